@@ -1,0 +1,289 @@
+"""Every failure that a user can cause, each a subclass of `ATLError` and of the builtin one would expect.
+
+An error has up to five parts: a stable code, the place (a caret in the printed term, and the user's own source
+line), what was required, concrete numbers that break it, and suggestions that apply there.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+_ROOMS = tuple(
+    str(Path(__file__).resolve().parent.parent / room) + "/"
+    for room in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A line of the user's own code."""
+
+    file: str
+    line: int
+
+    @staticmethod
+    def caller() -> Source | None:
+        """The nearest line on the call stack that is not part of this library."""
+        frame = sys._getframe(1)
+        while frame is not None:
+            if not frame.f_code.co_filename.startswith(_ROOMS):
+                return Source(frame.f_code.co_filename, frame.f_lineno)
+            if frame.f_back is None:
+                return None
+            frame = frame.f_back
+        return None
+
+    def text(self) -> str:
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a program an error is: some printed lines, the part of them meant, and the user's line, if known."""
+
+    text: str = ""
+    start: int = 0
+    stop: int = 0
+    source: Source | None = None
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        if self.source is not None:
+            lines.append(f"  at {self.source}")
+            if written := self.source.text():
+                lines.append(f"      {written}")
+        if self.text:
+            lines.extend(self._with_carets())
+        return "\n".join(lines)
+
+    def _with_carets(self) -> list[str]:
+        out = ["  in"]
+        offset = 0
+        for line in self.text.split("\n"):
+            low, high = max(self.start - offset, 0), min(self.stop - offset, len(line))
+            marked = low < high
+            out.append(f"      {line}")
+            if marked:
+                body = line[low:high]
+                indent = len(body) - len(body.lstrip())
+                out.append("      " + " " * (low + indent) + "^" * len(body.strip()))
+            offset += len(line) + 1
+        return _excerpt(out)
+
+
+def _excerpt(lines: list[str], around: int = 4) -> list[str]:
+    """A long program is cut to the lines near the carets."""
+    marked = [k for k, line in enumerate(lines) if line.strip() and not line.strip().strip("^")]
+    if not marked or len(lines) <= 2 * around + 3:
+        return lines
+    low, high = max(1, marked[0] - around), min(len(lines), marked[0] + around)
+    return [lines[0], *(["      …"] if low > 1 else []), *lines[low:high], *(["      …"] if high < len(lines) else [])]
+
+
+class ATLError(Exception):
+    """The base of every error that this library raises for a mistake in its use.
+
+    `required` says what must hold, `numbers` are values that break it, `suggestions` are things to do that apply here.
+    """
+
+    code: ClassVar[str] = "ATL000"
+
+    def __init__(
+        self,
+        summary: str,
+        *,
+        place: Place | None = None,
+        required: str | None = None,
+        numbers: Mapping[str, object] | str | None = None,
+        suggestions: tuple[str, ...] = (),
+    ) -> None:
+        self.summary = summary
+        self.place = place
+        self.required = required
+        self.numbers = numbers
+        self.suggestions = suggestions
+        super().__init__(summary)
+
+    def __str__(self) -> str:
+        lines = [f"{self.summary} [{self.code}]"]
+        if self.place is not None and (place := str(self.place)):
+            lines.append(place)
+        if self.required:
+            lines.append(f"  required: {self.required}")
+        if self.numbers:
+            lines.append(f"  breaks at: {_written(self.numbers)}")
+        lines.extend(f"  try: {suggestion}" for suggestion in self.suggestions)
+        return "\n".join(lines)
+
+
+def _written(numbers: Mapping[str, object] | str) -> str:
+    if isinstance(numbers, str):
+        return numbers
+    return ", ".join(f"{name} = {value}" for name, value in numbers.items())
+
+
+# -- writing a program ------------------------------------------------------------------------------------------------
+
+
+class SymbolicValue(ATLError, TypeError):
+    """A symbolic thing was used where Python needs a value: `if`, `for`, `range`, a chained comparison, a set."""
+
+    code = "ATL101"
+
+
+class WrongArgument(ATLError, TypeError):
+    """An argument is of a kind that the operator does not take."""
+
+    code = "ATL102"
+
+
+class WrongName(ATLError, ValueError):
+    """A name is not an identifier, is reserved, or is given to two different things."""
+
+    code = "ATL103"
+
+
+class EscapedIndex(ATLError, ValueError):
+    """An index or a let-bound tensor is used outside of the operator that binds it."""
+
+    code = "ATL104"
+
+
+class TooLarge(ATLError, ValueError):
+    """A term is deeper or larger than the documented limits; share parts of it with `let`."""
+
+    code = "ATL105"
+
+
+class ParseError(ATLError, ValueError):
+    """A text is not a program."""
+
+    code = "ATL106"
+
+
+# -- shapes and types -------------------------------------------------------------------------------------------------
+
+
+class RankError(ATLError, ValueError):
+    """A tensor has too few or too many dimensions for what is done with it."""
+
+    code = "ATL201"
+
+
+class DtypeError(ATLError, TypeError):
+    """Operands of different element types meet, or an element type does not support the operation."""
+
+    code = "ATL202"
+
+
+class ShapeError(ATLError, ValueError):
+    """Two shapes that must be equal are not, or cannot be proved to be."""
+
+    code = "ATL203"
+
+
+class RaggedShape(ShapeError):
+    """The extent of an element depends on its index, so that the elements differ in shape."""
+
+    code = "ATL204"
+
+
+class ExtentError(ATLError, ValueError):
+    """A bound, a tile size, an amount of padding or a divisor is out of its range, or cannot be proved to be in it."""
+
+    code = "ATL205"
+
+
+class ContradictoryAssumptions(ATLError, ValueError):
+    """No sizes meet the assumptions of a program."""
+
+    code = "ATL206"
+
+
+# -- safety -----------------------------------------------------------------------------------------------------------
+
+
+class UnsafeAccess(ATLError, IndexError):
+    """An access cannot be proved to lie within its tensor."""
+
+    code = "ATL301"
+
+
+class UnsafeTruncation(ATLError, ValueError):
+    """A truncation would cut, or cannot be proved not to cut, a computed element."""
+
+    code = "ATL302"
+
+
+class UnsafeGuard(ATLError, ValueError):
+    """A guard that may be false stands inside of a reduction whose neutral element is not zero."""
+
+    code = "ATL303"
+
+
+# -- calling ----------------------------------------------------------------------------------------------------------
+
+
+class ArgumentError(ATLError, TypeError):
+    """A call lacks an argument, has one too many, or has one of the wrong kind."""
+
+    code = "ATL401"
+
+
+class ArrayError(ATLError, ValueError):
+    """An array passed to a call has the wrong shape, dtype or memory layout, or breaks a declared fact."""
+
+    code = "ATL402"
+
+
+class AssumptionError(ATLError, ValueError):
+    """The sizes of a call do not meet the assumptions of the program."""
+
+    code = "ATL403"
+
+
+class OutOfMemory(ATLError, MemoryError):
+    """A buffer could not be allocated, or a product of sizes overflows."""
+
+    code = "ATL404"
+
+
+class NotExact(ATLError, ArithmeticError):
+    """An operation has no exact value (a square root, an exponential, …)."""
+
+    code = "ATL405"
+
+
+# -- building ---------------------------------------------------------------------------------------------------------
+
+
+class CompilerMissing(ATLError, FileNotFoundError):
+    """No C compiler was found."""
+
+    code = "ATL501"
+
+
+class CompilerFailed(ATLError, RuntimeError):
+    """The C compiler refused its input; its own message is shown."""
+
+    code = "ATL502"
+
+
+class ImageError(ATLError, ValueError):
+    """A file is not a picture that can be read."""
+
+    code = "ATL503"
+
+
+class CheckoutNeeded(ATLError, RuntimeError):
+    """The command needs a checkout of the repository."""
+
+    code = "ATL504"

@@ -1,0 +1,137 @@
+"""What every term has in common: it is immutable, knows its depth, size and free variables, and compares structurally.
+
+Each node owns an `Identity`, shared by all nodes that are equal up to hints, marks and source lines: equality and
+hashing take constant time however large the terms are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import ClassVar, Final, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
+
+from atl.errors import TooLarge
+
+MAX_DEPTH: Final = 400
+"""A term deeper than this is refused."""
+MAX_SIZE: Final = 1_000_000
+"""A term with more nodes than this, counted as a tree, is refused."""
+
+
+class Identity:
+    """What equal nodes share. It keeps the identities of its parts alive, so that they stay shared too."""
+
+    __slots__ = ("__weakref__", "key")
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+
+
+_identities: WeakValueDictionary[Hashable, Identity] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def identity(key: Hashable) -> Identity:
+    found = _identities.get(key)
+    if found is None:
+        with _lock:
+            found = _identities.get(key)
+            if found is None:
+                found = _identities[key] = Identity(key)
+    return found
+
+
+NOTHING_FREE: Final[frozenset[int]] = frozenset()
+
+
+class Node:
+    """The base of index expressions, predicates and tensor expressions.
+
+    `loose` is one more than the largest de Bruijn index of an index variable that is free in the node (0 when there is
+    none), `loose_tensors` the same for let-bound tensors, `free` the ids of its opened variables.
+    """
+
+    __slots__ = ("__weakref__", "depth", "free", "identity", "loose", "loose_tensors", "size")
+
+    identity: Identity
+    depth: int
+    size: int
+    loose: int
+    loose_tensors: int
+    free: frozenset[int]
+
+    _what: ClassVar[str] = "expression"
+
+    def _seal(
+        self,
+        key: Hashable,
+        parts: tuple[Node, ...],
+        *,
+        loose: int = 0,
+        loose_tensors: int = 0,
+        free: frozenset[int] = NOTHING_FREE,
+    ) -> None:
+        """Sets what is derived from the fields; called once, when a node is made."""
+        put = object.__setattr__
+        depth, size = 0, 1
+        for part in parts:
+            depth = max(depth, part.depth)
+            size += part.size
+            if part.free and not part.free <= free:
+                free = free | part.free
+        check_limits(depth + 1, size, self._what)
+        put(self, "identity", identity((type(self), key)))
+        put(self, "depth", depth + 1)
+        put(self, "size", size)
+        put(self, "loose", loose)
+        put(self, "loose_tensors", loose_tensors)
+        put(self, "free", free)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Node) and self.identity is other.identity)
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+
+def check_limits(depth: int, size: int, what: str) -> None:
+    if depth > MAX_DEPTH:
+        raise TooLarge(
+            f"this {what} is more than {MAX_DEPTH} levels deep",
+            required=f"a depth of at most {MAX_DEPTH}",
+            suggestions=("bind a part of it with atl.let(…), or write a repeated operation as atl.sum or atl.gen",),
+        )
+    if size > MAX_SIZE:
+        raise TooLarge(
+            f"this {what} has {_approximately(size)} nodes when written out",
+            required=f"at most {MAX_SIZE:,} nodes, shared parts counted each time",
+            suggestions=("bind the part that is used several times with atl.let(part, lambda x: …)",),
+        )
+
+
+def _approximately(size: int) -> str:
+    return f"{size:,}" if size < 10**12 else f"more than 10^{len(str(size)) - 1}"
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def refuse_runaway_recursion(function: Callable[P, R]) -> Callable[P, R]:
+    """A user's function that recurses without end through our binders gets an `ATLError`, not a RecursionError."""
+
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except RecursionError:
+            raise TooLarge(
+                "the function that builds this expression calls itself too often",
+                required=f"an expression of at most {MAX_DEPTH} levels",
+                suggestions=("write a repeated operation as atl.sum or atl.gen",),
+            ) from None
+
+    guarded.__name__ = function.__name__
+    guarded.__doc__ = function.__doc__
+    guarded.__wrapped__ = function  # type: ignore[attr-defined]
+    return guarded
