@@ -1,0 +1,56 @@
+"""ATL: tensor computations written as mathematics, made fast by proved rewrites, and run as C.
+
+    >>> import atl
+    >>> n, m, k = atl.sizes("n m k")
+    >>> A, B = atl.tensor("A", n, k), atl.tensor("B", k, m)
+    >>> matmul = atl.program("matmul", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j])))
+"""
+
+import sys as _sys
+
+from atl.errors import ATLError
+from atl.interpret import evaluate
+from atl.operators import (
+    abs,
+    cast,
+    ceildiv,
+    concat,
+    exp,
+    flatten,
+    gen,
+    guard,
+    imax,
+    imin,
+    let,
+    log,
+    maximum,
+    minimum,
+    padl,
+    padr,
+    reduce,
+    select,
+    sizes,
+    split,
+    sqrt,
+    sum,
+    tanh,
+    transpose,
+    truncl,
+    truncr,
+    value,
+)
+from atl.parse import parse
+from atl.program import Program, SizeAnnotation as Size, program, tensor
+from atl.safety import check_safe
+from atl.surface import Condition, IndexExpr, Tensor
+
+# Terms may be 400 levels deep (atl.node.MAX_DEPTH), and a pass takes a few Python frames for each level.
+_sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
+
+__version__ = "0.1.0"
+__all__ = [
+    "ATLError", "Condition", "IndexExpr", "Program", "Size", "Tensor", "abs", "cast", "ceildiv", "check_safe", "concat",
+    "evaluate", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum", "minimum", "padl", "padr",
+    "parse", "program", "reduce", "select", "sizes", "split", "sqrt", "sum", "tanh", "tensor", "transpose", "truncl",
+    "truncr", "value",
+]  # fmt: skip

@@ -39,9 +39,13 @@ class Atom(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Size(Atom):
-    """A symbolic size: a non-negative integer, known when a kernel is called. A size is its name."""
+    """A symbolic size: a non-negative integer, known when a kernel is called. A size is its name.
+
+    `minimum` is not part of what the size is: it becomes an assumption of the program in which it occurs.
+    """
 
     name: str
+    minimum: int = 0
 
     def __post_init__(self) -> None:
         self._seal_atom((0, self.name))
@@ -418,6 +422,12 @@ def atoms(expression: Index) -> Iterable[AnyAtom]:
             for part in _parts(atom):
                 yield from atoms(part)
             yield atom
+
+
+def divisors(expression: Index) -> tuple[Index, ...]:
+    """The divisors that occur in the expression and are no constants."""
+    found = (atom.denominator for atom in atoms(expression) if isinstance(atom, Quotient))
+    return tuple(dict.fromkeys(divisor for divisor in found if divisor.constant is None))
 
 
 def _parts(atom: AnyAtom) -> tuple[Index, ...]:

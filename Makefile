@@ -1,0 +1,62 @@
+# Each target does all of its own set-up, in .venv; nothing outside of this directory is changed.
+
+PYTHON ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_WORKERS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check clean
+.DELETE_ON_ERROR:
+
+help: ## Says what can be made
+	@echo "make <target>, with one of these targets:"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Needed: Python 3.11 or newer and a C compiler. PYTHON=/path/to/python chooses the one, CC=... the other."
+
+demo: $(VENV)/.demo ## Runs the demonstration
+	$(warn_of_namesake)
+	$(BIN)/atl demo
+
+test: $(VENV)/.dev ## Runs the tests, the doctests too (PYTEST_WORKERS=2 limits the processes)
+	$(warn_of_namesake)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses=8
+
+check: $(VENV)/.dev ## Lints, checks the formatting and the types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+clean: ## Removes everything that was made here
+	rm -rf $(VENV) build dist out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# What each target needs is installed again only when pyproject.toml has changed.
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,dev]'
+	@touch $(VENV)/.demo $@
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	@touch $@
+
+$(BIN)/python:
+	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
+	    if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        echo "$$python -m venv $(VENV)"; \
+	        exec "$$python" -m venv --clear $(VENV); \
+	    fi; \
+	    tried="$$tried\n  $$python: $$("$$python" -c 'import sys; print(sys.version.split()[0]); import venv, ensurepip' \
+	        2>&1 | tail -n 2 | tr '\n' ' ')"; \
+	done; \
+	printf "No Python 3.11 or newer with its venv module was found. Tried:$$tried\n"; \
+	echo "Install one (Debian: apt install python3 python3-venv; Fedora: dnf install python3; macOS: brew install python),"; \
+	echo "or name one that you have: make PYTHON=/path/to/python3.12 ..."; \
+	exit 1
+
+# PyData's package is imported as `sparse` too, as a room of this project is: in one environment one hides the other.
+define namesake
+	@echo "NOTE: PyData's package sparse is installed in $(VENV). The room sparse/ of this project has the same import name,"
+	@echo "and the two cannot share an environment. Run: $(BIN)/python -m pip uninstall sparse"
+endef
+warn_of_namesake = $(if $(wildcard $(VENV)/lib/python3*/site-packages/sparse/__init__.py),$(namesake))

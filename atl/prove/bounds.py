@@ -1,0 +1,169 @@
+"""Bounds of an expression over loops: what it cannot exceed, said without the loops' variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from atl.index import (
+    ONE,
+    ZERO,
+    AnyAtom,
+    Bound,
+    Extremum,
+    Index,
+    Monomial,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    extremum,
+    floordiv,
+    imax,
+    imin,
+    index,
+    polynomial,
+)
+from atl.predicate import at_most, less, within
+from atl.prove.facts import Facts
+from atl.prove.simplify import exact_multiple, holds, simplify
+
+
+def upper_bound(facts: Facts, expression: Index, ranges: Sequence[tuple[Var, Index, Index]]) -> Index | None:
+    """An expression that is at least `expression` for all variables low <= v < high; None when none was found.
+
+    `ranges` lists (variable, low, high) with the innermost last; a range may speak of the variables before it, the
+    result speaks of none. Each variable is replaced by the end of its range that monotonicity selects.
+    """
+    return _bound(facts, expression, ranges, up=True)
+
+
+def lower_bound(facts: Facts, expression: Index, ranges: Sequence[tuple[Var, Index, Index]]) -> Index | None:
+    """The same, for an expression that is at most `expression`."""
+    return _bound(facts, expression, ranges, up=False)
+
+
+def _bound(facts: Facts, expression: Index, ranges: Sequence[tuple[Var, Index, Index]], *, up: bool) -> Index | None:
+    outside = facts
+    for variable, low, high in ranges:
+        facts = facts.assume(within(low, index(variable), high))
+    bound: Index | None = simplify(facts, expression)
+    for variable, low, high in reversed(ranges):
+        if bound is None:
+            return None
+        bound = _Elimination(facts, variable, low, high - 1).extreme(bound, up)
+    return None if bound is None else simplify(outside, bound)
+
+
+@dataclass(frozen=True, slots=True)
+class _Elimination:
+    """One variable of range first <= v <= last, to be removed from expressions."""
+
+    facts: Facts
+    variable: Var
+    first: Index
+    last: Index
+
+    def extreme(self, expression: Index, up: bool) -> Index | None:
+        """A bound of the expression without the variable."""
+        if self.absent(expression):
+            return expression
+        if (bound := self._by_remainder(expression, up)) is not None:
+            return bound
+        total = ZERO
+        for varying, coefficient in self._grouped(expression).items():
+            bound = self._term(varying, coefficient, up)
+            if bound is None:
+                return None
+            total = total + bound
+        return total
+
+    def absent(self, part: Index | AnyAtom) -> bool:
+        return self.variable.uid not in part.free
+
+    def _grouped(self, expression: Index) -> dict[Monomial, Index]:
+        """The expression as a sum of coefficients, without the variable, times products of atoms that hold it."""
+        groups: dict[Monomial, dict[Monomial, int]] = {}
+        for monomial, value in expression.terms:
+            varying = tuple(atom for atom in monomial if not self.absent(atom))
+            fixed = tuple(atom for atom in monomial if self.absent(atom))
+            groups.setdefault(varying, {})[fixed] = value
+        return {varying: polynomial(part) for varying, part in groups.items()}
+
+    def _term(self, varying: Monomial, coefficient: Index, up: bool) -> Index | None:
+        """A bound of coefficient times the product of the varying atoms."""
+        if not varying:
+            return coefficient
+        sign = self._sign(coefficient)
+        if sign:
+            product = self._product(varying, up == (sign > 0))
+            return None if product is None else coefficient * product
+        low, high = self._product(varying, False), self._product(varying, True)
+        if low is None or high is None:
+            return None
+        return extremum("max" if up else "min", coefficient * low, coefficient * high)
+
+    def _sign(self, coefficient: Index) -> int:
+        """1 for >= 0, -1 for <= 0, 0 when neither is seen."""
+        if holds(self.facts, at_most(ZERO, coefficient)):
+            return 1
+        return -1 if holds(self.facts, at_most(coefficient, ZERO)) else 0
+
+    def _product(self, varying: Monomial, up: bool) -> Index | None:
+        if len(varying) == 1:
+            return self._atom(varying[0], up)
+        product = ONE
+        for atom in varying:
+            bound = self._atom(atom, up)
+            if bound is None or not holds(self.facts, at_most(ZERO, index(atom))):
+                return None
+            product = product * (bound if up else imax(ZERO, bound))
+        return product
+
+    def _atom(self, atom: AnyAtom, up: bool) -> Index | None:
+        match atom:
+            case Var():
+                return self.last if up else self.first
+            case Quotient(numerator, denominator):
+                if not self.absent(denominator) or not holds(self.facts, less(ZERO, denominator)):
+                    return None
+                bound = self.extreme(numerator, up)
+                return None if bound is None else floordiv(bound, denominator, positive=True)
+            case Extremum(kind, choices):
+                bounds = [self.extreme(choice, up) for choice in choices]
+                found = [bound for bound in bounds if bound is not None]
+                enough = found if up == (kind == "min") else found if len(found) == len(bounds) else []
+                return extremum(kind, *enough) if enough else None
+            case Read():
+                return self._element(atom, up)
+            case Size() | Bound():
+                return index(atom)
+        assert_never(atom)
+
+    def _element(self, read: Read, up: bool) -> Index | None:
+        """The declared bound of an element; one outside of its array is zero."""
+        limit = read.array.high if up else read.array.low
+        if limit is None:
+            return None
+        pairs = zip(read.indices, read.array.shape, strict=False)
+        if all(holds(self.facts, within(ZERO, position, extent)) for position, extent in pairs):
+            return limit - 1 if up else limit
+        return imax(limit - 1, ZERO) if up else imin(limit, ZERO)
+
+    def _by_remainder(self, expression: Index, up: bool) -> Index | None:
+        """0 <= a % b <= b - 1, where the expression holds a multiple of a - b * (a // b)."""
+        for varying, coefficient in self._grouped(expression).items():
+            if len(varying) != 1 or not isinstance(varying[0], Quotient):
+                continue
+            a, b = varying[0].numerator, varying[0].denominator
+            times = exact_multiple(-coefficient, b)
+            if times is None or not self.absent(b) or not (sign := self._sign(times)):
+                continue
+            if not holds(self.facts, less(ZERO, b)):
+                continue
+            remainder = a - b * index(varying[0])
+            others = self.extreme(expression - times * remainder, up)
+            if others is not None:
+                return others + times * (b - 1) if up == (sign > 0) else others
+        return None

@@ -1,0 +1,289 @@
+"""Decides index facts, in layers: what is written already, the own prover, a search for a counterexample, z3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from atl.errors import ATLError
+from atl.index import AnyAtom, Bound, Index, Leaf, Quotient, Size, Var, atoms, index
+from atl.predicate import (
+    FALSE,
+    TRUE,
+    All,
+    Predicate,
+    Zero,
+    conjuncts,
+    expressions,
+    negation,
+    non_negative,
+    substitute,
+)
+from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
+from atl.prove.facts import EMPTY, Facts, topics_of
+from atl.prove.linear import refuted
+from atl.prove.rows import System, Table, read_predicate
+from atl.prove.search import Sample, Search, search
+from atl.prove.smt import Contradiction, GaveUp, solve
+
+MEMO_SIZE: Final = 50_000
+FIRST_TRIES: Final = 32
+MORE_TRIES: Final = 600
+CONSISTENCY_EFFORT: Final = 1_000
+
+statistics: Final = Statistics()
+"""How many queries each layer has answered in this process."""
+
+_inconsistencies: Final[dict[Facts, bool]] = {}
+_memo: Final[dict[tuple[Facts, Predicate, bool], Answer]] = {}
+
+
+def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
+    """Whether the facts imply the goal, for all integers (and sizes >= 0).
+
+    `Proved` is a proof and `Refuted` holds numbers that were checked; `Unknown` is neither. A quotient means something
+    only where its divisor is positive: elsewhere it stands for any integer in a proof, and never refutes. An array
+    element read outside of its array is zero. Without `thorough`, z3 and long searches are left out.
+    """
+    if goal == TRUE or goal in facts.known:
+        statistics.trivial += 1
+        return Proved("trivial")
+    key = (facts, goal, thorough)
+    found = _memo.get(key)
+    if found is not None:
+        statistics.memo += 1
+        return found
+    answer = _conjunction(facts, goal, thorough) if isinstance(goal, All) else _connected(facts, goal, thorough)
+    _remember(key, answer)
+    return answer
+
+
+def contradictory(facts: Facts) -> bool | None:
+    """True when no integers meet the facts, False when some do, None when neither could be shown.
+
+    `prove(facts, FALSE)` says the same with the numbers that meet them.
+    """
+    match prove(facts, FALSE):
+        case Proved():
+            return True
+        case Refuted():
+            return False
+        case Unknown():
+            return None
+
+
+def forget() -> None:
+    """Empties the memo; answers do not depend on it."""
+    _memo.clear()
+    _inconsistencies.clear()
+
+
+def _remember(key: tuple[Facts, Predicate, bool], answer: Answer) -> None:
+    if len(_memo) >= MEMO_SIZE:
+        for old in list(_memo)[: MEMO_SIZE // 10]:
+            del _memo[old]
+    _memo[key] = answer
+
+
+def _conjunction(facts: Facts, goal: All, thorough: bool) -> Answer:
+    """Every part is proved by itself; the first that is refuted decides."""
+    worst: Answer = Proved("trivial")
+    for part in goal.parts:
+        answer = prove(facts, part, thorough=thorough)
+        match answer:
+            case Refuted():
+                return answer
+            case Unknown():
+                worst = answer
+            case Proved(layer, vacuous):
+                if isinstance(worst, Proved):
+                    deeper = max(worst.layer, layer, key=("trivial", "linear", "z3").index)
+                    worst = Proved(deeper, worst.vacuous or vacuous)
+    return worst
+
+
+def _connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
+    """Only the facts connected to the goal matter, unless the others are contradictory."""
+    topics = topics_of(goal)
+    near, rest = facts.about(topics) if topics else (facts, EMPTY)
+    if not rest.predicates:
+        return _Query(near, goal, thorough).answer()
+    answer = prove(near, goal, thorough=thorough)
+    if isinstance(answer, Proved):
+        return answer
+    match prove(rest, FALSE, thorough=thorough):
+        case Proved(layer):
+            return Proved(layer, vacuous=True)
+        case Refuted(model):
+            return Refuted(answer.model.joined(model)) if isinstance(answer, Refuted) else answer
+        case Unknown(reason):
+            return Unknown(reason) if isinstance(answer, Refuted) else answer
+
+
+# -- one query --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    facts: Facts
+    goal: Predicate
+    thorough: bool
+
+    def answer(self) -> Answer:
+        solution = _solve_equalities(self.facts.predicates, negation(self.goal))
+        table, known, denied = Table(), System(), System()
+        for predicate in solution.facts:
+            read_predicate(table, predicate, known)
+        read_predicate(table, solution.denied, denied)
+        whole = known.copy()
+        whole.add(denied)
+        if any(not case for case in whole.cases) or refuted(table, known, denied):
+            return self._proved("linear")
+        samples = search(table, whole, undefined=not _divides(self.goal))
+        if (model := self._sampled(samples, FIRST_TRIES, table, solution)) is not None:
+            return Refuted(model)
+        if any(len(monomial) > 1 for monomial in table.monomials) and refuted(table, known, denied, wide=True):
+            return self._proved("linear")
+        if not self.thorough:
+            statistics.unknown += 1
+            return Unknown("the quick layers of the prover found neither a proof nor a counterexample")
+        if (model := self._sampled(samples, MORE_TRIES, table, solution)) is not None:
+            return Refuted(model)
+        return self._by_z3(table, whole, solution)
+
+    def _sampled(self, samples: Search, tries: int, table: Table, solution: _Solution) -> Model | None:
+        sample = samples.sample(tries)
+        model = None if sample is None else self._checked(table, sample, solution)
+        statistics.search += model is not None
+        return model
+
+    def _proved(self, layer: Literal["linear", "z3"]) -> Proved:
+        if layer == "linear":
+            statistics.linear += 1
+        else:
+            statistics.z3 += 1
+        return Proved(layer, self.goal == FALSE or _inconsistent(self.facts))
+
+    def _by_z3(self, table: Table, whole: System, solution: _Solution) -> Answer:
+        reason = ""
+        for defined in (False, True):
+            verdict = solve(table, whole, defined=defined)
+            match verdict:
+                case Contradiction():
+                    if not defined:
+                        return self._proved("z3")
+                    reason = "where every divisor is positive it holds, but nothing shows that they are"
+                    break
+                case Sample():
+                    if model := self._checked(table, verdict, solution):
+                        statistics.z3_refuted += 1
+                        return Refuted(model)
+                case GaveUp(reason):
+                    break
+        statistics.unknown += 1
+        return Unknown(reason or "z3's counterexample needs a quotient by zero or less")
+
+    def _checked(self, table: Table, sample: Sample, solution: _Solution) -> Model | None:
+        """The sample as a model, if the facts hold there and the goal does not."""
+        leaves: dict[Leaf, int] = {}
+        for column, atom in table.atoms.items():
+            if isinstance(atom, Size | Bound | Var):
+                leaves[atom] = sample.leaves[column]
+        elements = [(name, position, value) for (name, position), value in sample.elements.items()]
+        for leaf, value in reversed(solution.solved):
+            leaves[leaf] = model_of(leaves.items(), elements).value(value)
+        model = model_of(leaves.items(), elements)
+        if any(isinstance(leaf, Size) and value < 0 for leaf, value in model.leaves):
+            return None
+        try:
+            if model.satisfies(self.goal):
+                return None
+        except ZeroDivisionError:
+            return None
+        undefined = not _divides(self.goal)
+        for fact in self.facts.predicates:
+            try:
+                if not model.satisfies(fact):
+                    return None
+            except ZeroDivisionError:
+                if not undefined:
+                    return None
+        return model
+
+
+def _inconsistent(facts: Facts) -> bool:
+    """Whether the own prover, without case splits, sees at once that the facts contradict each other."""
+    found = _inconsistencies.get(facts)
+    if found is None:
+        table, known = Table(), System()
+        for predicate in facts.predicates:
+            read_predicate(table, predicate, known)
+        known.cases = []
+        found = refuted(table, known, System(), effort=CONSISTENCY_EFFORT)
+        if len(_inconsistencies) >= MEMO_SIZE:
+            _inconsistencies.clear()
+        _inconsistencies[facts] = found
+    return found
+
+
+def _divides(predicate: Predicate) -> bool:
+    return any(isinstance(atom, Quotient) for expression in expressions(predicate) for atom in atoms(expression))
+
+
+# -- equalities -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    """The predicates after leaves were replaced by what equalities say that they are."""
+
+    facts: Sequence[Predicate]
+    denied: Predicate
+    solved: Sequence[tuple[Leaf, Index]]
+
+
+def _solve_equalities(facts: Sequence[Predicate], denied: Predicate) -> _Solution:
+    """Replaces a leaf that an equality gives, everywhere, also inside of quotients and reads."""
+    left = [*facts, *conjuncts(denied)]
+    solved: list[tuple[Leaf, Index]] = []
+    place = 0
+    while place < len(left):
+        predicate = left[place]
+        place += 1
+        if not isinstance(predicate, Zero) or (found := _solvable(predicate.expression)) is None:
+            continue
+        leaf, value = found
+        try:
+            replaced = [_substituted(other, leaf, value) for other in left]
+        except (ATLError, ZeroDivisionError):
+            continue
+        left = replaced
+        solved.append((leaf, value))
+        if isinstance(leaf, Size):
+            left.append(non_negative(value))
+        place = 0
+    if not solved:
+        return _Solution(facts, denied, solved)
+    return _Solution(left, TRUE, solved)
+
+
+def _substituted(predicate: Predicate, leaf: Leaf, value: Index) -> Predicate:
+    return substitute(predicate, lambda other: value if other == leaf else index(other))
+
+
+def _solvable(expression: Index) -> tuple[Leaf, Index] | None:
+    """A leaf with coefficient 1 or -1 that occurs nowhere else in the expression, and what it equals if that is 0."""
+    best: tuple[Leaf, int] | None = None
+    for monomial, coefficient in expression.terms:
+        if len(monomial) != 1 or abs(coefficient) != 1:
+            continue
+        leaf: AnyAtom = monomial[0]
+        if isinstance(leaf, Size | Bound | Var) and sum(atom == leaf for atom in atoms(expression)) == 1:
+            if best is None or not isinstance(leaf, Size):
+                best = (leaf, coefficient)
+    if best is None:
+        return None
+    leaf, coefficient = best
+    rest = expression - index(leaf) * coefficient
+    return leaf, -rest if coefficient > 0 else rest

@@ -1,0 +1,335 @@
+"""A seeded, bounded search for a counterexample: small numbers, chosen along the hypotheses.
+
+Leaves and array elements get their values one after the other. A hypothesis that is linear in the last of its leaves
+bounds that leaf's choice, so that most samples meet the hypotheses; the others are tested as soon as they can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, assert_never
+
+from atl.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
+from atl.prove.rows import Row, System, Table
+
+SPREAD: Final = 6
+"""How far from a bound a value without another bound is chosen."""
+
+Elements: TypeAlias = dict[tuple[str, tuple[int, ...]], int]
+
+
+@dataclass(slots=True)
+class Sample:
+    """Values by column of the leaves and reads, and the elements of the arrays."""
+
+    leaves: dict[int, int]
+    elements: Elements
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The order in which columns get values, and what is computed and tested after each."""
+
+    table: Table
+    unknowns: list[int]
+    ready: dict[int, int] = field(default_factory=dict)
+    computed: list[list[int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """A row that is tested once the unknown at `place` is known; `slope` is what multiplies it, if it is linear."""
+
+    row: Row
+    slope: tuple[tuple[int, tuple[int, ...]], ...]
+    rest: tuple[tuple[int, tuple[int, ...]], ...]
+    place: int
+    linear: bool
+    equality: bool
+
+
+_Stage: TypeAlias = dict[int, list[_Test]]
+
+
+@dataclass(slots=True)
+class _Choice:
+    """What holds in one alternative: its tests by place, and further cases inside."""
+
+    tests: _Stage
+    cases: list[list[_Choice]]
+
+
+class _Stuck(Exception):
+    """This sample cannot meet the hypotheses."""
+
+
+class _Random:
+    """A small linear congruential generator: the same numbers on every machine and in every version."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, seed: int) -> None:
+        self.state = seed
+
+    def below(self, limit: int) -> int:
+        self.state = (self.state * 6364136223846793005 + 1442695040888963407) & 0xFFFFFFFFFFFFFFFF
+        return (self.state >> 33) % limit
+
+
+@dataclass(slots=True)
+class Search:
+    """Samples for one system; `sample` may be called again and again."""
+
+    plan: _Plan
+    root: _Choice
+    undefined: bool
+    random: _Random
+
+    def sample(self, tries: int) -> Sample | None:
+        """Values that meet the system, or None after so many tries."""
+        for attempt in range(tries):
+            try:
+                return self._attempt(attempt)
+            except _Stuck:
+                continue
+        return None
+
+    def _attempt(self, attempt: int) -> Sample:
+        tests: _Stage = {}
+        self._choose_cases(self.root, tests)
+        values: dict[int, int] = {}
+        elements: Elements = {}
+        self._meet(tests.get(-1, ()), values)
+        for place, column in enumerate(self.plan.unknowns):
+            atom = self.plan.table.atoms[column]
+            known = self._known_element(column, atom, values, elements)
+            here = tests.get(place, ())
+            if known is None:
+                low, high = self._range(column, atom, values, elements)
+                values[column] = self._choose(here, values, low, high, attempt)
+            else:
+                values[column] = known
+            if isinstance(atom, Read):
+                elements[self._position(column, atom, values)] = values[column]
+            for derived in self.plan.computed[place]:
+                values[derived] = self._derived(derived, values)
+            self._meet(here, values)
+        return Sample({column: values[column] for column in self.plan.unknowns}, elements)
+
+    # -- cases ---------------------------------------------------------------------------------------------------
+
+    def _choose_cases(self, choice: _Choice, tests: _Stage) -> None:
+        for place, group in choice.tests.items():
+            tests.setdefault(place, []).extend(group)
+        for case in choice.cases:
+            if not case:
+                raise _Stuck
+            self._choose_cases(case[self.random.below(len(case))], tests)
+
+    # -- values --------------------------------------------------------------------------------------------------
+
+    def _choose(
+        self, tests: Sequence[_Test], values: dict[int, int], low: int | None, high: int | None, attempt: int
+    ) -> int:
+        for test in tests:
+            if not test.linear:
+                continue
+            slope, rest = _sum(test.slope, values), _sum(test.rest, values)
+            if slope > 0:
+                low = max(-(rest // slope), low) if low is not None else -(rest // slope)
+            elif slope < 0:
+                top = rest // -slope
+                high = min(top, high) if high is not None else top
+            elif rest < 0 or (rest and test.equality):
+                raise _Stuck
+            if test.equality and slope:
+                if rest % slope:
+                    raise _Stuck
+                low = max(-rest // slope, low) if low is not None else -rest // slope
+                high = min(-rest // slope, high) if high is not None else -rest // slope
+        spread = SPREAD + attempt // 16
+        if low is None and high is None:
+            return self.random.below(2 * spread + 1) - spread // 2
+        if low is None:
+            assert high is not None
+            low = high - spread
+        elif high is None:
+            high = low + spread
+        if high < low:
+            raise _Stuck
+        return self._between(low, high)
+
+    def _between(self, low: int, high: int) -> int:
+        """Both ends, and what is near the lower one, are likelier than the rest."""
+        pick = self.random.below(4)
+        if pick == 0:
+            return low
+        if pick == 1:
+            return high
+        return low + self.random.below(min(high - low + 1, 4 * SPREAD))
+
+    def _range(
+        self, column: int, atom: AnyAtom, values: dict[int, int], elements: Elements
+    ) -> tuple[int | None, int | None]:
+        match atom:
+            case Size():
+                return 0, None
+            case Read(array, indices):
+                bounds = list(self.plan.table.parts[column][len(indices) + len(array.shape) :])
+                low = self._value(bounds.pop(0), values) if array.low is not None else None
+                high = self._value(bounds.pop(0), values) - 1 if array.high is not None else None
+                if array.increasing:
+                    low, high = self._between_neighbours(column, atom, values, elements, low, high)
+                return low, high
+            case _:
+                return None, None
+
+    def _between_neighbours(
+        self, column: int, read: Read, values: dict[int, int], elements: Elements, low: int | None, high: int | None
+    ) -> tuple[int | None, int | None]:
+        """The range that the elements known already leave to one of a strictly increasing row."""
+        _, position = self._position(column, read, values)
+        for (name, other), value in elements.items():
+            if name != read.array.name or len(other) != len(position) or other[:-1] != position[:-1]:
+                continue
+            if not self._inside(column, read, other, values):
+                continue
+            bound = value + position[-1] - other[-1]
+            if other[-1] < position[-1]:
+                low = bound if low is None else max(low, bound)
+            else:
+                high = bound if high is None else min(high, bound)
+        return low, high
+
+    def _known_element(self, column: int, atom: AnyAtom, values: dict[int, int], elements: Elements) -> int | None:
+        if not isinstance(atom, Read):
+            return None
+        key = self._position(column, atom, values)
+        if not self._inside(column, atom, key[1], values):
+            return 0
+        return elements.get(key)
+
+    def _position(self, column: int, read: Read, values: dict[int, int]) -> tuple[str, tuple[int, ...]]:
+        parts = self.plan.table.parts[column][: len(read.indices)]
+        return read.array.name, tuple(self._value(part, values) for part in parts)
+
+    def _inside(self, column: int, read: Read, position: tuple[int, ...], values: dict[int, int]) -> bool:
+        rank = len(read.indices)
+        shape = self.plan.table.parts[column][rank : rank + len(read.array.shape)]
+        return all(0 <= k < self._value(extent, values) for k, extent in zip(position, shape, strict=False))
+
+    def _derived(self, column: int, values: dict[int, int]) -> int:
+        parts = [self._value(part, values) for part in self.plan.table.parts[column]]
+        atom = self.plan.table.atoms[column]
+        match atom:
+            case Quotient():
+                if parts[1] <= 0:
+                    if not self.undefined:
+                        raise _Stuck
+                    return self.random.below(SPREAD)
+                return parts[0] // parts[1]
+            case Extremum(kind, _):
+                return min(parts) if kind == "min" else max(parts)
+            case Size() | Bound() | Var() | Read():
+                raise TypeError("a leaf is chosen, not computed")
+        assert_never(atom)
+
+    def _value(self, row: Row, values: dict[int, int]) -> int:
+        monomials = self.plan.table.monomials
+        total = 0
+        for column, coefficient in row.items():
+            product = coefficient
+            for atom in monomials[column]:
+                product *= values[atom]
+            total += product
+        return total
+
+    def _meet(self, tests: Sequence[_Test], values: dict[int, int]) -> None:
+        for test in tests:
+            value = self._value(test.row, values)
+            if value < 0 or (value and test.equality):
+                raise _Stuck
+
+
+def _sum(terms: tuple[tuple[int, tuple[int, ...]], ...], values: dict[int, int]) -> int:
+    total = 0
+    for coefficient, atoms in terms:
+        product = coefficient
+        for atom in atoms:
+            product *= values[atom]
+        total += product
+    return total
+
+
+# -- planning ---------------------------------------------------------------------------------------------------------
+
+
+def search(table: Table, system: System, *, undefined: bool, seed: int = 1) -> Search:
+    """A search for values that meet the system; with `undefined`, quotients by zero may have any value."""
+    plan = _planned(table)
+    return Search(plan, _choice(plan, system), undefined, _Random(seed))
+
+
+def _planned(table: Table) -> _Plan:
+    """Sizes first, then variables from the outermost on; a read as soon as its position is known."""
+    plan = _Plan(table, [])
+    leaves = [column for column, atom in table.atoms.items() if isinstance(atom, Size | Bound | Var)]
+    leaves.sort(key=lambda column: table.atoms[column].order)
+    others = [column for column in table.atoms if column in table.parts]
+
+    def settle() -> None:
+        """Everything that can be known once the unknowns so far are."""
+        for column in list(others):
+            if column in plan.ready or not _depends_only(table, column, plan.ready):
+                continue
+            others.remove(column)
+            if isinstance(table.atoms[column], Read):
+                _place(plan, column)
+            else:
+                plan.ready[column] = len(plan.unknowns) - 1
+                plan.computed[-1].append(column)
+
+    settle()
+    for leaf in leaves:
+        _place(plan, leaf)
+        settle()
+    return plan
+
+
+def _place(plan: _Plan, column: int) -> None:
+    plan.ready[column] = len(plan.unknowns)
+    plan.unknowns.append(column)
+    plan.computed.append([])
+
+
+def _depends_only(table: Table, column: int, ready: dict[int, int]) -> bool:
+    return all(atom in ready for part in table.parts[column] for key in part for atom in table.monomials[key])
+
+
+def _choice(plan: _Plan, system: System) -> _Choice:
+    tests: _Stage = {}
+    for equality, rows in ((False, system.rows), (True, system.equalities)):
+        for row in rows:
+            test = _tested(plan, row, equality)
+            tests.setdefault(test.place, []).append(test)
+    return _Choice(tests, [[_choice(plan, part) for part in case] for case in system.cases])
+
+
+def _tested(plan: _Plan, row: Row, equality: bool) -> _Test:
+    monomials, ready = plan.table.monomials, plan.ready
+    place = max((ready[atom] for column in row for atom in monomials[column]), default=-1)
+    last = plan.unknowns[place] if place >= 0 else 0
+    slope: list[tuple[int, tuple[int, ...]]] = []
+    rest: list[tuple[int, tuple[int, ...]]] = []
+    linear = place >= 0
+    for column, coefficient in row.items():
+        monomial = monomials[column]
+        late = [atom for atom in monomial if ready[atom] == place]
+        if not late or place < 0:
+            rest.append((coefficient, monomial))
+        elif late == [last]:
+            slope.append((coefficient, tuple(atom for atom in monomial if atom != last)))
+        else:
+            linear = False
+    return _Test(row, tuple(slope), tuple(rest), place, linear, equality)

@@ -1,0 +1,176 @@
+"""The last resort: z3, on quotient-free rows, with a fixed seed and a limit on its steps, never on its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Final, TypeAlias, assert_never
+
+from atl.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
+from atl.prove.rows import Row, System, Table, combined, plus
+from atl.prove.search import Elements, Sample
+
+STEPS: Final = 2_000_000
+"""z3's own measure of work (`rlimit`); about 0.2 s."""
+STEPS_AGAIN: Final = 600_000
+MAX_READ_PAIRS: Final = 40
+
+Term: TypeAlias = Any
+"""A z3 term: z3 is optional and carries no types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """The system has no solution."""
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """z3 found nothing within its limit, or is not installed."""
+
+    reason: str
+
+
+Verdict: TypeAlias = Contradiction | Sample | GaveUp
+
+
+def solve(table: Table, system: System, *, defined: bool) -> Verdict:
+    """Whether the system has a solution; with `defined`, only ones whose divisors are positive are looked for."""
+    try:
+        import z3
+    except ImportError:
+        return GaveUp("z3 is not installed")
+    context = z3.Context()
+    solver = z3.Solver(ctx=context)
+    solver.set("random_seed", 0)
+    solver.set("rlimit", STEPS_AGAIN if defined else STEPS)
+    translation = _Translation(z3, context, table, {})
+    for column, atom in table.atoms.items():
+        translation.add_atom(solver, column, atom, defined)
+    translation.add_pairs(solver)
+    solver.add(translation.system(system))
+    verdict = solver.check()
+    if verdict == z3.unsat:
+        return Contradiction()
+    if verdict != z3.sat:
+        return GaveUp("z3 gave up within its limit of steps")
+    return _sample(translation, solver.model())
+
+
+@dataclass(slots=True)
+class _Translation:
+    z3: Any
+    context: Any
+    table: Table
+    terms: dict[int, Term]
+
+    def value(self, row: Row) -> Term:
+        parts = []
+        for column, coefficient in row.items():
+            product = self.z3.IntVal(coefficient, self.context)
+            for atom in self.table.monomials[column]:
+                product = product * self.terms[atom]
+            parts.append(product)
+        return self.z3.Sum(parts) if parts else self.z3.IntVal(0, self.context)
+
+    def truth(self, values: list[Term], otherwise: bool) -> Term:
+        if not values:
+            return self.z3.BoolVal(otherwise, self.context)
+        return self.z3.And(values) if otherwise else self.z3.Or(values)
+
+    def system(self, system: System) -> Term:
+        parts = [self.value(row) >= 0 for row in system.rows]
+        parts.extend(self.value(row) == 0 for row in system.equalities)
+        parts.extend(self.truth([self.system(part) for part in case], False) for case in system.cases)
+        return self.truth(parts, True)
+
+    def add_atom(self, solver: Any, column: int, atom: AnyAtom, defined: bool) -> None:
+        z3 = self.z3
+        if isinstance(atom, Read):
+            self._add_read(solver, column, atom)
+            return
+        term = self.terms[column] = z3.Int(f"x{column}", self.context)
+        match atom:
+            case Size():
+                solver.add(term >= 0)
+            case Bound() | Var():
+                pass
+            case Quotient():
+                numerator, divisor = (self.value(part) for part in self.table.parts[column])
+                rest = numerator - divisor * term
+                solver.add(z3.Implies(divisor > 0, z3.And(rest >= 0, rest < divisor)))
+                if defined:
+                    solver.add(divisor > 0)
+            case Extremum(kind, _):
+                choices = [self.value(part) for part in self.table.parts[column]]
+                solver.add(*((term <= choice if kind == "min" else term >= choice) for choice in choices))
+                solver.add(z3.Or([term == choice for choice in choices]))
+            case _:
+                assert_never(atom)
+
+    def _add_read(self, solver: Any, column: int, read: Read) -> None:
+        z3 = self.z3
+        rank = len(read.indices)
+        sort = z3.IntSort(self.context)
+        function = z3.Function(f"{read.array.name}/{rank}", *([sort] * (rank + 1)))
+        parts = self.table.parts[column]
+        term = self.terms[column] = function(*(self.value(part) for part in parts[:rank]))
+        inside = self.inside(column, read)
+        solver.add(z3.Implies(z3.Not(inside), term == 0))
+        bounds = list(parts[rank + len(read.array.shape) :])
+        if read.array.low is not None:
+            solver.add(z3.Implies(inside, term >= self.value(bounds.pop(0))))
+        if read.array.high is not None:
+            solver.add(z3.Implies(inside, term < self.value(bounds.pop(0))))
+
+    def inside(self, column: int, read: Read) -> Term:
+        parts = self.table.parts[column]
+        rank = len(read.indices)
+        tests = []
+        for position, extent in zip(parts[:rank], parts[rank : rank + len(read.array.shape)], strict=False):
+            tests.append(self.value(position) >= 0)
+            tests.append(self.value(plus(combined(extent, 1, position, -1), -1)) >= 0)
+        return self.truth(tests, True)
+
+    def add_pairs(self, solver: Any) -> None:
+        """An increasing array keeps the distance of its positions."""
+        z3 = self.z3
+        reads = [(column, atom) for column, atom in self.table.atoms.items() if isinstance(atom, Read)]
+        pairs = [
+            (a, b)
+            for a, b in combinations(reads, 2)
+            if a[1].array.increasing and a[1].array.name == b[1].array.name and len(a[1].indices) == len(b[1].indices)
+        ]
+        for (a, left), (b, right) in pairs[:MAX_READ_PAIRS]:
+            rank = len(left.indices)
+            steps = [
+                self.value(combined(x, 1, y, -1))
+                for x, y in zip(self.table.parts[a][:rank], self.table.parts[b][:rank], strict=True)
+            ]
+            both = [self.inside(a, left), self.inside(b, right), *(step == 0 for step in steps[:-1])]
+            rise = self.terms[a] - self.terms[b]
+            solver.add(z3.Implies(z3.And([*both, steps[-1] > 0]), rise >= steps[-1]))
+            solver.add(z3.Implies(z3.And([*both, steps[-1] < 0]), rise <= steps[-1]))
+
+
+def _sample(translation: _Translation, model: Any) -> Sample:
+    table = translation.table
+    values: dict[int, int] = {}
+    elements: Elements = {}
+    for column, atom in table.atoms.items():
+        match atom:
+            case Size() | Bound() | Var():
+                values[column] = _number(model, translation.terms[column])
+            case Read(array, indices):
+                parts = table.parts[column][: len(indices)]
+                position = tuple(_number(model, translation.value(part)) for part in parts)
+                elements[array.name, position] = _number(model, translation.terms[column])
+            case Quotient() | Extremum():
+                pass
+            case _:
+                assert_never(atom)
+    return Sample(values, elements)
+
+
+def _number(model: Any, term: Term) -> int:
+    return int(model.eval(term, model_completion=True).as_long())

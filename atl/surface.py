@@ -1,0 +1,455 @@
+"""What a person writes with: index expressions, conditions and tensors with operators on them.
+
+These are thin wrappers around nodes. They have no truth value and no hash, because `i == j` is a condition to be proved
+or tested later, not a fact about Python objects; the nodes beneath compare structurally.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, Union
+
+from atl import dtypes, predicate
+from atl.errors import DtypeError, RankError, Source, SymbolicValue, WrongArgument
+from atl.index import Index, Var, floordiv, index, read
+from atl.predicate import Predicate
+from atl.substitution import close, fresh_uid, rebuild
+from atl.terms import Access, Binary, BinaryOp, Constant, Expr, Gen, Input, Unary, Value
+
+if TYPE_CHECKING:
+    from atl.program import TensorSpec
+
+IndexLike: TypeAlias = Union["IndexExpr", int, "Tensor"]
+TensorLike: TypeAlias = Union["Tensor", int, float]
+T = TypeVar("T", bound=Expr)
+
+
+class _Symbolic:
+    """What all surface values refuse."""
+
+    __slots__ = ()
+    _kind = "symbolic value"
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        raise SymbolicValue(
+            f"this {self._kind} has no truth value: it stands for every size and index at once",
+            required="a condition that goes into atl.guard(…) or atl.select(…)",
+            suggestions=(
+                "write a chained comparison 0 <= i < n as (0 <= i) & (i < n)",
+                "write 'and', 'or', 'not' as &, |, ~",
+                "in place of `if p: e`, write atl.guard(p, e) or atl.select(p, e, other)",
+            ),
+        )
+
+    def __iter__(self) -> Iterator[NoReturn]:
+        raise SymbolicValue(
+            f"a Python loop over a {self._kind}",
+            required="an operator that binds an index",
+            suggestions=("write atl.gen(n, lambda i: …) for a tensor, atl.sum(n, lambda i: …) for a sum",),
+        )
+
+    def __index__(self) -> int:
+        raise SymbolicValue(
+            f"Python asks for the integer that this {self._kind} stands for; it is known only when a kernel is called",
+            required="an integer",
+            suggestions=("in place of `for i in range(n)`, write atl.gen(n, lambda i: …) or atl.sum(n, lambda i: …)",),
+        )
+
+    __int__ = __index__
+    __len__ = __index__
+
+    def __float__(self) -> float:
+        return float(self.__index__())
+
+
+class IndexExpr(_Symbolic):
+    """An integer expression over sizes, bound indices and reads of integer arrays.
+
+    `+ - *` with their meaning; `//` and `%` round down and need a divisor that is proved positive; comparisons give
+    conditions.
+
+    >>> import atl
+    >>> n, m = atl.sizes("n m")
+    >>> (n + m) * 2 - m
+    2*n + m
+    """
+
+    __slots__ = ("node",)
+    _kind = "index expression"
+
+    def __init__(self, node: Index) -> None:
+        self.node = node
+
+    def __add__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(self.node + as_index(other))
+
+    def __radd__(self, other: int) -> IndexExpr:
+        return IndexExpr(as_index(other) + self.node)
+
+    def __sub__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(self.node - as_index(other))
+
+    def __rsub__(self, other: int) -> IndexExpr:
+        return IndexExpr(as_index(other) - self.node)
+
+    def __mul__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(self.node * as_index(other))
+
+    def __rmul__(self, other: int) -> IndexExpr:
+        return IndexExpr(as_index(other) * self.node)
+
+    def __neg__(self) -> IndexExpr:
+        return IndexExpr(-self.node)
+
+    def __pos__(self) -> IndexExpr:
+        return self
+
+    def __floordiv__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(floordiv(self.node, as_index(other)))
+
+    def __rfloordiv__(self, other: int) -> IndexExpr:
+        return IndexExpr(floordiv(as_index(other), self.node))
+
+    def __mod__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(self.node % as_index(other))
+
+    def __rmod__(self, other: int) -> IndexExpr:
+        return IndexExpr(as_index(other) % self.node)
+
+    def __truediv__(self, other: object) -> NoReturn:
+        raise WrongArgument(
+            "indices have no exact division",
+            required="an integer",
+            suggestions=("write a // b to round down, atl.ceildiv(a, b) to round up", "atl.value(i) / x for a scalar"),
+        )
+
+    __rtruediv__ = __truediv__
+
+    def __lt__(self, other: IndexLike) -> Condition:
+        return Condition(predicate.less(self.node, as_index(other)))
+
+    def __le__(self, other: IndexLike) -> Condition:
+        return Condition(predicate.at_most(self.node, as_index(other)))
+
+    def __gt__(self, other: IndexLike) -> Condition:
+        return Condition(predicate.less(as_index(other), self.node))
+
+    def __ge__(self, other: IndexLike) -> Condition:
+        return Condition(predicate.at_most(as_index(other), self.node))
+
+    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
+        return Condition(predicate.equal(self.node, as_index(other)))
+
+    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
+        return Condition(predicate.negation(predicate.equal(self.node, as_index(other))))
+
+    def __repr__(self) -> str:
+        return str(self.node)
+
+
+class Condition(_Symbolic):
+    """A condition on indices: comparisons joined by `&`, `|` and `~`."""
+
+    __slots__ = ("node",)
+    _kind = "condition"
+
+    def __init__(self, node: Predicate) -> None:
+        self.node = node
+
+    def __and__(self, other: Condition | bool) -> Condition:
+        return Condition(predicate.conjunction((self.node, as_predicate(other))))
+
+    def __rand__(self, other: bool) -> Condition:
+        return Condition(predicate.conjunction((as_predicate(other), self.node)))
+
+    def __or__(self, other: Condition | bool) -> Condition:
+        return Condition(predicate.disjunction((self.node, as_predicate(other))))
+
+    def __ror__(self, other: bool) -> Condition:
+        return Condition(predicate.disjunction((as_predicate(other), self.node)))
+
+    def __invert__(self) -> Condition:
+        return Condition(predicate.negation(self.node))
+
+    def __eq__(self, other: object) -> NoReturn:  # type: ignore[override]
+        raise SymbolicValue(
+            "conditions are not compared",
+            suggestions=("write p & q | ~p & ~q for equivalence",),
+        )
+
+    __ne__ = __eq__  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        from atl.printing import show_predicate
+
+        return show_predicate(self.node)
+
+
+class Tensor(_Symbolic):
+    """A tensor expression; a scalar is a tensor of rank 0. In an annotation, `atl.Tensor["n m", "float64"]` declares one.
+
+    `A[i, j]` accesses one dimension an index; `+ - * /` and negation work element by element on tensors of one shape,
+    and between a tensor and a scalar. `A.shape` is a tuple of index expressions.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> (2 * x[0] + 1).shape
+    ()
+    """
+
+    __slots__ = ("node",)
+    _kind = "tensor"
+
+    def __init__(self, node: Expr) -> None:
+        self.node = node
+
+    def __class_getitem__(cls, item: str | tuple[str, ...]) -> TensorSpec:
+        from atl.program import TensorSpec
+
+        return TensorSpec.written(item)
+
+    @property
+    def shape(self) -> tuple[IndexExpr, ...]:
+        """The extents, outermost first."""
+        return tuple(IndexExpr(extent) for extent in self.node.type.shape)
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return self.node.type.rank
+
+    @property
+    def dtype(self) -> str | None:
+        """The element type; None for a literal that has met no tensor yet."""
+        return self.node.type.dtype
+
+    def __getitem__(self, position: IndexLike | tuple[IndexLike, ...]) -> Tensor:
+        positions = position if isinstance(position, tuple) else (position,)
+        if len(positions) > self.rank:
+            raise RankError(
+                f"{len(positions)} indices into a tensor of rank {self.rank}",
+                required=f"at most {self.rank} {'index' if self.rank == 1 else 'indices'}",
+            )
+        node = self.node
+        for at in positions:
+            node = located(Access(node, as_index(at)))
+        return Tensor(node)
+
+    def __add__(self, other: TensorLike) -> Tensor:
+        return arithmetic("add", self, other)
+
+    def __radd__(self, other: TensorLike) -> Tensor:
+        return arithmetic("add", other, self)
+
+    def __sub__(self, other: TensorLike) -> Tensor:
+        return arithmetic("sub", self, other)
+
+    def __rsub__(self, other: TensorLike) -> Tensor:
+        return arithmetic("sub", other, self)
+
+    def __mul__(self, other: TensorLike) -> Tensor:
+        return arithmetic("mul", self, other)
+
+    def __rmul__(self, other: TensorLike) -> Tensor:
+        return arithmetic("mul", other, self)
+
+    def __truediv__(self, other: TensorLike) -> Tensor:
+        return arithmetic("div", self, other)
+
+    def __rtruediv__(self, other: TensorLike) -> Tensor:
+        return arithmetic("div", other, self)
+
+    def __neg__(self) -> Tensor:
+        return Tensor(located(Unary("neg", self.node)))
+
+    def __abs__(self) -> Tensor:
+        return Tensor(located(Unary("abs", self.node)))
+
+    def __pos__(self) -> Tensor:
+        return self
+
+    def __floordiv__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(as_index(self)) // other
+
+    def __mod__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(as_index(self)) % other
+
+    def __lt__(self, other: IndexLike) -> Condition:
+        return IndexExpr(as_index(self)) < other
+
+    def __le__(self, other: IndexLike) -> Condition:
+        return IndexExpr(as_index(self)) <= other
+
+    def __gt__(self, other: IndexLike) -> Condition:
+        return IndexExpr(as_index(self)) > other
+
+    def __ge__(self, other: IndexLike) -> Condition:
+        return IndexExpr(as_index(self)) >= other
+
+    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
+        return IndexExpr(as_index(self)) == other
+
+    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
+        return IndexExpr(as_index(self)) != other
+
+    def __repr__(self) -> str:
+        from atl.printing import show
+
+        return show(self.node)
+
+
+# -- what arguments become --------------------------------------------------------------------------------------------
+
+
+def located(node: T) -> T:
+    """The node, with the user's line that made it."""
+    object.__setattr__(node, "source", Source.caller())
+    return node
+
+
+def as_index(value: object) -> Index:
+    """The index expression that a person means: an integer, an index, a size, or an element of an integer array."""
+    match value:
+        case IndexExpr():
+            return value.node
+        case bool():
+            pass
+        case int() | numbers.Integral():
+            return index(int(value))
+        case Tensor():
+            return _index_of_element(value.node)
+        case _:
+            pass
+    raise WrongArgument(
+        f"{value!r} is not an index",
+        required="an integer, a size, a bound index, or an element of an integer input",
+        suggestions=("a slice is written with atl.truncl and atl.truncr",) if isinstance(value, slice) else (),
+    )
+
+
+def _index_of_element(node: Expr) -> Index:
+    """An element of an integer array, used as an index; sums and products of such as well."""
+    match node:
+        case Constant(int() as value, _):
+            return index(value)
+        case Value(position, _):
+            return position
+        case Binary("add", left, right):
+            return _index_of_element(left) + _index_of_element(right)
+        case Binary("sub", left, right):
+            return _index_of_element(left) - _index_of_element(right)
+        case Binary("mul", left, right):
+            return _index_of_element(left) * _index_of_element(right)
+        case Unary("neg", operand):
+            return -_index_of_element(operand)
+        case _:
+            pass
+    positions: list[Index] = []
+    at = node
+    while isinstance(at, Access):
+        positions.append(at.index)
+        at = at.tensor
+    if isinstance(at, Input) and not node.type.shape:
+        if dtypes.is_integer(at.array.dtype):
+            return read(at.array, tuple(reversed(positions)))
+        raise DtypeError(
+            f"an element of {at.array.name}, of type {at.array.dtype}, is used as an index or compared",
+            required="an integer array",
+            suggestions=(
+                f'declare it with dtype="int32": atl.tensor("{at.array.name}", …, dtype="int32")',
+                "compare values with atl.minimum, atl.maximum",
+            ),
+        )
+    raise WrongArgument(
+        "this tensor expression is used as an index or compared",
+        required="an element of an integer input, as in idx[i]",
+        suggestions=("pass the computed indices as an input of their own",),
+    )
+
+
+def as_predicate(value: object) -> Predicate:
+    match value:
+        case Condition():
+            return value.node
+        case bool():
+            return predicate.TRUE if value else predicate.FALSE
+        case _:
+            raise WrongArgument(
+                f"{value!r} is not a condition",
+                required="a comparison of indices, or several joined by & | ~",
+            )
+
+
+def as_tensor(value: object) -> Tensor:
+    """The tensor that a person means; a number is a literal, whose type is that of what it meets."""
+    match value:
+        case Tensor():
+            return value
+        case bool():
+            pass
+        case int() | numbers.Integral():
+            return Tensor(Constant(int(value), None))
+        case float() | numbers.Real() if value == value and not isinstance(value, Fraction):
+            return Tensor(Constant(float(value), None))
+        case IndexExpr():
+            raise WrongArgument(
+                f"the index {value!r} is used as a scalar",
+                required="a tensor or a number",
+                suggestions=("write atl.value(…) to compute with the value of an index",),
+            )
+        case Condition():
+            raise WrongArgument(
+                f"the condition {value!r} is used as a scalar",
+                required="a tensor or a number",
+                suggestions=("write atl.guard(p, 1) for the number that is 1 where p holds and 0 elsewhere",),
+            )
+        case _:
+            pass
+    raise WrongArgument(f"{value!r} is neither a tensor expression nor a finite number", required="a tensor or a number")
+
+
+def strengthen(expr: Expr, dtype: str) -> Expr:
+    """The term with its untyped literals given an element type."""
+    if expr.type.dtype is not None:
+        return expr
+    match expr:
+        case Constant(value, None):
+            return Constant(value, dtype)
+        case Value(position, None):
+            return Value(position, dtype)
+        case _:
+            return rebuild(expr, lambda child: strengthen(child.expr, dtype), lambda e: e)
+
+
+def agree(*tensors: Tensor) -> tuple[Expr, ...]:
+    """The nodes, with literals among them given the element type of the others."""
+    dtype = next((tensor.dtype for tensor in tensors if tensor.dtype is not None), None)
+    return tuple(tensor.node if dtype is None else strengthen(tensor.node, dtype) for tensor in tensors)
+
+
+def arithmetic(op: BinaryOp, left: object, right: object) -> Tensor:
+    """A scalar operation; where a scalar meets a tensor, it meets each of its elements."""
+    first, second = agree(as_tensor(left), as_tensor(right))
+    if 0 in (first.type.rank, second.type.rank) and first.type.rank != second.type.rank:
+        return _spread(op, first, second)
+    return Tensor(located(Binary(op, first, second)))
+
+
+def _spread(op: BinaryOp, left: Expr, right: Expr) -> Tensor:
+    """The generation of the scalar operation over every element of the operand that is a tensor."""
+    larger = left if left.type.rank else right
+    variables = [Var(next(fresh_uid), name) for name in "ijklpqrstuvw"[: larger.type.rank]]
+    element: Expr = larger
+    for variable in variables:
+        element = Access(element, index(variable))
+    node: Expr = Binary(op, element, right) if larger is left else Binary(op, left, element)
+    for variable, extent in zip(reversed(variables), reversed(larger.type.shape), strict=True):
+        node = Gen(index(0), extent, close(node, variable), variable.name)
+    return Tensor(located(node))
+
+
+Binder: TypeAlias = Callable[..., object]

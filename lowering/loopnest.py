@@ -1,0 +1,227 @@
+"""Loop nests: what programs are lowered to (Fig. 5.4), between tensor expressions and C.
+
+A statement stores scalars into cells of buffers or into scalar variables. A cell keeps its index as the list of
+(index, extent) pairs that the reindexers produced; its flat address is theirs by Horner's rule. All index expressions
+and predicates are over sizes and opened loop variables (`Var`), each variable with an id of its own in the nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from atl.index import ONE, ZERO, Array, Index, Var
+from atl.predicate import Predicate
+from atl.terms import BinaryOp, UnaryOp
+
+Pairs: TypeAlias = tuple[tuple[Index, Index], ...]
+"""An index structure of §4.4.2: (index, extent) for each dimension, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Storage for a tensor. `uid` tells buffers apart; the name is a hint for all but inputs and the output."""
+
+    uid: int
+    name: str
+    dtype: str
+    extents: tuple[Index, ...]
+    role: Literal["input", "output", "local"] = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An element of a buffer."""
+
+    buffer: Buffer
+    pairs: Pairs
+
+    @property
+    def address(self) -> Index:
+        """The flat, row-major address (`flatten_index` of §4.4.2)."""
+        return flat(self.pairs)
+
+
+def flat(pairs: Pairs) -> Index:
+    address = ZERO
+    for position, extent in pairs:
+        address = address * extent + position
+    return address
+
+
+def elements(extents: tuple[Index, ...]) -> Index:
+    """How many elements a tensor of this shape has."""
+    product = ONE
+    for extent in extents:
+        product = product * extent
+    return product
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A scalar variable."""
+
+    uid: int
+    name: str
+    dtype: str
+
+
+# -- scalar expressions -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    value: int | float
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    source: Cell | Scalar
+
+    @property
+    def dtype(self) -> str:
+        return self.source.buffer.dtype if isinstance(self.source, Cell) else self.source.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class FromIndex:
+    """An index expression as a scalar."""
+
+    index: Index
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An operation on scalars of one element type, the result's too."""
+
+    op: UnaryOp | BinaryOp
+    arguments: tuple[ScalarExpr, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choose:
+    """The left expression where the predicate holds, else the right one; the other is not evaluated."""
+
+    predicate: Predicate
+    left: ScalarExpr
+    right: ScalarExpr
+
+    @property
+    def dtype(self) -> str:
+        return self.left.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """A conversion to `dtype`, as C converts."""
+
+    argument: ScalarExpr
+    dtype: str
+
+
+ScalarExpr: TypeAlias = Number | Load | FromIndex | Apply | Choose | Convert
+
+
+# -- statements -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """for (variable = low; variable < high; variable++) body."""
+
+    variable: Var
+    low: Index
+    high: Index
+    body: Block
+    mark: str = field(default="")
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """The body, where the predicate holds; its parts are tested from left to right."""
+
+    predicate: Predicate
+    body: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """target = value. A cell that is assigned must hold no value yet (non-destructivity, §5.3.3)."""
+
+    target: Cell | Scalar
+    value: ScalarExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """target = target op value; a cell that holds no value counts as zero (`op` is then "add")."""
+
+    target: Cell | Scalar
+    op: BinaryOp
+    value: ScalarExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """A scalar variable, visible to the end of the block, with its first value."""
+
+    variable: Scalar
+    initial: ScalarExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """Storage for `capacity` elements (a product of extents), all zero and holding no value.
+
+    On the stack where `storage` says so (the capacity is then a constant); each is freed by a `Free` in the same block.
+    """
+
+    buffer: Buffer
+    capacity: Index
+    storage: Literal["heap", "stack"] = "heap"
+    zeroed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """The first `count` elements of a buffer made zero again, holding no value."""
+
+    buffer: Buffer
+    count: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    buffer: Buffer
+
+
+Statement: TypeAlias = For | If | Assign | Accumulate | Declare | Allocate | Clear | Free
+Block: TypeAlias = tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNest:
+    """A lowered program. `assumptions` hold of the sizes of every call; `sizes` are the parameters, in order.
+
+    `complete` says that every element of the output is proved to be stored, so that it need not be cleared first.
+    """
+
+    name: str
+    sizes: tuple[str, ...]
+    inputs: tuple[Array, ...]
+    output: Buffer
+    body: Block
+    assumptions: tuple[Predicate, ...] = field(default=())
+    complete: bool = False
+
+
+def statements(block: Block) -> Iterator[Statement]:
+    """Every statement of a block, outer ones first."""
+    for statement in block:
+        yield statement
+        if isinstance(statement, For | If):
+            yield from statements(statement.body)

@@ -1,0 +1,273 @@
+"""The lowering function (Figs. 4.1 and 4.4 with E1–E3, E23): from a program to a loop nest.
+
+Destination-passing: a term is lowered into a destination, under a reindexer that says where its elements go. A reduction
+adds to its destination; one that yields a scalar runs in a scalar variable, which is stored when it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TypeAlias
+
+from atl.dtypes import bits
+from atl.index import ZERO, Index, Var, divisors, imax, index
+from atl.predicate import FALSE, TRUE, Predicate, at_most, less
+from atl.program import Program
+from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
+from atl.safety import check_safe
+from atl.scope import Scope, outermost
+from atl.substitution import map_op
+from atl.terms import OF_MONOID, BinaryOp, Concat, Expr, Gen, Guard, Let, Monoid, PadLeft, Padding, PadRight, Reduce, Reshape
+from lowering.coverage import fills
+from lowering.loopnest import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Block,
+    Buffer,
+    Cell,
+    Choose,
+    Clear,
+    Declare,
+    For,
+    Free,
+    If,
+    Load,
+    LoopNest,
+    Number,
+    Scalar,
+    ScalarExpr,
+    Statement,
+    elements,
+)
+from lowering.normalize import normalize
+from lowering.reindex import IDENTITY, Cons, Reindexer, Step, kept, stored_at
+from lowering.scalars import Storage, is_scalar_leaf, neutral, scalar
+from lowering.truncation import check_kept
+
+Body: TypeAlias = Callable[[Var, "Context"], Block]
+STACK_LIMIT = 32 * 1024
+"""A buffer of constant size up to this many bytes lives on the stack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a term's elements go: a buffer under a reindexer, or a scalar; assigned, or folded in by `op`."""
+
+    storage: Storage
+    reindexer: Reindexer = IDENTITY
+    op: BinaryOp | None = None
+
+    def then(self, *steps: Step) -> Destination:
+        return replace(self, reindexer=(*self.reindexer, *steps))
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known and in scope at a place: facts, let-bound tensors by de Bruijn position, and the loops around."""
+
+    scope: Scope
+    inputs: dict[str, Buffer]
+    tensors: tuple[Storage, ...] = ()
+    loops: tuple[tuple[Var, Index, Index], ...] = ()
+
+    def proves(self, goal: Predicate) -> bool:
+        return isinstance(prove(self.scope.facts, goal), Proved)
+
+    def assume(self, predicate: Predicate) -> Context:
+        return replace(self, scope=self.scope.assume(predicate))
+
+    def scalar(self, e: Expr) -> ScalarExpr:
+        return scalar(e, self.scope, self.tensors, self.inputs)
+
+
+def lower(program: Program) -> LoopNest:
+    """The loop nest of a program. Its accesses are checked first, and each truncation that a store passes is proved.
+
+    Raises `UnsafeAccess` and `UnsafeTruncation`.
+    """
+    check_safe(program)
+    normal = normalize(program)
+    return _Lowering(program).nest(normal.body, outermost(program))
+
+
+class _Lowering:
+    """One run of the lowering function: it numbers what it makes, and collects the buffers hoisted out of loops."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._ids: Iterator[int] = count()
+        self._hoisted: list[Allocate] = []
+
+    def nest(self, body: Expr, scope: Scope) -> LoopNest:
+        program = self.program
+        inputs = {a.name: Buffer(next(self._ids), a.name, a.dtype, a.shape, "input") for a in program.inputs}
+        output = Buffer(next(self._ids), "out", program.dtype, scope.shape(body.type), "output")
+        statements = self.statement(body, Destination(output), Context(scope, inputs))
+        return LoopNest(
+            program.name,
+            program.sizes,
+            program.inputs,
+            output,
+            statements,
+            program.assumptions,
+            complete=fills(body, scope),
+        )
+
+    # -- statements ---------------------------------------------------------------------------------------------------
+
+    def statement(self, e: Expr, to: Destination, context: Context) -> Block:
+        scope = context.scope
+        match e:
+            case Gen(low, high, body, name, mark):
+                first, last = scope.index(low), scope.index(high)
+
+                def element(variable: Var, inside: Context) -> Block:
+                    return self.statement(body, to.then(Cons(index(variable) - first, last - first)), inside)
+
+                return self._loop(name, first, last, mark, context, element)
+            case Reduce():
+                return self._tensor_sum(e, to, context) if e.type.rank else self._reduction(e, to, context)
+            case Guard(predicate, body):
+                condition = simplify_predicate(scope.facts, scope.predicate(predicate))
+                if condition == FALSE:
+                    return ()
+                inner = self.statement(body, to, context.assume(condition))
+                return inner if condition == TRUE or not inner else (If(condition, inner),)
+            case Let(value, body, name):
+                return self._scalar_let(e, to, context) if not value.type.rank else self._buffer_let(e, to, context)
+            case Concat(left, right):
+                after, before = scope.index(right.type.shape[0]), scope.index(left.type.shape[0])
+                return (
+                    *self.statement(left, to.then(PadRight(after)), context),
+                    *self.statement(right, to.then(PadLeft(before)), context),
+                )
+            case Reshape(op, operand):
+                return self.statement(operand, to.then(map_op(op, scope.index)), context)
+            case Padding():
+                return ()
+            case _:
+                return self._store(context.scalar(e), to, context)
+
+    def _loop(self, name: str, low: Index, high: Index, mark: str, context: Context, body: Body) -> Block:
+        """A loop; the buffers hoisted out of an outermost one are allocated before it and freed after it."""
+        variable, scope = context.scope.bind(name, low, high, uid=next(self._ids))
+        inside = replace(context, scope=scope, loops=(*context.loops, (variable, low, high)))
+        if context.loops:
+            inner = body(variable, inside)
+            return (For(variable, low, high, inner, mark),) if inner else ()
+        outer, self._hoisted = self._hoisted, []
+        inner = body(variable, inside)
+        hoisted, self._hoisted = self._hoisted, outer
+        if not inner:
+            return ()
+        return (*hoisted, For(variable, low, high, inner, mark), *(Free(a.buffer) for a in reversed(hoisted)))
+
+    def _store(self, value: ScalarExpr, to: Destination, context: Context) -> Block:
+        target: Cell | Scalar
+        if isinstance(to.storage, Scalar):
+            target = to.storage
+        else:
+            stored = stored_at(to.reindexer)
+            self._check_kept(kept(stored), context)
+            target = Cell(to.storage, stored.pairs)
+        return (Assign(target, value) if to.op is None else Accumulate(target, to.op, value),)
+
+    # -- reductions ---------------------------------------------------------------------------------------------------
+
+    def _fold(self, e: Reduce, to: Destination, context: Context) -> Block:
+        """The loop of a reduction; each iteration is folded into the destination."""
+        low, high = context.scope.index(e.low), context.scope.index(e.high)
+        into = replace(to, op=OF_MONOID[e.monoid])
+        return self._loop(e.name, low, high, e.mark, context, lambda _, inside: self.statement(e.body, into, inside))
+
+    def _tensor_sum(self, e: Reduce, to: Destination, context: Context) -> Block:
+        """A sum of tensors adds each of them to the destination, which starts at zero."""
+        return self._fold(e, to, context)
+
+    def _reduction(self, e: Reduce, to: Destination, context: Context) -> Block:
+        """A reduction to a scalar."""
+        in_scalar = isinstance(to.storage, Scalar)
+        if e.monoid == "sum" and (in_scalar and to.op == "add" or not in_scalar and not self._kept(to, context)):
+            # Into a sum that is under way; or into a cell that only some iterations are known to reach: an empty sum is
+            # padding, and may be cut off.
+            return self._fold(e, to, context)
+        nonempty = less(context.scope.index(e.low), context.scope.index(e.high))
+        total = Scalar(next(self._ids), _NAMES[e.monoid], self.program.dtype if e.type.dtype is None else e.type.dtype)
+        loop = self._fold(e, Destination(total), context)
+        result: ScalarExpr = Load(total)
+        start = Declare(total, neutral(e.monoid, total.dtype))
+        if e.monoid == "sum" or context.proves(nonempty):
+            return (start, *loop, *self._store(result, to, context))
+        if to.op is None:
+            return (start, *loop, If(nonempty, self._store(result, to, context.assume(nonempty))))
+        return (start, *loop, *self._store(Choose(nonempty, result, Number(0, total.dtype)), to, context))
+
+    def _kept(self, to: Destination, context: Context) -> bool:
+        return context.proves(kept(stored_at(to.reindexer)))
+
+    def _check_kept(self, condition: Predicate, context: Context) -> None:
+        if condition != TRUE:
+            check_kept(self.program, condition, context.scope)
+
+    # -- lets ---------------------------------------------------------------------------------------------------------
+
+    def _scalar_let(self, e: Let, to: Destination, context: Context) -> Block:
+        value = e.value
+        variable = Scalar(next(self._ids), e.name, value.type.dtype or self.program.dtype)
+        inside = replace(context, tensors=(*context.tensors, variable))
+        return (*self._scalar_value(value, variable, context), *self.statement(e.body, to, inside))
+
+    def _scalar_value(self, value: Expr, variable: Scalar, context: Context) -> Block:
+        """The declaration of a scalar, and what gives it its value."""
+        zero = Number(0, variable.dtype)
+        scope = context.scope
+        match value:
+            case Guard(predicate, body) if is_scalar_leaf(body):
+                condition = simplify_predicate(scope.facts, scope.predicate(predicate))
+                inner = context.assume(condition).scalar(body)
+                return (Declare(variable, inner if condition == TRUE else Choose(condition, inner, zero)),)
+            case Reduce(monoid, low, high) if monoid == "sum" or context.proves(less(scope.index(low), scope.index(high))):
+                return (
+                    Declare(variable, neutral(monoid, variable.dtype)),
+                    *self._fold(value, Destination(variable), context),
+                )
+            case _ if is_scalar_leaf(value):
+                return (Declare(variable, context.scalar(value)),)
+            case _:
+                return (Declare(variable, zero), *self.statement(value, Destination(variable), context))
+
+    def _buffer_let(self, e: Let, to: Destination, context: Context) -> Block:
+        """A buffer for a let-bound tensor: on the stack, on the heap, or hoisted out of the loops around."""
+        value, scope = e.value, context.scope
+        dtype = value.type.dtype or self.program.dtype
+        extents = tuple(simplify(scope.facts, extent) for extent in scope.shape(value.type))
+        buffer = Buffer(next(self._ids), e.name, dtype, extents)
+        filled = fills(value, scope)
+        stored = self.statement(value, Destination(buffer), context)
+        used = self.statement(e.body, to, replace(context, tensors=(*context.tensors, buffer)))
+        count = elements(extents)
+        if count.constant is not None and count.constant * bits(dtype) // 8 <= STACK_LIMIT:
+            return (Allocate(buffer, count, "stack", not filled), *stored, *used, Free(buffer))
+        capacity = self._capacity(extents, context)
+        if not context.loops or capacity is None:
+            return (Allocate(buffer, count, "heap", not filled), *stored, *used, Free(buffer))
+        self._hoisted.append(Allocate(buffer, capacity, "heap", zeroed=False))
+        cleared: tuple[Statement, ...] = () if filled else (Clear(buffer, count),)
+        return (*cleared, *stored, *used)
+
+    def _capacity(self, extents: tuple[Index, ...], context: Context) -> Index | None:
+        """The most elements that a buffer of these extents has in any iteration of the loops around, if that can be told."""
+        outside = Context(outermost(self.program), context.inputs)
+        bounds: list[Index] = []
+        for extent in extents:
+            bound = upper_bound(outside.scope.facts, extent, context.loops)
+            if bound is None or not all(outside.proves(less(ZERO, divisor)) for divisor in divisors(bound)):
+                return None
+            bounds.append(bound if outside.proves(at_most(ZERO, bound)) else imax(ZERO, bound))
+        return elements(tuple(bounds))
+
+
+_NAMES: dict[Monoid, str] = {"sum": "total", "product": "product", "max": "greatest", "min": "least"}

@@ -1,0 +1,493 @@
+"""The C toolchain: compilers are found in order, builds are cached, and every failure says what to do."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from atl.errors import CompilerFailed, CompilerMissing, WrongName
+from lowering import toolchain
+from lowering.toolchain import build_executable, build_shared, find_compiler, load
+
+SQUARES = """
+#include <stdint.h>
+void squares(int64_t n, const double *x, double *out) {
+    double s = 0;
+    for (int64_t i = 0; i < n; i++) s += x[i] * x[i];
+    out[0] = s;
+}
+"""
+SQUARES_CDEF = "void squares(int64_t n, const double *x, double *out);"
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Each test has a cache of its own, and no CC."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("ATL_CACHE", str(cache))
+    monkeypatch.delenv("CC", raising=False)
+    return cache
+
+
+def script(path: Path, body: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingCompiler:
+    """A script that writes down how it was called and then calls the real compiler."""
+
+    path: Path
+    log: Path
+
+    @property
+    def calls(self) -> list[list[str]]:
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [line.split() for line in lines if "--version" not in line and "-fsyntax-only" not in line]
+
+
+@pytest.fixture
+def logging_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LoggingCompiler:
+    log = tmp_path / "calls"
+    real = find_compiler().path
+    path = script(tmp_path / "bin" / "logging-cc", f'echo "$*" >> {log}\nexec {real} "$@"')
+    monkeypatch.setenv("CC", str(path))
+    return LoggingCompiler(path, log)
+
+
+def fake_compilers(directory: Path, *names: str) -> None:
+    for name in names:
+        script(directory / name, f"echo fake {name} 1.0")
+
+
+def sum_of_squares(path: Path, values: list[float]) -> float:
+    ffi, lib = load(path, SQUARES_CDEF)
+    out = ffi.new("double[1]")
+    lib.squares(len(values), ffi.new("double[]", values), out)
+    return float(out[0])
+
+
+# -- finding a compiler -----------------------------------------------------------------------------------------------
+
+
+def test_the_compiler_that_is_found_says_its_version() -> None:
+    compiler = find_compiler()
+    assert compiler.path.is_absolute()
+    assert compiler.path.name in {"clang", "gcc", "cc"}
+    assert any(character.isdigit() for character in compiler.version)
+    assert compiler.kind in {"clang", "gcc"}
+
+
+@pytest.mark.parametrize(
+    ("there", "found"), [(("clang", "gcc", "cc"), "clang"), (("gcc", "cc"), "gcc"), (("cc",), "cc")]
+)
+def test_clang_is_preferred_to_gcc_and_gcc_to_cc(
+    there: tuple[str, ...], found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_compilers(tmp_path / "bin", *there)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert find_compiler().path == tmp_path / "bin" / found
+    assert find_compiler().version == f"fake {found} 1.0"
+
+
+def test_a_compiler_that_does_not_run_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_compilers(tmp_path / "bin", "gcc")
+    script(tmp_path / "bin" / "clang", "echo no developer tools >&2; exit 3")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert find_compiler().path.name == "gcc"
+
+
+def test_cc_comes_before_all_others_and_may_carry_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_compilers(tmp_path / "bin", "clang", "gcc", "cc", "mine")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("CC", "mine -m64")
+    assert find_compiler().command == (str(tmp_path / "bin" / "mine"), "-m64")
+
+
+def test_an_upgraded_compiler_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    fake_compilers(tmp_path / "bin", "cc")
+    assert find_compiler().version == "fake cc 1.0"
+    script(tmp_path / "bin" / "cc", "echo fake cc 2.0 is out")
+    assert find_compiler().version == "fake cc 2.0 is out"
+
+
+def test_without_any_compiler_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(CompilerMissing) as caught:
+        find_compiler()
+    assert str(caught.value) == (
+        "no C compiler was found [ATL501]\n"
+        "  required: clang, gcc or cc in one of the directories of PATH (it is empty)\n"
+        "  try: Debian or Ubuntu: apt install gcc\n"
+        "  try: Fedora: dnf install gcc\n"
+        "  try: macOS: xcode-select --install\n"
+        "  try: or set CC to the path of a C compiler"
+    )
+
+
+def test_compilers_that_were_found_and_do_not_run_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = script(tmp_path / "bin" / "clang", "echo no developer tools >&2; exit 3")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(CompilerMissing) as caught:
+        find_compiler()
+    assert caught.value.summary == (
+        f"no C compiler was found; {broken} cannot be run (its --version ends with status 3: no developer tools)"
+    )
+
+
+@pytest.mark.parametrize("chosen", ["no-such-compiler", "/nowhere/cc", "'half quoted"])
+def test_a_cc_that_is_not_there_is_an_error_and_not_passed_over(chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", chosen)
+    with pytest.raises(CompilerMissing) as caught:
+        find_compiler()
+    assert caught.value.summary == f"the environment variable CC is {chosen!r}, and there is no such program"
+    assert any("unset CC" in suggestion for suggestion in caught.value.suggestions)
+
+
+def test_a_cc_that_does_not_run_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cc"
+    path.write_bytes(b"\x7fELF but not really")
+    path.chmod(0o755)
+    monkeypatch.setenv("CC", str(path))
+    with pytest.raises(CompilerMissing, match="cannot be run"):
+        find_compiler()
+
+
+def test_the_flag_for_this_processor_is_left_out_where_it_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuses = 'case "$*" in *native*) exit 1;; esac; exec'
+    real = find_compiler().path
+    monkeypatch.setenv("CC", str(script(tmp_path / "plain", f'{refuses} {real} "$@"')))
+    assert toolchain.native_flags(find_compiler()) == ()
+    assert sum_of_squares(build_shared(SQUARES, name="squares"), [3, 4]) == 25
+
+
+# -- building and loading ---------------------------------------------------------------------------------------------
+
+
+def test_a_built_function_can_be_called(private_cache: Path) -> None:
+    path = build_shared(SQUARES, name="squares")
+    assert sum_of_squares(path, [1, 2, 3]) == 14
+    assert path.parent == private_cache
+    assert path.with_suffix(".c").read_text() == SQUARES
+
+
+def test_nothing_but_the_object_its_text_and_its_record_is_kept(private_cache: Path) -> None:
+    path = build_shared(SQUARES, name="squares")
+    assert {file.name for file in private_cache.iterdir()} == {
+        path.name,
+        path.with_suffix(".c").name,
+        path.name + ".json",
+    }
+
+
+def test_a_product_and_a_sum_are_fused_where_the_processor_can() -> None:
+    if "fma" not in Path("/proc/cpuinfo").read_text().split():
+        pytest.skip("needs an x86 processor with fused multiply-add")
+    path = build_shared("double f(double x, double y) { double s = x * x; return s - y; }", name="f")
+    _, lib = load(path, "double f(double x, double y);")
+    # Rounded in between, the square would lose its last term, 2^-60.
+    assert lib.f(1 + 2.0**-30, 1 + 2.0**-29) == 2.0**-60
+
+
+def test_what_was_built_before_is_found_without_the_compiler(logging_compiler: LoggingCompiler) -> None:
+    first = build_shared(SQUARES, name="squares")
+    calls = logging_compiler.calls
+    assert [call[-1] for call in calls] == ["squares.o", "-lm"]
+    assert build_shared(SQUARES, name="squares") == first
+    assert logging_compiler.calls == calls
+
+
+def test_another_text_name_flag_or_compiler_is_another_build(
+    logging_compiler: LoggingCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [
+        build_shared(SQUARES, name="squares"),
+        build_shared(SQUARES + "\n", name="squares"),
+        build_shared(SQUARES, name="squares2"),
+        build_shared(SQUARES, name="squares", fast_math=True),
+        build_shared(SQUARES, name="squares", extra_flags=["-DX=1"]),
+        build_shared(SQUARES, name="squares", link_flags=["-lm"]),
+    ]
+    monkeypatch.setenv("CC", f"{logging_compiler.path} -DX=1")
+    paths.append(build_shared(SQUARES, name="squares"))
+    assert len(set(paths)) == len(paths)
+    assert all(sum_of_squares(path, [2]) == 4 for path in paths)
+
+
+def test_another_processor_is_another_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = build_shared(SQUARES, name="squares")
+    monkeypatch.setattr(toolchain, "processor", lambda: "another")
+    assert build_shared(SQUARES, name="squares") != here
+
+
+def test_fast_math_never_reaches_the_link(logging_compiler: LoggingCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", f"{logging_compiler.path} -Ofast")
+    build_shared(SQUARES, name="squares", fast_math=True, link_flags=["-ffast-math"])
+    compiling, linking = logging_compiler.calls
+    assert "-c" in compiling
+    assert "-ffast-math" in compiling
+    assert not {"-ffast-math", "-Ofast", "-funsafe-math-optimizations"} & set(linking)
+
+
+def test_fast_math_is_not_given_unless_asked_for(logging_compiler: LoggingCompiler) -> None:
+    build_shared(SQUARES, name="squares")
+    assert not any("-ffast-math" in call for call in logging_compiler.calls)
+
+
+def test_a_library_built_with_fast_math_leaves_the_subnormals_of_the_process_alone() -> None:
+    path = build_shared(SQUARES, name="squares", fast_math=True)
+    program = f"""
+from pathlib import Path
+from lowering.toolchain import load
+load(Path({str(path)!r}), {SQUARES_CDEF!r})
+smallest = 2.0 ** -1074
+print(smallest * 1.0 > 0)
+"""
+    assert _python(program).stdout == "True\n"
+
+
+def test_a_refused_text_shows_the_compilers_own_message(private_cache: Path) -> None:
+    with pytest.raises(CompilerFailed) as caught:
+        build_shared("int answer(void) { return forty_two; }", name="answer")
+    message = str(caught.value)
+    assert "while building 'answer'; nothing was left behind [ATL502]" in message
+    assert "answer.c:1:27: error:" in message
+    assert "forty_two" in message
+    assert " -O3 " in message
+    assert " -c answer.c -o answer.o" in message
+    assert list(private_cache.iterdir()) == []
+
+
+def test_a_long_message_is_shown_up_to_its_fortieth_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Like clang, it marks the column by a line with nothing else but a caret in it.
+    complaint = 'for i in $(seq 50); do echo "line $i" >&2; echo "   ^" >&2; done; exit 1'
+    path = script(tmp_path / "verbose-cc", f'case "$*" in *-c*) {complaint};; esac; echo fake 1')
+    monkeypatch.setenv("CC", str(path))
+    with pytest.raises(CompilerFailed) as caught:
+        build_shared("", name="empty")
+    lines = str(caught.value).splitlines()
+    assert "      > line 1" in lines
+    assert "      > line 20" in lines
+    assert "      > line 21" not in lines
+    assert "      > … (60 more lines)" in lines
+
+
+def test_a_compiler_that_vanishes_or_is_killed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = script(tmp_path / "dying-cc", 'case "$*" in *-c*) kill -9 $$;; esac; echo fake 1')
+    monkeypatch.setenv("CC", str(path))
+    with pytest.raises(CompilerFailed, match="was ended by signal 9"):
+        build_shared("", name="empty")
+    compiler = find_compiler()
+    path.unlink()
+    with pytest.raises(CompilerFailed, match="did not start"):
+        build_shared("", name="empty", compiler=compiler)
+
+
+def test_a_compiler_that_does_nothing_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", str(script(tmp_path / "idle-cc", "echo fake 1")))
+    with pytest.raises(CompilerFailed, match=r"did not write empty\.so"):
+        build_shared("", name="empty")
+
+
+@pytest.mark.parametrize("damage", [b"", b"not an object", None])
+def test_a_damaged_object_is_built_again(damage: bytes | None, logging_compiler: LoggingCompiler) -> None:
+    path = build_shared(SQUARES, name="squares")
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2] if damage is None else damage)
+    assert build_shared(SQUARES, name="squares") == path
+    assert len(logging_compiler.calls) == 4
+    assert sum_of_squares(path, [3, 4]) == 25
+
+
+def test_an_object_damaged_after_it_was_built_is_built_again_when_it_is_loaded() -> None:
+    path = build_shared(SQUARES, name="squares")
+    path.write_bytes(b"not an object")
+    assert sum_of_squares(path, [3, 4]) == 25
+
+
+@pytest.mark.parametrize("record", ["", "[]", '{"digest": 1}', '{"plan": {}}'])
+def test_an_object_whose_record_is_damaged_is_built_again(record: str) -> None:
+    path = build_shared(SQUARES, name="squares")
+    path.with_name(path.name + ".json").write_text(record)
+    assert build_shared(SQUARES, name="squares") == path
+    assert sum_of_squares(path, [3, 4]) == 25
+
+
+def test_a_library_in_use_is_never_written_to() -> None:
+    path = build_shared(SQUARES, name="squares")
+    ffi, lib = load(path, SQUARES_CDEF)
+    before = path.stat().st_ino
+    path.with_name(path.name + ".json").unlink()
+    build_shared(SQUARES, name="squares")
+    assert path.stat().st_ino != before
+    out = ffi.new("double[1]")
+    lib.squares(2, ffi.new("double[]", [3, 4]), out)
+    assert out[0] == 25
+
+
+def test_an_object_that_cannot_be_loaded_at_all_says_why(logging_compiler: LoggingCompiler) -> None:
+    path = build_shared("double undefined_elsewhere(void); double f(void) { return undefined_elsewhere(); }", name="f")
+    with pytest.raises(CompilerFailed, match="undefined_elsewhere") as caught:
+        load(path, "double f(void);")
+    assert "cannot be loaded" in caught.value.summary
+    assert len(logging_compiler.calls) == 4  # built twice: it might have been the damage
+
+
+def test_a_file_that_is_not_from_the_cache_is_loaded_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "copy.so"
+    shutil.copy(build_shared(SQUARES, name="squares"), path)
+    assert sum_of_squares(path, [3, 4]) == 25
+    other = tmp_path / "other.so"
+    other.write_bytes(b"not an object")
+    with pytest.raises(CompilerFailed, match="cannot be loaded"):
+        load(other, SQUARES_CDEF)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../up", "1st", "naïve"])
+def test_the_name_of_a_build_is_an_identifier(name: str) -> None:
+    with pytest.raises(WrongName, match="cannot be the name of a build"):
+        build_shared(SQUARES, name=name)
+
+
+# -- executables ------------------------------------------------------------------------------------------------------
+
+PICK = """
+#include <stdio.h>
+#include "table.h"
+int main(int argc, char **argv) {
+    (void)argv;
+    int table[SIZE] = {1, 2, 3};
+    printf("%d\\n", table[argc + SIZE - 2]);
+    return 0;
+}
+"""
+
+
+def test_an_executable_is_made_from_several_files() -> None:
+    sources = {"main.c": "int two(void);\nint main(void) { return two(); }\n", "two.c": "int two(void) { return 2; }\n"}
+    assert subprocess.run([build_executable(sources, name="two")], check=False).returncode == 2
+
+
+@pytest.mark.parametrize("file", ["../main.c", "main.s", "main"])
+def test_the_files_of_an_executable_are_plain_c_files(file: str) -> None:
+    with pytest.raises(WrongName, match="cannot be the name of a file"):
+        build_executable({file: ""}, name="program")
+
+
+def test_a_sanitized_program_stops_at_the_first_wrong_access() -> None:
+    if not toolchain.has_sanitizers(find_compiler()):
+        pytest.skip("the sanitizer libraries of this compiler are not installed")
+    program = build_executable({"pick.c": PICK, "table.h": "#define SIZE 3\n"}, name="pick", sanitize=True)
+    inside = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert (inside.returncode, inside.stdout, inside.stderr) == (0, "3\n", "")
+    outside = subprocess.run([program, "one too many"], capture_output=True, text=True, check=False)
+    assert outside.returncode != 0
+    assert outside.stdout == ""
+    assert "pick.c:7" in outside.stderr
+    assert "out of bounds" in outside.stderr
+
+
+def test_without_sanitizer_libraries_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = 'case "$*" in *-fsanitize*) echo no libasan >&2; exit 1;; esac; exec'
+    monkeypatch.setenv("CC", str(script(tmp_path / "plain-cc", f'{body} {find_compiler().path} "$@"')))
+    assert not toolchain.has_sanitizers(find_compiler())
+    with pytest.raises(CompilerFailed, match="no libasan") as caught:
+        build_executable({"main.c": "int main(void) { return 0; }"}, name="program", sanitize=True)
+    assert any("install the sanitizer libraries" in suggestion for suggestion in caught.value.suggestions)
+
+
+# -- where the cache is -----------------------------------------------------------------------------------------------
+
+
+def test_the_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("ATL_CACHE", "~/mine")
+    assert toolchain.cache_directory() == tmp_path / "home" / "mine"
+    monkeypatch.delenv("ATL_CACHE")
+    assert toolchain.cache_directory() == tmp_path / "xdg" / "atl"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert toolchain.cache_directory() == tmp_path / "home" / ".cache" / "atl"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert toolchain.cache_directory() == tmp_path / "home" / ".cache" / "atl"
+
+
+UNWRITABLE = """
+from pathlib import Path
+from lowering.toolchain import build_shared
+path = build_shared("int one(void) { return 1; }", name="one")
+assert path == build_shared("int one(void) { return 1; }", name="one")
+assert path.exists()
+print(path)
+"""
+
+
+def test_where_the_cache_cannot_be_written_a_temporary_directory_goes_with_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.delenv("ATL_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    path = Path(_python(UNWRITABLE).stdout.strip())
+    assert path.is_relative_to(tmp_path)
+    assert not path.exists()
+    assert not path.parent.exists()
+
+
+def test_a_chosen_cache_that_cannot_be_written_gives_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ATL_CACHE", str(tmp_path / "file" / "below"))
+    with pytest.warns(RuntimeWarning, match="cannot be written") as warned:
+        path = build_shared(SQUARES, name="squares")
+    assert sum_of_squares(path, [3, 4]) == 25
+    assert warned[0].filename == __file__
+
+
+# -- several processes ------------------------------------------------------------------------------------------------
+
+BUILD_AND_CALL = f"""
+from lowering.toolchain import build_shared, load
+path = build_shared({SQUARES!r}, name="squares")
+ffi, lib = load(path, {SQUARES_CDEF!r})
+out = ffi.new("double[1]")
+lib.squares(2, ffi.new("double[]", [3, 4]), out)
+print(path, out[0])
+"""
+
+
+def _python(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+
+def test_processes_may_build_the_same_thing_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private_cache: Path
+) -> None:
+    # Each compilation waits until another has begun, so that the two are sure to overlap.
+    real = find_compiler().path
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    meet = f'touch {begun}/$$; until [ "$(ls {begun} | wc -l)" -ge 2 ]; do sleep 0.01; done'
+    path = script(tmp_path / "slow-cc", f'case "$*" in *" -c "*) {meet};; esac; exec {real} "$@"')
+    monkeypatch.setenv("CC", str(path))
+    command = [sys.executable, "-c", BUILD_AND_CALL]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    answers = {process.communicate(timeout=60)[0] for process in running}
+    assert len(list(begun.iterdir())) == 2
+    (answer,) = answers
+    assert answer.split()[1] == "25.0"
+    assert len(list(private_cache.iterdir())) == 3
