@@ -10,7 +10,6 @@ import difflib
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -39,13 +38,13 @@ def bind(
 ) -> Arguments:
     """The arrays and sizes that the arguments of a call give to a program.
 
-    Arrays come in the order of the inputs or by name, in any memory layout; array-likes become arrays; a Python number is
-    taken for an input of rank 0. Sizes are solved from the extents that are a lone size, and every extent is checked
+    Arrays come in the order of the inputs or by name, in any memory layout; array-likes become arrays; a Python number
+    is taken for an input of rank 0. Sizes are solved from the extents that are a lone size, and every extent is checked
     then, as are the assumptions of the program and the range and order that its integer inputs declare. With `exact`
     the arrays of floats may hold any rational numbers.
 
-    Raises `ArgumentError` for a missing, unknown or unfit argument, `ArrayError` for an array of another element type or
-    shape or one that breaks a declared fact, `AssumptionError` for sizes that the program does not allow.
+    Raises `ArgumentError` for a missing, unknown or unfit argument, `ArrayError` for an array of another element type
+    or shape or one that breaks a declared fact, `AssumptionError` for sizes that the program does not allow.
 
     >>> import atl, numpy as np
     >>> from atl.arguments import bind
@@ -120,7 +119,7 @@ def _size(program: Program, name: str, value: object) -> int:
             required=f"an integer {name} >= 0",
             suggestions=(f"write {name}={int(value)}",) if whole else (),  # type: ignore[call-overload]
         )
-    if not 0 <= value <= LARGEST:
+    if not 0 <= int(value) <= LARGEST:
         raise AssumptionError(
             f"the size {name} of {program.name} is out of range",
             required=f"0 <= {name} < 2**63",
@@ -197,7 +196,8 @@ def _exact_numbers(array: Array, held: AnyArray) -> AnyArray:
     for at, element in np.ndenumerate(held):
         if isinstance(element, (bool, np.bool_)) or not isinstance(element, (numbers.Rational, float, np.floating)):
             raise ArrayError(
-                f"{_element(array, at)} is {_brief(element)}", required="an integer, a Fraction or a float at each place"
+                f"{_element(array, at)} is {_brief(element)}",
+                required="an integer, a Fraction or a float at each place",
             )
     return held
 
@@ -206,8 +206,11 @@ def _exact_integers(array: Array, held: AnyArray) -> AnyArray:
     """An array of the declared integers: they are indices too, so the type stays what it is."""
     _exact_numbers(array, held)
     for at, element in np.ndenumerate(held):
-        if not dtypes.holds_literal(array.dtype, element if isinstance(element, float) else Fraction(element)):
-            raise ArrayError(f"{_element(array, at)} is {element}, which is no {array.dtype}", required=_declared(array))
+        whole = int(element) if np.isfinite(float(element)) else None
+        if whole is None or whole != element or not dtypes.holds_literal(array.dtype, whole):
+            raise ArrayError(
+                f"{_element(array, at)} is {element}, which is no {array.dtype}", required=_declared(array)
+            )
     return held.astype(array.dtype)
 
 

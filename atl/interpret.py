@@ -1,7 +1,7 @@
 """The reference interpreter: what a program means, element by element.
 
-The meaning of a term is a function from an environment (the values of the indices and let-bound tensors around it) and a
-tuple of positions within the term's shape to an element there. It is that of Fig. 3.2 and Fig. 5.3, with the reshape
+The meaning of a term is a function from an environment (the values of the indices and let-bound tensors around it) and
+a tuple of positions within the term's shape to an element there. It is that of Fig. 3.2 and Fig. 5.3, with the reshape
 operators of Fig. 4.3 (truncations drop: erratum E3) and the pad values of §5.5.1. Nothing is computed that is not asked
 for, so guards and selections are lazy; an element of a let-bound tensor is computed once.
 """
@@ -9,6 +9,7 @@ for, so guards and selections are lazy; an element of a let-bound tensor is comp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce as fold
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -35,8 +36,8 @@ from atl.terms import (
     Input,
     Let,
     Local,
-    PadLeft,
     Padding,
+    PadLeft,
     PadRight,
     Reduce,
     Reshape,
@@ -52,6 +53,10 @@ from atl.terms import (
 
 E = TypeVar("E")
 Positions: TypeAlias = tuple[int, ...]
+Seen: TypeAlias = tuple[Positions, tuple["Elements[Any]", ...]]
+
+REMEMBERED: Final = 10_000
+"""How many tensors one let may have made, each for other values of the indices around, before they are forgotten."""
 
 
 class Pad:
@@ -82,7 +87,7 @@ class Environment:
     def with_tensor(self, tensor: Elements[Any]) -> Environment:
         return Environment(self.sizes, self.indices, (*self.tensors, tensor))
 
-    def seen_by(self, term: Expr) -> tuple[object, ...]:
+    def seen_by(self, term: Expr) -> Seen:
         """The part of the environment that the meaning of the term depends on."""
         indices, tensors = len(self.indices) - term.loose, len(self.tensors) - term.loose_tensors
         return (self.indices[indices:], self.tensors[tensors:])
@@ -170,6 +175,7 @@ class _Interpreter(Generic[E]):
         self._element = index_elements(arrays)
         self._scalars = scalars
         self._known: dict[Expr, ElementAt[E]] = {}
+        self._made: dict[Expr, dict[Seen, Elements[E]]] = {}
 
     def meaning(self, term: Expr) -> ElementAt[E]:
         found = self._known.get(term)
@@ -187,8 +193,8 @@ class _Interpreter(Generic[E]):
                 return self._computed(lambda env, at: env.tensors[~position].at(at), dtype)
             case TensorVar(_, name):
                 raise EscapedIndex(f"the let-bound tensor {name} has no value here", required="a closed term")
-            case Constant(value):
-                return lambda env, at: scalars.constant(value, dtype)
+            case Constant(literal):
+                return lambda env, at: scalars.constant(literal, dtype)
             case Value(expression):
                 value = self.index(expression)
                 return lambda env, at: scalars.from_index(value(env), dtype)
@@ -205,9 +211,9 @@ class _Interpreter(Generic[E]):
                 return lambda env, at: inner(env.with_tensor(tensor(env)), at)
             case Access():
                 return self._access(term)
-            case Unary(op, operand):
+            case Unary(function, operand):
                 x = self.read(operand)
-                return lambda env, at: scalars.unary(op, dtype, x(env, at))
+                return lambda env, at: scalars.unary(function, dtype, x(env, at))
             case Binary(op, left, right):
                 x, y = self.read(left), self.read(right)
                 return lambda env, at: scalars.binary(op, dtype, x(env, at), y(env, at))
@@ -240,12 +246,13 @@ class _Interpreter(Generic[E]):
 
     def once(self, term: Expr) -> Callable[[Environment], Elements[E]]:
         """The term's tensor, one for all environments that look alike to it, so that no element is computed twice."""
-        inner = self.meaning(term)
-        made: dict[tuple[object, ...], Elements[E]] = {}
+        inner, made = self.meaning(term), self._made.setdefault(term, {})
 
         def tensor(env: Environment) -> Elements[E]:
             seen = env.seen_by(term)
             if seen not in made:
+                if len(made) >= REMEMBERED:
+                    made.clear()
                 made[seen] = Elements(inner, env)
             return made[seen]
 
@@ -273,16 +280,15 @@ class _Interpreter(Generic[E]):
         scalars, dtype, monoid = self._scalars, _dtype(term), term.monoid
         op, neutral, zero = OF_MONOID[monoid], scalars.neutral(monoid, dtype), scalars.constant(0, dtype)
         low, high, inner = self.index(term.low), self.index(term.high), self.meaning(term.body)
+        start = () if neutral is None else (neutral,)
 
         def element(env: Environment, at: Positions) -> E | Pad:
             parts = [inner(env.with_index(k), at) for k in range(low(env), high(env))]
             if all(part is PAD for part in parts):
                 return PAD
-            total = neutral
-            for part in parts:
-                x = zero if isinstance(part, Pad) else part
-                total = x if total is None else scalars.binary(op, dtype, total, x)
-            return PAD if total is None else total
+            operands = (*start, *(zero if isinstance(part, Pad) else part for part in parts))
+            total: E = fold(lambda x, y: scalars.binary(op, dtype, x, y), operands)
+            return total
 
         return element
 

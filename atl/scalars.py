@@ -25,8 +25,8 @@ E = TypeVar("E")
 class Scalars(Protocol[E]):
     """A domain of scalars: the operations of `atl.terms`, for each element type.
 
-    `divisions_by_zero` counts the quotients x / 0, which are 0 here; `undefined` counts what C leaves open: a float that
-    no integer of its target type equals when truncated, an index beyond 64 bits, an extremum of NaN.
+    `divisions_by_zero` counts the quotients x / 0, which are 0 here; `undefined` counts what C leaves open: a float
+    that is cast to an integer type and does not fit, an index beyond 64 bits, an extremum of NaN.
     """
 
     divisions_by_zero: int

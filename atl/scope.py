@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from atl import predicate as predicates
-from atl.index import Bound, Index, Leaf, Read, Var, atoms, index, map_leaves
+from atl.index import Bound, Index, Leaf, Read, Size, Var, atoms, index, map_leaves
 from atl.predicate import Predicate, at_most, within
 from atl.program import Program
 from atl.prove import Facts
@@ -49,7 +49,8 @@ class Scope:
 
 def outermost(program: Program) -> Scope:
     """The scope of a program's body: its assumptions hold, and its arrays have no negative extents."""
-    extents = (at_most(index(0), extent) for array in program.inputs for extent in array.shape)
+    computed = (extent for array in program.inputs for extent in array.shape if not isinstance(extent.atom, Size))
+    extents = (at_most(index(0), extent) for extent in computed)
     return Scope(Facts().assume(*program.assumptions, *extents))
 
 

@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from atl.definitions import Pairs
 from atl.index import ONE, ZERO, Array, Index, Var
 from atl.predicate import Predicate
 from atl.terms import BinaryOp, UnaryOp
-
-Pairs: TypeAlias = tuple[tuple[Index, Index], ...]
-"""An index structure of §4.4.2: (index, extent) for each dimension, outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +186,15 @@ class Allocate:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """The first `count` elements of a buffer made zero again, holding no value."""
+    """The first `count` cells of a buffer emptied: they hold no value again, and are zero if `zeroed`.
+
+    A hoisted buffer is emptied where its let stands. Without `zeroed` every cell is stored before it is read, and C has
+    nothing to do.
+    """
 
     buffer: Buffer
     count: Index
+    zeroed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

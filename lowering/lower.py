@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeAlias
 
+import padtypes
 from atl.dtypes import bits
 from atl.index import ZERO, Index, Var, divisors, imax, index
 from atl.predicate import FALSE, TRUE, Predicate, at_most, less
@@ -43,9 +44,8 @@ from lowering.loopnest import (
     elements,
 )
 from lowering.normalize import normalize
-from lowering.reindex import IDENTITY, Cons, Reindexer, Step, kept, stored_at
+from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.scalars import Storage, is_scalar_leaf, neutral, scalar
-from lowering.truncation import check_kept
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
 STACK_LIMIT = 32 * 1024
@@ -84,11 +84,12 @@ class Context:
 
 
 def lower(program: Program) -> LoopNest:
-    """The loop nest of a program. Its accesses are checked first, and each truncation that a store passes is proved.
+    """The loop nest of a program whose accesses are safe and whose truncations cut only padding; both are proved first.
 
     Raises `UnsafeAccess` and `UnsafeTruncation`.
     """
     check_safe(program)
+    padtypes.check(program)
     normal = normalize(program)
     return _Lowering(program).nest(normal.body, outermost(program))
 
@@ -170,9 +171,7 @@ class _Lowering:
         if isinstance(to.storage, Scalar):
             target = to.storage
         else:
-            stored = stored_at(to.reindexer)
-            self._check_kept(kept(stored), context)
-            target = Cell(to.storage, stored.pairs)
+            target = Cell(to.storage, stored_at(to.reindexer).pairs)
         return (Assign(target, value) if to.op is None else Accumulate(target, to.op, value),)
 
     # -- reductions ---------------------------------------------------------------------------------------------------
@@ -206,11 +205,7 @@ class _Lowering:
         return (start, *loop, *self._store(Choose(nonempty, result, Number(0, total.dtype)), to, context))
 
     def _kept(self, to: Destination, context: Context) -> bool:
-        return context.proves(kept(stored_at(to.reindexer)))
-
-    def _check_kept(self, condition: Predicate, context: Context) -> None:
-        if condition != TRUE:
-            check_kept(self.program, condition, context.scope)
+        return context.proves(stored_at(to.reindexer).kept)
 
     # -- lets ---------------------------------------------------------------------------------------------------------
 
@@ -255,8 +250,7 @@ class _Lowering:
         if not context.loops or capacity is None:
             return (Allocate(buffer, count, "heap", not filled), *stored, *used, Free(buffer))
         self._hoisted.append(Allocate(buffer, capacity, "heap", zeroed=False))
-        cleared: tuple[Statement, ...] = () if filled else (Clear(buffer, count),)
-        return (*cleared, *stored, *used)
+        return (Clear(buffer, count, zeroed=not filled), *stored, *used)
 
     def _capacity(self, extents: tuple[Index, ...], context: Context) -> Index | None:
         """The most elements that a buffer of these extents has in any iteration of the loops around, if that can be told."""

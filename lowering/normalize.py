@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import assert_never
 
-from atl.index import ZERO, Index, Var, floordiv, index
-from atl.predicate import Predicate, at_most, less, negation
+from atl.definitions import origin
+from atl.index import ZERO, Index, Var, index
+from atl.predicate import TRUE, Predicate, less, negation
 from atl.program import Program
 from atl.substitution import close, close_tensor, instantiate, instantiate_tensor
 from atl.terms import (
@@ -24,23 +25,16 @@ from atl.terms import (
     Concat,
     Constant,
     Expr,
-    Flatten,
     Gen,
     Guard,
     Input,
     Let,
     Local,
-    PadLeft,
     Padding,
-    PadRight,
     Reduce,
     Reshape,
     Select,
-    Split,
     TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
     Type,
     Unary,
     Value,
@@ -159,29 +153,10 @@ class _Normalizer:
                 assert_never(e)
 
     def _read_reshaped(self, e: Reshape, at: tuple[Index, ...]) -> Expr:
-        """The element of a reshape by its definition (Fig. 4.3); outside of the operand it is zero."""
-        first, *rest = at
-        n = e.operand.type.shape[0]
-        match e.op:
-            case Transpose():
-                return self.read(e.operand, (rest[0], first, *rest[1:]))
-            case Flatten():
-                m = e.operand.type.shape[1]
-                row = floordiv(first, m, positive=True)
-                return self.read(e.operand, (row, first - m * row, *rest))
-            case Split(by):
-                position = first * by + rest[0]
-                return Select(less(position, n), self.read(e.operand, (position, *rest[1:])), _zero(e.type))
-            case PadLeft(by):
-                return Select(at_most(by, first), self.read(e.operand, (first - by, *rest)), _zero(e.type))
-            case PadRight():
-                return Select(less(first, n), self.read(e.operand, at), _zero(e.type))
-            case TruncateLeft(by):
-                return self.read(e.operand, (first + by, *rest))
-            case TruncateRight():
-                return self.read(e.operand, at)
-            case _:
-                assert_never(e.op)
+        """The element of a reshape by its definition; where there is none it reads as zero."""
+        where = origin(e.op, e.operand.type.shape, at)
+        value = self.read(e.operand, where.at)
+        return value if where.present == TRUE else Select(where.present, value, _zero(e.type))
 
     # -- scalars ------------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,8 @@ from atl.index import (
 )
 from atl.predicate import at_most, less, within
 from atl.prove.facts import Facts
-from atl.prove.simplify import exact_multiple, holds, simplify
+from atl.prove.reduction import exact_multiple
+from atl.prove.simplify import holds, simplify
 
 
 def upper_bound(facts: Facts, expression: Index, ranges: Sequence[tuple[Var, Index, Index]]) -> Index | None:

@@ -85,6 +85,7 @@ class _Refutation:
         intervals = self._intervals(state)
         if intervals is None:
             return True
+        self._factor(system, intervals)
         more = products(self.table, system, intervals, wide=self.wide)
         rows = [*system.rows, *more.rows, *self._bounds(intervals)]
         return contradict(rows, [*system.equalities, *more.equalities], self.budget)
@@ -98,6 +99,40 @@ class _Refutation:
                 return all(self.refutes(part, splits - 1) for part in left)
         case = state.system.cases[0]
         return all(self.refutes(state.with_alternative(part, case), splits - 1) for part in case)
+
+    def _factor(self, system: System, intervals: Intervals) -> None:
+        """From x*r >= c > 0 follows r >= 1 for x >= 0; from x*r >= -c follows r >= -c for x >= 1; from x*r = 0, r = 0."""
+        for row in list(system.rows):
+            rest = row
+            while (factor := self._common_factor(rest)) is not None:
+                needed = rest.get(0, 0) < 0
+                if intervals.low.get(factor, -1) < (0 if needed else 1):
+                    break
+                rest = self._over(rest, factor)
+                if needed:
+                    rest[0] = -1
+                system.rows.append(rest)
+        for row in list(system.equalities):
+            factor = None if 0 in row else self._common_factor(row)
+            if factor is not None and (intervals.low.get(factor, 0) > 0 or intervals.high.get(factor, 0) < 0):
+                system.equalities.append(self._over(row, factor))
+
+    def _common_factor(self, row: Row) -> int | None:
+        """An atom in every product of the row, if its terms are products."""
+        columns = [self.table.monomials[column] for column in row if column]
+        if not columns or min(map(len, columns)) < 2:
+            return None
+        return next((atom for atom in columns[0] if all(atom in other for other in columns)), None)
+
+    def _over(self, row: Row, factor: int) -> Row:
+        """The row with every product divided by the factor; its constant stays."""
+        out: Row = {}
+        for column, value in row.items():
+            monomial = list(self.table.monomials[column])
+            if column:
+                monomial.remove(factor)
+            out[self.table.column(tuple(monomial))] = value
+        return out
 
     def _bounds(self, intervals: Intervals) -> list[Row]:
         """The bounds of columns as rows, where no single row says so already."""
@@ -217,7 +252,8 @@ class _Refutation:
         done = 0
         for a, b in combinations(state.reads, 2):
             left, right = self.table.atoms[a], self.table.atoms[b]
-            assert isinstance(left, Read) and isinstance(right, Read)
+            if not isinstance(left, Read) or not isinstance(right, Read):
+                continue
             if left.array.name != right.array.name or len(left.indices) != len(right.indices):
                 continue
             done += 1

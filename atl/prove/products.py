@@ -71,11 +71,15 @@ def _divisors(table: Table, system: System) -> dict[Monomial, None]:
 
 
 def _widen(table: Table, system: System, divisors: dict[Monomial, None]) -> None:
-    """Adds the monomials that are the only new ones in a product of a row with a monomial."""
+    """Adds the monomials that are the only new ones in a product of a row with a monomial.
+
+    The last rows come first: they are the goal and what quotients mean, and ask for more than the facts do.
+    """
     room = MAX_WIDER
-    for row in system.rows:
+    known = list(divisors)
+    for row in reversed(system.rows):
         columns = [table.monomials[column] for column in row if column]
-        for product in list(divisors):
+        for product in known if len(columns) > 1 else ():
             for cofactor in dict.fromkeys(_cofactors(product, columns)):
                 times = [tuple(sorted((*column, *cofactor))) for column in columns]
                 new = [monomial for monomial in times if monomial not in divisors]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from atl.errors import ATLError
-from atl.index import AnyAtom, Bound, Index, Leaf, Quotient, Size, Var, atoms, index
+from atl.index import AnyAtom, Bound, Index, Leaf, Quotient, Read, Size, Var, atoms, index
 from atl.predicate import (
     FALSE,
     TRUE,
@@ -16,13 +16,15 @@ from atl.predicate import (
     Zero,
     conjuncts,
     expressions,
+    map_indices,
     negation,
     non_negative,
     substitute,
 )
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
-from atl.prove.facts import EMPTY, Facts, topics_of
+from atl.prove.facts import EMPTY, Facts, declared, topics_of
 from atl.prove.linear import refuted
+from atl.prove.reduction import reduced
 from atl.prove.rows import System, Table, read_predicate
 from atl.prove.search import Sample, Search, search
 from atl.prove.smt import Contradiction, GaveUp, solve
@@ -148,9 +150,20 @@ class _Query:
         if not self.thorough:
             statistics.unknown += 1
             return Unknown("the quick layers of the prover found neither a proof nor a counterexample")
+        if (simpler := self._simpler()) != self.goal:
+            answer = prove(self.facts, simpler)
+            return self._proved("linear") if answer == Proved("trivial") else answer
         if (model := self._sampled(samples, MORE_TRIES, table, solution)) is not None:
             return Refuted(model)
         return self._by_z3(table, whole, solution)
+
+    def _simpler(self) -> Predicate:
+        """The goal with its quotients, minima and maxima made smaller by what the quick layers see."""
+
+        def shown(predicate: Predicate) -> bool:
+            return isinstance(prove(self.facts, predicate, thorough=False), Proved)
+
+        return map_indices(self.goal, lambda expression: reduced(expression, shown))
 
     def _sampled(self, samples: Search, tries: int, table: Table, solution: _Solution) -> Model | None:
         sample = samples.sample(tries)
@@ -197,7 +210,7 @@ class _Query:
         if any(isinstance(leaf, Size) and value < 0 for leaf, value in model.leaves):
             return None
         try:
-            if model.satisfies(self.goal):
+            if model.satisfies(self.goal) or not _lawful(table, model):
                 return None
         except ZeroDivisionError:
             return None
@@ -219,12 +232,33 @@ def _inconsistent(facts: Facts) -> bool:
         table, known = Table(), System()
         for predicate in facts.predicates:
             read_predicate(table, predicate, known)
-        known.cases = []
+        known.cases = [case for case in known.cases if not case]
         found = refuted(table, known, System(), effort=CONSISTENCY_EFFORT)
         if len(_inconsistencies) >= MEMO_SIZE:
             _inconsistencies.clear()
         _inconsistencies[facts] = found
     return found
+
+
+def _lawful(table: Table, model: Model) -> bool:
+    """Whether the elements are what their declarations allow: zero outside, in range and increasing within."""
+    for array in {atom.array.name: atom.array for atom in table.atoms.values() if isinstance(atom, Read)}.values():
+        shape = [model.value(extent) for extent in array.shape]
+        low = None if array.low is None else model.value(array.low)
+        high = None if array.high is None else model.value(array.high)
+        before: tuple[tuple[int, ...], int] | None = None
+        for position, value in ((at, value) for name, at, value in model.elements if name == array.name):
+            if not all(0 <= k < extent for k, extent in zip(position, shape, strict=False)):
+                if value:
+                    return False
+                continue
+            if (low is not None and value < low) or (high is not None and value >= high):
+                return False
+            if array.increasing and before is not None and before[0][:-1] == position[:-1]:
+                if value - before[1] < position[-1] - before[0][-1]:
+                    return False
+            before = position, value
+    return True
 
 
 def _divides(predicate: Predicate) -> bool:
@@ -246,12 +280,13 @@ class _Solution:
 def _solve_equalities(facts: Sequence[Predicate], denied: Predicate) -> _Solution:
     """Replaces a leaf that an equality gives, everywhere, also inside of quotients and reads."""
     left = [*facts, *conjuncts(denied)]
+    declaring = {leaf for predicate in left for leaf in _declaring(predicate)}
     solved: list[tuple[Leaf, Index]] = []
     place = 0
     while place < len(left):
         predicate = left[place]
         place += 1
-        if not isinstance(predicate, Zero) or (found := _solvable(predicate.expression)) is None:
+        if not isinstance(predicate, Zero) or (found := _solvable(predicate.expression, declaring)) is None:
             continue
         leaf, value = found
         try:
@@ -272,16 +307,26 @@ def _substituted(predicate: Predicate, leaf: Leaf, value: Index) -> Predicate:
     return substitute(predicate, lambda other: value if other == leaf else index(other))
 
 
-def _solvable(expression: Index) -> tuple[Leaf, Index] | None:
+def _declaring(predicate: Predicate) -> Iterator[AnyAtom]:
+    """The sizes in the declarations of the arrays that are read: those are not rewritten."""
+    for expression in expressions(predicate):
+        for atom in atoms(expression):
+            if isinstance(atom, Read):
+                for part in declared(atom.array):
+                    yield from atoms(part)
+
+
+def _solvable(expression: Index, kept: set[AnyAtom]) -> tuple[Leaf, Index] | None:
     """A leaf with coefficient 1 or -1 that occurs nowhere else in the expression, and what it equals if that is 0."""
     best: tuple[Leaf, int] | None = None
     for monomial, coefficient in expression.terms:
         if len(monomial) != 1 or abs(coefficient) != 1:
             continue
         leaf: AnyAtom = monomial[0]
-        if isinstance(leaf, Size | Bound | Var) and sum(atom == leaf for atom in atoms(expression)) == 1:
-            if best is None or not isinstance(leaf, Size):
-                best = (leaf, coefficient)
+        if not isinstance(leaf, Size | Bound | Var) or leaf in kept or sum(atom == leaf for atom in atoms(expression)) != 1:
+            continue
+        if best is None or not isinstance(leaf, Size):
+            best = (leaf, coefficient)
     if best is None:
         return None
     leaf, coefficient = best

@@ -1,0 +1,197 @@
+"""Index expressions made smaller, given what can be shown about them.
+
+Nothing here decides anything: `shown` is asked, and every step is an equation that holds where its answers are right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import combinations
+from math import gcd
+from typing import Final, Literal, TypeAlias, assert_never
+
+from atl.index import (
+    ONE,
+    ZERO,
+    AnyAtom,
+    Bound,
+    Extremum,
+    Index,
+    Monomial,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    constant,
+    extremum,
+    floordiv,
+    index,
+    linear,
+    polynomial,
+    read,
+)
+from atl.predicate import Predicate, at_most, less, within
+
+MAX_STEPS: Final = 24
+"""Steps of one polynomial division."""
+
+Shown: TypeAlias = Callable[[Predicate], bool]
+"""Whether a predicate is seen to hold."""
+
+
+def reduced(expression: Index, shown: Shown) -> Index:
+    """An equal expression with quotients, minima and maxima decided, merged or made smaller where that is shown."""
+    return expression if not _compound(expression) else _simplified(_Cache(shown, {}), expression)
+
+
+class _Cache:
+    """What can be shown, and the atoms made smaller so far."""
+
+    __slots__ = ("done", "shown")
+
+    def __init__(self, shown: Shown, done: dict[AnyAtom, Index]) -> None:
+        self.shown = shown
+        self.done = done
+
+
+def _compound(expression: Index) -> bool:
+    return any(isinstance(atom, Quotient | Extremum | Read) for monomial, _ in expression.terms for atom in monomial)
+
+
+def _simplified(cache: _Cache, expression: Index) -> Index:
+    if not _compound(expression):
+        return expression
+    total = []
+    for monomial, coefficient in expression.terms:
+        product = ONE
+        for atom in monomial:
+            product = product * _simplified_atom(cache, atom)
+        total.append((coefficient, product))
+    return linear(total)
+
+
+def _simplified_atom(cache: _Cache, atom: AnyAtom) -> Index:
+    found = cache.done.get(atom)
+    if found is None:
+        found = cache.done[atom] = _new_atom(cache, atom)
+    return found
+
+
+def _new_atom(cache: _Cache, atom: AnyAtom) -> Index:
+    match atom:
+        case Size() | Bound() | Var():
+            return index(atom)
+        case Quotient(numerator, denominator):
+            return _quotient(cache, _simplified(cache, numerator), _simplified(cache, denominator))
+        case Extremum(kind, choices):
+            return _extremum(cache.shown, kind, [_simplified(cache, choice) for choice in choices])
+        case Read(array, indices):
+            return read(array, tuple(_simplified(cache, position) for position in indices))
+    assert_never(atom)
+
+
+def _extremum(shown: Shown, kind: Literal["min", "max"], choices: list[Index]) -> Index:
+    """Drops each choice that some other one is always as good as."""
+    kept = list(choices)
+    for choice in choices:
+        others = [other for other in kept if other is not choice]
+        for other in others:
+            beaten = at_most(other, choice) if kind == "min" else at_most(choice, other)
+            if shown(beaten):
+                kept = others
+                break
+    return extremum(kind, *kept)
+
+
+# -- quotients --------------------------------------------------------------------------------------------------------
+
+
+def _quotient(cache: _Cache, a: Index, b: Index) -> Index:
+    """a // b, in the first of these forms that applies."""
+    shown = cache.shown
+    if b.constant is None and not shown(less(ZERO, b)):
+        return floordiv(a, b)
+    out, rest = _divided(a, b)
+    if out.terms:
+        return out + _quotient(cache, rest, b)
+    if (value := _decided(shown, a, b)) is not None:
+        return constant(value)
+    inner = a.atom
+    if isinstance(inner, Quotient) and shown(less(ZERO, inner.denominator)):
+        return _quotient(cache, inner.numerator, inner.denominator * b)
+    for factor, whole, remainder in _shared_factors(a, b):
+        if shown(less(ZERO, factor)) and shown(within(ZERO, remainder, factor)):
+            return _quotient(cache, whole, _divided(b, factor)[0])
+    return floordiv(a, b)
+
+
+def _decided(shown: Shown, a: Index, b: Index) -> int | None:
+    """The value of a // b, if it is shown to be 0, -1 or 1."""
+    if shown(at_most(ZERO, a)):
+        if shown(less(a, b)):
+            return 0
+        return 1 if shown(at_most(b, a)) and shown(less(a, b * 2)) else None
+    return -1 if shown(less(a, ZERO)) and shown(at_most(-b, a)) else None
+
+
+def _divided(a: Index, b: Index) -> tuple[Index, Index]:
+    """a = out * b + rest, by polynomial division; a divisor of several terms only where that shortens the rest."""
+    divisor = b.constant
+    if divisor is not None:
+        whole = {monomial: value // divisor for monomial, value in a.terms if not monomial or value % divisor == 0}
+        out = polynomial(whole)
+        return out, linear(((1, a), (-divisor, out)))
+    lead, coefficient = b.terms[0]
+    out, rest = ZERO, a
+    for _ in range(MAX_STEPS):
+        step = _leading_multiple(rest, lead, coefficient)
+        if step is None:
+            break
+        shorter = rest - step * b
+        if len(shorter.terms) >= len(rest.terms):
+            break
+        out, rest = out + step, shorter
+    return out, rest
+
+
+def _leading_multiple(a: Index, lead: Monomial, coefficient: int) -> Index | None:
+    """The first term of `a` that the leading term divides, over it."""
+    for monomial, value in a.terms:
+        left = list(monomial)
+        for atom in lead:
+            if atom not in left:
+                break
+            left.remove(atom)
+        else:
+            if value % coefficient == 0:
+                return polynomial({tuple(left): value // coefficient})
+    return None
+
+
+def _shared_factors(a: Index, b: Index) -> Iterable[tuple[Index, Index, Index]]:
+    """Factors f of b with a = f * whole + rest: then a // b = whole // (b / f), where 0 <= rest < f. Largest first."""
+    divisor = b.constant
+    if divisor is not None:
+        sizes = {gcd(divisor, value) for monomial, value in a.terms if monomial}
+        for size in sorted(sizes, reverse=True):
+            if 1 < size < divisor:
+                factor = constant(size)
+                yield (factor, *_divided(a, factor))
+        return
+    if len(b.terms) != 1:
+        return
+    ((monomial, _),) = b.terms
+    seen: dict[Monomial, None] = {}
+    for degree in range(len(monomial), 0, -1):
+        seen.update(dict.fromkeys(combinations(monomial, degree)))
+    for part in seen:
+        factor = polynomial({part: 1})
+        whole, rest = _divided(a, factor)
+        if whole.terms and factor != b:
+            yield factor, whole, rest
+
+
+def exact_multiple(a: Index, b: Index) -> Index | None:
+    """a / b, where polynomial division leaves no rest."""
+    out, rest = _divided(a, b)
+    return None if rest.terms else out

@@ -1,0 +1,103 @@
+"""What generated C uses besides the language: headers, and small functions of our own that come with it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+OUT_OF_MEMORY: Final = 1
+"""What a kernel returns in place of 0 when storage for a buffer could not be had."""
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")
+_COMMENT_OR_INCLUDE: Final = re.compile(r"/\*.*?\*/|^#.*?$", re.DOTALL | re.MULTILINE)
+
+_HEADERS: Final = {
+    "math.h": {"INFINITY", "NAN", *(f"{f}{s}" for f in ("fabs", "sqrt", "exp", "log", "tanh") for s in ("", "f"))},
+    "stdint.h": {
+        *("int32_t", "int64_t", "INT64_C", "SIZE_MAX"),
+        *(f"INT{bits}_{end}" for bits in (32, 64) for end in ("MIN", "MAX")),
+    },
+    "stdlib.h": {"calloc", "malloc", "free"},
+    "string.h": {"memset"},
+    "stddef.h": {"size_t", "NULL"},
+}
+
+
+def _pick(kind: str, c_type: str, sign: str) -> str:
+    name = f"{kind}_{c_type.removesuffix('_t')}"
+    return f"""\
+static inline {c_type} {name}({c_type} a, {c_type} b)
+{{
+    return a {sign} b ? a : b;
+}}
+"""
+
+
+def _absolute(c_type: str) -> str:
+    return f"""\
+static inline {c_type} abs_{c_type.removesuffix("_t")}({c_type} a)
+{{
+    return a < 0 ? -a : a;
+}}
+"""
+
+
+_HELPERS: Final = {
+    "OUT_OF_MEMORY": f"""\
+enum {{ OUT_OF_MEMORY = {OUT_OF_MEMORY} }};
+""",
+    "saturating_sum": """\
+/* a + b, or a size that no memory has where that is too large for a size_t. */
+static inline size_t saturating_sum(size_t a, size_t b)
+{
+    size_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? SIZE_MAX : sum;
+}
+""",
+    "saturating_product": """\
+/* a * b, or a size that no memory has where that is too large for a size_t. */
+static inline size_t saturating_product(size_t a, size_t b)
+{
+    size_t product;
+    return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
+}
+""",
+    "floor_div": """\
+/* a / b rounded down, for b > 0. */
+static inline int64_t floor_div(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+""",
+    "floor_mod": """\
+/* a - b * floor_div(a, b), for b > 0: at least 0 and less than b. */
+static inline int64_t floor_mod(int64_t a, int64_t b)
+{
+    int64_t rest = a % b;
+    return rest < 0 ? rest + b : rest;
+}
+""",
+    **{
+        f"{kind}_{c_type.removesuffix('_t')}": _pick(kind, c_type, sign)
+        for kind, sign in (("min", "<"), ("max", ">"))
+        for c_type in ("float", "double", "int32_t", "int64_t")
+    },
+    **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
+}
+
+
+def identifiers(code: str) -> frozenset[str]:
+    """The identifiers that occur in the code, outside of comments."""
+    return frozenset(_IDENTIFIER.findall(_COMMENT_OR_INCLUDE.sub("", code)))
+
+
+def preamble(code: str) -> str:
+    """The headers and helpers that the code uses. Generated names never collide with theirs, so its identifiers tell."""
+    used = identifiers(code)
+    helpers = [text for name, text in _HELPERS.items() if name in used]
+    used |= identifiers("".join(helpers))
+    wanted = [header for header, provides in sorted(_HEADERS.items()) if provides & used]
+    if {"stdlib.h", "string.h"} & set(wanted) and "stddef.h" in wanted:
+        wanted.remove("stddef.h")  # each of the two declares size_t and NULL as well
+    includes = "".join(f"#include <{header}>\n" for header in wanted)
+    return "\n".join(part for part in (includes, *helpers) if part)

@@ -1,0 +1,350 @@
+"""An interpreter of loop nests (Fig. 5.4): what C does with them, on a heap of partial maps.
+
+An array is a partial map from flat addresses to values, so that what C would do silently is a `Trap` here: an access
+outside of a buffer or of one of its dimensions, a read of a cell that holds nothing, a second assignment to a cell, a
+buffer that is used after it was freed, or is never freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, ClassVar, Final, Literal, TypeAlias, assert_never, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from atl.errors import ATLError
+from atl.index import Array, Index, Leaf, Size, Var, value_of
+from atl.predicate import Predicate, holds
+from atl.scalars import Machine
+from atl.terms import BinaryOp, UnaryOp
+from lowering.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Buffer,
+    Cell,
+    Choose,
+    Clear,
+    Convert,
+    Declare,
+    For,
+    Free,
+    FromIndex,
+    If,
+    Load,
+    LoopNest,
+    Number,
+    Scalar,
+    ScalarExpr,
+    Statement,
+)
+
+AnyArray: TypeAlias = npt.NDArray[Any]
+TrapKind: TypeAlias = Literal[
+    "out of bounds",  # an index outside of its extent, or an address outside of its buffer
+    "shape",  # extents in a cell that are not those of its buffer
+    "capacity",  # a buffer with less room than its elements need
+    "uninitialised",  # a read of, or an addition to, a cell that holds nothing
+    "overwritten",  # an assignment to a cell that holds a value
+    "read-only",  # a store to an input
+    "no storage",  # a buffer that is not allocated, or not any more
+    "double free",
+    "leak",
+    "undeclared",  # a scalar or a loop variable that is not in scope
+    "redeclared",
+    "incomplete",  # an element of an output said to be complete that was not stored
+    "divisor",  # an index divided by zero or less
+]
+
+
+class Trap(ATLError, RuntimeError):
+    """A loop nest does what no lowered program may do; `kind` says which of the things that are watched for."""
+
+    code: ClassVar[str] = "ATL601"
+
+    def __init__(self, kind: TrapKind, summary: str) -> None:
+        super().__init__(f"{kind}: {summary}")
+        self.kind: Final = kind
+
+
+@dataclass(slots=True)
+class Memory:
+    """A flat array: the cells that hold a value. The others read as zero below `zeroed`; beyond they hold nothing."""
+
+    capacity: int
+    zeroed: int
+    cells: dict[int, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run leaves in the output: `cells` are the values stored, by flat address. The rest is padding.
+
+    `divisions_by_zero` and `undefined` count the operations to which C and the interpreters may give different values.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    cells: Mapping[int, Any]
+    divisions_by_zero: int
+    undefined: int
+
+    def to_numpy(self) -> AnyArray:
+        """The output, padding as zero."""
+        flat = np.zeros(prod(self.shape), dtype=self.dtype)
+        for address, value in self.cells.items():
+            flat[address] = value
+        return flat.reshape(self.shape)
+
+
+def run(nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> AnyArray:
+    """The output of a loop nest for sizes and arrays that meet what its program declares (`atl.arguments.bind`).
+
+    Raises `Trap` where the nest does what no lowered program may do.
+
+    >>> import atl, numpy as np
+    >>> from lowering.lower import lower
+    >>> from lowering.machine import run
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> run(lower(atl.program("padded", [x], atl.padr(1, x))), {"n": 2}, {"x": np.ones(2, np.float32)})
+    array([1., 1., 0.], dtype=float32)
+    """
+    return execute(nest, sizes, arrays).to_numpy()
+
+
+def execute(nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> Outcome:
+    """A run of a loop nest, with the set of output cells that it stores."""
+    try:
+        return _Run(nest, sizes, arrays).outcome()
+    except ZeroDivisionError as error:
+        raise Trap("divisor", f"an index is divided by {error.args[0]}") from None
+
+
+class _Run:
+    """The state of a run: loop variables (v in Fig. 5.4), scalars (st) and buffers (h)."""
+
+    def __init__(self, nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> None:
+        self._nest = nest
+        self._sizes = sizes
+        self._arrays = arrays
+        self._variables: dict[Var, int] = {}
+        self._stack: dict[Scalar, Any] = {}
+        self._heap: dict[int, Memory] = {}
+        self._freed: set[int] = set()
+        self._scalars = Machine()
+
+    def outcome(self) -> Outcome:
+        output = self._nest.output
+        shape = tuple(self._index(extent) for extent in output.extents)
+        count = prod(shape)
+        memory = Memory(count, zeroed=0 if self._nest.complete else count)
+        self._heap[output.uid] = memory
+        self._block(self._nest.body)
+        if self._nest.complete and len(memory.cells) < count:
+            missing = next(address for address in range(count) if address not in memory.cells)
+            raise Trap("incomplete", f"nothing is stored at {missing} of the output, which is said to be complete")
+        scalars = self._scalars
+        return Outcome(shape, output.dtype, memory.cells, scalars.divisions_by_zero, scalars.undefined)
+
+    # -- statements ---------------------------------------------------------------------------------------------------
+
+    def _block(self, block: Block) -> None:
+        """The statements in order. What the block declares and allocates goes with it."""
+        declared: list[Scalar] = []
+        allocated: dict[int, Buffer] = {}
+        for statement in block:
+            match statement:
+                case Declare(variable):
+                    self._statement(statement)
+                    declared.append(variable)
+                case Allocate(buffer):
+                    self._statement(statement)
+                    allocated[buffer.uid] = buffer
+                case Free(buffer):
+                    self._free(buffer)
+                    if allocated.pop(buffer.uid, None) is None:
+                        raise Trap("double free", f"{buffer.name} is freed in a block that did not allocate it")
+                case _:
+                    self._statement(statement)
+        for buffer in allocated.values():
+            raise Trap("leak", f"{buffer.name} is not freed at the end of its block")
+        for variable in declared:
+            del self._stack[variable]
+
+    def _statement(self, statement: Statement) -> None:
+        match statement:
+            case For(variable, low, high, body):
+                if variable in self._variables:
+                    raise Trap("redeclared", f"the loop variable {variable.name} is in use")
+                for value in range(self._index(low), self._index(high)):
+                    self._variables[variable] = value
+                    self._block(body)
+                self._variables.pop(variable, None)
+            case If(predicate, body):
+                if self._holds(predicate):
+                    self._block(body)
+            case Assign(target, value):
+                self._assign(target, self._value(value))
+            case Accumulate(target, op, value):
+                self._accumulate(target, op, self._value(value))
+            case Declare(variable, initial):
+                if variable in self._stack:
+                    raise Trap("redeclared", f"the scalar {variable.name} is in use")
+                self._stack[variable] = self._value(initial)
+            case Allocate(buffer, capacity, _, zeroed):
+                self._allocate(buffer, self._index(capacity), zeroed=zeroed)
+            case Clear(buffer, count, zeroed):
+                self._clear(buffer, self._index(count), zeroed=zeroed)
+            case Free(buffer):
+                self._free(buffer)
+            case _:
+                assert_never(statement)
+
+    def _assign(self, target: Cell | Scalar, value: Any) -> None:
+        match target:
+            case Scalar(_, name):
+                if target not in self._stack:
+                    raise Trap("undeclared", f"the scalar {name} is assigned")
+                self._stack[target] = value
+            case Cell(buffer):
+                memory, address = self._place(target)
+                if address in memory.cells:
+                    raise Trap("overwritten", f"{buffer.name} holds a value at {address} when another is assigned")
+                memory.cells[address] = value
+
+    def _accumulate(self, target: Cell | Scalar, op: BinaryOp, value: Any) -> None:
+        match target:
+            case Scalar(_, name, dtype):
+                if target not in self._stack:
+                    raise Trap("undeclared", f"the scalar {name} is added to")
+                self._stack[target] = self._scalars.binary(op, dtype, self._stack[target], value)
+            case Cell(buffer):
+                memory, address = self._place(target)
+                if address not in memory.cells and (op != "add" or address >= memory.zeroed):
+                    raise Trap("uninitialised", f"{op} to {buffer.name} at {address}, which holds nothing")
+                old = memory.cells.get(address, self._scalars.constant(0, buffer.dtype))
+                memory.cells[address] = self._scalars.binary(op, buffer.dtype, old, value)
+
+    # -- buffers ------------------------------------------------------------------------------------------------------
+
+    def _allocate(self, buffer: Buffer, capacity: int, *, zeroed: bool) -> None:
+        if buffer.uid in self._heap:
+            raise Trap("leak", f"{buffer.name} is allocated once more before it is freed")
+        if capacity < 0:
+            raise Trap("capacity", f"{buffer.name} is given room for {capacity} elements")
+        self._freed.discard(buffer.uid)
+        self._heap[buffer.uid] = Memory(capacity, zeroed=capacity if zeroed else 0)
+
+    def _clear(self, buffer: Buffer, count: int, *, zeroed: bool) -> None:
+        memory = self._memory(buffer)
+        if count > memory.capacity:
+            raise Trap("capacity", f"{count} elements of {buffer.name} are cleared; it has {memory.capacity}")
+        memory.zeroed = max(memory.zeroed, count) if zeroed else 0
+        for address in [address for address in memory.cells if address < count]:
+            del memory.cells[address]
+
+    def _free(self, buffer: Buffer) -> None:
+        if buffer.uid in self._freed:
+            raise Trap("double free", f"{buffer.name} is freed, and was before")
+        self._memory(buffer)
+        del self._heap[buffer.uid]
+        self._freed.add(buffer.uid)
+
+    def _memory(self, buffer: Buffer) -> Memory:
+        found = self._heap.get(buffer.uid)
+        if found is None:
+            raise Trap("no storage", f"{buffer.name} is {'freed' if buffer.uid in self._freed else 'not allocated'}")
+        return found
+
+    def _place(self, cell: Cell) -> tuple[Memory, int]:
+        """The memory of the cell's buffer, which is no input, and the address there."""
+        if cell.buffer.role == "input":
+            raise Trap("read-only", f"a store to the input {cell.buffer.name}")
+        memory = self._memory(cell.buffer)
+        at, extents = self._positions(cell)
+        if prod(extents) > memory.capacity:
+            raise Trap("capacity", f"{cell.buffer.name} of shape {extents} has room for {memory.capacity} elements")
+        address = 0
+        for position, extent in zip(at, extents, strict=True):
+            address = address * extent + position
+        return memory, address
+
+    def _positions(self, cell: Cell) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The values of a cell's pairs, each index within its extent, and the extents those of the buffer."""
+        at = tuple(self._index(position) for position, _ in cell.pairs)
+        extents = tuple(self._index(extent) for _, extent in cell.pairs)
+        name = cell.buffer.name
+        for position, extent in zip(at, extents, strict=True):
+            if not 0 <= position < extent:
+                raise Trap("out of bounds", f"{name}{list(at)}, of shape {extents}")
+        declared = tuple(self._index(extent) for extent in cell.buffer.extents)
+        if extents != declared:
+            raise Trap("shape", f"{name} of shape {declared} is addressed as one of shape {extents}")
+        return at, extents
+
+    # -- scalars ------------------------------------------------------------------------------------------------------
+
+    def _value(self, e: ScalarExpr) -> Any:
+        scalars = self._scalars
+        match e:
+            case Number(value, dtype):
+                return scalars.constant(value, dtype)
+            case Load(source):
+                return self._read(source)
+            case FromIndex(expression, dtype):
+                return scalars.from_index(self._index(expression), dtype)
+            case Apply(op, (x,), dtype):
+                return scalars.unary(cast(UnaryOp, op), dtype, self._value(x))
+            case Apply(op, (x, y), dtype):
+                return scalars.binary(cast(BinaryOp, op), dtype, self._value(x), self._value(y))
+            case Apply(op, arguments):
+                raise AssertionError(f"{op} of {len(arguments)} arguments")
+            case Choose(predicate, left, right):
+                return self._value(left if self._holds(predicate) else right)
+            case Convert(argument, dtype):
+                return scalars.cast(dtype, argument.dtype, self._value(argument))
+            case _:
+                assert_never(e)
+
+    def _read(self, source: Cell | Scalar) -> Any:
+        match source:
+            case Scalar(_, name):
+                if source not in self._stack:
+                    raise Trap("undeclared", f"the scalar {name} is read")
+                return self._stack[source]
+            case Cell(Buffer(role="input") as buffer):
+                at, _ = self._positions(source)
+                return self._scalars.element(self._arrays[buffer.name][at], buffer.dtype)
+            case Cell(buffer):
+                memory, address = self._place(source)
+                if address not in memory.cells and address >= memory.zeroed:
+                    raise Trap("uninitialised", f"a read of {buffer.name} at {address}, which holds nothing")
+                return memory.cells.get(address, self._scalars.constant(0, buffer.dtype))
+
+    # -- indices ------------------------------------------------------------------------------------------------------
+
+    def _index(self, expression: Index) -> int:
+        value = expression.constant
+        return value_of(expression, self._leaf, self._element) if value is None else value
+
+    def _holds(self, predicate: Predicate) -> bool:
+        return holds(predicate, self._leaf, self._element)
+
+    def _leaf(self, leaf: Leaf) -> int:
+        if isinstance(leaf, Size):
+            return self._sizes[leaf.name]
+        if not isinstance(leaf, Var) or leaf not in self._variables:
+            raise Trap("undeclared", f"the loop variable {leaf} is used outside of its loop")
+        return self._variables[leaf]
+
+    def _element(self, array: Array, at: tuple[int, ...]) -> int:
+        held = self._arrays[array.name]
+        if not all(0 <= position < extent for position, extent in zip(at, held.shape, strict=True)):
+            raise Trap("out of bounds", f"{array.name}{list(at)} in an index, of shape {held.shape}")
+        return int(held[at])

@@ -1,0 +1,207 @@
+"""What must hold of a loop nest for it to mean its program (§5.3.2, §5.3.3, §5.5.5), stated and put to the prover.
+
+Each store lies within its buffer, pair by pair; an assignment never meets a cell that holds a value: its reindexer is
+injective on what is stored, and two assignments to one buffer have no cell in common; each buffer has room for what it
+holds. That the flat address is within the buffer, and differs where the pairs do, follows: Horner's rule is injective on
+indices within their extents. That reindexers preserve variables, commute with substitution and respect equality needs no
+query: they are compositions of functions on canonical index expressions.
+
+Nothing rests on these answers: a program is compiled because its pad-sets allow it, and the loop-nest interpreter checks
+the same things as it runs. They say how much is known before any run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from atl.index import ZERO, Index, Leaf, Var, index, map_leaves
+from atl.predicate import FALSE, Predicate, at_most, conjunction, equal, within
+from atl.predicate import substitute as substitute_predicate
+from atl.printing import show_predicate
+from atl.prove import Answer, Facts, Proved, Refuted, prove
+from lowering.loopnest import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Block,
+    Buffer,
+    Cell,
+    Clear,
+    For,
+    If,
+    LoopNest,
+    elements,
+)
+
+Kind: TypeAlias = Literal["bounds", "injectivity", "disjointness", "allocation"]
+_PRIMED = 1 << 30
+"""Added to the ids of variables in the second copy of a store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """A goal to be proved from facts; a goal of false says that the facts contradict each other."""
+
+    kind: Kind
+    buffer: str
+    facts: Facts
+    goal: Predicate
+
+    def decide(self) -> Answer:
+        return prove(self.facts, self.goal)
+
+    def __str__(self) -> str:
+        if self.goal == FALSE:
+            return f"{self.kind} of {self.buffer}: never {', '.join(map(show_predicate, self.facts.predicates))}"
+        return f"{self.kind} of {self.buffer}: {show_predicate(self.goal)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Which obligations of a nest are proved; the others are checked by the loop-nest interpreter in tests."""
+
+    proved: tuple[Obligation, ...]
+    unproved: tuple[tuple[Obligation, Answer], ...]
+
+    @property
+    def refuted(self) -> tuple[Obligation, ...]:
+        """Those that are false: there are none in what `lower` makes."""
+        return tuple(obligation for obligation, answer in self.unproved if isinstance(answer, Refuted))
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.proved)} of {len(self.proved) + len(self.unproved)} obligations proved"]
+        for kind in ("bounds", "injectivity", "disjointness", "allocation"):
+            held = sum(obligation.kind == kind for obligation in self.proved)
+            left = sum(obligation.kind == kind for obligation, _ in self.unproved)
+            if held or left:
+                lines.append(f"  {kind}: {held} proved, {left} left to the loop-nest interpreter")
+        lines.extend(f"  not proved: {obligation}" for obligation, _ in self.unproved)
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """A store into a buffer: what is known there, and the loops between the buffer's emptying and the store."""
+
+    cell: Cell
+    assigns: bool
+    facts: Facts
+    loops: tuple[Var, ...]
+
+
+def report(nest: LoopNest) -> Report:
+    """States the obligations of a loop nest and asks the prover for each."""
+    proved: list[Obligation] = []
+    unproved: list[tuple[Obligation, Answer]] = []
+    for obligation in obligations(nest):
+        answer = obligation.decide()
+        if isinstance(answer, Proved):
+            proved.append(obligation)
+        else:
+            unproved.append((obligation, answer))
+    return Report(tuple(proved), tuple(unproved))
+
+
+def obligations(nest: LoopNest) -> Iterator[Obligation]:
+    """All obligations of a nest, in the order of its text."""
+    facts = Facts().assume(*nest.assumptions)
+    walk = _Walk(nest)
+    walk.block(nest.body, facts, ())
+    yield from walk.found
+    for stores in walk.stores.values():
+        for position, store in enumerate(stores):
+            yield from _bounds(store)
+            if store.assigns:
+                yield from _injectivity(store)
+            for other in stores[position + 1 :]:
+                if store.assigns and other.assigns:
+                    yield _disjointness(store, other)
+
+
+class _Walk:
+    """Collects the stores of a nest, buffer by buffer, and the obligations of its allocations."""
+
+    def __init__(self, nest: LoopNest) -> None:
+        self.found: list[Obligation] = []
+        self.stores: dict[int, list[_Store]] = {nest.output.uid: []}
+        self._room: dict[int, Index] = {}
+        self._emptied: dict[int, int] = {nest.output.uid: 0}
+
+    def block(self, block: Block, facts: Facts, loops: tuple[Var, ...]) -> None:
+        for statement in block:
+            match statement:
+                case For(variable, low, high, body):
+                    self.block(body, facts.assume(within(low, index(variable), high)), (*loops, variable))
+                case If(predicate, body):
+                    self.block(body, facts.assume(predicate), loops)
+                case Assign(Cell() as cell, _):
+                    self._store(cell, True, facts, loops)
+                case Accumulate(Cell() as cell, _, _):
+                    self._store(cell, False, facts, loops)
+                case Allocate(buffer, capacity):
+                    self._room[buffer.uid] = capacity
+                    self._empty(buffer, facts, loops)
+                case Clear(buffer, _):
+                    self._empty(buffer, facts, loops)
+                case _:
+                    pass
+
+    def _store(self, cell: Cell, assigns: bool, facts: Facts, loops: tuple[Var, ...]) -> None:
+        since = loops[self._emptied[cell.buffer.uid] :]
+        self.stores.setdefault(cell.buffer.uid, []).append(_Store(cell, assigns, facts, since))
+
+    def _empty(self, buffer: Buffer, facts: Facts, loops: tuple[Var, ...]) -> None:
+        """From here on the buffer holds nothing, and has room for all of its elements."""
+        self._emptied[buffer.uid] = len(loops)
+        count = elements(buffer.extents)
+        if not _variables(count) <= {variable.uid for variable in loops}:
+            return  # hoisted: what it holds is known where it is emptied
+        self.found.append(Obligation("allocation", buffer.name, facts, at_most(count, self._room[buffer.uid])))
+
+
+def _variables(expression: Index) -> frozenset[int]:
+    return expression.free
+
+
+def _bounds(store: _Store) -> Iterator[Obligation]:
+    for position, extent in store.cell.pairs:
+        yield Obligation("bounds", store.cell.buffer.name, store.facts, within(ZERO, position, extent))
+
+
+def _injectivity(store: _Store) -> Iterator[Obligation]:
+    """Two iterations that store to the same pairs are the same iteration."""
+    if not store.loops:
+        return
+    facts, other = _copy(store, store)
+    same = conjunction(equal(index(variable), _prime(variable)) for variable in store.loops)
+    yield Obligation("injectivity", store.cell.buffer.name, facts.assume(other), same)
+
+
+def _disjointness(store: _Store, other: _Store) -> Obligation:
+    """No two iterations of two assignments store to the same pairs."""
+    facts, same_pairs = _copy(store, other)
+    return Obligation("disjointness", store.cell.buffer.name, facts.assume(same_pairs), FALSE)
+
+
+def _copy(store: _Store, other: _Store) -> tuple[Facts, Predicate]:
+    """The facts of a store and of a second one with variables of its own, and that both meet in one cell."""
+    own = {variable.uid for variable in other.loops}
+
+    def primed(leaf: Leaf) -> Index:
+        return _prime(leaf) if isinstance(leaf, Var) and leaf.uid in own else index(leaf)
+
+    facts = store.facts.assume(*(substitute_predicate(fact, primed) for fact in other.facts.predicates))
+    pairs = zip(store.cell.pairs, other.cell.pairs, strict=True)
+    return facts, conjunction(equal(a, map_leaves(b, primed)) for (a, _), (b, _) in pairs)
+
+
+def _prime(variable: Leaf) -> Index:
+    match variable:
+        case Var(uid, name):
+            return index(Var(uid + _PRIMED, f"{name}'"))
+        case _:
+            return index(variable)
+
+

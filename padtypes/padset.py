@@ -1,0 +1,208 @@
+"""Pad-sets (Figs. 5.5 and 5.6, with E3–E9, E27 and E28): which elements of a tensor are padding.
+
+A pad-set is a predicate over the indices of an element, found by substitution. It is kept by its complement: the *cases*
+in which an element is computed. A case may speak of witnesses, the indices of the sums around what is computed: an
+element is computed where some iteration computes it, and padding where every iteration pads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count, product
+
+from atl.definitions import Positions, origin
+from atl.index import ZERO, Array, Index, Leaf, Var, index, value_of
+from atl.predicate import FALSE, TRUE, Predicate, at_most, conjunction, holds, less, negation, within
+from atl.program import Program
+from atl.scope import Scope, outermost
+from atl.substitution import map_op
+from atl.terms import Concat, Expr, Gen, Guard, Let, Padding, Reduce, Reshape
+from atl.wellformed import Path, places
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """The index of a sum: some value of it, low <= variable < high, makes a case hold."""
+
+    variable: Var
+    low: Index
+    high: Index
+
+    @property
+    def range(self) -> Predicate:
+        return within(self.low, index(self.variable), self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The elements that one leaf computes: those for which, for some witnesses, the condition holds.
+
+    `leaf` is the path of the leaf below the term whose pad-set this is.
+    """
+
+    condition: Predicate
+    witnesses: tuple[Witness, ...] = ()
+    leaf: Path = ()
+
+    def given(self) -> Predicate:
+        """What holds of an element that this case computes."""
+        return conjunction((*(witness.range for witness in self.witnesses), self.condition))
+
+
+@dataclass(frozen=True, slots=True)
+class PadSet:
+    """Which elements of a term are padding: those within `shape` for which no case holds.
+
+    `elements` are the variables that stand for an element's indices; `scope` is what is known where the term stands.
+    """
+
+    elements: tuple[Var, ...]
+    shape: tuple[Index, ...]
+    cases: tuple[Case, ...]
+    scope: Scope = field(repr=False)
+
+    @property
+    def within_shape(self) -> Predicate:
+        pairs = zip(self.elements, self.shape, strict=True)
+        return conjunction(within(ZERO, index(variable), extent) for variable, extent in pairs)
+
+    @property
+    def predicate(self) -> Predicate | None:
+        """The pad-set as a predicate over `elements`; None where it takes a quantifier (a sum that may pad)."""
+        conditions: list[Predicate] = []
+        for case in self.cases:
+            if any(witness.variable.uid in case.condition.free for witness in case.witnesses):
+                return None
+            nonempty = (less(witness.low, witness.high) for witness in case.witnesses)
+            conditions.append(negation(conjunction((*nonempty, case.condition))))
+        return conjunction(conditions)
+
+    def contains(
+        self,
+        at: tuple[int, ...],
+        leaf: Callable[[Leaf], int],
+        element: Callable[[Array, tuple[int, ...]], int] = lambda array, indices: 0,
+    ) -> bool:
+        """Whether the element at these positions is padding, for these values of sizes, indices and array elements."""
+        known = {variable.uid: position for variable, position in zip(self.elements, at, strict=True)}
+        return not any(_computes(case, case.witnesses, known, leaf, element) for case in self.cases)
+
+    def __str__(self) -> str:
+        from atl.printing import show_predicate
+
+        if not self.cases:
+            return "every element is padding"
+        where = self.predicate
+        if where is None:
+            parts = (_quantified(case) for case in self.cases)
+            return f"padding where {' and '.join(parts)}"
+        if where == FALSE:
+            return "no element is padding"
+        return "every element is padding" if where == TRUE else f"padding where {show_predicate(where)}"
+
+
+def _quantified(case: Case) -> str:
+    from atl.printing import show_predicate
+
+    ranges = ", ".join(f"{w.low} <= {w.variable.name} < {w.high}" for w in case.witnesses)
+    condition = show_predicate(negation(case.condition))
+    return f"({condition} for all {ranges})" if ranges else f"({condition})"
+
+
+def _computes(
+    case: Case,
+    witnesses: tuple[Witness, ...],
+    known: dict[int, int],
+    leaf: Callable[[Leaf], int],
+    element: Callable[[Array, tuple[int, ...]], int],
+) -> bool:
+    def value(at: Leaf) -> int:
+        return known[at.uid] if isinstance(at, Var) and at.uid in known else leaf(at)
+
+    if not witnesses:
+        return holds(case.condition, value, element)
+    first, *rest = witnesses
+    low, high = value_of(first.low, value, element), value_of(first.high, value, element)
+    return any(
+        _computes(case, tuple(rest), {**known, first.variable.uid: candidate}, leaf, element)
+        for candidate in range(low, high)
+    )
+
+
+# -- inference --------------------------------------------------------------------------------------------------------
+
+
+def infer(program: Program) -> dict[Path, PadSet]:
+    """The pad-set of every sub-expression of a program, by its path; `()` is the whole.
+
+    Sizes and tile sizes stay symbolic. The law (Theorem 1): an element that a pad-set contains is padding when the
+    program is evaluated; for these pad-sets the converse holds too.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> print(infer(atl.program("padded", [x], atl.padr(2, x)))[()])
+    padding where n <= e0
+    """
+    return {path: pad_set(at, scope) for path, at, scope in places(program.body, outermost(program))}
+
+
+def pad_set(e: Expr, scope: Scope) -> PadSet:
+    """The pad-set of a term that stands in this scope."""
+    ids = count(_FIRST_ELEMENT)
+    shape = scope.shape(e.type)
+    elements = tuple(Var(next(ids), f"e{dimension}") for dimension in range(len(shape)))
+    at = tuple(index(variable) for variable in elements)
+    return PadSet(elements, shape, tuple(_cases(e, at, scope, (), ids)), scope)
+
+
+_FIRST_ELEMENT = 1 << 20
+"""Ids above those of any scope, and the same for every look at one term."""
+
+
+def _cases(e: Expr, at: Positions, scope: Scope, path: Path, ids: Iterator[int]) -> Iterator[Case]:
+    """The cases in which the element of `e` at `at` is computed."""
+    match e:
+        case Gen(low, _, body):
+            inside = Scope(scope.facts, (*scope.indices, scope.index(low) + at[0]))
+            yield from _cases(body, at[1:], inside, (*path, 0), ids)
+        case Reduce("sum", low, high, body, name):
+            witness = Witness(Var(next(ids), name), scope.index(low), scope.index(high))
+            inside = Scope(scope.facts, (*scope.indices, index(witness.variable)))
+            for case in _cases(body, at, inside, (*path, 0), ids):
+                yield Case(case.condition, (witness, *case.witnesses), case.leaf)
+        case Reduce(_, low, high):
+            # Folded by another monoid, padding counts as zero: only an empty range is padding.
+            yield Case(less(scope.index(low), scope.index(high)), leaf=path)
+        case Guard(predicate, body):
+            yield from _where(scope.predicate(predicate), _cases(body, at, scope, (*path, 0), ids))
+        case Let(_, body):
+            yield from _cases(body, at, scope, (*path, 1), ids)
+        case Concat(left, right):
+            first, *rest = at
+            n = scope.index(left.type.shape[0])
+            yield from _where(less(first, n), _cases(left, at, scope, (*path, 0), ids))
+            yield from _where(at_most(n, first), _cases(right, (first - n, *rest), scope, (*path, 1), ids))
+        case Reshape(op, operand):
+            source = origin(map_op(op, scope.index), scope.shape(operand.type), at)
+            yield from _where(source.present, _cases(operand, source.at, scope, (*path, 0), ids))
+        case Padding():
+            return
+        case _:
+            # Reads, literals and arithmetic are stored, even where what they read is padding (E27).
+            yield Case(TRUE, leaf=path)
+
+
+def _where(condition: Predicate, cases: Iterator[Case]) -> Iterator[Case]:
+    for case in cases:
+        both = conjunction((condition, case.condition))
+        if both != FALSE:
+            yield Case(both, case.witnesses, case.leaf)
+
+
+def all_positions(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Every position of a tensor of this shape."""
+    return product(*(range(extent) for extent in shape))
+
+
