@@ -123,7 +123,7 @@ def _size(program: Program, name: str, value: object) -> int:
         raise AssumptionError(
             f"the size {name} of {program.name} is out of range",
             required=f"0 <= {name} < 2**63",
-            numbers={name: value},
+            numbers=f"{name} = {_brief(value)}",
         )
     return int(value)
 
@@ -165,7 +165,8 @@ def _converted(array: Array, value: object) -> AnyArray:
         held = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{array.name} is no array: {error}", required=_declared(array)) from None
-    if held.dtype.kind not in "biufcO" or (held.dtype.kind == "O" and held.ndim == 0 and not array.shape == ()):
+    nothing = held.dtype.kind == "O" and held.ndim == 0 and not isinstance(value, numbers.Number | np.ndarray)
+    if held.dtype.kind not in "biufcO" or nothing:
         raise ArgumentError(f"{array.name} is {_brief(value)}", required=_declared(array))
     return held
 
@@ -179,12 +180,12 @@ def _number(array: Array, value: float) -> AnyArray:
         else:
             with np.errstate(over="ignore"):
                 held = np.asarray(value, dtype=array.dtype)
-            if held == value if isinstance(value, int) else np.isinf(held) == np.isinf(value):
+            if held.item() == value if isinstance(value, int) else np.isinf(held) == np.isinf(value):
                 return held
     except OverflowError:
         pass
     raise ArrayError(
-        f"{array.name} is given as {value}, which is no {array.dtype}",
+        f"{array.name} is given as {_brief(value)}, which is no {array.dtype}",
         required=f"a number that {array.dtype} can hold",
     )
 
@@ -249,7 +250,7 @@ def _check_shape(array: Array, call: Arguments) -> None:
         if held.shape[dimension] != wanted:
             raise ArrayError(
                 f"dimension {dimension} of {array.name} has {_count(held.shape[dimension], 'element')}, not {wanted}",
-                required=f"{_declared(array)}, here ({dimension}): {extent} = {wanted}",
+                required=_declared(array) + (f"; here {extent} = {wanted}" if extent.constant is None else ""),
                 numbers={"shape": held.shape, **_sizes_in((extent,), call)},
             )
 
@@ -339,7 +340,11 @@ def _element(array: Array, at: Sequence[int]) -> str:
 
 
 def _brief(value: object) -> str:
-    text = repr(value)
+    """A value in a few characters, with its type."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 (another's __repr__, or an integer of thousands of digits)
+        return f"a value of type {type(value).__name__}"
     return f"{text if len(text) <= 60 else text[:57] + '…'} ({type(value).__name__})"
 
 

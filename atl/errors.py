@@ -91,7 +91,8 @@ def _excerpt(lines: list[str], around: int = 4) -> list[str]:
 class ATLError(Exception):
     """The base of every error that this library raises for a mistake in its use.
 
-    `required` says what must hold, `numbers` are values that break it, `suggestions` are things to do that apply here.
+    `required` says what must hold, `numbers` are values that break it, `suggestions` are things to do that apply here;
+    `picture` shows it, where a person would rather look.
     """
 
     code: ClassVar[str] = "ATL000"
@@ -104,7 +105,9 @@ class ATLError(Exception):
         required: str | None = None,
         numbers: Mapping[str, object] | str | None = None,
         suggestions: tuple[str, ...] = (),
+        picture: str | None = None,
     ) -> None:
+        self.picture = picture
         self.summary = summary
         self.place = place
         self.required = required
@@ -120,6 +123,8 @@ class ATLError(Exception):
             lines.append(f"  required: {self.required}")
         if self.numbers:
             lines.append(f"  breaks at: {_written(self.numbers)}")
+        if self.picture:
+            lines.extend(f"      {line}" for line in self.picture.split("\n"))
         lines.extend(f"  try: {suggestion}" for suggestion in self.suggestions)
         return "\n".join(lines)
 
@@ -167,6 +172,12 @@ class ParseError(ATLError, ValueError):
     """A text is not a program."""
 
     code = "ATL106"
+
+
+class NoSuchAttribute(ATLError, AttributeError):
+    """A tensor, index expression or condition is asked for something that it does not have."""
+
+    code = "ATL107"
 
 
 # -- shapes and types -------------------------------------------------------------------------------------------------

@@ -78,6 +78,11 @@ def sizes(names: str, *, min: int = 0) -> Any:  # noqa: A002 (the contract's nam
         raise WrongArgument(f"{names!r} names no sizes", required='names separated by spaces: atl.sizes("n m")')
     if isinstance(min, bool) or not isinstance(min, int) or min < 0:
         raise WrongArgument(f"min={min!r}", required="a non-negative integer")
+    if "," in names:
+        spaced = " ".join(names.replace(",", " ").split())
+        raise WrongName(
+            f"{names!r} has commas", required="names separated by spaces", suggestions=(f'write atl.sizes("{spaced}")',)
+        )
     made = tuple(IndexExpr(index(Size(checked_name(name, "a size"), min))) for name in names.split())
     return made[0] if len(made) == 1 else made
 
@@ -163,7 +168,8 @@ def _parameter_names(function: Binder, wanted: int, what: str) -> list[str]:
     collects = not parameters or any(p.kind is p.VAR_POSITIONAL for p in parameters)
     if len(required) > wanted or (len(plain) < wanted and not collects):
         raise WrongArgument(
-            f"{what} over {wanted} range{'s' if wanted > 1 else ''} is given a function of {len(required)} parameters",
+            f"{what} over {wanted} range{'s' if wanted > 1 else ''} is given a function of {len(required)} "
+            f"parameter{'' if len(required) == 1 else 's'}",
             required=f"a function of {wanted} parameter{'s' if wanted > 1 else ''}, one for each range",
         )
     spare = (name for name in "ijklpqrstuvw" if name not in plain)

@@ -11,12 +11,12 @@ from typing import Any, Final, overload
 
 from atl import dtypes
 from atl.errors import ATLError, EscapedIndex, Place, WrongArgument, WrongName
-from atl.index import Array, Index, Read, Size, atoms, index
+from atl.index import Array, Index, Read, Size, Var, atoms, index
 from atl.operators import checked_name
 from atl.predicate import Predicate, at_most, conjuncts, expressions
 from atl.substitution import indices_in, subterms
-from atl.surface import IndexExpr, Tensor, as_index, as_predicate, as_tensor, strengthen
-from atl.terms import Expr, Input, Type
+from atl.surface import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor, strengthen
+from atl.terms import Expr, Input, TensorVar, Type
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,9 @@ def _extent(node: ast.expr) -> Index:
             return _extent(left) // _extent(right)
         case _:
             raise WrongArgument(
-                f"{ast.unparse(node)!r} is not an extent", required='sizes and integers joined by + - * //, such as "2*n+1"'
+                f"{ast.unparse(node)!r} is not an extent",
+                required='sizes and integers joined by + - * //, such as "2*n+1"',
+                suggestions=('separate extents by spaces: atl.Tensor["n m"]',) if isinstance(node, ast.Tuple) else (),
             )
 
 
@@ -235,7 +237,12 @@ def program(
 def _from_function(function: Callable[..., Tensor], given: Sequence[Any]) -> Program:
     annotations = inspect.get_annotations(function, eval_str=True)
     arguments: list[Tensor | IndexExpr] = []
-    for parameter in inspect.signature(function).parameters:
+    for parameter, declared_as in inspect.signature(function).parameters.items():
+        if declared_as.kind in (declared_as.VAR_POSITIONAL, declared_as.VAR_KEYWORD):
+            raise WrongArgument(
+                f"{function.__name__} collects its arguments in {declared_as}",
+                required="a parameter of its own for each input",
+            )
         match annotations.get(parameter):
             case TensorSpec() as spec:
                 arguments.append(spec.declare(parameter))
@@ -260,6 +267,8 @@ def make_program(name: str, inputs: tuple[Array, ...], body: Expr, given: Sequen
     body = strengthen(body, dtypes.DEFAULT)
     _check_names(name, inputs, body)
     _check_closed(body)
+    if isinstance(given, Condition):
+        raise WrongArgument(f"given={given!r}", required="a list of conditions", suggestions=(f"write given=[{given!r}]",))
     stated = tuple(
         part
         for condition in given
@@ -285,12 +294,18 @@ def _check_names(name: str, inputs: tuple[Array, ...], body: Expr) -> None:
         for expression in indices_in(term):
             used.update({atom.array.name: atom.array for atom in atoms(expression) if isinstance(atom, Read)})
     for array_name, array in used.items():
-        if seen.get(array_name) != array:
-            known = "is declared differently there" if array_name in seen else "is not among them"
+        if array_name not in seen:
             raise WrongName(
-                f"{name} uses the tensor {array_name}, which {known}",
+                f"{name} uses the tensor {array_name}, which is not among its inputs",
                 required=f"every input in the list of inputs (there are: {', '.join(seen) or 'none'})",
                 suggestions=(f"add {array_name} to the inputs",),
+            )
+        if seen[array_name] != array:
+            raise WrongName(
+                f"{array_name} is declared twice, and differently: "
+                f"{Input(seen[array_name]).type} in the inputs of {name}, {Input(array).type} in its body",
+                required="one declaration for each input",
+                suggestions=(f"use the one tensor {array_name} in both places, or another name",),
             )
     for size in _sizes_in(inputs, body, ()):
         if size.name in seen:
@@ -301,12 +316,24 @@ def _check_closed(body: Expr) -> None:
     if not (body.free or body.loose or body.loose_tensors):
         return
     where = next((term for term in subterms(body) if term.free and not _free_below(term)), body)
+    escaped = " and ".join(_free_names(body)) or "an index or a let-bound tensor"
     raise EscapedIndex(
-        "an index, or a let-bound tensor, is used outside of the operator that binds it",
+        f"{escaped} is used outside of the operator that binds it",
         place=Place(source=where.source),
         required="every one to be used inside of the function that was given to gen, sum or let",
         suggestions=("build the expression inside of that function and return it from there",),
     )
+
+
+def _free_names(body: Expr) -> dict[str, None]:
+    """What is free in the body, in words: the names are those of the parameters that brought it in."""
+    names: dict[str, None] = {}
+    for term in subterms(body):
+        if isinstance(term, TensorVar):
+            names[f"the let-bound tensor {term.name}"] = None
+        for expression in indices_in(term):
+            names.update({f"the index {atom.name}": None for atom in atoms(expression) if isinstance(atom, Var)})
+    return names
 
 
 def _free_below(term: Expr) -> bool:

@@ -7,8 +7,9 @@ or tested later, not a fact about Python objects; the nodes beneath compare stru
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
+from types import EllipsisType
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, Union
 
 from atl import dtypes, predicate
@@ -16,6 +17,7 @@ from atl.errors import DtypeError, RankError, Source, SymbolicValue, WrongArgume
 from atl.index import Index, Var, floordiv, index, read
 from atl.predicate import Predicate
 from atl.substitution import close, fresh_uid, rebuild
+from atl.symbolic import Symbolic
 from atl.terms import Access, Binary, BinaryOp, Constant, Expr, Gen, Input, Unary, Value
 
 if TYPE_CHECKING:
@@ -26,46 +28,7 @@ TensorLike: TypeAlias = Union["Tensor", int, float]
 T = TypeVar("T", bound=Expr)
 
 
-class _Symbolic:
-    """What all surface values refuse."""
-
-    __slots__ = ()
-    _kind = "symbolic value"
-    __hash__ = None  # type: ignore[assignment]
-
-    def __bool__(self) -> bool:
-        raise SymbolicValue(
-            f"this {self._kind} has no truth value: it stands for every size and index at once",
-            required="a condition that goes into atl.guard(…) or atl.select(…)",
-            suggestions=(
-                "write a chained comparison 0 <= i < n as (0 <= i) & (i < n)",
-                "write 'and', 'or', 'not' as &, |, ~",
-                "in place of `if p: e`, write atl.guard(p, e) or atl.select(p, e, other)",
-            ),
-        )
-
-    def __iter__(self) -> Iterator[NoReturn]:
-        raise SymbolicValue(
-            f"a Python loop over a {self._kind}",
-            required="an operator that binds an index",
-            suggestions=("write atl.gen(n, lambda i: …) for a tensor, atl.sum(n, lambda i: …) for a sum",),
-        )
-
-    def __index__(self) -> int:
-        raise SymbolicValue(
-            f"Python asks for the integer that this {self._kind} stands for; it is known only when a kernel is called",
-            required="an integer",
-            suggestions=("in place of `for i in range(n)`, write atl.gen(n, lambda i: …) or atl.sum(n, lambda i: …)",),
-        )
-
-    __int__ = __index__
-    __len__ = __index__
-
-    def __float__(self) -> float:
-        return float(self.__index__())
-
-
-class IndexExpr(_Symbolic):
+class IndexExpr(Symbolic):
     """An integer expression over sizes, bound indices and reads of integer arrays.
 
     `+ - *` with their meaning; `//` and `%` round down and need a divisor that is proved positive; comparisons give
@@ -78,7 +41,8 @@ class IndexExpr(_Symbolic):
     """
 
     __slots__ = ("node",)
-    _kind = "index expression"
+    _kind = "an index expression"
+    __hash__ = Symbolic.__hash__  # `__eq__` below would take it away
 
     def __init__(self, node: Index) -> None:
         self.node = node
@@ -150,11 +114,12 @@ class IndexExpr(_Symbolic):
         return str(self.node)
 
 
-class Condition(_Symbolic):
+class Condition(Symbolic):
     """A condition on indices: comparisons joined by `&`, `|` and `~`."""
 
     __slots__ = ("node",)
-    _kind = "condition"
+    _kind = "a condition"
+    __hash__ = Symbolic.__hash__  # `__eq__` below would take it away
 
     def __init__(self, node: Predicate) -> None:
         self.node = node
@@ -188,7 +153,7 @@ class Condition(_Symbolic):
         return show_predicate(self.node)
 
 
-class Tensor(_Symbolic):
+class Tensor(Symbolic):
     """A tensor expression; a scalar is a tensor of rank 0. In an annotation, `atl.Tensor["n m", "float64"]` declares one.
 
     `A[i, j]` accesses one dimension an index; `+ - * /` and negation work element by element on tensors of one shape,
@@ -202,7 +167,8 @@ class Tensor(_Symbolic):
     """
 
     __slots__ = ("node",)
-    _kind = "tensor"
+    _kind = "a tensor"
+    __hash__ = Symbolic.__hash__  # `__eq__` below would take it away
 
     def __init__(self, node: Expr) -> None:
         self.node = node
@@ -327,8 +293,26 @@ def as_index(value: object) -> Index:
     raise WrongArgument(
         f"{value!r} is not an index",
         required="an integer, a size, a bound index, or an element of an integer input",
-        suggestions=("a slice is written with atl.truncl and atl.truncr",) if isinstance(value, slice) else (),
+        suggestions=_in_place_of_index(value),
     )
+
+
+def _in_place_of_index(value: object) -> tuple[str, ...]:
+    match value:
+        case slice():
+            return ("write A[a:n - b] as atl.truncl(a, atl.truncr(b, A)), where n is the extent",)
+        case str() if value.isidentifier():
+            return (f'declare the size first: {value} = atl.sizes("{value}")',)
+        case float() if value.is_integer():
+            return (f"write {int(value)}",)
+        case range():
+            return ("write a range as a pair (lo, hi)",)
+        case tuple() | list():
+            return ("write extents and indices one after the other: atl.tensor(\"A\", n, m), A[i, j]",)
+        case None | EllipsisType():
+            return ("trailing indices may be left out; write the others",)
+        case _:
+            return ()
 
 
 def _index_of_element(node: Expr) -> Index:
@@ -360,12 +344,13 @@ def _index_of_element(node: Expr) -> Index:
             f"an element of {at.array.name}, of type {at.array.dtype}, is used as an index or compared",
             required="an integer array",
             suggestions=(
-                f'declare it with dtype="int32": atl.tensor("{at.array.name}", …, dtype="int32")',
-                "compare values with atl.minimum, atl.maximum",
+                "write atl.value(i) * x[i] to compute with the value of an index",
+                "conditions are about indices: to choose by values, write atl.minimum or atl.maximum",
+                f'declare it with dtype="int32" if its elements are indices: atl.tensor("{at.array.name}", …, dtype="int32")',
             ),
         )
     raise WrongArgument(
-        "this tensor expression is used as an index or compared",
+        "this tensor expression is used as an index: in an access, in a comparison, or with // or %",
         required="an element of an integer input, as in idx[i]",
         suggestions=("pass the computed indices as an input of their own",),
     )
@@ -409,7 +394,32 @@ def as_tensor(value: object) -> Tensor:
             )
         case _:
             pass
-    raise WrongArgument(f"{value!r} is neither a tensor expression nor a finite number", required="a tensor or a number")
+    raise WrongArgument(
+        f"{_brief(value)} is neither a tensor expression nor a number that tensors can hold",
+        required="a tensor or a number",
+        suggestions=_in_place_of_tensor(value),
+    )
+
+
+def _brief(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _in_place_of_tensor(value: object) -> tuple[str, ...]:
+    match value:
+        case None:
+            return ("let the function return its tensor: a lambda does, a def needs `return`",)
+        case bool():
+            return (f"write {int(value)}",)
+        case list() | tuple():
+            return ("write atl.concat(…) of tensors, or pass the numbers as an input",)
+        case _ if hasattr(value, "__array__"):
+            return ('declare an input, A = atl.tensor("A", n), and pass the array to the call',)
+        case _ if callable(value):
+            return ("call the function: a tensor is what it returns",)
+        case _:
+            return ()
 
 
 def strengthen(expr: Expr, dtype: str) -> Expr:

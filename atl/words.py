@@ -82,8 +82,21 @@ class Names:
         self._taken.add(name)
         return name
 
-    def release(self, name: str) -> None:
-        self._taken.discard(name)
+    def bind_index(self, hint: str) -> str:
+        """Enters a binder; `unbind_index` leaves it."""
+        self.indices.append(self.fresh(hint))
+        return self.indices[-1]
+
+    def unbind_index(self) -> None:
+        self._taken.discard(self.indices.pop())
+
+    def bind_tensor(self, hint: str) -> str:
+        """Enters the body of a let; `unbind_tensor` leaves it."""
+        self.tensors.append(self.fresh(hint))
+        return self.tensors[-1]
+
+    def unbind_tensor(self) -> None:
+        self._taken.discard(self.tensors.pop())
 
     def open(self, variable: Var | TensorVar) -> None:
         """Gives a name to a variable that no binder of the term binds."""
@@ -97,7 +110,9 @@ class Names:
             case Var(uid, name):
                 return self._opened.get(uid, name)
             case Bound(position):
-                return self.indices[-1 - position] if position < len(self.indices) else _dangling(position, self.indices)
+                return (
+                    self.indices[-1 - position] if position < len(self.indices) else _dangling(position, self.indices)
+                )
             case _:
                 assert_never(leaf)
 

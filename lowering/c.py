@@ -9,9 +9,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
-from atl.index import Array, Index, Size, constant, index
+from atl.index import ONE, Array, Index, Size, constant, index
 from atl.predicate import FALSE, TRUE, Predicate, at_most, conjunction, negation, within
 from lowering.c_helpers import identifiers, preamble
 from lowering.c_index import Place, index_text, predicate_text
@@ -32,14 +32,13 @@ from lowering.loopnest import (
     LoopNest,
     Statement,
     elements,
-    flat,
 )
 
 Lines: TypeAlias = list[str]
 Live: TypeAlias = tuple[str, ...]
 """The names of the heap buffers that are allocated and not yet freed, the oldest first."""
 
-SMALL: int = 64
+SMALL: Final = 64
 """A linear expression with coefficients of this sum at most cannot overflow: sizes are below 2^56."""
 
 
@@ -87,8 +86,7 @@ def _function(nest: LoopNest, name: str, *, static: bool) -> str:
     body: Lines = []
     out = place.name(key(nest.output))
     if not nest.complete:
-        target = f"sizeof *{out}" if not nest.output.extents else _bytes(place, nest.output, elements(nest.output.extents))
-        body.append(f"memset({out}, 0, {target});")
+        body.append(f"memset({out}, 0, {_bytes(place, nest.output, elements(nest.output.extents))});")
     body += _block(place, (), nest.body)
     used = identifiers("\n".join(body))
     parameters = _parameters(nest, place)
@@ -314,6 +312,8 @@ def _saturating(place: Place, e: Index) -> str:
 def _bytes(place: Place, buffer: Buffer, count: Index) -> str:
     """The size of the first elements of a buffer that is there, so that nothing overflows."""
     name = place.name(key(buffer))
+    if count == ONE:
+        return f"sizeof *{name}"
     whole = index_text(place, count)
     if elements(buffer.extents) == count:
         product = [index_text(place, extent) for extent in buffer.extents]

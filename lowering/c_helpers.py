@@ -92,7 +92,7 @@ def identifiers(code: str) -> frozenset[str]:
 
 
 def preamble(code: str) -> str:
-    """The headers and helpers that the code uses. Generated names never collide with theirs, so its identifiers tell."""
+    """The headers and helpers that the code uses: its identifiers tell, since generated names differ from theirs."""
     used = identifiers(code)
     helpers = [text for name, text in _HELPERS.items() if name in used]
     used |= identifiers("".join(helpers))

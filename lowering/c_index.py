@@ -12,14 +12,16 @@ from functools import reduce
 from math import gcd
 from typing import Final, Literal, TypeAlias, assert_never
 
+from atl.definitions import Pairs
 from atl.index import ONE, ZERO, AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, index, polynomial
 from atl.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation, non_negative
 from atl.prove import Facts, Proved, prove, simplify, simplify_predicate
 from lowering.c_names import Names
 from lowering.c_text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM, Text
-from lowering.loopnest import Pairs, flat
+from lowering.loopnest import flat
 
 Language: TypeAlias = Literal["c", "plain"]
+SLACK: Final = 4
 FEW: Final = 10
 """A polynomial of more terms is factored in one way, without a comparison of several."""
 
@@ -56,12 +58,15 @@ def index_text(place: Place, expression: Index) -> Text:
 
 
 def address_text(place: Place, pairs: Pairs) -> Text:
-    """The flat address of an index structure: as a polynomial, or nested as the pairs are, if that is shorter."""
+    """The flat address of an index structure: nested as the pairs are, or as a polynomial where that is clearly shorter.
+
+    The polynomial of ((i, n // 64), (k, 64)) stays nested, that of ((i // 64, n // 64), (i % 64, 64)) is `i`.
+    """
     whole = index_text(place, flat(pairs))
     if len(pairs) < 2:
         return whole
     nested = _nested(place, pairs)
-    return nested if len(nested.text) < len(whole.text) else whole
+    return nested if len(nested.text) <= len(whole.text) + SLACK else whole
 
 
 def _nested(place: Place, pairs: Pairs) -> Text:

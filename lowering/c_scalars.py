@@ -8,7 +8,6 @@ from typing import Final, assert_never
 import numpy as np
 
 from atl.dtypes import is_integer
-from atl.index import Size
 from atl.predicate import FALSE, TRUE, negation
 from atl.terms import BinaryOp, UnaryOp
 from lowering.c_index import Place, address_text, index_text, predicate_text
@@ -41,7 +40,7 @@ def helper(operation: str, dtype: str) -> str:
 
 
 def storage_text(place: Place, target: Cell | Scalar) -> Text:
-    """A cell or variable, to read or to write. Inputs of rank 0 are passed by value, an output of rank 0 by its address."""
+    """A cell or variable, to read or to write. An input of rank 0 is passed by value, such an output by its address."""
     match target:
         case Scalar():
             return Text(place.name(key(target)))
@@ -68,7 +67,7 @@ def scalar_text(place: Place, e: ScalarExpr, *, wide: bool = False) -> Text:
             return literal(value, dtype, wide=wide)
         case Load(source):
             return storage_text(place, source)
-        case FromIndex(index, dtype):
+        case FromIndex():
             return _from_index(place, e, wide=wide)
         case Apply(op, arguments, dtype):
             among_literals = wide or (dtype == "int64" and all(_narrow(argument) for argument in arguments))

@@ -2,59 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-from atl.definitions import kept
-from atl.errors import UnsafeTruncation
-from atl.index import index
-from atl.predicate import FALSE, Predicate, conjunction, negation
+from atl.errors import ATLError, UnsafeTruncation
+from atl.predicate import conjunction
+from atl.printing import place_of, show_predicate
 from atl.program import Program
-from atl.prove import Answer, Facts, Proved, Refuted, Unknown, prove
-from atl.scope import Scope, outermost
-from atl.substitution import map_op
-from atl.terms import Expr, Reshape, TruncateLeft, TruncateRight
-from atl.wellformed import Path, places
-from padtypes.padset import Case, PadSet, pad_set
+from atl.prove import Model, Proved, Refuted, Unknown
+from atl.terms import TruncateLeft
+from padtypes.padset import Case
+from padtypes.picture import picture_of
+from padtypes.truncations import Truncation, truncations
 
-
-@dataclass(frozen=True, slots=True)
-class Truncation:
-    """A truncation of a program: its path, how many elements of how many it drops, and its operand's pad-set."""
-
-    path: Path
-    op: TruncateLeft | TruncateRight
-    operand: PadSet
-
-    @property
-    def cut(self) -> Predicate:
-        """Of an element of the operand, that it is cut."""
-        keeps = kept(self.op, self.operand.shape[0], index(self.operand.elements[0]))
-        return conjunction((self.operand.within_shape, negation(keeps)))
-
-    def facts(self, case: Case) -> Facts:
-        """What is known of an element that is cut and that this case computes; it is safe when that is contradictory."""
-        return self.operand.scope.facts.assume(self.cut, case.given())
-
-    def decide(self, case: Case) -> Answer:
-        return prove(self.facts(case), FALSE)
-
-
-def truncations(program: Program) -> Iterator[Truncation]:
-    """Every truncation of a program, from the outside in."""
-    for path, at, scope in places(program.body, outermost(program)):
-        found = truncation_at(at, scope, path)
-        if found is not None:
-            yield found
-
-
-def truncation_at(e: Expr, scope: Scope, path: Path = ()) -> Truncation | None:
-    """The truncation that stands at this place, if one does."""
-    if isinstance(e, Reshape) and isinstance(e.op, TruncateLeft | TruncateRight):
-        op = map_op(e.op, scope.index)
-        assert isinstance(op, TruncateLeft | TruncateRight)
-        return Truncation(path, op, pad_set(e.operand, scope))
-    return None
+READABLE = 240
+"""An error shows the picture of a tensor of up to this many elements."""
 
 
 def check(program: Program) -> None:
@@ -77,8 +36,6 @@ def check(program: Program) -> None:
 
 
 def _unsafe(program: Program, truncation: Truncation, case: Case, answer: Refuted | Unknown) -> UnsafeTruncation:
-    from atl.printing import place_of, show_predicate
-
     end = "first" if isinstance(truncation.op, TruncateLeft) else "last"
     what = f"the truncation of the {end} {truncation.op.by} elements"
     place = place_of(program, truncation.path)
@@ -108,4 +65,18 @@ def _unsafe(program: Program, truncation: Truncation, case: Case, answer: Refute
             "guard the elements beyond the end where they are computed: atl.guard(i < n, e)",
             "drop ceildiv(n, k)*k - n elements of a tiled tensor (k - n % k is wrong where k divides n: erratum E10)",
         ),
+        picture=_picture(truncation, model),
     )
+
+
+def _picture(truncation: Truncation, model: Model) -> str | None:
+    """The operand at the numbers of the counterexample, where that is small enough to be read."""
+    count = 1
+    for extent in truncation.operand.shape:
+        count *= model.value(extent)
+    if count > READABLE:
+        return None
+    try:
+        return str(picture_of(truncation.operand, model.leaf, model.element, cut=truncation.cut))
+    except (ATLError, ZeroDivisionError):
+        return None

@@ -15,6 +15,7 @@ from atl.definitions import Positions, origin
 from atl.index import ZERO, Array, Index, Leaf, Var, index, value_of
 from atl.predicate import FALSE, TRUE, Predicate, at_most, conjunction, holds, less, negation, within
 from atl.program import Program
+from atl.prove import simplify_predicate
 from atl.scope import Scope, outermost
 from atl.substitution import map_op
 from atl.terms import Concat, Expr, Gen, Guard, Let, Padding, Reduce, Reshape
@@ -78,6 +79,12 @@ class PadSet:
             conditions.append(negation(conjunction((*nonempty, case.condition))))
         return conjunction(conditions)
 
+    @property
+    def simplified(self) -> Predicate | None:
+        """The same, without what is known anyway where the term stands."""
+        where = self.predicate
+        return None if where is None else simplify_predicate(self.scope.facts.assume(self.within_shape), where)
+
     def contains(
         self,
         at: tuple[int, ...],
@@ -93,7 +100,7 @@ class PadSet:
 
         if not self.cases:
             return "every element is padding"
-        where = self.predicate
+        where = self.simplified
         if where is None:
             parts = (_quantified(case) for case in self.cases)
             return f"padding where {' and '.join(parts)}"

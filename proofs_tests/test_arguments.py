@@ -1,8 +1,8 @@
-"""What a call may pass: sizes are read off the arrays, and every refusal names the argument, the need and the numbers."""
+"""What a call may pass: sizes are read off the arrays; a refusal names the argument, the need and the numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -117,7 +117,7 @@ def test_a_size_is_an_integer() -> None:
         assert says(refusal(free, ArgumentError, s=wrong), "the size s of p is given as", type(wrong).__name__)
 
 
-@pytest.mark.parametrize("value", [-1, 2**63])
+@pytest.mark.parametrize("value", [-1, 2**63, 10**50])
 def test_a_size_is_a_machine_integer_and_not_negative(value: int) -> None:
     text = refusal(program(uses=["s"]), AssumptionError, s=value)
     assert says(text, "the size s of p is out of range", "0 <= s < 2**63", f"s = {value}")
@@ -128,7 +128,14 @@ def test_extents_that_are_expressions_are_checked() -> None:
     x = np.ones(4, np.float32)
     assert bind(shaped, [x, np.ones((9, 3), np.float32)], {}).sizes == {"n": 4}
     text = refusal(shaped, ArrayError, x, np.ones((8, 3), np.float32))
-    assert says(text, "dimension 0 of y has 8 elements, not 9", "y: float32 of shape", "= 9", "shape = (8, 3), n = 4")
+    assert says(
+        text,
+        "dimension 0 of y has 8 elements, not 9",
+        "y: float32 of shape",
+        "; here ",
+        " = 9",
+        "shape = (8, 3), n = 4",
+    )
     assert says(refusal(shaped, ArrayError, x, np.ones((9, 1), np.float32)), "dimension 1 of y has 1 element, not 3")
 
 
@@ -180,7 +187,7 @@ def test_a_list_is_an_array_of_the_type_that_numpy_gives_it() -> None:
     assert says(text, "the elements of x are float64, not float32", "try: pass np.asarray(x, dtype=np.float32)")
 
 
-@pytest.mark.parametrize("value", ["text", None, {"a": 1}, object(), [[1.0], [1.0, 2.0]], ["a"], [1j]])
+@pytest.mark.parametrize("value", ["text", None, {"a": 1}, object(), [[1.0], [1.0, 2.0]], ["a"], [1j], 1j])
 def test_what_is_no_array_of_numbers_is_refused(value: object) -> None:
     text = refusal(program(atl.tensor("x", n, dtype="float64")), ATLError, value)
     assert says(text, "x", "x: float64 of shape (n,)")
@@ -193,7 +200,7 @@ def test_an_array_of_another_rank_is_refused_with_both_shapes() -> None:
 
 
 def test_a_masked_array_is_refused_because_its_mask_would_be_lost() -> None:
-    text = refusal(matmul, ArgumentError, np.ma.masked_array(a, a > 0), b)  # type: ignore[no-untyped-call]
+    text = refusal(matmul, ArgumentError, np.ma.masked_array(a, a > 0), b)
     assert says(text, "A is a masked array", "A.filled(0)")
 
 
@@ -207,25 +214,34 @@ def test_arrays_keep_their_memory_layout() -> None:
 SCALARS = {dtype: program(atl.tensor("c", dtype=dtype)) for dtype in ("float32", "float64", "int32", "int64")}
 
 
-@pytest.mark.parametrize(
-    ("dtype", "value"),
-    [("float32", 0.1), ("float32", 2**24), ("float64", -3), ("float32", float("inf")), ("float64", float("nan"))]
-    + [("int32", -(2**31)), ("int32", 2.0), ("int64", 2**63 - 1)],
-)
-def test_a_python_number_is_an_input_of_rank_0(dtype: str, value: float) -> None:
-    held = bind(SCALARS[dtype], [value], {}).arrays["c"]
-    assert (held.shape, held.dtype) == ((), dtype)
-    np.testing.assert_equal(held[()], np.dtype(dtype).type(value))
+HELD: dict[str, Sequence[float]] = {
+    "float32": (0.1, 2**24, float("inf")),
+    "float64": (-3, 0.1, float("nan")),
+    "int32": (-(2**31), 2.0),
+    "int64": (2**63 - 1,),
+}
+REFUSED: dict[str, Sequence[float]] = {
+    "float32": (1e300, 2**24 + 1, 10**40),
+    "float64": (2**53 + 1, 10**9999),
+    "int32": (2**31, 0.5, float("nan")),
+    "int64": (2**63, float("inf")),
+}
 
 
-@pytest.mark.parametrize(
-    ("dtype", "value"),
-    [("float32", 1e300), ("float32", 2**24 + 1), ("float64", 10**400), ("int32", 2**31), ("int64", 2**63)]
-    + [("int32", 0.5), ("int32", float("nan")), ("int64", float("inf"))],
-)
-def test_a_python_number_that_the_type_cannot_hold_is_refused(dtype: str, value: float) -> None:
-    text = refusal(SCALARS[dtype], ArrayError, value)
-    assert says(text, "c is given as", f"which is no {dtype}", f"a number that {dtype} can hold")
+@pytest.mark.parametrize("dtype", HELD)
+def test_a_python_number_is_an_input_of_rank_0(dtype: str) -> None:
+    for value in HELD[dtype]:
+        held = bind(SCALARS[dtype], [value], {}).arrays["c"]
+        assert held.ndim == 0
+        assert held.dtype == np.dtype(dtype)
+        np.testing.assert_equal(held[()], np.dtype(dtype).type(value))
+
+
+@pytest.mark.parametrize("dtype", REFUSED)
+def test_a_python_number_that_the_type_cannot_hold_is_refused(dtype: str) -> None:
+    for value in REFUSED[dtype]:
+        text = refusal(SCALARS[dtype], ArrayError, value)
+        assert says(text, "c is given as", f"which is no {dtype}", f"a number that {dtype} can hold")
 
 
 def test_a_numpy_scalar_has_its_own_type() -> None:
@@ -269,7 +285,7 @@ def exactly(dtype: str, value: object) -> Any:
 
 def test_exact_calls_take_any_rational_numbers() -> None:
     for value in ([1, Fraction(1, 3), 0.5], np.array([1, 2], np.int8), np.ones(3, np.float64), [2**70, np.float32(1)]):
-        assert list(exactly("float32", value)) == list(value)  # type: ignore[call-overload]
+        assert list(exactly("float32", value)) == list(value)
     scalar = program(atl.tensor("c"))
     for number in (3, 0.5, Fraction(1, 3), 2**70):
         assert bind(scalar, [number], {}, exact=True).arrays["c"][()] == number
@@ -299,5 +315,4 @@ def test_evaluate_and_bind_refuse_alike() -> None:
     with pytest.raises(ArrayError, match="elements of A are int64, not float32"):
         atl.evaluate(Program("p", (A.node.array,), body), np.ones((2, 2), np.int64))  # type: ignore[union-attr]
     assert atl.evaluate(Program("p", (), Constant(2, "float32"))) == 2
-    given: Mapping[str, int] = {"n": 4}
-    assert atl.evaluate(Program("p", (), body), **given) == 5
+    assert atl.evaluate(Program("p", (), body), n=4) == 5

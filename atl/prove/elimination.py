@@ -24,6 +24,7 @@ class Budget:
 
 def contradict(rows: list[Row], equalities: list[Row], budget: Budget) -> bool:
     """Whether rows >= 0 and equalities = 0 are seen to have no solution in the integers, columns being unrelated."""
+    budget.left -= len(rows) + len(equalities)
     if equalities:
         solved = _without_equalities(rows, equalities)
         if solved is None:

@@ -19,7 +19,7 @@ from atl.prove.rows import Case, Row, System, Table, combined, opposite, plus
 
 MAX_SPLITS: Final = 7
 MAX_READ_PAIRS: Final = 10
-EFFORT: Final = 12_000
+EFFORT: Final = 8_000
 """Combinations of rows that one query may make: some tens of milliseconds."""
 
 
@@ -41,20 +41,28 @@ class _State:
         return _State(system, list(self.pending), list(self.reads), list(self.within))
 
 
-def refuted(table: Table, facts: System, goal: System, *, effort: int = EFFORT, wide: bool = False) -> bool:
+def refuted(
+    table: Table,
+    facts: System,
+    goal: System,
+    *,
+    effort: int = EFFORT,
+    splits: int = MAX_SPLITS,
+    wide: bool = False,
+) -> bool:
     """Whether the facts contradict `goal`, which is the negation of what is to be proved.
 
-    With `wide`, more products of hypotheses are tried.
+    At most `splits` cases are split one inside of another; with `wide`, more products of hypotheses are tried.
     """
     search = _Refutation(table, Budget(effort), wide)
     state = _State(facts.copy(), list(table.atoms))
     state.system.rows.extend({column: 1} for column, atom in table.atoms.items() if isinstance(atom, Size))
     if not goal.rows and not goal.equalities and len(goal.cases) == 1:
         search.define(state)
-        return all(search.refutes(state.with_alternative(part, None), MAX_SPLITS) for part in goal.cases[0])
+        return all(search.refutes(state.with_alternative(part, None), splits) for part in goal.cases[0])
     state.system.add(goal)
     state.system.cases = [*goal.cases, *facts.cases]
-    return search.refutes(state, MAX_SPLITS)
+    return search.refutes(state, splits)
 
 
 @dataclass(slots=True)
@@ -87,6 +95,7 @@ class _Refutation:
             return True
         self._factor(system, intervals)
         more = products(self.table, system, intervals, wide=self.wide)
+        self.budget.left -= len(more.rows)
         rows = [*system.rows, *more.rows, *self._bounds(intervals)]
         return contradict(rows, [*system.equalities, *more.equalities], self.budget)
 

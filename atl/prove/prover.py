@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from atl.errors import ATLError
-from atl.index import AnyAtom, Bound, Index, Leaf, Quotient, Read, Size, Var, atoms, index
+from atl.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, index
 from atl.predicate import (
     FALSE,
     TRUE,
@@ -23,14 +23,16 @@ from atl.predicate import (
 )
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
 from atl.prove.facts import EMPTY, Facts, declared, topics_of
-from atl.prove.linear import refuted
+from atl.prove.linear import EFFORT, refuted
 from atl.prove.reduction import reduced
 from atl.prove.rows import System, Table, read_predicate
 from atl.prove.search import Sample, Search, search
 from atl.prove.smt import Contradiction, GaveUp, solve
 
 MEMO_SIZE: Final = 50_000
-FIRST_TRIES: Final = 32
+FIRST_EFFORT: Final = 1_500
+QUICK_EFFORT: Final = 2_500
+FIRST_TRIES: Final = 64
 MORE_TRIES: Final = 600
 CONSISTENCY_EFFORT: Final = 1_000
 
@@ -131,6 +133,7 @@ class _Query:
     facts: Facts
     goal: Predicate
     thorough: bool
+    simplified: bool = False
 
     def answer(self) -> Answer:
         solution = _solve_equalities(self.facts.predicates, negation(self.goal))
@@ -140,21 +143,25 @@ class _Query:
         read_predicate(table, solution.denied, denied)
         whole = known.copy()
         whole.add(denied)
-        if any(not case for case in whole.cases) or refuted(table, known, denied):
+        if any(not case for case in whole.cases) or refuted(table, known, denied, effort=FIRST_EFFORT, splits=0):
             return self._proved("linear")
         samples = search(table, whole, undefined=not _divides(self.goal))
         if (model := self._sampled(samples, FIRST_TRIES, table, solution)) is not None:
             return Refuted(model)
-        if any(len(monomial) > 1 for monomial in table.monomials) and refuted(table, known, denied, wide=True):
+        effort = EFFORT if self.thorough else QUICK_EFFORT
+        split = bool(whole.cases) or any(isinstance(atom, Extremum | Read) for atom in table.atoms.values())
+        if split and refuted(table, known, denied, effort=effort):
+            return self._proved("linear")
+        if self.thorough and (model := self._sampled(samples, MORE_TRIES, table, solution)) is not None:
+            return Refuted(model)
+        products = any(len(monomial) > 1 for monomial in table.monomials)
+        if products and refuted(table, known, denied, effort=effort, wide=True):
             return self._proved("linear")
         if not self.thorough:
             statistics.unknown += 1
             return Unknown("the quick layers of the prover found neither a proof nor a counterexample")
-        if (simpler := self._simpler()) != self.goal:
-            answer = prove(self.facts, simpler)
-            return self._proved("linear") if answer == Proved("trivial") else answer
-        if (model := self._sampled(samples, MORE_TRIES, table, solution)) is not None:
-            return Refuted(model)
+        if not self.simplified and (simpler := self._simpler()) != self.goal:
+            return self._proved("linear") if simpler == TRUE else _Query(self.facts, simpler, True, True).answer()
         return self._by_z3(table, whole, solution)
 
     def _simpler(self) -> Predicate:

@@ -1,0 +1,199 @@
+"""What symbolic values refuse: habits of Python and NumPy that cannot work here, each with what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+
+from atl.errors import NoSuchAttribute, Place, Source, SymbolicValue, WrongArgument
+
+
+class Symbolic:
+    """The base of what a person writes with. It has no value before a kernel is called, so Python cannot ask for one."""
+
+    __slots__ = ()
+    _kind: ClassVar[str] = "a symbolic value"
+
+    def __bool__(self) -> bool:
+        raise SymbolicValue(
+            f"{self._kind} has no truth value: it stands for every size and index at once",
+            place=_here(),
+            required="a condition that goes into atl.guard(…) or atl.select(…)",
+            suggestions=_in_place_of_truth(),
+        )
+
+    def __hash__(self) -> int:
+        raise SymbolicValue(
+            f"{self._kind} is put into a set, or is the key of a dictionary: == on it makes a condition, so it has no hash",
+            place=_here(),
+            suggestions=("keep a list, or a dictionary by name",),
+        )
+
+    def __iter__(self) -> Iterator[NoReturn]:
+        raise SymbolicValue(
+            f"a Python loop over {self._kind}",
+            place=_here(),
+            required="an operator that binds an index",
+            suggestions=("write atl.gen(n, lambda i: …) for a tensor, atl.sum(n, lambda i: …) for a sum",),
+        )
+
+    def __index__(self) -> int:
+        raise SymbolicValue(
+            f"Python asks for the integer that {self._kind} stands for; it is known only when a kernel is called",
+            place=_here(),
+            required="an integer",
+            suggestions=("in place of `for i in range(n)`, write atl.gen(n, lambda i: …) or atl.sum(n, lambda i: …)",),
+        )
+
+    __int__ = __index__
+
+    def __len__(self) -> int:
+        raise SymbolicValue(
+            f"Python asks for the length of {self._kind}; it is known only when a kernel is called",
+            place=_here(),
+            suggestions=("the extents of a tensor are A.shape: its first one is A.shape[0]",),
+        )
+
+    def __float__(self) -> float:
+        raise SymbolicValue(
+            f"Python asks for the number that {self._kind} stands for; it is known only when a kernel is called",
+            place=_here(),
+            suggestions=("in place of the functions of `math`, write atl.sqrt, atl.exp, atl.log, atl.tanh or atl.abs",),
+        )
+
+    def __pow__(self, other: object) -> NoReturn:
+        raise WrongArgument(
+            f"{self._kind} is raised to a power, and there is no operator **",
+            place=_here(),
+            suggestions=("write a square as a * a, the power of a tensor as atl.exp(p * atl.log(a))",),
+        )
+
+    __rpow__ = __pow__
+
+    def __matmul__(self, other: object) -> NoReturn:
+        raise WrongArgument(
+            "there is no operator @",
+            place=_here(),
+            suggestions=("write a product of matrices as atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j]))",),
+        )
+
+    __rmatmul__ = __matmul__
+
+    def __setitem__(self, position: object, value: object) -> NoReturn:
+        raise SymbolicValue(
+            f"an element of {self._kind} is assigned to, but it is an expression: it does not change",
+            place=_here(),
+            suggestions=("build the new tensor: atl.gen(n, lambda i: atl.select(i == 3, new, A[i]))",),
+        )
+
+    def __array__(self, *_arguments: object, **_options: object) -> NoReturn:
+        raise SymbolicValue(
+            f"NumPy asks for the elements of {self._kind}; there are none before a kernel is called",
+            place=_here(),
+            suggestions=("compute with the operators of atl, and pass arrays to atl.evaluate or to a kernel",),
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
+        """A scalar of NumPy's meets a symbolic value as a Python number does; NumPy's functions and arrays do not."""
+        plain = [operand.item() if getattr(operand, "ndim", None) == 0 else operand for operand in operands]
+        arrays = any(getattr(operand, "ndim", 0) for operand in plain)
+        apply = _OPERATORS.get(ufunc.__name__)
+        if apply is not None and method == "__call__" and not options and not arrays:
+            return apply(*plain)
+        own = _FUNCTIONS.get(ufunc.__name__)
+        raise SymbolicValue(
+            f"NumPy's {ufunc.__name__} is applied to {self._kind}, whose elements are not known before a kernel is called",
+            place=_here(),
+            suggestions=(
+                f"write {own}" if own and method == "__call__" else "write it with the operators of atl",
+                *(('declare the array as an input: atl.tensor("A", n), and pass it to the call',) if arrays else ()),
+            ),
+        )
+
+    # Hidden from type checkers: with it, every attribute would exist for them.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            known = [own for own in dir(type(self)) if not own.startswith("_")]
+            close = difflib.get_close_matches(name, known, 1)
+            hint = _ATTRIBUTES.get(name) or (f"did you mean .{close[0]}?" if close else None)
+            raise NoSuchAttribute(
+                f"{self._kind} has no attribute {name!r}",
+                place=_here(),
+                required=f"one of {', '.join(known)}" if known else None,
+                suggestions=(hint,) if hint else (),
+            )
+
+
+def _here() -> Place:
+    return Place(source=Source.caller())
+
+
+_CHAINED: Final = re.compile(r"[<>]=?(?:(?!\b(?:and|or|if)\b)[^<>=&|,:])+[<>]")
+_TRUTH: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
+    (_CHAINED, "write a chained comparison 0 <= i < n as (0 <= i) & (i < n)"),
+    (re.compile(r"\b(and|or|not)\b"), "write 'and', 'or', 'not' as &, |, ~, with the comparisons in parentheses"),
+    (re.compile(r"\b(if|while)\b"), "in place of `if p: e`, write atl.guard(p, e) or atl.select(p, e, other)"),
+    (re.compile(r"(?<![\w.])(min|max)\("), "write min(a, b), max(a, b) of indices as atl.imin(a, b), atl.imax(a, b)"),
+)
+
+
+def _in_place_of_truth() -> tuple[str, ...]:
+    """What to write where Python asked for a truth value: what the user's line looks like, or else all there is."""
+    source = Source.caller()
+    line = source.text() if source is not None else ""
+    return tuple(hint for form, hint in _TRUTH if form.search(line)) or tuple(hint for _, hint in _TRUTH)
+
+
+_OPERATORS: Final[dict[str, Callable[..., object]]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+}
+
+_FUNCTIONS: Final = {
+    "absolute": "atl.abs(e)",
+    "exp": "atl.exp(e)",
+    "log": "atl.log(e)",
+    "maximum": "atl.maximum(a, b)",
+    "minimum": "atl.minimum(a, b)",
+    "sqrt": "atl.sqrt(e)",
+    "square": "e * e",
+    "tanh": "atl.tanh(e)",
+    "add": "a + b",
+    "multiply": "a * b",
+    "matmul": "atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j]))",
+}
+
+_ATTRIBUTES: Final = {
+    "T": "write atl.transpose(A)",
+    "transpose": "write atl.transpose(A)",
+    "flatten": "write atl.flatten(A)",
+    "ravel": "write atl.flatten(A)",
+    "reshape": "write atl.flatten(A) to join two dimensions, atl.split(k, A) to make rows of k",
+    "astype": 'write atl.cast("float64", A)',
+    "ndim": "write A.rank",
+    "size": "the extents are A.shape",
+    "sum": "write atl.sum(n, lambda i: A[i])",
+    "mean": "write atl.sum(n, lambda i: A[i]) / atl.value(n)",
+    "max": 'write atl.reduce("max", n, lambda i: A[i])',
+    "min": 'write atl.reduce("min", n, lambda i: A[i])',
+    "prod": 'write atl.reduce("product", n, lambda i: A[i])',
+    "dot": "write atl.sum(n, lambda i: a[i] * b[i])",
+    "clip": "write atl.minimum(hi, atl.maximum(lo, A))",
+}
+"""What NumPy's arrays have, and how it is written here."""

@@ -1,0 +1,188 @@
+"""Pictures of pad-sets: a small tensor, element by element, as text or as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Final, Literal, TypeAlias
+from xml.sax.saxutils import escape
+
+from atl.errors import ArgumentError
+from atl.index import Array, Leaf, Size, Var, value_of
+from atl.predicate import FALSE, Predicate, holds
+from atl.program import Program
+from atl.scope import outermost
+from atl.wellformed import Path, places
+from padtypes.padset import PadSet, pad_set
+from padtypes.truncations import truncation_at
+
+State: TypeAlias = Literal["value", "padding", "cut", "lost"]
+Cells: TypeAlias = Mapping[tuple[int, ...], State]
+Leaves: TypeAlias = Callable[[Leaf], int]
+
+SIGNS: Final[dict[State, str]] = {"value": "#", "padding": ".", "cut": "x", "lost": "!"}
+LEGEND: Final[dict[State, str]] = {
+    "value": "computed", "padding": "padding", "cut": "cut, padding", "lost": "cut, computed: lost"
+}  # fmt: skip
+COLOURS: Final[dict[State, str]] = {"value": "#4269d0", "padding": "#e8e8ec", "cut": "#ffffff", "lost": "#d62728"}
+MAX_CELLS: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The state of every element of a tensor, for some sizes.
+
+    `str()` draws it with one sign an element: `#` computed, `.` padding, `x` padding that is cut, `!` a computed element
+    that is cut. Rows and columns are the last two dimensions; the dimensions before them make panels.
+    """
+
+    shape: tuple[int, ...]
+    cells: Cells
+    title: str = ""
+
+    def __str__(self) -> str:
+        blocks = [self.title] if self.title else []
+        for panel in self._panels():
+            head = f"[{', '.join(map(str, panel))}, …]" if panel else ""
+            rows = ["".join(SIGNS[state] for state in row) or "(empty)" for row in self._rows(panel)]
+            blocks.append("\n".join(([head] if head else []) + (rows or ["(empty)"])))
+        used = [state for state in SIGNS if state in set(self.cells.values())]
+        blocks.append("   ".join(f"{SIGNS[state]} {LEGEND[state]}" for state in used))
+        return "\n".join(blocks)
+
+    def _panels(self) -> list[tuple[int, ...]]:
+        return list(product(*(range(extent) for extent in self.shape[:-2])))
+
+    def _rows(self, panel: tuple[int, ...]) -> list[list[State]]:
+        match self.shape[-2:]:
+            case ():
+                return [[self.cells[()]]]
+            case (n,):
+                return [[self.cells[(i,)] for i in range(n)]]
+            case (n, m):
+                return [[self.cells[(*panel, i, j)] for j in range(m)] for i in range(n)]
+            case _:
+                return []
+
+    def svg(self, *, cell: int = 18) -> str:
+        """The picture as a standalone SVG document; `cell` is the side of an element in pixels."""
+        drawn: list[str] = []
+        top, width = 8, 120
+        if self.title:
+            drawn.append(_text(8, top + 12, self.title, bold=True))
+            top += 24
+        for panel in self._panels():
+            rows = self._rows(panel)
+            if panel:
+                drawn.append(_text(8, top + 12, f"[{', '.join(map(str, panel))}, …]"))
+                top += 18
+            for i, row in enumerate(rows):
+                drawn.append(_text(8, top + i * cell + cell * 0.7, str(i)))
+                drawn.extend(_square(32 + j * cell, top + i * cell, cell, state) for j, state in enumerate(row))
+                width = max(width, 40 + len(row) * cell)
+            top += max(1, len(rows)) * cell + 10
+        for state in (state for state in SIGNS if state in set(self.cells.values())):
+            drawn.append(_square(8, top, 12, state))
+            drawn.append(_text(26, top + 11, LEGEND[state]))
+            width, top = max(width, 200, 8 + 8 * len(self.title)), top + 18
+        size = f'width="{width}" height="{top + 4}" viewBox="0 0 {width} {top + 4}"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">'
+        return "\n".join((head, f'<rect width="{width}" height="{top + 4}" fill="white"/>', *drawn, "</svg>", ""))
+
+
+def _text(x: float, y: float, text: str, *, bold: bool = False) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return f'<text x="{x:g}" y="{y:g}" fill="#333"{weight}>{escape(text)}</text>'
+
+
+def _square(x: float, y: float, side: int, state: State) -> str:
+    dashed = ' stroke-dasharray="3,2"' if state in ("cut", "lost") else ""
+    square = (
+        f'<rect x="{x:g}" y="{y:g}" width="{side - 2}" height="{side - 2}" rx="2" fill="{COLOURS[state]}" '
+        f'stroke="#888"{dashed}/>'
+    )
+    if state not in ("cut", "lost"):
+        return square
+    low, high = 4, side - 6
+    cross = f"M{x + low:g} {y + low:g}L{x + high:g} {y + high:g}M{x + high:g} {y + low:g}L{x + low:g} {y + high:g}"
+    return f'{square}<path d="{cross}" stroke="{"#999" if state == "cut" else "white"}" fill="none"/>'
+
+
+def draw(
+    program: Program, path: Path = (), *, sizes: Mapping[str, int], indices: Mapping[str, int] | None = None
+) -> Picture:
+    """The pad-set of a sub-expression for these sizes; of a truncation, its operand, and what is cut of it.
+
+    `indices` gives values, by name, to the indices bound around the sub-expression (0 where it does not). Raises
+    `ArgumentError` for a path or a size that there is not, and for tensors of more than 4096 elements.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> print(draw(atl.program("rows", [x], atl.split(4, x)), sizes={"n": 10}))
+    ####
+    ####
+    ##..
+    # computed   . padding
+    """
+    found = next((place for place in places(program.body, outermost(program)) if place[0] == path), None)
+    if found is None:
+        raise ArgumentError(f"{program.name} has no sub-expression at {path}", required="a path of padtypes.infer")
+    missing = [name for name in program.sizes if name not in sizes]
+    if missing:
+        raise ArgumentError(f"the size {missing[0]} has no value", required=f"sizes={{{', '.join(program.sizes)}}}")
+    _, at, scope = found
+    given = indices or {}
+
+    def leaf(leaf: Leaf) -> int:
+        match leaf:
+            case Size(name):
+                return sizes[name]
+            case Var(_, name):
+                return given.get(name, 0)
+            case _:
+                return 0
+
+    truncation = truncation_at(at, scope, path)
+    if truncation is not None:
+        return picture_of(truncation.operand, leaf, cut=truncation.cut)
+    return picture_of(pad_set(at, scope), leaf)
+
+
+def picture_of(
+    padset: PadSet,
+    leaf: Leaves,
+    element: Callable[[Array, tuple[int, ...]], int] = lambda array, indices: 0,
+    *,
+    cut: Predicate = FALSE,
+    title: str = "",
+) -> Picture:
+    """The picture of a pad-set where sizes, indices and array elements have these values, and of what is cut of it."""
+    shape = tuple(value_of(extent, leaf, element) for extent in padset.shape)
+    count = 1
+    for extent in shape:
+        count *= extent
+    if count > MAX_CELLS:
+        raise ArgumentError(
+            f"a picture of {count} elements cannot be read", required=f"at most {MAX_CELLS}", suggestions=("draw smaller sizes",)
+        )
+    cells: dict[tuple[int, ...], State] = {}
+    for at in product(*(range(extent) for extent in shape)):
+        padding = padset.contains(at, leaf, element)
+        dropped = cut != FALSE and _holds_at(padset, cut, at, leaf, element)
+        cells[at] = ("cut" if padding else "lost") if dropped else ("padding" if padding else "value")
+    return Picture(shape, cells, title)
+
+
+def _holds_at(
+    padset: PadSet,
+    predicate: Predicate,
+    at: tuple[int, ...],
+    leaf: Leaves,
+    element: Callable[[Array, tuple[int, ...]], int],
+) -> bool:
+    known = {variable.uid: position for variable, position in zip(padset.elements, at, strict=True)}
+    return holds(predicate, lambda v: known[v.uid] if isinstance(v, Var) and v.uid in known else leaf(v), element)
+
+

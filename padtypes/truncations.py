@@ -1,0 +1,56 @@
+"""The truncations of a program, and what has to hold for each to cut only padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from atl.definitions import kept
+from atl.index import index
+from atl.predicate import FALSE, Predicate, conjunction, negation
+from atl.program import Program
+from atl.prove import Answer, Facts, prove
+from atl.scope import Scope, outermost
+from atl.substitution import map_op
+from atl.terms import Expr, Reshape, TruncateLeft, TruncateRight
+from atl.wellformed import Path, places
+from padtypes.padset import Case, PadSet, pad_set
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """A truncation of a program: its path, how many elements of how many it drops, and its operand's pad-set."""
+
+    path: Path
+    op: TruncateLeft | TruncateRight
+    operand: PadSet
+
+    @property
+    def cut(self) -> Predicate:
+        """Of an element of the operand, that it is cut."""
+        keeps = kept(self.op, self.operand.shape[0], index(self.operand.elements[0]))
+        return conjunction((self.operand.within_shape, negation(keeps)))
+
+    def facts(self, case: Case) -> Facts:
+        """What is known of an element that is cut and that this case computes; it is safe when that is contradictory."""
+        return self.operand.scope.facts.assume(self.cut, case.given())
+
+    def decide(self, case: Case) -> Answer:
+        return prove(self.facts(case), FALSE)
+
+
+def truncations(program: Program) -> Iterator[Truncation]:
+    """Every truncation of a program, from the outside in."""
+    for path, at, scope in places(program.body, outermost(program)):
+        found = truncation_at(at, scope, path)
+        if found is not None:
+            yield found
+
+
+def truncation_at(e: Expr, scope: Scope, path: Path = ()) -> Truncation | None:
+    """The truncation that stands at this place, if one does."""
+    if isinstance(e, Reshape) and isinstance(e.op, TruncateLeft | TruncateRight):
+        op = map_op(e.op, scope.index)
+        assert isinstance(op, TruncateLeft | TruncateRight)
+        return Truncation(path, op, pad_set(e.operand, scope))
+    return None
