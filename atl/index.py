@@ -274,10 +274,12 @@ def floordiv(a: Index, b: Index, *, positive: bool = False) -> Index:
         return ZERO
     if positive and len(b.terms) == 1:
         out, rest = _multiples(a, b)
-        if out.terms:
-            return out + floordiv(rest, b)
-    if a.constant == -1 and positive:
-        return constant(-1)
+        if rest.constant == -1:
+            return out - 1
+        if rest.offset < 0 < out.offset:
+            # A ceiling stays (n + k - 1) // k: its numerator is not negative, as that of (n - 1) // k + 1 can be.
+            out, rest = out - 1, rest + b
+        return out + floordiv(rest, b) if out.terms else index(Quotient(a, b))
     return index(Quotient(a, b))
 
 

@@ -183,7 +183,8 @@ def _remainder(expression: Index) -> tuple[Index, Index, Index, Index] | None:
     quotients = {atom: None for atoms, _ in expression.terms for atom in atoms if isinstance(atom, Quotient)}
     if not quotients or len(quotients) > MANY_QUOTIENTS:
         return None
-    for quotient in quotients:
+    # An outer remainder is found before those in what it divides.
+    for quotient in sorted(quotients, key=lambda atom: -atom.size):
         for a, b in _readings(quotient, list(quotients)):
             for factor in _factors(expression, quotient, b):
                 try:
@@ -269,16 +270,26 @@ def _atom(atom: AnyAtom, naming: Naming) -> Written:
         case Size() | Bound() | Var():
             return Name(naming(atom))
         case Quotient(numerator, denominator):
-            above = numerator - denominator + ONE
-            ceiling = above.terms and len(above.terms) < len(numerator.terms)
-            left = write_index(above if ceiling else numerator, naming)
-            return Division("ceiling" if ceiling else "floor", left, write_index(denominator, naming))
+            above = _rounded_up(numerator, denominator)
+            rounding: Literal["floor", "ceiling"] = "floor" if above is None else "ceiling"
+            return Division(rounding, write_index(numerator if above is None else above, naming), write_index(denominator, naming))
         case Extremum(kind, choices):
             return Extreme(kind, tuple(write_index(choice, naming) for choice in choices))
         case Read(array, indices):
             return Element(array.name, tuple(write_index(position, naming) for position in indices))
         case _:
             assert_never(atom)
+
+
+def _rounded_up(numerator: Index, denominator: Index) -> Index | None:
+    """What a person rounded up, if numerator // denominator looks like (a + denominator - 1) // denominator."""
+    above = numerator - denominator + ONE
+    saved = len(numerator.terms) - len(above.terms)
+    if not above.terms or saved < 0:
+        return None
+    sum_of = {atoms for atoms, _ in above.terms}
+    taken_out = denominator.constant is None and not any(atoms in sum_of for atoms, _ in denominator.terms if atoms)
+    return above if saved or taken_out else None
 
 
 # -- writing conditions -----------------------------------------------------------------------------------------------

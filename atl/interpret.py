@@ -276,7 +276,7 @@ class _Interpreter(Generic[E]):
         return element
 
     def _fold(self, term: Reduce) -> ElementAt[E]:
-        """Padding if every iteration is; else padding counts as zero, which a sum need not add."""
+        """A sum is padding if every iteration is, another fold if there is none; else padding counts as zero."""
         scalars, dtype, monoid = self._scalars, _dtype(term), term.monoid
         op, neutral, zero = OF_MONOID[monoid], scalars.neutral(monoid, dtype), scalars.constant(0, dtype)
         low, high, inner = self.index(term.low), self.index(term.high), self.meaning(term.body)
@@ -284,7 +284,7 @@ class _Interpreter(Generic[E]):
 
         def element(env: Environment, at: Positions) -> E | Pad:
             parts = [inner(env.with_index(k), at) for k in range(low(env), high(env))]
-            if all(part is PAD for part in parts):
+            if not parts or (monoid == "sum" and all(part is PAD for part in parts)):
                 return PAD
             operands = (*start, *(zero if isinstance(part, Pad) else part for part in parts))
             total: E = fold(lambda x, y: scalars.binary(op, dtype, x, y), operands)

@@ -1,7 +1,7 @@
 """Laying out text on lines of a given width: documents with places where a line may break, after Wadler and Oppen.
 
-A group stands on one line if it fits there; otherwise its own lines break, and each group within decides anew. Widths are
-summed when a document is made, so that laying out takes time proportional to the text.
+A group stands on one line if it fits there; otherwise its own lines break, and each group within decides anew. Widths
+are summed when a document is made, so that laying out takes time proportional to the text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Seq:
-    """Documents one after the other. `width` is that of all on one line, `lead` that of what precedes the first line."""
+    """Documents one after the other: how wide they are on one line, and up to the first line within."""
 
     parts: tuple[Doc, ...]
     width: int

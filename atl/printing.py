@@ -131,7 +131,7 @@ def show_program(program: Program, *, ascii: bool = False) -> str:  # noqa: A002
 
 
 def place_of(program: Program | Expr, path: Path, *, note: str = "", ascii: bool = False) -> Place:  # noqa: A002
-    """The place of the part that is reached by following the positions in `substitution.children`, for carets beneath it.
+    """The place of the part that is reached by these positions in `substitution.children`, for carets beneath it.
 
     Only its first line is meant. The user's own line is that of the nearest part around that has one. The note, if any,
     stands at the end of that line.
@@ -413,7 +413,7 @@ class _Printer:
     def _operand(
         self, expr: Expr, where: _Where, at_least: int, known: bool, *, last: bool = True, enclosed: bool = False
     ) -> _Piece:
-        """A term as an operand: in parentheses if it binds less, or if it is not the last and would take up the rest."""
+        """A term as an operand: in parentheses if it binds less, or would take up what follows it."""
         made = self.piece(expr, where, known=known)
         fits = made.level >= at_least or (made.level == _BINDER and made.open)
         if fits and not enclosed and (last or not made.open):

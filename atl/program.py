@@ -240,7 +240,7 @@ def _from_function(function: Callable[..., Tensor], given: Sequence[Any]) -> Pro
     for parameter, declared_as in inspect.signature(function).parameters.items():
         if declared_as.kind in (declared_as.VAR_POSITIONAL, declared_as.VAR_KEYWORD):
             raise WrongArgument(
-                f"{function.__name__} collects its arguments in {declared_as}",
+                f"{function.__name__} collects its arguments in *{parameter}",
                 required="a parameter of its own for each input",
             )
         match annotations.get(parameter):

@@ -10,7 +10,7 @@ import numbers
 from collections.abc import Callable
 from fractions import Fraction
 from types import EllipsisType
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, Union, overload
 
 from atl import dtypes, predicate
 from atl.errors import DtypeError, RankError, Source, SymbolicValue, WrongArgument
@@ -205,19 +205,37 @@ class Tensor(Symbolic):
             node = located(Access(node, as_index(at)))
         return Tensor(node)
 
-    def __add__(self, other: TensorLike) -> Tensor:
+    @overload
+    def __add__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __add__(self, other: IndexExpr) -> IndexExpr: ...
+    def __add__(self, other: TensorLike | IndexExpr) -> Tensor | IndexExpr:
+        if isinstance(other, IndexExpr) and self._is_index():
+            return IndexExpr(as_index(self)) + other
         return arithmetic("add", self, other)
 
     def __radd__(self, other: TensorLike) -> Tensor:
         return arithmetic("add", other, self)
 
-    def __sub__(self, other: TensorLike) -> Tensor:
+    @overload
+    def __sub__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __sub__(self, other: IndexExpr) -> IndexExpr: ...
+    def __sub__(self, other: TensorLike | IndexExpr) -> Tensor | IndexExpr:
+        if isinstance(other, IndexExpr) and self._is_index():
+            return IndexExpr(as_index(self)) - other
         return arithmetic("sub", self, other)
 
     def __rsub__(self, other: TensorLike) -> Tensor:
         return arithmetic("sub", other, self)
 
-    def __mul__(self, other: TensorLike) -> Tensor:
+    @overload
+    def __mul__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __mul__(self, other: IndexExpr) -> IndexExpr: ...
+    def __mul__(self, other: TensorLike | IndexExpr) -> Tensor | IndexExpr:
+        if isinstance(other, IndexExpr) and self._is_index():
+            return IndexExpr(as_index(self)) * other
         return arithmetic("mul", self, other)
 
     def __rmul__(self, other: TensorLike) -> Tensor:
@@ -228,6 +246,10 @@ class Tensor(Symbolic):
 
     def __rtruediv__(self, other: TensorLike) -> Tensor:
         return arithmetic("div", other, self)
+
+    def _is_index(self) -> bool:
+        """Whether this is an element of an integer array: beside an index it is one too."""
+        return not self.rank and dtypes.is_integer(self.dtype)
 
     def __neg__(self) -> Tensor:
         return Tensor(located(Unary("neg", self.node)))

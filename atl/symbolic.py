@@ -103,12 +103,12 @@ class Symbolic:
         apply = _OPERATORS.get(ufunc.__name__)
         if apply is not None and method == "__call__" and not options and not arrays:
             return apply(*plain)
-        own = _FUNCTIONS.get(ufunc.__name__)
+        own = (_FUNCTIONS if method == "__call__" else _FOLDS).get(ufunc.__name__)
         raise SymbolicValue(
             f"NumPy's {ufunc.__name__} is applied to {self._kind}, whose elements are not known before a kernel is called",
             place=_here(),
             suggestions=(
-                f"write {own}" if own and method == "__call__" else "write it with the operators of atl",
+                f"write {own}" if own else "write it with the operators of atl",
                 *(('declare the array as an input: atl.tensor("A", n), and pass it to the call',) if arrays else ()),
             ),
         )
@@ -177,6 +177,13 @@ _FUNCTIONS: Final = {
     "add": "a + b",
     "multiply": "a * b",
     "matmul": "atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j]))",
+}
+
+_FOLDS: Final = {
+    "add": "atl.sum(n, lambda i: A[i])",
+    "multiply": 'atl.reduce("product", n, lambda i: A[i])',
+    "maximum": 'atl.reduce("max", n, lambda i: A[i])',
+    "minimum": 'atl.reduce("min", n, lambda i: A[i])',
 }
 
 _ATTRIBUTES: Final = {

@@ -51,10 +51,10 @@ class Obligation:
 def check_wellformed(program: Program) -> None:
     """Raises the first thing that is wrong, from the outside in and from left to right."""
     scope = outermost(program)
-    if isinstance(contradictory(scope.facts), Proved):
+    if contradictory(scope.facts):
         raise errors.ContradictoryAssumptions(
             f"no sizes meet the assumptions of {program.name}",
-            required=", ".join(str(_shown(assumption)) for assumption in program.assumptions),
+            required=" and ".join(_shown(assumption) for assumption in program.assumptions),
             suggestions=("drop one of the conditions in given=[…], or a min= of a size",),
         )
     for array in program.inputs:
@@ -177,13 +177,13 @@ def _same_shape(scope: Scope, what: str, left: Expr, right: Expr, first: int) ->
 def _no_padding_folded(monoid: str, body: Expr) -> Iterator[Obligation]:
     """A false guard reads as zero, which is not neutral for this monoid: it would be folded in, unseen."""
     match body:
-        case Guard(condition, _):
+        case Guard():
             yield Obligation(
                 # Refused whatever the facts: a guard that is always true is to be dropped.
                 NonNegative(index(0) - 1),
                 errors.UnsafeGuard,
                 f"a guard stands inside of a reduction by {monoid}, where its zero would be folded in",
-                f"[{_shown(condition)}] not to stand directly in the body",
+                "no guard that stands directly in the body",
                 ("write atl.select(p, e, neutral) with the value to be folded where p is false",),
             )
         case Gen(body=inner) | Let(body=inner) | Reduce(body=inner):

@@ -1,4 +1,4 @@
-"""What things are called in programs as text: the two spellings, the words that are taken, and unique names at a place."""
+"""What things are called in programs as text: the two spellings, the reserved words, and unique names at a place."""
 
 from __future__ import annotations
 
@@ -47,10 +47,9 @@ ASCII: Final = Spelling("gen", "sum", "prod", ".", "and", "or", "!=", "+", "..."
 INFIX: Final[dict[BinaryOp, str]] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 """The operations that stand between their operands; the others are called."""
 
-RESERVED: Final = frozenset(
-    "let in and or not true false inf gen sum prod max min ceildiv "
-    "transpose flatten split padl padr truncl truncr".split()
-)
+RESHAPES: Final = ("transpose", "flatten", "split", "padl", "padr", "truncl", "truncr")
+BINDERS: Final[dict[str, Monoid | None]] = {"gen": None, "sum": "sum", "prod": "product", "max": "max", "min": "min"}
+RESERVED: Final = frozenset(("let", "in", "and", "or", "not", "true", "false", "inf", "ceildiv", *BINDERS, *RESHAPES))
 """Words that are no names unless they stand between back quotes."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -129,7 +128,7 @@ def _dangling(position: int, around: list[str]) -> str:
 
 
 def names_in(expr: Expr) -> Names:
-    """The names for a term that stands alone: its sizes and inputs keep theirs, then its opened variables get theirs."""
+    """The names for a term that stands alone: sizes and inputs keep theirs, then opened variables get theirs."""
     taken: dict[str, None] = {}
     opened: list[Var | TensorVar] = []
     for term in subterms(expr):

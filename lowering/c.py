@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Final, TypeAlias, assert_never
 
-from atl.index import ONE, Array, Index, Size, constant, index
-from atl.predicate import FALSE, TRUE, Predicate, at_most, conjunction, negation, within
+from atl.index import ONE, Array, Index, Size, index
+from atl.predicate import FALSE, TRUE, Predicate, conjunction, negation, within
 from lowering.c_helpers import identifiers, preamble
 from lowering.c_index import Place, index_text, predicate_text
 from lowering.c_names import Names, identifier
-from lowering.c_scalars import C_TYPES, helper, key, scalar_text, storage_text
+from lowering.c_scalars import C_TYPES, helper, scalar_text, storage_text
 from lowering.c_text import PRODUCT, WIDTH, Text, indented, wrapped
 from lowering.loopnest import (
     Accumulate,
@@ -33,6 +33,7 @@ from lowering.loopnest import (
     Statement,
     elements,
 )
+from lowering.place import Place, key, outermost, show_condition, show_index, shown
 
 Lines: TypeAlias = list[str]
 Live: TypeAlias = tuple[str, ...]
@@ -53,9 +54,7 @@ def print_c(nest: LoopNest) -> str:
 
 def print_unit(nests: Sequence[LoopNest], *, static: bool = False) -> str:
     """Several loop nests as one file; `function_names` tells what their functions are called."""
-    functions = [
-        _function(nest, name, static=static) for nest, name in zip(nests, function_names(nests), strict=True)
-    ]
+    functions = [_function(nest, name, static=static) for nest, name in zip(nests, function_names(nests), strict=True)]
     code = "\n".join(functions)
     before = preamble(code)
     return f"{before}\n{code}" if before else code
@@ -82,7 +81,7 @@ def declaration(nest: LoopNest, name: str) -> str:
 
 
 def _function(nest: LoopNest, name: str, *, static: bool) -> str:
-    place = _outermost(nest)
+    place = outermost(nest)
     body: Lines = []
     out = place.name(key(nest.output))
     if not nest.complete:
@@ -94,19 +93,6 @@ def _function(nest: LoopNest, name: str, *, static: bool) -> str:
     head = f"{'static ' if static else ''}int {name}({', '.join(text for _, text in parameters)})"
     lines = [*_comment(nest, name, place), *wrapped(head), "{", *indented([*body, "return 0;"]), "}"]
     return "\n".join(part for line in lines for part in wrapped(line)) + "\n"
-
-
-def _outermost(nest: LoopNest) -> Place:
-    """The names of the parameters, and what holds of every call."""
-    names = Names().bind_all(
-        [
-            *((array.name, array.name) for array in nest.inputs),
-            *((Size(size), size) for size in nest.sizes),
-            (key(nest.output), nest.output.name),
-        ]
-    )
-    extents = (at_most(constant(0), extent) for array in nest.inputs for extent in array.shape)
-    return Place(names).assume(*nest.assumptions, *extents)
 
 
 def _parameters(nest: LoopNest, place: Place) -> list[tuple[str, str]]:
@@ -122,27 +108,20 @@ def _parameters(nest: LoopNest, place: Place) -> list[tuple[str, str]]:
 
 def _comment(nest: LoopNest, name: str, place: Place) -> Lines:
     """What the function computes from what, and what must hold of its arguments."""
-    plain = Place(place.names, language="plain")
-
-    def shown(of: str, shape: Sequence[Index]) -> str:
-        return f"{of}[{', '.join(index_text(plain, extent).text for extent in shape)}]" if shape else of
-
-    out = shown(place.name(key(nest.output)), nest.output.extents)
-    inputs = ", ".join(shown(place.name(array.name), array.shape) for array in nest.inputs)
-    text = f"{name}: {out}" + (f" from {inputs}" if inputs else "")
-    needed = [predicate_text(plain, assumption).text for assumption in nest.assumptions if assumption != TRUE]
-    needed += [fact for array in nest.inputs for fact in _declared(plain, array)]
-    if needed:
-        text += f", where {', '.join(needed)}"
+    facts = [show_condition(place, assumption) for assumption in nest.assumptions if assumption != TRUE]
+    facts += [fact for array in nest.inputs for fact in _declared(place, array)]
+    inputs = [shown(place, array.name, array.shape) for array in nest.inputs]
+    text = f"{name}: {shown(place, key(nest.output), nest.output.extents)}"
+    text += (f" from {', '.join(inputs)}" if inputs else "") + (f", where {', '.join(facts)}" if facts else "")
     return textwrap.wrap(f"/* {text}. */", WIDTH, subsequent_indent="   ", break_long_words=False)
 
 
-def _declared(plain: Place, array: Array) -> list[str]:
-    name = plain.name(array.name)
+def _declared(place: Place, array: Array) -> list[str]:
+    name = place.name(array.name)
     facts: list[str] = []
     if array.low is not None and array.high is not None:
-        low, high = index_text(plain, array.low).text, index_text(plain, array.high).text
-        facts.append(f"{low} <= {name}[...] < {high}" if array.shape else f"{low} <= {name} < {high}")
+        element = f"{name}[...]" if array.shape else name
+        facts.append(f"{show_index(place, array.low)} <= {element} < {show_index(place, array.high)}")
     if array.increasing:
         facts.append(f"{name} increases strictly along its last dimension")
     return facts
@@ -203,7 +182,10 @@ def _statement(place: Place, live: Live, statement: For | If | Assign | Accumula
                 case "min" | "max":
                     return [f"{into} = {helper(op, value.dtype)}({into}, {by});"]
             assert_never(op)
-        case Clear(buffer, count):
+        case Clear(buffer, count, zeroed):
+            # Else every cell is stored before it is read.
+            if not zeroed:
+                return []
             return [f"memset({place.name(key(buffer))}, 0, {_bytes(place, buffer, count)});"]
     assert_never(statement)
 

@@ -1,4 +1,4 @@
-"""Index expressions and predicates as text: in C, and in the plain notation of a printed loop nest.
+"""Index expressions and predicates in C.
 
 A polynomial is factored by Horner's rule where that makes it shorter, and a - b * (a // b) becomes a % b again. A
 quotient is C's own where the numerator is proved not to be negative; elsewhere a helper rounds down.
@@ -6,50 +6,23 @@ quotient is C's own where the numerator is proved not to be negative; elsewhere 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import gcd
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from atl.definitions import Pairs
 from atl.index import ONE, ZERO, AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, index, polynomial
 from atl.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation, non_negative
-from atl.prove import Facts, Proved, prove, simplify, simplify_predicate
-from lowering.c_names import Names
+from atl.prove import Proved, prove
 from lowering.c_text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM, Text
 from lowering.loopnest import flat
+from lowering.place import Place
 
-Language: TypeAlias = Literal["c", "plain"]
 SLACK: Final = 4
 FEW: Final = 10
 """A polynomial of more terms is factored in one way, without a comparison of several."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A place in the text: the names in sight, and the facts that hold there."""
-
-    names: Names = field(default_factory=Names)
-    facts: Facts = field(default_factory=Facts)
-    language: Language = "c"
-
-    def name(self, of: Hashable) -> str:
-        return self.names.of[of]
-
-    def bind(self, key: Hashable, hint: str) -> tuple[str, Place]:
-        name, names = self.names.bind(key, hint)
-        return name, replace(self, names=names)
-
-    def assume(self, *predicates: Predicate) -> Place:
-        return replace(self, facts=self.facts.assume(*predicates))
-
-    def simplify(self, expression: Index) -> Index:
-        """The expression made smaller by the facts; a loop nest is shown as it is."""
-        return simplify(self.facts, expression) if self.language == "c" else expression
-
-    def simplify_predicate(self, predicate: Predicate) -> Predicate:
-        return simplify_predicate(self.facts, predicate) if self.language == "c" else predicate
 
 
 def index_text(place: Place, expression: Index) -> Text:
@@ -271,15 +244,11 @@ def _factor(place: Place, factor: Factor) -> Text:
             return _division(place, a, b, "%", "floor_mod")
         case Extremum(kind, choices):
             texts = [_polynomial(place, choice).text for choice in choices]
-            if place.language == "plain":
-                return Text(f"{kind}({', '.join(texts)})")
             return Text(reduce(lambda inner, outer: f"{kind}_int64({outer}, {inner})", reversed(texts)))
         case Read(array, indices):
             name = place.name(array.name)
             if not indices:
                 return Text(name, PRIMARY, array.dtype == "int32")
-            if place.language == "plain":
-                return Text(f"{name}[{', '.join(_polynomial(place, position).text for position in indices)}]")
             address = address_text(place, tuple(zip(indices, array.shape, strict=True)))
             return Text(f"{name}[{address.text}]", PRIMARY, array.dtype == "int32")
         case Bound():
@@ -289,8 +258,6 @@ def _factor(place: Place, factor: Factor) -> Text:
 
 def _division(place: Place, a: Index, b: Index, operator: str, helper: str) -> Text:
     above, below = _polynomial(place, a), _polynomial(place, b)
-    if place.language == "plain":
-        return Text(f"{above.at(PRODUCT)} {operator.replace('/', '//')} {below.at(PRODUCT + 1)}", PRODUCT)
     if isinstance(prove(place.facts, non_negative(a), thorough=False), Proved):
         narrow = above.narrow and below.narrow
         return Text(f"{above.at(PRODUCT)} {operator} {below.at(PRODUCT + 1)}", PRODUCT, narrow)
@@ -314,20 +281,14 @@ def predicate_text(place: Place, predicate: Predicate) -> Text:
             for part in parts:
                 texts.append(predicate_text(place, part).at(AND + 1))
                 place = place.assume(part)
-            return Text((" && " if place.language == "c" else " and ").join(texts) or _truth(place, value=True), AND)
+            return Text(" && ".join(texts) or "1", AND)
         case Any(parts):
             texts = []
             for part in parts:
                 texts.append(predicate_text(place, part).at(AND + 1))
                 place = place.assume(negation(part))
-            return Text((" || " if place.language == "c" else " or ").join(texts) or _truth(place, value=False), OR)
+            return Text(" || ".join(texts) or "0", OR)
     assert_never(predicate)
-
-
-def _truth(place: Place, *, value: bool) -> str:
-    if place.language == "plain":
-        return "true" if value else "false"
-    return "1" if value else "0"
 
 
 def _sides(expression: Index) -> tuple[Terms, Terms, int]:

@@ -10,9 +10,10 @@ import numpy as np
 from atl.dtypes import is_integer
 from atl.predicate import FALSE, TRUE, negation
 from atl.terms import BinaryOp, UnaryOp
-from lowering.c_index import Place, address_text, index_text, predicate_text
+from lowering.c_index import address_text, index_text, predicate_text
 from lowering.c_text import OR, PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text
-from lowering.loopnest import Apply, Buffer, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
+from lowering.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
+from lowering.place import Place, key
 
 C_TYPES: Final = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
 
@@ -22,13 +23,6 @@ _SIGNS: Final[dict[BinaryOp, tuple[str, int]]] = {
     "mul": ("*", PRODUCT),
     "div": ("/", PRODUCT),
 }
-
-
-def key(storage: Buffer | Scalar) -> tuple[str, int] | str:
-    """What a buffer or scalar variable is known by among the names of a place."""
-    if isinstance(storage, Scalar):
-        return ("scalar", storage.uid)
-    return storage.name if storage.role == "input" else ("buffer", storage.uid)
 
 
 def helper(operation: str, dtype: str) -> str:

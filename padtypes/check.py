@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from atl.errors import ATLError, UnsafeTruncation
+from atl.index import Quotient, atoms
 from atl.predicate import conjunction
 from atl.printing import place_of, show_predicate
 from atl.program import Program
@@ -12,6 +13,8 @@ from padtypes.padset import Case
 from padtypes.picture import picture_of
 from padtypes.truncations import Truncation, truncations
 
+_GUARD = "guard the elements beyond the end where they are computed: atl.guard(i < n, e)"
+_TILE = "drop ceildiv(n, k)*k - n elements of a tiled tensor (k - n % k is wrong where k divides n: erratum E10)"
 READABLE = 240
 """An error shows the picture of a tensor of up to this many elements."""
 
@@ -47,7 +50,7 @@ def _unsafe(program: Program, truncation: Truncation, case: Case, answer: Refute
             place=place,
             required=f"{required}: that never {show_predicate(conjunction((truncation.cut, case.given())))}",
             suggestions=(
-                "guard the elements beyond the end where they are computed: atl.guard(i < n, e)",
+                _GUARD,
                 "state what is known of the sizes: atl.sizes(…, min=…), or atl.program(…, given=[…])",
             ),
         )
@@ -61,10 +64,7 @@ def _unsafe(program: Program, truncation: Truncation, case: Case, answer: Refute
         place=place,
         required=required,
         numbers=f"{numbers}: the element at {where} would be lost" if numbers else f"the element at {where} would be lost",
-        suggestions=(
-            "guard the elements beyond the end where they are computed: atl.guard(i < n, e)",
-            "drop ceildiv(n, k)*k - n elements of a tiled tensor (k - n % k is wrong where k divides n: erratum E10)",
-        ),
+        suggestions=(_GUARD, *((_TILE,) if any(isinstance(atom, Quotient) for atom in atoms(truncation.op.by)) else ())),
         picture=_picture(truncation, model),
     )
 

@@ -19,7 +19,7 @@ from atl.prove.rows import Case, Row, System, Table, combined, opposite, plus
 
 MAX_SPLITS: Final = 7
 MAX_READ_PAIRS: Final = 10
-EFFORT: Final = 8_000
+EFFORT: Final = 6_000
 """Combinations of rows that one query may make: some tens of milliseconds."""
 
 
@@ -32,6 +32,7 @@ class _State:
     reads: list[int] = field(default_factory=list)
     within: list[int] = field(default_factory=list)
     intervals: Intervals | None = None
+    stale: bool = True
 
     def with_alternative(self, alternative: System, case: Case | None) -> _State:
         system = self.system.copy()
@@ -83,6 +84,8 @@ class _Refutation:
 
     def refutes_directly(self, state: _State) -> bool:
         """The same, without a case split."""
+        if self.budget.left <= 0:
+            return False
         self.define(state)
         system = state.system
         if any(not case for case in system.cases) or contradict(system.rows, system.equalities, self.budget):
@@ -90,7 +93,7 @@ class _Refutation:
         monomials = self.table.monomials
         if not any(len(monomials[column]) > 1 for row in (*system.rows, *system.equalities) for column in row):
             return False
-        intervals = self._intervals(state)
+        intervals = self._intervals(state, fresh=True)
         if intervals is None:
             return True
         self._factor(system, intervals)
@@ -152,20 +155,22 @@ class _Refutation:
             rows.append({column: -1, 0: value} if value else {column: -1})
         return rows
 
-    def _intervals(self, state: _State) -> Intervals | None:
-        """The bounds of columns; None when there are contradictory ones."""
-        if state.intervals is None:
+    def _intervals(self, state: _State, *, fresh: bool) -> Intervals | None:
+        """The bounds of columns; None when there are contradictory ones. Older rows give wider bounds."""
+        if state.intervals is None or (fresh and state.stale):
             intervals = Intervals(self.table)
             if propagate(intervals, state.system.rows, state.system.equalities):
                 return None
             state.intervals = intervals
+            state.stale = False
         return state.intervals
 
     def entails(self, state: _State, row: Row) -> bool:
         """Whether row >= 0 follows from the state."""
         if not any(row):
             return row.get(0, 0) >= 0
-        intervals = self._intervals(state)
+        monomials = self.table.monomials
+        intervals = self._intervals(state, fresh=any(len(monomials[column]) > 1 for column in row))
         if intervals is None:
             return True
         least = intervals.least(row)
@@ -207,7 +212,7 @@ class _Refutation:
         rest = combined(numerator, 1, self.table.product(divisor, {column: 1}), -1)
         state.system.rows.append(rest)
         state.system.rows.append(plus(combined(divisor, 1, rest, -1), -1))
-        state.intervals = None
+        state.stale = True
         if any(divisor):
             self._sign_of_quotient(state, column, numerator)
         return True
@@ -220,14 +225,14 @@ class _Refutation:
             state.system.rows.append({column: -1, 0: -1})
         else:
             return
-        state.intervals = None
+        state.stale = True
 
     def _define_extremum(self, state: _State, column: int, sign: int) -> None:
         """A minimum is at most each of its choices, and equal to one."""
         differences = [combined(choice, 1, {column: 1}, -1) for choice in self.table.parts[column]]
         state.system.rows.extend(row if sign > 0 else opposite(row) for row in differences)
         state.system.cases.append(tuple(System([], [row]) for row in differences))
-        state.intervals = None
+        state.stale = True
 
     def _define_read(self, state: _State, column: int, read: Read) -> None:
         """An element within its array has the declared bounds; outside of it, it is zero."""
@@ -243,7 +248,7 @@ class _Refutation:
         if all(self.entails(state, row) for row in inside):
             state.within.append(column)
             state.system.rows.extend(bounds)
-            state.intervals = None
+            state.stale = True
         else:
             state.system.cases.append((System([*inside, *bounds]), System([], [{column: 1}])))
 

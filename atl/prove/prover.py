@@ -32,8 +32,9 @@ from atl.prove.smt import Contradiction, GaveUp, solve
 MEMO_SIZE: Final = 50_000
 FIRST_EFFORT: Final = 1_500
 QUICK_EFFORT: Final = 2_500
-FIRST_TRIES: Final = 64
-MORE_TRIES: Final = 600
+FIRST_TRIES: Final = 24
+MORE_TRIES: Final = 200
+LAST_TRIES: Final = 480
 CONSISTENCY_EFFORT: Final = 1_000
 
 statistics: Final = Statistics()
@@ -160,6 +161,8 @@ class _Query:
         if not self.thorough:
             statistics.unknown += 1
             return Unknown("the quick layers of the prover found neither a proof nor a counterexample")
+        if (model := self._sampled(samples, LAST_TRIES, table, solution)) is not None:
+            return Refuted(model)
         if not self.simplified and (simpler := self._simpler()) != self.goal:
             return self._proved("linear") if simpler == TRUE else _Query(self.facts, simpler, True, True).answer()
         return self._by_z3(table, whole, solution)

@@ -1,0 +1,140 @@
+"""Loop nests for people: as they are, with the storage order in view as indices and not as flat addresses."""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from atl.index import Index
+from atl.terms import BinaryOp
+from atl.words import INFIX
+from lowering.c_text import PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text, indented
+from lowering.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Cell,
+    Choose,
+    Clear,
+    Convert,
+    Declare,
+    For,
+    Free,
+    FromIndex,
+    If,
+    Load,
+    LoopNest,
+    Number,
+    Scalar,
+    ScalarExpr,
+    elements,
+)
+from lowering.place import Place, key, outermost, show_condition, show_index, shown
+
+_LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
+
+
+def print_nest(nest: LoopNest) -> str:
+    """The loop nest as a text, with nothing simplified.
+
+    >>> import atl
+    >>> from lowering import lower, print_nest
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> print(print_nest(lower(atl.program("running", [x], atl.gen(n, lambda i: atl.sum((0, i), lambda k: x[k]))))))
+    running(x[n]) -> out[n]
+        for i in 0..n:
+            total = 0.0
+            for k in 0..i:
+                total += x[k]
+            out[i] = total
+    """
+    place = outermost(nest)
+    inputs = ", ".join(shown(place, array.name, array.shape) for array in nest.inputs)
+    out = shown(place, key(nest.output), nest.output.extents)
+    cleared = [] if nest.complete else [f"clear {place.name(key(nest.output))}"]
+    return "\n".join([f"{nest.name}({inputs}) -> {out}", *indented([*cleared, *_block(place, nest.body)])])
+
+
+# -- statements -------------------------------------------------------------------------------------------------------
+
+
+def _block(place: Place, block: Block) -> list[str]:
+    lines: list[str] = []
+    for statement in block:
+        match statement:
+            case Declare(variable, initial):
+                first = _scalar(place, initial).text
+                name, place = place.bind(key(variable), variable.name)
+                lines.append(f"{name} = {first}")
+            case Allocate(buffer, capacity, storage, zeroed):
+                _, place = place.bind(key(buffer), buffer.name)
+                whole = elements(buffer.extents) == capacity
+                room = shown(place, key(buffer), buffer.extents if whole else (capacity,))
+                lines.append(f"{'zeros' if zeroed else 'room for'} {room}{' on the stack' * (storage == 'stack')}")
+            case _:
+                lines += _statement(place, statement)
+    return lines
+
+
+def _statement(place: Place, statement: For | If | Assign | Accumulate | Clear | Free) -> list[str]:
+    match statement:
+        case For(variable, low, high, body, mark):
+            ends = f"{_end(place, low)}..{_end(place, high)}"
+            name, inside = place.bind(variable, variable.name)
+            return [f"for {name} in {ends}:{f'  # {mark}' if mark else ''}", *indented(_block(inside, body))]
+        case If(predicate, body):
+            return [f"if {show_condition(place, predicate)}:", *indented(_block(place, body))]
+        case Assign(target, value):
+            return [f"{_stored(place, target)} = {_scalar(place, value).text}"]
+        case Accumulate(target, op, value):
+            into, by = _stored(place, target), _scalar(place, value).text
+            return [f"{into} {INFIX[op]}= {by}" if op in INFIX else f"{into} = {op}({into}, {by})"]
+        case Clear(buffer, count, zeroed):
+            name = place.name(key(buffer))
+            return [f"{'clear' if zeroed else 'forget'} {name}[0..{_end(place, count)}]"]
+        case Free(buffer):
+            return [f"free {place.name(key(buffer))}"]
+    assert_never(statement)
+
+
+def _end(place: Place, index: Index) -> str:
+    """An end of a range a..b."""
+    text = show_index(place, index)
+    return text if index.constant is not None or index.atom is not None else f"({text})"
+
+
+# -- scalars ----------------------------------------------------------------------------------------------------------
+
+
+def _stored(place: Place, target: Cell | Scalar) -> str:
+    if isinstance(target, Scalar):
+        return place.name(key(target))
+    return shown(place, key(target.buffer), tuple(position for position, _ in target.pairs))
+
+
+def _scalar(place: Place, e: ScalarExpr) -> Text:
+    match e:
+        case Number(value, dtype):
+            return Text(
+                str(float(value) if dtype.startswith("float") else int(value)), PRIMARY if value >= 0 else UNARY
+            )
+        case Load(source):
+            return Text(_stored(place, source))
+        case FromIndex(index):
+            text = show_index(place, index)
+            return Text(text, PRIMARY if index.atom is not None else SUM)
+        case Apply("neg", (argument,)):
+            return Text(f"-{_scalar(place, argument).at(PRIMARY)}", UNARY)
+        case Apply(op, (left, right)) if op in _LEVELS:
+            level = _LEVELS[op]
+            return Text(f"{_scalar(place, left).at(level)} {INFIX[op]} {_scalar(place, right).at(level + 1)}", level)
+        case Apply(op, arguments):
+            return Text(f"{op}({', '.join(_scalar(place, argument).text for argument in arguments)})")
+        case Choose(predicate, left, right):
+            then, otherwise = _scalar(place, left).at(SUM), _scalar(place, right).at(TERNARY)
+            return Text(f"{then} if {show_condition(place, predicate)} else {otherwise}", TERNARY)
+        case Convert(argument, dtype):
+            return Text(f"{dtype}({_scalar(place, argument).text})")
+    assert_never(e)

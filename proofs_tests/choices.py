@@ -1,0 +1,147 @@
+"""Where a generator of random things gets its decisions from: a seed, Hypothesis, or a record of earlier decisions.
+
+Every decision is an integer from a range, and the lowest is the simplest. So a recorded case is shrunk by making its
+record shorter and its numbers lower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol, TypeVar
+
+from hypothesis import strategies as st
+
+T = TypeVar("T")
+
+
+class Choices(Protocol):
+    """A source of decisions."""
+
+    def integer(self, low: int, high: int) -> int:
+        """An integer from `low` to `high`, both included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seeded:
+    """Decisions by a seed, the same in every run."""
+
+    random: Random
+
+    @staticmethod
+    def by(seed: str) -> Seeded:
+        return Seeded(Random(seed))
+
+    def integer(self, low: int, high: int) -> int:
+        return self.random.randint(low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Decisions by Hypothesis, which shrinks them."""
+
+    draw: Callable[[st.SearchStrategy[int]], int]
+
+    def integer(self, low: int, high: int) -> int:
+        return self.draw(st.integers(low, high))
+
+
+@dataclass(slots=True)
+class Recorded:
+    """Decisions of another source, written down as what they are above the lowest."""
+
+    source: Choices
+    record: list[int] = field(default_factory=list)
+
+    def integer(self, low: int, high: int) -> int:
+        taken = self.source.integer(low, high)
+        self.record.append(taken - low)
+        return taken
+
+
+@dataclass(slots=True)
+class Replayed:
+    """The decisions of a record, cut to the range that is asked for; after its end, the lowest ones."""
+
+    record: Sequence[int]
+    _at: int = 0
+
+    def integer(self, low: int, high: int) -> int:
+        above = self.record[self._at] if self._at < len(self.record) else 0
+        self._at += 1
+        return min(low + above, high)
+
+
+def chance(choices: Choices, percent: int) -> bool:
+    return choices.integer(0, 99) >= 100 - percent
+
+
+def choose(choices: Choices, options: Sequence[T]) -> T:
+    return options[choices.integer(0, len(options) - 1)]
+
+
+def weighted(choices: Choices, options: Sequence[tuple[int, T]]) -> T:
+    """One of the options, each as likely as its weight says."""
+    at = choices.integer(0, sum(weight for weight, _ in options) - 1)
+    for weight, option in options:
+        if at < weight:
+            return option
+        at -= weight
+    raise AssertionError("the weights are not negative")
+
+
+# -- shrinking --------------------------------------------------------------------------------------------------------
+
+
+def shrunk(record: Sequence[int], failing: Callable[[list[list[int]]], int | None], attempts: int) -> list[int]:
+    """A simpler record that fails too. `failing` gives the place of the first of several records that fails, if any.
+
+    Spans are left out, then numbers made lower, until nothing helps or this many records have been tried.
+    """
+    best = list(record)
+    left = attempts
+    progress = True
+    while progress and left > 0:
+        progress = False
+        for batch in _batches(best):
+            left -= len(batch)
+            found = failing(batch)
+            if found is not None and _simplicity(batch[found]) < _simplicity(best):
+                best = batch[found]
+                progress = True
+                break
+            if left <= 0:
+                break
+    return best
+
+
+def _simplicity(record: Sequence[int]) -> tuple[int, int]:
+    return len(record), sum(record)
+
+
+def _batches(record: list[int], size: int = 24) -> Iterator[list[list[int]]]:
+    """Simpler records, the boldest first."""
+    batch: list[list[int]] = []
+    for candidate in _simpler(record):
+        batch.append(candidate)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _simpler(record: list[int]) -> Iterator[list[int]]:
+    span = len(record) // 2
+    while span >= 1:
+        for start in range(0, len(record), span):
+            yield record[:start] + record[start + span :]
+        span //= 2
+    for at, number in enumerate(record):
+        if number:
+            yield [*record[:at], 0, *record[at + 1 :]]
+    for at, number in enumerate(record):
+        for lower in dict.fromkeys((number // 2, number - 1)):
+            if 0 < lower < number:
+                yield [*record[:at], lower, *record[at + 1 :]]
