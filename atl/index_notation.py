@@ -272,7 +272,9 @@ def _atom(atom: AnyAtom, naming: Naming) -> Written:
         case Quotient(numerator, denominator):
             above = _rounded_up(numerator, denominator)
             rounding: Literal["floor", "ceiling"] = "floor" if above is None else "ceiling"
-            return Division(rounding, write_index(numerator if above is None else above, naming), write_index(denominator, naming))
+            return Division(
+                rounding, write_index(numerator if above is None else above, naming), write_index(denominator, naming)
+            )
         case Extremum(kind, choices):
             return Extreme(kind, tuple(write_index(choice, naming) for choice in choices))
         case Read(array, indices):

@@ -77,9 +77,11 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def _unknown(text: str, at: int) -> ParseError:
-    unclosed = text[at] in "`\""
+    unclosed = text[at] in '`"'
     return ParseError(
-        f"a quotation that starts with {text[at]} does not end on its line" if unclosed else f"{text[at]!r} means nothing here",
+        f"a quotation that starts with {text[at]} does not end on its line"
+        if unclosed
+        else f"{text[at]!r} means nothing here",
         place=Place(text, at, at + 1),
         required=f"a closing {text[at]}" if unclosed else "names, numbers and the operators of the language",
         suggestions=() if unclosed else ("write names in ASCII letters, or between back quotes: `α`",),

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, assert_never
 from atl.index import ONE, Array, Index, Size, index
 from atl.predicate import FALSE, TRUE, Predicate, conjunction, negation, within
 from lowering.c_helpers import identifiers, preamble
-from lowering.c_index import Place, index_text, predicate_text
+from lowering.c_index import index_text, predicate_text
 from lowering.c_names import Names, identifier
 from lowering.c_scalars import C_TYPES, helper, scalar_text, storage_text
 from lowering.c_text import PRODUCT, WIDTH, Text, indented, wrapped

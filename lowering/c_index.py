@@ -31,7 +31,7 @@ def index_text(place: Place, expression: Index) -> Text:
 
 
 def address_text(place: Place, pairs: Pairs) -> Text:
-    """The flat address of an index structure: nested as the pairs are, or as a polynomial where that is clearly shorter.
+    """The flat address of an index structure: nested as its pairs are, or as a polynomial that is clearly shorter.
 
     The polynomial of ((i, n // 64), (k, 64)) stays nested, that of ((i // 64, n // 64), (i % 64, 64)) is `i`.
     """

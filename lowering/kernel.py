@@ -222,18 +222,20 @@ class Kernel:
 
     def _checked(self, out: object, shape: tuple[int, ...], passed: Sequence[object]) -> AnyArray:
         """The array given to hold the result, if it can."""
-        required = f"a C-contiguous, writeable array of {self._dtype} of shape {shape}"
         if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
-            raise ArrayError(f"out is a {type(out).__name__}", required=required)
-        wrong = (
-            f"out has the shape {out.shape}, not {shape}" * (out.shape != shape)
-            or f"the elements of out are {out.dtype}, not {self._dtype}" * (out.dtype != self._dtype)
-            or "out is not C-contiguous" * (not out.flags.c_contiguous)
-            or "out is not aligned" * (not out.flags.aligned)
-            or "out cannot be written" * (not out.flags.writeable)
-        )
-        if wrong:
-            raise ArrayError(wrong, required=required, suggestions=("leave out=… away, and a new array is made",))
+            raise self._refused(f"out is a {type(out).__name__}", shape)
+        if out.shape != shape:
+            raise self._refused(f"out has the shape {out.shape}, not {shape}", shape)
+        if out.dtype != self._dtype:
+            raise self._refused(f"the elements of out are {out.dtype}, not {self._dtype}", shape)
+        flags = out.flags
+        for right, what in (
+            (flags.c_contiguous, "C-contiguous"),
+            (flags.aligned, "aligned"),
+            (flags.writeable, "writeable"),
+        ):
+            if not right:
+                raise self._refused(f"out is not {what}", shape)
         for (name, *_), array in zip(self._inputs, passed, strict=True):
             # Both are contiguous, so that their bounds say exactly whether they overlap.
             if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
@@ -243,6 +245,13 @@ class Kernel:
                     suggestions=(f"pass a copy of {name}, or leave out=… away",),
                 )
         return out
+
+    def _refused(self, what: str, shape: tuple[int, ...]) -> ArrayError:
+        return ArrayError(
+            what,
+            required=f"a C-contiguous, aligned and writeable array of {self._dtype} of shape {shape}",
+            suggestions=("leave out=… away, and a new array is made",),
+        )
 
     def _run(self, passed: Sequence[Any], sizes: tuple[int, ...], result: AnyArray) -> None:
         from_buffer = self._code.ffi.from_buffer

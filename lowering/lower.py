@@ -114,7 +114,7 @@ class _Lowering:
             output,
             statements,
             program.assumptions,
-            complete=fills(body, scope),
+            complete=fills(body, scope, output, statements),
         )
 
     # -- statements ---------------------------------------------------------------------------------------------------
@@ -240,8 +240,8 @@ class _Lowering:
         dtype = value.type.dtype or self.program.dtype
         extents = tuple(simplify(scope.facts, extent) for extent in scope.shape(value.type))
         buffer = Buffer(next(self._ids), e.name, dtype, extents)
-        filled = fills(value, scope)
         stored = self.statement(value, Destination(buffer), context)
+        filled = fills(value, scope, buffer, stored)
         used = self.statement(e.body, to, replace(context, tensors=(*context.tensors, buffer)))
         count = elements(extents)
         if count.constant is not None and count.constant * bits(dtype) // 8 <= STACK_LIMIT:

@@ -7,7 +7,7 @@ from typing import Final, assert_never
 from atl.index import Index
 from atl.terms import BinaryOp
 from atl.words import INFIX
-from lowering.c_text import PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text, indented
+from lowering.c_text import PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text, indented, wrapped
 from lowering.loopnest import (
     Accumulate,
     Allocate,
@@ -54,7 +54,8 @@ def print_nest(nest: LoopNest) -> str:
     inputs = ", ".join(shown(place, array.name, array.shape) for array in nest.inputs)
     out = shown(place, key(nest.output), nest.output.extents)
     cleared = [] if nest.complete else [f"clear {place.name(key(nest.output))}"]
-    return "\n".join([f"{nest.name}({inputs}) -> {out}", *indented([*cleared, *_block(place, nest.body)])])
+    lines = [f"{nest.name}({inputs}) -> {out}", *indented([*cleared, *_block(place, nest.body)])]
+    return "\n".join(part for line in lines for part in wrapped(line))
 
 
 # -- statements -------------------------------------------------------------------------------------------------------

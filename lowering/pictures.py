@@ -1,0 +1,170 @@
+"""Pictures in and out: reading one with all that can be wrong with it, and writing PNG files that are whole or not there."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import tempfile
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from atl.errors import ImageError
+
+Pixels: TypeAlias = npt.NDArray[np.uint8]
+"""Height, width and channels: one for grey, three for red, green and blue."""
+
+LARGEST: Final = 50_000_000
+"""Pictures with more pixels than this are refused."""
+
+SHIPPED: Final = "astronaut.png"
+"""A photograph that scikit-image's wheel contains (NASA, in the public domain)."""
+
+INSTALL: Final = 'pip install "atl-tensor[demo]"'
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The pixels of a picture, and what was done to get them."""
+
+    pixels: Pixels
+    note: str = ""
+
+    @property
+    def described(self) -> str:
+        height, width, channels = self.pixels.shape
+        return f"{width} × {height} pixels, {'grey' if channels == 1 else 'red, green and blue'}{self.note}"
+
+
+def shipped_picture() -> Path:
+    """The path of the photograph in the installed scikit-image, which is not imported for it. Raises `ImageError`."""
+    spec = find_spec("skimage")
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        if (path := Path(folder) / "data" / SHIPPED).is_file():
+            return path
+    raise ImageError(
+        "there is no photograph to blur: scikit-image, which ships one, is not installed",
+        required="scikit-image, or a picture of your own",
+        suggestions=(INSTALL, "atl demo --image PATH"),
+    )
+
+
+def read_picture(path: Path, *, into: Path | None = None) -> Picture:
+    """The picture in a file, as 8-bit grey or colour; if given, `into` is checked to be a possible place for results.
+
+    Raises `ImageError`.
+    """
+    image_module = _pillow()
+    if into is not None and into.exists() and not into.is_dir():
+        raise ImageError(f"{into} is not a directory", required="a directory for the two pictures", suggestions=("--out DIR",))
+    if not path.is_file():
+        what = "is a directory" if path.is_dir() else "is no regular file" if path.exists() else "does not exist"
+        raise ImageError(f"{path} {what}", required="a picture: PNG, JPEG, TIFF or another kind that Pillow reads")
+    try:
+        with warnings.catch_warnings():
+            # Pillow's own limit on sizes warns; ours comes first, and other remarks are about metadata.
+            warnings.simplefilter("ignore")
+            with image_module.open(path) as image:
+                _check_size(path, *image.size)
+                return _pixels(image)
+    except (OSError, ValueError, SyntaxError, EOFError, struct.error, image_module.DecompressionBombError) as error:
+        if isinstance(error, ImageError):
+            raise
+        reason = "it is no picture of a kind that Pillow knows" if "cannot identify" in str(error) else str(error)
+        raise ImageError(
+            f"{path} cannot be read: {reason or type(error).__name__}",
+            required="a whole picture: PNG, JPEG, TIFF or another kind that Pillow reads",
+        ) from error
+    except MemoryError as error:
+        raise ImageError(f"{path} does not fit in memory", required="a smaller picture") from error
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImageError(
+            f"pictures are read with Pillow, which cannot be imported: {error}",
+            required="Pillow",
+            suggestions=(INSTALL,),
+        ) from error
+    return Image
+
+
+def _check_size(path: Path, width: int, height: int) -> None:
+    if width * height == 0:
+        raise ImageError(
+            f"{path} has no pixels", required="at least one pixel", numbers={"width": width, "height": height}
+        )
+    if width * height > LARGEST:
+        raise ImageError(
+            f"{path} is too large for the demonstration",
+            required=f"at most {LARGEST:,} pixels",
+            numbers={"width": width, "height": height},
+        )
+
+
+def _pixels(image: Any) -> Picture:
+    from PIL import ImageOps
+
+    image = ImageOps.exif_transpose(image)
+    if image.mode in ("I", "F"):
+        raise ImageError(
+            f"the picture has 32-bit pixels (mode {image.mode})",
+            required="8 or 16 bits for each channel",
+            suggestions=("convert it to 8 bits first",),
+        )
+    if image.mode.startswith("I;16"):
+        # The upper byte; sums of nine 16-bit values would be exact as well, but could not be written as 8-bit PNG.
+        held = (np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)
+        return Picture(held[:, :, None], " (the upper 8 of 16 bits)")
+    transparent = image.has_transparency_data
+    grey = image.mode in ("1", "L", "LA", "La")
+    held = np.asarray(image.convert("L" if grey else "RGB"), dtype=np.uint8)
+    return Picture(held[:, :, None] if grey else held, " (transparency is left out)" if transparent else "")
+
+
+def encoded(pixels: Pixels) -> bytes:
+    """The pixels as a PNG file."""
+    image = _pillow().fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    stream = io.BytesIO()
+    image.save(stream, format="PNG")
+    return stream.getvalue()
+
+
+def write_all(files: Mapping[Path, bytes]) -> None:
+    """Writes each file in one step, and none before all of them lie complete on the disk. Raises `ImageError`."""
+    waiting: dict[Path, Path] = {}
+    try:
+        for path, content in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=".writing-", suffix=path.suffix, dir=path.parent)
+            waiting[path] = Path(name)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+        for path, temporary in waiting.items():
+            # A temporary file is for its owner only; a result is as other files of the user are.
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+    except OSError as error:
+        raise ImageError(
+            f"the pictures cannot be written: {error}",
+            required="a directory that can be written",
+            suggestions=("choose another one with --out DIR",),
+        ) from error
+    finally:
+        for temporary in waiting.values():
+            temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
