@@ -14,7 +14,7 @@ from math import gcd
 from typing import Final, Literal, TypeAlias
 
 from atl.errors import ExtentError, TooLarge
-from atl.node import Node
+from atl.node import Identity, Node
 
 Order: TypeAlias = tuple[object, ...]
 
@@ -140,10 +140,17 @@ class Index(Node):
     terms: tuple[tuple[Monomial, int], ...]
 
     def __post_init__(self) -> None:
-        atoms: dict[AnyAtom, None] = {}
-        for monomial, _ in self.terms:
-            atoms.update(dict.fromkeys(monomial))
-        self._seal(self.terms, tuple(atoms), loose=max((atom.loose for atom in atoms), default=0))
+        # The key is made of the atoms' identities, not of the atoms: those hash and compare without a call in Python.
+        atoms: dict[Identity, AnyAtom] = {}
+        key: list[tuple[tuple[Identity, ...], int]] = []
+        for monomial, coefficient in self.terms:
+            part = []
+            for atom in monomial:
+                atoms[atom.identity] = atom
+                part.append(atom.identity)
+            key.append((tuple(part), coefficient))
+        parts = tuple(atoms.values())
+        self._seal(tuple(key), parts, loose=max([atom.loose for atom in parts], default=0))
 
     # -- looking -------------------------------------------------------------------------------------------------
 
@@ -283,6 +290,16 @@ def floordiv(a: Index, b: Index, *, positive: bool = False) -> Index:
     return index(Quotient(a, b))
 
 
+def divide_out(a: Index, b: Index) -> Index:
+    """a // b for b > 0, with every multiple of b taken out: the same for all ways to write one quotient."""
+    if b.constant is not None or len(b.terms) != 1:
+        return floordiv(a, b)
+    out, rest = _multiples(a, b)
+    if (value := rest.constant) is not None and -1 <= value <= 0:
+        return out + value
+    return out + index(Quotient(rest, b))
+
+
 def _divide_by_constant(a: Index, divisor: int) -> Index:
     if divisor <= 0:
         raise ExtentError(
@@ -378,14 +395,19 @@ def read(array: Array, indices: tuple[Index, ...]) -> Index:
 # -- walking ----------------------------------------------------------------------------------------------------------
 
 
-def map_leaves(expression: Index, leaf: Callable[[Leaf], Index]) -> Index:
-    """The expression with every size and variable replaced by what `leaf` gives for it, brought to canonical form."""
+def map_leaves(
+    expression: Index, leaf: Callable[[Leaf], Index], divide: Callable[[Index, Index], Index] = floordiv
+) -> Index:
+    """The expression with every size and variable replaced by what `leaf` gives for it, brought to canonical form.
+
+    `divide` makes the quotients, from the inside out.
+    """
     changed = False
     new: dict[AnyAtom, Index] = {}
     for monomial, _ in expression.terms:
         for atom in monomial:
             if atom not in new:
-                new[atom] = _map_atom(atom, leaf)
+                new[atom] = _map_atom(atom, leaf, divide)
                 changed = changed or new[atom].atom is not atom
     if not changed:
         return expression
@@ -398,18 +420,21 @@ def map_leaves(expression: Index, leaf: Callable[[Leaf], Index]) -> Index:
     return linear(total)
 
 
-def _map_atom(atom: AnyAtom, leaf: Callable[[Leaf], Index]) -> Index:
+def _map_atom(atom: AnyAtom, leaf: Callable[[Leaf], Index], divide: Callable[[Index, Index], Index]) -> Index:
     match atom:
         case Size() | Bound() | Var():
             return leaf(atom)
         case Quotient(numerator, denominator):
-            a, b = map_leaves(numerator, leaf), map_leaves(denominator, leaf)
-            return index(atom) if a is numerator and b is denominator else floordiv(a, b)
+            a, b = map_leaves(numerator, leaf, divide), map_leaves(denominator, leaf, divide)
+            if a is numerator and b is denominator and divide is floordiv:
+                return index(atom)
+            quotient = divide(a, b)
+            return index(atom) if quotient.atom == atom else quotient
         case Extremum(kind, choices):
-            mapped = tuple(map_leaves(choice, leaf) for choice in choices)
+            mapped = tuple(map_leaves(choice, leaf, divide) for choice in choices)
             return index(atom) if _same(mapped, choices) else extremum(kind, *mapped)
         case Read(array, indices):
-            mapped = tuple(map_leaves(position, leaf) for position in indices)
+            mapped = tuple(map_leaves(position, leaf, divide) for position in indices)
             return index(atom) if _same(mapped, indices) else read(array, mapped)
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from typing import Any
+from typing import cast as cast_to
 
 from atl import dtypes
 from atl.errors import Source, WrongArgument, WrongName
-from atl.index import Index, Size, Var, ceildiv as ceiling, imax as greatest, imin as least, index
+from atl.index import Index, Size, Var, index
+from atl.index import ceildiv as ceiling
+from atl.index import imax as greatest
+from atl.index import imin as least
 from atl.node import refuse_runaway_recursion
 from atl.substitution import close, close_tensor, fresh_uid
 from atl.surface import (
@@ -93,8 +97,8 @@ def sizes(names: str, *, min: int = 0) -> Any:  # noqa: A002 (the contract's nam
 def gen(*arguments: Range | Binder) -> Tensor:
     """The tensor whose element at i is body(i): `gen(n, body)`, `gen((lo, hi), body)`, `gen(n, m, body)`.
 
-    Shape: the extents, then the body's shape. Over (lo, hi) the element at position p is body(lo + p), and lo <= hi must
-    be provable. Source: Fig. 3.2.
+    Shape: the extents, then the body's shape. Over (lo, hi) the element at position p is body(lo + p), and lo <= hi
+    must be provable. Source: Fig. 3.2.
 
     >>> import atl
     >>> n = atl.sizes("n")
@@ -136,7 +140,8 @@ def _bind(make: Make, what: str, arguments: tuple[Range | Binder, ...]) -> Tenso
             f"{what} needs one or more extents and, last, a function of as many indices",
             required=f"for instance atl.{what}(n, lambda i: …)",
         )
-    *ranges, body = arguments
+    *ranges, function = arguments
+    body = cast_to(Binder, function)
     bounds = [_bounds(what, range_) for range_ in ranges]
     names = _parameter_names(body, len(bounds), what)
     variables = [Var(next(fresh_uid), name) for name in names]
@@ -164,7 +169,9 @@ def _parameter_names(function: Binder, wanted: int, what: str) -> list[str]:
     except (TypeError, ValueError):
         parameters = []
     plain = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    required = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
+    required = [
+        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    ]
     collects = not parameters or any(p.kind is p.VAR_POSITIONAL for p in parameters)
     if len(required) > wanted or (len(plain) < wanted and not collects):
         raise WrongArgument(
@@ -229,7 +236,10 @@ def flatten(e: TensorLike) -> Tensor:
 
 
 def split(k: IndexLike, e: TensorLike) -> Tensor:
-    """split(k, e)[i, j] = e[i*k + j] where i*k + j < n, else padding. Shape: (⌈n/k⌉, k, rest); k > 0. Source: Fig. 4.3."""
+    """split(k, e)[i, j] = e[i*k + j] where i*k + j < n, else padding. Shape: (⌈n/k⌉, k, rest); k > 0.
+
+    Source: Fig. 4.3.
+    """
     return _reshape(Split(as_index(k)), e)
 
 
@@ -331,5 +341,3 @@ def imin(a: IndexLike, *others: IndexLike) -> IndexExpr:
 def imax(a: IndexLike, *others: IndexLike) -> IndexExpr:
     """The greatest of several index expressions."""
     return IndexExpr(greatest(as_index(a), *(as_index(other) for other in others)))
-
-

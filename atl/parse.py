@@ -10,9 +10,10 @@
                  | abs(e) | sqrt(e) | exp(e) | log(e) | tanh(e) | min(e, e) | max(e, e)
                  | A | 2.5 | 2:int32
 
-A mark stands in the range, gen[i < n | parallel] e, or after the name of a let. The body of a binder or a let reaches as
-far to the right as it can; a guard reaches over products, not over sums. A size is declared by being mentioned in the type of an input, or by itself. A literal has the element type of what it
-meets, like on the surface, or the one that it tells. Text from # to the end of a line is a comment.
+A mark stands in the range, gen[i < n | parallel] e, or after the name of a let. The body of a binder or a let reaches
+as far to the right as it can; a guard reaches over products, not over sums. A size is declared by being mentioned in the
+type of an input, or by itself. A literal has the element type of what it meets, like on the surface, or the one that it
+tells. Names that are reserved, or are no words, stand between back quotes. From # to the end of its line is a comment.
 """
 
 from __future__ import annotations
@@ -63,12 +64,11 @@ from atl.terms import (
     Value,
 )
 from atl.tokens import Token
-from atl.words import BINDERS, INFIX
+from atl.words import BINDERS, INFIX, RESERVED, Level
 
 T = TypeVar("T")
 
-_BODY, _CONCAT, _ADD, _GUARD, _MULTIPLY, _RESHAPE, _POSTFIX = 0, 10, 20, 25, 30, 40, 50
-_BINDS: Final = {"++": _CONCAT, "+": _ADD, "-": _ADD, "*": _MULTIPLY, "/": _MULTIPLY}
+_BINDS: Final = {"++": Level.CONCAT, "+": Level.ADD, "-": Level.ADD, "*": Level.MULTIPLY, "/": Level.MULTIPLY}
 _OPERATIONS: Final[dict[str, BinaryOp]] = {"max": "max", "min": "min", **{sign: op for op, sign in INFIX.items()}}
 _UNARY: Final[dict[str, UnaryOp]] = {op: op for op in get_args(UnaryOp) if op != "neg"}
 _BY: Final[dict[str, Callable[[Index], ReshapeOp]]] = {
@@ -243,7 +243,7 @@ class _Reader(IndexReader):
 
     # -- expressions --------------------------------------------------------------------------------------------------
 
-    def expression(self, at_least: int = _BODY) -> Expr:
+    def expression(self, at_least: int = Level.BINDER) -> Expr:
         """As much as can be a tensor expression whose operators bind at least so tightly."""
         start = self.next.start
         left = self._prefix()
@@ -311,7 +311,7 @@ class _Reader(IndexReader):
         sign = self.advance()
         if self.next.start == sign.stop and (self.next.kind == "number" or self.sees("inf")):
             return self._literal(negative=True)
-        operand = self.expression(_POSTFIX)
+        operand = self.expression(Level.POSTFIX)
         return Unary("neg", operand)
 
     def _extreme(self) -> Expr:
@@ -383,7 +383,7 @@ class _Reader(IndexReader):
             raise self.error(
                 f"expected '·' or '.' after the condition of a guard, found {self.next}", required="[p] . e"
             )
-        return Guard(condition, self.expression(_GUARD))
+        return Guard(condition, self.expression(Level.GUARD))
 
     def _reshape(self) -> Expr:
         """An operator before its operand, with its amount between them; also as a call, split(k, e)."""
@@ -401,7 +401,7 @@ class _Reader(IndexReader):
             op = make(amount)
         else:
             op = make(self.index_operand())
-        operand = self.expression(_BODY if called else _RESHAPE)
+        operand = self.expression(Level.BINDER if called else Level.RESHAPE)
         if called:
             self.expect(")", "after the operand")
         with self.placed(token.start):
@@ -444,14 +444,12 @@ class _Reader(IndexReader):
                 return Local(position, _moved(of, len(self.indices) - depth))
         if name in self.arrays:
             return Input(self.arrays[name])
-        known_names = (*(known for known, _, _ in reversed(self.tensors)), *self.arrays)
-        if name in self.indices or name in (self.sizes or ()):
-            raise self.unknown(
-                token, "a tensor", known_names, f"write value({name}) to compute with the value of an index"
-            )
-        if self.sees("("):
-            raise self.unknown(token, "a function", (*_FUNCTIONS, *BINDERS, *_BY, "transpose", "flatten"))
-        raise self.unknown(token, "a tensor", known_names)
+        if self.sees("(") and name not in self.indices:
+            raise self.unknown(token, "function", (*_FUNCTIONS, *RESERVED))
+        scalar = (f"write value({name}) to compute with the value of an index",)
+        is_index = name in self.indices or name in (self.sizes or ())
+        tensors = (*(known for known, _, _ in reversed(self.tensors)), *self.arrays)
+        raise self.unknown(token, "tensor", tensors, *(scalar if is_index else ()))
 
 
 def _moved(of: Type, binders: int) -> Type:

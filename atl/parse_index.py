@@ -20,6 +20,9 @@ from atl.tokens import Token, tokens
 
 T = TypeVar("T")
 
+MANY_NAMES: Final = 20
+"""More names than this are not listed in a message."""
+
 _RELATIONS: Final[dict[str, Callable[[Index, Index], Predicate]]] = {
     "<": less,
     "<=": at_most,
@@ -101,17 +104,18 @@ class IndexReader:
         place = Place(self.text, token.start, max(token.stop, token.start + 1))
         if token.kind == "end":
             # A caret needs something to stand under.
-            place = Place(f"{self.text.rstrip()} ", len(self.text.rstrip()), len(self.text.rstrip()) + 1)
+            written = self.text.rstrip()
+            place = Place(written, max(len(written) - 1, 0), len(written))
         return ParseError(summary, place=place, required=required, suggestions=suggestions)
 
     def unknown(self, token: Token, what: str, known: Iterable[str], *advice: str) -> ParseError:
-        """There is no such name; similar ones are suggested."""
+        """What to say of a name that is not there; similar ones are suggested."""
         names = list(dict.fromkeys(known))
-        close = tuple(f"{name}, which is in scope" for name in get_close_matches(token.text, names, n=2))
+        close = tuple(f"write {name}" for name in get_close_matches(token.text, names, n=2))
         return self.error(
-            f"{token} is not {what}",
+            f"there is no {what} called {token} here",
             token,
-            required=f"{what} (in scope: {', '.join(names) or 'none'})",
+            required=f"one of {', '.join(names)}" if 0 < len(names) < MANY_NAMES else f"the name of a {what} in scope",
             suggestions=(*close, *advice),
         )
 
@@ -298,7 +302,7 @@ class IndexReader:
             )
         raise self.unknown(
             token,
-            "an index or a size",
+            "index or size",
             (*reversed(self.indices), *self.sizes),
             f"declare a size that no input mentions in the first line: {name} : size",
         )

@@ -82,13 +82,13 @@ from atl.terms import (
     Unary,
     Value,
 )
-from atl.words import ASCII, INFIX, UNICODE, Names, Spelling, names_in, names_of_index, sizes_of, spelled
+from atl.words import ASCII, INFIX, UNICODE, Level, Names, Spelling, names_in, names_of_index, sizes_of, spelled
 
 Path: TypeAlias = tuple[int, ...]
 
 WHOLE: Final = 600
 """A term with more nodes than this is abridged in messages and in `repr`."""
-NEAR: Final = 8
+NEAR: Final = 5
 """So many levels around what a message is about are shown."""
 SMALL: Final = 30
 """A part with no more nodes than this is always shown."""
@@ -260,8 +260,6 @@ class _Where:
         return _Where(None, self.far + (NEAR // 2 if self.path else 1))
 
 
-_BINDER, _CONCAT, _ADD, _GUARD, _MULTIPLY, _MINUS, _RESHAPE, _POSTFIX, _ATOM = 0, 10, 20, 25, 30, 38, 40, 50, 60
-_LEVELS: Final = {"add": _ADD, "sub": _ADD, "mul": _MULTIPLY, "div": _MULTIPLY}
 _PLAIN_MARK: Final = re.compile(r"[A-Za-z_]\w*(?:[ .:-]\w+)*", re.ASCII)
 _Prefixed: TypeAlias = Gen | Reduce | Guard | Reshape
 
@@ -271,7 +269,7 @@ class _Piece:
     """A printed term: how tightly it binds, and whether it takes up whatever is written after it."""
 
     doc: Doc
-    level: int = _ATOM
+    level: int = Level.ATOM
     open: bool = False
 
 
@@ -368,7 +366,7 @@ class _Printer:
                 return _Piece(spelled(self._names.of_variable(expr)))
             case Constant(value, dtype):
                 text = repr(value)
-                return _Piece(text + self._suffix(dtype, known), _MINUS if text.startswith("-") else _ATOM)
+                return _Piece(text + self._suffix(dtype, known), Level.MINUS if text.startswith("-") else Level.ATOM)
             case Value(position, dtype):
                 return _Piece(f"value({self.index(position)}){self._suffix(dtype, known)}")
             case Padding(of):
@@ -377,8 +375,10 @@ class _Printer:
                 return self._let(expr, where, known)
             case Unary("neg", operand):
                 # A minus next to a number would be that of a negative literal.
-                made = self._operand(operand, where.below(0), _POSTFIX, known, enclosed=isinstance(operand, Constant))
-                return _Piece(seq("-", made.doc), _MINUS, made.open)
+                made = self._operand(
+                    operand, where.below(0), Level.POSTFIX, known, enclosed=isinstance(operand, Constant)
+                )
+                return _Piece(seq("-", made.doc), Level.MINUS, made.open)
             case Unary(op, operand):
                 return _Piece(call(op, [self.piece(operand, where.below(0), known=known).doc]))
             case Cast(dtype, operand):
@@ -415,7 +415,7 @@ class _Printer:
     ) -> _Piece:
         """A term as an operand: in parentheses if it binds less, or would take up what follows it."""
         made = self.piece(expr, where, known=known)
-        fits = made.level >= at_least or (made.level == _BINDER and made.open)
+        fits = made.level >= at_least or (made.level == Level.BINDER and made.open)
         if fits and not enclosed and (last or not made.open):
             return made
         return _Piece(Group(seq("(", Nest(1, made.doc), ")")))
@@ -426,7 +426,7 @@ class _Printer:
         first, second = self._known_in(expr.left, expr.right, known)
         left = self._spine_start(expr.left, where.below(0), level, first)
         right = self._operand(expr.right, where.below(1), level + 1, second)
-        return _Piece(seq(left.doc, LINE, f"{sign} ", right.doc), level, right.open)
+        return _Piece(seq(left.doc, LINE, f"{sign} ", Nest(2, right.doc)), level, right.open)
 
     def _spine_start(self, expr: Expr, where: _Where, level: int, known: bool) -> _Piece:
         match expr:
@@ -441,11 +441,11 @@ class _Printer:
     def _infix(self, expr: Binary | Concat) -> tuple[str, int]:
         match expr:
             case Concat():
-                return "++", _CONCAT
+                return "++", Level.CONCAT
             case Binary("add", left, _) if left.type.rank:
-                return self._spelling.add_tensors, _ADD
+                return self._spelling.add_tensors, Level.ADD
             case Binary(op, _, _):
-                return INFIX[op], _ADD if op in ("add", "sub") else _MULTIPLY
+                return INFIX[op], Level.ADD if op in ("add", "sub") else Level.MULTIPLY
 
     def _access(self, expr: Access, where: _Where, known: bool) -> _Piece:
         """tensor[i, j]: an access of an access is one with two indices."""
@@ -458,20 +458,21 @@ class _Printer:
                 indices.append(STOP)
             indices.append(self.index(base.index))
             base, where = base.tensor, where.below(0)
-        made = self._operand(base, where, _POSTFIX, known, last=False)
+        made = self._operand(base, where, Level.POSTFIX, known, last=False)
         inside: list[Doc] = []
         for part in reversed(indices):
             if inside and part is not STOP:
                 inside.append(", ")
             inside.append(part)
         closed = [*inside[:-1], "]", STOP] if inside[-1] is STOP else [*inside, "]"]
-        return _Piece(seq(starts, made.doc, "[", *closed), _POSTFIX)
+        return _Piece(seq(starts, made.doc, "[", *closed), Level.POSTFIX)
 
     def _chain(self, expr: _Prefixed, where: _Where, known: bool) -> _Piece:
         """Binders, guards and reshape operators before a body: on one line as long as they fit, the body further in."""
         parts: list[Doc] = []
         at: Expr = expr
-        at_least, binders, ends = _BINDER, 0, False
+        at_least: int = Level.BINDER
+        binders, ends = 0, False
         while isinstance(at, Gen | Reduce | Guard | Reshape) and (not parts or self._continues(at, where, at_least)):
             edge = START if where.path == () else ""
             ends = ends or where.path == ()
@@ -483,25 +484,25 @@ class _Printer:
         for _ in range(binders):
             self._names.unbind_index()
         doc = seq(*parts, Nest(2, Group(seq(LINE, body.doc))), STOP if ends else "")
-        level = _GUARD if isinstance(expr, Guard) else _RESHAPE if isinstance(expr, Reshape) else _BINDER
+        level = Level.GUARD if isinstance(expr, Guard) else Level.RESHAPE if isinstance(expr, Reshape) else Level.BINDER
         return _Piece(Group(doc), level, bool(binders) or body.open)
 
     def _continues(self, at: _Prefixed, where: _Where, at_least: int) -> bool:
         if self._elides(at, where):
             return False
-        return not isinstance(at, Guard) or at_least <= _GUARD
+        return not isinstance(at, Guard) or at_least <= Level.GUARD
 
     def _head(self, at: _Prefixed) -> tuple[str, int]:
         """What stands before the body, and how tightly the body must bind. The index of a binder is bound by this."""
         match at:
             case Gen(low, high, _, name, mark):
-                return f"{self._spelling.gen}[{self._range(low, high, name, mark)}]", _BINDER
+                return f"{self._spelling.gen}[{self._range(low, high, name, mark)}]", Level.BINDER
             case Reduce(monoid, low, high, _, name, mark):
-                return f"{self._spelling.reduction(monoid)}[{self._range(low, high, name, mark)}]", _BINDER
+                return f"{self._spelling.reduction(monoid)}[{self._range(low, high, name, mark)}]", Level.BINDER
             case Guard(predicate, _):
-                return f"[{self.condition(predicate)}] {self._spelling.dot}", _GUARD
+                return f"[{self.condition(predicate)}] {self._spelling.dot}", Level.GUARD
             case Reshape(op, _):
-                return self._reshape(op), _RESHAPE
+                return self._reshape(op), Level.RESHAPE
             case _:
                 assert_never(at)
 
@@ -532,14 +533,14 @@ class _Printer:
     def _let(self, expr: Let, where: _Where, known: bool) -> _Piece:
         inner = isinstance(expr.value, Let)
         value = self._operand(
-            expr.value, where.below(0), _BINDER, expr.value.type.dtype == dtypes.DEFAULT, enclosed=inner
+            expr.value, where.below(0), Level.BINDER, expr.value.type.dtype == dtypes.DEFAULT, enclosed=inner
         )
         name = self._names.bind_tensor(expr.name)
         body = self.piece(expr.body, where.below(1), known=known)
         self._names.unbind_tensor()
         first = Group(seq(f"let {spelled(name)}{_mark(expr.mark)} :=", Nest(2, seq(LINE, value.doc)), LINE, "in"))
         short = width_of(first) + width_of(body.doc) < SHORT_LET
-        return _Piece(Group(seq(first, LINE if short else HARD, body.doc)), _BINDER, open=True)
+        return _Piece(Group(seq(first, LINE if short else HARD, body.doc)), Level.BINDER, open=True)
 
 
 def _mark(mark: str) -> str:

@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, overload
+from typing import Any, NoReturn, overload
 
 from atl import dtypes
-from atl.errors import ATLError, EscapedIndex, Place, WrongArgument, WrongName
+from atl.errors import EscapedIndex, Place, WrongArgument, WrongName
 from atl.index import Array, Index, Read, Size, Var, atoms, index
 from atl.operators import checked_name
 from atl.predicate import Predicate, at_most, conjuncts, expressions
@@ -54,13 +54,11 @@ class Program:
     @cached_property
     def free_sizes(self) -> tuple[str, ...]:
         """The sizes that no array of a call determines: they are keywords of the call."""
-        given = {
-            size.name for array in self.inputs for extent in array.shape if isinstance(size := extent.atom, Size)
-        }
+        given = {size.name for array in self.inputs for extent in array.shape if isinstance(size := extent.atom, Size)}
         return tuple(name for name in self.sizes if name not in given)
 
-    def __call__(self, *tensors: Tensor) -> Tensor:
-        """The body with these tensors in place of the inputs is not built by calling; a program is run or compiled."""
+    def __call__(self, *_arguments: object, **_named: object) -> NoReturn:
+        """A program is not called: it is evaluated, or compiled to a kernel, and the kernel is called."""
         raise WrongArgument(
             f"the program {self.name} is called",
             required="a kernel, or the reference interpreter",
@@ -116,9 +114,7 @@ def tensor(
     return Tensor(Input(_array(name, tuple(as_index(extent) for extent in shape), dtype, range, order)))
 
 
-def _array(
-    name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, Any] | None, order: str | None
-) -> Array:
+def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, Any] | None, order: str | None) -> Array:
     checked_name(name, "an input")
     kind = dtypes.checked_dtype(dtype)
     if (bounds is not None or order is not None) and not dtypes.is_integer(kind):
@@ -150,8 +146,12 @@ class TensorSpec:
     def written(item: str | tuple[str, ...]) -> TensorSpec:
         parts = item if isinstance(item, tuple) else (item,)
         if not parts or len(parts) > 2 or not all(isinstance(part, str) for part in parts):
-            raise WrongArgument(f"atl.Tensor[{item!r}]", required='extents and an element type: atl.Tensor["n k", "float64"]')
-        return TensorSpec(tuple(parts[0].split()), dtypes.checked_dtype(parts[1]) if len(parts) == 2 else dtypes.DEFAULT)
+            raise WrongArgument(
+                f"atl.Tensor[{item!r}]", required='extents and an element type: atl.Tensor["n k", "float64"]'
+            )
+        return TensorSpec(
+            tuple(parts[0].split()), dtypes.checked_dtype(parts[1]) if len(parts) == 2 else dtypes.DEFAULT
+        )
 
     def declare(self, name: str) -> Tensor:
         return tensor(name, *(IndexExpr(extent_written(text)) for text in self.extents), dtype=self.dtype)
@@ -205,10 +205,11 @@ def program(
     *,
     given: Sequence[Any] = (),
 ) -> Program | Callable[[Callable[..., Tensor]], Program]:
-    """A program: `atl.program("matmul", [A, B], body)`, or a decorator of a function whose annotations declare the inputs.
+    """A program: `atl.program("matmul", [A, B], body)`, or a decorator of a function whose annotations declare inputs.
 
-    `given` are conditions on sizes, assumed by proofs and checked by each call. The program is checked for well-formedness
-    here: equal shapes where they must be, ranges that do not run backwards, positive divisors and tile sizes.
+    `given` are conditions on sizes, assumed by proofs and checked by each call. The program is checked for
+    well-formedness here: equal shapes where they must be, ranges that do not run backwards, positive divisors and tile
+    sizes.
 
     Raises `ShapeError`, `ExtentError`, `EscapedIndex`, `ContradictoryAssumptions`, each with the place in the program.
 
@@ -268,7 +269,9 @@ def make_program(name: str, inputs: tuple[Array, ...], body: Expr, given: Sequen
     _check_names(name, inputs, body)
     _check_closed(body)
     if isinstance(given, Condition):
-        raise WrongArgument(f"given={given!r}", required="a list of conditions", suggestions=(f"write given=[{given!r}]",))
+        raise WrongArgument(
+            f"given={given!r}", required="a list of conditions", suggestions=(f"write given=[{given!r}]",)
+        )
     stated = tuple(
         part
         for condition in given
@@ -340,5 +343,3 @@ def _free_below(term: Expr) -> bool:
     from atl.substitution import children
 
     return any(child.expr.free for child in children(term))
-
-

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from atl import errors
-from atl.index import ZERO, Array, Index
+from atl.index import ZERO, Array, Index, Size
 from atl.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, disjunction, negation, within
 from atl.program import Program
 from atl.scope import Scope, outermost, reads
@@ -64,8 +64,18 @@ def _in_range(what: str, position: Index, extent: Index) -> Obligation:
         errors.UnsafeAccess,
         f"an access at {position} to {what}, of extent {extent}, goes out of bounds",
         f"0 <= {position} < {extent}",
-        ("guard the access: atl.guard((0 <= i) & (i < n), A[i])",),
+        _remedies(position, extent),
     )
+
+
+def _remedies(position: Index, extent: Index) -> tuple[str, ...]:
+    value = position.constant
+    if value is not None and value < 0:
+        return (f"an index does not count from the end: write {extent + position}",)
+    guarded = f"guard the access: atl.guard((0 <= {position}) & ({position} < {extent}), …)"
+    if value is not None and isinstance(extent.atom, Size):
+        return (f'state that there is such an element: atl.sizes("{extent}", min={value + 1})', guarded)
+    return (guarded,)
 
 
 def _reads_in(expression: Index) -> Iterator[Obligation]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable
 from fractions import Fraction
+from math import isnan
 from types import EllipsisType
 from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, Union, overload
 
@@ -139,13 +140,13 @@ class Condition(Symbolic):
     def __invert__(self) -> Condition:
         return Condition(predicate.negation(self.node))
 
-    def __eq__(self, other: object) -> NoReturn:  # type: ignore[override]
+    def __eq__(self, other: object) -> NoReturn:
         raise SymbolicValue(
             "conditions are not compared",
             suggestions=("write p & q | ~p & ~q for equivalence",),
         )
 
-    __ne__ = __eq__  # type: ignore[assignment]
+    __ne__ = __eq__
 
     def __repr__(self) -> str:
         from atl.printing import show_predicate
@@ -154,7 +155,7 @@ class Condition(Symbolic):
 
 
 class Tensor(Symbolic):
-    """A tensor expression; a scalar is a tensor of rank 0. In an annotation, `atl.Tensor["n m", "float64"]` declares one.
+    """A tensor expression; a scalar has rank 0. In an annotation, `atl.Tensor["n m", "float64"]` declares one.
 
     `A[i, j]` accesses one dimension an index; `+ - * /` and negation work element by element on tensors of one shape,
     and between a tensor and a scalar. `A.shape` is a tuple of index expressions.
@@ -330,7 +331,7 @@ def _in_place_of_index(value: object) -> tuple[str, ...]:
         case range():
             return ("write a range as a pair (lo, hi)",)
         case tuple() | list():
-            return ("write extents and indices one after the other: atl.tensor(\"A\", n, m), A[i, j]",)
+            return ('write extents and indices one after the other: atl.tensor("A", n, m), A[i, j]',)
         case None | EllipsisType():
             return ("trailing indices may be left out; write the others",)
         case _:
@@ -355,7 +356,7 @@ def _index_of_element(node: Expr) -> Index:
         case _:
             pass
     positions: list[Index] = []
-    at = node
+    at: Expr = node
     while isinstance(at, Access):
         positions.append(at.index)
         at = at.tensor
@@ -368,7 +369,7 @@ def _index_of_element(node: Expr) -> Index:
             suggestions=(
                 "write atl.value(i) * x[i] to compute with the value of an index",
                 "conditions are about indices: to choose by values, write atl.minimum or atl.maximum",
-                f'declare it with dtype="int32" if its elements are indices: atl.tensor("{at.array.name}", …, dtype="int32")',
+                f'if its elements are indices, declare it so: atl.tensor("{at.array.name}", …, dtype="int32")',
             ),
         )
     raise WrongArgument(
@@ -400,7 +401,7 @@ def as_tensor(value: object) -> Tensor:
             pass
         case int() | numbers.Integral():
             return Tensor(Constant(int(value), None))
-        case float() | numbers.Real() if value == value and not isinstance(value, Fraction):
+        case float() | numbers.Real() if not isnan(value) and not isinstance(value, Fraction):
             return Tensor(Constant(float(value), None))
         case IndexExpr():
             raise WrongArgument(

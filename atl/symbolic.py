@@ -12,7 +12,7 @@ from atl.errors import NoSuchAttribute, Place, Source, SymbolicValue, WrongArgum
 
 
 class Symbolic:
-    """The base of what a person writes with. It has no value before a kernel is called, so Python cannot ask for one."""
+    """The base of what a person writes with: it has no value before a kernel is called, so none can be asked for."""
 
     __slots__ = ()
     _kind: ClassVar[str] = "a symbolic value"
@@ -27,7 +27,7 @@ class Symbolic:
 
     def __hash__(self) -> int:
         raise SymbolicValue(
-            f"{self._kind} is put into a set, or is the key of a dictionary: == on it makes a condition, so it has no hash",
+            f"{self._kind} is put into a set or is a dictionary's key; == on it makes a condition, so it has no hash",
             place=_here(),
             suggestions=("keep a list, or a dictionary by name",),
         )
@@ -77,7 +77,7 @@ class Symbolic:
         raise WrongArgument(
             "there is no operator @",
             place=_here(),
-            suggestions=("write a product of matrices as atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j]))",),
+            suggestions=(f"write a product of matrices as {_MATRIX_PRODUCT}",),
         )
 
     __rmatmul__ = __matmul__
@@ -105,7 +105,7 @@ class Symbolic:
             return apply(*plain)
         own = (_FUNCTIONS if method == "__call__" else _FOLDS).get(ufunc.__name__)
         raise SymbolicValue(
-            f"NumPy's {ufunc.__name__} is applied to {self._kind}, whose elements are not known before a kernel is called",
+            f"NumPy's {ufunc.__name__} is applied to {self._kind}, which has no elements before a kernel is called",
             place=_here(),
             suggestions=(
                 f"write {own}" if own else "write it with the operators of atl",
@@ -165,6 +165,8 @@ _OPERATORS: Final[dict[str, Callable[..., object]]] = {
     "not_equal": operator.ne,
 }
 
+_MATRIX_PRODUCT: Final = "atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j]))"
+
 _FUNCTIONS: Final = {
     "absolute": "atl.abs(e)",
     "exp": "atl.exp(e)",
@@ -176,7 +178,7 @@ _FUNCTIONS: Final = {
     "tanh": "atl.tanh(e)",
     "add": "a + b",
     "multiply": "a * b",
-    "matmul": "atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j]))",
+    "matmul": _MATRIX_PRODUCT,
 }
 
 _FOLDS: Final = {

@@ -1,8 +1,8 @@
 """Which programs have a meaning: what can be checked only with facts about sizes and indices.
 
-Equal shapes where they must be equal (Fig. 3.4 as corrected by E5), ranges that do not run backwards, positive divisors
-and tile sizes, amounts of padding and truncation within their bounds. What is not *proved* is refused, with numbers that
-break it when the prover has them.
+Equal shapes where they must be equal (Fig. 3.4 as corrected by E5), ranges that do not run backwards, positive
+divisors and tile sizes, amounts of padding and truncation within their bounds. What is not *proved* is refused, with
+numbers that break it when the prover has them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def check_wellformed(program: Program) -> None:
     for array in program.inputs:
         bounds = [bound for bound in (array.low, array.high) if bound is not None]
         for expression in (*array.shape, *bounds):
-            discharge(program, (), scope, _positive_divisors(scope, expression))
+            discharge(program, (), scope, _positive_divisors(expression))
     for path, at, here in places(program.body, scope):
         discharge(program, path, here, obligations(at, here))
 
@@ -123,7 +123,7 @@ def _given(scope: Scope) -> str:
 def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
     """What must hold at a node, beyond what must hold at its parts."""
     for expression in indices_in(expr):
-        yield from _positive_divisors(scope, scope.index(expression))
+        yield from _positive_divisors(scope.index(expression))
     match expr:
         case Gen(low, high):
             yield Obligation(
@@ -147,7 +147,7 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
             return
 
 
-def _positive_divisors(scope: Scope, expression: Index) -> Iterator[Obligation]:
+def _positive_divisors(expression: Index) -> Iterator[Obligation]:
     for divisor in divisors(expression):
         yield Obligation(
             less(ZERO, divisor),
@@ -214,12 +214,12 @@ def _amount(op: object, extent: Index, scope: Scope) -> Iterator[Obligation]:
             )
         case TruncateLeft(by) | TruncateRight(by):
             amount = scope.index(by)
-            for goal, written in ((at_most(ZERO, amount), f"0 <= {amount}"), (at_most(amount, extent), f"{amount} <= {extent}")):
+            for low, high in ((ZERO, amount), (amount, extent)):
                 yield Obligation(
-                    goal,
+                    at_most(low, high),
                     errors.ExtentError,
                     f"a truncation drops {amount} of {extent} elements",
-                    written,
+                    f"{low} <= {high}",
                     (f"to keep k elements, drop {extent} - k",),
                 )
         case _:

@@ -5,12 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import count
 from typing import Final, assert_never
 
 from atl.index import Array, Bound, Index, Leaf, Read, Size, Var, atoms
 from atl.substitution import indices_in, subterms
 from atl.terms import BinaryOp, Expr, Input, Monoid, TensorVar
+
+
+class Level(IntEnum):
+    """How tightly a term binds what it is made of, from the loosest on."""
+
+    BINDER = 0
+    CONCAT = 10
+    ADD = 20
+    GUARD = 25
+    MULTIPLY = 30
+    MINUS = 38
+    RESHAPE = 40
+    POSTFIX = 50
+    ATOM = 60
 
 
 @dataclass(frozen=True, slots=True)

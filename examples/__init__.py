@@ -1,1 +1,1 @@
-"""The programs of Fig. 8.6 (corrected), each schedule written out by hand."""
+"""Programs to look at: `atl show examples/matmul.py`, `atl run examples/windows.py x=x.npy k=3`."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
+from string import Template
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -194,60 +195,55 @@ static int run_{at}(void *const *arrays, const int64_t *sizes, void *out)
 """
 
 
-def _main(nests: Sequence[LoopNest]) -> str:
-    """A `main` that makes the calls of one file, in order, and writes a result to another after each."""
-    runners = ", ".join(f"run_{at}" for at in range(len(nests)))
-    most_sizes = max(1, *(len(nest.sizes) for nest in nests))
-    most_arrays = max(1, *(len(nest.inputs) for nest in nests))
-    return f"""\
+_MAIN: Final = Template("""\
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int (*const RUNNERS[])(void *const *, const int64_t *, void *) = {{{runners}}};
+static int (*const RUNNERS[])(void *const *, const int64_t *, void *) = {$runners};
 
 static int64_t number(FILE *file)
-{{
+{
     int64_t value;
     if (fread(&value, sizeof value, 1, file) != 1)
         exit(4);
     return value;
-}}
+}
 
 /* A block of exactly this many bytes. */
 static void *block(int64_t bytes)
-{{
+{
     void *made = malloc(bytes);
     if (made == NULL)
         exit(5);
     return made;
-}}
+}
 
 int main(int count, char **arguments)
-{{
+{
     if (count != 3)
         return 2;
     FILE *calls = fopen(arguments[1], "rb"), *results = fopen(arguments[2], "wb");
     if (calls == NULL || results == NULL)
         return 3;
     int64_t which;
-    while (fread(&which, sizeof which, 1, calls) == 1) {{
-        int64_t sizes[{most_sizes}];
-        void *arrays[{most_arrays}];
+    while (fread(&which, sizeof which, 1, calls) == 1) {
+        int64_t sizes[$most_sizes];
+        void *arrays[$most_arrays];
         int64_t number_of_sizes = number(calls);
         for (int64_t k = 0; k < number_of_sizes; k++)
             sizes[k] = number(calls);
         int64_t number_of_arrays = number(calls);
-        for (int64_t k = 0; k < number_of_arrays; k++) {{
+        for (int64_t k = 0; k < number_of_arrays; k++) {
             int64_t bytes = number(calls);
             arrays[k] = block(bytes);
             if (fread(arrays[k], 1, bytes, calls) != (size_t)bytes)
                 return 4;
-        }}
+        }
         int64_t room = number(calls);
         void *out = block(room);
-        memset(out, {POISON}, room);
+        memset(out, $poison, room);
         int64_t status = RUNNERS[which](arrays, sizes, out);
         fwrite(&status, sizeof status, 1, results);
         fwrite(out, 1, room, results);
@@ -255,7 +251,17 @@ int main(int count, char **arguments)
         for (int64_t k = 0; k < number_of_arrays; k++)
             free(arrays[k]);
         free(out);
-    }}
+    }
     return fclose(calls) | fclose(results);
-}}
-"""
+}
+""")
+
+
+def _main(nests: Sequence[LoopNest]) -> str:
+    """A `main` that makes the calls of one file, in order, and writes a result to another after each."""
+    return _MAIN.substitute(
+        runners=", ".join(f"run_{at}" for at in range(len(nests))),
+        most_sizes=max([1, *(len(nest.sizes) for nest in nests)]),
+        most_arrays=max([1, *(len(nest.inputs) for nest in nests)]),
+        poison=POISON,
+    )

@@ -9,10 +9,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Final, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from atl.index import ONE, Array, Index, Size, index
 from atl.predicate import FALSE, TRUE, Predicate, conjunction, negation, within
+from lowering.c_capacity import capacity_text
 from lowering.c_helpers import identifiers, preamble
 from lowering.c_index import index_text, predicate_text
 from lowering.c_names import Names, identifier
@@ -38,9 +39,6 @@ from lowering.place import Place, key, outermost, show_condition, show_index, sh
 Lines: TypeAlias = list[str]
 Live: TypeAlias = tuple[str, ...]
 """The names of the heap buffers that are allocated and not yet freed, the oldest first."""
-
-SMALL: Final = 64
-"""A linear expression with coefficients of this sum at most cannot overflow: sizes are below 2^56."""
 
 
 def print_c(nest: LoopNest) -> str:
@@ -238,7 +236,7 @@ def _allocate(place: Place, live: Live, run: list[Allocate]) -> tuple[Place, Liv
     made: list[str] = []
     for statement in run:
         buffer = statement.buffer
-        count = _count(place, statement)
+        count = capacity_text(place, statement.capacity, buffer.extents)
         name, place = place.bind(key(buffer), buffer.name)
         if statement.zeroed:
             call = f"calloc({count.text}, sizeof *{name})"
@@ -252,43 +250,6 @@ def _allocate(place: Place, live: Live, run: list[Allocate]) -> tuple[Place, Liv
     failed = " || ".join(f"{name} == NULL" for name in made)
     lines += _braced(f"if ({failed})", [*(f"free({name});" for name in reversed(there)), "return OUT_OF_MEMORY;"])
     return place, (*live, *made), lines
-
-
-def _count(place: Place, statement: Allocate) -> Text:
-    """The capacity of a buffer; where the multiplications overflow, a number for which there is no memory."""
-    capacity, extents = statement.capacity, statement.buffer.extents
-    factors = extents if elements(extents) == capacity else (capacity,)
-    number = 1
-    texts: list[str] = []
-    for factor in factors:
-        simpler = place.simplify(factor)
-        if simpler.constant is not None:
-            number *= simpler.constant
-        else:
-            texts.append(_saturating(place, simpler))
-    if number != 1 or not texts:
-        texts.append(str(number))
-    text = texts[0]
-    for factor_text in texts[1:]:
-        text = f"saturating_product({text}, {factor_text})"
-    return Text(text)
-
-
-def _saturating(place: Place, e: Index) -> str:
-    """An expression that is at least as large as it should be where its terms overflow."""
-    linear = all(len(monomial) <= 1 for monomial, _ in e.terms)
-    if linear and sum(abs(value) for monomial, value in e.terms if monomial) <= SMALL:
-        return index_text(place, e).text
-    total = ""
-    for monomial, value in e.terms:
-        texts = [index_text(place, index(atom)).text for atom in monomial]
-        if value != 1 or not texts:
-            texts.append(str(value))
-        term = texts[0]
-        for text in texts[1:]:
-            term = f"saturating_product({term}, {text})"
-        total = f"saturating_sum({total}, {term})" if total else term
-    return total
 
 
 def _bytes(place: Place, buffer: Buffer, count: Index) -> str:

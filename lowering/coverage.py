@@ -10,13 +10,13 @@ from lowering.loopnest import Accumulate, Block, Buffer, Cell, statements
 from padtypes import pad_set
 
 
-def fills(e: Expr, scope: Scope, buffer: Buffer, stores: Block) -> bool:
+def fills(e: Expr, scope: Scope, buffer: Buffer, stores: Block, *, sums_stored: bool) -> bool:
     """Whether `stores`, the lowering of the normalised term, is proved to assign every element of the buffer.
 
-    That is so where the term has no padding and nothing is added to what the buffer holds. A sum that runs in a scalar
-    variable is stored even when it is empty.
+    That is so where the term has no padding and nothing is added to what the buffer holds. With `sums_stored` all sums
+    to a scalar ran in a scalar variable, and are stored even when they are empty.
     """
-    return not _adds_to(buffer, stores) and pad_set(_sums_as_leaves(e), scope).simplified == FALSE
+    return not _adds_to(buffer, stores) and pad_set(_sums_as_leaves(e) if sums_stored else e, scope).simplified == FALSE
 
 
 def _adds_to(buffer: Buffer, block: Block) -> bool:

@@ -229,13 +229,9 @@ class Kernel:
         if out.dtype != self._dtype:
             raise self._refused(f"the elements of out are {out.dtype}, not {self._dtype}", shape)
         flags = out.flags
-        for right, what in (
-            (flags.c_contiguous, "C-contiguous"),
-            (flags.aligned, "aligned"),
-            (flags.writeable, "writeable"),
-        ):
-            if not right:
-                raise self._refused(f"out is not {what}", shape)
+        if not (flags.c_contiguous and flags.aligned and flags.writeable):
+            what = "writeable" if not flags.writeable else "C-contiguous" if flags.aligned else "aligned"
+            raise self._refused(f"out is not {what}", shape)
         for (name, *_), array in zip(self._inputs, passed, strict=True):
             # Both are contiguous, so that their bounds say exactly whether they overlap.
             if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
@@ -268,7 +264,7 @@ class Kernel:
 
 
 def _passed(array: AnyArray) -> Any:
-    """What is passed to C: a number for an array of rank 0, else the array, copied where C could not walk through it."""
+    """What is passed to C: the number in an array of rank 0, else the array, copied where C could not walk it."""
     return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")) if array.ndim else array.item()
 
 

@@ -83,30 +83,40 @@ class Context:
         return scalar(e, self.scope, self.tensors, self.inputs)
 
 
-def lower(program: Program) -> LoopNest:
+def lower(program: Program, *, registers: bool = True) -> LoopNest:
     """The loop nest of a program whose accesses are safe and whose truncations cut only padding; both are proved first.
+
+    With `registers=False` it is that of Fig. 4.1 to the letter: a sum adds to its element of the buffer, and the cells
+    stored are exactly those of the elements that are not padding (Theorem 2). With registers a sum runs in a scalar
+    variable, which is stored even where the sum is empty: a zero more.
 
     Raises `UnsafeAccess` and `UnsafeTruncation`.
     """
     check_safe(program)
     padtypes.check(program)
-    normal = normalize(program)
-    return _Lowering(program).nest(normal.body, outermost(program))
+    return lower_unchecked(program, registers=registers)
+
+
+def lower_unchecked(program: Program, *, registers: bool = True) -> LoopNest:
+    """What `lower` makes of a program whatever its pad-sets are: it may store out of bounds. For tests of the checks."""
+    return _Lowering(program, registers).nest(normalize(program).body, outermost(program))
 
 
 class _Lowering:
     """One run of the lowering function: it numbers what it makes, and collects the buffers hoisted out of loops."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, registers: bool) -> None:
         self.program = program
+        self.registers = registers
         self._ids: Iterator[int] = count()
         self._hoisted: list[Allocate] = []
+        self._direct = 0  # sums that add to their cell instead of running in a scalar variable
 
     def nest(self, body: Expr, scope: Scope) -> LoopNest:
         program = self.program
         inputs = {a.name: Buffer(next(self._ids), a.name, a.dtype, a.shape, "input") for a in program.inputs}
         output = Buffer(next(self._ids), "out", program.dtype, scope.shape(body.type), "output")
-        statements = self.statement(body, Destination(output), Context(scope, inputs))
+        statements, complete = self._filling(body, output, Context(scope, inputs))
         return LoopNest(
             program.name,
             program.sizes,
@@ -114,8 +124,14 @@ class _Lowering:
             output,
             statements,
             program.assumptions,
-            complete=fills(body, scope, output, statements),
+            complete=complete,
         )
+
+    def _filling(self, e: Expr, buffer: Buffer, context: Context) -> tuple[Block, bool]:
+        """The lowering of a term into a buffer, and whether it is proved to assign every element."""
+        before = self._direct
+        block = self.statement(e, Destination(buffer), context)
+        return block, fills(e, context.scope, buffer, block, sums_stored=self._direct == before)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
@@ -192,6 +208,7 @@ class _Lowering:
         if e.monoid == "sum" and (in_scalar and to.op == "add" or not in_scalar and not self._kept(to, context)):
             # Into a sum that is under way; or into a cell that only some iterations are known to reach: an empty sum is
             # padding, and may be cut off.
+            self._direct += not in_scalar
             return self._fold(e, to, context)
         nonempty = less(context.scope.index(e.low), context.scope.index(e.high))
         total = Scalar(next(self._ids), _NAMES[e.monoid], self.program.dtype if e.type.dtype is None else e.type.dtype)
@@ -205,7 +222,8 @@ class _Lowering:
         return (start, *loop, *self._store(Choose(nonempty, result, Number(0, total.dtype)), to, context))
 
     def _kept(self, to: Destination, context: Context) -> bool:
-        return context.proves(stored_at(to.reindexer).kept)
+        """Whether a sum may run in a scalar variable: its element is kept by every truncation, whatever its iterations."""
+        return self.registers and context.proves(stored_at(to.reindexer).kept)
 
     # -- lets ---------------------------------------------------------------------------------------------------------
 
@@ -240,8 +258,7 @@ class _Lowering:
         dtype = value.type.dtype or self.program.dtype
         extents = tuple(simplify(scope.facts, extent) for extent in scope.shape(value.type))
         buffer = Buffer(next(self._ids), e.name, dtype, extents)
-        stored = self.statement(value, Destination(buffer), context)
-        filled = fills(value, scope, buffer, stored)
+        stored, filled = self._filling(value, buffer, context)
         used = self.statement(e.body, to, replace(context, tensors=(*context.tensors, buffer)))
         count = elements(extents)
         if count.constant is not None and count.constant * bits(dtype) // 8 <= STACK_LIMIT:

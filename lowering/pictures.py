@@ -1,4 +1,4 @@
-"""Pictures in and out: reading one with all that can be wrong with it, and writing PNG files that are whole or not there."""
+"""Pictures in and out: reading one, with all that can be wrong with it, and writing PNG files whole or not at all."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def read_picture(path: Path, *, into: Path | None = None) -> Picture:
     """
     image_module = _pillow()
     if into is not None and into.exists() and not into.is_dir():
-        raise ImageError(f"{into} is not a directory", required="a directory for the two pictures", suggestions=("--out DIR",))
+        raise ImageError(
+            f"{into} is not a directory", required="a directory for the two pictures", suggestions=("--out DIR",)
+        )
     if not path.is_file():
         what = "is a directory" if path.is_dir() else "is no regular file" if path.exists() else "does not exist"
         raise ImageError(f"{path} {what}", required="a picture: PNG, JPEG, TIFF or another kind that Pillow reads")

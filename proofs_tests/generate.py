@@ -76,7 +76,9 @@ def case(choices: Choices) -> Case | Rejected:
     return Case(made, sizes, arrays, frozenset(ground.events))
 
 
-def _elements(array: Array, sizes: Mapping[str, int], numbers: np.random.Generator, *, ring: bool, wide: bool) -> AnyArray:
+def _elements(
+    array: Array, sizes: Mapping[str, int], numbers: np.random.Generator, *, ring: bool, wide: bool
+) -> AnyArray:
     """Small integers for ring programs; floats between 1/4 and 2 of both signs for others; positions as declared."""
 
     def value(expression: Index) -> int:
@@ -352,8 +354,12 @@ class Maker:
             k = self.ground.tile()
             tiles, _ = self.ground.split_of(extent, k)
             tiled = self.ground.product_of(tiles, k)
-            return atl.truncr(of(tiled - extent), atl.flatten(self.tensor(scope, (tiles, k, *rest), dtype)) if chance(
-                self.choices, 15) else atl.flatten(atl.split(of(k), self.tensor(scope, shape, dtype))))
+            return atl.truncr(
+                of(tiled - extent),
+                atl.flatten(self.tensor(scope, (tiles, k, *rest), dtype))
+                if chance(self.choices, 15)
+                else atl.flatten(atl.split(of(k), self.tensor(scope, shape, dtype))),
+            )
         if kind == "guard" and not scope.folded:
             inner: Tensor = self._guarded(scope, longer, tuple(rest), dtype, low=amount if left else ZERO, kept=extent)
         elif kind == "rash" and chance(self.choices, 30):

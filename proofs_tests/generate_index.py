@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import atl
-from atl.index import ZERO, Array, Index, Leaf, Size, Var, ceildiv, constant, read, value_of
+from atl.index import ZERO, Array, Index, Leaf, Size, Var, ceildiv, constant, value_of
 from atl.surface import Condition, IndexExpr, Tensor
 from atl.terms import Input
 from proofs_tests.choices import Choices, chance, choose, weighted
@@ -114,9 +114,7 @@ class Ground:
         return size
 
     def constant(self) -> Index:
-        return constant(
-            weighted(self.choices, ((4, 2), (4, 3), (3, 1), (3, 4), (2, 5), (1, 7), (1, 6), (1, 0)))
-        )
+        return constant(weighted(self.choices, ((4, 2), (4, 3), (3, 1), (3, 4), (2, 5), (1, 7), (1, 6), (1, 0))))
 
     def tile(self) -> Index:
         """A positive extent to split by: often one that does not divide."""
@@ -261,7 +259,7 @@ class Ground:
         for bounded in reversed(scope.indices):
             if closed and bounded.from_zero and not bounded.high.free:
                 array = self.positions_array(extent, scope, bounded.high)
-                return None if array is None else of(read(array_of(array), (bounded.index.node,)))
+                return None if array is None else atl.imin(array[bounded.index])
         return None
 
     def _row_major(self, extent: Index, scope: Scope) -> IndexExpr | None:

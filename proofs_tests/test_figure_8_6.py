@@ -14,7 +14,7 @@ import padtypes
 from atl import Program
 from atl.substitution import children
 from atl.terms import Concat, Flatten, Gen, Reshape, Split, Transpose, TruncateLeft, TruncateRight
-from examples import blur, convolution, matmul, tensor_addition
+from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_kernel
 from lowering import lower
 from lowering.machine import run

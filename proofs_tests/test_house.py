@@ -39,6 +39,9 @@ OPEN_ROOMS = frozenset({"atl"})
 COMMAND_LINE = "atl.cli"
 """The one module that stands above all rooms."""
 
+STARTS_IT = "atl.__main__"
+"""What `python -m atl` runs: the one module that imports the command line."""
+
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
 
@@ -136,7 +139,7 @@ def import_faults(root: Path) -> list[str]:
     return [
         f"{module.at(imported.line)} {fault}"
         for module in tree
-        if module.name != COMMAND_LINE
+        if module.name not in (COMMAND_LINE, STARTS_IT)
         for imported in imports(module)
         if (fault := _import_fault(module, imported, names))
     ]
@@ -201,6 +204,7 @@ def test_arrows_that_are_allowed_are_no_faults(tmp_path: Path) -> None:
             "atl/__init__.py": "from atl.index import size\nfrom .index import size as s\nfrom . import index",
             "atl/index.py": "import numpy, scipy.sparse\nfrom scipy import sparse",
             "atl/cli.py": "from lowering.inner import f\nimport sparse, rewrites",
+            "atl/__main__.py": "from atl.cli import main",
             "lowering/inner.py": "from atl.index import size\nimport atl.index\nfrom padtypes import infer",
             "lowering/__init__.py": "from lowering.inner import f",
             "sparse/a.py": "from lowering import f",

@@ -61,6 +61,7 @@ from atl.prove import (
 from atl.prove.answer import model_of
 from atl.prove.linear import refuted
 from atl.prove.rows import System, Table, read_predicate
+from atl.prove.search import Sample
 from atl.prove.smt import Contradiction, solve
 from bench.prover import Query, queries
 
@@ -169,6 +170,9 @@ def test_an_equality_replaces_its_leaf_inside_of_quotients_too() -> None:
     tiles = given(less(ZERO, k), equal(n, m * k))
     assert isinstance(prove(tiles, equal(n // k, m)), Proved)
     assert isinstance(prove(given(equal(i, k), less(ZERO, i)), less(n % k, i)), Proved)
+    assert isinstance(prove(given(equal(n, i + 2)), at_most(index(-2), i)), Proved)
+    declared = prove(given(equal(m, n + 1), within(ZERO, i, n)), less(read(LOOSE, (i,)), n))
+    assert isinstance(declared, Refuted)
     answer = prove(given(equal(n, m + m)), less(n, m + 3))
     assert isinstance(answer, Refuted)
     assert answer.model.numbers["n"] == 2 * answer.model.numbers["m"]
@@ -206,6 +210,23 @@ def test_an_element_has_its_declared_bounds_within_its_array_and_is_zero_outside
         assert not answer.model.satisfies(goal)
 
 
+def test_z3_reads_an_element_outside_of_its_array_as_zero() -> None:
+    for goal, fact in (
+        (at_most(ONE, read(LOOSE, (i,))), at_most(n, i)),
+        (less(read(LOOSE, (i,)), m), equal(m, ZERO)),
+    ):
+        assert isinstance(solve(*system((fact,), goal), defined=False), Sample)
+    assert isinstance(solve(*system((), at_most(ZERO, read(LOOSE, (i,)))), defined=False), Contradiction)
+
+
+def system(facts: Sequence[Predicate], goal: Predicate) -> tuple[Table, System]:
+    """The facts and the negated goal, as the layers of the prover see them."""
+    table, whole = Table(), System()
+    for predicate in (*facts, negation(goal)):
+        read_predicate(table, predicate, whole)
+    return table, whole
+
+
 def test_equal_positions_hold_equal_elements() -> None:
     same = given(at_most(i, j), at_most(j, i))
     assert isinstance(prove(same, equal(read(LOOSE, (i,)), read(LOOSE, (j,)))), Proved)
@@ -240,6 +261,9 @@ ROWS = (within(ZERO, i, n), within(ZERO, j, m))
         ((less(ZERO, k), less(ZERO, m)), n // k // m, n // (k * m)),
         ((within(ZERO, j, index(4)),), (i * 4 + j) // 8, i // 2),
         ((less(ZERO, m), *TILE), (i * k + j) // (m * k), i // m),
+        ((), (i * 4 + j) // 8, (i * 4 + j) // 8),
+        ((less(ZERO, k), less(ZERO, m)), (i * k + j) // (m * k), (i * k + j) // (m * k)),
+        ((less(ZERO, m),), n // k // m, n // k // m),
         ((less(ZERO, m + 1),), (i * (m + 1) + j) // (m + 1), i + j // (m + 1)),
         ((at_most(n, m),), imin(n, m), n),
         ((at_most(n, m),), imax(n, m, k), imax(m, k)),
@@ -273,6 +297,9 @@ def test_a_predicate_loses_what_the_facts_decide() -> None:
         ([(VI, ZERO, n)], m - i, m),
         ([(VI, ZERO, n), (VJ, ZERO, m)], i * m + j, n * m - 1),
         ([(VI, ZERO, n), (VJ, ZERO, i + 1)], i + j, n * 2 - 2),
+        ([(VI, ZERO, n)], i * (m - k), imax(ZERO, (n - 1) * (m - k))),
+        ([(VI, ZERO, n), (VJ, i, m)], i * j, (n - 1) * (m - 1)),
+        ([(VI, index(-2), n)], i * i, None),
         ([(VI, ZERO, n)], i % 8, index(7)),
         ([(VI, ZERO, n)], i // 4, (n - 1) // 4),
         ([(VI, ZERO, n)], imin(i, m), imin(n - 1, m)),
@@ -280,7 +307,7 @@ def test_a_predicate_loses_what_the_facts_decide() -> None:
     ],
 )
 def test_an_upper_bound_replaces_each_variable_by_an_end_of_its_range(
-    ranges: list[tuple[Var, Index, Index]], expression: Index, bound: Index
+    ranges: list[tuple[Var, Index, Index]], expression: Index, bound: Index | None
 ) -> None:
     assert upper_bound(Facts(), expression, ranges) == bound
 
@@ -481,7 +508,10 @@ def test_bounds_hold_for_all_values_in_the_ranges(seed: int) -> None:
     found = 0
     for _ in range(60):
         expression = random_index(rng, [n, k, i, j], 2)
-        ranges = [(VI, ZERO, n), (VJ, rng.choice((ZERO, i)), rng.choice((k, i + 1, n)))]
+        ranges = [
+            (VI, index(rng.choice((0, 0, -2))), n),
+            (VJ, rng.choice((ZERO, i, index(-1))), rng.choice((k, i + 1, n))),
+        ]
         facts = [less(ZERO, k)] if rng.random() < 0.7 else []
         scope = [*facts, *(within(low, index(v), high) for v, low, high in ranges)]
         for bound, side in ((upper_bound, 1), (lower_bound, -1)):

@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Final
 
 from atl.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
+from atl.prove.cases import decide_cases
 from atl.prove.elimination import Budget, contradict
 from atl.prove.intervals import Intervals, propagate
 from atl.prove.products import products
@@ -88,7 +89,7 @@ class _Refutation:
             return False
         self.define(state)
         system = state.system
-        if any(not case for case in system.cases) or contradict(system.rows, system.equalities, self.budget):
+        if decide_cases(system) or contradict(system.rows, system.equalities, self.budget):
             return True
         monomials = self.table.monomials
         if not any(len(monomials[column]) > 1 for row in (*system.rows, *system.equalities) for column in row):
@@ -113,7 +114,7 @@ class _Refutation:
         return all(self.refutes(state.with_alternative(part, case), splits - 1) for part in case)
 
     def _factor(self, system: System, intervals: Intervals) -> None:
-        """From x*r >= c > 0 follows r >= 1 for x >= 0; from x*r >= -c follows r >= -c for x >= 1; from x*r = 0, r = 0."""
+        """From x*r >= c > 0 follows r >= 1, for x >= 0; from x*r >= -c, r >= -c, for x >= 1; from x*r = 0, r = 0."""
         for row in list(system.rows):
             rest = row
             while (factor := self._common_factor(rest)) is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
+from math import prod
 from typing import Final, TypeAlias
 
 from atl.prove.intervals import Intervals
@@ -35,15 +36,7 @@ def products(table: Table, system: System, intervals: Intervals, *, wide: bool) 
     out = System()
     if not pairs:
         return out
-    sources = list(system.rows)
-    factors = _factors(intervals, pairs)
-    degree = max(len(table.monomials[column]) for column in pairs) + 1
-    for _ in range(max(1, min(2, degree - 1))):
-        new = _times_factors(sources, factors, pairs)
-        out.rows.extend(new[: MAX_PRODUCTS - len(out.rows)])
-        sources = new
-        if degree <= 2:
-            break
+    out.rows.extend(_times_factors(system.rows, _factors(intervals, pairs), pairs)[:MAX_PRODUCTS])
     for a, b in combinations([row for row in system.rows if len(row) > 1], 2):
         if len(out.rows) >= MAX_PRODUCTS:
             break
@@ -116,15 +109,17 @@ def _pairs(table: Table, divisors: dict[Monomial, None]) -> Pairs:
 
 
 def _factors(intervals: Intervals, pairs: Pairs) -> list[Row]:
-    """The atoms to multiply by: x - low and high - x where a bound of x is known."""
+    """What to multiply by: x - low and high - x where bounds of x are known, and products of atoms that are >= 0."""
     out: list[Row] = []
     for column in pairs:
-        if len(intervals.table.monomials[column]) > 1:
-            continue
-        low, high = intervals.low.get(column), intervals.high.get(column)
-        if low is not None:
+        atoms = intervals.table.monomials[column]
+        lows = [intervals.low.get(atom) for atom in atoms]
+        known = [low for low in lows if low is not None and (low >= 0 or len(atoms) == 1)]
+        if len(known) == len(atoms):
+            low = prod(known)
             out.append({column: 1, 0: -low} if low else {column: 1})
-        if high is not None:
+        high = intervals.high.get(column)
+        if high is not None and len(atoms) == 1:
             out.append({column: -1, 0: high} if high else {column: -1})
     return out
 

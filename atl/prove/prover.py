@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Literal
 
 from atl.errors import ATLError
-from atl.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, index
+from atl.index import (
+    ZERO,
+    AnyAtom,
+    Array,
+    Bound,
+    Extremum,
+    Index,
+    Leaf,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    atoms,
+    divide_out,
+    divisors,
+    floordiv,
+    index,
+    map_leaves,
+)
 from atl.predicate import (
     FALSE,
     TRUE,
@@ -16,6 +35,7 @@ from atl.predicate import (
     Zero,
     conjuncts,
     expressions,
+    less,
     map_indices,
     negation,
     non_negative,
@@ -137,7 +157,7 @@ class _Query:
     simplified: bool = False
 
     def answer(self) -> Answer:
-        solution = _solve_equalities(self.facts.predicates, negation(self.goal))
+        solution = _solve_equalities(*self._divided_out())
         table, known, denied = Table(), System(), System()
         for predicate in solution.facts:
             read_predicate(table, predicate, known)
@@ -166,6 +186,29 @@ class _Query:
         if not self.simplified and (simpler := self._simpler()) != self.goal:
             return self._proved("linear") if simpler == TRUE else _Query(self.facts, simpler, True, True).answer()
         return self._by_z3(table, whole, solution)
+
+    def _divided_out(self) -> tuple[Sequence[Predicate], Predicate]:
+        """The facts, and the goal denied, with multiples of positive divisors taken out of quotients.
+
+        So (n + k) // k and n // k are seen to be one quotient and another plus one.
+        """
+        denied = negation(self.goal)
+        found = {d: None for p in (*self.facts.predicates, denied) for e in expressions(p) for d in divisors(e)}
+        if not found:
+            return self.facts.predicates, denied
+        # Facts without quotients decide, so that the question does not come back.
+        plain = Facts(tuple(fact for fact in self.facts.predicates if not _divides(fact)))
+        positive = {d for d in found if isinstance(prove(plain, less(ZERO, d), thorough=False), Proved)}
+        if not positive:
+            return self.facts.predicates, denied
+
+        def divide(a: Index, b: Index) -> Index:
+            return divide_out(a, b) if b in positive else floordiv(a, b)
+
+        def taken_out(predicate: Predicate) -> Predicate:
+            return map_indices(predicate, lambda e: map_leaves(e, index, divide))
+
+        return [taken_out(fact) for fact in self.facts.predicates], taken_out(denied)
 
     def _simpler(self) -> Predicate:
         """The goal with its quotients, minima and maxima made smaller by what the quick layers see."""
@@ -252,26 +295,34 @@ def _inconsistent(facts: Facts) -> bool:
 
 def _lawful(table: Table, model: Model) -> bool:
     """Whether the elements are what their declarations allow: zero outside, in range and increasing within."""
-    for array in {atom.array.name: atom.array for atom in table.atoms.values() if isinstance(atom, Read)}.values():
-        shape = [model.value(extent) for extent in array.shape]
-        low = None if array.low is None else model.value(array.low)
-        high = None if array.high is None else model.value(array.high)
-        before: tuple[tuple[int, ...], int] | None = None
-        for position, value in ((at, value) for name, at, value in model.elements if name == array.name):
-            if not all(0 <= k < extent for k, extent in zip(position, shape, strict=False)):
-                if value:
-                    return False
-                continue
-            if (low is not None and value < low) or (high is not None and value >= high):
-                return False
-            if array.increasing and before is not None and before[0][:-1] == position[:-1]:
-                if value - before[1] < position[-1] - before[0][-1]:
-                    return False
-            before = position, value
-    return True
+    arrays = {atom.array.name: atom.array for atom in table.atoms.values() if isinstance(atom, Read)}
+    return all(_lawful_array(array, model) for array in arrays.values())
+
+
+def _lawful_array(array: Array, model: Model) -> bool:
+    shape = [model.value(extent) for extent in array.shape]
+    low = None if array.low is None else model.value(array.low)
+    high = None if array.high is None else model.value(array.high)
+    inside: list[tuple[tuple[int, ...], int]] = []
+    for name, position, value in model.elements:
+        if name != array.name:
+            continue
+        if all(0 <= k < extent for k, extent in zip(position, shape, strict=False)):
+            inside.append((position, value))
+        elif value:
+            return False
+    if any((low is not None and value < low) or (high is not None and value >= high) for _, value in inside):
+        return False
+    # The elements of a model are sorted by position, so that neighbours in a row are neighbours here.
+    return not array.increasing or all(
+        after - before >= at[-1] - position[-1]
+        for (position, before), (at, after) in pairwise(inside)
+        if position[:-1] == at[:-1]
+    )
 
 
 def _divides(predicate: Predicate) -> bool:
+    """Whether a quotient occurs."""
     return any(isinstance(atom, Quotient) for expression in expressions(predicate) for atom in atoms(expression))
 
 
@@ -333,7 +384,11 @@ def _solvable(expression: Index, kept: set[AnyAtom]) -> tuple[Leaf, Index] | Non
         if len(monomial) != 1 or abs(coefficient) != 1:
             continue
         leaf: AnyAtom = monomial[0]
-        if not isinstance(leaf, Size | Bound | Var) or leaf in kept or sum(atom == leaf for atom in atoms(expression)) != 1:
+        if (
+            not isinstance(leaf, Size | Bound | Var)
+            or leaf in kept
+            or sum(atom == leaf for atom in atoms(expression)) != 1
+        ):
             continue
         if best is None or not isinstance(leaf, Size):
             best = (leaf, coefficient)

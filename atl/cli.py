@@ -1,0 +1,232 @@
+"""The command line: the one file that stands above all rooms."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import fill, indent
+from typing import Final
+
+import atl
+from atl.errors import ATLError, CheckoutNeeded
+
+FAILED: Final = 1
+"""A check failed, or two results that must agree do not."""
+REFUSED: Final = 2
+"""Something was wrong with what was asked; the message says what to do."""
+INTERRUPTED: Final = 130
+
+WIDTH: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A subcommand: what it does in a line, its arguments, and the function that runs it and gives the exit code."""
+
+    name: str
+    summary: str
+    declare: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and gives its exit code: 0, 1 for a failed check, 2 for bad input, 130 when interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal without some sign shows a question mark; it does not end the command.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="replace")
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    if not hasattr(chosen, "run"):
+        parser.print_help()
+        return 0
+    try:
+        code: int = chosen.run(chosen)
+        sys.stdout.flush()
+    except ATLError as error:
+        sys.stdout.flush()
+        print(f"atl: {error}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        print("atl: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe left, as `head` does; what Python flushes at exit must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="atl", description="Tensor programs written as mathematics, checked, and compiled to C."
+    )
+    parser.add_argument("--version", action="version", version=f"atl {atl.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for command in COMMANDS:
+        added = commands.add_parser(command.name, help=command.summary, description=f"{command.summary}.")
+        command.declare(added)
+        added.set_defaults(run=command.run)
+    return parser
+
+
+# -- atl demo ---------------------------------------------------------------------------------------------------------
+
+
+def _declare_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--image", type=Path, metavar="PATH", help="a picture of your own (default: one of scikit-image's)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", default=Path("out"), help="where the pictures go (default: out)"
+    )
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from lowering.photograph import demonstrate
+
+    done: list[str] = []
+    try:
+        for number, section in enumerate(demonstrate(arguments.image, arguments.out, ascii=_ascii()), 1):
+            print(_bold(f"{number}. {section.title}"))
+            print(_filled(section.said))
+            if section.shown:
+                print(f"\n{indent(section.shown.rstrip(), '    ')}")
+            print(flush=True)
+            done.append(section.title)
+            if not section.passed:
+                print("A check failed, so no picture was written.", file=sys.stderr)
+                return FAILED
+    except KeyboardInterrupt:
+        print(f"atl: interrupted; done so far: {', '.join(done) or 'nothing'}", file=sys.stderr)
+        return INTERRUPTED
+    return 0
+
+
+def _filled(text: str) -> str:
+    lines = text.split("\n")
+    return "\n".join(fill(line, WIDTH, break_on_hyphens=False, break_long_words=False) for line in lines)
+
+
+def _bold(title: str) -> str:
+    plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
+    return f"{title}\n{'-' * len(title)}" if plain else f"\033[1;36m{title}\033[0m"
+
+
+def _ascii() -> bool:
+    """Whether what is printed goes where the signs of mathematics cannot."""
+    try:
+        "⊞Σ∧≠⌈".encode(sys.stdout.encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return True
+    return False
+
+
+# -- atl show ---------------------------------------------------------------------------------------------------------
+
+
+def _declare_show(parser: argparse.ArgumentParser) -> None:
+    _declare_program(parser)
+    parser.add_argument("--nest", action="store_true", help="show the loop nest as well")
+    parser.add_argument("--c", action="store_true", help="show the C as well")
+
+
+def _declare_program(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "program", metavar="FILE:NAME", help="path/to/file.py:name or package.module:name; a lone program needs no name"
+    )
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from atl.printing import show_predicate, show_program
+    from atl.program_files import program_in
+
+    program, ascii_only = program_in(arguments.program), _ascii()
+    shape = ", ".join(map(str, program.shape)) + ("," if len(program.shape) == 1 else "")
+    keywords = f" (keywords of a call: {', '.join(program.free_sizes)})" if program.free_sizes else ""
+    print(show_program(program, ascii=ascii_only))
+    print(f"\nresult      {program.dtype} of shape ({shape})")
+    print(f"sizes       {', '.join(program.sizes) or 'none'}{keywords}")
+    assumed = ", ".join(show_predicate(assumption, ascii=ascii_only) for assumption in program.assumptions)
+    print(f"assumed     {assumed or 'nothing'}", flush=True)
+    atl.check_safe(program)
+    print("accesses    each proved to lie within its tensor")
+    if arguments.nest or arguments.c:
+        from lowering import lower, print_c, print_nest
+
+        nest = lower(program)
+        if arguments.nest:
+            print(f"\n{print_nest(nest).rstrip()}")
+        if arguments.c:
+            print(f"\n{print_c(nest).rstrip()}")
+    return 0
+
+
+# -- atl run ----------------------------------------------------------------------------------------------------------
+
+
+def _declare_run(parser: argparse.ArgumentParser) -> None:
+    _declare_program(parser)
+    parser.add_argument(
+        "values", metavar="NAME=VALUE", nargs="*", help="an array as A=a.npy, a size or a scalar input as k=3"
+    )
+    parser.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="write the result to this .npy file, not to the terminal"
+    )
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from atl.array_files import save, values_given
+    from atl.program_files import program_in
+    from lowering import compile as compiled
+
+    program = program_in(arguments.program)
+    given = values_given(program, arguments.values)
+    result = compiled(program)(**given)
+    if arguments.out is None:
+        print(result)
+    else:
+        save(arguments.out, result)
+        print(f"{arguments.out}: {result.dtype} of shape {result.shape}")
+    return 0
+
+
+# -- atl fuzz ---------------------------------------------------------------------------------------------------------
+
+
+def _declare_fuzz(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what", choices=["diff"], help="diff: the interpreter, the loop nest and the C against one another"
+    )
+    parser.add_argument("--n", type=int, default=200, help="how many programs (default: 200)")
+    parser.add_argument("--seed", type=int, default=0, help="where the random choices start (default: 0)")
+
+
+def _fuzz(arguments: argparse.Namespace) -> int:
+    if find_spec("proofs_tests") is None:
+        raise CheckoutNeeded(
+            "atl fuzz needs a checkout: what it runs is not installed",
+            required="the folder proofs_tests of the repository",
+            suggestions=("run it in a checkout, as .venv/bin/atl after `make test`",),
+        )
+    from proofs_tests.differential import main as differential
+
+    code: int = differential(["--n", str(arguments.n), "--seed", str(arguments.seed)])
+    return code
+
+
+COMMANDS: Final = (
+    Command("demo", "Blurs a photograph and shows every step, with the checks", _declare_demo, _demo),
+    Command("show", "Shows a program: its mathematics, shape and checks, the loop nest, the C", _declare_show, _show),
+    Command("run", "Compiles a program and runs it on .npy files", _declare_run, _run),
+    Command("fuzz", "Tests random programs (in a checkout)", _declare_fuzz, _fuzz),
+)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

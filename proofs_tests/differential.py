@@ -1,0 +1,293 @@
+"""The differential test: random programs, each computed in four ways that must agree (`proofs_tests.agreement`).
+
+    python -m proofs_tests.differential --n 3000 --seed 1
+
+A run is the same for the same seed. It can be interrupted, and says then how far it came. A program on which two ways
+disagree is made smaller, and printed as a script that shows the disagreement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from typing import Final
+
+from atl.errors import CompilerMissing
+from lowering.toolchain import find_compiler, has_sanitizers
+from proofs_tests.agreement import Discarded, Expected, Fault, compiled, expected, interpreted, own_cache
+from proofs_tests.choices import Recorded, Replayed, Seeded, shrunk
+from proofs_tests.constructs import ALL, constructs
+from proofs_tests.generate import Case, Rejected, case
+from proofs_tests.reproduce import as_script
+
+BLOCK: Final = 60
+"""How many programs share a C file."""
+SHRUNK: Final = 5
+"""How many mismatches of a run are made smaller; the others are given as they were found."""
+ATTEMPTS: Final = {True: 150, False: 600}
+"""How many smaller programs are tried for one mismatch, with C and without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A case on which two ways disagree: its number in the run, what is wrong, and a script that shows it."""
+
+    number: int
+    fault: Fault
+    script: str
+    is_small: bool = False
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run has done so far. Runs of disjoint numbers add up."""
+
+    seed: int
+    tried: int = 0
+    accepted: int = 0
+    exact: int = 0
+    bounded: int = 0
+    sanitizer_reports: int = 0
+    discarded: Counter[str] = field(default_factory=Counter)
+    seen: Counter[str] = field(default_factory=Counter)
+    mismatches: list[Mismatch] = field(default_factory=list)
+    seconds: float = 0.0
+    ways: str = ""
+    stopped: str = ""
+
+    def add(self, other: Report) -> None:
+        self.tried += other.tried
+        self.accepted += other.accepted
+        self.exact += other.exact
+        self.bounded += other.bounded
+        self.sanitizer_reports += other.sanitizer_reports
+        self.discarded += other.discarded
+        self.seen += other.seen
+        self.mismatches = sorted([*self.mismatches, *other.mismatches], key=lambda mismatch: mismatch.number)
+
+    def __str__(self) -> str:
+        lines = [
+            f"seed {self.seed}: {self.tried} programs tried in {self.seconds:.0f} s; {self.stopped}",
+            f"  compared: {self.ways}",
+            f"  {self.accepted} accepted: {self.exact} agree exactly, {self.bounded} within the error bounds, "
+            f"{len(self.mismatches)} do not agree ({self.sanitizer_reports} of them by a report of the sanitizers)",
+            f"  {self.tried - self.accepted} discarded"
+            + "".join(f"; {count} {reason}" for reason, count in sorted(self.discarded.items())),
+            "  percent of the accepted programs in which a construct occurs:",
+            *(f"    {line}" for line in self._histogram()),
+        ]
+        for mismatch in self.mismatches:
+            how = "made smaller" if mismatch.is_small else "as found"
+            lines += [
+                f"\nMISMATCH in program {mismatch.number} of seed {self.seed}, {mismatch.fault.stage}: "
+                f"{mismatch.fault.message}",
+                f"({how}; run it in the checkout)\n",
+                mismatch.script,
+            ]
+        return "\n".join(lines)
+
+    def _histogram(self, columns: int = 4) -> Iterator[str]:
+        entries = [f"{100 * self.seen[name] / max(1, self.accepted):5.1f} {name}" for name in ALL]
+        for start in range(0, len(entries), columns):
+            yield "".join(f"{entry:<30}" for entry in entries[start : start + columns]).rstrip()
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+def run_differential(
+    n: int,
+    seed: int,
+    *,
+    in_c: bool = True,
+    workers: int = 2,
+    progress: Callable[[Report], None] | None = None,
+) -> Report:
+    """The programs 0 to n - 1 of this seed, compared in every way; without `in_c`, the two interpreters only.
+
+    With one worker everything runs in this process. `progress` is shown the counts after each block of programs. On
+    Ctrl-C the report of what was done until then is returned.
+    """
+    report = Report(seed, ways=_ways(in_c))
+    in_c = in_c and _can_sanitize()
+    start = time.monotonic()
+    numbers = [range(first, min(n, first + BLOCK)) for first in range(0, n, BLOCK)]
+    try:
+        for part in _blocks(seed, numbers, in_c=in_c, workers=workers):
+            report.add(part)
+            report.seconds = time.monotonic() - start
+            if progress is not None:
+                progress(report)
+        report.stopped = f"all {n} are done"
+        _shrink_mismatches(report)
+    except KeyboardInterrupt:
+        report.stopped = f"interrupted by Ctrl-C after {report.tried} of {n}"
+    report.seconds = time.monotonic() - start
+    return report
+
+
+def _can_sanitize() -> bool:
+    try:
+        return has_sanitizers(find_compiler())
+    except CompilerMissing:
+        return False
+
+
+def _ways(in_c: bool) -> str:
+    two = "reference interpreter, loop-nest interpreter"
+    if not in_c:
+        return f"{two} (C was not asked for)"
+    if not _can_sanitize():
+        return f"{two} (there is no C compiler with sanitizers here: NOTHING WAS COMPILED)"
+    return f"{two}, C -O1 with sanitizers, C -O3, C -O3 into a poisoned output; compiler: {find_compiler()}"
+
+
+def _blocks(seed: int, numbers: Sequence[range], *, in_c: bool, workers: int) -> Iterator[Report]:
+    """The report of each block of numbers, as they come."""
+    if workers <= 1:
+        for block in numbers:
+            yield run_block(seed, block, in_c=in_c)
+        return
+    # Ctrl-C reaches the whole group of processes: only this one acts on it.
+    pool = ProcessPoolExecutor(
+        workers, multiprocessing.get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)
+    )
+    try:
+        parts: list[Future[Report]] = [pool.submit(run_block, seed, block, in_c=in_c) for block in numbers]
+        for part in as_completed(parts):
+            yield part.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def run_block(seed: int, numbers: Iterable[int], *, in_c: bool) -> Report:
+    """These programs of a seed, whose kernels share a C file."""
+    report = Report(seed)
+    agreeing: list[tuple[int, Expected]] = []
+    for number in numbers:
+        report.tried += 1
+        match _examined(case(Seeded.by(f"{seed}:{number}"))):
+            case Discarded(reason):
+                report.discarded[reason] += 1
+            case (Fault() as fault, Case() as found):
+                report.accepted += 1
+                report.mismatches.append(_mismatch(number, fault, found))
+            case Expected() as wanted:
+                agreeing.append((number, wanted))
+    with own_cache():
+        faults = compiled([wanted for _, wanted in agreeing]) if in_c and agreeing else [None] * len(agreeing)
+    for (number, wanted), fault in zip(agreeing, faults, strict=True):
+        report.accepted += 1
+        tried = wanted.case
+        report.seen.update(constructs(tried.program, tried.sizes, tried.events))
+        if fault is not None:
+            report.mismatches.append(_mismatch(number, fault, tried))
+            report.sanitizer_reports += fault.is_report
+        elif wanted.exact:
+            report.exact += 1
+        else:
+            report.bounded += 1
+    return report
+
+
+def _examined(made: Case | Rejected) -> Expected | Discarded | tuple[Fault, Case]:
+    """A case as far as the interpreters tell."""
+    if isinstance(made, Rejected):
+        return Discarded(made.reason)
+    wanted = expected(made)
+    match wanted:
+        case Fault():
+            return wanted, made
+        case Discarded():
+            return wanted
+        case Expected():
+            fault = interpreted(wanted)
+            return wanted if fault is None else fault if isinstance(fault, Discarded) else (fault, made)
+
+
+def _mismatch(number: int, fault: Fault, found: Case, *, is_small: bool = False) -> Mismatch:
+    return Mismatch(number, fault, as_script(found.program, found.sizes, found.arrays), is_small)
+
+
+# -- shrinking --------------------------------------------------------------------------------------------------------
+
+
+def _shrink_mismatches(report: Report) -> None:
+    """The first of each kind are made smaller."""
+    for at, mismatch in enumerate(report.mismatches[:SHRUNK]):
+        report.mismatches[at] = smaller(report.seed, mismatch)
+
+
+def smaller(seed: int, mismatch: Mismatch) -> Mismatch:
+    """The mismatch by the simplest program found that goes wrong at the same stage."""
+    stage = mismatch.fault.stage
+    in_c = stage in ("compiler", "sanitizer", "kernel")
+    recorded = Recorded(Seeded.by(f"{seed}:{mismatch.number}"))
+    case(recorded)
+    best = mismatch
+
+    def failing(records: list[list[int]]) -> int | None:
+        nonlocal best
+        for at, (fault, found) in _faults([case(Replayed(record)) for record in records], in_c=in_c):
+            if fault.stage == stage:
+                best = _mismatch(mismatch.number, fault, found, is_small=True)
+                return at
+        return None
+
+    shrunk(recorded.record, failing, ATTEMPTS[in_c])
+    return best
+
+
+def _faults(made: Sequence[Case | Rejected], *, in_c: bool) -> Iterator[tuple[int, tuple[Fault, Case]]]:
+    """The places of the cases that are at fault, in order, with their faults."""
+    if not in_c:
+        for at, tried in enumerate(made):
+            if isinstance(verdict := _examined(tried), tuple):
+                yield at, verdict
+        return
+    wanted = [(at, verdict) for at, tried in enumerate(made) if isinstance(verdict := _examined(tried), Expected)]
+    with own_cache():
+        faults = compiled([verdict for _, verdict in wanted]) if wanted else []
+    for (at, verdict), fault in zip(wanted, faults, strict=True):
+        if fault is not None:
+            yield at, (fault, verdict.case)
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command: 0 when all agree, 1 when some do not, 130 when interrupted."""
+    parser = argparse.ArgumentParser(
+        prog="atl fuzz diff", description="Compares random programs in every way to run them."
+    )
+    parser.add_argument("--n", type=int, default=1000, help="how many programs (default: 1000)")
+    parser.add_argument("--seed", type=int, default=0, help="which programs (default: 0)")
+    parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
+    parser.add_argument("--no-c", action="store_true", help="compare the two interpreters only")
+    asked = parser.parse_args(argv)
+    report = run_differential(asked.n, asked.seed, in_c=not asked.no_c, workers=asked.workers, progress=_shown(asked.n))
+    print(report)
+    if report.stopped.startswith("interrupted"):
+        return 130
+    return 1 if report.mismatches else 0
+
+
+def _shown(n: int) -> Callable[[Report], None]:
+    def show(report: Report) -> None:
+        line = f"{report.tried}/{n} programs, {report.accepted} accepted, {len(report.mismatches)} mismatches, {report.seconds:.0f} s"
+        end = "\r" if sys.stderr.isatty() and report.tried < n else "\n"
+        print(line, end=end, file=sys.stderr, flush=True)
+
+    return show
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

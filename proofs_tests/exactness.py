@@ -1,0 +1,165 @@
+"""Which values every evaluation of a program must agree on, and how closely: the reference with its error bounds.
+
+Each scalar is what C computes in the order of the formula, with a bound on what another legal order may compute. A value
+made by + - * from leaves is a sum of monomials; whatever the order and the contraction of its operations, each monomial
+meets at most K roundings, so that any two results lie within 2 m (e^K - 1) of one another, where m is the sum of the
+monomials' magnitudes and K adds up unit roundoffs u (Higham, Accuracy and Stability, 3.1 and 4.2). A chain of t summands
+counts t - 1 roundings for each, as any association of it does. Other operations pass the bound on by their slope.
+
+A value is *exact* if its leaves are whole numbers and m, which bounds all partial sums and products, stays below 2^24 or
+2^53: then no operation rounds, in any order. Integers wrap, which is a ring: they are always exact.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from atl.dtypes import is_integer
+from atl.scalars import Machine, Scalars
+from atl.terms import BinaryOp, Monoid, UnaryOp
+
+UNIT: Final = {"float32": 2.0**-24, "float64": 2.0**-53, "int32": 0.0, "int64": 0.0}
+WHOLE: Final = {"float32": 2.0**24, "float64": 2.0**53, "int32": math.inf, "int64": math.inf}
+"""Below this, whole numbers are computed with exactly."""
+LARGEST: Final = {"float32": 1e30, "float64": 1e300, "int32": math.inf, "int64": math.inf}
+"""Beyond this, another order of evaluation may overflow."""
+LIBRARY: Final = 8
+"""Units in the last place by which two implementations of exp, log and tanh may differ from the true value."""
+
+
+class Bounded(NamedTuple):
+    """A value; the magnitude m of its monomials; the roundings each of `terms` summands has met; if it is exact."""
+
+    value: Any
+    magnitude: float
+    rounding: float
+    terms: int
+    exact: bool
+
+    def roundings(self, unit: float) -> float:
+        """K: with the additions of the chain that it stands in."""
+        return self.rounding + max(self.terms - 1, 0) * unit
+
+    def error(self, unit: float) -> float:
+        """How far one evaluation may be from the true value."""
+        return 0.0 if self.exact else self.magnitude * math.expm1(min(self.roundings(unit), 500.0))
+
+
+@dataclass(slots=True)
+class Bounds(Scalars[Bounded]):
+    """The machine's scalars with their bounds.
+
+    `doubtful` counts the operations after which two legal evaluations may be far apart: a quotient or logarithm near
+    zero, a float cut to an integer near a whole number, a value near overflow.
+    """
+
+    divisions_by_zero: int = 0
+    doubtful: int = 0
+    machine: Machine = field(default_factory=Machine)
+
+    @property
+    def undefined(self) -> int:  # type: ignore[override]
+        return self.machine.undefined
+
+    def constant(self, value: float, dtype: str) -> Bounded:
+        return self._leaf(self.machine.constant(value, dtype), dtype)
+
+    def from_index(self, value: int, dtype: str) -> Bounded:
+        return self._leaf(self.machine.from_index(value, dtype), dtype)
+
+    def element(self, raw: Any, dtype: str) -> Bounded:
+        return self._leaf(self.machine.element(raw, dtype), dtype)
+
+    def _leaf(self, value: Any, dtype: str) -> Bounded:
+        size = abs(float(value))
+        whole = is_integer(dtype) or size.is_integer() and size < WHOLE[dtype]
+        return Bounded(value, max(size, 1.0), 0.0, 1, whole)
+
+    def neutral(self, monoid: Monoid, dtype: str) -> Bounded | None:
+        if monoid in ("max", "min"):
+            return None
+        start = self._leaf(self.machine.neutral(monoid, dtype), dtype)
+        return start._replace(magnitude=0.0, terms=0) if monoid == "sum" else start
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    def binary(self, op: BinaryOp, dtype: str, x: Bounded, y: Bounded) -> Bounded:
+        value = self.machine.binary(op, dtype, x.value, y.value)
+        if is_integer(dtype):
+            return self._leaf(value, dtype)
+        unit = UNIT[dtype]
+        kx, ky = x.roundings(unit), y.roundings(unit)
+        exact = x.exact and y.exact
+        match op:
+            case "add" | "sub":
+                out = Bounded(value, x.magnitude + y.magnitude, max(x.rounding, y.rounding), x.terms + y.terms, exact)
+            case "mul":
+                out = Bounded(value, max(x.magnitude, 1.0) * max(y.magnitude, 1.0), kx + ky + unit, 1, exact)
+            case "min" | "max":
+                out = Bounded(value, max(x.magnitude, y.magnitude), max(kx, ky), 1, exact)
+            case "div":
+                out = self._quotient(value, unit, x, y)
+        return self._checked(out, dtype)
+
+    def _quotient(self, value: Any, unit: float, x: Bounded, y: Bounded) -> Bounded:
+        divisor, error = abs(float(y.value)), y.error(unit)
+        if not divisor:
+            self.divisions_by_zero += 1
+            return Bounded(value, 1.0, 0.0, 1, False)
+        if error > divisor / 2:
+            self.doubtful += 1
+            return Bounded(value, 1.0, 0.0, 1, False)
+        even = x.exact and y.exact and float(value).is_integer() and value * y.value == x.value
+        rounding = x.roundings(unit) - math.log1p(-error / divisor) + unit
+        return Bounded(value, max(1.0, x.magnitude / (divisor - error)), rounding, 1, even)
+
+    def _checked(self, out: Bounded, dtype: str) -> Bounded:
+        if not out.magnitude < LARGEST[dtype]:
+            self.doubtful += 1
+        return out._replace(exact=False) if out.exact and out.magnitude >= WHOLE[dtype] else out
+
+    def unary(self, op: UnaryOp, dtype: str, x: Bounded) -> Bounded:
+        value = self.machine.unary(op, dtype, x.value)
+        if is_integer(dtype):
+            return self._leaf(value, dtype)
+        unit = UNIT[dtype]
+        if op == "neg":
+            return x._replace(value=value)
+        if op == "abs":
+            return Bounded(value, x.magnitude, x.roundings(unit), 1, x.exact)
+        at, error = float(x.value), x.error(unit)
+        size, moved, own = self._moved(op, at, error)
+        even = op == "sqrt" and x.exact and float(value).is_integer() and value * value == x.value
+        magnitude = max(1.0, size)
+        return self._checked(Bounded(value, magnitude, math.log1p(moved / magnitude) + own * unit, 1, even), dtype)
+
+    def _moved(self, op: UnaryOp, at: float, error: float) -> tuple[float, float, int]:
+        """A bound on a function's size, how far an error of its argument moves it, and its own error in units."""
+        match op:
+            case "sqrt" if at >= 0:
+                return math.sqrt(at + error), min(math.sqrt(error), error / math.sqrt(at) if at else math.inf), 1
+            case "exp" if at + error < 50:
+                return math.exp(at + error), math.exp(at) * math.expm1(error), LIBRARY
+            case "log" if error <= at / 2 and at > 0:
+                moved = -math.log1p(-error / at)
+                return abs(math.log(at)) + moved, moved, LIBRARY
+            case "tanh":
+                return 1.0, error, LIBRARY
+            case _:
+                self.doubtful += 1
+                return 1.0, 0.0, LIBRARY
+
+    def cast(self, target: str, source: str, x: Bounded) -> Bounded:
+        value = self.machine.cast(target, source, x.value)
+        if is_integer(source):
+            return self._leaf(value, target)
+        if is_integer(target):
+            error = x.error(UNIT[source])
+            at = float(x.value)
+            if not math.isfinite(at + error) or math.trunc(at - error) != math.trunc(at + error):
+                self.doubtful += 1
+            return self._leaf(value, target)
+        rounding = x.roundings(UNIT[source]) + (UNIT[target] if UNIT[target] > UNIT[source] else 0.0)
+        return self._checked(Bounded(value, x.magnitude, rounding, 1, x.exact), target)
