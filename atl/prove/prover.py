@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal
 
@@ -155,9 +155,12 @@ class _Query:
     goal: Predicate
     thorough: bool
     simplified: bool = False
+    as_written: bool = False
 
     def answer(self) -> Answer:
-        solution = _solve_equalities(*self._divided_out())
+        stated = self.facts.predicates, negation(self.goal)
+        asked = stated if self.as_written else self._divided_out()
+        solution = _solve_equalities(*asked)
         table, known, denied = Table(), System(), System()
         for predicate in solution.facts:
             read_predicate(table, predicate, known)
@@ -178,6 +181,8 @@ class _Query:
         products = any(len(monomial) > 1 for monomial in table.monomials)
         if products and refuted(table, known, denied, effort=effort, wide=True):
             return self._proved("linear")
+        if asked != stated:
+            return replace(self, as_written=True).answer()
         if not self.thorough:
             statistics.unknown += 1
             return Unknown("the quick layers of the prover found neither a proof nor a counterexample")
@@ -187,20 +192,21 @@ class _Query:
             return self._proved("linear") if simpler == TRUE else _Query(self.facts, simpler, True, True).answer()
         return self._by_z3(table, whole, solution)
 
-    def _divided_out(self) -> tuple[Sequence[Predicate], Predicate]:
+    def _divided_out(self) -> tuple[tuple[Predicate, ...], Predicate]:
         """The facts, and the goal denied, with multiples of positive divisors taken out of quotients.
 
         So (n + k) // k and n // k are seen to be one quotient and another plus one.
         """
-        denied = negation(self.goal)
-        found = {d: None for p in (*self.facts.predicates, denied) for e in expressions(p) for d in divisors(e)}
+        stated = self.facts.predicates, negation(self.goal)
+        facts, denied = stated
+        found = {d: None for p in (*facts, denied) for e in expressions(p) for d in divisors(e)}
         if not found:
-            return self.facts.predicates, denied
+            return stated
         # Facts without quotients decide, so that the question does not come back.
-        plain = Facts(tuple(fact for fact in self.facts.predicates if not _divides(fact)))
+        plain = Facts(tuple(fact for fact in facts if not _divides(fact)))
         positive = {d for d in found if isinstance(prove(plain, less(ZERO, d), thorough=False), Proved)}
         if not positive:
-            return self.facts.predicates, denied
+            return stated
 
         def divide(a: Index, b: Index) -> Index:
             return divide_out(a, b) if b in positive else floordiv(a, b)
@@ -208,7 +214,7 @@ class _Query:
         def taken_out(predicate: Predicate) -> Predicate:
             return map_indices(predicate, lambda e: map_leaves(e, index, divide))
 
-        return [taken_out(fact) for fact in self.facts.predicates], taken_out(denied)
+        return tuple(taken_out(fact) for fact in facts), taken_out(denied)
 
     def _simpler(self) -> Predicate:
         """The goal with its quotients, minima and maxima made smaller by what the quick layers see."""
