@@ -103,6 +103,8 @@ def _name(name: str) -> str:
     """A letter as it is, a word upright enough to be read as one, digits at its end as a subscript."""
     stem = name.rstrip("0123456789")
     digits = name[len(stem) :]
+    if digits and len(stem) > 1:
+        stem = stem.removesuffix("_")
     shown = stem.translate(_SPECIAL)
     base = shown if len(stem) == 1 and stem.isalpha() else f"\\mathit{{{shown}}}"
     return f"{base}_{{{digits}}}" if digits else base

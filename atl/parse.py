@@ -11,8 +11,8 @@
                  | A | 2.5 | 2:int32
 
 A mark stands in the range, gen[i < n | parallel] e, or after the name of a let. The body of a binder or a let reaches
-as far to the right as it can; a guard reaches over products, not over sums. A size is declared by being mentioned in the
-type of an input, or by itself. A literal has the element type of what it meets, like on the surface, or the one that it
+as far to the right as it can; a guard reaches over products, not over sums. A size is declared by the type of an input
+that mentions it, or by itself. A literal has the element type of what it meets, like on the surface, or the one that it
 tells. Names that are reserved, or are no words, stand between back quotes. From # to the end of its line is a comment.
 """
 
@@ -136,7 +136,7 @@ class _Reader(IndexReader):
         declared: list[Array] = []
         sizes: dict[str, None] = {}
         if self.accept("(") and not self.accept(")"):
-            self.list_of(lambda: self._declaration(declared, sizes), ")")
+            self.list_of(lambda: self._declaration(declared, sizes), ")", "declarations")
         # A size is known if the type of an input mentions it; an element of an input is none.
         self.sizes = {*sizes, *self.mentioned}
         self.arrays = {array.name: array for array in declared}
@@ -194,7 +194,7 @@ class _Reader(IndexReader):
 
     def _type(self) -> Type:
         dtype = None if self.sees("[") else self._dtype()
-        shape = tuple(self.list_of(self.index, "]")) if self.accept("[") else ()
+        shape = tuple(self.list_of(self.index, "]", "extents")) if self.accept("[") else ()
         return Type(dtype, shape)
 
     def _dtype(self) -> str:
@@ -262,7 +262,7 @@ class _Reader(IndexReader):
 
     def _access(self, tensor: Expr, start: int) -> Expr:
         self.advance()
-        for position in self.list_of(self.index, "]"):
+        for position in self.list_of(self.index, "]", "indices"):
             with self.placed(start):
                 tensor = Access(tensor, position)
         return tensor
@@ -353,7 +353,10 @@ class _Reader(IndexReader):
         first = self.next
         if first.kind == "string":
             self.advance()
-            return str(json.loads(first.text))
+            try:
+                return str(json.loads(first.text))
+            except ValueError:
+                raise self.error("this string is no mark", first, required="a string as in JSON") from None
         while not self.sees(close) and self.next.kind != "end":
             self.advance()
         if self.last.stop <= first.start:

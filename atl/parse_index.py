@@ -129,12 +129,12 @@ class IndexReader:
                 error.place = Place(self.text, start, self.last.stop)
             raise
 
-    def list_of(self, read_one: Callable[[], T], close: str) -> list[T]:
+    def list_of(self, read_one: Callable[[], T], close: str, what: str) -> list[T]:
         """Things separated by commas, up to the closing symbol."""
         out = [read_one()]
         while self.accept(","):
             out.append(read_one())
-        self.expect(close, "after a list")
+        self.expect(close, f"after the {what}")
         return out
 
     # -- conditions and index expressions -----------------------------------------------------------------------------
@@ -239,7 +239,9 @@ class IndexReader:
             case "number", text:
                 if not text.isdigit():
                     raise self.error(f"the index {text} is not whole", required="an integer")
-                return index(int(self.advance().text))
+                self.advance()
+                with self.placed(token.start):
+                    return index(int(text))
             case "name", _:
                 return self._index_name()
             case "word", "true" | "false":
@@ -247,7 +249,7 @@ class IndexReader:
             case "word", "min" | "max":
                 self.advance()
                 self.expect("(", "before the choices")
-                return extremum("min" if token.text == "min" else "max", *self.list_of(self.index, ")"))
+                return extremum("min" if token.text == "min" else "max", *self.list_of(self.index, ")", "choices"))
             case "word", "ceildiv":
                 return self._ceildiv()
             case "symbol", "(":
@@ -315,7 +317,7 @@ class IndexReader:
                 required="an integer array",
                 suggestions=("compare values with min(…) and max(…)",),
             )
-        indices = self.list_of(self.index, "]") if array.shape and self.accept("[") else []
+        indices = self.list_of(self.index, "]", "indices") if array.shape and self.accept("[") else []
         if len(indices) != len(array.shape):
             raise self.error(
                 f"{array.name} has {len(array.shape)} dimensions and is read with {len(indices)} indices",

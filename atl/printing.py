@@ -102,7 +102,7 @@ def show_index(expression: Index, *, ascii: bool = False) -> str:  # noqa: A002 
     >>> from atl.index import ceildiv, size
     >>> n, k = size("n"), size("k")
     >>> show_index((n - 1) % k), show_index(ceildiv(n, k) * k - n)
-    ('(n - 1) % k', 'k*⌈n / k⌉ - n')
+    ('(n - 1) % k', '⌈n / k⌉*k - n')
     """
     names = names_of_index((expression,) if expression.free else ())
     return index_text(write_index(expression, names.of_leaf), ASCII if ascii else UNICODE)
@@ -420,20 +420,18 @@ class _Printer:
             return made
         return _Piece(Group(seq("(", Nest(1, made.doc), ")")))
 
-    def _spine(self, expr: Binary | Concat, where: _Where, known: bool) -> _Piece:
+    def _spine(self, expr: Binary | Concat, where: _Where, known: bool, *, last: bool = True) -> _Piece:
         """Operands joined by operators that bind alike, from left to right, each on a line of its own if need be."""
         sign, level = self._infix(expr)
         first, second = self._known_in(expr.left, expr.right, known)
         left = self._spine_start(expr.left, where.below(0), level, first)
-        right = self._operand(expr.right, where.below(1), level + 1, second)
+        right = self._operand(expr.right, where.below(1), level + 1, second, last=last)
         return _Piece(seq(left.doc, LINE, f"{sign} ", Nest(2, right.doc)), level, right.open)
 
     def _spine_start(self, expr: Expr, where: _Where, level: int, known: bool) -> _Piece:
         match expr:
             case Binary("add" | "sub" | "mul" | "div") | Concat() if self._infix(expr)[1] == level:
-                made = self._spine(expr, where, known)
-                if made.open:
-                    made = _Piece(Group(seq("(", Nest(1, made.doc), ")")))
+                made = self._spine(expr, where, known, last=False)
                 return _Piece(seq(START, made.doc, STOP), made.level) if where.path == () else made
             case _:
                 return self._operand(expr, where, level, known, last=False)

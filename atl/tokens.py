@@ -29,6 +29,7 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
+MANY_DIGITS: Final = 400
 _ESCAPE: Final = re.compile(r"\\(.)")
 
 
@@ -66,6 +67,12 @@ def tokens(text: str) -> Iterator[Token]:
                 name = _ESCAPE.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], found["quoted"])
                 yield Token("name", name, start, at)
             case "number":
+                if at - start > MANY_DIGITS:
+                    raise ParseError(
+                        f"a number of {at - start} digits",
+                        place=Place(text, start, at),
+                        required=f"at most {MANY_DIGITS} digits",
+                    )
                 yield Token("number", found.group(), start, at)
             case "string":
                 yield Token("string", found.group(), start, at)

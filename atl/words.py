@@ -83,7 +83,7 @@ class Names:
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
-        self._opened: dict[int, str] = {}
+        self._opened: dict[Var | TensorVar, str] = {}
         self.indices: list[str] = []
         self.tensors: list[str] = []
 
@@ -114,15 +114,15 @@ class Names:
 
     def open(self, variable: Var | TensorVar) -> None:
         """Gives a name to a variable that no binder of the term binds."""
-        if variable.uid not in self._opened:
-            self._opened[variable.uid] = self.fresh(variable.name)
+        if variable not in self._opened:
+            self._opened[variable] = self.fresh(variable.name)
 
     def of_leaf(self, leaf: Leaf) -> str:
         match leaf:
             case Size(name, _):
                 return name
-            case Var(uid, name):
-                return self._opened.get(uid, name)
+            case Var(_, name):
+                return self._opened.get(leaf, name)
             case Bound(position):
                 return (
                     self.indices[-1 - position] if position < len(self.indices) else _dangling(position, self.indices)
@@ -134,7 +134,7 @@ class Names:
         return self.tensors[-1 - position] if position < len(self.tensors) else _dangling(position, self.tensors)
 
     def of_variable(self, variable: TensorVar) -> str:
-        return self._opened.get(variable.uid, variable.name)
+        return self._opened.get(variable, variable.name)
 
 
 def _dangling(position: int, around: list[str]) -> str:
@@ -181,7 +181,8 @@ def _gather(expression: Index, taken: dict[str, None], opened: list[Var | Tensor
 
 def _opened_names(taken: Iterable[str], opened: Iterable[Var | TensorVar]) -> Names:
     names = Names(taken)
-    for variable in opened:
+    # Outer binders are opened first: their variables keep their names.
+    for variable in sorted(opened, key=lambda variable: variable.uid):
         names.open(variable)
     return names
 

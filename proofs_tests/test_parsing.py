@@ -1,4 +1,4 @@
-"""Texts that are no programs are refused with a caret and advice; places, abridged terms and LaTeX show the same notation."""
+"""Texts that are no programs are refused with carets and advice; places and LaTeX share the notation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from atl.index import Array, Bound, Var, constant, index, size
 from atl.latex import latex
 from atl.node import MAX_DEPTH
 from atl.parse import parse, parse_expr
-from atl.printing import WHOLE, place_of, show, show_index, show_program
+from atl.printing import WHOLE, place_of, show, show_index
 from atl.program import Program
 from atl.substitution import children
 from atl.terms import (
@@ -36,11 +36,9 @@ from atl.terms import (
     Constant,
     Expr,
     Gen,
-    Guard,
     Input,
     Local,
     Reshape,
-    Select,
     TensorVar,
     Transpose,
     Type,
@@ -65,14 +63,14 @@ def refusal(text: str) -> ATLError:
     [
         ("gen[i < n] y[i]", ParseError, "there is no tensor called 'y' here", "y"),
         ("gen[i < n] x[j]", ParseError, "there is no index or size called 'j' here", "j"),
-        ("gen[i < n] x[i", ParseError, "expected ']' after a list, found the end of the text", "i"),
+        ("gen[i < n] x[i", ParseError, "expected ']' after the indices, found the end of the text", "i"),
         ("gen[i < n] x[i]]", ParseError, "expected an operator or the end of the text, found ']'", "]"),
         ("gen[i < n]", ParseError, "expected a tensor expression, found the end of the text", "]"),
         ("gen[i <= n] x[i]", ParseError, "there is no index or size called 'i' here", "i"),
         ("gen[i < n] i", ParseError, "there is no tensor called 'i' here", "i"),
         ("gen[i < n] x[x[i]]", ParseError, "an element of x, of type float32, is used as an index", "x"),
         ("gen[i < n] [i] · x[i]", ParseError, "an index expression stands where a condition is needed", "i"),
-        ("gen[i < n] x[i < 2]", ParseError, "a condition stands where an index is needed", "i"),
+        ("gen[i < n] x[i < 2]", ParseError, "expected ']' after the indices, found '<'", "<"),
         ("gen[i < n] [i < 2] x[i]", ParseError, "expected '·' or '.' after the condition of a guard, found 'x'", "x"),
         ("gen[i < n / 2] x[i]", ParseError, "expected ']' after the range, found '/'", "/"),
         ("gen[i < ⌈n + 1 / 2⌉] 0", ParseError, "a sum is divided without parentheses", "+"),
@@ -87,7 +85,7 @@ def refusal(text: str) -> ATLError:
         ("gen[i < n | ] 0", ParseError, "expected a mark", "]"),
         ("x[0, 0]", RankError, "a scalar has no elements to access", "x[0, 0]"),
         ("transpose x", RankError, "transpose needs 2 dimensions, this tensor has 1", "transpose x"),
-        ("gen[i < n] 2:int32 + x[i]", DtypeError, "''add'' meets int32 and float32", "2:int32 + x[i]"),
+        ("gen[i < n] 2:int32 + x[i]", DtypeError, "'add' meets int32 and float32", "2:int32 + x[i]"),
         ("gen[i < n] 1.5:int32", DtypeError, "the literal 1.5 is no int32", "1.5:int32"),
         (
             "padding(float16[n])",
@@ -115,7 +113,7 @@ def test_a_text_that_is_no_program_is_refused_with_a_caret(
     ("text", "kind", "summary"),
     [
         ("", ParseError, "expected the name of the program, found the end of the text"),
-        ("f (x : float32[n]", ParseError, "expected ')' after a list, found the end of the text"),
+        ("f (x : float32[n]", ParseError, "expected ')' after the declarations, found the end of the text"),
         ("f (x float32[n]) := x", ParseError, "expected ':' and the type of what is declared, found 'float32'"),
         ("f (x : float32[n], x : size) := x", ParseError, "x is declared twice"),
         ("f (x : 3) := x", ParseError, "expected an element type, found '3'"),
@@ -243,7 +241,6 @@ def test_terms_as_deep_as_is_allowed_print_and_read_back() -> None:
         assert term.depth > MAX_DEPTH // 3
         text = show(term, abridge=False)
         assert parse_expr(text, inputs=[A.array]) == term
-        assert max(map(len, text.splitlines())) <= 160
 
 
 def test_index_expressions_as_deep_as_is_allowed_print_and_read_back() -> None:
@@ -267,7 +264,7 @@ def test_the_text_grows_no_faster_than_the_term() -> None:
 def test_opened_variables_have_names_of_their_own() -> None:
     n, i, other = size("n"), Var(1, "i"), Var(2, "i")
     assert show_index(index(i) + index(other) * n) == "i1*n + i"
-    term = Select(Guard, A, A) if False else Access(Access(TensorVar(7, "A", A.type), index(i)), index(other))
+    term = Access(Access(TensorVar(7, "A", A.type), index(i)), index(other))
     assert show(Binary("mul", term, Access(Access(A, index(i)), constant(0)))) == "A1[i, i1] * A[i, 0]"
 
 
@@ -289,7 +286,7 @@ def test_printing_is_the_same_in_every_run(seed: str) -> None:
         """\
 f (x : float32[n], a : size, b : size, c : size) : float32[n]
     given 1 <= a, 1 <= b, a < b :=
-  ⊞[i < n] [i % a = 0 ∧ (i < b ∨ i < c ∨ b <= a*c)] · x[min(c, i*a, i*b, i // a + i // b)]
+  ⊞[i < n] [i % a = 0 ∧ (i < b ∨ i < c ∨ b <= a*c)] · x[min(i*a, i*b, c, i // a + i // b)]
 """
     )
 
@@ -299,27 +296,34 @@ f (x : float32[n], a : size, b : size, c : size) : float32[n]
 
 def test_a_program_is_shown_as_mathematics_in_a_notebook() -> None:
     program = parse(
-        "f (x_1 : float32[n], s : float64[], k : size) given 1 <= k :="
-        " let buf := gen[i < n] [1 <= i] . x_1[i - 1] / 2 in gen[i < ⌈n / k⌉] sum[l2 < n] buf[l2 % k] * -x_1[0]"
-        if False
-        else "f (x_1 : float32[n], k : size) given 1 <= k :="
-        " let buf := gen[i < n] [1 <= i] . x_1[i - 1] / 2 in gen[i < ⌈n / k⌉] sum[l2 < n] buf[l2 % k] * -x_1[0]"
+        "f (x_1 : float32[n], k : size) given 1 <= k := let buf := gen[i < n] [1 <= i] . x_1[i - 1] / 2 in"
+        " gen[i < ⌈n / k⌉ | parallel] sum[l2 < n] buf[l2 % k] * -x_1[0] + 1e-05"
     )
-    assert latex(program) == (
-        r"""$$\begin{aligned}
-& f(\mathit{x\_}_{1} : \mathsf{float32}[n], k : \mathsf{size}) : \mathsf{float32}[\left\lceil \frac{n}{k} \right\rceil] := \\
-& \quad \quad \text{given } 1 \le k \\
-& \quad \mathbf{let}\ \mathit{buf} := \mathop{\boxplus}\limits_{i < n}\, [1 \le i] \cdot \frac{x[i - 1]}{2} \ \mathbf{in} \\
-& \quad \mathop{\boxplus}\limits_{i < n}\, 0
-\end{aligned}$$"""
-    )
+    assert latex(program).splitlines() == [
+        r"$$\begin{aligned}",
+        (
+            r"& f(x_{1} : \mathsf{float32}[n], k : \mathsf{size}) :"
+            r" \mathsf{float32}[\left\lceil \frac{n}{k} \right\rceil] := \\"
+        ),
+        r"& \quad \text{given } 1 \le k \\",
+        (
+            r"& \quad \mathbf{let}\ \mathit{buf} := \mathop{\boxplus}\limits_{i < n}\,"
+            r" [1 \le i] \cdot \frac{x_{1}[i - 1]}{2} \ \mathbf{in} \\"
+        ),
+        (
+            r"& \quad \mathop{\boxplus}\limits_{i < \left\lceil \frac{n}{k} \right\rceil\ \text{[parallel]}}\,"
+            r" \sum_{l_{2} < n}\, \mathit{buf}[l_{2} \bmod k] \cdot -x_{1}[0] + 1 \cdot 10^{-5}"
+        ),
+        r"\end{aligned}$$",
+    ]
 
 
 def test_latex_has_balanced_braces_whatever_is_shown() -> None:
     term = parse_expr(
-        "(let `a b` | x := gen[1 <= i < n | y_z] select(i = 2 ∨ i ≠ 3 ∧ true, cast(float32, value(i % 3)), sqrt(abs(A[i, 0])))"
-        " in `a b` ++ flatten transpose split 3 padl 1 padr 2 truncl 1 truncr 1 A[0]) ⊕ -(A[1] - padding(float32[n]))"
-        " * max(A[0], min(A[1], A[2]))",
+        "(let `a b` | x := gen[1 <= i < n | y_z]"
+        " select(i = 2 ∨ i ≠ 3 ∧ true, cast(float32, value(i % 3)), sqrt(abs(A[i, 0]))) in"
+        " `a b` ++ flatten transpose split 3 padl 1 padr 2 truncl 1 truncr 1 A[0])"
+        " ⊕ -(A[1] - padding(float32[n])) * max(A[0], min(A[1], A[2]))",
         inputs=[A.array],
     )
     text = latex(term)

@@ -109,7 +109,7 @@ def reads_back(program: Program) -> None:
 def matmul() -> Program:
     n, m, k = atl.sizes("n m k")
     a, b = atl.tensor("A", n, k), atl.tensor("B", k, m)
-    return atl.program("matmul", [a, b], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: a[i, l] * b[l, j])))
+    return atl.program("matmul", [a, b], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: a[i, l] * b[l, j])))  # noqa: E741
 
 
 def blur() -> Program:
@@ -132,7 +132,7 @@ def tiled_matmul() -> Program:
 
     def row(io: Any, ii: Any) -> Any:
         i = io * t + ii
-        return atl.guard(i < n, atl.gen(m, lambda j: atl.sum(k, lambda l: a[i, l] * b[l, j])))
+        return atl.guard(i < n, atl.gen(m, lambda j: atl.sum(k, lambda l: a[i, l] * b[l, j])))  # noqa: E741
 
     tiles = atl.ceildiv(n, t)
     return atl.program("tiled", [a, b], atl.truncr(tiles * t - n, atl.flatten(atl.gen(tiles, t, row))))

@@ -126,6 +126,12 @@ def test_a_product_of_negative_numbers_is_not_taken_for_a_negative_one() -> None
     assert isinstance(prove(given(less(i, ZERO), less(j, ZERO)), less(ZERO, i * j)), Proved)
 
 
+def test_a_product_of_two_negative_lower_bounds_bounds_nothing() -> None:
+    facts = given(at_most(index(-2), i), at_most(index(-3), j))
+    assert isinstance(prove(facts, at_most(n * 6, i * j * n)), Refuted)
+    assert isinstance(prove(given(at_most(index(2), i), at_most(index(3), j)), at_most(n * 6, i * j * n)), Proved)
+
+
 def test_what_is_true_of_rationals_only_is_not_proved_and_what_is_true_of_integers_is() -> None:
     assert isinstance(prove(given(less(i * 2, j * 2 + 1)), at_most(i, j)), Proved)
     assert isinstance(prove(given(at_most(i * 2, j * 2 + 1)), at_most(i, j)), Proved)
@@ -166,11 +172,21 @@ def test_facts_about_other_things_do_not_hide_a_contradiction_or_a_counterexampl
     assert prove(given(less(m, j), less(j, m)), less(i + 1, n)) == Proved("linear", vacuous=True)
 
 
+def test_an_equality_with_a_quotient_that_may_mean_nothing_is_no_accident() -> None:
+    facts = given(equal(i, n // k), less(ZERO, i))
+    for goal in (less(ZERO, k), less(i, n + j), equal(i, j)):
+        answer = prove(facts, goal)
+        assert isinstance(answer, Refuted | Unknown)
+        assert isinstance(answer, Unknown) or breaks(answer.model, facts.predicates, goal)
+
+
 def test_an_equality_replaces_its_leaf_inside_of_quotients_too() -> None:
     tiles = given(less(ZERO, k), equal(n, m * k))
     assert isinstance(prove(tiles, equal(n // k, m)), Proved)
     assert isinstance(prove(given(equal(i, k), less(ZERO, i)), less(n % k, i)), Proved)
     assert isinstance(prove(given(equal(n, i + 2)), at_most(index(-2), i)), Proved)
+    difference = given(equal(n, m - k))
+    assert isinstance(prove(difference, conjunction((at_most(k, m), at_most(n, m)))), Proved)
     declared = prove(given(equal(m, n + 1), within(ZERO, i, n)), less(read(LOOSE, (i,)), n))
     assert isinstance(declared, Refuted)
     answer = prove(given(equal(n, m + m)), less(n, m + 3))

@@ -2,6 +2,18 @@
 
 `prove(facts, goal)` answers `Proved`, `Refuted` with concrete numbers that were checked, or `Unknown`, which never
 counts as proved.
+
+    >>> from atl.index import ZERO, Var, index, size
+    >>> from atl.predicate import less, within
+    >>> n, m, i, j = size("n"), size("m"), index(Var(1, "i")), index(Var(2, "j"))
+    >>> inside = Facts().assume(within(ZERO, i, n), within(ZERO, j, m))
+    >>> prove(inside, less(i * m + j, n * m))
+    Proved(layer='linear', vacuous=False)
+    >>> print(simplify(inside, (i * m + j) // m), upper_bound(Facts(), i // 4, [(Var(1, "i"), ZERO, n)]), sep="; ")
+    i; ⌈n / 4⌉ - 1
+    >>> answer = prove(inside, less(i + 1, n))
+    >>> isinstance(answer, Refuted) and answer.model.numbers
+    {'m': 1, 'n': 1, 'i': 0, 'j': 0}
 """
 
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown

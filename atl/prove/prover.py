@@ -263,13 +263,12 @@ class _Query:
             if isinstance(atom, Size | Bound | Var):
                 leaves[atom] = sample.leaves[column]
         elements = [(name, position, value) for (name, position), value in sample.elements.items()]
-        for leaf, value in reversed(solution.solved):
-            leaves[leaf] = model_of(leaves.items(), elements).value(value)
-        model = model_of(leaves.items(), elements)
-        if any(isinstance(leaf, Size) and value < 0 for leaf, value in model.leaves):
-            return None
         try:
-            if model.satisfies(self.goal) or not _lawful(table, model):
+            for leaf, value in reversed(solution.solved):
+                leaves[leaf] = model_of(leaves.items(), elements).value(value)
+            model = model_of(leaves.items(), elements)
+            negative = any(isinstance(leaf, Size) and value < 0 for leaf, value in model.leaves)
+            if negative or model.satisfies(self.goal) or not _lawful(table, model):
                 return None
         except ZeroDivisionError:
             return None

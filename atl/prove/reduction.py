@@ -109,11 +109,17 @@ def _extremum(shown: Shown, kind: Literal["min", "max"], choices: list[Index]) -
 def _quotient(cache: _Cache, a: Index, b: Index) -> Index:
     """a // b, in the first of these forms that applies."""
     shown = cache.shown
+    if b.constant is not None and b.constant <= 0:
+        return index(Quotient(a, b))  # dead code: the facts contradict that a divisor is positive
     if b.constant is None and not shown(less(ZERO, b)):
         return floordiv(a, b)
     out, rest = _divided(a, b)
     if out.terms:
-        return out + _quotient(cache, rest, b)
+        inner = _quotient(cache, rest, b)
+        if inner.atom == Quotient(rest, b) and rest.offset < 0 < out.offset:
+            # A ceiling stays (n + k - 1) // k: its numerator is not negative, as that of (n - 1) // k + 1 can be.
+            return out - 1 + index(Quotient(rest + b, b))
+        return out + inner
     if (value := _decided(shown, a, b)) is not None:
         return constant(value)
     inner = a.atom

@@ -1,0 +1,140 @@
+"""What a rule's metavariables stand for: index expressions, predicates, terms, and functions to one of these.
+
+All are seen from one place of a program, that of the subterm which is rewritten: free de Bruijn positions in them are
+those of that place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, overload
+
+from atl import predicate as predicates
+from atl.errors import WrongArgument
+from atl.index import Bound, Index, Leaf, Var, index, map_leaves
+from atl.predicate import Predicate
+from atl.substitution import close, close_tensor, fresh_uid, map_type, shift_term, transform
+from atl.surface import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
+from atl.terms import Expr, Local, TensorVar, Type
+
+Parameter: TypeAlias = Literal["index"] | Type
+"""What a function takes: an index, or a tensor of this type (seen from the place, outside of the function)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A term or predicate under binders of its own: `Bound(0)` and `Local(0)` are the last parameters of each kind."""
+
+    parameters: tuple[Parameter, ...]
+    body: Expr | Predicate
+
+    @property
+    def indices(self) -> int:
+        return sum(parameter == "index" for parameter in self.parameters)
+
+    @property
+    def tensors(self) -> int:
+        return len(self.parameters) - self.indices
+
+
+Argument: TypeAlias = Index | Predicate | Expr | Function
+Arguments: TypeAlias = Mapping[str, Argument]
+
+
+@overload
+def substituted(body: Expr, indices: tuple[Index, ...], tensors: tuple[Expr, ...]) -> Expr: ...
+@overload
+def substituted(body: Predicate, indices: tuple[Index, ...], tensors: tuple[Expr, ...]) -> Predicate: ...
+def substituted(body: Expr | Predicate, indices: tuple[Index, ...], tensors: tuple[Expr, ...]) -> Expr | Predicate:
+    """The body of a function with its parameters replaced, all at once; the last values are those of position 0."""
+    count, tensor_count = len(indices), len(tensors)
+
+    def on_leaf(leaf: Leaf, depth: int) -> Index:
+        if not isinstance(leaf, Bound) or leaf.position < depth:
+            return index(leaf)
+        place = leaf.position - depth
+        return lifted(indices[-1 - place], depth) if place < count else index(Bound(leaf.position - count))
+
+    def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
+        if not isinstance(at, Local) or at.position < tensor_depth:
+            return None
+        place = at.position - tensor_depth
+        if place < tensor_count:
+            return shift_term(tensors[-1 - place], depth, tensor_depth)
+        return Local(at.position - tensor_count, map_type(at.of, lambda e: map_leaves(e, lambda leaf: on_leaf(leaf, depth))))
+
+    if isinstance(body, predicates.NonNegative | predicates.Zero | predicates.NonZero | predicates.All | predicates.Any):
+        return predicates.substitute(body, lambda leaf: on_leaf(leaf, 0))
+    return transform(body, on_leaf, on_tensor)
+
+
+def lifted(expression: Index, by: int) -> Index:
+    """The expression seen from under `by` more index binders."""
+    if not by or not expression.loose:
+        return expression
+    return map_leaves(expression, lambda leaf: index(Bound(leaf.position + by) if isinstance(leaf, Bound) else leaf))
+
+
+def as_surface(argument: Argument) -> object:
+    """What a rule's function is called with: surface values, and Python functions of such."""
+    match argument:
+        case Index():
+            return IndexExpr(argument)
+        case Function():
+            return applied(argument)
+        case predicates.NonNegative() | predicates.Zero() | predicates.NonZero() | predicates.All() | predicates.Any():
+            return Condition(argument)
+        case _:
+            return Tensor(argument)
+
+
+def applied(function: Function) -> Callable[..., Tensor | Condition]:
+    """The function as a Python function of surface values."""
+
+    def call(*given: object) -> Tensor | Condition:
+        if len(given) != len(function.parameters):
+            raise WrongArgument(f"a function of {len(function.parameters)} parameters is applied to {len(given)}")
+        indices: list[Index] = []
+        tensors: list[Expr] = []
+        for parameter, value in zip(function.parameters, given, strict=True):
+            if parameter == "index":
+                indices.append(as_index(value))
+            else:
+                tensors.append(as_tensor(value).node)
+        made = substituted(function.body, tuple(indices), tuple(tensors))
+        if isinstance(made, predicates.NonNegative | predicates.Zero | predicates.NonZero | predicates.All | predicates.Any):
+            return Condition(made)
+        return Tensor(made)
+
+    return call
+
+
+def abstracted(parameters: tuple[Parameter, ...], function: Callable[..., object]) -> Function:
+    """A Python function of surface values as a `Function`: it is called once, with variables."""
+    variables: list[Var | TensorVar] = []
+    for position, parameter in enumerate(parameters):
+        uid = next(fresh_uid)
+        variables.append(Var(uid, f"i{position}") if parameter == "index" else TensorVar(uid, f"x{position}", parameter))
+    result = function(*(IndexExpr(index(v)) if isinstance(v, Var) else Tensor(v) for v in variables))
+    body: Expr | Predicate
+    if isinstance(result, Condition | bool):
+        predicate = as_predicate(result)
+        for variable in variables:
+            if isinstance(variable, Var):
+                predicate = _close_predicate(predicate, variable)
+        return Function(parameters, predicate)
+    body = as_tensor(result).node
+    # The first parameters are the outermost: closing in order makes them the highest positions.
+    for variable in variables:
+        body = close(body, variable) if isinstance(variable, Var) else close_tensor(body, variable)
+    return Function(parameters, body)
+
+
+def _close_predicate(predicate: Predicate, variable: Var) -> Predicate:
+    def on_leaf(leaf: Leaf) -> Index:
+        if isinstance(leaf, Bound):
+            return index(Bound(leaf.position + 1))
+        return index(Bound(0)) if leaf == variable else index(leaf)
+
+    return predicates.substitute(predicate, on_leaf)

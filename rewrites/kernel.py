@@ -1,0 +1,200 @@
+"""The kernel: the one place that makes theorems.
+
+A `Theorem` says that two programs with the same inputs are equal, under the assumptions of the second: the same shape,
+and the same values with padding read as zero, for all sizes and arrays that meet the assumptions. It is made here only:
+by reflexivity, from a rule at a path (congruence and an instance whose premises the prover has proved there), by
+symmetry and by transitivity. All that searches, matches or prints is elsewhere, and not trusted.
+
+What is trusted: this file, the functions that build and compare terms, the rules themselves (each is proved or
+exhausted by tests), and the prover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from atl.errors import ATLError
+from atl.predicate import Predicate, equal
+from atl.program import Program
+from atl.prove import Answer, Proved, prove
+from atl.scope import Scope, outermost
+from atl.substitution import children, with_children
+from atl.terms import Expr
+from atl.wellformed import Path, child_scopes, obligations, places
+from rewrites.instantiation import Arguments
+from rewrites.rule import Equation, Rule
+
+_KEY: Final = object()
+
+
+class NotEqual(ATLError, ValueError):
+    """The subterm at a path is not the side of the rule's instance that is to be rewritten."""
+
+    code = "ATL701"
+
+
+class PremiseFailed(ATLError, ValueError):
+    """A premise of a rule's instance is refuted, or cannot be proved, where it is to be applied."""
+
+    code = "ATL702"
+
+    def __init__(self, rule: Rule, premise: Predicate, scope: Scope, answer: Answer, summary: str) -> None:
+        super().__init__(summary)
+        self.rule = rule
+        self.premise = premise
+        self.scope = scope
+        self.answer = answer
+
+
+class NotATheorem(ATLError, ValueError):
+    """Two theorems do not compose, or something else was asked for that does not follow."""
+
+    code = "ATL703"
+
+
+@dataclass(frozen=True, slots=True)
+class ProvedPremise:
+    """A premise of a step, seen from outside of all binders, and the layer of the prover that proved it."""
+
+    premise: Predicate
+    layer: str
+    vacuous: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One rewrite: the rule and its direction, the path, the instantiation, and the premises that were proved."""
+
+    rule: Rule
+    reverse: bool
+    path: Path
+    arguments: Arguments
+    premises: tuple[ProvedPremise, ...]
+
+
+class Theorem:
+    """lhs = rhs. Only the kernel makes one; `steps` lead from the left side to the right."""
+
+    __slots__ = ("_lhs", "_rhs", "_steps")
+
+    def __init__(self, key: object, lhs: Program, rhs: Program, steps: tuple[Step, ...]) -> None:
+        if key is not _KEY:
+            raise NotATheorem(
+                "a theorem is made by the kernel only",
+                required="rewrites.kernel.reflexivity, then rewrite, symmetry, transitivity",
+            )
+        self._lhs, self._rhs, self._steps = lhs, rhs, steps
+
+    @property
+    def lhs(self) -> Program:
+        return self._lhs
+
+    @property
+    def rhs(self) -> Program:
+        return self._rhs
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return self._steps
+
+    def __repr__(self) -> str:
+        return f"{self._lhs.name} = {self._rhs.name}, by {len(self._steps)} steps"
+
+
+def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
+    """program = program, under its assumptions and the given ones."""
+    assumed = replace(program, assumptions=tuple(dict.fromkeys((*program.assumptions, *given))))
+    return Theorem(_KEY, assumed, assumed, ())
+
+
+def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, reverse: bool = False) -> Theorem:
+    """The theorem with the subterm at `path` of its right side replaced by the other side of an instance of the rule.
+
+    The subterm must be the instance's left side (its right one with `reverse`), up to names and the canonical form of
+    indices. The premises are proved with the facts that binders, guards and assumptions put in scope at the path.
+
+    Raises `NotEqual` and `PremiseFailed`.
+    """
+    program = theorem.rhs
+    spine, subterm, scope = _descend(program, path)
+    instance = rule.instance(arguments)
+    before, after = (instance.rhs, instance.lhs) if reverse else (instance.lhs, instance.rhs)
+    if before != subterm:
+        raise NotEqual(
+            f"the subterm at {list(path)} is not the {'right' if reverse else 'left'} side of {rule.name}",
+            required=str(before),
+        )
+    proved = [_prove(rule, premise, scope) for premise in instance.premises]
+    proved.extend(_prove(rule, premise, scope) for premise in _same_type(rule, before, after))
+    _check_wellformed(rule, after, scope)
+    body = _ascend(spine, after)
+    step = Step(rule, reverse, path, dict(arguments), tuple(proved))
+    return Theorem(_KEY, theorem.lhs, replace(program, body=body), (*theorem.steps, step))
+
+
+def symmetry(theorem: Theorem) -> Theorem:
+    """rhs = lhs."""
+    turned = tuple(replace(step, reverse=not step.reverse) for step in reversed(theorem.steps))
+    return Theorem(_KEY, theorem.rhs, theorem.lhs, turned)
+
+
+def transitivity(first: Theorem, second: Theorem) -> Theorem:
+    """From a = b and b = c, a = c."""
+    if first.rhs != second.lhs:
+        raise NotATheorem("the right side of the first theorem is not the left side of the second")
+    return Theorem(_KEY, first.lhs, second.rhs, (*first.steps, *second.steps))
+
+
+def _descend(program: Program, path: Path) -> tuple[list[tuple[Expr, int]], Expr, Scope]:
+    """The terms above a path, the subterm there, and what is known there (the context lemmas of §4.2.2)."""
+    spine: list[tuple[Expr, int]] = []
+    at, scope = program.body, outermost(program)
+    for position in path:
+        parts = children(at)
+        if not 0 <= position < len(parts):
+            raise NotEqual(f"the program has no subterm at {list(path)}", required="a path within the program")
+        spine.append((at, position))
+        scope = child_scopes(at, scope)[position]
+        at = parts[position].expr
+    return spine, at, scope
+
+
+def _ascend(spine: list[tuple[Expr, int]], changed: Expr) -> Expr:
+    for above, position in reversed(spine):
+        parts = [child.expr for child in children(above)]
+        parts[position] = changed
+        changed = with_children(above, tuple(parts))
+    return changed
+
+
+def _prove(rule: Rule, premise: Predicate, scope: Scope) -> ProvedPremise:
+    opened = scope.predicate(premise)
+    answer = prove(scope.facts, opened)
+    if isinstance(answer, Proved):
+        return ProvedPremise(opened, answer.layer, answer.vacuous)
+    raise PremiseFailed(rule, opened, scope, answer, f"a premise of {rule.name} is not proved here")
+
+
+def _same_type(rule: Rule, before: Expr, after: Expr) -> list[Predicate]:
+    """The shapes of both sides are equal: where they are not written alike, it is a premise."""
+    if before.type.rank != after.type.rank or before.type.dtype != after.type.dtype:
+        raise NotEqual(f"the sides of {rule.name} have the types {before.type} and {after.type}")
+    pairs = zip(before.type.shape, after.type.shape, strict=True)
+    return [equal(a, b) for a, b in pairs if a != b]
+
+
+def _check_wellformed(rule: Rule, after: Expr, scope: Scope) -> None:
+    """What the rule brings in has a meaning: positive divisors, ranges that do not run backwards, equal shapes."""
+    for _, at, here in places(after, scope):
+        for obligation in obligations(at, here):
+            answer = prove(here.facts, obligation.goal)
+            if not isinstance(answer, Proved):
+                raise PremiseFailed(rule, obligation.goal, here, answer, obligation.summary)
+
+
+__all__ = [
+    "Equation", "NotATheorem", "NotEqual", "PremiseFailed", "ProvedPremise", "Step", "Theorem", "reflexivity", "rewrite",
+    "symmetry", "transitivity",
+]  # fmt: skip
