@@ -343,6 +343,14 @@ def _multiples(a: Index, b: Index) -> tuple[Index, Index]:
     return polynomial(out), polynomial(rest)
 
 
+def quotient_exactly(a: Index, b: Index) -> Index | None:
+    """The expression that times the single term `b` is `a`, if there is one."""
+    if len(b.terms) != 1:
+        return None
+    out, rest = _multiples(a, b)
+    return out if not rest.terms else None
+
+
 def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
     left = list(monomial)
     for atom in factor:

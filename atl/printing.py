@@ -125,9 +125,9 @@ def show(expr: Expr, *, ascii: bool = False, abridge: bool = True) -> str:  # no
     return _laid(expr, _Where(None), ascii=ascii, abridge=abridge and expr.size > WHOLE).text
 
 
-def show_program(program: Program, *, ascii: bool = False) -> str:  # noqa: A002
-    """A program as text, never abridged: `atl.parse` gives the program back."""
-    return _laid(program, _Where(None), ascii=ascii, abridge=False).text
+def show_program(program: Program, *, ascii: bool = False, abridge: bool = False) -> str:  # noqa: A002
+    """A program as text. Unless parts of a large one are elided by `abridge`, `atl.parse` gives the program back."""
+    return _laid(program, _Where(None), ascii=ascii, abridge=abridge and program.body.size > WHOLE).text
 
 
 def place_of(program: Program | Expr, path: Path, *, note: str = "", ascii: bool = False) -> Place:  # noqa: A002

@@ -26,7 +26,7 @@ from atl.index import Array, Bound, Var, constant, index, size
 from atl.latex import latex
 from atl.node import MAX_DEPTH
 from atl.parse import parse, parse_expr
-from atl.printing import WHOLE, place_of, show, show_index
+from atl.printing import WHOLE, place_of, show, show_index, show_program
 from atl.program import Program
 from atl.substitution import children
 from atl.terms import (
@@ -82,6 +82,8 @@ def refusal(text: str) -> ATLError:
         ("x § 2", ParseError, "'§' means nothing here", "§"),
         ("`x", ParseError, "a quotation that starts with ` does not end on its line", "`"),
         ("gen[i < n] …", ParseError, "this text was abridged: it is not the whole program", "…"),
+        ('gen[i < n | "\\q"] 0', ParseError, "this string is no mark", '"\\q"'),
+        (f"x[{'9' * 500}]", ParseError, "a number of 500 digits", "9" * 500),
         ("gen[i < n | ] 0", ParseError, "expected a mark", "]"),
         ("x[0, 0]", RankError, "a scalar has no elements to access", "x[0, 0]"),
         ("transpose x", RankError, "transpose needs 2 dimensions, this tensor has 1", "transpose x"),
@@ -228,6 +230,7 @@ def test_a_large_term_is_abridged_in_messages_and_never_in_a_program() -> None:
     assert "..." in show(term, ascii=True)
     program = Program("f", (A.array,), term)
     assert "…" not in str(program)
+    assert "…" in show_program(program, abridge=True)
     assert parse_expr(show(term, abridge=False), inputs=[A.array]) == term
 
 

@@ -116,6 +116,13 @@ def test_a_fact_about_a_quotient_needs_a_positive_divisor(goal: Predicate) -> No
     assert isinstance(prove(given(less(ZERO, k)), goal), Proved)
 
 
+def test_a_divisor_that_turns_out_negative_is_no_accident() -> None:
+    negative = index(-1) // k
+    for facts in (Facts(), given(less(ZERO, k))):
+        assert not isinstance(prove(facts, less(n // negative, n)), Proved)
+        assert simplify_predicate(facts, less(n, n // negative)) not in (TRUE, FALSE)
+
+
 def test_a_divisor_that_only_the_goal_shows_positive_will_do() -> None:
     assert isinstance(prove(Facts(), disjunction((at_most(k, ZERO), less(i % k, k)))), Proved)
 

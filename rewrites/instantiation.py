@@ -62,9 +62,13 @@ def substituted(body: Expr | Predicate, indices: tuple[Index, ...], tensors: tup
         place = at.position - tensor_depth
         if place < tensor_count:
             return shift_term(tensors[-1 - place], depth, tensor_depth)
-        return Local(at.position - tensor_count, map_type(at.of, lambda e: map_leaves(e, lambda leaf: on_leaf(leaf, depth))))
+        return Local(
+            at.position - tensor_count, map_type(at.of, lambda e: map_leaves(e, lambda leaf: on_leaf(leaf, depth)))
+        )
 
-    if isinstance(body, predicates.NonNegative | predicates.Zero | predicates.NonZero | predicates.All | predicates.Any):
+    if isinstance(
+        body, predicates.NonNegative | predicates.Zero | predicates.NonZero | predicates.All | predicates.Any
+    ):
         return predicates.substitute(body, lambda leaf: on_leaf(leaf, 0))
     return transform(body, on_leaf, on_tensor)
 
@@ -103,7 +107,9 @@ def applied(function: Function) -> Callable[..., Tensor | Condition]:
             else:
                 tensors.append(as_tensor(value).node)
         made = substituted(function.body, tuple(indices), tuple(tensors))
-        if isinstance(made, predicates.NonNegative | predicates.Zero | predicates.NonZero | predicates.All | predicates.Any):
+        if isinstance(
+            made, predicates.NonNegative | predicates.Zero | predicates.NonZero | predicates.All | predicates.Any
+        ):
             return Condition(made)
         return Tensor(made)
 
@@ -115,7 +121,9 @@ def abstracted(parameters: tuple[Parameter, ...], function: Callable[..., object
     variables: list[Var | TensorVar] = []
     for position, parameter in enumerate(parameters):
         uid = next(fresh_uid)
-        variables.append(Var(uid, f"i{position}") if parameter == "index" else TensorVar(uid, f"x{position}", parameter))
+        variables.append(
+            Var(uid, f"i{position}") if parameter == "index" else TensorVar(uid, f"x{position}", parameter)
+        )
     result = function(*(IndexExpr(index(v)) if isinstance(v, Var) else Tensor(v) for v in variables))
     body: Expr | Predicate
     if isinstance(result, Condition | bool):

@@ -209,6 +209,8 @@ class _Query:
             return stated
 
         def divide(a: Index, b: Index) -> Index:
+            if b.constant is not None and b.constant <= 0:
+                return index(Quotient(a, b))  # a divisor that turned out not to be positive: the quotient means nothing
             return divide_out(a, b) if b in positive else floordiv(a, b)
 
         def taken_out(predicate: Predicate) -> Predicate:

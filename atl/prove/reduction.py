@@ -115,11 +115,11 @@ def _quotient(cache: _Cache, a: Index, b: Index) -> Index:
         return floordiv(a, b)
     out, rest = _divided(a, b)
     if out.terms:
-        inner = _quotient(cache, rest, b)
-        if inner.atom == Quotient(rest, b) and rest.offset < 0 < out.offset:
+        reduced_rest = _quotient(cache, rest, b)
+        if reduced_rest.atom == Quotient(rest, b) and rest.offset < 0 < out.offset:
             # A ceiling stays (n + k - 1) // k: its numerator is not negative, as that of (n - 1) // k + 1 can be.
             return out - 1 + index(Quotient(rest + b, b))
-        return out + inner
+        return out + reduced_rest
     if (value := _decided(shown, a, b)) is not None:
         return constant(value)
     inner = a.atom

@@ -1,0 +1,424 @@
+"""Matching: the arguments that make one side of a rule a given subterm, in the simple higher-order sense.
+
+A metavariable applied to distinct bound indices stands for a function; one that is applied to anything else must be
+found elsewhere first. Indices are compared in their canonical form, and an index metavariable is solved for where it
+occurs linearly. Nothing here is trusted: the kernel compares the instance with the subterm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from atl.index import Bound, Index, Leaf, Var, atoms, index, map_leaves, quotient_exactly
+from atl.predicate import Predicate, conjunction, conjuncts, expressions
+from atl.predicate import substitute as substitute_predicate
+from atl.substitution import children, indices_in, map_type, shift_term, transform
+from atl.terms import (
+    Access,
+    Binary,
+    Cast,
+    Constant,
+    Expr,
+    Gen,
+    Guard,
+    Input,
+    Local,
+    Padding,
+    Reduce,
+    Reshape,
+    Select,
+    TensorVar,
+    Type,
+    Unary,
+    Value,
+)
+from rewrites.instantiation import Argument, Function, Parameter, lifted, substituted
+from rewrites.patterns import Application, Pattern, application, condition_variable, patterns
+from rewrites.rule import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Where a pattern and a subterm first differ, and how much of the pattern was matched before."""
+
+    matched: int
+    wanted: Expr | Index | Predicate
+    found: Expr | Index | Predicate
+
+
+@dataclass(slots=True)
+class Match:
+    """The state of matching one pattern; `found` are the arguments so far, `extents` those that tensors have."""
+
+    pattern: Pattern
+    found: dict[str, Argument] = field(default_factory=dict)
+    extents: dict[str, Index] = field(default_factory=dict)
+    postponed: list[tuple[Index, Index, int]] = field(default_factory=list)
+    matched: int = 0
+    mismatch: Mismatch | None = None
+
+    # -- terms --------------------------------------------------------------------------------------------------------
+
+    def term(self, wanted: Expr, found: Expr, indices: int, tensors: int) -> bool:
+        """Matches under so many binders of the pattern."""
+        applied = application(wanted, self.pattern)
+        if applied is not None:
+            return self._application(applied, wanted, found, indices, tensors) or self._fail(wanted, found)
+        if type(wanted) is not type(found) or _static(wanted) != _static(found):
+            return self._fail(wanted, found)
+        self.matched += 1
+        if isinstance(wanted, Local) and wanted != found:
+            return self._fail(wanted, found)
+        return (
+            self._conditions(wanted, found, indices)
+            and all(self.index(a, b, indices) for a, b in zip(_indices(wanted), _indices(found), strict=True))
+            and all(
+                self.term(a.expr, b.expr, indices + a.indices, tensors + a.tensors)
+                for a, b in zip(children(wanted), children(found), strict=True)
+            )
+        )
+
+    def _fail(self, wanted: Expr | Index | Predicate, found: Expr | Index | Predicate) -> bool:
+        if self.mismatch is None:
+            self.mismatch = Mismatch(self.matched, wanted, found)
+        return False
+
+    def _application(self, applied: Application, wanted: Expr, found: Expr, indices: int, tensors: int) -> bool:
+        known = self.found.get(applied.name)
+        if known is not None:
+            return self._agrees(known, applied, found, indices, tensors)
+        places = [_bound_position(at, indices) for at in applied.indices]
+        locals_ = [at.position if isinstance(at, Local) and at.position < tensors else None for at in applied.tensors]
+        if None in places or None in locals_ or len(set(places)) < len(places):
+            return True  # not a pattern: this metavariable is found elsewhere, and the kernel compares the instance
+        if wanted.type.rank != found.type.rank:
+            return False
+        kept = {place: position for position, place in enumerate(reversed(places)) if place is not None}
+        kept_locals = {place: position for position, place in enumerate(reversed(locals_)) if place is not None}
+        body = _abstract(found, indices, tensors, kept, kept_locals)
+        if body is None:
+            return False
+        if places or locals_:
+            parameters: list[Parameter] = ["index"] * len(places)
+            for at in applied.tensors:
+                of = self._outside(at.type, indices)
+                if of is None:
+                    return False
+                parameters.append(of)
+            self.found[applied.name] = Function(tuple(parameters), body)
+        else:
+            self.found[applied.name] = body
+        self._note_extents(applied.name, found.type, indices)
+        return True
+
+    def _outside(self, of: Type, indices: int) -> Type | None:
+        """The type of a let-bound tensor, seen from outside of the pattern's binders."""
+        extents = []
+        for extent in of.shape:
+            known = self._known(extent, indices)
+            lowered = None if known is None else _lowered(known, indices)
+            if lowered is None:
+                return None
+            extents.append(lowered)
+        return Type(of.dtype, tuple(extents))
+
+    def _note_extents(self, name: str, of: Type, indices: int) -> None:
+        for dimension, extent in enumerate(of.shape):
+            lowered = _lowered(extent, indices)
+            if lowered is not None:
+                self.extents.setdefault(f"{name}.{dimension}", lowered)
+
+    def _agrees(self, known: Argument, applied: Application, found: Expr, indices: int, tensors: int) -> bool:
+        """Whether a metavariable that was found before, applied here, is this term."""
+        at = [self._known(position, indices) for position in applied.indices]
+        if any(position is None for position in at):
+            return True
+        arguments = tuple(position for position in at if position is not None)
+        if isinstance(known, Function):
+            if not isinstance(known.body, _TERMS):
+                return False
+            body = shift_term_under(known.body, indices, tensors, known.indices, known.tensors)
+            return bool(substituted(body, arguments, applied.tensors) == found)
+        return isinstance(known, _TERMS) and not arguments and shift_term(known, indices, tensors) == found
+
+    # -- indices and predicates ---------------------------------------------------------------------------------------
+
+    def index(self, wanted: Index, found: Index, indices: int) -> bool:
+        """Solves for the metavariables of an index expression; what has two unknowns is put off."""
+        unknown = self._unknown(wanted)
+        if not unknown:
+            known = self._known(wanted, indices)
+            return known == found or self._fail(wanted, found)
+        if len(unknown) > 1 or not self._solve(unknown[0], wanted, found, indices):
+            self.postponed.append((wanted, found, indices))
+        return True
+
+    def _unknown(self, wanted: Index) -> list[Var]:
+        variables = dict.fromkeys(atom for atom in atoms(wanted) if isinstance(atom, Var))
+        return [v for v in variables if self._value(v) is None and v.uid in self.pattern.names]
+
+    def _value(self, variable: Var) -> Index | None:
+        name = self.pattern.names.get(variable.uid, "")
+        value = self.found.get(name, self.extents.get(name))
+        return value if isinstance(value, Index) else None
+
+    def _known(self, wanted: Index, indices: int) -> Index | None:
+        """The expression with metavariables replaced by what was found for them, if all were."""
+        if self._unknown(wanted):
+            return None
+
+        def leaf(at: Leaf) -> Index:
+            value = self._value(at) if isinstance(at, Var) else None
+            return index(at) if value is None else lifted(value, indices)
+
+        return map_leaves(wanted, leaf)
+
+    def _solve(self, variable: Var, wanted: Index, found: Index, indices: int) -> bool:
+        """wanted = coefficient * variable + rest, for the coefficient and rest that are known."""
+        coefficient: dict[tuple[object, ...], int] = {}
+        for monomial, value in wanted.terms:
+            if variable in monomial:
+                others = tuple(atom for atom in monomial if atom != variable)
+                if len(others) != len(monomial) - 1:
+                    return False
+                coefficient[others] = value
+            elif any(variable in atoms(index(atom)) for atom in monomial):
+                return False
+        if len(coefficient) != 1:
+            return False
+        ((others, value),) = coefficient.items()
+        factor = index(value)
+        for other in others:
+            factor = factor * index(other)  # type: ignore[arg-type]
+        rest = self._known(wanted - factor * index(variable), indices)
+        known_factor = self._known(factor, indices)
+        if rest is None or known_factor is None:
+            return False
+        solution = quotient_exactly(found - rest, known_factor)
+        lowered = None if solution is None else _lowered(solution, indices)
+        if lowered is None:
+            return False
+        self.matched += 1
+        name = self.pattern.names[variable.uid]
+        (self.extents if "." in name else self.found)[name] = lowered
+        return True
+
+    def _conditions(self, wanted: Expr, found: Expr, indices: int) -> bool:
+        if isinstance(wanted, Guard | Select) and isinstance(found, Guard | Select):
+            return self.condition(wanted.predicate, found.predicate, indices) or self._fail(
+                wanted.predicate, found.predicate
+            )
+        return True
+
+    def condition(self, wanted: Predicate, found: Predicate, indices: int) -> bool:
+        """Conjunctions match in any order; a metavariable among them takes what the other parts leave."""
+        literals: list[Predicate] = []
+        variables: list[tuple[str, tuple[Index, ...]]] = []
+        for part in conjuncts(wanted):
+            variable = condition_variable(part, self.pattern.names)
+            if variable is None:
+                literals.append(part)
+            else:
+                variables.append(variable)
+        left = list(conjuncts(found))
+        for literal in literals:
+            place = next((k for k, part in enumerate(left) if self._literal(literal, part, indices)), None)
+            if place is None:
+                return False
+            del left[place]
+        unbound = [v for v in variables if v[0] not in self.found]
+        for name, at in variables:
+            if (name, at) not in unbound:
+                left = [part for part in left if not self._is(name, at, part, indices)]
+        if not unbound:
+            return not left
+        return self._bind_condition(*unbound[0], conjunction(left), indices)
+
+    def _literal(self, wanted: Predicate, found: Predicate, indices: int) -> bool:
+        if type(wanted) is not type(found):
+            return False
+        pairs = list(zip(expressions(wanted), expressions(found), strict=False))
+        before = dict(self.found), dict(self.extents), list(self.postponed)
+        if all(self._try_index(a, b, indices) for a, b in pairs):
+            return True
+        self.found, self.extents, self.postponed = before
+        return False
+
+    def _try_index(self, wanted: Index, found: Index, indices: int) -> bool:
+        mismatch = self.mismatch
+        result = self.index(wanted, found, indices)
+        self.mismatch = mismatch
+        return result
+
+    def _is(self, name: str, at: tuple[Index, ...], part: Predicate, indices: int) -> bool:
+        known = self.found[name]
+        if isinstance(known, Function) and not isinstance(known.body, _TERMS):
+            moved = substitute_predicate(known.body, lambda leaf: _under(leaf, known.indices, indices))
+            return part in conjuncts(substituted(moved, at, ()))
+        return not isinstance(known, Function | Index | _TERMS) and part in conjuncts(
+            substitute_predicate(known, lambda leaf: _under(leaf, 0, indices))
+        )
+
+    def _bind_condition(self, name: str, at: tuple[Index, ...], found: Predicate, indices: int) -> bool:
+        places = [_bound_position(position, indices) for position in at]
+        if None in places:
+            return True
+        kept = {place: position for position, place in enumerate(reversed(places)) if place is not None}
+        mapped = [_remapped(expression, indices, kept) for expression in expressions(found)]
+        if any(expression is None for expression in mapped):
+            return False
+        body = substitute_predicate(found, lambda leaf: _renumber(leaf, indices, kept))
+        self.found[name] = Function(("index",) * len(places), body) if places else body
+        return True
+
+    def settle(self) -> bool:
+        """Solves what was put off; then nothing may contradict what was found."""
+        progress = True
+        while self.postponed and progress:
+            waiting, self.postponed = self.postponed, []
+            for wanted, found, indices in waiting:
+                if not self.index(wanted, found, indices):
+                    return False
+            progress = len(self.postponed) < len(waiting)
+        return True
+
+
+_TERMS = Expr.__args__  # type: ignore[attr-defined]
+
+
+def match(rule: Rule, reverse: bool, subterm: Expr, given: Mapping[str, Argument]) -> dict[str, Argument] | Mismatch:
+    """The arguments under which a side of the rule is the subterm; `given` fixes some of them.
+
+    What no side determines is left out. Otherwise the mismatch of the pattern that came furthest.
+    """
+    worst: Mismatch | None = None
+    for pattern in patterns(rule, reverse, subterm.type.rank):
+        state = Match(pattern, dict(given))
+        if state.term(pattern.term, subterm, 0, 0) and state.settle():
+            return {name: value for name, value in state.found.items() if name in rule.metavariables}
+        if state.mismatch is not None and (worst is None or state.mismatch.matched > worst.matched):
+            worst = state.mismatch
+    return worst or Mismatch(-1, subterm, subterm)
+
+
+# -- parts of terms ---------------------------------------------------------------------------------------------------
+
+
+def _static(term: Expr) -> object:
+    """What is neither index, predicate nor child; element types are left to the kernel."""
+    match term:
+        case Input(array):
+            return array
+        case Constant(value):
+            return value
+        case Reduce(monoid):
+            return monoid
+        case Unary(op) | Binary(op):
+            return op
+        case Cast(dtype):
+            return dtype
+        case Reshape(op):
+            return type(op)
+        case TensorVar(uid):
+            return uid
+        case _:
+            return None
+
+
+def _indices(term: Expr) -> tuple[Index, ...]:
+    match term:
+        case Gen() | Reduce() | Access() | Value() | Padding() | Reshape():
+            return tuple(indices_in(term))
+        case _:
+            return ()
+
+
+def _bound_position(expression: Index, indices: int) -> int | None:
+    atom = expression.atom
+    return atom.position if isinstance(atom, Bound) and atom.position < indices else None
+
+
+def _lowered(expression: Index, indices: int) -> Index | None:
+    return _remapped(expression, indices, {})
+
+
+def _remapped(expression: Index, indices: int, kept: Mapping[int, int]) -> Index | None:
+    """The expression seen from outside of the pattern's binders, but for those that a function keeps as parameters."""
+    if any(isinstance(a, Bound) and a.position < indices and a.position not in kept for a in atoms(expression)):
+        return None
+    return map_leaves(expression, lambda leaf: _renumber(leaf, indices, kept))
+
+
+def _renumber(leaf: Leaf, indices: int, kept: Mapping[int, int]) -> Index:
+    if not isinstance(leaf, Bound):
+        return index(leaf)
+    if leaf.position < indices:
+        return index(Bound(kept.get(leaf.position, 0)))
+    return index(Bound(leaf.position - indices + len(kept)))
+
+
+def _under(leaf: Leaf, parameters: int, by: int) -> Index:
+    if isinstance(leaf, Bound) and leaf.position >= parameters:
+        return index(Bound(leaf.position + by))
+    return index(leaf)
+
+
+def _abstract(
+    found: Expr, indices: int, tensors: int, kept: Mapping[int, int], kept_locals: Mapping[int, int]
+) -> Expr | None:
+    """The term with the pattern's bound variables turned into parameters; None where it uses others of them."""
+    for position, tensor_position in _free_bound(found, indices, tensors):
+        if position is not None and position not in kept:
+            return None
+        if tensor_position is not None and tensor_position not in kept_locals:
+            return None
+
+    def on_leaf(leaf: Leaf, depth: int) -> Index:
+        if not isinstance(leaf, Bound) or leaf.position < depth:
+            return index(leaf)
+        moved = _renumber(Bound(leaf.position - depth), indices, kept)
+        return lifted(moved, depth)
+
+    def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
+        if not isinstance(at, Local) or at.position < tensor_depth:
+            return None
+        position = at.position - tensor_depth
+        moved = kept_locals[position] if position < tensors else position - tensors + len(kept_locals)
+        of = map_type(at.of, lambda e: map_leaves(e, lambda leaf: on_leaf(leaf, depth)))
+        return Local(moved + tensor_depth, of)
+
+    return transform(found, on_leaf, on_tensor)
+
+
+def _free_bound(found: Expr, indices: int, tensors: int) -> Iterator[tuple[int | None, int | None]]:
+    """The pattern's bound indices and tensors that occur free in the term."""
+    seen: list[tuple[int | None, int | None]] = []
+
+    def on_leaf(leaf: Leaf, depth: int) -> Index:
+        if isinstance(leaf, Bound) and depth <= leaf.position < depth + indices:
+            seen.append((leaf.position - depth, None))
+        return index(leaf)
+
+    def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
+        if isinstance(at, Local) and tensor_depth <= at.position < tensor_depth + tensors:
+            seen.append((None, at.position - tensor_depth))
+        return None
+
+    transform(found, on_leaf, on_tensor)
+    return iter(seen)
+
+
+def shift_term_under(body: Expr, indices: int, tensors: int, own: int, own_tensors: int) -> Expr:
+    """The body of a function seen from under more binders; its own parameters stay."""
+
+    def on_leaf(leaf: Leaf, depth: int) -> Index:
+        return _under(leaf, own + depth, indices)
+
+    def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
+        if isinstance(at, Local) and at.position >= own_tensors + tensor_depth:
+            of = map_type(at.of, lambda e: map_leaves(e, lambda leaf: on_leaf(leaf, depth)))
+            return Local(at.position + tensors, of)
+        return None
+
+    return transform(body, on_leaf, on_tensor)
