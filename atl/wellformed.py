@@ -124,6 +124,8 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
     """What must hold at a node, beyond what must hold at its parts."""
     for expression in indices_in(expr):
         yield from _positive_divisors(scope.index(expression))
+    if isinstance(expr, Gen | Reduce | Guard | Select):
+        yield from _shape_outside(expr, scope)
     match expr:
         case Gen(low, high):
             yield Obligation(
@@ -145,6 +147,21 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
             yield from _amount(op, scope.index(operand.type.shape[0]), scope)
         case _:
             return
+
+
+def _shape_outside(expr: Expr, scope: Scope) -> Iterator[Obligation]:
+    """The shape of a body has a meaning where the body is not looked at too: the tensor is empty there, or padding."""
+    for extent in expr.type.shape[1 if isinstance(expr, Gen) else 0 :]:
+        opened = scope.index(extent)
+        yield from _positive_divisors(opened)
+        if not isinstance(opened.atom, Size):
+            yield Obligation(
+                at_most(ZERO, opened),
+                errors.ExtentError,
+                f"the extent {opened} of the body may be negative where the body is not looked at",
+                f"0 <= {opened} outside of the body too",
+                (f"generate atl.imax(0, {opened}) elements",),
+            )
 
 
 def _positive_divisors(expression: Index) -> Iterator[Obligation]:

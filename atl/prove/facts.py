@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -68,9 +68,13 @@ class Facts:
         if not left:
             return self, EMPTY
         rest = set(left)
-        return self._only([place for place in range(len(self.predicates)) if place not in rest]), self._only(left)
+        return self._at([place for place in range(len(self.predicates)) if place not in rest]), self._at(left)
 
-    def _only(self, places: list[int]) -> Facts:
+    def only(self, wanted: Callable[[Predicate], bool]) -> Facts:
+        """The facts that are wanted, in their order."""
+        return self._at([place for place, predicate in enumerate(self.predicates) if wanted(predicate)])
+
+    def _at(self, places: list[int]) -> Facts:
         return Facts(tuple(self.predicates[k] for k in places), tuple(self.topics[k] for k in places))
 
 

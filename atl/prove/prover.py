@@ -199,11 +199,12 @@ class _Query:
         """
         stated = self.facts.predicates, negation(self.goal)
         facts, denied = stated
-        found = {d: None for p in (*facts, denied) for e in expressions(p) for d in divisors(e)}
-        if not found:
+        everything = [expression for predicate in (*facts, denied) for expression in expressions(predicate)]
+        if not any(_holds_multiple(atom) for expression in everything for atom in atoms(expression)):
             return stated
+        found = {divisor: None for expression in everything for divisor in divisors(expression)}
         # Facts without quotients decide, so that the question does not come back.
-        plain = Facts(tuple(fact for fact in facts if not _divides(fact)))
+        plain = self.facts.only(lambda fact: not _divides(fact))
         positive = {d for d in found if isinstance(prove(plain, less(ZERO, d), thorough=False), Proved)}
         if not positive:
             return stated
@@ -326,6 +327,14 @@ def _lawful_array(array: Array, model: Model) -> bool:
         for (position, before), (at, after) in pairwise(inside)
         if position[:-1] == at[:-1]
     )
+
+
+def _holds_multiple(atom: AnyAtom) -> bool:
+    """Whether a term of a quotient's numerator holds every factor of its divisor, which is a single product."""
+    if not isinstance(atom, Quotient) or len(atom.denominator.terms) != 1:
+        return False
+    ((factors, _),) = atom.denominator.terms
+    return any(all(factor in monomial for factor in factors) for monomial, _ in atom.numerator.terms)
 
 
 def _divides(predicate: Predicate) -> bool:
