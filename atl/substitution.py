@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from atl import predicate as predicates
-from atl.index import Bound, Index, Leaf, Var, index, map_leaves
+from atl.index import Bound, Index, Leaf, Var, index, map_leaves, shift
 from atl.predicate import Predicate
 from atl.terms import (
     Access,
@@ -109,8 +109,9 @@ def _with_parts(
             return Reduce(monoid, on_index(low), on_index(high), parts[0], name, mark)
         case Guard(predicate, _):
             return Guard(on_predicate(predicate), parts[0])
-        case Let(_, _, name, mark):
-            return Let(parts[0], parts[1], name, mark)
+        case Let(value, _, name, mark):
+            same = parts[0].type == map_type(value.type, on_index)
+            return Let(parts[0], parts[1], name, mark) if same else bind(parts[0], parts[1], name, mark)
         case Access(_, position):
             return Access(parts[0], on_index(position))
         case Unary(op, _):
@@ -125,6 +126,21 @@ def _with_parts(
             return Concat(parts[0], parts[1])
         case Reshape(op, _):
             return Reshape(map_op(op, on_index), parts[0])
+
+
+def bind(value: Expr, body: Expr, name: str = "x", mark: str = "") -> Let:
+    """let name := value in body, where the bound tensor has in the body just the type that the value has.
+
+    A value that is replaced by an equal one may write its shape in another way.
+    """
+
+    def on_tensor(at: Local | TensorVar, indices: int, tensors: int) -> Expr | None:
+        if isinstance(at, Local) and at.position == tensors:
+            of = map_type(value.type, lambda extent: shift(extent, indices))
+            return at if at.of == of else Local(at.position, of)
+        return None
+
+    return Let(value, transform(body, _keep, on_tensor, untouched=lambda at, i, t: at.loose_tensors <= t), name, mark)
 
 
 def map_type(of: Type, on_index: Callable[[Index], Index]) -> Type:

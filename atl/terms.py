@@ -95,7 +95,9 @@ class Local(Term):
     of: Type
 
     def __post_init__(self) -> None:
-        self._seal_term((self.position,), self.of.shape, self.of, loose_tensors=self.position + 1)
+        # The type is part of what the term is: whoever keeps something by term may rely on its shape.
+        key = (self.position, self.of.dtype, *self.of.shape)
+        self._seal_term(key, self.of.shape, self.of, loose_tensors=self.position + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ from atl.definitions import origin
 from atl.index import ZERO, Index, Var, index
 from atl.predicate import TRUE, Predicate, less, negation
 from atl.program import Program
-from atl.substitution import close, close_tensor, instantiate, instantiate_tensor
+from atl.substitution import bind, close, close_tensor, instantiate, instantiate_tensor
 from atl.terms import (
     Access,
     Binary,
@@ -82,7 +82,7 @@ class _Normalizer:
             case Let(value, body, name, mark):
                 tensor = TensorVar(next(self._ids), name, value.type)
                 inner = self.statement(instantiate_tensor(body, tensor))
-                return Let(self.statement(value), close_tensor(inner, tensor), name, mark)
+                return bind(self.statement(value), close_tensor(inner, tensor), name, mark)
             case Concat(left, right):
                 return Concat(self.statement(left), self.statement(right))
             case Reshape(op, operand):
@@ -105,7 +105,7 @@ class _Normalizer:
         bindings: list[_Binding] = []
         out = self.scalar(e, bindings)
         for binding in reversed(bindings):
-            out = Let(binding.value, close_tensor(out, binding.variable), binding.variable.name)
+            out = bind(binding.value, close_tensor(out, binding.variable), binding.variable.name)
         return out
 
     # -- reads --------------------------------------------------------------------------------------------------------

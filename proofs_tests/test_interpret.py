@@ -20,7 +20,7 @@ from atl.interpret import PAD, Meaning, denote
 from atl.program import Program
 from atl.scalars import Exact, Machine, Scalars
 from atl.surface import IndexExpr, TensorLike, as_tensor, strengthen
-from atl.terms import Guard, Padding, Reduce, TensorVar, Type, Value
+from atl.terms import Monoid, Guard, Padding, Reduce, TensorVar, Type, Value
 
 Array = npt.NDArray[Any]
 n, m, k, z = atl.sizes("n m k z")
@@ -281,10 +281,21 @@ def test_padding_among_computed_iterations_counts_as_zero(
         assert denote(reduction(monoid, first, last, offset), {}, {}, scalars).at(()) == expected
 
 
-@pytest.mark.parametrize("monoid", ["sum", "product", "max", "min"])
-def test_a_reduction_of_nothing_but_padding_is_padding(monoid: str) -> None:
+def test_a_sum_of_nothing_but_padding_is_padding() -> None:
     for scalars in (Machine(), Exact()):
-        assert denote(reduction(monoid, 3, 3, 1.0), {}, {}, scalars).at(()) is PAD
+        assert denote(reduction("sum", 3, 3, 1.0), {}, {}, scalars).at(()) is PAD
+
+
+@pytest.mark.parametrize("monoid", ["product", "max", "min"])
+def test_another_fold_of_nothing_but_padding_is_a_computed_zero(monoid: str) -> None:
+    for scalars in (Machine(), Exact()):
+        assert denote(reduction(monoid, 3, 3, 1.0), {}, {}, scalars).at(()) == 0
+
+
+@pytest.mark.parametrize("monoid", ["sum", "product", "max", "min"])
+def test_a_fold_over_no_iteration_is_padding(monoid: Monoid) -> None:
+    program = atl.program("p", [], atl.gen(2, lambda i: atl.reduce(monoid, i, lambda j: 1.0)))
+    assert denote(program, {}, {}, Exact()).padding().tolist() == [True, False]
 
 
 # -- shapes -----------------------------------------------------------------------------------------------------------

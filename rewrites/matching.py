@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from atl.index import Bound, Index, Leaf, Var, atoms, index, map_leaves, quotient_exactly
-from atl.predicate import Predicate, conjunction, conjuncts, expressions
+from atl.index import ZERO, Bound, Index, Leaf, Var, atoms, index, map_leaves, quotient_exactly
+from atl.predicate import Predicate, Zero, conjunction, conjuncts, expressions
 from atl.predicate import substitute as substitute_predicate
 from atl.substitution import children, indices_in, map_type, shift_term, transform
 from atl.terms import (
@@ -68,7 +68,7 @@ class Match:
         if type(wanted) is not type(found) or _static(wanted) != _static(found):
             return self._fail(wanted, found)
         self.matched += 1
-        if isinstance(wanted, Local) and wanted != found:
+        if isinstance(wanted, Local) and isinstance(found, Local) and wanted.position != found.position:
             return self._fail(wanted, found)
         return (
             self._conditions(wanted, found, indices)
@@ -273,7 +273,10 @@ class Match:
         return True
 
     def settle(self) -> bool:
-        """Solves what was put off; then nothing may contradict what was found."""
+        """Solves what was put off, and what a premise that is an equality gives; nothing may contradict what was found."""
+        for premise in self.pattern.premises:
+            if isinstance(premise, Zero) and self._unknown(premise.expression):
+                self.postponed.append((premise.expression, ZERO, 0))
         progress = True
         while self.postponed and progress:
             waiting, self.postponed = self.postponed, []

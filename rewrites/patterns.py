@@ -34,6 +34,7 @@ class Pattern:
     """The metavariable that each variable's id belongs to; extents are named "v.0", the first extent of v."""
     takes: dict[str, int]
     """How many indices each function takes."""
+    premises: tuple[Predicate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def _pattern(rule: Rule, reverse: bool, ranks: dict[str, int]) -> Pattern:
     arguments = {name: maker.variable(name, kind) for name, kind in rule.metavariables.items()}
     stated = rule.states(**arguments)
     takes = {name: sum(p.sort == "index" for p in kind.parameters) for name, kind in rule.metavariables.items()}
-    return Pattern(stated.rhs if reverse else stated.lhs, maker.names, takes)
+    return Pattern(stated.rhs if reverse else stated.lhs, maker.names, takes, stated.premises)
 
 
 class _Maker:

@@ -51,6 +51,26 @@ def contradict(rows: list[Row], equalities: list[Row], budget: Budget) -> bool:
     return False
 
 
+def projected(rows: list[Row], kept: frozenset[int], budget: Budget) -> list[Row]:
+    """Rows that speak of kept columns only and follow from the given ones by eliminating the others."""
+    lines: dict[frozenset[tuple[int, int]], _Line] = {}
+    for place, row in enumerate(rows):
+        coefficients = dict(row)
+        _keep(lines, coefficients, coefficients.pop(0, 0), 1 << place)
+    current = list(lines.values())
+    for steps in range(len(rows)):
+        column, current = _next_column(current, kept)
+        if column == 0:
+            return [
+                {**coefficients, 0: constant} if constant else coefficients for coefficients, constant, _ in current
+            ]
+        eliminated = _eliminate(current, column, steps, budget)
+        if eliminated is None or budget.left <= 0 or len(eliminated) > MAX_ROWS:
+            return []
+        current = eliminated
+    return []
+
+
 def _keep(
     lines: dict[frozenset[tuple[int, int]], _Line], coefficients: dict[int, int], constant: int, made_of: int
 ) -> bool:
@@ -68,8 +88,11 @@ def _keep(
     return False
 
 
-def _next_column(lines: list[_Line]) -> tuple[int, list[_Line]]:
-    """The column that is cheapest to eliminate, and the lines without those that hold a column of one sign only."""
+def _next_column(lines: list[_Line], kept: frozenset[int] = frozenset()) -> tuple[int, list[_Line]]:
+    """The column that is cheapest to eliminate, and the lines without those that hold a column of one sign only.
+
+    Kept columns are passed over; 0 when no other is left.
+    """
     while True:
         above: dict[int, int] = {}
         below: dict[int, int] = {}
@@ -79,12 +102,14 @@ def _next_column(lines: list[_Line]) -> tuple[int, list[_Line]]:
                     above[column] = above.get(column, 0) + 1
                 else:
                     below[column] = below.get(column, 0) + 1
-        one_sided = above.keys() ^ below.keys()
+        one_sided = (above.keys() ^ below.keys()) - kept
         if not one_sided:
             break
         lines = [line for line in lines if one_sided.isdisjoint(line[0])]
     best, cost = 0, 0
     for column, count in above.items():
+        if column in kept:
+            continue
         other = below[column]
         price = count * other - count - other
         if not best or price < cost or (price == cost and column < best):

@@ -10,8 +10,8 @@ from atl.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
 from atl.prove.rows import Row, System, Table, combined, plus
 from atl.prove.search import Elements, Sample
 
-STEPS: Final = 1_200_000
-"""z3's own measure of work (`rlimit`): 0.1 to 0.4 s."""
+STEPS: Final = 2_000_000
+"""z3's own measure of work (`rlimit`): 0.2 to 0.5 s."""
 STEPS_AGAIN: Final = 300_000
 MAX_READ_PAIRS: Final = 40
 
