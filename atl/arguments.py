@@ -20,6 +20,7 @@ from atl.errors import ArgumentError, ArrayError, AssumptionError
 from atl.index import Array, Index, Leaf, Size, atoms, value_of
 from atl.predicate import Predicate, expressions, holds
 from atl.program import Program
+from atl.symbolic import Symbolic
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 LARGEST: Final = 2**63 - 1
@@ -161,6 +162,12 @@ def _array(array: Array, value: object, *, exact: bool) -> AnyArray:
 
 
 def _converted(array: Array, value: object) -> AnyArray:
+    if isinstance(value, Symbolic):
+        raise ArgumentError(
+            f"{array.name} is {_brief(value)}, which has no elements",
+            required=_declared(array),
+            suggestions=("pass a NumPy array",),
+        )
     try:
         held = np.asarray(value)
     except (TypeError, ValueError) as error:

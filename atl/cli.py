@@ -203,7 +203,7 @@ def _declare_fuzz(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what", choices=["diff"], help="diff: the interpreter, the loop nest and the C against one another"
     )
-    parser.add_argument("--n", type=int, default=200, help="how many programs (default: 200)")
+    parser.add_argument("--n", type=int, default=1000, help="how many programs (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, help="where the random choices start (default: 0)")
 
 

@@ -229,7 +229,7 @@ class Machine(Scalars[Any]):
     @np.errstate(all="ignore")
     def cast(self, target: str, source: str, x: Any) -> Any:
         if dtypes.is_integer(target) and not dtypes.is_integer(source):
-            whole = math.trunc(x) if np.isfinite(x) else 0
+            whole = int(x) if np.isfinite(x) else 0
             held = wrapped(whole, target)
             self.undefined += held != whole or not np.isfinite(x)
             return _SCALAR[target](held)
