@@ -145,6 +145,7 @@ def _declare_program(parser: argparse.ArgumentParser) -> None:
 def _show(arguments: argparse.Namespace) -> int:
     from atl.printing import show_predicate, show_program
     from atl.program_files import program_in
+    from padtypes import check, truncations
 
     program, ascii_only = program_in(arguments.program), _ascii()
     shape = ", ".join(map(str, program.shape)) + ("," if len(program.shape) == 1 else "")
@@ -155,7 +156,10 @@ def _show(arguments: argparse.Namespace) -> int:
     assumed = ", ".join(show_predicate(assumption, ascii=ascii_only) for assumption in program.assumptions)
     print(f"assumed     {assumed or 'nothing'}", flush=True)
     atl.check_safe(program)
-    print("accesses    each proved to lie within its tensor")
+    print("accesses    each proved to lie within its tensor", flush=True)
+    check(program)
+    if cut := sum(1 for _ in truncations(program)):
+        print(f"truncations {cut}, each proved to cut only padding", flush=True)
     if arguments.nest or arguments.c:
         from lowering import lower, print_c, print_nest
 

@@ -76,9 +76,11 @@ def read_picture(path: Path, *, into: Path | None = None) -> Picture:
             with image_module.open(path) as image:
                 _check_size(path, *image.size)
                 return _pixels(image)
-    except (OSError, ValueError, SyntaxError, EOFError, struct.error, image_module.DecompressionBombError) as error:
-        if isinstance(error, ImageError):
-            raise
+    except ImageError:
+        raise
+    except image_module.DecompressionBombError as error:
+        raise _too_large(path) from error
+    except (OSError, ValueError, SyntaxError, EOFError, struct.error) as error:
         reason = "it is no picture of a kind that Pillow knows" if "cannot identify" in str(error) else str(error)
         raise ImageError(
             f"{path} cannot be read: {reason or type(error).__name__}",
@@ -106,11 +108,13 @@ def _check_size(path: Path, width: int, height: int) -> None:
             f"{path} has no pixels", required="at least one pixel", numbers={"width": width, "height": height}
         )
     if width * height > LARGEST:
-        raise ImageError(
-            f"{path} is too large for the demonstration",
-            required=f"at most {LARGEST:,} pixels",
-            numbers={"width": width, "height": height},
-        )
+        raise _too_large(path, {"width": width, "height": height})
+
+
+def _too_large(path: Path, numbers: Mapping[str, object] | None = None) -> ImageError:
+    return ImageError(
+        f"{path} is too large for the demonstration", required=f"at most {LARGEST:,} pixels", numbers=numbers
+    )
 
 
 def _pixels(image: Any) -> Picture:

@@ -1,42 +1,91 @@
-"""Where a rule applies: the places of a program, in the order of the search, that match and whose premises hold."""
+"""Places of a program: a path, the subterm there, and, when asked for, what is known and what things are called there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from functools import cached_property
 
-from atl.errors import ATLError
+from atl.errors import WrongArgument
 from atl.program import Program
 from atl.scope import Scope, outermost
 from atl.substitution import children
 from atl.terms import Expr, Gen, Let, Reduce
 from atl.wellformed import Path, child_scopes
-from rewrites.instantiation import Argument
-from rewrites.kernel import PremiseFailed, Theorem, rewrite
-from rewrites.matching import Mismatch, match
-from rewrites.rule import Rule
+from atl.words import Names
 
 
-@dataclass(frozen=True, slots=True)
 class Site:
-    """A subterm and what is known where it stands."""
+    """A subterm and where it stands. Facts and names are worked out only when they are asked for."""
 
-    path: Path
-    term: Expr
-    scope: Scope
+    def __init__(self, program: Program, path: Path, term: Expr, above: Site | None) -> None:
+        self.program = program
+        self.path = path
+        self.term = term
+        self.above = above
+
+    def child(self, position: int) -> Site:
+        """The place of a direct part."""
+        return Site(self.program, (*self.path, position), children(self.term)[position].expr, self)
+
+    def spine(self) -> list[Site]:
+        """The places from the whole program down to this one."""
+        out: list[Site] = []
+        at: Site | None = self
+        while at is not None:
+            out.append(at)
+            at = at.above
+        return out[::-1]
+
+    @cached_property
+    def scope(self) -> Scope:
+        """The facts that binders, guards and assumptions put in scope here."""
+        if self.above is None:
+            return outermost(self.program)
+        return child_scopes(self.above.term, self.above.scope)[self.path[-1]]
+
+    @cached_property
+    def names(self) -> Names:
+        """What the printer calls indices and let-bound tensors here."""
+        names = Names((*self.program.sizes, *(array.name for array in self.program.inputs)))
+        for outer, inner in zip(self.spine(), self.spine()[1:], strict=False):
+            match outer.term:
+                case Gen(name=name) | Reduce(name=name):
+                    names.bind_index(name)
+                case Let(name=name) if inner.path[-1] == 1:
+                    names.bind_tensor(name)
+                case _:
+                    pass
+        return names
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The name of a binder or let: as it was given, and as it is printed here."""
+        match self.term:
+            case Gen(name=name) | Reduce(name=name) | Let(name=name):
+                # The names of this place are kept: the printed one is only looked up.
+                names = Names((*self.program.sizes, *(array.name for array in self.program.inputs)))
+                for taken in (*self.names.indices, *self.names.tensors):
+                    names.fresh(taken)
+                return tuple(dict.fromkeys((names.fresh(name), name)))
+            case _:
+                return ()
+
+    def __repr__(self) -> str:
+        return f"Site({list(self.path)})"
 
 
-@dataclass(slots=True)
-class Attempts:
-    """What a search met on its way: the sites that matched but did not take the rule, and the nearest that did not match."""
-
-    refused: list[tuple[Site, ATLError]] = field(default_factory=list)
-    nearest: tuple[Site, Mismatch] | None = None
-    looked_at: int = 0
-
-    def note(self, site: Site, mismatch: Mismatch) -> None:
-        if self.nearest is None or mismatch.matched > self.nearest[1].matched:
-            self.nearest = site, mismatch
+def site_at(program: Program, path: Path) -> Site:
+    """The place at the end of a path."""
+    site = Site(program, (), program.body, None)
+    for position in path:
+        if not 0 <= position < len(children(site.term)):
+            raise WrongArgument(
+                f"the goal has no part at {list(path)}",
+                required="positions of parts, from the outside in, each counted from 0",
+                suggestions=('name the place: at="i" for a binder, at="⊞[_ < n] _" for a pattern',),
+            )
+        site = site.child(position)
+    return site
 
 
 def sites(program: Program, *, below: Path = (), top_down: bool = False) -> Iterator[Site]:
@@ -44,44 +93,32 @@ def sites(program: Program, *, below: Path = (), top_down: bool = False) -> Iter
 
     Of a let the body comes before the binding when children come first (section 3 of the reference, search order).
     """
-    at, scope = program.body, outermost(program)
-    for position in below:
-        scope = child_scopes(at, scope)[position]
-        at = children(at)[position].expr
-    yield from _walk(at, scope, below, top_down)
+    yield from walk(site_at(program, below), top_down=top_down)
 
 
-def _walk(at: Expr, scope: Scope, path: Path, top_down: bool) -> Iterator[Site]:
+def walk(site: Site, *, top_down: bool = False) -> Iterator[Site]:
+    """This place and all below it, in one of the two orders."""
     if top_down:
-        yield Site(path, at, scope)
-    parts = list(enumerate(zip(children(at), child_scopes(at, scope), strict=True)))
-    if isinstance(at, Let) and not top_down:
-        parts.reverse()
-    for position, (child, inside) in parts:
-        yield from _walk(child.expr, inside, (*path, position), top_down)
+        yield site
+    for position in positions(site.term, top_down=top_down):
+        yield from walk(site.child(position), top_down=top_down)
     if not top_down:
-        yield Site(path, at, scope)
+        yield site
 
 
-def binder(program: Program, name: str) -> Site | None:
-    """The first generation, reduction or let, from the outside in, whose name this is."""
-    for site in sites(program, top_down=True):
-        if isinstance(site.term, Gen | Reduce | Let) and site.term.name == name:
-            return site
-    return None
+def positions(term: Expr, *, top_down: bool = False) -> tuple[int, ...]:
+    """The positions of the direct parts in the order of a search."""
+    found = tuple(range(len(children(term))))
+    return found[::-1] if isinstance(term, Let) and not top_down else found
 
 
-def rewrites_at(
-    theorem: Theorem, rule: Rule, site: Site, given: Mapping[str, Argument], reverse: bool, attempts: Attempts
-) -> Theorem | None:
-    """The theorem after the rule at this site, if it applies there."""
-    attempts.looked_at += 1
-    found = match(rule, reverse, site.term, given)
-    if isinstance(found, Mismatch):
-        attempts.note(site, found)
-        return None
-    try:
-        return rewrite(theorem, rule, site.path, found, reverse=reverse)
-    except (PremiseFailed, ATLError) as error:
-        attempts.refused.append((site, error))
-        return None
+def subterm(expr: Expr, path: Path) -> Expr:
+    """The part of a term at the end of a path."""
+    for position in path:
+        expr = children(expr)[position].expr
+    return expr
+
+
+def binders(program: Program) -> Iterator[Site]:
+    """The generations, reductions and lets, from the outside in and from left to right."""
+    return (site for site in sites(program, top_down=True) if isinstance(site.term, Gen | Reduce | Let))

@@ -284,7 +284,8 @@ def _planned(table: Table) -> _Plan:
             if column in plan.ready or not _depends_only(table, column, plan.ready):
                 continue
             others.remove(column)
-            if isinstance(table.atoms[column], Read):
+            if isinstance(table.atoms[column], Read) or not plan.unknowns:
+                # A quotient of constants is one by zero or less, of dead code: it may be anything.
                 _place(plan, column)
             else:
                 plan.ready[column] = len(plan.unknowns) - 1

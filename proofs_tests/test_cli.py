@@ -1,0 +1,220 @@
+"""The command line: what each command prints, and how it ends when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from atl import cli
+from atl.program_files import program_in
+
+HERE = Path(__file__).resolve().parent.parent
+MATMUL = str(HERE / "examples" / "matmul.py")
+WINDOWS = str(HERE / "examples" / "windows.py")
+
+
+def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """The exit code, what was printed, and what was said on the error stream."""
+    code = cli.main(arguments)
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return code, said.out, said.err
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "written.py"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+# -- show -------------------------------------------------------------------------------------------------------------
+
+
+def test_show_prints_the_mathematics_the_shape_and_what_was_proved(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = ended(capsys, "show", f"{WINDOWS}:windows")
+    assert (code, err) == (0, "")
+    assert "⊞[i < n] Σ[j < k] [j <= i] · x[i - j]" in out
+    assert "result      float64 of shape (n,)" in out
+    assert "sizes       n, k (keywords of a call: k)" in out
+    assert "assumed     1 <= k, k <= n" in out
+    assert "accesses    each proved" in out
+    assert "int64_t" not in out
+
+
+def test_show_adds_the_loop_nest_and_the_c(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ended(capsys, "show", MATMUL, "--nest", "--c")
+    assert code == 0
+    assert "for p in 0..k:" in out
+    assert "for (int64_t p = 0; p < k; p++)" in out
+
+
+def test_a_module_is_found_by_its_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(HERE)
+    assert ended(capsys, "show", "examples.matmul:matmul")[0] == 0
+
+
+def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "its_neighbour.py").write_text("import atl\nx = atl.tensor('x', 3)\n", encoding="utf-8")
+    target = written(tmp_path, "import atl\nfrom its_neighbour import x\np = atl.program('p', [x], x + 1)\n")
+    assert program_in(target).name == "p"
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("nowhere.py:p", "there is no file nowhere.py"),
+        ("no_such_module:p", "no_such_module cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
+        (f"{MATMUL}:matmull", "has the programs matmul"),
+        (f"{MATMUL}:A", "A in "),
+        (f"{HERE / 'atl' / 'words.py'}:p", "a program is made by @atl.program"),
+    ],
+)
+def test_a_program_that_is_not_there_is_told(target: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = ended(capsys, "show", target)
+    assert (code, out) == (cli.REFUSED, "")
+    assert said in err
+
+
+def test_what_the_users_file_raises_is_told_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = written(tmp_path, "import atl\n\nn = atl.sizes('n')\nratio = 1 / 0\n")
+    _, _, err = ended(capsys, "show", target)
+    assert "cannot be loaded: ZeroDivisionError: division by zero" in err
+    assert f"at {target}:4" in err
+    assert "ratio = 1 / 0" in err
+
+
+def test_a_mistake_in_the_users_file_is_told_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = written(tmp_path, "import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\ny = x[0][1]\n")
+    code, _, err = ended(capsys, "show", target)
+    assert code == cli.REFUSED
+    assert "a tensor of rank 0" in err
+    assert f"at {target}:4" in err
+    assert "y = x[0][1]" in err
+
+
+def test_an_unsafe_program_is_shown_and_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\np = atl.program('p', [x], atl.gen(n, lambda i: x[i + 1]))"
+    code, out, err = ended(capsys, "show", written(tmp_path, text))
+    assert code == cli.REFUSED
+    assert "⊞[i < n] x[i + 1]" in out
+    assert "each proved" not in out
+    assert "goes out of bounds [ATL301]" in err
+
+
+# -- run --------------------------------------------------------------------------------------------------------------
+
+
+def test_run_computes_from_files_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = np.arange(5.0)
+    np.save(tmp_path / "x.npy", x)
+    out = tmp_path / "sums.npy"
+    code, said, _ = ended(capsys, "run", WINDOWS, f"x={tmp_path / 'x.npy'}", "k=2", "-o", str(out))
+    assert code == 0
+    assert "float64 of shape (5,)" in said
+    assert np.array_equal(np.load(out), [0, 1, 3, 5, 7])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sums.npy", "x.npy"]
+
+
+def test_run_prints_a_result_that_goes_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "x.npy", np.ones(3))
+    assert ended(capsys, "run", WINDOWS, f"x={tmp_path / 'x.npy'}", "k=3")[1] == "[1. 2. 3.]\n"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (["x=x.npy"], "no array determines the size k"),
+        (["x=x.npy", "k"], "'k' gives nothing a value"),
+        (["x=x.npy", "k=two"], "k=two is not an integer"),
+        (["x=x.npy", "k=0"], "break an assumption"),
+        (["x=x.npy", "k=9"], "break an assumption"),
+        (["x=x.npy", "k=1", "k=2"], "k is given twice"),
+        (["x=gone.npy", "k=1"], "x=gone.npy cannot be read"),
+        (["x=text.npy", "k=1"], "x=text.npy cannot be read"),
+        (["x=pickled.npy", "k=1"], "x=pickled.npy cannot be read"),
+        (["x=many.npz", "k=1"], "is an archive of arrays: a, b"),
+        (["x=single.npy", "k=1"], "the elements of x are float32, not float64"),
+        (["k=1"], "lacks x"),
+        (["x=x.npy", "k=1", "q=3"], "has no argument q"),
+        (["x=x.npy", "k=1", "-o", "nowhere/out.npy"], "nowhere/out.npy cannot be written"),
+    ],
+)
+def test_run_tells_what_is_wrong_and_writes_nothing(
+    values: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.ones(3))
+    np.save("single.npy", np.ones(3, dtype=np.float32))
+    np.save("pickled.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.savez("many.npz", a=np.ones(3), b=np.ones(3))
+    Path("text.npy").write_text("1 2 3", encoding="utf-8")
+    before = sorted(tmp_path.iterdir())
+    code, _, err = ended(capsys, "run", WINDOWS, *values)
+    assert code == cli.REFUSED
+    assert said in err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+# -- all commands -----------------------------------------------------------------------------------------------------
+
+
+def test_fuzz_needs_a_checkout_and_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    code, _, err = ended(capsys, "fuzz", "diff")
+    assert code == cli.REFUSED
+    assert "atl fuzz needs a checkout" in err
+
+
+def test_fuzz_passes_on_what_the_differential_test_says(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr("proofs_tests.differential.main", lambda arguments: asked.append(arguments) or 1)
+    assert ended(capsys, "fuzz", "diff", "--n", "7", "--seed", "3")[0] == cli.FAILED
+    assert asked == [["--n", "7", "--seed", "3"]]
+
+
+def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ended(capsys)
+    assert code == 0
+    assert all(command.name in out for command in cli.COMMANDS)
+
+
+def test_an_interrupt_ends_with_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(target: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("atl.program_files.program_in", interrupted)
+    assert ended(capsys, "show", "anything") == (130, "", "atl: interrupted\n")
+
+
+def as_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "atl", *arguments],
+        cwd=HERE,
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def test_python_m_atl_is_the_command() -> None:
+    assert as_command("--version").stdout.startswith("atl ")
+
+
+def test_a_terminal_without_the_signs_of_mathematics_gets_words() -> None:
+    shown = as_command("show", MATMUL, PYTHONIOENCODING="ascii")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "gen[i < n] gen[j < m] sum[p < k] A[i, p] * B[p, j]" in shown.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = f"{sys.executable} -m atl show {MATMUL} --nest --c | head -n 1"
+    done = subprocess.run(command, shell=True, cwd=HERE, capture_output=True, encoding="utf-8", check=False)
+    assert done.stderr == ""

@@ -1,0 +1,152 @@
+"""Names, marks and places across a rewrite: what an equation says nothing of, and a person wants to keep.
+
+A side of a rule is a skeleton of nodes with metavariables at its leaves. A binder on one side goes on as the binder on the
+other side whose index the same metavariable takes at the same place. Nothing here is trusted: theorems ignore hints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from atl.index import Bound
+from atl.substitution import children, with_children
+from atl.terms import Expr, Gen, Let, Local, Reduce
+from atl.wellformed import Path
+from rewrites.patterns import Application, Pattern, application, patterns
+from rewrites.rule import Rule
+
+Key: TypeAlias = tuple[str, str, int]
+"""A metavariable, "index" or "tensor", and which of its parameters of that sort."""
+Binder: TypeAlias = Gen | Reduce | Let
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """A side of a rule laid over a term: where metavariables stand, and which binder binds which of their parameters."""
+
+    applications: tuple[tuple[Path, Application], ...]
+    binders: dict[Key, Path]
+
+    def of_metavariable(self, path: Path) -> tuple[Path, Application] | None:
+        """The metavariable within which a path ends, and where it stands."""
+        for at, applied in self.applications:
+            if path[: len(at)] == at:
+                return at, applied
+        return None
+
+
+def skeleton(rule: Rule, reverse: bool, term: Expr) -> Skeleton | None:
+    """The left side of the rule (its right one with `reverse`), laid over this term."""
+    for pattern in patterns(rule, reverse, term.type.rank):
+        if _aligned(pattern.term, term, pattern):
+            found: list[tuple[Path, Application]] = []
+            bound: dict[Key, Path] = {}
+            _read(pattern.term, (), pattern, [], [], found, bound)
+            return Skeleton(tuple(found), bound)
+    return None
+
+
+def _aligned(wanted: Expr, found: Expr, pattern: Pattern) -> bool:
+    if application(wanted, pattern) is not None:
+        return wanted.type.rank == found.type.rank
+    return type(wanted) is type(found) and all(
+        _aligned(a.expr, b.expr, pattern) for a, b in zip(children(wanted), children(found), strict=True)
+    )
+
+
+def _read(
+    wanted: Expr,
+    path: Path,
+    pattern: Pattern,
+    indices: list[Path],
+    tensors: list[Path],
+    found: list[tuple[Path, Application]],
+    bound: dict[Key, Path],
+) -> None:
+    applied = application(wanted, pattern)
+    if applied is not None:
+        found.append((path, applied))
+        for place, at in enumerate(applied.indices):
+            if isinstance(atom := at.atom, Bound) and atom.position < len(indices):
+                bound.setdefault((applied.name, "index", place), indices[-1 - atom.position])
+        for place, tensor in enumerate(applied.tensors):
+            if isinstance(tensor, Local) and tensor.position < len(tensors):
+                bound.setdefault((applied.name, "tensor", place), tensors[-1 - tensor.position])
+        return
+    for position, child in enumerate(children(wanted)):
+        below = (*path, position)
+        _read(
+            child.expr,
+            below,
+            pattern,
+            [*indices, *[path] * child.indices],
+            [*tensors, *[path] * child.tensors],
+            found,
+            bound,
+        )
+
+
+def with_hints(rule: Rule, reverse: bool, before: Expr, after: Expr) -> Expr:
+    """The result of a rewrite with the names and marks of the binders that it keeps."""
+    first, second = skeleton(rule, reverse, before), skeleton(rule, not reverse, after)
+    if first is None or second is None:
+        return after
+    for key, at in second.binders.items():
+        if key in first.binders:
+            source = _binder(before, first.binders[key])
+            after = renamed(after, at, source.name, source.mark)
+    return after
+
+
+def _binder(term: Expr, path: Path) -> Binder:
+    for position in path:
+        term = children(term)[position].expr
+    assert isinstance(term, Gen | Reduce | Let)  # noqa: S101 (the skeleton says so)
+    return term
+
+
+def renamed(term: Expr, path: Path, name: str, mark: str) -> Expr:
+    """The term with another name and mark for the binder at a path."""
+    if not path:
+        if not isinstance(term, Gen | Reduce | Let) or (term.name, term.mark) == (name, mark):
+            return term
+        made = replace(term, name=name, mark=mark)
+        object.__setattr__(made, "source", term.source)
+        return made
+    parts = [child.expr for child in children(term)]
+    parts[path[0]] = renamed(parts[path[0]], path[1:], name, mark)
+    return with_children(term, tuple(parts))
+
+
+def moved(rule: Rule, reverse: bool, before: Expr, after: Expr, path: Path) -> Path | None:
+    """Where a part of the term that a rule rewrote is afterwards; None if the rule took it away.
+
+    A part that stands in several places afterwards is followed to the first of them.
+    """
+    first, second = skeleton(rule, reverse, before), skeleton(rule, not reverse, after)
+    if first is None or second is None:
+        return None if path else ()
+    inside = first.of_metavariable(path)
+    if inside is not None:
+        at, applied = inside
+        target = next((where for where, other in second.applications if other.name == applied.name), None)
+        return None if target is None else (*target, *path[len(at) :])
+    kept = [second.binders[key] for key, where in first.binders.items() if where == path and key in second.binders]
+    if kept:
+        return kept[0]
+    return () if not path and not any(where == () for where in first.binders.values()) else None
+
+
+def occurrences(term: Expr, wanted: Expr) -> Iterator[Path]:
+    """The paths at which a term stands in another, seen from the outside; those inside of a found one are left out."""
+    if term == wanted:
+        yield ()
+        return
+    for position, child in enumerate(children(term)):
+        from atl.substitution import shift_term
+
+        inside = shift_term(wanted, child.indices, child.tensors)
+        for path in occurrences(child.expr, inside):
+            yield (position, *path)
