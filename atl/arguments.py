@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl import dtypes
-from atl.errors import ArgumentError, ArrayError, AssumptionError
+from atl.errors import ArgumentError, ArrayError, AssumptionError, WrongArgument
 from atl.index import Array, Index, Leaf, Size, atoms, value_of
 from atl.predicate import Predicate, expressions, holds
 from atl.program import Program
@@ -54,6 +54,12 @@ def bind(
     >>> bind(atl.program("padded", [x], atl.padr(k, x)), [np.ones(3, np.float32)], {"k": 2}).sizes
     {'n': 3, 'k': 2}
     """
+    if not isinstance(program, Program):
+        raise WrongArgument(
+            f"{program!r} is no program",
+            required="a program",
+            suggestions=('make one with atl.program("name", [inputs], body), or with the decorator @atl.program',),
+        )
     passed, given = _by_name(program, positional, keywords)
     arrays = {array.name: _array(array, passed[array.name], exact=exact) for array in program.inputs}
     call = Arguments(_solve(program, arrays, given), arrays)

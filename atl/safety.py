@@ -18,8 +18,9 @@ from atl.wellformed import Obligation, discharge, places
 def check_safe(program: Program) -> None:
     """Proves that every access lies within its tensor, the reads of integer arrays in indices and predicates too.
 
-    What cannot be proved is refused by an `UnsafeAccess`, which names the access, the facts in scope, and numbers that go
-    out of bounds when there are any. As an equation an access outside reads as zero; a kernel would read foreign memory.
+    What cannot be proved is refused by an `UnsafeAccess`, which names the access, the facts in scope, and numbers that
+    go out of bounds when there are any. As an equation an access outside reads as zero; a kernel would read foreign
+    memory.
 
     >>> import atl
     >>> n = atl.sizes("n")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, assert_never, cast
 import numpy as np
 import numpy.typing as npt
 
-from atl.errors import ATLError
+from atl.errors import ATLError, TooLarge
 from atl.index import Array, Index, Leaf, Size, Var, value_of
 from atl.predicate import Predicate, holds
 from atl.scalars import Machine
@@ -118,10 +118,15 @@ def run(nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]
     return execute(nest, sizes, arrays).to_numpy()
 
 
-def execute(nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> Outcome:
-    """A run of a loop nest, with the set of output cells that it stores."""
+def execute(
+    nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray], *, steps: int | None = None
+) -> Outcome:
+    """A run of a loop nest, with the set of output cells that it stores.
+
+    Raises `Trap`, and `TooLarge` when it takes more than this many `steps`: statements carried out.
+    """
     try:
-        return _Run(nest, sizes, arrays).outcome()
+        return _Run(nest, sizes, arrays, steps).outcome()
     except ZeroDivisionError as error:
         raise Trap("divisor", f"an index is divided by {error.args[0]}") from None
 
@@ -129,8 +134,11 @@ def execute(nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyAr
 class _Run:
     """The state of a run: loop variables (v in Fig. 5.4), scalars (st) and buffers (h)."""
 
-    def __init__(self, nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> None:
+    def __init__(
+        self, nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray], steps: int | None
+    ) -> None:
         self._nest = nest
+        self._steps = steps
         self._sizes = sizes
         self._arrays = arrays
         self._variables: dict[Var, int] = {}
@@ -156,6 +164,10 @@ class _Run:
 
     def _block(self, block: Block) -> None:
         """The statements in order. What the block declares and allocates goes with it."""
+        if self._steps is not None:
+            self._steps -= len(block)
+            if self._steps < 0:
+                raise TooLarge(f"{self._nest.name} takes more steps than allowed", required="a smaller call")
         declared: list[Scalar] = []
         allocated: dict[int, Buffer] = {}
         for statement in block:

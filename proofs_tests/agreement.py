@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from atl.arguments import bind
 from atl.dtypes import is_integer
-from atl.errors import ATLError
+from atl.errors import ATLError, TooLarge
 from atl.interpret import Pad, denote
 from atl.program import Program
 from lowering.batch import Call, Report as Stopped, Sanitized, compile_many
@@ -38,10 +38,12 @@ from proofs_tests.exactness import UNIT, Bounded, Bounds
 from proofs_tests.generate import Case
 
 AnyArray: TypeAlias = npt.NDArray[Any]
-Stage: TypeAlias = Literal["lowering", "reference", "loop nest", "compiler", "sanitizer", "kernel"]
+Stage: TypeAlias = Literal["language", "lowering", "reference", "loop nest", "compiler", "sanitizer", "kernel"]
 
 NEAR: Final = 1.01
 """The bounds of exp, log and sqrt are of first order; this covers the rest."""
+STEPS: Final = 20_000
+"""A loop nest that takes more statements than this is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,9 @@ def _meaning(tried: Case, nest: LoopNest) -> Expected | Discarded:
 def interpreted(wanted: Expected) -> Fault | Discarded | None:
     """What is wrong with the loop nest, as its interpreter sees it."""
     try:
-        outcome = execute(wanted.nest, wanted.case.sizes, wanted.case.arrays)
+        outcome = execute(wanted.nest, wanted.case.sizes, wanted.case.arrays, steps=STEPS)
+    except TooLarge:
+        return Discarded("too long to interpret")
     except Trap as trap:
         return Fault("loop nest", str(trap))
     except Exception as error:  # noqa: BLE001

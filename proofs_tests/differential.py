@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from atl.errors import CompilerMissing
+from atl.program import Program
 from lowering.toolchain import find_compiler, has_sanitizers
 from proofs_tests.agreement import Discarded, Expected, Fault, compiled, expected, interpreted, own_cache
 from proofs_tests.choices import Recorded, Replayed, Seeded, shrunk
 from proofs_tests.constructs import ALL, constructs
-from proofs_tests.generate import Case, Rejected, case
-from proofs_tests.reproduce import as_script
+from proofs_tests.generate import Broken, Case, Made, Rejected, case
+from proofs_tests.reproduce import as_python, as_script
 
 BLOCK: Final = 60
 """How many programs share a C file."""
@@ -176,7 +177,7 @@ def run_block(seed: int, numbers: Iterable[int], *, in_c: bool) -> Report:
         match _examined(case(Seeded.by(f"{seed}:{number}"))):
             case Discarded(reason):
                 report.discarded[reason] += 1
-            case (Fault() as fault, Case() as found):
+            case (Fault() as fault, found):
                 report.accepted += 1
                 report.mismatches.append(_mismatch(number, fault, found))
             case Expected() as wanted:
@@ -197,11 +198,15 @@ def run_block(seed: int, numbers: Iterable[int], *, in_c: bool) -> Report:
     return report
 
 
-def _examined(made: Case | Rejected) -> Expected | Discarded | tuple[Fault, Case]:
+def _examined(made: Made) -> Expected | Discarded | tuple[Fault, Case | Broken]:
     """A case as far as the interpreters tell."""
-    if isinstance(made, Rejected):
-        return Discarded(made.reason)
-    wanted = expected(made)
+    match made:
+        case Rejected(reason):
+            return Discarded(reason)
+        case Broken(message):
+            return Fault("language", message), made
+        case _:
+            wanted = expected(made)
     match wanted:
         case Fault():
             return wanted, made
@@ -212,8 +217,15 @@ def _examined(made: Case | Rejected) -> Expected | Discarded | tuple[Fault, Case
             return wanted if fault is None else fault if isinstance(fault, Discarded) else (fault, made)
 
 
-def _mismatch(number: int, fault: Fault, found: Case, *, is_small: bool = False) -> Mismatch:
-    return Mismatch(number, fault, as_script(found.program, found.sizes, found.arrays), is_small)
+def _mismatch(number: int, fault: Fault, found: Case | Broken, *, is_small: bool = False) -> Mismatch:
+    match found:
+        case Case(program, sizes, arrays):
+            script = as_script(program, sizes, arrays)
+        case Broken(_, None):
+            script = f"# proofs_tests.generate.case_by_seed(seed, {number}) fails before there is a program"
+        case Broken(_, Program() as program):
+            script = as_python(program)
+    return Mismatch(number, fault, script, is_small)
 
 
 # -- shrinking --------------------------------------------------------------------------------------------------------
@@ -245,7 +257,7 @@ def smaller(seed: int, mismatch: Mismatch) -> Mismatch:
     return best
 
 
-def _faults(made: Sequence[Case | Rejected], *, in_c: bool) -> Iterator[tuple[int, tuple[Fault, Case]]]:
+def _faults(made: Sequence[Made], *, in_c: bool) -> Iterator[tuple[int, tuple[Fault, Case | Broken]]]:
     """The places of the cases that are at fault, in order, with their faults."""
     if not in_c:
         for at, tried in enumerate(made):

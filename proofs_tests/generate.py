@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from atl.dtypes import DTYPES, FLOATS, is_integer
 from atl.errors import ATLError
 from atl.index import ZERO, Array, Index, Size, constant, value_of
 from atl.program import Program
-from atl.surface import Condition, IndexExpr, Tensor
+from atl.surface import Condition, IndexExpr, Tensor, as_tensor
 from atl.terms import Monoid
 from proofs_tests.choices import Choices, Drawn, Seeded, chance, choose, weighted
 from proofs_tests.generate_index import MAX_WORK, Ground, Scope, Shape, array_of, of
@@ -48,27 +48,45 @@ class Rejected:
     reason: str
 
 
-def case_by_seed(seed: int, number: int) -> Case | Rejected:
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The language fails on what the generator made, with an error that no user should see.
+
+    `program` is what was being checked; none where the failure came before there was one.
+    """
+
+    message: str
+    program: Program | None
+
+
+Made: TypeAlias = Case | Rejected | Broken
+
+
+def case_by_seed(seed: int, number: int) -> Made:
     """The case of this number in the run of this seed."""
     return case(Seeded.by(f"{seed}:{number}"))
 
 
 @st.composite
-def cases(draw: Callable[[st.SearchStrategy[int]], int]) -> Case | Rejected:
+def cases(draw: Callable[[st.SearchStrategy[int]], int]) -> Made:
     """The strategy for Hypothesis."""
     return case(Drawn(draw))
 
 
-def case(choices: Choices) -> Case | Rejected:
+def case(choices: Choices) -> Made:
     """A random case. What is not well formed is rejected by the language itself."""
     maker = Maker(choices)
+    ground = maker.ground
+    unchecked = None
     try:
         body = maker.whole()
-        ground = maker.ground
         inputs = list(ground.inputs.values())
+        unchecked = Program("fuzzed", tuple(map(array_of, inputs)), body.node)
         made = atl.program("fuzzed", inputs, body)
     except ATLError as error:
         return Rejected(type(error).__name__)
+    except Exception as error:  # noqa: BLE001 (Hypothesis stops a draw by an exception of another kind)
+        return Broken(f"{type(error).__name__}: {error}", unchecked)
     sizes = {name: ground.sizes[name][1] for name in made.sizes}
     numbers = np.random.default_rng(choices.integer(0, 1 << 16))
     wide = chance(choices, 8)
@@ -102,11 +120,12 @@ class Maker:
     def __init__(self, choices: Choices) -> None:
         self.choices = choices
         self.ground = Ground(choices)
-        self.ring = not chance(choices, 40)
+        self.ring = not chance(choices, 35)
         self.fuel = choices.integer(1, 26)
 
     def whole(self) -> Tensor:
-        dtype = weighted(self.choices, ((5, "float32"), (3, "float64"), (2, "int32"), (3, "int64")))
+        of_type = ((4, "float32"), (2, "float64"), *(((3, "int32"), (4, "int64")) if self.ring else ()))
+        dtype = weighted(self.choices, of_type)
         return self.tensor(Scope(), self.ground.shape(Scope()), dtype)
 
     # -- tensors of any rank ------------------------------------------------------------------------------------------
@@ -126,10 +145,12 @@ class Maker:
             (2, lambda: self._reduction("sum", scope, shape, dtype)),
             (2, lambda: self._reduction(choose(self.choices, ("max", "min", "product")), scope, shape, dtype)),
             (3, lambda: self._arithmetic(scope.unfolded, shape, dtype)),
-            (2, lambda: self._unary(scope.unfolded, shape, dtype)),
+            (2 if self.ring else 6, lambda: self._unary(scope.unfolded, shape, dtype)),
             (2, lambda: self._select(scope.unfolded, shape, dtype)),
             (1, lambda: self._cast(scope.unfolded, shape, dtype)),
         ]
+        if _holding(scope, shape, dtype):
+            options.append((6, lambda: self._access(scope, shape, dtype)))
         if not scope.folded:
             options.append((3, lambda: atl.guard(self.ground.condition(scope), self.tensor(scope, shape, dtype))))
         return options
@@ -141,13 +162,21 @@ class Maker:
             bound = shape
         value = self.tensor(scope.unfolded, bound, kind)
         name = choose(self.choices, LET_NAMES)
-        return atl.let(value, lambda x: self.tensor(scope.knowing(x), shape, dtype), name=name)
+
+        def body(x: Tensor) -> Tensor:
+            inside = scope.knowing(x)
+            if not chance(self.choices, 40):
+                return self.tensor(inside, shape, dtype)
+            inside = inside.unfolded
+            return atl.maximum(self.tensor(inside, shape, dtype), self.tensor(inside, shape, dtype))
+
+        return atl.let(value, body, name=name)
 
     def _access(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
         """An element, or a slice, of something; under a condition where it may be out of range."""
         inner = scope.unfolded
-        known = [t for t in scope.tensors if t.dtype == dtype and t.rank > len(shape) and _ends_in(t, shape)]
-        if known and chance(self.choices, 70):
+        known = _holding(scope, shape, dtype)
+        if known and chance(self.choices, 80):
             tensor = choose(self.choices, known)
         else:
             more = self.ground.shape(inner, local=self.fuel > 0, least=1)[: 4 - len(shape)]
@@ -214,7 +243,9 @@ class Maker:
             return self.tensor(scope, () if scalar else shape, dtype)
 
         left = self.tensor(scope, shape, dtype)
-        kind = weighted(self.choices, ((4, "+"), (3, "*"), (3, "-"), (1, "min"), (1, "max"), (3, "/")))
+        kind = weighted(
+            self.choices, ((4, "+"), (3, "*"), (3, "-"), (1, "min"), (1, "max"), (0 if self.ring else 6, "/"))
+        )
         match kind:
             case "*":
                 return left * operand()
@@ -233,7 +264,7 @@ class Maker:
         operand = self.tensor(scope, shape, dtype)
         if self.ring or is_integer(dtype):
             return choose(self.choices, (lambda e: -e, atl.abs))(operand)
-        kind = weighted(self.choices, ((3, "sqrt"), (1, "neg"), (1, "abs"), (1, "exp"), (1, "log"), (1, "tanh")))
+        kind = weighted(self.choices, ((3, "sqrt"), (1, "neg"), (1, "abs"), (2, "exp"), (2, "log"), (2, "tanh")))
         match kind:
             case "sqrt":
                 return atl.sqrt(atl.abs(operand))
@@ -272,7 +303,7 @@ class Maker:
     def _literal(self, dtype: str) -> Tensor:
         whole = self.ring or dtype not in FLOATS
         literal: float = choose(self.choices, (1, 2, 0, -1, 3) if whole else (1, 0.5, 0, -1.25, 0.1, 3))
-        return atl.cast(dtype, _as_tensor(literal))
+        return atl.cast(dtype, as_tensor(literal))
 
     # -- tensors of rank 1 and more -----------------------------------------------------------------------------------
 
@@ -390,11 +421,10 @@ class Maker:
         return atl.gen(of(longer), self._binder(body))
 
 
-def _ends_in(tensor: Tensor, shape: Shape) -> bool:
-    return tensor.node.type.shape[tensor.rank - len(shape) :] == shape
-
-
-def _as_tensor(literal: float) -> Tensor:
-    from atl.surface import as_tensor
-
-    return as_tensor(literal)
+def _holding(scope: Scope, shape: Shape, dtype: str) -> list[Tensor]:
+    """The let-bound tensors with parts of this shape and element type."""
+    return [
+        t
+        for t in scope.tensors
+        if t.dtype == dtype and t.rank > len(shape) and t.node.type.shape[t.rank - len(shape) :] == shape
+    ]

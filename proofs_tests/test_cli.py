@@ -98,8 +98,8 @@ def test_a_mistake_in_the_users_file_is_told_with_its_line(tmp_path: Path, capsy
 
 
 def test_an_unsafe_program_is_shown_and_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = "import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\np = atl.program('p', [x], atl.gen(n, lambda i: x[i + 1]))"
-    code, out, err = ended(capsys, "show", written(tmp_path, text))
+    text = "import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\nbody = atl.gen(n, lambda i: x[i + 1])\n"
+    code, out, err = ended(capsys, "show", written(tmp_path, f"{text}p = atl.program('p', [x], body)\n"))
     assert code == cli.REFUSED
     assert "⊞[i < n] x[i + 1]" in out
     assert "each proved" not in out
@@ -174,7 +174,12 @@ def test_fuzz_passes_on_what_the_differential_test_says(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
-    monkeypatch.setattr("proofs_tests.differential.main", lambda arguments: asked.append(arguments) or 1)
+
+    def differential(arguments: list[str]) -> int:
+        asked.append(arguments)
+        return 1
+
+    monkeypatch.setattr("proofs_tests.differential.main", differential)
     assert ended(capsys, "fuzz", "diff", "--n", "7", "--seed", "3")[0] == cli.FAILED
     assert asked == [["--n", "7", "--seed", "3"]]
 

@@ -87,7 +87,6 @@ def test_each_step_is_shown(tmp_path: Path) -> None:
 
 def test_it_runs_on_the_photograph_that_scikit_image_ships() -> None:
     assert read_picture(shipped_picture()).pixels.shape == (512, 512, 3)
-    assert "skimage" not in sys.modules or True
 
 
 def test_the_numpy_blur_is_the_one_of_the_paper() -> None:
@@ -148,9 +147,9 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str], picture: Path, *op
     [
         (b"", "it is no picture of a kind that Pillow knows"),
         (b"hello", "it is no picture of a kind that Pillow knows"),
-        (png_of(4, 4)[:20], "it is no picture of a kind that Pillow knows"),
+        (png_of(4, 4)[:20], "cannot be read"),
         (png_of(400, 400), "cannot be read"),
-        (png_of(0, 5), "no picture|no pixels|cannot be read"),
+        (png_of(0, 5), "cannot be read"),
         (png_of(9_000, 9_000), "too large for the demonstration"),
         (png_of(2**31 - 1, 2**31 - 1), "too large for the demonstration"),
     ],
@@ -161,7 +160,12 @@ def test_an_unreadable_picture_is_refused(
     path = tmp_path / "bad.png"
     path.write_bytes(content)
     said = refused(tmp_path, capsys, path)
-    assert any(part in said for part in reason.split("|")), said
+    assert reason in said
+
+
+def test_a_picture_without_pixels_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="has no pixels"):
+        pictures._check_size(tmp_path / "empty.tif", 0, 5)
 
 
 def test_a_truncated_photograph_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -300,3 +300,9 @@ def test_a_picture_of_a_missing_size_or_path_is_refused() -> None:
         padtypes.draw(program, sizes={"n": 7})
     with pytest.raises(atl.ATLError, match="no sub-expression"):
         padtypes.draw(program, (3,), sizes={"n": 7, "k": 2})
+
+
+def test_the_picture_in_the_documents_is_the_one_that_is_drawn() -> None:
+    program = atl.program("tiled", [x], atl.truncr(atl.ceildiv(n, k) * k - n, atl.flatten(atl.split(k, x))))
+    shown = Path(__file__).resolve().parent.parent / "docs" / "padding.svg"
+    assert padtypes.draw(program, (0, 0), sizes={"n": 10, "k": 4}).svg() == shown.read_text()

@@ -1,0 +1,269 @@
+"""A derivation under way: theorems, each made from the one before by one rule of the kernel.
+
+Tactics work on this. Whatever they search for, all that they can do is to ask the kernel for the next theorem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from atl.errors import ATLError, WrongArgument
+from atl.index import Size, index
+from atl.predicate import Predicate
+from atl.program import Program
+from atl.prove import Proved, prove
+from atl.substitution import children, with_children
+from atl.surface import as_index, as_predicate, as_tensor
+from atl.terms import Expr
+from atl.wellformed import Path
+from rewrites import hints, kernel
+from rewrites.instantiation import Argument, abstracted
+from rewrites.kernel import Step, Theorem
+from rewrites.matching import Mismatch, match
+from rewrites.patterns import application, patterns
+from rewrites.refusals import Undetermined, unknown_name, unmatched
+from rewrites.rule import Kind, Rule
+from rewrites.sites import Site, positions, site_at, subterm, walk
+
+MAX_RANK = 8
+
+
+class Derivation:
+    """Theorems that lead from a goal on. `rules` are those that may be used, by name."""
+
+    def __init__(self, start: Theorem, rules: Mapping[str, Rule]) -> None:
+        self.rules = rules
+        self.theorems = [start]
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    @property
+    def theorem(self) -> Theorem:
+        """What has been proved so far."""
+        return self.theorems[-1]
+
+    @property
+    def goal(self) -> Program:
+        """The program as it stands."""
+        return self.theorem.rhs
+
+    @property
+    def taken(self) -> int:
+        """How many steps have been taken here."""
+        return len(self.theorems) - 1
+
+    def term(self, path: Path = ()) -> Expr:
+        """The subterm at a path."""
+        return subterm(self.goal.body, path)
+
+    def site(self, path: Path = ()) -> Site:
+        """The place at a path."""
+        return site_at(self.goal, path)
+
+    def sites(self, below: Path = (), *, top_down: bool = False) -> Iterator[Site]:
+        """The places from a path on, in the order of a search."""
+        return walk(self.site(below), top_down=top_down)
+
+    def knows(self, path: Path, fact: Predicate) -> bool:
+        """Whether a fact, written with the indices of this place, is proved there."""
+        scope = self.site(path).scope
+        return isinstance(prove(scope.facts, scope.predicate(fact)), Proved)
+
+    def rule(self, name: str) -> Rule:
+        """The rule of this name."""
+        if name not in self.rules:
+            raise unknown_name("rule", name, self.rules, required="a name listed by `atl rules`")
+        return self.rules[name]
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def rewrite(self, name: str, path: Path, *, reverse: bool = False, **given: Any) -> None:
+        """Rewrites the subterm at this path, or raises why not: it does not match, or a premise fails there."""
+        rule = self.rule(name)
+        found = self.arguments(rule, self.term(path), reverse, arguments_of(rule, given))
+        self.apply(rule, path, found, reverse=reverse)
+
+    def attempt(self, name: str, path: Path, *, reverse: bool = False, **given: Any) -> bool:
+        """Rewrites the subterm at this path if the rule applies there."""
+        rule = self.rule(name)
+        return self.attempted(rule, path, arguments_of(rule, given), reverse=reverse)
+
+    def attempted(self, rule: Rule, path: Path, given: Mapping[str, Argument], *, reverse: bool) -> bool:
+        """Rewrites the subterm at this path if the rule applies there, with arguments of the kernel's kind."""
+        term = self.term(path)
+        if not may_match(rule, reverse, term):
+            return False
+        found = match(rule, reverse, term, given)
+        if isinstance(found, Mismatch) or len(found) < len(rule.metavariables):
+            return False
+        try:
+            self.apply(rule, path, found, reverse=reverse)
+        except ATLError:
+            return False
+        return True
+
+    def apply(self, rule: Rule, path: Path, arguments: Mapping[str, Argument], *, reverse: bool = False) -> None:
+        """The kernel's step with these arguments; names and marks of the binders that stay are kept."""
+        before = self.term(path)
+        made = kernel.rewrite(self.theorem, rule, path, arguments, reverse=reverse)
+        after = subterm(made.rhs.body, path)
+        kept = hints.with_hints(rule, reverse, before, after)
+        self.theorems.append(made if kept is after else _shown_as(made, _replaced(made.rhs.body, path, kept)))
+
+    def arguments(
+        self, rule: Rule, term: Expr, reverse: bool, given: Mapping[str, Argument]
+    ) -> dict[str, Argument]:
+        """What makes a side of the rule this term. Raises `NoMatch` and `Undetermined`."""
+        found = match(rule, reverse, term, given)
+        if isinstance(found, Mismatch):
+            raise unmatched(rule, reverse, term, found)
+        missing = [name for name in rule.metavariables if name not in found]
+        if missing:
+            raise Undetermined(rule, reverse, missing)
+        return found
+
+    def rename(self, path: Path, name: str, mark: str | None = None) -> None:
+        """Another name, or mark, for the binder at this path: no step, as theorems are about neither."""
+        at = self.term(path)
+        mark = getattr(at, "mark", "") if mark is None else mark
+        self.theorems[-1] = _shown_as(self.theorem, hints.renamed(self.goal.body, path, name, mark))
+
+    # -- sweeps -------------------------------------------------------------------------------------------------------
+
+    def sweep(
+        self,
+        names: Sequence[str],
+        below: Path = (),
+        *,
+        reverse: bool = False,
+        top_down: bool = False,
+        given: Mapping[str, Argument] | None = None,
+        where: Callable[[Path], bool] = lambda path: True,
+    ) -> int:
+        """Goes once over all places from a path on and rewrites each with the first of the rules that applies there.
+
+        Bottom-up, a place is looked at when all below it has been rewritten; so nested places need one sweep. Returns the
+        number of steps.
+        """
+        rules = [self.rule(name) for name in names]
+        before = self.taken
+
+        def here(path: Path) -> None:
+            if where(path):
+                any(self.attempted(rule, path, given or {}, reverse=reverse) for rule in rules)
+
+        def visit(path: Path) -> None:
+            if top_down:
+                here(path)
+            for position in positions(self.term(path), top_down=top_down):
+                visit((*path, position))
+            if not top_down:
+                here(path)
+
+        visit(below)
+        return self.taken - before
+
+    def exhaust(self, names: Sequence[str], below: Path = (), *, most: int = 20) -> int:
+        """Sweeps until none of the rules applies any more, or `most` times."""
+        total = 0
+        for _ in range(most):
+            taken = self.sweep(names, below)
+            if not taken:
+                break
+            total += taken
+        return total
+
+
+def may_match(rule: Rule, reverse: bool, term: Expr) -> bool:
+    """Whether the outermost node of a term is one that a side of the rule can stand for."""
+    roots = _roots(rule, reverse)
+    return roots is None or type(term) in roots
+
+
+@lru_cache(maxsize=1024)
+def _roots(rule: Rule, reverse: bool) -> frozenset[type] | None:
+    """The outermost nodes of a side of the rule; None if it may be any."""
+    found: set[type] = set()
+    for rank in range(MAX_RANK + 1):
+        for pattern in patterns(rule, reverse, rank):
+            if application(pattern.term, pattern) is not None:
+                return None
+            found.add(type(pattern.term))
+    return frozenset(found)
+
+
+def path_after(steps: Sequence[tuple[Step, Program, Program]], path: Path) -> tuple[Path | None, Step | None]:
+    """Where a place is after some steps, each with the programs before and after it; or the step that took it away."""
+    for step, before, after in steps:
+        reached = len(step.path)
+        if path[:reached] != step.path:
+            continue
+        inside = hints.moved(
+            step.rule, step.reverse, subterm(before.body, step.path), subterm(after.body, step.path), path[reached:]
+        )
+        if inside is None:
+            return None, step
+        path = (*step.path, *inside)
+    return path, None
+
+
+def _replaced(body: Expr, path: Path, part: Expr) -> Expr:
+    if not path:
+        return part
+    parts = [child.expr for child in children(body)]
+    parts[path[0]] = _replaced(parts[path[0]], path[1:], part)
+    return with_children(body, tuple(parts))
+
+
+def _shown_as(theorem: Theorem, body: Expr) -> Theorem:
+    """The theorem with other names on its right side: it equals that side, so the two compose."""
+    return kernel.transitivity(theorem, kernel.reflexivity(replace(theorem.rhs, body=body)))
+
+
+# -- arguments as a person gives them ---------------------------------------------------------------------------------
+
+
+def arguments_of(rule: Rule, given: Mapping[str, Any]) -> dict[str, Argument]:
+    """The parameters of a rule that are given by name."""
+    out: dict[str, Argument] = {}
+    for name, value in given.items():
+        kind = rule.metavariables.get(name)
+        if kind is None:
+            raise unknown_name(
+                f"parameter of {rule.name}", name, rule.metavariables, required=f"one of {', '.join(rule.metavariables)}"
+            )
+        out[name] = argument_of(name, kind, value)
+    return out
+
+
+def argument_of(name: str, kind: Kind, value: Any) -> Argument:
+    """A metavariable's value as a person gives it: numbers, sizes, conditions, tensors, functions of indices."""
+    if kind.parameters:
+        return _function(name, kind, value)
+    match kind.sort:
+        case "index":
+            return index(Size(value)) if isinstance(value, str) else as_index(value)
+        case "condition":
+            return value if isinstance(value, Predicate.__args__) else as_predicate(value)  # type: ignore[attr-defined]
+        case "tensor":
+            return value if isinstance(value, Expr.__args__) else as_tensor(value).node  # type: ignore[attr-defined]
+
+
+def _function(name: str, kind: Kind, value: Any) -> Argument:
+    from rewrites.instantiation import Function
+
+    if isinstance(value, Function):
+        return value
+    wanted = len(kind.parameters)
+    if not callable(value):
+        raise WrongArgument(f"{name} = {value!r} is not a function", required=f"a function of {wanted} parameters")
+    if any(parameter.sort != "index" for parameter in kind.parameters):
+        raise WrongArgument(
+            f"{name} is a function of tensors, which cannot be given here",
+            required="a place that determines it",
+            suggestions=("to bind a subterm to a name, use s.lbind(…)",),
+        )
+    return abstracted(("index",) * wanted, value)

@@ -1,0 +1,394 @@
+"""When a rewrite does not apply: which of the reasons it is, where, with which numbers, and what would help.
+
+Either no place matches, and the nearest one is shown with what it has in place of what the rule wants; or a place matches
+and a premise fails there, which is shown with the facts known there and numbers that break it. Every suggestion has been
+carried out before it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from atl.errors import ATLError, WrongArgument
+from atl.index import ONE, Index, Size, atoms, index
+from atl.predicate import Predicate, at_most, conjunction, expressions, negation
+from atl.printing import place_of, show, show_index, show_predicate
+from atl.program import Program
+from atl.prove import Facts, Proved, Refuted, contradictory, prove
+from atl.prove.facts import topics_of
+from atl.scope import Scope
+from atl.substitution import children, indices_in
+from atl.terms import Expr, Guard
+from atl.wellformed import Path
+from rewrites.instantiation import Argument
+from rewrites.kernel import PremiseFailed
+from rewrites.matching import Mismatch, match
+from rewrites.patterns import Pattern, application, patterns
+from rewrites.rule import Rule
+from rewrites.sites import Site, site_at
+
+if TYPE_CHECKING:
+    from rewrites.derivation import Derivation
+
+MOST_SUGGESTIONS = 4
+MOST_NAMES = 24
+
+
+class NoSite(ATLError, ValueError):
+    """A rule or tactic applies nowhere: no place matches, or a premise fails at those that do."""
+
+    code = "ATL704"
+
+
+class NoMatch(ATLError, ValueError):
+    """A subterm is no instance of a side of a rule."""
+
+    code = "ATL705"
+
+
+class Undetermined(ATLError, TypeError):
+    """A side of a rule does not tell what one of the rule's parameters is."""
+
+    code = "ATL706"
+
+    def __init__(self, rule: Rule, reverse: bool, missing: Sequence[str]) -> None:
+        self.missing = tuple(missing)
+        many = "parameters" if len(missing) > 1 else "parameter"
+        super().__init__(
+            f"the {side_name(reverse)} side of {rule.name} does not tell its {many} {', '.join(missing)}",
+            required=f"a value for {missing[0]}",
+            suggestions=(f'pass it by name: s.rw("{rule.name}", {_flag(reverse)}{missing[0]}=…)',),
+        )
+
+
+def unknown_name(what: str, name: str, known: Iterable[str], *, required: str) -> WrongArgument:
+    """What to say of a name that is not there; similar ones are suggested."""
+    near = get_close_matches(name, list(known), 3, 0.5)
+    return WrongArgument(
+        f"there is no {what} called {name!r}",
+        required=required,
+        suggestions=(f"did you mean {' or '.join(near)}?",) if near else (),
+    )
+
+
+def unmatched(rule: Rule, reverse: bool, term: Expr, mismatch: Mismatch) -> NoMatch:
+    """What to say of one subterm that is no instance."""
+    wanted, found = difference(rule, reverse, Site(_alone(term), (), term, None), mismatch)
+    return NoMatch(
+        f"{rule.name} does not match here: it wants {wanted}, and finds {found}",
+        required=f"the {side_name(reverse)} side of the rule, {side(rule, reverse, term.type.rank)}",
+    )
+
+
+def _alone(term: Expr) -> Program:
+    return Program("it", (), term)
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def side_name(reverse: bool) -> str:
+    return "right" if reverse else "left"
+
+
+def _flag(reverse: bool) -> str:
+    return "reverse=True, " if reverse else ""
+
+
+def side(rule: Rule, reverse: bool, rank: int) -> str:
+    """A side of a rule as text, for elements of the least rank that fits."""
+    pattern = _pattern(rule, reverse, rank)
+    return show(pattern.term) if pattern is not None else rule.law
+
+
+def _pattern(rule: Rule, reverse: bool, rank: int) -> Pattern | None:
+    for at in (rank, *range(9)):
+        found = patterns(rule, reverse, at)
+        if found:
+            return found[0]
+    return None
+
+
+def facts_text(facts: Facts, about: Predicate) -> str:
+    """The facts that are connected to a predicate, as a person would write them."""
+    near, _ = facts.about(topics_of(about))
+    return show_predicate(conjunction(near.predicates)).replace(" ∧ ", ", ") if near.predicates else ""
+
+
+def difference(rule: Rule, reverse: bool, site: Site, mismatch: Mismatch) -> tuple[str, str]:
+    """What the rule wants and what stands there, as texts."""
+    wanted = _wanted_text(rule, reverse, site.term.type.rank, mismatch.wanted)
+    return wanted, _found_text(site, mismatch.found)
+
+
+def _wanted_text(rule: Rule, reverse: bool, rank: int, wanted: Expr | Index | Predicate) -> str:
+    for pattern in patterns(rule, reverse, rank):
+        where = _place_in(pattern.term, wanted)
+        if where is not None and isinstance(wanted, Expr.__args__):  # type: ignore[attr-defined]
+            return f"{_kind(wanted, pattern)} {_slice(pattern.term, where)}".strip()
+    return _bare(wanted)
+
+
+def _found_text(site: Site, found: Expr | Index | Predicate) -> str:
+    where = _place_in(site.term, found)
+    if where is None:
+        return _bare(found)
+    if isinstance(found, Expr.__args__):  # type: ignore[attr-defined]
+        return f"{_kind(found)} {_slice(site.program, (*site.path, *where))}"
+    return _bare(_opened(site_at(site.program, (*site.path, *where)).scope, found))
+
+
+def _opened(scope: Scope, found: Expr | Index | Predicate) -> Expr | Index | Predicate:
+    if isinstance(found, Index):
+        return scope.index(found)
+    return found if isinstance(found, Expr.__args__) else scope.predicate(found)  # type: ignore[attr-defined]
+
+
+def _bare(what: Expr | Index | Predicate) -> str:
+    if isinstance(what, Index):
+        return show_index(what)
+    return show(what) if isinstance(what, Expr.__args__) else show_predicate(what)  # type: ignore[attr-defined]
+
+
+_KINDS = {
+    "Gen": "a generation",
+    "Reduce": "a reduction",
+    "Guard": "a guard",
+    "Let": "a let",
+    "Access": "an access",
+    "Input": "the input",
+    "Local": "the let-bound",
+    "Concat": "a concatenation",
+    "Reshape": "a reshape,",
+    "Constant": "the literal",
+    "Select": "a select,",
+    "Padding": "padding,",
+    "Cast": "a cast,",
+}
+
+
+def _kind(term: Expr, pattern: Pattern | None = None) -> str:
+    if pattern is not None and application(term, pattern) is not None:
+        return "one"
+    return _KINDS.get(type(term).__name__, "")
+
+
+def _slice(root: Program | Expr, path: Path) -> str:
+    place = place_of(root, path)
+    text = place.text[place.start : place.stop]
+    return f"{text} …" if place.text[place.stop : place.stop + 1] == "\n" else text
+
+
+def _place_in(root: Expr, what: Expr | Index | Predicate) -> Path | None:
+    """The path to a node, or to the node of which an index or a condition is part."""
+    if root is what or any(at is what for at in indices_in(root)) or getattr(root, "predicate", None) is what:
+        return ()
+    for position, child in enumerate(children(root)):
+        below = _place_in(child.expr, what)
+        if below is not None:
+            return (position, *below)
+    return None
+
+
+# -- a rule that applies nowhere --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A rewrite that was asked for: where, and with which parameters."""
+
+    rule: Rule
+    reverse: bool
+    given: Mapping[str, Argument]
+    places: Sequence[Site]
+    everywhere: Sequence[Site]
+    restricted: str
+    """How the places were restricted, as text; empty when they were not."""
+
+
+def refusal(asked: Asked, work: Derivation) -> ATLError:
+    """Why the rule applies at none of the places, and what would help."""
+    nearest: tuple[Site, Mismatch] | None = None
+    refused: list[tuple[Site, ATLError]] = []
+    for site in asked.places:
+        found = match(asked.rule, asked.reverse, site.term, asked.given)
+        if isinstance(found, Mismatch):
+            if nearest is None or found.matched > nearest[1].matched:
+                nearest = site, found
+            continue
+        try:
+            work.apply(asked.rule, site.path, work.arguments(asked.rule, site.term, asked.reverse, asked.given))
+        except ATLError as error:
+            refused.append((site, error))
+    if refused:
+        return _premise_failed(asked, work, refused)
+    return _nothing_matches(asked, work, nearest)
+
+
+def _premise_failed(asked: Asked, work: Derivation, refused: list[tuple[Site, ATLError]]) -> ATLError:
+    site, error = next((pair for pair in refused if isinstance(pair[1], PremiseFailed)), refused[0])
+    others = f" (and at {len(refused) - 1} other places)" if len(refused) > 1 else ""
+    place = place_of(work.goal, site.path)
+    if isinstance(error, Undetermined):
+        error.place = place
+        return error
+    if not isinstance(error, PremiseFailed):
+        error.place = error.place or place
+        return error
+    failed = error
+    suggestions = [*_siblings(asked, work, site), *_of_facts(failed)]
+    refuted = isinstance(failed.answer, Refuted)
+    known = facts_text(failed.scope.facts, failed.premise)
+    what = "a premise fails" if refuted else "a premise cannot be proved"
+    return NoSite(
+        f"{asked.rule.name} matches here{others}, but {what}: {show_predicate(failed.premise)}",
+        place=place,
+        required=f"{show_predicate(failed.premise)}{f', where {known} is known' if known else ''}",
+        numbers=failed.answer.model.numbers if isinstance(failed.answer, Refuted) else None,
+        suggestions=tuple(suggestions[:MOST_SUGGESTIONS]),
+    )
+
+
+def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismatch] | None) -> ATLError:
+    where = f"below {asked.restricted}" if asked.restricted else "in the goal"
+    rule, reverse = asked.rule, asked.reverse
+    rank = nearest[0].term.type.rank if nearest is not None else 0
+    law = f"the {side_name(reverse)} side of the rule, {side(rule, reverse, rank)}"
+    if nearest is None or nearest[1].matched <= 0:
+        return NoSite(
+            f"no place {where} matches {rule.name}",
+            required=law,
+            suggestions=tuple(_elsewhere(asked, work)[:MOST_SUGGESTIONS]),
+        )
+    site, mismatch = nearest
+    wanted, found = difference(rule, reverse, site, mismatch)
+    inside = _place_in(site.term, mismatch.found) or ()
+    return NoSite(
+        f"no place {where} matches {rule.name}; the nearest one differs here: wanted {wanted}, found {found}",
+        place=place_of(work.goal, (*site.path, *inside)),
+        required=law,
+        suggestions=tuple([*_first(asked, work, site), *_elsewhere(asked, work)][:MOST_SUGGESTIONS]),
+    )
+
+
+# -- what would help --------------------------------------------------------------------------------------------------
+
+
+def _call(rule: Rule, reverse: bool, more: str = "") -> str:
+    return f's.rw("{rule.name}"{", reverse=True" if reverse else ""}{more})'
+
+
+def _trial(work: Derivation) -> Derivation:
+    from rewrites.derivation import Derivation
+
+    return Derivation(work.theorem, work.rules)
+
+
+def _siblings(asked: Asked, work: Derivation, site: Site) -> Iterable[str]:
+    """Rules akin to this one that apply where it does not."""
+    stem = "_".join(asked.rule.name.split("_")[:2])
+    for other in work.rules.values():
+        akin = other.name.startswith(stem) or other.name in asked.rule.follows or asked.rule.name in other.follows
+        if other is not asked.rule and akin and _trial(work).attempted(other, site.path, {}, reverse=asked.reverse):
+            yield f"{_call(other, asked.reverse)} applies here: {_first_sentence(other.law)}"
+
+
+def _first_sentence(law: str) -> str:
+    return law.split("\n", 1)[0].rstrip(".")
+
+
+def _of_facts(failed: PremiseFailed) -> Iterable[str]:
+    """A condition on sizes under which the premise holds."""
+    premise, facts = failed.premise, failed.scope.facts
+    sizes = list(dict.fromkeys(atom for e in expressions(premise) for atom in atoms(e) if isinstance(atom, Size)))
+    candidates: list[Predicate] = []
+    if not any(e.free for e in expressions(premise)):
+        candidates.append(premise)
+    candidates += [at_most(ONE, index(size)) for size in sizes]
+    candidates += [at_most(index(a), index(b)) for a in sizes for b in sizes if a != b]
+    for candidate in candidates:
+        if isinstance(prove(facts, negation(candidate)), Proved):
+            continue
+        stronger = facts.assume(candidate)
+        if contradictory(stronger) is not True and isinstance(prove(stronger, premise), Proved):
+            yield f"if it is so, state it at the start: reschedule(…, given=[{python_condition(candidate)}])"
+            return
+
+
+def python_condition(predicate: Predicate) -> str:
+    """A comparison of sizes as Python."""
+    return show_predicate(predicate, ascii=True).replace(" = ", " == ").replace("ceildiv(", "atl.ceildiv(")
+
+
+def _first(asked: Asked, work: Derivation, site: Site) -> Iterable[str]:
+    """Rules after which this one applies: they move what stands in the way."""
+    roots = type(site.term)
+    if any(isinstance(part.expr, Guard) for part in children(site.term)):
+        trial = _trial(work)
+        from rewrites.tactics.simplification import simpl_guard
+
+        if _does(lambda: simpl_guard(trial)) and _applies_below(asked, trial, site):
+            yield f"s.simpl_guard() first: then {_call(asked.rule, asked.reverse)} applies"
+    for other in work.rules.values():
+        if other is asked.rule or _is_simple(other, roots):
+            continue
+        trial = _trial(work)
+        if trial.attempted(other, site.path, {}, reverse=False) and _applies_below(asked, trial, site):
+            yield f"{_call(other, False)} first: then {_call(asked.rule, asked.reverse)} applies"
+
+
+def _does(call: object) -> bool:
+    try:
+        call()  # type: ignore[operator]
+    except ATLError:
+        return False
+    return True
+
+
+def _is_simple(rule: Rule, root: type) -> bool:
+    """Whether the left side of a rule is not an operator of this kind around another one."""
+    pattern = _pattern(rule, False, 0)
+    return (
+        pattern is None
+        or type(pattern.term) is not root
+        or all(application(child.expr, pattern) is not None for child in children(pattern.term))
+    )
+
+
+def _applies_below(asked: Asked, trial: Derivation, site: Site) -> bool:
+    return any(
+        _trial(trial).attempted(asked.rule, at.path, asked.given, reverse=asked.reverse) for at in trial.sites(site.path)
+    )
+
+
+def _elsewhere(asked: Asked, work: Derivation) -> list[str]:
+    """The same rule at other places, or in the other direction."""
+    from rewrites.derivation import _roots
+
+    out: list[str] = []
+    if asked.restricted:
+        for site in asked.everywhere:
+            if _trial(work).attempted(asked.rule, site.path, asked.given, reverse=asked.reverse):
+                out.append(f"it applies elsewhere, {_whereabouts(site)}: {_call(asked.rule, asked.reverse)}")
+                break
+    if _roots(asked.rule, not asked.reverse) is not None:
+        for site in asked.places:
+            if _trial(work).attempted(asked.rule, site.path, asked.given, reverse=not asked.reverse):
+                direction = "the other way round" if not asked.reverse else "from left to right"
+                out.append(f"it applies {direction}: {_call(asked.rule, not asked.reverse)}")
+                break
+    return out
+
+
+def _whereabouts(site: Site) -> str:
+    around = [above for above in site.spine()[:-1] if above.called]
+    return f"under {around[-1].called[0]}" if around else "at the whole program"
+
+
+def known_names(program_names: Iterable[str]) -> str:
+    """Names as a list, cut where it is long."""
+    names = list(dict.fromkeys(program_names))
+    return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
