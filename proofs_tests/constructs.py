@@ -151,7 +151,7 @@ def _nesting(term: Expr, *, in_loop: bool, in_let: bool) -> Iterator[str]:
         yield from _nesting(
             child.expr,
             in_loop=in_loop or child.indices > 0,
-            in_let=in_let or isinstance(term, Let) and not child.tensors,
+            in_let=in_let or (isinstance(term, Let) and not child.tensors),
         )
 
 

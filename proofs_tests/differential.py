@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from atl.errors import CompilerMissing
-from atl.program import Program
 from lowering.toolchain import find_compiler, has_sanitizers
 from proofs_tests.agreement import Discarded, Expected, Fault, compiled, expected, interpreted, own_cache
 from proofs_tests.choices import Recorded, Replayed, Seeded, shrunk
@@ -77,8 +76,8 @@ class Report:
         lines = [
             f"seed {self.seed}: {self.tried} programs tried in {self.seconds:.0f} s; {self.stopped}",
             f"  compared: {self.ways}",
-            f"  {self.accepted} accepted: {self.exact} agree exactly, {self.bounded} within the error bounds, "
-            f"{len(self.mismatches)} do not agree ({self.sanitizer_reports} of them by a report of the sanitizers)",
+            f"  {self.accepted} accepted: {self.exact} agree exactly, {self.bounded} within the error bounds",
+            f"  {len(self.mismatches)} mismatches, {self.sanitizer_reports} of them reported by the sanitizers",
             f"  {self.tried - self.accepted} discarded"
             + "".join(f"; {count} {reason}" for reason, count in sorted(self.discarded.items())),
             "  percent of the accepted programs in which a construct occurs:",
@@ -86,12 +85,9 @@ class Report:
         ]
         for mismatch in self.mismatches:
             how = "made smaller" if mismatch.is_small else "as found"
-            lines += [
-                f"\nMISMATCH in program {mismatch.number} of seed {self.seed}, {mismatch.fault.stage}: "
-                f"{mismatch.fault.message}",
-                f"({how}; run it in the checkout)\n",
-                mismatch.script,
-            ]
+            where = f"program {mismatch.number} of seed {self.seed}"
+            lines += ["", f"MISMATCH in {where}, {mismatch.fault.stage}: {mismatch.fault.message}"]
+            lines += [f"({how}; run it in the checkout)", "", mismatch.script]
         return "\n".join(lines)
 
     def _histogram(self, columns: int = 4) -> Iterator[str]:
@@ -184,13 +180,13 @@ def run_block(seed: int, numbers: Iterable[int], *, in_c: bool) -> Report:
                 agreeing.append((number, wanted))
     with own_cache():
         faults = compiled([wanted for _, wanted in agreeing]) if in_c and agreeing else [None] * len(agreeing)
-    for (number, wanted), fault in zip(agreeing, faults, strict=True):
+    for (number, wanted), in_c_fault in zip(agreeing, faults, strict=True):
         report.accepted += 1
         tried = wanted.case
         report.seen.update(constructs(tried.program, tried.sizes, tried.events))
-        if fault is not None:
-            report.mismatches.append(_mismatch(number, fault, tried))
-            report.sanitizer_reports += fault.is_report
+        if in_c_fault is not None:
+            report.mismatches.append(_mismatch(number, in_c_fault, tried))
+            report.sanitizer_reports += in_c_fault.is_report
         elif wanted.exact:
             report.exact += 1
         else:
@@ -218,14 +214,15 @@ def _examined(made: Made) -> Expected | Discarded | tuple[Fault, Case | Broken]:
 
 
 def _mismatch(number: int, fault: Fault, found: Case | Broken, *, is_small: bool = False) -> Mismatch:
-    match found:
-        case Case(program, sizes, arrays):
-            script = as_script(program, sizes, arrays)
-        case Broken(_, None):
-            script = f"# proofs_tests.generate.case_by_seed(seed, {number}) fails before there is a program"
-        case Broken(_, Program() as program):
-            script = as_python(program)
-    return Mismatch(number, fault, script, is_small)
+    return Mismatch(number, fault, _script(number, found), is_small)
+
+
+def _script(number: int, found: Case | Broken) -> str:
+    if isinstance(found, Case):
+        return as_script(found.program, found.sizes, found.arrays)
+    if found.program is not None:
+        return as_python(found.program)
+    return f"# proofs_tests.generate.case_by_seed(seed, {number}) fails before there is a program"
 
 
 # -- shrinking --------------------------------------------------------------------------------------------------------
@@ -294,7 +291,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _shown(n: int) -> Callable[[Report], None]:
     def show(report: Report) -> None:
-        line = f"{report.tried}/{n} programs, {report.accepted} accepted, {len(report.mismatches)} mismatches, {report.seconds:.0f} s"
+        found = f"{report.accepted} accepted, {len(report.mismatches)} mismatches"
+        line = f"{report.tried}/{n} programs, {found}, {report.seconds:.0f} s"
         end = "\r" if sys.stderr.isatty() and report.tried < n else "\n"
         print(line, end=end, file=sys.stderr, flush=True)
 

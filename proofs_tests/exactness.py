@@ -1,13 +1,14 @@
 """Which values every evaluation of a program must agree on, and how closely: the reference with its error bounds.
 
-Each scalar is what C computes in the order of the formula, with a bound on what another legal order may compute. A value
-made by + - * from leaves is a sum of monomials; whatever the order and the contraction of its operations, each monomial
-meets at most K roundings, so that any two results lie within 2 m (e^K - 1) of one another, where m is the sum of the
-monomials' magnitudes and K adds up unit roundoffs u (Higham, Accuracy and Stability, 3.1 and 4.2). A chain of t summands
-counts t - 1 roundings for each, as any association of it does. Other operations pass the bound on by their slope.
+Each scalar is what C computes in the order of the formula, with a bound on what another legal order may compute. A
+value made by + - * from leaves is a sum of monomials. Whatever the order and the contraction of its operations, each
+monomial meets roundings that add up to K at most, so that any two results lie within 2 m (e^K - 1) of one another,
+where m is the sum of the monomials' magnitudes (Higham, Accuracy and Stability, 3.1 and 4.2). A chain of t summands
+counts t - 1 roundings for each, as any association of it does; a product counts those of both factors and one of its
+own. The other operations pass the bound on by their slope.
 
-A value is *exact* if its leaves are whole numbers and m, which bounds all partial sums and products, stays below 2^24 or
-2^53: then no operation rounds, in any order. Integers wrap, which is a ring: they are always exact.
+A value is *exact* if its leaves are whole numbers and m, which bounds all partial sums and products, stays below 2^24
+or 2^53: then no operation rounds, in any order. Integers wrap, which is a ring: they are always exact.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Bounds(Scalars[Bounded]):
 
     def _leaf(self, value: Any, dtype: str) -> Bounded:
         size = abs(float(value))
-        whole = is_integer(dtype) or size.is_integer() and size < WHOLE[dtype]
+        whole = is_integer(dtype) or (size.is_integer() and size < WHOLE[dtype])
         return Bounded(value, max(size, 1.0), 0.0, 1, whole)
 
     def neutral(self, monoid: Monoid, dtype: str) -> Bounded | None:
@@ -99,7 +100,7 @@ class Bounds(Scalars[Bounded]):
                 out = Bounded(value, max(x.magnitude, 1.0) * max(y.magnitude, 1.0), kx + ky + unit, 1, exact)
             case "min" | "max":
                 out = Bounded(value, max(x.magnitude, y.magnitude), max(kx, ky), 1, exact)
-            case "div":
+            case _:
                 out = self._quotient(value, unit, x, y)
         return self._checked(out, dtype)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -229,11 +228,11 @@ class Maker:
     def _binder(self, body: Callable[[IndexExpr], Tensor]) -> Callable[[IndexExpr], Tensor]:
         """The body, with a name for its index: fresh, used before, or like that of a size or an input."""
         named: tuple[Callable[[IndexExpr], Tensor], ...] = (
-            lambda i: body(i),
-            lambda j: body(j),
-            lambda k: body(k),
-            lambda A: body(A),  # noqa: N803
-            lambda int_: body(int_),
+            lambda i: body(i),  # noqa: PLW0108 (the parameter's name is what matters)
+            lambda j: body(j),  # noqa: PLW0108
+            lambda k: body(k),  # noqa: PLW0108
+            lambda A: body(A),  # noqa: N803, PLW0108
+            lambda int_: body(int_),  # noqa: PLW0108
         )
         return choose(self.choices, named)
 
@@ -263,7 +262,7 @@ class Maker:
     def _unary(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
         operand = self.tensor(scope, shape, dtype)
         if self.ring or is_integer(dtype):
-            return choose(self.choices, (lambda e: -e, atl.abs))(operand)
+            return -operand if chance(self.choices, 50) else atl.abs(operand)
         kind = weighted(self.choices, ((3, "sqrt"), (1, "neg"), (1, "abs"), (2, "exp"), (2, "log"), (2, "tanh")))
         match kind:
             case "sqrt":

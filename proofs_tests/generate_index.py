@@ -21,6 +21,11 @@ Guarded: TypeAlias = tuple[IndexExpr, tuple[Condition, ...]]
 
 VALUES: Final = ((6, 3), (5, 2), (4, 5), (3, 4), (2, 1), (2, 7), (1, 0), (1, 6))
 SIZE_NAMES: Final = ("n", "m", "k", "p")
+WAYS: Final = (
+    *((8, "same"), (2, "reversed"), (3, "shifted"), (3, "clamped"), (2, "remainder"), (2, "fixed")),
+    *((4, "gathered"), (2, "quotient"), (2, "row-major")),
+)
+"""How a position in an extent is come by."""
 MAX_ELEMENTS: Final = 120
 MAX_WORK: Final = 600
 
@@ -199,9 +204,9 @@ class Ground:
             return choose(self.choices, same)
         return self._new("ABCDEFGHIJKLMNOPQRSTUVWXYZ", shape, dtype, None)
 
-    def positions_array(self, extent: Index, scope: Scope, along: Index) -> Tensor | None:
+    def positions_array(self, extent: Index, along: Index) -> Tensor | None:
         """An integer input whose elements are positions in an extent."""
-        if self.value(extent, Scope()) <= 0 or self.positive(along, Scope()) and self.value(along, scope) <= 0:
+        if self.value(extent, Scope()) <= 0:
             return None
         for tensor in self.inputs.values():
             array = array_of(tensor)
@@ -221,11 +226,7 @@ class Ground:
     def position(self, extent: Index, scope: Scope) -> Guarded:
         """A position in an extent."""
         fitting = [b for b in scope.indices if b.from_zero and b.high == extent]
-        kind = weighted(
-            self.choices,
-            ((8, "same"), (2, "reversed"), (3, "shifted"), (3, "clamped"), (2, "remainder"), (2, "fixed"), (4, "gathered"),
-             (2, "quotient"), (2, "row-major")),
-        )  # fmt: skip
+        kind = weighted(self.choices, WAYS)
         if fitting and kind in ("same", "reversed"):
             index = choose(self.choices, fitting).index
             return (index if kind == "same" else of(extent) - 1 - index), ()
@@ -258,7 +259,7 @@ class Ground:
         closed = not extent.free
         for bounded in reversed(scope.indices):
             if closed and bounded.from_zero and not bounded.high.free:
-                array = self.positions_array(extent, scope, bounded.high)
+                array = self.positions_array(extent, bounded.high)
                 return None if array is None else atl.imin(array[bounded.index])
         return None
 

@@ -23,10 +23,12 @@ from atl.index import Leaf, Size, value_of
 from atl.interpret import denote
 from atl.prove import Model, Proved, Refuted
 from atl.scalars import Machine
+from lowering.batch import Call, Report, Sanitized
 from lowering.loopnest import LoopNest
 from lowering.lower import lower_unchecked
 from lowering.machine import Trap, execute
 from padtypes import truncations
+from proofs_tests.agreement import own_cache
 from proofs_tests.choices import Seeded
 from proofs_tests.pad_programs import Maker
 
@@ -132,7 +134,7 @@ class Run:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.counts = Counts()
-        self.accepted: list[Program] = []
+        self.accepted: list[tuple[int, Program]] = []
 
     def program(self, number: int) -> Program | None:
         maker = Maker(Seeded.by(f"pads {self.seed} {number}"))
@@ -169,7 +171,7 @@ class Run:
     def _accepted(self, number: int, program: Program, nest: LoopNest) -> None:
         """Runs at three sizes, and compares what is stored with what is no padding (Theorems 2 and 3)."""
         self.counts.accepted += 1
-        self.accepted.append(program)
+        self.accepted.append((number, program))
         choices = Seeded.by(f"sizes {self.seed} {number}")
         exact = lower_unchecked(program, registers=False)
         for _ in range(3):
@@ -204,6 +206,25 @@ class Run:
         self.counts.safe += 1
         self.counts.safe_accepted += verdict == "accepted"
 
+    def sanitize(self, programs: Sequence[tuple[int, Program]], together: int = 50) -> None:
+        """Runs programs under the address and undefined-behaviour sanitizers, at two sizes each."""
+        for start in range(0, len(programs), together):
+            batch = programs[start : start + together]
+            sanitized = Sanitized([program for _, program in batch])
+            calls: list[Call] = []
+            for which, (number, program) in enumerate(batch):
+                choices = Seeded.by(f"sanitized {self.seed} {number}")
+                for _ in range(2):
+                    sizes = {name: choices.integer(1 if name in "kt" else 0, 4) for name in program.sizes}
+                    if small_enough(program, sizes):
+                        free = {name: sizes[name] for name in program.free_sizes}
+                        calls.append(Call(which, {**arrays_of(program, sizes), **free}))
+            for call, result in zip(calls, sanitized.run(calls), strict=True):
+                self.counts.sanitized += 1
+                if isinstance(result, Report):
+                    number, program = batch[call.which]
+                    self._failed(number, program, f"under sanitizers: {result.text}")
+
     def _failed(self, number: int, program: Program, why: str) -> None:
         self.counts.failures.append(f"program {number} of seed {self.seed}: {why}\n{program}")
 
@@ -222,8 +243,13 @@ def footprint_is_exact(program: Program, nest: LoopNest, sizes: Mapping[str, int
     return bool((stored == ~padding).all()) and np.array_equal(outcome.to_numpy(), meaning.to_numpy(np.float32))
 
 
-def run_pads(n: int, seed: int, *, brute_force_every: int = 4, progress: bool = False) -> Run:
-    """Judges `n` programs; of every `brute_force_every`-th the safety is decided by brute force as well."""
+def run_pads(
+    n: int, seed: int, *, brute_force_every: int = 4, sanitize_every: int = 0, progress: bool = False
+) -> Run:
+    """Judges `n` programs; of every `brute_force_every`-th the safety is decided by brute force as well.
+
+    Of the accepted ones every `sanitize_every`-th is compiled and run under sanitizers, with exactly sized buffers.
+    """
     run = Run(seed)
     try:
         for number in range(n):
@@ -234,6 +260,9 @@ def run_pads(n: int, seed: int, *, brute_force_every: int = 4, progress: bool = 
         print(f"\ninterrupted after {run.counts.made} programs", file=sys.stderr)
     if progress:
         print(file=sys.stderr)
+    if sanitize_every:
+        with own_cache():
+            run.sanitize(run.accepted[::sanitize_every])
     return run
 
 
@@ -242,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--n", type=int, default=2_000, help="how many programs are made")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    run = run_pads(options.n, options.seed, progress=sys.stderr.isatty())
+    run = run_pads(options.n, options.seed, sanitize_every=4, progress=sys.stderr.isatty())
     print(f"seed {options.seed}: {run.counts}")
     return 1 if run.counts.failures else 0
 

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from atl import dtypes
 from atl.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, atoms
-from atl.predicate import All, Any as AnyOf, NonNegative, NonZero, Predicate, Zero, expressions
+from atl.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
+from atl.predicate import Any as AnyOf
 from atl.program import Program
 from atl.substitution import indices_in, subterms
 from atl.terms import (
@@ -64,8 +65,8 @@ def as_python(program: Program) -> str:
     writer = _Writer(frozenset((*program.sizes, *(array.name for array in program.inputs), "atl", "np", "program")))
     lines = ["import atl", ""]
     least = {size.name: size.minimum for size in _sizes(program)}
-    for size in program.sizes:
-        lines.append(f'{size} = atl.sizes("{size}"{f", min={least[size]}" if least.get(size) else ""})')
+    minima = {size: f", min={least[size]}" if least.get(size) else "" for size in program.sizes}
+    lines += [f'{size} = atl.sizes("{size}"{minimum})' for size, minimum in minima.items()]
     lines += [_declaration(writer, array) for array in program.inputs]
     inputs = ", ".join(array.name for array in program.inputs)
     given = ", ".join(writer.predicate(assumption) for assumption in program.assumptions)

@@ -308,7 +308,7 @@ def defined(tree: dict[str, Module], module: Module, name: str) -> tuple[Module,
     for node in _statements(module.syntax.body):
         match node:
             case ast.FunctionDef(name=known) | ast.AsyncFunctionDef(name=known) | ast.ClassDef(name=known):
-                if known == name:
+                if known == name and not _is_overload(node):
                     return module, node
             case ast.ImportFrom(names=names):
                 for alias in names:
@@ -324,6 +324,15 @@ def defined(tree: dict[str, Module], module: Module, name: str) -> tuple[Module,
             case _:
                 pass
     return module, None
+
+
+def _is_overload(node: ast.stmt) -> bool:
+    """Whether this states a type alone: the function itself, with its docstring, comes later."""
+    match node:
+        case ast.FunctionDef(decorator_list=[ast.Name(id="overload"), *_]):
+            return True
+        case _:
+            return False
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -353,7 +362,8 @@ def test_what_is_public_and_undocumented_is_found(tmp_path: Path) -> None:
         {
             "atl/__init__.py": '"""."""\nfrom atl.a import f, g as h, C, LIMIT, k\nfrom numpy import array\n'
             '__all__ = ["f", "h", "C", "LIMIT", "array", "k"]\n__all__ += ["gone"]',
-            "atl/a.py": '"""."""\ndef f():\n    """Documented."""\ndef g(): pass\nclass C: pass\nLIMIT = 3\n'
+            "atl/a.py": '"""."""\n@overload\ndef f(): ...\ndef f():\n    """Documented."""\n'
+            "def g(): pass\nclass C: pass\nLIMIT = 3\n"
             "from atl._b import k\ndef unexported(): pass",
             "atl/_b.py": "def _k(): pass\nif 1:\n    k = _k",
             "atl/bare.py": "x = 1",
@@ -362,8 +372,8 @@ def test_what_is_public_and_undocumented_is_found(tmp_path: Path) -> None:
     )
     assert docstring_faults(tmp_path) == [
         "atl/bare.py:1 has no docstring",
-        "atl/a.py:4 h is exported by atl and has no docstring",
-        "atl/a.py:5 C is exported by atl and has no docstring",
+        "atl/a.py:6 h is exported by atl and has no docstring",
+        "atl/a.py:7 C is exported by atl and has no docstring",
         "atl/_b.py:1 k is exported by atl and has no docstring",
         "atl/__init__.py:1 exports gone, which is not defined there",
     ]

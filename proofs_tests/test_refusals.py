@@ -109,7 +109,7 @@ def recursion_without_end() -> Tensor:
 
 def returns_nothing() -> Any:
     def forgetful(i: Any) -> None:
-        x[i] + 1  # noqa: B018 (the mistake)
+        x[i] + 1
 
     return atl.gen(n, forgetful)
 
@@ -250,7 +250,7 @@ WRITING: dict[str, Case] = {
     "a power": (lambda: x**2, errors.WrongArgument, ("there is no operator **", "a * a")),
     "a product of matrices": (lambda: A @ B, errors.WrongArgument, ("there is no operator @", "atl.sum(k, lambda l:")),
     # NumPy's ways
-    "a slice": (lambda: x[1:], errors.WrongArgument, ("atl.truncl(a, atl.truncr(b, A))",)),
+    "a slice": (lambda: x[1:], errors.WrongArgument, ("atl.truncl(a, atl.truncr(b, A))",)),  # type: ignore[index]
     "an array": (lambda: x + np.ones(3), errors.WrongArgument, ('A = atl.tensor("A", n), and pass the array',)),
     "an array on the left": (lambda: np.ones(3) * x, errors.SymbolicValue, ("declare the array as an input",)),
     "a function of NumPy": (lambda: np.sqrt(x), errors.SymbolicValue, ("NumPy's sqrt", "write atl.sqrt(e)")),
@@ -263,7 +263,7 @@ WRITING: dict[str, Case] = {
         lambda: atl.gen(n, lambda i: (i > 0) * x[i]),
         errors.WrongArgument,
         ("write atl.guard(p, 1)",),
-    ),  # type: ignore[operator]
+    ),
     "an index as a number": (lambda: atl.gen(n, lambda i: i * x[i]), errors.DtypeError, ("write atl.value(i) * x[i]",)),
     "an index that is returned": (lambda: atl.gen(n, lambda i: i), errors.WrongArgument, ("write atl.value(…)",)),
     "a comparison of elements": (

@@ -179,12 +179,12 @@ class Derivation:
 
 def may_match(rule: Rule, reverse: bool, term: Expr) -> bool:
     """Whether the outermost node of a term is one that a side of the rule can stand for."""
-    roots = _roots(rule, reverse)
+    roots = roots(rule, reverse)
     return roots is None or type(term) in roots
 
 
 @lru_cache(maxsize=1024)
-def _roots(rule: Rule, reverse: bool) -> frozenset[type] | None:
+def roots(rule: Rule, reverse: bool) -> frozenset[type] | None:
     """The outermost nodes of a side of the rule; None if it may be any."""
     found: set[type] = set()
     for rank in range(MAX_RANK + 1):

@@ -366,7 +366,7 @@ def _applies_below(asked: Asked, trial: Derivation, site: Site) -> bool:
 
 def _elsewhere(asked: Asked, work: Derivation) -> list[str]:
     """The same rule at other places, or in the other direction."""
-    from rewrites.derivation import _roots
+    from rewrites.derivation import roots
 
     out: list[str] = []
     if asked.restricted:
@@ -374,7 +374,7 @@ def _elsewhere(asked: Asked, work: Derivation) -> list[str]:
             if _trial(work).attempted(asked.rule, site.path, asked.given, reverse=asked.reverse):
                 out.append(f"it applies elsewhere, {_whereabouts(site)}: {_call(asked.rule, asked.reverse)}")
                 break
-    if _roots(asked.rule, not asked.reverse) is not None:
+    if roots(asked.rule, not asked.reverse) is not None:
         for site in asked.places:
             if _trial(work).attempted(asked.rule, site.path, asked.given, reverse=not asked.reverse):
                 direction = "the other way round" if not asked.reverse else "from left to right"

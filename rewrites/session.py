@@ -1,55 +1,94 @@
-"""Interactive sessions: a goal that is rewritten step by step, each step a theorem of the kernel."""
+"""Interactive sessions: a goal that is rewritten step by step, each step a theorem of the kernel.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> f = atl.tensor("f", n)
+    >>> doubled = atl.program("doubled", [f], atl.let(atl.gen(n, lambda i: f[i]), lambda buf: 2 * buf))
+    >>> s = reschedule(doubled)
+    >>> s.inline("buf").rw("get_gen")
+    doubled (f : float32[n]) : float32[n] :=
+      ⊞[i < n] 2 * f[i]
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec
 
-from atl.errors import ATLError, WrongArgument
-from atl.index import Size, index
-from atl.predicate import Predicate, conjuncts
+from atl.errors import WrongArgument
+from atl.predicate import conjuncts
 from atl.program import Program
-from atl.surface import as_index, as_predicate, as_tensor
+from atl.surface import as_predicate
 from atl.wellformed import Path
-from rewrites.instantiation import Argument, abstracted
+from rewrites import display, tactics
+from rewrites.choosing import Chosen, Handle, one, places
+from rewrites.derivation import Derivation, arguments_of, path_after
+from rewrites.instantiation import Argument
 from rewrites.kernel import NotATheorem, Step, Theorem, reflexivity
-from rewrites.rule import Kind, Rule
+from rewrites.refusals import Asked, NoSite, refusal
+from rewrites.rule import Rule
 from rewrites.rules import RULES
-from rewrites.sites import Attempts, Site, binder, rewrites_at, sites
+from rewrites.sites import Site, sites
+
+P = ParamSpec("P")
 
 
-class NoSite(ATLError, ValueError):
-    """A rule applies nowhere: no place matches, or a premise fails at those that do."""
-
-    code = "ATL704"
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """One call in a session: its text, and the theorem that it led to."""
+    """One call in a session: its text, and the theorems that it went through, from the one before it to its own."""
 
     text: str
-    theorem: Theorem
+    theorems: tuple[Theorem, ...]
 
     @property
-    def kernel_steps(self) -> int:
-        return len(self.theorem.steps)
+    def before(self) -> Theorem:
+        """What had been proved when the call was made."""
+        return self.theorems[0]
+
+    @property
+    def theorem(self) -> Theorem:
+        """What was proved by it."""
+        return self.theorems[-1]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The kernel's steps of this call."""
+        return self.theorem.steps[len(self.before.steps) :]
+
+    def traced(self) -> list[tuple[Step, Program, Program]]:
+        """Each step with the programs before and after it."""
+        pairs = zip(self.theorems, self.theorems[1:], strict=False)
+        return [(step, a.rhs, b.rhs) for step, (a, b) in zip(self.steps, pairs, strict=True)]
+
+    def __repr__(self) -> str:
+        return display.call_line(self)
 
 
 def reschedule(program: Program, *, given: Sequence[Any] = ()) -> Session:
     """A session that starts from `program = program`, under its assumptions and the given conditions on sizes."""
+    if not isinstance(program, Program):
+        raise WrongArgument(
+            f"{type(program).__name__} is no program",
+            required="an atl program",
+            suggestions=('make one with @atl.program, or atl.program("name", [inputs], body)',),
+        )
     stated = [part for condition in given for part in conjuncts(as_predicate(condition))]
     return Session(reflexivity(program, stated))
 
 
 class Session:
-    """A derivation under way. Programs are values: `undo`, `redo` and `branch` cost nothing."""
+    """A derivation under way. Its goal equals the program that it started from, whatever is called here.
 
-    def __init__(self, start: Theorem, calls: tuple[Call, ...] = ()) -> None:
+    Programs are values: `undo`, `redo` and `branch` cost nothing. Every method that rewrites returns the session, which
+    prints as its goal.
+    """
+
+    def __init__(self, start: Theorem, calls: Sequence[Call] = (), rules: Mapping[str, Rule] = RULES) -> None:
         self._start = start
         self._calls = list(calls)
         self._undone: list[Call] = []
+        self._rules = rules
 
     # -- the state ----------------------------------------------------------------------------------------------------
 
@@ -64,9 +103,9 @@ class Session:
         return self.theorem.rhs
 
     @property
-    def steps(self) -> tuple[Call, ...]:
+    def steps(self) -> display.Listing[Call]:
         """The calls made so far."""
-        return tuple(self._calls)
+        return display.Listing(self._calls)
 
     def undo(self, count: int = 1) -> Session:
         """Takes back the last calls."""
@@ -86,28 +125,101 @@ class Session:
 
     def branch(self) -> Session:
         """A session of its own that goes on from here."""
-        return Session(self._start, tuple(self._calls))
+        return Session(self._start, self._calls, self._rules)
 
     def done(self) -> Theorem:
         """The theorem: the start equals the goal."""
         return self.theorem
 
-    def record(self, text: str, theorem: Theorem) -> Session:
-        """Adds a call that led to a theorem from the present goal."""
-        if theorem.lhs != self._start.lhs:
-            raise NotATheorem("the call did not start from this session's program")
-        self._calls.append(Call(text, theorem))
+    def diff(self, since: int = -1) -> display.Diff:
+        """What the last call changed, or all calls from number `since` on, counted from 0."""
+        calls = self._calls[since:] if self._calls else []
+        before = calls[0].before.rhs if calls else self.goal
+        return display.Diff(before, self.goal)
+
+    def explain(self, number: int = -1) -> display.Explanation:
+        """A call in full: for each step the rule, the place, the arguments, and how each premise was proved."""
+        if not -len(self._calls) <= number < len(self._calls):
+            made = f"{len(self._calls)} call{'' if len(self._calls) == 1 else 's'} made, counted from 0"
+            raise WrongArgument(f"there is no call {number}", required=made)
+        return display.Explanation(self._calls[number].text, self._calls[number].traced())
+
+    # -- places -------------------------------------------------------------------------------------------------------
+
+    def find(self, what: Chosen) -> Handle:
+        """A handle on a place, by path, name or pattern: later rewrites move it with what stands there."""
+        site = one(self.goal, what)
+        known: dict[int, Path] = {len(self._calls): site.path}
+        trail = tuple(self._calls)
+        label = what if isinstance(what, str) else str(what)
+
+        def locate() -> Path:
+            return self._followed(label, trail, site.path, known)
+
+        return Handle(label, locate)
+
+    def _followed(self, label: str, trail: Sequence[Call], path: Path, known: dict[int, Path]) -> Path:
+        if tuple(self._calls[: len(trail)]) != tuple(trail):
+            raise NoSite(
+                f"the place {label} was found after calls that have been undone",
+                required="a place of this goal",
+                suggestions=(f"find it again: s.find({label!r})",),
+            )
+        for number, call in enumerate(self._calls[len(trail) :], len(trail)):
+            moved, gone = path_after(call.traced(), path)
+            if moved is None:
+                assert gone is not None  # noqa: S101
+                raise NoSite(
+                    f"the place {label} is gone: {gone.rule.name} took it away, in {call.text}",
+                    required="a place of this goal",
+                    suggestions=(f"s.undo() goes back; call {number} is the one",),
+                )
+            path = moved
+        return path
+
+    def sites(self, name: str, *, reverse: bool = False, **arguments: Any) -> list[Site]:
+        """The places where a rule applies, in the order of a search: `nth=` counts them."""
+        work = self.begin()
+        rule = work.rule(name)
+        given = arguments_of(rule, arguments)
+        return [
+            site
+            for site in sites(self.goal)
+            if Derivation(self.theorem, self._rules).attempted(rule, site.path, given, reverse=reverse)
+        ]
+
+    # -- rewriting ----------------------------------------------------------------------------------------------------
+
+    def begin(self) -> Derivation:
+        """A derivation that starts at the goal, for a tactic to work on; `record` makes it a call."""
+        return Derivation(self.theorem, self._rules)
+
+    def record(self, text: str, work: Derivation) -> Session:
+        """Adds a derivation from the present goal as one call."""
+        if work.theorems[0] is not self.theorem:
+            raise NotATheorem(
+                "the derivation did not start at this session's goal", required="one that s.begin() made just now"
+            )
+        self._calls.append(Call(text, tuple(work.theorems)))
         self._undone.clear()
         return self
 
-    # -- tactics ------------------------------------------------------------------------------------------------------
+    def do(
+        self, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs
+    ) -> Session:
+        """Carries out a tactic, a function of a derivation and further arguments, as one call."""
+        work = self.begin()
+        tactic(work, *arguments, **options)
+        written = [display.written(value) for value in arguments]
+        written += [f"{name}={display.written(value)}" for name, value in options.items() if value is not None]
+        return self.record(f"{tactic.__name__}({', '.join(written)})", work)
 
     def rw(
         self,
         name: str,
         *,
-        at: Path | str | None = None,
-        around: str | None = None,
+        at: Chosen | None = None,
+        around: Chosen | None = None,
         nth: int = 0,
         all: bool = False,  # noqa: A002 (the contract's name)
         reverse: bool = False,
@@ -116,122 +228,111 @@ class Session:
     ) -> Session:
         """Rewrites with a rule, from left to right or in `reverse`, at the first place where it applies.
 
-        The search goes bottom-up, or `top_down`. `at` is a path, or the name of a binder below which to look; `around` is
-        the name of the binder that is to be rewritten itself; `nth` passes over that many places; `all` goes on until the
-        rule applies nowhere. Further arguments fix the rule's own parameters.
+        The search goes bottom-up, or `top_down`. `at` says below which places to look, `around` which places are to be
+        rewritten themselves: each is a path, the name of a binder, a pattern such as "⊞[_ < n] _", or a handle. `nth`
+        passes over that many places; `all` goes once over all of them. Further arguments fix the rule's own parameters.
 
-        Raises `NoSite`, which says why no place takes the rule.
+        Raises `NoSite`, which says why no place takes the rule, `Undetermined`, `WrongArgument`.
         """
-        rule = self._rule(name)
-        given = {key: self._argument(rule, key, value) for key, value in arguments.items()}
-        attempts = Attempts()
-        found = self._search(rule, given, at, around, nth, reverse, top_down, attempts)
-        if found is None:
-            raise self._no_site(rule, reverse, attempts)
-        while all and (more := self._search(rule, given, at, around, 0, reverse, top_down, Attempts(), found)):
-            found = more
-        return self.record(_written(name, at, around, nth, all, reverse, top_down, arguments), found)
+        work = self.begin()
+        rule = work.rule(name)
+        given = arguments_of(rule, arguments)
+        asked = _Search(rule, reverse, given, at, around, nth, every=all, top_down=top_down)
+        if not asked.carried_out(work):
+            raise asked.refused(self.begin())
+        return self.record(asked.written(arguments), work)
 
-    def _search(
-        self,
-        rule: Rule,
-        given: dict[str, Argument],
-        at: Path | str | None,
-        around: str | None,
-        nth: int,
-        reverse: bool,
-        top_down: bool,
-        attempts: Attempts,
-        theorem: Theorem | None = None,
-    ) -> Theorem | None:
-        theorem = self.theorem if theorem is None else theorem
-        left = nth
-        for site in self._places(theorem.rhs, at, around, top_down):
-            after = rewrites_at(theorem, rule, site, given, reverse, attempts)
-            if after is not None:
-                if not left:
-                    return after
-                left -= 1
-        return None
+    # -- tactics ------------------------------------------------------------------------------------------------------
+TACTICS_HERE
 
-    def _places(self, program: Program, at: Path | str | None, around: str | None, top_down: bool) -> Sequence[Site]:
-        if around is not None:
-            return [self._binder(program, around)]
-        below = self._binder(program, at).path if isinstance(at, str) else at or ()
-        return list(sites(program, below=below, top_down=top_down))
-
-    def _binder(self, program: Program, name: str) -> Site:
-        site = binder(program, name)
-        if site is None:
-            raise NoSite(f"nothing in the goal is bound as {name}", required="the name of a gen, a sum or a let")
-        return site
-
-    def _rule(self, name: str) -> Rule:
-        if name not in RULES:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, RULES, 3, 0.5)
-            raise WrongArgument(
-                f"there is no rule {name!r}",
-                required="a name listed by `atl rules`",
-                suggestions=(f"did you mean {' or '.join(near)}?",) if near else (),
-            )
-        return RULES[name]
-
-    def _argument(self, rule: Rule, name: str, value: object) -> Argument:
-        kind = rule.metavariables.get(name)
-        if kind is None:
-            raise WrongArgument(
-                f"the rule {rule.name} has no parameter {name}",
-                required=f"one of {', '.join(rule.metavariables)}",
-            )
-        return argument_of(kind, value)
-
-    def _no_site(self, rule: Rule, reverse: bool, attempts: Attempts) -> NoSite:
-        if attempts.refused:
-            site, error = attempts.refused[0]
-            return NoSite(f"{rule.name} matches at {list(site.path)}, but: {error}")
-        return NoSite(f"no place in the goal matches {rule.name}", required=rule.law)
+    # -- printing -----------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return str(self.goal)
 
+    def _repr_html_(self) -> str:
+        return display.session_html(self.theorem.lhs, self._calls)
 
-def argument_of(kind: Kind, value: object) -> Argument:
-    """A metavariable's value as a person gives it: numbers, sizes, conditions, tensors, functions of indices."""
-    if kind.parameters:
-        if not callable(value):
-            raise WrongArgument(f"{value!r} is not a function", required=f"a function of {len(kind.parameters)} indices")
-        if any(parameter.sort != "index" for parameter in kind.parameters):
-            raise WrongArgument("a function of tensors cannot be given", required="a place that determines it")
-        return abstracted(("index",) * len(kind.parameters), value)
-    match kind.sort:
-        case "index":
-            return index(Size(value)) if isinstance(value, str) else as_index(value)
-        case "condition":
-            return as_predicate(value)
-        case "tensor":
-            return as_tensor(value).node
+    def _repr_latex_(self) -> str:
+        from atl.latex import latex
+
+        return latex(self.goal)
 
 
-def _written(
-    name: str,
-    at: Path | str | None,
-    around: str | None,
-    nth: int,
-    every: bool,
-    reverse: bool,
-    top_down: bool,
-    arguments: dict[str, Any],
-) -> str:
-    """The call as Python."""
-    parts = [repr(name)]
-    parts += [f"at={at!r}"] if at is not None else []
-    parts += [f"around={around!r}"] if around is not None else []
-    parts += [f"nth={nth}"] if nth else []
-    parts += [flag for flag, on in (("all=True", every), ("reverse=True", reverse), ("top_down=True", top_down)) if on]
-    parts += [f"{key}={value!r}" for key, value in arguments.items()]
-    return f"rw({', '.join(parts)})"
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What `rw` was asked for."""
+
+    rule: Rule
+    reverse: bool
+    given: Mapping[str, Argument]
+    at: Chosen | None
+    around: Chosen | None
+    nth: int
+    every: bool
+    top_down: bool
+
+    def _places(self, work: Derivation) -> Iterator[Site]:
+        return iter(places(work.goal, self.at, self.around, top_down=self.top_down))
+
+    def carried_out(self, work: Derivation) -> bool:
+        if self.every:
+            return self._everywhere(work)
+        left = self.nth
+        for site in self._places(work):
+            trial = Derivation(work.theorem, work.rules) if left else work
+            if trial.attempted(self.rule, site.path, self.given, reverse=self.reverse):
+                if not left:
+                    return True
+                left -= 1
+        return False
+
+    def _everywhere(self, work: Derivation) -> bool:
+        if self.around is not None:
+            # Deeper places first: a rewrite moves nothing that stands outside of it.
+            chosen = {site.path for site in self._places(work)}
+            if self.top_down:
+                return bool(sum(
+                    work.attempted(self.rule, path, self.given, reverse=self.reverse)
+                    for path in sorted(chosen, key=len, reverse=True)
+                ))
+            return bool(work.sweep(
+                [self.rule.name], reverse=self.reverse, given=self.given, where=lambda path: path in chosen
+            ))
+        below = {()} if self.at is None else {site.path for site in places(work.goal, None, self.at)}
+        outermost = [path for path in below if not any(path != o and path[: len(o)] == o for o in below)]
+        return bool(sum(
+            work.sweep([self.rule.name], path, reverse=self.reverse, top_down=self.top_down, given=self.given)
+            for path in sorted(outermost)
+        ))
+
+    def refused(self, work: Derivation) -> Exception:
+        found = list(self._places(work))
+        if self.nth:
+            count = sum(
+                Derivation(work.theorem, work.rules).attempted(self.rule, site.path, self.given, reverse=self.reverse)
+                for site in found
+            )
+            if count:
+                return NoSite(
+                    f"{self.rule.name} applies at {count} place{'s' if count > 1 else ''}, and nth={self.nth} asks for more",
+                    required=f"nth from 0 to {count - 1}",
+                    suggestions=(f's.sites("{self.rule.name}") lists them',),
+                )
+        restricted = " and ".join(display.written(what) for what in (self.at, self.around) if what is not None)
+        asked = Asked(self.rule, self.reverse, self.given, found, list(sites(work.goal)), restricted)
+        return refusal(asked, work)
+
+    def written(self, arguments: Mapping[str, Any]) -> str:
+        """The call as Python."""
+        parts = [repr(self.rule.name)]
+        parts += [f"at={display.written(self.at)}"] if self.at is not None else []
+        parts += [f"around={display.written(self.around)}"] if self.around is not None else []
+        parts += [f"nth={self.nth}"] if self.nth else []
+        flags = (("all=True", self.every), ("reverse=True", self.reverse), ("top_down=True", self.top_down))
+        parts += [flag for flag, on in flags if on]
+        parts += [f"{key}={display.written(value)}" for key, value in arguments.items()]
+        return f"rw({', '.join(parts)})"
 
 
-__all__ = ["Call", "Callable", "NoSite", "Predicate", "Session", "Step", "replace", "reschedule"]
+__all__ = ["Call", "Handle", "NoSite", "Session", "reschedule"]

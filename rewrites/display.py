@@ -1,0 +1,225 @@
+"""How sessions look: steps, differences and explanations in a terminal, and states that fold in a notebook."""
+
+from __future__ import annotations
+
+import html
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from atl.index import Index
+from atl.printing import place_of, show, show_index, show_predicate, show_program
+from atl.program import Program
+from atl.surface import Condition, IndexExpr, Tensor
+from rewrites.choosing import Handle
+from rewrites.instantiation import Argument, Function
+from rewrites.kernel import ProvedPremise, Step
+
+if TYPE_CHECKING:
+    from rewrites.session import Call
+
+T = TypeVar("T")
+
+_RED: Final = "\x1b[31m"
+_GREEN: Final = "\x1b[32m"
+_PLAIN: Final = "\x1b[0m"
+
+_LAYERS: Final = {
+    "trivial": "known there",
+    "linear": "by linear arithmetic",
+    "z3": "by z3",
+}
+MOST_FOLDED: Final = 200
+
+
+def written(value: Any) -> str:
+    """An argument of a call as Python, as far as it can be read back."""
+    match value:
+        case Handle():
+            return repr(value.path)
+        case IndexExpr():
+            return show_index(value.node)
+        case Condition():
+            return show_predicate(value.node)
+        case Tensor():
+            return show(value.node)
+        case tuple() | list():
+            inside = ", ".join(written(item) for item in value)
+            return f"({inside}{',' if len(value) == 1 else ''})" if isinstance(value, tuple) else f"[{inside}]"
+        case _ if callable(value):
+            return "…"
+        case _:
+            return repr(value)
+
+
+class Listing(tuple[T, ...]):
+    """A tuple that prints one item a line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{number:3}  {item!r}" for number, item in enumerate(self)) or "no steps yet"
+
+
+def call_line(call: Call) -> str:
+    """A call in one line: its text, and the rules by which it was done if they are others."""
+    steps = call.steps
+    if len(steps) == 1 and call.text.startswith("rw("):
+        return call.text
+    counted: dict[str, int] = {}
+    for step in steps:
+        name = f"{step.rule.name}{'⁻¹' if step.reverse else ''}"
+        counted[name] = counted.get(name, 0) + 1
+    by = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in counted.items())
+    return f"{call.text}   -- {len(steps)} step{'' if len(steps) == 1 else 's'}: {by}" if by else f"{call.text}   -- no step"
+
+
+# -- differences ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Two programs, with the lines marked in which they differ; in colour where it is printed on a terminal."""
+
+    before: Program
+    after: Program
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """Each line with its mark: "-" before, "+" after, "^" beneath a part that differs, " " where they agree."""
+        old, new = str(self.before).split("\n"), str(self.after).split("\n")
+        out: list[tuple[str, str]] = []
+        for tag, low, high, to_low, to_high in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if tag == "equal":
+                out += [(" ", line) for line in old[low:high]]
+            elif tag == "replace" and high - low == to_high - to_low:
+                for left, right in zip(old[low:high], new[to_low:to_high], strict=True):
+                    first, second = _carets(left, right)
+                    out += [("-", left), *first, ("+", right), *second]
+            else:
+                out += [("-", line) for line in old[low:high]]
+                out += [("+", line) for line in new[to_low:to_high]]
+        return out
+
+    def text(self, *, colour: bool = False) -> str:
+        """The difference as text."""
+        if self.before.body == self.after.body and str(self.before) == str(self.after):
+            return "nothing has changed"
+        painted = {"-": _RED, "+": _GREEN}
+        out = []
+        for mark, line in self.lines:
+            shown = f"{mark if mark != '^' else ' '} {line}".rstrip()
+            out.append(f"{painted[mark]}{shown}{_PLAIN}" if colour and mark in painted else shown)
+        return "\n".join(out)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return self.text(colour=sys.stdout.isatty())
+
+    def _repr_html_(self) -> str:
+        return _lines_html(self.lines)
+
+
+def _carets(left: str, right: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """What stands beneath two lines that differ in a part only: carets under that part."""
+    start = 0
+    while start < min(len(left), len(right)) and left[start] == right[start]:
+        start += 1
+    stop = 0
+    while stop < min(len(left), len(right)) - start and left[-1 - stop] == right[-1 - stop]:
+        stop += 1
+    if start + stop < min(len(left), len(right)) // 4:
+        return [], []
+    marks = [" " * start + "^" * (len(line) - start - stop) for line in (left, right)]
+    first, second = ([("^", mark)] if mark.strip() else [] for mark in marks)
+    return first, second
+
+
+def _lines_html(lines: Iterable[tuple[str, str]]) -> str:
+    tints = {"-": ' style="background:#fdd"', "+": ' style="background:#dfd"'}
+    shown = [
+        f"<span{tints[mark]}>{html.escape(f'{mark} {line}')}</span>" if mark in tints else html.escape(f"  {line}")
+        for mark, line in lines
+        if mark != "^"
+    ]
+    return f"<pre>{chr(10).join(shown)}</pre>"
+
+
+# -- explanations -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A call, step by step."""
+
+    text: str
+    steps: Sequence[tuple[Step, Program, Program]]
+
+    def __str__(self) -> str:
+        many = len(self.steps) > 1
+        parts = [explained(step, before, f"{k + 1}. " if many else "") for k, (step, before, _) in enumerate(self.steps)]
+        return "\n".join([self.text, *parts]) if many or not self.text.startswith("rw(") else "\n".join(parts)
+
+    __repr__ = __str__
+
+
+def explained(step: Step, before: Program, number: str = "") -> str:
+    """A step: the rule, the place, the arguments, the premises and how each was proved."""
+    rule = step.rule
+    source = f" ({rule.source})" if rule.source else ""
+    lines = [f"{number}{rule.name}{', from right to left' if step.reverse else ''}{source}: {rule.law}"]
+    lines.append(str(place_of(before, step.path)))
+    arguments = [f"{name} = {_argument(value)}" for name, value in step.arguments.items()]
+    lines += [f"  with {line}" for line in arguments]
+    lines += [f"  {_premise(premise)}" for premise in step.premises] or ["  no premises"]
+    return "\n".join(line for line in lines if line)
+
+
+def _argument(value: Argument) -> str:
+    match value:
+        case Index():
+            return show_index(value)
+        case Function(parameters, body):
+            inside = _bare(body)
+            return f"({', '.join('index' if p == 'index' else str(p) for p in parameters)}) ↦ {inside}"
+        case _:
+            return _bare(value)
+
+
+def _bare(value: Any) -> str:
+    from atl.terms import Expr
+
+    text = show(value) if isinstance(value, Expr.__args__) else show_predicate(value)  # type: ignore[attr-defined]
+    return " ".join(text.split())
+
+
+def _premise(premise: ProvedPremise) -> str:
+    how = "nothing can stand here" if premise.vacuous else _LAYERS.get(premise.layer, premise.layer)
+    return f"premise {show_predicate(premise.premise)}: {how}"
+
+
+# -- notebooks --------------------------------------------------------------------------------------------------------
+
+
+def session_html(start: Program, calls: Sequence[Call]) -> str:
+    """The calls with the state after each, folded, and the goal below."""
+    out = ['<div class="atl-session">']
+    out.append(f"<details><summary><i>{html.escape(start.name)}</i></summary>{_program_html(start)}</details>")
+    hidden = len(calls) - MOST_FOLDED
+    if hidden > 0:
+        out.append(f"<p>… {hidden} calls …</p>")
+    for call in calls[max(hidden, 0) :]:
+        changes = Diff(call.before.rhs, call.theorem.rhs)
+        inside = _lines_html(changes.lines)
+        out.append(f"<details><summary><code>{html.escape(call_line(call))}</code></summary>{inside}</details>")
+    goal = calls[-1].theorem.rhs if calls else start
+    out.append(_program_html(goal))
+    return "".join([*out, "</div>"])
+
+
+def _program_html(program: Program) -> str:
+    return f"<pre>{html.escape(show_program(program))}</pre>"
