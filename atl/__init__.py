@@ -1,9 +1,9 @@
 """ATL: tensor computations written as mathematics, made fast by proved rewrites, and run as C.
 
-    >>> import atl
-    >>> n, m, k = atl.sizes("n m k")
-    >>> A, B = atl.tensor("A", n, k), atl.tensor("B", k, m)
-    >>> matmul = atl.program("matmul", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j])))
+>>> import atl
+>>> n, m, k = atl.sizes("n m k")
+>>> A, B = atl.tensor("A", n, k), atl.tensor("B", k, m)
+>>> matmul = atl.program("matmul", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j])))
 """
 
 import sys as _sys
@@ -40,7 +40,8 @@ from atl.operators import (
     value,
 )
 from atl.parse import parse
-from atl.program import Program, SizeAnnotation as Size, program, tensor
+from atl.program import Program, program, tensor
+from atl.program import SizeAnnotation as Size
 from atl.safety import check_safe
 from atl.surface import Condition, IndexExpr, Tensor
 

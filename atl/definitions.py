@@ -1,7 +1,7 @@
 """The reshape operators by their definitions (Fig. 4.3, with drop truncations: E3), in both directions.
 
-`origin` says which element of the operand an element of the result is, and where it is padding instead; `destination` is
-the reindexer of Fig. 4.5 (with E1–E3): where an element of the operand goes in the result.
+`origin` says which element of the operand an element of the result is, and where it is padding instead; `destination`
+is the reindexer of Fig. 4.5 (with E1–E3): where an element of the operand goes in the result.
 """
 
 from __future__ import annotations

@@ -477,9 +477,7 @@ def _parts(atom: AnyAtom) -> tuple[Index, ...]:
             return indices
 
 
-def value_of(
-    expression: Index, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]
-) -> int:
+def value_of(expression: Index, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]) -> int:
     """The integer that the expression means, given the values of its leaves and of array elements.
 
     A quotient by zero or less raises `ZeroDivisionError`; a well-formed program has none.
@@ -493,9 +491,7 @@ def value_of(
     return total
 
 
-def _value_of_atom(
-    atom: AnyAtom, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]
-) -> int:
+def _value_of_atom(atom: AnyAtom, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]) -> int:
     match atom:
         case Size() | Bound() | Var():
             return leaf(atom)
@@ -517,7 +513,5 @@ def shift(expression: Index, by: int, cutoff: int = 0) -> Index:
         return expression
     return map_leaves(
         expression,
-        lambda leaf: index(
-            Bound(leaf.position + by) if isinstance(leaf, Bound) and leaf.position >= cutoff else leaf
-        ),
+        lambda leaf: index(Bound(leaf.position + by) if isinstance(leaf, Bound) and leaf.position >= cutoff else leaf),
     )

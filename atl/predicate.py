@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 from typing import Final, TypeAlias
 
@@ -108,6 +109,7 @@ def zero(expression: Index) -> Predicate:
     return Zero(expression)
 
 
+@lru_cache(maxsize=4096)
 def negation(predicate: Predicate) -> Predicate:
     match predicate:
         case NonNegative(expression):
@@ -195,9 +197,7 @@ def expressions(predicate: Predicate) -> Iterable[Index]:
                 yield from expressions(part)
 
 
-def holds(
-    predicate: Predicate, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]
-) -> bool:
+def holds(predicate: Predicate, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]) -> bool:
     """Whether the predicate is true; tested from left to right, and no further than needed."""
     match predicate:
         case NonNegative(expression):

@@ -1,4 +1,4 @@
-"""Substitution in tensor expressions: shifting, opening and closing binders. Everything else is built from `rebuild`."""
+"""Substitution in tensor expressions: shifting, opening and closing binders, all of it built from `rebuild`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from atl.terms import (
     Input,
     Let,
     Local,
-    PadLeft,
     Padding,
+    PadLeft,
     PadRight,
     Reduce,
     Reshape,
@@ -90,7 +90,10 @@ def with_children(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
 
 
 def _with_parts(
-    expr: Expr, parts: tuple[Expr, ...], on_index: Callable[[Index], Index], on_predicate: Callable[[Predicate], Predicate]
+    expr: Expr,
+    parts: tuple[Expr, ...],
+    on_index: Callable[[Index], Index],
+    on_predicate: Callable[[Predicate], Predicate],
 ) -> Expr:
     match expr:
         case Input() | Constant():
@@ -191,7 +194,7 @@ def transform(
     return visit(expr, 0, 0)
 
 
-def _keep(leaf: Leaf, indices: int) -> Index:
+def _keep(leaf: Leaf, _: int) -> Index:
     return index(leaf)
 
 
@@ -255,19 +258,17 @@ def close(body: Expr, variable: Var) -> Expr:
             return index(Bound(leaf.position + 1) if leaf.position >= depth else leaf)
         return index(Bound(depth)) if leaf == variable else index(leaf)
 
-    return transform(
-        body, on_leaf, untouched=lambda at, i, t: variable.uid not in at.free and at.loose <= i
-    )
+    return transform(body, on_leaf, untouched=lambda at, i, t: variable.uid not in at.free and at.loose <= i)
 
 
 def close_tensor(body: Expr, variable: TensorVar) -> Expr:
     """The body of a new let: the variable becomes its tensor."""
 
-    def on_tensor(at: Local | TensorVar, indices: int, tensors: int) -> Expr | None:
+    def on_tensor(at: Local | TensorVar, _: int, tensors: int) -> Expr | None:
         match at:
             case Local(position, of) if position >= tensors:
                 return Local(position + 1, of)
-            case TensorVar(uid, _, of) if uid == variable.uid:
+            case TensorVar(uid, of=of) if uid == variable.uid:
                 return Local(tensors, of)
             case _:
                 return None

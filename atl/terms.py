@@ -182,7 +182,7 @@ class Reduce(Term):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guard(Term):
-    """[p] . e: the body where the predicate holds, else padding of its shape. The body is looked at only if it holds."""
+    """[p] . e: the body where the predicate holds, else padding of its shape; the body is looked at only there."""
 
     predicate: Predicate
     body: Expr

@@ -96,7 +96,12 @@ def main() -> None:
 
         pads = milliseconds(check, cold=True)
         slowest = max(slowest, (program.name, pads), key=lambda pair: pair[1])
-        row = (pads, milliseconds(check, cold=False), milliseconds(print_it, cold=True), milliseconds(print_it, cold=False))
+        row = (
+            pads,
+            milliseconds(check, cold=False),
+            milliseconds(print_it, cold=True),
+            milliseconds(print_it, cold=False),
+        )
         print(f"{program.name:24}{row[0]:10.1f}{row[1]:8.1f}{row[2]:12.1f}{row[3]:8.1f}")
     print(f"the slowest check of pad-sets: {slowest[0]}, {slowest[1]:.1f} ms")
     print(f"import atl: {import_time():.0f} ms")

@@ -15,10 +15,10 @@ from atl.index import ONE, Array, Index, Size, index
 from atl.predicate import FALSE, TRUE, Predicate, conjunction, negation, within
 from lowering.c_capacity import capacity_text
 from lowering.c_helpers import identifiers, preamble
-from lowering.c_index import index_text, predicate_text
+from lowering.c_index import count_text, index_text, predicate_text
 from lowering.c_names import Names, identifier
 from lowering.c_scalars import C_TYPES, helper, scalar_text, storage_text
-from lowering.c_text import PRODUCT, WIDTH, Text, indented, wrapped
+from lowering.c_text import PRODUCT, WIDTH, indented, wrapped
 from lowering.loopnest import (
     Accumulate,
     Allocate,
@@ -238,12 +238,16 @@ def _allocate(place: Place, live: Live, run: list[Allocate]) -> tuple[Place, Liv
         buffer = statement.buffer
         count = capacity_text(place, statement.capacity, buffer.extents)
         name, place = place.bind(key(buffer), buffer.name)
-        if statement.zeroed:
-            call = f"calloc({count.text}, sizeof *{name})"
-        elif statement.capacity.constant is not None:
-            call = f"malloc({count.at(PRODUCT)} * sizeof *{name})"
+        size = f"sizeof *{name}"
+        is_constant = statement.capacity.constant is not None
+        room = f"{count.at(PRODUCT)} * {size}" if is_constant else f"saturating_product({count.text}, {size})"
+        if not statement.zeroed:
+            call = f"malloc({room})"
+        elif "saturating" in count.text:
+            # calloc checks its multiplication too, but compilers warn where they see that it would overflow.
+            call = f"calloc({room}, 1)"
         else:
-            call = f"malloc(saturating_product({count.text}, sizeof *{name}))"
+            call = f"calloc({count.text}, {size})"
         lines.append(f"{C_TYPES[buffer.dtype]} *restrict {name} = {call};")
         made.append(name)
     there = (*live, *(made if len(made) > 1 else ()))
@@ -254,12 +258,5 @@ def _allocate(place: Place, live: Live, run: list[Allocate]) -> tuple[Place, Liv
 
 def _bytes(place: Place, buffer: Buffer, count: Index) -> str:
     """The size of the first elements of a buffer that is there, so that nothing overflows."""
-    name = place.name(key(buffer))
-    if count == ONE:
-        return f"sizeof *{name}"
-    whole = index_text(place, count)
-    if elements(buffer.extents) == count:
-        product = [index_text(place, extent) for extent in buffer.extents]
-        nested = " * ".join(text.at(PRODUCT + 1 if at else PRODUCT) for at, text in enumerate(product))
-        whole = min(whole, Text(nested, PRODUCT if len(product) > 1 else product[0].level), key=lambda t: len(t.text))
-    return f"{whole.at(PRODUCT)} * sizeof *{name}"
+    size = f"sizeof *{place.name(key(buffer))}"
+    return size if count == ONE else f"{count_text(place, count, buffer.extents).at(PRODUCT)} * {size}"

@@ -14,7 +14,7 @@ _COMMENT_OR_INCLUDE: Final = re.compile(r"/\*.*?\*/|^#.*?$", re.DOTALL | re.MULT
 _HEADERS: Final = {
     "math.h": {"INFINITY", "NAN", *(f"{f}{s}" for f in ("fabs", "sqrt", "exp", "log", "tanh") for s in ("", "f"))},
     "stdint.h": {
-        *("int32_t", "int64_t", "INT64_C", "SIZE_MAX"),
+        *("int32_t", "int64_t", "INT64_C", "PTRDIFF_MAX"),
         *(f"INT{bits}_{end}" for bits in (32, 64) for end in ("MIN", "MAX")),
     },
     "stdlib.h": {"calloc", "malloc", "free"},
@@ -47,19 +47,19 @@ _HELPERS: Final = {
 enum {{ OUT_OF_MEMORY = {OUT_OF_MEMORY} }};
 """,
     "saturating_sum": """\
-/* a + b, or a size that no memory has where that is too large for a size_t. */
+/* a + b; where a size_t does not hold that, more than any memory has. */
 static inline size_t saturating_sum(size_t a, size_t b)
 {
     size_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? SIZE_MAX : sum;
+    return __builtin_add_overflow(a, b, &sum) ? PTRDIFF_MAX : sum;
 }
 """,
     "saturating_product": """\
-/* a * b, or a size that no memory has where that is too large for a size_t. */
+/* a * b; where a size_t does not hold that, more than any memory has. */
 static inline size_t saturating_product(size_t a, size_t b)
 {
     size_t product;
-    return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
+    return __builtin_mul_overflow(a, b, &product) ? PTRDIFF_MAX : product;
 }
 """,
     "floor_div": """\

@@ -17,7 +17,7 @@ from atl.index import ONE, ZERO, AnyAtom, Bound, Extremum, Index, Quotient, Read
 from atl.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation, non_negative
 from atl.prove import Proved, prove
 from lowering.c_text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM, Text
-from lowering.loopnest import flat
+from lowering.loopnest import elements, flat
 from lowering.place import Place
 
 SLACK: Final = 4
@@ -36,10 +36,22 @@ def address_text(place: Place, pairs: Pairs) -> Text:
     The polynomial of ((i, n // 64), (k, 64)) stays nested, that of ((i // 64, n // 64), (i % 64, 64)) is `i`.
     """
     whole = index_text(place, flat(pairs))
-    if len(pairs) < 2:
+    return _unless_clearly_shorter(_nested(place, pairs), whole) if len(pairs) > 1 else whole
+
+
+def count_text(place: Place, count: Index, extents: tuple[Index, ...]) -> Text:
+    """A number of elements: as the product of the extents, if it is that and the polynomial is not clearly shorter."""
+    whole = index_text(place, count)
+    if len(extents) < 2 or elements(extents) != count:
         return whole
-    nested = _nested(place, pairs)
-    return nested if len(nested.text) <= len(whole.text) + SLACK else whole
+    factors = [index_text(place, extent) for extent in extents]
+    if sum(factor.narrow for factor in factors) > 1:
+        return whole
+    return _unless_clearly_shorter(Text(" * ".join(factor.at(PRODUCT + 1) for factor in factors), PRODUCT), whole)
+
+
+def _unless_clearly_shorter(structured: Text, whole: Text) -> Text:
+    return structured if len(structured.text) <= len(whole.text) + SLACK else whole
 
 
 def _nested(place: Place, pairs: Pairs) -> Text:

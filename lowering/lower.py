@@ -1,7 +1,7 @@
 """The lowering function (Figs. 4.1 and 4.4 with E1–E3, E23): from a program to a loop nest.
 
-Destination-passing: a term is lowered into a destination, under a reindexer that says where its elements go. A reduction
-adds to its destination; one that yields a scalar runs in a scalar variable, which is stored when it is done.
+Destination-passing: a term is lowered into a destination, under a reindexer that says where its elements go. A
+reduction adds to its destination; one that yields a scalar runs in a scalar variable, which is stored when it is done.
 """
 
 from __future__ import annotations
@@ -20,7 +20,21 @@ from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from atl.safety import check_safe
 from atl.scope import Scope, outermost
 from atl.substitution import map_op
-from atl.terms import OF_MONOID, BinaryOp, Concat, Expr, Gen, Guard, Let, Monoid, PadLeft, Padding, PadRight, Reduce, Reshape
+from atl.terms import (
+    OF_MONOID,
+    BinaryOp,
+    Concat,
+    Expr,
+    Gen,
+    Guard,
+    Let,
+    Monoid,
+    Padding,
+    PadLeft,
+    PadRight,
+    Reduce,
+    Reshape,
+)
 from lowering.coverage import fills
 from lowering.loopnest import (
     Accumulate,
@@ -40,7 +54,6 @@ from lowering.loopnest import (
     Number,
     Scalar,
     ScalarExpr,
-    Statement,
     elements,
 )
 from lowering.normalize import normalize
@@ -98,7 +111,7 @@ def lower(program: Program, *, registers: bool = True) -> LoopNest:
 
 
 def lower_unchecked(program: Program, *, registers: bool = True) -> LoopNest:
-    """What `lower` makes of a program whatever its pad-sets are: it may store out of bounds. For tests of the checks."""
+    """What `lower` makes of a program whatever its pad-sets are; it may store out of bounds. For tests."""
     return _Lowering(program, registers).nest(normalize(program).body, outermost(program))
 
 
@@ -166,7 +179,7 @@ class _Lowering:
             case Padding():
                 return ()
             case _:
-                return self._store(context.scalar(e), to, context)
+                return self._store(context.scalar(e), to)
 
     def _loop(self, name: str, low: Index, high: Index, mark: str, context: Context, body: Body) -> Block:
         """A loop; the buffers hoisted out of an outermost one are allocated before it and freed after it."""
@@ -182,12 +195,8 @@ class _Lowering:
             return ()
         return (*hoisted, For(variable, low, high, inner, mark), *(Free(a.buffer) for a in reversed(hoisted)))
 
-    def _store(self, value: ScalarExpr, to: Destination, context: Context) -> Block:
-        target: Cell | Scalar
-        if isinstance(to.storage, Scalar):
-            target = to.storage
-        else:
-            target = Cell(to.storage, stored_at(to.reindexer).pairs)
+    def _store(self, value: ScalarExpr, to: Destination) -> Block:
+        target = to.storage if isinstance(to.storage, Scalar) else Cell(to.storage, stored_at(to.reindexer).pairs)
         return (Assign(target, value) if to.op is None else Accumulate(target, to.op, value),)
 
     # -- reductions ---------------------------------------------------------------------------------------------------
@@ -205,7 +214,7 @@ class _Lowering:
     def _reduction(self, e: Reduce, to: Destination, context: Context) -> Block:
         """A reduction to a scalar."""
         in_scalar = isinstance(to.storage, Scalar)
-        if e.monoid == "sum" and (in_scalar and to.op == "add" or not in_scalar and not self._kept(to, context)):
+        if e.monoid == "sum" and ((in_scalar and to.op == "add") or (not in_scalar and not self._kept(to, context))):
             # Into a sum that is under way; or into a cell that only some iterations are known to reach: an empty sum is
             # padding, and may be cut off.
             self._direct += not in_scalar
@@ -216,13 +225,14 @@ class _Lowering:
         result: ScalarExpr = Load(total)
         start = Declare(total, neutral(e.monoid, total.dtype))
         if e.monoid == "sum" or context.proves(nonempty):
-            return (start, *loop, *self._store(result, to, context))
-        if to.op is None:
-            return (start, *loop, If(nonempty, self._store(result, to, context.assume(nonempty))))
-        return (start, *loop, *self._store(Choose(nonempty, result, Number(0, total.dtype)), to, context))
+            return (start, *loop, *self._store(result, to))
+        if to.op in (None, "add"):
+            # Over an empty range there is nothing to store: an added zero could lie where a truncation has cut.
+            return (start, *loop, If(nonempty, self._store(result, to)))
+        return (start, *loop, *self._store(Choose(nonempty, result, Number(0, total.dtype)), to))
 
     def _kept(self, to: Destination, context: Context) -> bool:
-        """Whether a sum may run in a scalar variable: its element is kept by every truncation, whatever its iterations."""
+        """Whether a sum may run in a scalar variable: every truncation keeps its element, whatever its iterations."""
         return self.registers and context.proves(stored_at(to.reindexer).kept)
 
     # -- lets ---------------------------------------------------------------------------------------------------------
@@ -242,7 +252,9 @@ class _Lowering:
                 condition = simplify_predicate(scope.facts, scope.predicate(predicate))
                 inner = context.assume(condition).scalar(body)
                 return (Declare(variable, inner if condition == TRUE else Choose(condition, inner, zero)),)
-            case Reduce(monoid, low, high) if monoid == "sum" or context.proves(less(scope.index(low), scope.index(high))):
+            case Reduce(monoid, low, high) if monoid == "sum" or context.proves(
+                less(scope.index(low), scope.index(high))
+            ):
                 return (
                     Declare(variable, neutral(monoid, variable.dtype)),
                     *self._fold(value, Destination(variable), context),
@@ -270,7 +282,7 @@ class _Lowering:
         return (Clear(buffer, count, zeroed=not filled), *stored, *used)
 
     def _capacity(self, extents: tuple[Index, ...], context: Context) -> Index | None:
-        """The most elements that a buffer of these extents has in any iteration of the loops around, if that can be told."""
+        """The most elements that a buffer of these extents has in any iteration of the loops around, if known."""
         outside = Context(outermost(self.program), context.inputs)
         bounds: list[Index] = []
         for extent in extents:

@@ -1,9 +1,9 @@
 """Normalisation before lowering (§4.3.2, as completed by E32): an equal program whose leaves are scalars.
 
-Tensor arithmetic and tensor-valued leaves become generations; an access to anything but a named tensor is pushed inwards
-until it is one; inside of arithmetic, guards become selections of zero, and reductions are bound by lets, which are
-lifted to where statements stand. The accesses of the program are taken to be safe (`atl.check_safe`): so an access to a
-generation is its body at that index, with no guard around.
+Tensor arithmetic and tensor-valued leaves become generations; an access to anything but a named tensor is pushed
+inwards until it is one; inside of arithmetic, guards become selections of zero, and reductions are bound by lets,
+which are lifted to where statements stand. The accesses of the program are taken to be safe (`atl.check_safe`): so an
+access to a generation is its body at that index, with no guard around.
 """
 
 from __future__ import annotations

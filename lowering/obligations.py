@@ -2,12 +2,12 @@
 
 Each store lies within its buffer, pair by pair; an assignment never meets a cell that holds a value: its reindexer is
 injective on what is stored, and two assignments to one buffer have no cell in common; each buffer has room for what it
-holds. That the flat address is within the buffer, and differs where the pairs do, follows: Horner's rule is injective on
-indices within their extents. That reindexers preserve variables, commute with substitution and respect equality needs no
-query: they are compositions of functions on canonical index expressions.
+holds. That the flat address is within the buffer, and differs where the pairs do, follows: Horner's rule is injective
+on indices within their extents. That reindexers preserve variables, commute with substitution and respect equality
+needs no query: they are compositions of functions on canonical index expressions.
 
-Nothing rests on these answers: a program is compiled because its pad-sets allow it, and the loop-nest interpreter checks
-the same things as it runs. They say how much is known before any run.
+Nothing rests on these answers: a program is compiled because its pad-sets allow it, and the loop-nest interpreter
+checks the same things as it runs. They say how much is known before any run.
 """
 
 from __future__ import annotations
@@ -203,5 +203,3 @@ def _prime(variable: Leaf) -> Index:
             return index(Var(uid + _PRIMED, f"{name}'"))
         case _:
             return index(variable)
-
-

@@ -1,7 +1,8 @@
 """Reindexers (Fig. 4.5 as corrected by E1–E3): where a tensor's elements are stored, as a function of index structures.
 
-A reindexer is kept as the list of steps that lowering met on its way down. Applied to the index structure of an element,
-it takes the steps from the innermost out: each is a function from a list of (index, extent) pairs to such a list.
+A reindexer is kept as the list of steps that lowering met on its way down. Applied to the index structure of an
+element, it takes the steps from the innermost out: each is a function from a list of (index, extent) pairs to such a
+list.
 """
 
 from __future__ import annotations

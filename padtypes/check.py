@@ -63,8 +63,13 @@ def _unsafe(program: Program, truncation: Truncation, case: Case, answer: Refute
         f"{what} would cut a computed element",
         place=place,
         required=required,
-        numbers=f"{numbers}: the element at {where} would be lost" if numbers else f"the element at {where} would be lost",
-        suggestions=(_GUARD, *((_TILE,) if any(isinstance(atom, Quotient) for atom in atoms(truncation.op.by)) else ())),
+        numbers=f"{numbers}: the element at {where} would be lost"
+        if numbers
+        else f"the element at {where} would be lost",
+        suggestions=(
+            _GUARD,
+            *((_TILE,) if any(isinstance(atom, Quotient) for atom in atoms(truncation.op.by)) else ()),
+        ),
         picture=_picture(truncation, model),
     )
 

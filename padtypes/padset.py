@@ -1,8 +1,8 @@
 """Pad-sets (Figs. 5.5 and 5.6, with E3–E9, E27 and E28): which elements of a tensor are padding.
 
-A pad-set is a predicate over the indices of an element, found by substitution. It is kept by its complement: the *cases*
-in which an element is computed. A case may speak of witnesses, the indices of the sums around what is computed: an
-element is computed where some iteration computes it, and padding where every iteration pads.
+A pad-set is a predicate over the indices of an element, found by substitution. It is kept by its complement: the
+*cases* in which an element is computed. A case may speak of witnesses, the indices of the sums around what is
+computed: an element is computed where some iteration computes it, and padding where every iteration pads.
 """
 
 from __future__ import annotations
@@ -211,5 +211,3 @@ def _where(condition: Predicate, cases: Iterator[Case]) -> Iterator[Case]:
 def all_positions(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Every position of a tensor of this shape."""
     return product(*(range(extent) for extent in shape))
-
-

@@ -33,8 +33,8 @@ MAX_CELLS: Final = 4_096
 class Picture:
     """The state of every element of a tensor, for some sizes.
 
-    `str()` draws it with one sign an element: `#` computed, `.` padding, `x` padding that is cut, `!` a computed element
-    that is cut. Rows and columns are the last two dimensions; the dimensions before them make panels.
+    `str()` draws it with one sign an element: `#` computed, `.` padding, `x` padding that is cut, `!` a computed
+    element that is cut. Rows and columns are the last two dimensions; the dimensions before them make panels.
     """
 
     shape: tuple[int, ...]
@@ -165,7 +165,9 @@ def picture_of(
         count *= extent
     if count > MAX_CELLS:
         raise ArgumentError(
-            f"a picture of {count} elements cannot be read", required=f"at most {MAX_CELLS}", suggestions=("draw smaller sizes",)
+            f"a picture of {count} elements cannot be read",
+            required=f"at most {MAX_CELLS}",
+            suggestions=("draw smaller sizes",),
         )
     cells: dict[tuple[int, ...], State] = {}
     for at in product(*(range(extent) for extent in shape)):
@@ -184,5 +186,3 @@ def _holds_at(
 ) -> bool:
     known = {variable.uid: position for variable, position in zip(padset.elements, at, strict=True)}
     return holds(predicate, lambda v: known[v.uid] if isinstance(v, Var) and v.uid in known else leaf(v), element)
-
-

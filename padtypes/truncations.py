@@ -32,7 +32,7 @@ class Truncation:
         return conjunction((self.operand.within_shape, negation(keeps)))
 
     def facts(self, case: Case) -> Facts:
-        """What is known of an element that is cut and that this case computes; it is safe when that is contradictory."""
+        """What is known of an element that is cut and that this case computes; safe, if that is contradictory."""
         return self.operand.scope.facts.assume(self.cut, case.given())
 
     def decide(self, case: Case) -> Answer:

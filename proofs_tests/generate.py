@@ -132,8 +132,9 @@ class Maker:
     def tensor(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
         """A term of exactly this shape and element type."""
         self.fuel -= 1
-        options = self._common(scope, shape, dtype) if self.fuel > 0 else []
-        options += self._ranked(scope, shape, dtype) if shape else self._scalar(scope, dtype)
+        options = self._ranked(scope, shape, dtype) if shape else self._scalar(scope, dtype)
+        if self.fuel > 0:
+            options += self._common(scope, shape, dtype)
         return weighted(self.choices, options)()
 
     def _common(self, scope: Scope, shape: Shape, dtype: str) -> list[Option]:
@@ -309,12 +310,13 @@ class Maker:
     def _ranked(self, scope: Scope, shape: Shape, dtype: str) -> list[Option]:
         generate: Option = (8, lambda: self._generation(scope, shape, dtype))
         same = [t for t in scope.tensors if t.dtype == dtype and t.node.type.shape == shape]
-        options: list[Option] = [(8, lambda: choose(self.choices, same))] if same else []
-        if not any(extent.free for extent in shape):
-            options.append((3, lambda: self.ground.declared(shape, dtype)))
+        closed = not any(extent.free for extent in shape)
+        options: list[Option] = [(3, lambda: self.ground.declared(shape, dtype))] if closed else []
+        if same:
+            options.append((8, lambda: choose(self.choices, same)))
         if self.fuel <= 0:
             return options or [generate]
-        return [generate, *options, *self._reshapes(scope, shape, dtype)]
+        return [*options, generate, *self._reshapes(scope, shape, dtype)]
 
     def _generation(self, scope: Scope, shape: Shape, dtype: str) -> Tensor:
         extent, *rest = shape

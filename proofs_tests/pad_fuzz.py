@@ -58,14 +58,15 @@ class Counts:
     def __str__(self) -> str:
         judged = self.accepted + self.refused
         share = 100 * self.safe_accepted / self.safe if self.safe else 100.0
+        why = ", ".join(f"{count} {reason}" for reason, count in self.discarded.most_common())
+        used = ", ".join(f"{name} {count}" for name, count in sorted(self.operators.items()))
         lines = [
-            f"{self.made} programs made, {judged} judged, {sum(self.discarded.values())} discarded "
-            f"({', '.join(f'{count} {why}' for why, count in self.discarded.most_common())})",
-            f"  {self.accepted} accepted: {self.runs} runs in the loop-nest interpreter, {self.sanitized} under sanitizers",
-            f"  {self.refused} refused: {self.counterexamples} with a counterexample that was executed, "
-            f"{self.gave_up} where the prover gave up ({100 * self.gave_up / max(1, judged):.2f} %)",
-            f"  {self.safe} are safe at every size up to {BOUND}: {self.safe_accepted} of them accepted ({share:.1f} %)",
-            f"  operators: {', '.join(f'{name} {count}' for name, count in sorted(self.operators.items()))}",
+            f"{self.made} programs made, {judged} judged, {sum(self.discarded.values())} discarded ({why})",
+            f"  {self.accepted} accepted; {self.runs} runs in the interpreter of loop nests, {self.sanitized} sanitized",
+            f"  {self.refused} refused: {self.counterexamples} with a counterexample that was executed",
+            f"  {self.gave_up} refused because the prover gave up ({100 * self.gave_up / max(1, judged):.2f} %)",
+            f"  {self.safe} safe at every size up to {BOUND}, {self.safe_accepted} of them accepted ({share:.1f} %)",
+            f"  operators: {used}",
             f"  {len(self.failures)} failures",
         ]
         return "\n".join([*lines, *self.failures[:5]])
@@ -243,9 +244,7 @@ def footprint_is_exact(program: Program, nest: LoopNest, sizes: Mapping[str, int
     return bool((stored == ~padding).all()) and np.array_equal(outcome.to_numpy(), meaning.to_numpy(np.float32))
 
 
-def run_pads(
-    n: int, seed: int, *, brute_force_every: int = 4, sanitize_every: int = 0, progress: bool = False
-) -> Run:
+def run_pads(n: int, seed: int, *, brute_force_every: int = 4, sanitize_every: int = 0, progress: bool = False) -> Run:
     """Judges `n` programs; of every `brute_force_every`-th the safety is decided by brute force as well.
 
     Of the accepted ones every `sanitize_every`-th is compiled and run under sanitizers, with exactly sized buffers.
@@ -278,4 +277,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
-

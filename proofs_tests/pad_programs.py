@@ -65,9 +65,9 @@ class Maker:
                 case "triangle":
                     return atl.guard(at[0] <= at[-1], value)
                 case "sum":
-                    return atl.sum(self.m, lambda l: value)
+                    return atl.sum(self.m, lambda _: value)
                 case "sum of guards":
-                    return atl.sum(self.m, lambda l: atl.guard(l + at[0] + drop < shape[0], value))
+                    return atl.sum(self.m, lambda q: atl.guard(q + at[0] + drop < shape[0], value))
                 case _:
                     return value
 
@@ -204,7 +204,7 @@ class Maker:
     def summed(self, depth: int, rank: int) -> Padded:
         inner = self.term(depth - 1, rank)
         self.used["sum"] += 1
-        return Padded(atl.sum(self.m, lambda l: inner.tensor), inner.left, inner.right)
+        return Padded(atl.sum(self.m, lambda _: inner.tensor), inner.left, inner.right)
 
     def guarded(self, depth: int, rank: int) -> Padded:
         inner = self.term(depth - 1, rank)

@@ -84,18 +84,22 @@ def test_every_obligation_of_the_loop_nest_is_proved(name: str) -> None:
     assert not found.unproved, str(found)
 
 
-SIZES: dict[str, list[dict[str, int]]] = {
-    "conv": [dict(B=b, K=2, C=c, W=w, R=r) for b, c, w, r in ((1, 1, 1, 1), (2, 3, 7, 3), (0, 1, 5, 2), (2, 2, 4, 6), (1, 2, 5, 0))],
-    "matmul": [
-        dict(M=a, N=b, K=c, C=d)
-        for a, b, c, d in ((4, 8, 3, 4), (5, 7, 3, 4), (1, 1, 1, 1), (0, 3, 2, 2), (3, 0, 2, 2), (3, 3, 0, 2), (13, 11, 5, 3), (2, 3, 2, 8))
-    ],
-    "blur": [
-        dict(n=a, m=b, k_n=c, k_m=d)
-        for a, b, c, d in ((2, 2, 1, 1), (6, 10, 2, 4), (7, 9, 3, 4), (13, 11, 4, 5), (5, 3, 8, 8), (12, 2, 3, 3), (34, 34, 8, 16))
-    ],
-    "add": [dict(M=a, N=b, K=c, C=d) for a, b, c, d in ((2, 3, 4, 5), (1, 1, 1, 1), (0, 2, 3, 1), (3, 5, 2, 7))],
-}  # fmt: skip
+def sizes(names: str, values: str) -> list[dict[str, int]]:
+    """Sizes written as columns of numbers: sizes("n m", "2 3 / 5 7") is n = 2, m = 3 and n = 5, m = 7."""
+    rows = (map(int, row.split()) for row in values.split("/"))
+    return [dict(zip(names.split(), row, strict=True)) for row in rows]
+
+
+SIZES = {
+    "conv": sizes("B K C W R", "1 2 1 1 1 / 2 2 3 7 3 / 0 2 1 5 2 / 2 2 2 4 6 / 1 2 2 5 0"),
+    "matmul": sizes(
+        "M N K C", "4 8 3 4 / 5 7 3 4 / 1 1 1 1 / 0 3 2 2 / 3 0 2 2 / 3 3 0 2 / 13 11 5 3 / 2 3 2 8 / 6 6 2 3"
+    ),
+    "blur": sizes(
+        "n m k_n k_m", "2 2 1 1 / 6 10 2 4 / 7 9 3 4 / 13 11 4 5 / 5 3 8 8 / 12 2 3 3 / 34 34 8 16 / 10 14 4 4"
+    ),
+    "add": sizes("M N K C", "2 3 4 5 / 1 1 1 1 / 0 2 3 1 / 3 5 2 7"),
+}
 
 
 def integers(*shape: int) -> Array:
@@ -154,19 +158,17 @@ def cases(name: str) -> list[dict[str, int]]:
 def test_the_kernel_agrees_with_numpy_at_every_size(name: str) -> None:
     program = PROGRAMS[name][0]()
     kernel = compile_kernel(program)
-    for sizes in cases(name):
-        given, expected = arguments(program, sizes)
-        free = {size: sizes[size] for size in program.free_sizes}
-        np.testing.assert_array_equal(kernel(**given, **free), expected, err_msg=str(sizes))
+    for at in cases(name):
+        given, expected = arguments(program, at)
+        free = {size: at[size] for size in program.free_sizes}
+        np.testing.assert_array_equal(kernel(**given, **free), expected, err_msg=str(at))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_loop_nest_stores_nothing_out_of_bounds_and_nothing_twice(name: str) -> None:
     program = PROGRAMS[name][0]()
     nest = lower(program)
-    for sizes in cases(name)[:4]:
-        given, expected = arguments(program, sizes)
-        here = {size: sizes[size] for size in program.sizes}
-        np.testing.assert_array_equal(run(nest, here, given), expected, err_msg=str(sizes))
-
-
+    for at in cases(name)[:4]:
+        given, expected = arguments(program, at)
+        here = {size: at[size] for size in program.sizes}
+        np.testing.assert_array_equal(run(nest, here, given), expected, err_msg=str(at))

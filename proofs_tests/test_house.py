@@ -135,7 +135,8 @@ def _relative_to(module: Module, level: int, base: str | None) -> str:
 def import_faults(root: Path) -> list[str]:
     """Imports that run up the house, go past a façade, or take the command line from below."""
     tree = modules(root)
-    names = {module.name for module in tree}
+    offered = {f"{module.name}.{name}" for module in tree if module.is_package for name in exports(module)}
+    names = {module.name for module in tree} - offered  # a function may bear the name of its module
     return [
         f"{module.at(imported.line)} {fault}"
         for module in tree

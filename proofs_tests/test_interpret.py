@@ -20,7 +20,7 @@ from atl.interpret import PAD, Meaning, denote
 from atl.program import Program
 from atl.scalars import Exact, Machine, Scalars
 from atl.surface import IndexExpr, TensorLike, as_tensor, strengthen
-from atl.terms import Monoid, Guard, Padding, Reduce, TensorVar, Type, Value
+from atl.terms import Guard, Monoid, Padding, Reduce, TensorVar, Type, Value
 
 Array = npt.NDArray[Any]
 n, m, k, z = atl.sizes("n m k z")

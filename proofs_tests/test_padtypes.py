@@ -1,4 +1,6 @@
-"""Pad-sets: what inference says against what evaluation gives, refusals with their elements, and mutants of every rule."""
+"""Pad-sets: inference against evaluation, refusals with the element that would be lost, and mutants of every rule."""
+
+# ruff: noqa: E501 (a mutant is a line of its own, however long)
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def corpus() -> dict[str, Tensor]:
         "a sum of tensors": atl.sum(n, lambda i: atl.gen(m, lambda j: atl.guard(i >= j, X[i, j]))),
         "a sum over no iteration": atl.gen(n, lambda i: atl.sum((i, 2), lambda j: x[i])),
         "the greatest of a range": atl.gen(n, lambda i: atl.reduce("max", i, lambda j: x[j])),
-        "a let around padding": atl.let(atl.gen(n, lambda i: x[i] * 2), lambda y: atl.padl(2, atl.gen(n, lambda i: y[i]))),
+        "a let around padding": atl.let(
+            atl.gen(n, lambda i: x[i] * 2), lambda y: atl.padl(2, atl.gen(n, lambda i: y[i]))
+        ),
         "concatenation": atl.concat(atl.gen(n, lambda i: atl.guard(i >= 1, x[i])), atl.padr(1, x)),
         "transpose": atl.transpose(half),
         "flatten": atl.flatten(half),

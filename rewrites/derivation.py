@@ -179,8 +179,8 @@ class Derivation:
 
 def may_match(rule: Rule, reverse: bool, term: Expr) -> bool:
     """Whether the outermost node of a term is one that a side of the rule can stand for."""
-    roots = roots(rule, reverse)
-    return roots is None or type(term) in roots
+    nodes = roots(rule, reverse)
+    return nodes is None or type(term) in nodes
 
 
 @lru_cache(maxsize=1024)
@@ -201,9 +201,7 @@ def path_after(steps: Sequence[tuple[Step, Program, Program]], path: Path) -> tu
         reached = len(step.path)
         if path[:reached] != step.path:
             continue
-        inside = hints.moved(
-            step.rule, step.reverse, subterm(before.body, step.path), subterm(after.body, step.path), path[reached:]
-        )
+        inside = hints.moved(step, subterm(before.body, step.path), subterm(after.body, step.path), path[reached:])
         if inside is None:
             return None, step
         path = (*step.path, *inside)

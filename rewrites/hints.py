@@ -6,14 +6,15 @@ other side whose index the same metavariable takes at the same place. Nothing he
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from atl.index import Bound
 from atl.substitution import children, with_children
-from atl.terms import Expr, Gen, Let, Local, Reduce
+from atl.terms import Expr, Gen, Let, Local, Reduce, TensorVar
 from atl.wellformed import Path
+from rewrites.instantiation import Function
+from rewrites.kernel import Step
 from rewrites.patterns import Application, Pattern, application, patterns
 from rewrites.rule import Rule
 
@@ -120,18 +121,19 @@ def renamed(term: Expr, path: Path, name: str, mark: str) -> Expr:
     return with_children(term, tuple(parts))
 
 
-def moved(rule: Rule, reverse: bool, before: Expr, after: Expr, path: Path) -> Path | None:
+def moved(step: Step, before: Expr, after: Expr, path: Path) -> Path | None:
     """Where a part of the term that a rule rewrote is afterwards; None if the rule took it away.
 
     A part that stands in several places afterwards is followed to the first of them.
     """
-    first, second = skeleton(rule, reverse, before), skeleton(rule, not reverse, after)
+    first, second = skeleton(step.rule, step.reverse, before), skeleton(step.rule, not step.reverse, after)
     if first is None or second is None:
         return None if path else ()
     inside = first.of_metavariable(path)
     if inside is not None:
         at, applied = inside
         target = next((where for where, other in second.applications if other.name == applied.name), None)
+        target = target if target is not None else _in_argument(step, second, applied.name)
         return None if target is None else (*target, *path[len(at) :])
     kept = [second.binders[key] for key, where in first.binders.items() if where == path and key in second.binders]
     if kept:
@@ -139,14 +141,22 @@ def moved(rule: Rule, reverse: bool, before: Expr, after: Expr, path: Path) -> P
     return () if not path and not any(where == () for where in first.binders.values()) else None
 
 
-def occurrences(term: Expr, wanted: Expr) -> Iterator[Path]:
-    """The paths at which a term stands in another, seen from the outside; those inside of a found one are left out."""
-    if term == wanted:
-        yield ()
-        return
-    for position, child in enumerate(children(term)):
-        from atl.substitution import shift_term
+def _in_argument(step: Step, side: Skeleton, name: str) -> Path | None:
+    """Where a metavariable stands that another one is applied to: where that one uses its parameter first."""
+    for where, applied in side.applications:
+        function = step.arguments[applied.name]
+        for place, tensor in enumerate(reversed(applied.tensors)):
+            if isinstance(tensor, TensorVar) and tensor.name == name and isinstance(function, Function):
+                used = _first_use(function.body, place) if isinstance(function.body, Expr.__args__) else None  # type: ignore[attr-defined]
+                return None if used is None else (*where, *used)
+    return None
 
-        inside = shift_term(wanted, child.indices, child.tensors)
-        for path in occurrences(child.expr, inside):
-            yield (position, *path)
+
+def _first_use(term: Expr, position: int) -> Path | None:
+    if isinstance(term, Local) and term.position == position:
+        return ()
+    for place, child in enumerate(children(term)):
+        below = _first_use(child.expr, position + child.tensors)
+        if below is not None:
+            return (place, *below)
+    return None

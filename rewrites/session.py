@@ -243,7 +243,58 @@ class Session:
         return self.record(asked.written(arguments), work)
 
     # -- tactics ------------------------------------------------------------------------------------------------------
-TACTICS_HERE
+
+    def inline(self, name: str, *, at: Chosen | None = None) -> Session:
+        """Unfolds a let, or a reshape operator: let buf := v in … buf[i] … → … v[i] …"""
+        return self.do(tactics.inline, name, at=at)
+
+    def simpl_guard(self, *, at: Chosen | None = None) -> Session:
+        """Drops what is known of guards: true conjuncts go, a false guard becomes the node that stores nothing."""
+        return self.do(tactics.simpl_guard, at=at)
+
+    def solve_for_index(self, name: str | None = None) -> Session:
+        """Writes conditions that fix a loop's index as index = …: [i = j*m + k] → [j = i // m ∧ k = i % m]."""
+        return self.do(tactics.solve_for_index, name)
+
+    def lbind(self, what: Chosen, name: str = "x", *, over: Chosen | None = None) -> Session:
+        """Binds a subterm to a name, at the place `over`: … e … → let x := e in … x …"""
+        return self.do(tactics.lbind, what, name, over=over)
+
+    def normalize(self) -> Session:
+        """Additions of tensors become loops of scalar ones, accesses are reduced, nested guards joined, lets lifted."""
+        return self.do(tactics.normalize)
+
+    def split_loop(self, name: Chosen, *at: Any) -> Session:
+        """Splits a loop at indices, into prologue, main loop and epilogue: ⊞[i < n] e → (⊞[i < a] e) ++ (⊞[a <= i < n] e)."""
+        return self.do(tactics.split_loop, name, *at)
+
+    def tile(self, name: Chosen | Sequence[str], by: Any) -> Session:
+        """Runs a loop, or nested ones, in tiles: ⊞[i < n] e → truncr … (flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e)."""
+        return self.do(tactics.tile, name, by)
+
+    def interchange(self, name: Chosen) -> Session:
+        """Exchanges a loop with the one inside of it: ⊞i ⊞j e → transpose ⊞j ⊞i e; ⊞i Σj e → Σj ⊞i e; Σi Σj e → Σj Σi e."""
+        return self.do(tactics.interchange, name)
+
+    def fuse(self, name: str) -> Session:
+        """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …"""
+        return self.do(tactics.fuse, name)
+
+    def stage(self, what: Chosen, *, at: Chosen | None = None, name: str = "buf") -> Session:
+        """Keeps a subterm in a buffer at the loop `at`: ⊞i … e(i) … → let buf := ⊞i e(i) in ⊞i … buf[i] …"""
+        return self.do(tactics.stage, what, at=at, name=name)
+
+    def hoist(self, name: str, *, out_of: Chosen | None = None) -> Session:
+        """Moves a let out of a loop: ⊞i let x := e in b → let x := e in ⊞i b."""
+        return self.do(tactics.hoist, name, out_of=out_of)
+
+    def flatten_loops(self, name: Chosen) -> Session:
+        """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
+        return self.do(tactics.flatten_loops, name)
+
+    def unroll(self, name: Chosen) -> Session:
+        """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2)."""
+        return self.do(tactics.unroll, name)
 
     # -- printing -----------------------------------------------------------------------------------------------------
 

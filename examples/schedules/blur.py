@@ -1,7 +1,7 @@
 """The unnormalised 3x3 box blur of §8.1.1, in the schedules of Figs. 8.1, 8.2 and 8.6.
 
-What lies outside of the picture counts as zero. The corrections of E14 and E31 are made: the tails of the tiled schedule
-start where its main loops end, and a transpose stands around the truncated columns.
+What lies outside of the picture counts as zero. The corrections of E14 and E31 are made: the tails of the tiled
+schedule start where its main loops end, and a transpose stands around the truncated columns.
 """
 
 from __future__ import annotations
@@ -100,9 +100,7 @@ def tiled_staged_with_tails() -> Program:
 
     def last_row(yo: IndexExpr) -> Tensor:
         """The rows that fill no tile, over the whole width."""
-        staged = atl.gen(
-            k_n + 2, columns, lambda yi, x: atl.guard(yo * k_n + yi < n, inner_row(yo * k_n + yi, x))
-        )
+        staged = atl.gen(k_n + 2, columns, lambda yi, x: atl.guard(yo * k_n + yi < n, inner_row(yo * k_n + yi, x)))
         return atl.let(
             staged,
             lambda buf: atl.gen(

@@ -12,7 +12,9 @@ padded = atl.tensor("x", B, C, W + R)
 
 def gather() -> Program:
     """Each output reads the inputs of its window."""
-    body = atl.gen(B, K, W, lambda n, k, p: atl.sum(C, R, lambda c, r: atl.guard(p + r < W, x[n, c, p + r] * w[k, c, r])))
+    body = atl.gen(
+        B, K, W, lambda n, k, p: atl.sum(C, R, lambda c, r: atl.guard(p + r < W, x[n, c, p + r] * w[k, c, r]))
+    )
     return atl.program("gather", [x, w], body)
 
 
@@ -24,9 +26,7 @@ def scatter() -> Program:
             B,
             K,
             W,
-            lambda n, k, p: atl.sum(
-                C, lambda c: x[n, c, i] * atl.guard((i - p < R) & (0 <= i - p), w[k, c, i - p])
-            ),
+            lambda n, k, p: atl.sum(C, lambda c: x[n, c, i] * atl.guard((i - p < R) & (i - p >= 0), w[k, c, i - p])),
         ),
     )
     return atl.program("scatter", [x, w], body)

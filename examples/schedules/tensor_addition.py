@@ -13,7 +13,7 @@ t1, t2 = atl.tensor("t1", M, N, K, C), atl.tensor("t2", M, N, K, C)
 
 
 def nested() -> Program:
-    return atl.program("add", [t1, t2], atl.gen(M, N, K, C, lambda i, j, k, l: t1[i, j, k, l] + t2[i, j, k, l]))
+    return atl.program("add", [t1, t2], atl.gen(M, N, K, C, lambda i, j, k, c: t1[i, j, k, c] + t2[i, j, k, c]))
 
 
 def flat() -> Program:

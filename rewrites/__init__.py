@@ -1,0 +1,1 @@
+"""Scheduling by proof: rules, the kernel that makes theorems, tactics and sessions."""

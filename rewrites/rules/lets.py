@@ -1,0 +1,74 @@
+"""Lets."""
+
+from __future__ import annotations
+
+from atl import gen, guard, let, sum
+from rewrites.rule import Body, Cond, Elem, Equation, Index, Vector, equation, given, rule
+
+Bound = Elem.of("t")
+
+
+@rule(family="lets", source="§4.2.1, unfold_let")
+def unfold_let(x: Bound, e: Body[Bound]) -> Equation:
+    """A let is its body with the bound tensor replaced; in reverse it binds a subterm."""
+    return equation(let(x, e), e(x))
+
+
+@rule(family="lets", source="[R] ll_gen")
+def ll_gen(lo: Index, hi: Index, x: Bound[Index], e: Body[Index, Bound]) -> Equation:
+    """The tensors bound in each iteration of a generation, in one buffer before it."""
+    return equation(
+        gen((lo, hi), lambda i: let(x(i), lambda y: e(i, y))),
+        let(gen((lo, hi), x), lambda y: gen((lo, hi), lambda i: e(i, y[i - lo]))),
+        given(lo <= hi),
+    )
+
+
+@rule(family="lets", source="[R] ll_gen_indep")
+def ll_gen_indep(lo: Index, hi: Index, x: Bound, e: Body[Index, Bound]) -> Equation:
+    """A let that does not depend on the index of a generation leaves it."""
+    return equation(
+        gen((lo, hi), lambda i: let(x, lambda y: e(i, y))), let(x, lambda y: gen((lo, hi), lambda i: e(i, y)))
+    )
+
+
+@rule(family="lets", source="[R] ll_sum")
+def ll_sum(lo: Index, hi: Index, x: Bound[Index], e: Body[Index, Bound]) -> Equation:
+    """The tensors bound in each term of a sum, in one buffer before it."""
+    return equation(
+        sum((lo, hi), lambda i: let(x(i), lambda y: e(i, y))),
+        let(gen((lo, hi), x), lambda y: sum((lo, hi), lambda i: e(i, y[i - lo]))),
+        given(lo <= hi),
+    )
+
+
+@rule(family="lets", source="[R] ll_sum_indep")
+def ll_sum_indep(lo: Index, hi: Index, x: Bound, e: Body[Index, Bound]) -> Equation:
+    """A let that does not depend on the index of a sum leaves it."""
+    return equation(
+        sum((lo, hi), lambda i: let(x, lambda y: e(i, y))), let(x, lambda y: sum((lo, hi), lambda i: e(i, y)))
+    )
+
+
+@rule(family="lets", source="[R] ll_get")
+def ll_get(x: Bound, e: Vector[Bound], k: Index) -> Equation:
+    """A let leaves an access."""
+    return equation(let(x, e)[k], let(x, lambda y: e(y)[k]))
+
+
+@rule(family="lets", source="[R] ll_iverson_")
+def ll_guard(p: Cond, x: Bound, e: Body[Bound]) -> Equation:
+    """A let leaves a guard."""
+    return equation(guard(p, let(x, e)), let(x, lambda y: guard(p, e(y))))
+
+
+@rule(family="lets", source="[R] let_let_same")
+def let_let_same(x: Bound, e: Body[Bound, Bound]) -> Equation:
+    """A tensor that is bound twice is bound once."""
+    return equation(let(x, lambda y: let(x, lambda z: e(y, z))), let(x, lambda y: e(y, y)))
+
+
+@rule(family="lets", source="[R] let_let_flip")
+def let_let(x: Elem.of("u"), f: Bound[Elem.of("u")], e: Body[Bound]) -> Equation:  # noqa: F821
+    """A let in what is bound leaves it."""
+    return equation(let(let(x, f), e), let(x, lambda y: let(f(y), e)))

@@ -1,0 +1,227 @@
+"""Tactics that make a goal smaller: definitions unfolded, accesses reduced, guards decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from atl.index import Bound, Index, Quotient, atoms, floordiv, index, shift
+from atl.predicate import (
+    NonNegative,
+    Predicate,
+    Zero,
+    conjunction,
+    conjuncts,
+    disjunction,
+    equal,
+    expressions,
+    negation,
+)
+from atl.prove import Proved, prove
+from atl.scope import Scope
+from atl.substitution import children
+from atl.terms import Access, Expr, Gen, Guard, Let, Reduce, Reshape, Select
+from atl.wellformed import Path
+from atl.words import RESHAPES
+from rewrites.choosing import Chosen, one, places
+from rewrites.derivation import Derivation
+from rewrites.refusals import NoSite
+from rewrites.sites import Site, positions
+
+OF_ACCESSES = (
+    "get_gen", "get_gen_guarded", "get_guard", "get_sum", "get_let", "get_concat_left", "get_concat_right", "get_padding",
+    "get_select", "get_transpose", "get_flatten", "get_split", "get_padl", "get_padr", "get_truncl", "get_truncr",
+)  # fmt: skip
+"""What reading one element of an operator's result computes."""
+
+
+def inline(work: Derivation, name: str, *, at: Chosen | None = None) -> None:
+    """Unfolds a let by its name, or all uses of a reshape operator, such as "split", by its definition.
+
+    let buf := v in … buf[i] …  →  … v[i] …
+    """
+    if name in RESHAPES:
+        below = one(work.goal, at).path if at is not None else ()
+        if not work.sweep([f"unfold_{name}"], below):
+            raise NoSite(f"there is no {name} in the goal", required=f"a use of {name}")
+        return
+    work.rewrite("unfold_let", let_called(work, name).path)
+
+
+def let_called(work: Derivation, name: str) -> Site:
+    """The let of this name. Raises `NoSite` if there is none."""
+    for site in places(work.goal, None, name, top_down=True):
+        if isinstance(site.term, Let):
+            return site
+    raise NoSite(f"{name} is bound by a loop, not by a let", required="the name of a let")
+
+
+def reduce_accesses(work: Derivation, below: Path = ()) -> int:
+    """Computes elements where they are read: (⊞[i < n] e)[k] → e[k], through whatever stands between.
+
+    Where k cannot be proved to lie within the range, the element is guarded.
+    """
+    return work.exhaust([name for name in OF_ACCESSES if name in work.rules], below)
+
+
+def simpl_guard(work: Derivation, *, at: Chosen | None = None) -> None:
+    """Drops what is known of guards: [true] · e → e, [p ∧ q] · e → [p] · e where p implies q, a false guard → padding.
+
+    Selections are decided too.
+    """
+    before = work.taken
+    simplify_guards(work, one(work.goal, at).path if at is not None else ())
+    if work.taken == before:
+        raise NoSite(
+            "no guard in the goal is known to be true or false",
+            required="a guard, or a conjunct of one, that the facts in scope decide",
+            suggestions=("state what is known of the sizes: reschedule(…, given=[…])",),
+        )
+
+
+def simplify_guards(work: Derivation, below: Path = ()) -> None:
+    """As `simpl_guard`, but content with nothing to do."""
+    _visit(work, work.site(below))
+
+
+def _visit(work: Derivation, site: Site) -> None:
+    while isinstance(site.term, Guard | Select) and _decided(work, site):
+        site = Site(work.goal, site.path, work.term(site.path), site.above)
+    for position in positions(site.term, top_down=True):
+        _visit(work, site.child(position))
+
+
+def _decided(work: Derivation, site: Site) -> bool:
+    """One step at a guard or a selection whose condition is known, in part or as a whole."""
+    assert isinstance(site.term, Guard | Select)  # noqa: S101
+    kind = "guard" if isinstance(site.term, Guard) else "select"
+    predicate = site.term.predicate
+    opened = site.scope.predicate(predicate)
+    if _holds(site.scope, opened):
+        return work.attempt(f"{kind}_true", site.path)
+    if _holds(site.scope, negation(opened)):
+        return work.attempt(f"{kind}_false", site.path)
+    return kind == "guard" and _without_implied(work, site, conjuncts(predicate))
+
+
+def _without_implied(work: Derivation, site: Site, parts: Sequence[Predicate]) -> bool:
+    for place, part in enumerate(parts):
+        rest = conjunction(other for k, other in enumerate(parts) if k != place)
+        known = site.scope.assume(site.scope.predicate(rest))
+        if len(parts) > 1 and _holds(known, site.scope.predicate(part)):
+            return work.attempt("guard_implied", site.path, p=rest, q=part)
+    return False
+
+
+def _holds(scope: Scope, fact: Predicate) -> bool:
+    return isinstance(prove(scope.facts, fact), Proved)
+
+
+# -- solving for an index ---------------------------------------------------------------------------------------------
+
+
+def solve_for_index(work: Derivation, name: str | None = None) -> None:
+    """Writes conditions that fix a loop's index as index = …: [i = j*m + k] with 0 <= k < m → [j = i // m ∧ k = i % m].
+
+    Equations in which the index has the factor 1 or -1 are solved as they stand. `name` chooses a loop; otherwise the
+    guards below every loop are looked at, for the index of the nearest loop around each.
+    """
+    before = work.taken
+    for site in list(work.sites(top_down=True)):
+        if isinstance(site.term, Guard) and site.above is not None:
+            place = _nearest(site, name)
+            if place is not None:
+                _solve(work, site, place)
+    if work.taken == before:
+        raise NoSite(
+            "no guard fixes an index in another form than index = …",
+            required="a guard with an equation, or a pair of bounds, that fixes the index of a loop around it",
+        )
+
+
+def _nearest(site: Site, name: str | None) -> int | None:
+    """How many index binders stand between a place and the loop whose index is solved for."""
+    count = 0
+    for above in reversed(site.spine()[:-1]):
+        if isinstance(above.term, Gen | Reduce):
+            if name is None or name in above.called:
+                return count
+            count += 1
+    return None
+
+
+def _solve(work: Derivation, site: Site, place: int) -> None:
+    assert isinstance(site.term, Guard)  # noqa: S101
+    predicate = site.term.predicate
+    parts = conjuncts(predicate)
+    for candidate in _solutions(parts, index(Bound(place))):
+        if candidate != predicate and work.attempt("guard_equivalent", site.path, q=candidate):
+            return
+
+
+def _solutions(parts: Sequence[Predicate], variable: Index) -> list[Predicate]:
+    """Conditions that may say the same, with the variable alone on one side of an equation."""
+    out: list[Predicate] = []
+    for place, part in enumerate(parts):
+        rest = [other for k, other in enumerate(parts) if k != place]
+        for factor, remainder in _linear_in(part, variable):
+            if factor.constant in (1, -1):
+                continue
+            value = floordiv(-remainder, factor, positive=True)
+            if isinstance(part, Zero):
+                out += [conjunction([equal(variable, value), *rest])]
+                out += [conjunction([equal(variable, value), equal(-remainder - factor * value, index(0)), *rest])]
+                out += [_digits(part, variable, factor, remainder, rest)]
+            elif isinstance(part, NonNegative):
+                out += [
+                    conjunction([equal(variable, value), *(o for o in rest if o != other)])
+                    for other in rest
+                    if isinstance(other, NonNegative)
+                ]
+    return [candidate for candidate in out if candidate is not None]
+
+
+def _digits(part: Predicate, variable: Index, factor: Index, remainder: Index, rest: list[Predicate]) -> Predicate:
+    """t = factor * variable + digit: the variable is t // factor and the digit t % factor."""
+    for atom in dict.fromkeys(a for e in expressions(part) for a in atoms(e) if isinstance(a, Bound)):
+        digit = index(atom)
+        if digit == variable:
+            continue
+        for _, without in _linear_in(part, digit):
+            whole = -(without - factor * variable)
+            for total in (whole, -whole):
+                row = floordiv(total, factor, positive=True)
+                found = [equal(variable, row), equal(digit, total - factor * row), *rest]
+                if variable not in (row, digit):
+                    return conjunction(found)
+    return disjunction([part])
+
+
+def _linear_in(part: Predicate, variable: Index) -> list[tuple[Index, Index]]:
+    """part says something of factor * variable + remainder; of both signs."""
+    if not isinstance(part, Zero | NonNegative):
+        return []
+    (expression,) = expressions(part)
+    atom = variable.atom
+    factor = remainder = index(0)
+    for monomial, coefficient in expression.terms:
+        others = list(monomial)
+        if atom in others:
+            others.remove(atom)
+            term = index(coefficient)
+            for other in others:
+                term = term * index(other)
+            factor = factor + term
+        else:
+            term = index(coefficient)
+            for other in monomial:
+                term = term * index(other)
+            remainder = remainder + term
+    if not factor.terms or atom in atoms(factor) or atom in atoms(remainder):
+        return []
+    return [(factor, remainder), (-factor, -remainder)]
+
+
+__all__ = [
+    "Access", "Expr", "Path", "Quotient", "Reshape", "children", "inline", "let_called", "reduce_accesses", "shift",
+    "simpl_guard", "simplify_guards", "solve_for_index",
+]  # fmt: skip

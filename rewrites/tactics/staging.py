@@ -1,0 +1,274 @@
+"""Tactics on what is stored: producers computed where they are used, or kept in a buffer at a chosen loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from atl.errors import ATLError
+from atl.index import Bound, Index, Leaf, index, shift
+from atl.predicate import Predicate, substitute
+from atl.substitution import children, map_type, shift_term, transform, with_children
+from atl.terms import Expr, Gen, Guard, Let, Local, Reduce, Select
+from atl.wellformed import Path
+from rewrites.choosing import Chosen, one
+from rewrites.derivation import Derivation
+from rewrites.instantiation import Function
+from rewrites.refusals import NoSite
+from rewrites.sites import Site
+from rewrites.tactics.loops import loop
+from rewrites.tactics.simplification import let_called, reduce_accesses, simplify_guards
+
+# -- computing where it is used ---------------------------------------------------------------------------------------
+
+
+def fuse(work: Derivation, name: str) -> None:
+    """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …, with guards simplified."""
+    path = let_called(work, name).path
+    work.rewrite("unfold_let", path)
+    reduce_accesses(work, path)
+    simplify_guards(work, path)
+
+
+# -- binding ----------------------------------------------------------------------------------------------------------
+
+
+def lbind(work: Derivation, what: Chosen, name: str = "x", *, over: Chosen | None = None) -> None:
+    """Binds a subterm to a name: … e … → let x := e in … x …, at the place `over`, or else where the subterm stands.
+
+    All subterms below that place that equal it are bound together.
+    """
+    site = one(work.goal, what)
+    path = site.path if over is None else one(work.goal, over).path
+    if site.path[: len(path)] != path:
+        raise NoSite(
+            "the place of the let is not around the subterm that it binds", required=f"a place around {what}"
+        )
+    bind(work, path, site.path[len(path) :], name)
+
+
+def bind(work: Derivation, path: Path, inner: Path, name: str) -> None:
+    """let name := e in … at a path, where e is the subterm at `inner` from there."""
+    around, value = work.term(path), work.term((*path, *inner))
+    indices, tensors = _binders_between(around, inner)
+    if any(position < indices for position in _free_indices(value)) or _uses_tensors(value, tensors):
+        raise NoSite(
+            "what is to be bound depends on a loop or a let that stands between it and the place of the binding",
+            required="a subterm that means the same at both places",
+            suggestions=("s.stage(…, at=…) keeps it for every iteration of the loops between",),
+        )
+    lowered = shift_term(value, -indices, -tensors)
+    body = _abstracted(shift_term(around, 0, 1), shift_term(lowered, 0, 1), 0, 0)
+    rule = work.rule("unfold_let")
+    bound, function = _parameters_of_let(work)
+    arguments = {bound: lowered, function: Function((lowered.type,), body)}
+    work.apply(rule, path, arguments, reverse=True)
+    work.rename(path, name)
+
+
+def _parameters_of_let(work: Derivation) -> tuple[str, str]:
+    kinds = work.rule("unfold_let").metavariables
+    (bound,) = (name for name, kind in kinds.items() if not kind.parameters)
+    (function,) = (name for name, kind in kinds.items() if kind.parameters)
+    return bound, function
+
+
+def _abstracted(at: Expr, value: Expr, indices: int, tensors: int) -> Expr:
+    """The term with the value, seen from under so many binders, replaced by the last let."""
+    if at == shift_term(value, indices, tensors):
+        return Local(tensors, map_type(value.type, lambda extent: shift(extent, indices)))
+    parts = tuple(
+        _abstracted(child.expr, value, indices + child.indices, tensors + child.tensors) for child in children(at)
+    )
+    return with_children(at, parts)
+
+
+def _binders_between(term: Expr, path: Path) -> tuple[int, int]:
+    indices = tensors = 0
+    for position in path:
+        child = children(term)[position]
+        indices, tensors, term = indices + child.indices, tensors + child.tensors, child.expr
+    return indices, tensors
+
+
+def _free_indices(term: Expr) -> set[int]:
+    """The de Bruijn positions of the indices that a term uses from around it."""
+    found: set[int] = set()
+
+    def on_leaf(leaf: Leaf, depth: int) -> Index:
+        if isinstance(leaf, Bound) and leaf.position >= depth:
+            found.add(leaf.position - depth)
+        return index(leaf)
+
+    if term.loose:
+        transform(term, on_leaf)
+    return found
+
+
+def _uses_tensors(term: Expr, fewer: int) -> bool:
+    """Whether a term uses one of the innermost so many lets around it."""
+    if not fewer or not term.loose_tensors:
+        return False
+    found = False
+
+    def visit(at: Expr, tensors: int) -> None:
+        nonlocal found
+        if isinstance(at, Local) and tensors <= at.position < tensors + fewer:
+            found = True
+        for child in children(at):
+            visit(child.expr, tensors + child.tensors)
+
+    visit(term, 0)
+    return found
+
+
+# -- staging ----------------------------------------------------------------------------------------------------------
+
+
+def stage(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str = "buf") -> None:
+    """Computes a subterm ahead, into a buffer: within each iteration of the loop `at`, or else before everything.
+
+    ⊞[i < n] … e(i) …  →  let buf := ⊞[i < n] e(i) in ⊞[i < n] … buf[i] …; the buffer has a dimension for each loop between
+    that the subterm depends on, and the guards between are kept around its elements unless they always hold.
+    """
+    path = (*loop(work, at).path, 0) if at is not None else ()
+    site = _producer(work, what, path)
+    inner, wrapped = _highest(work, site.path, path)
+    use = stage_at(work, inner, path, name)
+    if wrapped:
+        work.rewrite("unfold_let", use[:-1])
+
+
+def _producer(work: Derivation, what: Chosen, below: Path) -> Site:
+    from rewrites.choosing import chosen, nothing_chosen
+
+    found = [site for site in chosen(work.goal, what, top_down=True) if site.path[: len(below)] == below]
+    if not found:
+        raise nothing_chosen(work.goal, what)
+    if isinstance(what, str) and isinstance(found[0].term, Let) and what in found[0].called:
+        return found[0].child(0)
+    return found[0]
+
+
+def stage_at(work: Derivation, path: Path, above: Path, name: str) -> Path:
+    """Binds the subterm at a path at a place above it. The path of the buffer's use that has taken its place."""
+    for predicate in _guards_between(work, path, above):
+        work.rewrite("guard_true", path, reverse=True, p=predicate)
+    at = path
+    for place, low, high in _loops_between(work, path, above):
+        value = work.term(at)
+        if place not in _free_indices(value):
+            continue
+        body = transform(value, lambda leaf, depth, place=place: _generalised(leaf, depth, place))
+        rule = work.rule("get_gen")
+        arguments = {"lo": low, "hi": high, "k": index(Bound(place)) - low, "e": Function(("index",), body)}
+        try:
+            work.apply(rule, at, arguments, reverse=True)
+        except ATLError as error:
+            raise NoSite(
+                f"what is to be staged has no buffer at that loop: {error.summary}",
+                place=error.place,
+                required="loops between whose bounds do not depend on each other",
+                suggestions=("stage it at an inner loop",),
+            ) from error
+        work.rename((*at, 0), _loop_name(work, path, place))
+        at = (*at, 0)
+    bind(work, above, at[len(above) :], name)
+    simplify_guards(work, (*above, 0))
+    return (*above, 1, *path[len(above) :])
+
+
+def _highest(work: Derivation, path: Path, above: Path) -> tuple[Path, bool]:
+    """Brings the subterm to the highest place where it means the same and is not guarded by less.
+
+    Unless it stands there itself, it becomes the value of a let: whether it did is told too.
+    """
+    value = work.term(path)
+    while len(path) > len(above):
+        around = work.term(path[:-1])
+        child = children(around)[path[-1]]
+        stays = not (isinstance(around, Guard | Select) or child.tensors)
+        if not stays or (child.indices and 0 in _free_indices(value)):
+            break
+        if child.indices:
+            value = shift_term(value, -1, 0)
+        path = path[:-1]
+    term = work.term(path)
+    if term == value:
+        return path, False
+    bound, function = _parameters_of_let(work)
+    body = _abstracted(shift_term(term, 0, 1), shift_term(value, 0, 1), 0, 0)
+    arguments = {bound: value, function: Function((value.type,), body)}
+    work.apply(work.rule("unfold_let"), path, arguments, reverse=True)
+    return (*path, 0), True
+
+
+def _generalised(leaf: Leaf, depth: int, place: int) -> Index:
+    """One more binder: the index at `place` becomes its own, all others are one further out."""
+    if not isinstance(leaf, Bound) or leaf.position < depth:
+        return index(leaf)
+    if leaf.position - depth == place:
+        return index(Bound(depth))
+    return index(Bound(leaf.position + 1))
+
+
+def _between(work: Derivation, path: Path, above: Path) -> Iterator[tuple[Expr, int]]:
+    """The terms between two places, from the inside out, with how many index binders stand below each."""
+    below = 0
+    for length in range(len(path) - 1, len(above) - 1, -1):
+        term = work.term(path[:length])
+        yield term, below
+        below += children(term)[path[length]].indices
+
+
+def _loops_between(work: Derivation, path: Path, above: Path) -> list[tuple[int, Index, Index]]:
+    """The loops between two places, from the inside out: their place in de Bruijn's count, and their bounds, from there."""
+    out = []
+    for term, below in _between(work, path, above):
+        if isinstance(term, Gen | Reduce):
+            out.append((below, shift(term.low, below + 1), shift(term.high, below + 1)))
+    return out
+
+
+def _loop_name(work: Derivation, path: Path, place: int) -> str:
+    count = 0
+    for length in range(len(path) - 1, -1, -1):
+        term = work.term(path[:length])
+        if isinstance(term, Gen | Reduce):
+            if count == place:
+                return term.name
+            count += 1
+    return "i"
+
+
+def _guards_between(work: Derivation, path: Path, above: Path) -> list[Predicate]:
+    """The conditions of the guards between two places, as they are written at the inner one."""
+    out = []
+    for length in range(len(path) - 1, len(above) - 1, -1):
+        term = work.term(path[:length])
+        if isinstance(term, Guard):
+            below, _ = _binders_between(term, path[length:])
+            out.append(substitute(term.predicate, lambda leaf, by=below: _raised(leaf, by)))
+    return out
+
+
+def _raised(leaf: Leaf, by: int) -> Index:
+    return index(Bound(leaf.position + by) if isinstance(leaf, Bound) else leaf)
+
+
+def hoist(work: Derivation, name: str, *, out_of: Chosen | None = None) -> None:
+    """Moves a let out of the nearest loop around it, or out of the loop `out_of`.
+
+    ⊞[i < n] let x := e in b  →  let x := e in ⊞[i < n] b, or, where e depends on i, let x := ⊞[i < n] e in ⊞[i < n] b(x[i]).
+    """
+    site = let_called(work, name)
+    around = [above.path for above in site.spine()[:-1] if isinstance(above.term, Gen | Reduce)]
+    if not around:
+        raise NoSite(f"no loop stands around {name}", required="a let inside of a loop")
+    above = loop(work, out_of).path if out_of is not None else around[-1]
+    if site.path[: len(above)] != above:
+        raise NoSite(f"{name} does not stand inside of that loop", required=f"a loop around {name}")
+    stage_at(work, (*site.path, 0), above, name)
+    work.rewrite("unfold_let", (*above, 1, *site.path[len(above) :]))
+
+
+__all__ = ["bind", "fuse", "hoist", "lbind", "stage", "stage_at"]
