@@ -45,8 +45,8 @@ def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterato
     match what:
         case Handle():
             yield site_at(program, what.path)
-        case str() if is_name(what):
-            yield from named(program, what, top_down=top_down)
+        case str() if is_name(what) and (found := list(named(program, what, top_down=top_down))):
+            yield from found
         case str():
             wanted = pattern(what)
             yield from (site for site in sites(program, top_down=top_down) if fits(wanted, site))

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from atl.errors import ATLError, WrongArgument
-from atl.index import Size, index
+from atl.index import Index, Size, index
 from atl.predicate import Predicate
 from atl.program import Program
 from atl.prove import Proved, prove
@@ -24,7 +24,7 @@ from rewrites.instantiation import Argument, abstracted
 from rewrites.kernel import Step, Theorem
 from rewrites.matching import Mismatch, match
 from rewrites.patterns import application, patterns
-from rewrites.refusals import Undetermined, unknown_name, unmatched
+from rewrites.refusals import Asked, Undetermined, refusal, unknown_name, unmatched
 from rewrites.rule import Kind, Rule
 from rewrites.sites import Site, positions, site_at, subterm, walk
 
@@ -83,8 +83,9 @@ class Derivation:
     def rewrite(self, name: str, path: Path, *, reverse: bool = False, **given: Any) -> None:
         """Rewrites the subterm at this path, or raises why not: it does not match, or a premise fails there."""
         rule = self.rule(name)
-        found = self.arguments(rule, self.term(path), reverse, arguments_of(rule, given))
-        self.apply(rule, path, found, reverse=reverse)
+        arguments = arguments_of(rule, given)
+        if not self.attempted(rule, path, arguments, reverse=reverse):
+            raise refusal(Asked(rule, reverse, arguments, [self.site(path)], [], ""), self)
 
     def attempt(self, name: str, path: Path, *, reverse: bool = False, **given: Any) -> bool:
         """Rewrites the subterm at this path if the rule applies there."""
@@ -243,6 +244,8 @@ def argument_of(name: str, kind: Kind, value: Any) -> Argument:
         return _function(name, kind, value)
     match kind.sort:
         case "index":
+            if isinstance(value, Index):
+                return value
             return index(Size(value)) if isinstance(value, str) else as_index(value)
         case "condition":
             return value if isinstance(value, Predicate.__args__) else as_predicate(value)  # type: ignore[attr-defined]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from atl.index import ZERO, Bound, Index, Leaf, Var, atoms, index, map_leaves, quotient_exactly
-from atl.predicate import Predicate, Zero, conjunction, conjuncts, expressions
+from atl.index import ZERO, Bound, Index, Leaf, Var, atoms, index, map_leaves, quotient_exactly, shift
+from atl.predicate import NonZero, Predicate, Zero, conjunction, conjuncts, expressions
 from atl.predicate import substitute as substitute_predicate
-from atl.substitution import children, indices_in, map_type, shift_term, transform
+from atl.substitution import children, indices_in, map_type, rebuild, shift_term, transform
 from atl.terms import (
     Access,
     Binary,
@@ -55,6 +55,7 @@ class Match:
     found: dict[str, Argument] = field(default_factory=dict)
     extents: dict[str, Index] = field(default_factory=dict)
     postponed: list[tuple[Index, Index, int]] = field(default_factory=list)
+    applied: list[tuple[Application, Expr]] = field(default_factory=list)
     matched: int = 0
     mismatch: Mismatch | None = None
 
@@ -91,7 +92,10 @@ class Match:
         places = [_bound_position(at, indices) for at in applied.indices]
         locals_ = [at.position if isinstance(at, Local) and at.position < tensors else None for at in applied.tensors]
         if None in places or None in locals_ or len(set(places)) < len(places):
-            return True  # not a pattern: this metavariable is found elsewhere, and the kernel compares the instance
+            # Not a pattern. The metavariable is found elsewhere, or in the end by abstracting from its arguments.
+            if not indices and not tensors and not applied.tensors:
+                self.applied.append((applied, found))
+            return True
         if wanted.type.rank != found.type.rank:
             return False
         kept = {place: position for position, place in enumerate(reversed(places)) if place is not None}
@@ -223,10 +227,11 @@ class Match:
                 variables.append(variable)
         left = list(conjuncts(found))
         for literal in literals:
-            place = next((k for k, part in enumerate(left) if self._literal(literal, part, indices)), None)
-            if place is None:
+            # The simplest part that fits: 0 <= a is to be found in i <= j before it is in j - i < n.
+            taken = next((part for part in sorted(left, key=_length) if self._literal(literal, part, indices)), None)
+            if taken is None:
                 return False
-            del left[place]
+            left.remove(taken)
         unbound = [v for v in variables if v[0] not in self.found]
         for name, at in variables:
             if (name, at) not in unbound:
@@ -240,9 +245,15 @@ class Match:
             return False
         pairs = list(zip(expressions(wanted), expressions(found), strict=False))
         before = dict(self.found), dict(self.extents), list(self.postponed)
-        if all(self._try_index(a, b, indices) for a, b in pairs):
+        # e = 0 and -e = 0 are one predicate; which of them is written depends on what the variables are.
+        for sign in (1, -1) if isinstance(wanted, Zero | NonZero) else (1,):
+            if all(self._try_index(a, b * sign, indices) for a, b in pairs) and len(self.postponed) == len(before[2]):
+                return True
+            tried = dict(self.found), dict(self.extents), list(self.postponed)
+            self.found, self.extents, self.postponed = dict(before[0]), dict(before[1]), list(before[2])
+        if len(tried[2]) > len(before[2]):
+            self.found, self.extents, self.postponed = tried  # two unknowns: the rest of the term may settle them
             return True
-        self.found, self.extents, self.postponed = before
         return False
 
     def _try_index(self, wanted: Index, found: Index, indices: int) -> bool:
@@ -284,7 +295,18 @@ class Match:
                 if not self.index(wanted, found, indices):
                     return False
             progress = len(self.postponed) < len(waiting)
+        for applied, found_term in self.applied:
+            if applied.name not in self.found:
+                self._abstract_from(applied, found_term)
         return True
+
+    def _abstract_from(self, applied: Application, found: Expr) -> None:
+        """e(a) for a known index a: the term as a function of a, wherever a is an index in it."""
+        at = [self._known(position, 0) for position in applied.indices]
+        arguments = tuple(position for position in at if position is not None and position.constant is None)
+        if len(arguments) == len(applied.indices):
+            self.found[applied.name] = Function(("index",) * len(arguments), _function_of(found, arguments))
+            self._note_extents(applied.name, found.type, 0)
 
 
 _TERMS = Expr.__args__  # type: ignore[attr-defined]
@@ -335,6 +357,10 @@ def _indices(term: Expr) -> tuple[Index, ...]:
             return tuple(indices_in(term))
         case _:
             return ()
+
+
+def _length(predicate: Predicate) -> int:
+    return sum(len(expression.terms) for expression in expressions(predicate))
 
 
 def _bound_position(expression: Index, indices: int) -> int | None:
@@ -392,6 +418,23 @@ def _abstract(
         return Local(moved + tensor_depth, of)
 
     return transform(found, on_leaf, on_tensor)
+
+
+def _function_of(found: Expr, arguments: tuple[Index, ...]) -> Expr:
+    """The term with each index that is an argument, or an argument and a constant, in terms of a parameter."""
+    count = len(arguments)
+
+    def visit(at: Expr, depth: int) -> Expr:
+        def on_index(expression: Index) -> Index:
+            for position, argument in enumerate(arguments):
+                offset = (expression - lifted(argument, depth)).constant
+                if offset is not None:
+                    return index(Bound(depth + count - 1 - position)) + offset
+            return shift(expression, count, depth)
+
+        return rebuild(at, lambda child: visit(child.expr, depth + child.indices), on_index)
+
+    return visit(found, 0)
 
 
 def _free_bound(found: Expr, indices: int, tensors: int) -> Iterator[tuple[int | None, int | None]]:

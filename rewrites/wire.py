@@ -81,7 +81,7 @@ from atl.terms import (
     Unary,
     Value,
 )
-from rewrites.instantiation import Argument, Function, Parameter
+from rewrites.instantiation import Argument, Function, Parameter, as_surface
 
 Json: TypeAlias = Any
 """What `json.loads` gives. Written values are tuples, which are equal only to tuples: see `same`."""
@@ -499,7 +499,8 @@ def argument_in(text: str, program: Program) -> Any:
         data = json.loads(text)
         if not isinstance(data, list) or not data or depth_of(data) > DEEPEST:
             raise _unreadable("an argument", data)
-        return Reader(program.inputs, data[:-1]).argument(data[-1])
+        made = Reader(program.inputs, data[:-1]).argument(data[-1])
+        return made if isinstance(made, Function) else as_surface(made)
     except (RecursionError, json.JSONDecodeError) as error:
         raise Unreadable(f"this is no argument: {error}", required="what `rewrites.wire.text_of` gives") from None
 

@@ -45,7 +45,13 @@ def _bounds(work: Derivation, path: Path) -> tuple[Index, Index]:
 
 def as_bound(value: Any) -> Index:
     """A bound or a factor as a person gives it; a text names a size."""
-    return index(Size(value)) if isinstance(value, str) else as_index(value)
+    match value:
+        case Index():
+            return value
+        case str():
+            return index(Size(value))
+        case _:
+            return as_index(value)
 
 
 # -- pieces -----------------------------------------------------------------------------------------------------------
@@ -69,10 +75,15 @@ def pieces(work: Derivation, path: Path, bounds: Sequence[Index]) -> list[Path]:
     at, found = path, []
     for bound in bounds[::-1]:
         # The last piece is cut off first, so that joining stays to the left.
-        work.rewrite(rule, at, k=bound)
+        work.rewrite(rule, at, **{_where(work, rule): bound})
         found.append((*at, 1))
         at = (*at, 0)
     return [at, *found[::-1]]
+
+
+def _where(work: Derivation, rule: str) -> str:
+    """The parameter of a splitting rule that says where to split."""
+    return next(name for name in work.rule(rule).metavariables if name not in ("lo", "hi", "e"))
 
 
 def unroll(work: Derivation, name: Chosen) -> None:
@@ -112,18 +123,17 @@ def swap(work: Derivation, path: Path) -> Path:
         if isinstance(inner, Guard):
             work.rewrite("guard_guard", (*path, 0))
             continue
-        work.rewrite("guard_gen" if isinstance(inner, Gen) else "guard_sum", (*path, 0))
+        work.rewrite("guard_gen" if isinstance(inner, Gen) else "sum_guard", (*path, 0))
         break
     match work.term(path), work.term((*path, 0)):
         case Gen(), Gen():
-            work.rewrite("transpose_transpose", path, reverse=True)
-            work.rewrite("transpose_gen_gen", (*path, 0))
+            work.rewrite("gen_interchange", path)
             return (*path, 0)
         case Gen(), Reduce("sum"):
-            work.rewrite("sum_gen_swap", path, reverse=True)
+            work.rewrite("sum_gen_swap", path)
             return path
         case Reduce("sum"), Gen():
-            work.rewrite("sum_gen_swap", path)
+            work.rewrite("sum_gen_swap", path, reverse=True)
             return path
         case Reduce(), Reduce():
             work.rewrite("sum_swap", path)
@@ -194,7 +204,7 @@ def flatten_loops(work: Derivation, name: Chosen) -> None:
     inner = work.term((*path, 0))
     if not isinstance(inner, Gen):
         raise NoSite(f"no loop stands directly inside of the loop {outer.name}", required="two nested gens")
-    work.rewrite("split_flatten", path, reverse=True)
+    work.rewrite("split_flatten", path, reverse=True, k=inner.high - inner.low)
     work.rewrite("flatten_gen_gen", (*path, 0))
     work.rename((*path, 0), f"{outer.name}{inner.name}")
 

@@ -28,8 +28,8 @@ from rewrites.refusals import NoSite
 from rewrites.sites import Site, positions
 
 OF_ACCESSES = (
-    "get_gen", "get_gen_guarded", "get_guard", "get_sum", "get_let", "get_concat_left", "get_concat_right", "get_padding",
-    "get_select", "get_transpose", "get_flatten", "get_split", "get_padl", "get_padr", "get_truncl", "get_truncr",
+    "get_gen", "get_gen_guarded", "guard_access", "get_sum", "ll_get", "concat_access_left", "concat_access_right",
+    "transpose_access",
 )  # fmt: skip
 """What reading one element of an operator's result computes."""
 
