@@ -21,19 +21,24 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from keyword import iskeyword
 from pathlib import Path as File
 from typing import Any, Final, NoReturn
 
 from atl.errors import ATLError
+from atl.index import Index, Size
 from atl.parse import parse, parse_predicate
-from atl.printing import show_predicate, show_program
+from atl.printing import show_index, show_predicate, show_program
 from atl.program import Program
+from atl.terms import Expr
 from atl.wellformed import Path
 from rewrites.instantiation import Argument, Function
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, transitivity
+from rewrites.matching import Mismatch, match
 from rewrites.rule import Kind, Rule
 from rewrites.rules import RULES
-from rewrites.wire import DEEPEST, Digests, Json, Reader, abbreviated, depth_of, same, sort_of, written
+from rewrites.sites import subterm
+from rewrites.wire import DEEPEST, Digests, Json, Reader, abbreviated, depth_of, same, sort_of, text_of, written
 
 FORMAT: Final = "atl-certificate/1"
 LARGEST: Final = 1 << 26
@@ -59,6 +64,27 @@ class CertificateError(ATLError, ValueError):
         self.step = step
         self.field = field
         self.found = found
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A step as it stands in a file."""
+
+    number: int
+    rule: str
+    direction: str
+    path: Path
+    arguments: dict[str, Json]
+    after: str
+
+    def written(self) -> dict[str, Json]:
+        return {
+            "rule": self.rule,
+            "direction": self.direction,
+            "path": list(self.path),
+            "with": self.arguments,
+            "after": self.after,
+        }
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -93,26 +119,24 @@ def dumps(theorem: Theorem) -> str:
 
     Raises `CertificateError` if a program or an argument cannot be written so that it is read back.
     """
+    steps = theorem.steps
     try:
-        terms, arguments = written([dict(step.arguments) for step in theorem.steps], theorem.lhs.inputs)
+        terms, arguments = written([dict(step.arguments) for step in steps], theorem.lhs.inputs)
+        afters = _afters(theorem)
     except ATLError as error:
         raise CertificateError(f"the theorem cannot be written: {error.summary}", required=error.required) from error
+    lines = [
+        _Line(number, step.rule.name, _DIRECTIONS[step.reverse], step.path, values, after)
+        for number, (step, values, after) in enumerate(zip(steps, arguments, afters, strict=True), 1)
+    ]
+    _arguments(theorem.lhs, terms, lines, {step.rule.name: step.rule for step in steps})
     data = {
         "format": FORMAT,
         "start": _program_written(theorem.lhs, "start"),
         "end": _program_written(theorem.rhs, "end"),
         "assumptions": [show_predicate(assumption) for assumption in theorem.lhs.assumptions],
-        "rules": {step.rule.name: _digest(step.rule) for step in theorem.steps},
-        "steps": [
-            {
-                "rule": step.rule.name,
-                "direction": _DIRECTIONS[step.reverse],
-                "path": list(step.path),
-                "with": values,
-                "after": after,
-            }
-            for step, values, after in zip(theorem.steps, arguments, _afters(theorem), strict=True)
-        ],
+        "rules": {step.rule.name: _digest(step.rule) for step in steps},
+        "steps": [line.written() for line in lines],
         "terms": terms,
     }
     return _laid_out(data)
@@ -172,18 +196,6 @@ def _laid_out(data: Mapping[str, Json]) -> str:
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A step as it stands in a file."""
-
-    number: int
-    rule: str
-    direction: str
-    path: Path
-    arguments: dict[str, Json]
-    after: str
 
 
 def load(path: str | os.PathLike[str], *, rules: Mapping[str, Rule] | None = None) -> Theorem:
@@ -521,6 +533,79 @@ def _premises_said(steps: Sequence[Step]) -> str:
     return f"  the prover's answer to {len(premises)} premises: {by}{dead}"
 
 
+# -- the script -------------------------------------------------------------------------------------------------------
+
+
+def as_python(theorem: Theorem) -> str:
+    """A script that derives the theorem again in a session, ending with `theorem = s.done()`.
+
+    Each step is `s.rw(rule, around=path, …)`. Parameters that the place determines are left out; numbers and sizes are
+    written as such, anything else as JSON, which `rewrites.wire.argument_in` reads.
+    """
+    script = _Script(theorem.lhs)
+    at = reflexivity(theorem.lhs)
+    for step in theorem.steps:
+        script.call(step, subterm(at.rhs.body, step.path))
+        at = rewrite(at, step.rule, step.path, step.arguments, reverse=step.reverse)
+    return script.text()
+
+
+class _Script:
+    """The lines of a script, and what has to stand before them."""
+
+    def __init__(self, start: Program) -> None:
+        self._start = start
+        self._calls: list[str] = []
+        self._sizes: dict[str, None] = {}
+        self._reads = False
+
+    def call(self, step: Step, term: Expr) -> None:
+        """Adds a step, taken at this subterm."""
+        parts = [repr(step.rule.name), f"around={step.path!r}"]
+        parts += ["reverse=True"] if step.reverse else []
+        parts += [f"{name}={self._value(value)}" for name, value in _undetermined(step, term).items()]
+        self._calls.append(f"s.rw({', '.join(parts)})")
+
+    def text(self) -> str:
+        """The whole script."""
+        program = show_program(self._start)
+        literal = repr(program) if "\\" in program or '"""' in program else f'"""\n{program}\n"""'
+        lines = ["import atl", "from rewrites import reschedule"]
+        lines += ["from rewrites.wire import argument_in"] if self._reads else []
+        lines += ["", f"start = atl.parse({literal})"]
+        lines += [f'{name} = atl.sizes("{name}")' for name in self._sizes]
+        return "\n".join([*lines, "s = reschedule(start)", *self._calls, "theorem = s.done()", ""])
+
+    def _value(self, value: Argument) -> str:
+        if isinstance(value, Index):
+            if value.constant is not None:
+                return str(value.constant)
+            leaves = {atom.name if isinstance(atom, Size) else "" for monomial, _ in value.terms for atom in monomial}
+            if all(name.isidentifier() and not iskeyword(name) and name not in _TAKEN for name in leaves):
+                self._sizes.update(dict.fromkeys(sorted(leaves)))
+                return show_index(value, ascii=True)
+        self._reads = True
+        return f"argument_in({text_of(value, self._start)!r}, start)"
+
+
+_TAKEN: Final = frozenset({"argument_in", "atl", "reschedule", "s", "start", "theorem"})
+
+
+def _undetermined(step: Step, term: Expr) -> dict[str, Argument]:
+    """The parameters that a session has to be told, so that it takes the step with the same arguments."""
+    told: dict[str, Argument] = {}
+    while True:
+        found = match(step.rule, step.reverse, term, told)
+        known = {} if isinstance(found, Mismatch) else found
+        missing = [name for name, value in step.arguments.items() if name not in told and known.get(name) != value]
+        if not missing:
+            return told
+        told[missing[0]] = step.arguments[missing[0]]
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """`atl check FILE…`: replays certificates, and prints what each proves, or why it is refused. 1 if any is."""
     parser = argparse.ArgumentParser(prog="atl check", description="Replays certificates with the kernel alone.")
@@ -530,8 +615,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             said = describe(load(file))
         except ATLError as error:
-            print(f"{file}: refused\n{error}", file=sys.stderr)  # noqa: T201 (a command)
+            sys.stderr.write(f"{file}: refused\n{error}\n")
             refused = 1
         else:
-            print(f"{file}: {said}")  # noqa: T201 (a command)
+            sys.stdout.write(f"{file}: {said}\n")
     return refused

@@ -55,7 +55,7 @@ def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterato
         case _:
             raise WrongArgument(
                 f"{what!r} chooses no place",
-                required="a path, the name of a binder, a pattern such as \"⊞[_ < n] _\", or a handle from s.find(…)",
+                required='a path, the name of a binder, a pattern such as "⊞[_ < n] _", or a handle from s.find(…)',
             )
 
 
@@ -90,11 +90,9 @@ def nothing_chosen(program: Program, what: Chosen) -> NoSite:
     )
 
 
-def places(
-    program: Program, at: Chosen | None, around: Chosen | None, *, top_down: bool = False
-) -> Iterable[Site]:
+def places(program: Program, at: Chosen | None, around: Chosen | None, *, top_down: bool = False) -> Iterable[Site]:
     """The places at which to try: those that `around` fits, within those that `at` chooses; without both, all."""
-    within = [()] if at is None else [site.path for site in chosen(program, at, top_down=top_down)]
+    within: list[Path] = [()] if at is None else [site.path for site in chosen(program, at, top_down=top_down)]
     if not within:
         raise nothing_chosen(program, at or "")
     if around is None:

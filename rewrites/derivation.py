@@ -6,12 +6,14 @@ Tactics work on this. Whatever they search for, all that they can do is to ask t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias, cast
 
-from atl.errors import ATLError, WrongArgument
-from atl.index import Index, Size, index
+from atl.errors import ATLError, ParseError, WrongArgument
+from atl.index import Index
+from atl.node import Node
+from atl.parse_index import IndexReader
 from atl.predicate import Predicate
 from atl.program import Program
 from atl.prove import Proved, prove
@@ -20,7 +22,7 @@ from atl.surface import as_index, as_predicate, as_tensor
 from atl.terms import Expr
 from atl.wellformed import Path
 from rewrites import hints, kernel
-from rewrites.instantiation import Argument, abstracted
+from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kernel import Step, Theorem
 from rewrites.matching import Mismatch, match
 from rewrites.patterns import application, patterns
@@ -92,16 +94,18 @@ class Derivation:
         rule = self.rule(name)
         return self.attempted(rule, path, arguments_of(rule, given), reverse=reverse)
 
-    def attempted(self, rule: Rule, path: Path, given: Mapping[str, Argument], *, reverse: bool) -> bool:
+    def attempted(self, rule: Rule, path: Path, given: Mapping[str, Given], *, reverse: bool) -> bool:
         """Rewrites the subterm at this path if the rule applies there, with arguments of the kernel's kind."""
         term = self.term(path)
         if not may_match(rule, reverse, term):
             return False
-        found = match(rule, reverse, term, given)
-        if isinstance(found, Mismatch) or len(found) < len(rule.metavariables):
-            return False
         try:
+            found = match(rule, reverse, term, self.settled(given, path))
+            if isinstance(found, Mismatch) or len(found) < len(rule.metavariables):
+                return False
             self.apply(rule, path, found, reverse=reverse)
+        except ParseError:
+            raise
         except ATLError:
             return False
         return True
@@ -114,17 +118,22 @@ class Derivation:
         kept = hints.with_hints(rule, reverse, before, after)
         self.theorems.append(made if kept is after else _shown_as(made, _replaced(made.rhs.body, path, kept)))
 
-    def arguments(
-        self, rule: Rule, term: Expr, reverse: bool, given: Mapping[str, Argument]
-    ) -> dict[str, Argument]:
-        """What makes a side of the rule this term. Raises `NoMatch` and `Undetermined`."""
-        found = match(rule, reverse, term, given)
+    def arguments(self, rule: Rule, path: Path, reverse: bool, given: Mapping[str, Given]) -> dict[str, Argument]:
+        """What makes a side of the rule the subterm at a path. Raises `NoMatch` and `Undetermined`."""
+        found = match(rule, reverse, self.term(path), self.settled(given, path))
         if isinstance(found, Mismatch):
-            raise unmatched(rule, reverse, term, found)
+            raise unmatched(rule, reverse, self.term(path), found)
         missing = [name for name in rule.metavariables if name not in found]
         if missing:
             raise Undetermined(rule, reverse, missing)
         return found
+
+    def settled(self, given: Mapping[str, Given], path: Path) -> Mapping[str, Argument]:
+        """Given arguments, with those that are texts read with the names at a place."""
+        if not any(isinstance(value, Text) for value in given.values()):
+            return given  # type: ignore[return-value]
+        site = self.site(path)
+        return {name: value.read(site) if isinstance(value, Text) else value for name, value in given.items()}
 
     def rename(self, path: Path, name: str, mark: str | None = None) -> None:
         """Another name, or mark, for the binder at this path: no step, as theorems are about neither."""
@@ -141,7 +150,7 @@ class Derivation:
         *,
         reverse: bool = False,
         top_down: bool = False,
-        given: Mapping[str, Argument] | None = None,
+        given: Mapping[str, Given] | None = None,
         where: Callable[[Path], bool] = lambda path: True,
     ) -> int:
         """Goes once over all places from a path on and rewrites each with the first of the rules that applies there.
@@ -225,37 +234,63 @@ def _shown_as(theorem: Theorem, body: Expr) -> Theorem:
 # -- arguments as a person gives them ---------------------------------------------------------------------------------
 
 
-def arguments_of(rule: Rule, given: Mapping[str, Any]) -> dict[str, Argument]:
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An index expression or a condition as a text, to be read with the names of the place where a rule is tried."""
+
+    text: str
+    condition: bool
+
+    def read(self, site: Site) -> Index | Predicate:
+        """What the text means at a place. Raises `ParseError`."""
+        reader = IndexReader(self.text, site.program.inputs)
+        reader.indices = list(site.names.indices)
+        made = reader.condition() if self.condition else reader.index()
+        if reader.next.kind != "end":
+            raise reader.error(f"expected the end of the text, found {reader.next}", required="nothing more")
+        return made
+
+
+Given: TypeAlias = Argument | Text
+
+
+def arguments_of(rule: Rule, given: Mapping[str, Any]) -> dict[str, Given]:
     """The parameters of a rule that are given by name."""
-    out: dict[str, Argument] = {}
+    out: dict[str, Given] = {}
     for name, value in given.items():
         kind = rule.metavariables.get(name)
         if kind is None:
             raise unknown_name(
-                f"parameter of {rule.name}", name, rule.metavariables, required=f"one of {', '.join(rule.metavariables)}"
+                f"parameter of {rule.name}",
+                name,
+                rule.metavariables,
+                required=f"one of {', '.join(rule.metavariables)}",
             )
         out[name] = argument_of(name, kind, value)
     return out
 
 
-def argument_of(name: str, kind: Kind, value: Any) -> Argument:
-    """A metavariable's value as a person gives it: numbers, sizes, conditions, tensors, functions of indices."""
+def argument_of(name: str, kind: Kind, value: Any) -> Given:
+    """A metavariable's value as a person gives it: numbers, sizes, conditions, tensors, functions of indices.
+
+    A text, such as "i - 1" or "1 <= i", is read with the names of the place where the rule is tried.
+    """
     if kind.parameters:
         return _function(name, kind, value)
+    if isinstance(value, str) and kind.sort != "tensor":
+        return Text(value, kind.sort == "condition")
+    if isinstance(value, Node):
+        return cast("Argument", value)
     match kind.sort:
         case "index":
-            if isinstance(value, Index):
-                return value
-            return index(Size(value)) if isinstance(value, str) else as_index(value)
+            return as_index(value)
         case "condition":
-            return value if isinstance(value, Predicate.__args__) else as_predicate(value)  # type: ignore[attr-defined]
+            return as_predicate(value)
         case "tensor":
-            return value if isinstance(value, Expr.__args__) else as_tensor(value).node  # type: ignore[attr-defined]
+            return as_tensor(value).node
 
 
 def _function(name: str, kind: Kind, value: Any) -> Argument:
-    from rewrites.instantiation import Function
-
     if isinstance(value, Function):
         return value
     wanted = len(kind.parameters)
@@ -267,4 +302,5 @@ def _function(name: str, kind: Kind, value: Any) -> Argument:
             required="a place that determines it",
             suggestions=("to bind a subterm to a name, use s.lbind(…)",),
         )
-    return abstracted(("index",) * wanted, value)
+    parameters: tuple[Parameter, ...] = ("index",) * wanted
+    return abstracted(parameters, value)

@@ -9,13 +9,18 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from atl.index import Index
+from atl.index import Bound, Index, Leaf, Var, index, map_leaves
+from atl.predicate import Predicate, substitute
 from atl.printing import place_of, show, show_index, show_predicate, show_program
 from atl.program import Program
+from atl.substitution import map_type, transform
 from atl.surface import Condition, IndexExpr, Tensor
+from atl.terms import Expr, Local, TensorVar, Term
+from atl.words import Names
 from rewrites.choosing import Handle
 from rewrites.instantiation import Argument, Function
 from rewrites.kernel import ProvedPremise, Step
+from rewrites.sites import site_at
 
 if TYPE_CHECKING:
     from rewrites.session import Call
@@ -73,7 +78,11 @@ def call_line(call: Call) -> str:
         name = f"{step.rule.name}{'⁻¹' if step.reverse else ''}"
         counted[name] = counted.get(name, 0) + 1
     by = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in counted.items())
-    return f"{call.text}   -- {len(steps)} step{'' if len(steps) == 1 else 's'}: {by}" if by else f"{call.text}   -- no step"
+    return (
+        f"{call.text}   -- {len(steps)} step{'' if len(steps) == 1 else 's'}: {by}"
+        if by
+        else f"{call.text}   -- no step"
+    )
 
 
 # -- differences ------------------------------------------------------------------------------------------------------
@@ -161,7 +170,9 @@ class Explanation:
 
     def __str__(self) -> str:
         many = len(self.steps) > 1
-        parts = [explained(step, before, f"{k + 1}. " if many else "") for k, (step, before, _) in enumerate(self.steps)]
+        parts = [
+            explained(step, before, f"{k + 1}. " if many else "") for k, (step, before, _) in enumerate(self.steps)
+        ]
         return "\n".join([self.text, *parts]) if many or not self.text.startswith("rw(") else "\n".join(parts)
 
     __repr__ = __str__
@@ -173,28 +184,51 @@ def explained(step: Step, before: Program, number: str = "") -> str:
     source = f" ({rule.source})" if rule.source else ""
     lines = [f"{number}{rule.name}{', from right to left' if step.reverse else ''}{source}: {rule.law}"]
     lines.append(str(place_of(before, step.path)))
-    arguments = [f"{name} = {_argument(value)}" for name, value in step.arguments.items()]
+    names = site_at(before, step.path).names
+    arguments = [f"{name} = {_argument(value, names)}" for name, value in step.arguments.items()]
     lines += [f"  with {line}" for line in arguments]
     lines += [f"  {_premise(premise)}" for premise in step.premises] or ["  no premises"]
     return "\n".join(line for line in lines if line)
 
 
-def _argument(value: Argument) -> str:
-    match value:
-        case Index():
-            return show_index(value)
-        case Function(parameters, body):
-            inside = _bare(body)
-            return f"({', '.join('index' if p == 'index' else str(p) for p in parameters)}) ↦ {inside}"
-        case _:
-            return _bare(value)
+def _argument(value: Argument, names: Names) -> str:
+    """An argument, with the names of the place; the parameters of a function are named x1, x2, …"""
+    if not isinstance(value, Function):
+        return _named(value, names, (), ())
+    indices: list[str] = []
+    tensors: list[str] = []
+    called: list[str] = []
+    for number, parameter in enumerate(value.parameters, 1):
+        name = f"i{number}" if parameter == "index" else f"x{number}"
+        (indices if parameter == "index" else tensors).append(name)
+        called.append(name)
+    return f"({', '.join(called)}) ↦ {_named(value.body, names, tuple(indices), tuple(tensors))}"
 
 
-def _bare(value: Any) -> str:
-    from atl.terms import Expr
+def _named(value: Index | Expr | Predicate, names: Names, indices: tuple[str, ...], tensors: tuple[str, ...]) -> str:
+    """A part of a program with its free indices and tensors named: they are opened, and the printer does the rest."""
+    at = [*names.indices, *indices]
+    lets = [*names.tensors, *tensors]
 
-    text = show(value) if isinstance(value, Expr.__args__) else show_predicate(value)  # type: ignore[attr-defined]
-    return " ".join(text.split())
+    def on_leaf(leaf: Leaf, depth: int = 0) -> Index:
+        if isinstance(leaf, Bound) and leaf.position >= depth:
+            place = len(at) - 1 - (leaf.position - depth)
+            return index(Var(place, at[place]))
+        return index(leaf)
+
+    def on_tensor(local: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
+        if isinstance(local, Local) and local.position >= tensor_depth:
+            place = len(lets) - 1 - (local.position - tensor_depth)
+            return TensorVar(
+                place, lets[place], map_type(local.of, lambda e: map_leaves(e, lambda f: on_leaf(f, depth)))
+            )
+        return None
+
+    if isinstance(value, Index):
+        return show_index(map_leaves(value, on_leaf))
+    if isinstance(value, Term):
+        return " ".join(show(transform(value, on_leaf, on_tensor)).split())
+    return show_predicate(substitute(value, on_leaf))
 
 
 def _premise(premise: ProvedPremise) -> str:

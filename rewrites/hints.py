@@ -1,7 +1,7 @@
 """Names, marks and places across a rewrite: what an equation says nothing of, and a person wants to keep.
 
 A side of a rule is a skeleton of nodes with metavariables at its leaves. A binder on one side goes on as the binder on the
-other side whose index the same metavariable takes at the same place. Nothing here is trusted: theorems ignore hints.
+other side whose index the same metavariable takes at the same place, as it is, or alone in i - lo or x[i]. Nothing here is trusted: theorems ignore hints.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from atl.index import Bound
+from atl.index import Bound, atoms
 from atl.substitution import children, with_children
-from atl.terms import Expr, Gen, Let, Local, Reduce, TensorVar
+from atl.terms import Access, Expr, Gen, Let, Local, Reduce, TensorVar, Term
 from atl.wellformed import Path
 from rewrites.instantiation import Function
 from rewrites.kernel import Step
@@ -70,9 +70,12 @@ def _read(
     if applied is not None:
         found.append((path, applied))
         for place, at in enumerate(applied.indices):
-            if isinstance(atom := at.atom, Bound) and atom.position < len(indices):
-                bound.setdefault((applied.name, "index", place), indices[-1 - atom.position])
+            used = [atom.position for atom in atoms(at) if isinstance(atom, Bound)]
+            if len(used) == 1 and used[0] < len(indices):
+                bound.setdefault((applied.name, "index", place), indices[-1 - used[0]])
         for place, tensor in enumerate(applied.tensors):
+            while isinstance(tensor, Access):
+                tensor = tensor.tensor
             if isinstance(tensor, Local) and tensor.position < len(tensors):
                 bound.setdefault((applied.name, "tensor", place), tensors[-1 - tensor.position])
         return
@@ -104,7 +107,7 @@ def with_hints(rule: Rule, reverse: bool, before: Expr, after: Expr) -> Expr:
 def _binder(term: Expr, path: Path) -> Binder:
     for position in path:
         term = children(term)[position].expr
-    assert isinstance(term, Gen | Reduce | Let)  # noqa: S101 (the skeleton says so)
+    assert isinstance(term, Gen | Reduce | Let)
     return term
 
 
@@ -147,7 +150,7 @@ def _in_argument(step: Step, side: Skeleton, name: str) -> Path | None:
         function = step.arguments[applied.name]
         for place, tensor in enumerate(reversed(applied.tensors)):
             if isinstance(tensor, TensorVar) and tensor.name == name and isinstance(function, Function):
-                used = _first_use(function.body, place) if isinstance(function.body, Expr.__args__) else None  # type: ignore[attr-defined]
+                used = _first_use(function.body, place) if isinstance(function.body, Term) else None
                 return None if used is None else (*where, *used)
     return None
 

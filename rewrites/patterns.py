@@ -53,7 +53,7 @@ def patterns(rule: Rule, reverse: bool, rank: int) -> tuple[Pattern, ...]:
 
 @lru_cache(maxsize=1024)
 def _all_patterns(rule: Rule, reverse: bool) -> tuple[Pattern, ...]:
-    groups = sorted({kind.group for kind in _kinds(rule) if kind.sort == "tensor" and kind.group})
+    groups = groups_of(rule)
     found: list[Pattern] = []
     for ranks in product(range(MAX_ELEMENT_RANK + 1), repeat=len(groups)):
         try:
@@ -61,6 +61,11 @@ def _all_patterns(rule: Rule, reverse: bool) -> tuple[Pattern, ...]:
         except ATLError:
             continue  # elements of these ranks do not fit this rule
     return tuple(found)
+
+
+def groups_of(rule: Rule) -> list[str]:
+    """The groups of tensor metavariables whose elements have one rank."""
+    return sorted({kind.group for kind in _kinds(rule) if kind.sort == "tensor" and kind.group})
 
 
 def _kinds(rule: Rule) -> list[Kind]:

@@ -7,7 +7,7 @@ carried out before it is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -21,9 +21,8 @@ from atl.prove import Facts, Proved, Refuted, contradictory, prove
 from atl.prove.facts import topics_of
 from atl.scope import Scope
 from atl.substitution import children, indices_in
-from atl.terms import Expr, Guard
+from atl.terms import Expr, Guard, Local, Term
 from atl.wellformed import Path
-from rewrites.instantiation import Argument
 from rewrites.kernel import PremiseFailed
 from rewrites.matching import Mismatch, match
 from rewrites.patterns import Pattern, application, patterns
@@ -31,7 +30,7 @@ from rewrites.rule import Rule
 from rewrites.sites import Site, site_at
 
 if TYPE_CHECKING:
-    from rewrites.derivation import Derivation
+    from rewrites.derivation import Derivation, Given
 
 MOST_SUGGESTIONS = 4
 MOST_NAMES = 24
@@ -60,8 +59,14 @@ class Undetermined(ATLError, TypeError):
         super().__init__(
             f"the {side_name(reverse)} side of {rule.name} does not tell its {many} {', '.join(missing)}",
             required=f"a value for {missing[0]}",
-            suggestions=(f'pass it by name: s.rw("{rule.name}", {_flag(reverse)}{missing[0]}=…)',),
+            suggestions=(_how_to_determine(rule, reverse, missing[0]),),
         )
+
+
+def _how_to_determine(rule: Rule, reverse: bool, name: str) -> str:
+    if any(parameter.sort == "tensor" for kind in rule.metavariables.values() for parameter in kind.parameters):
+        return 's.lbind("…", "x") binds a subterm to a name, s.stage("…", at="…") keeps it for the loops inside of one'
+    return f'pass it by name: s.rw("{rule.name}", {_flag(reverse)}{name}=…)'
 
 
 def unknown_name(what: str, name: str, known: Iterable[str], *, required: str) -> WrongArgument:
@@ -127,7 +132,7 @@ def difference(rule: Rule, reverse: bool, site: Site, mismatch: Mismatch) -> tup
 def _wanted_text(rule: Rule, reverse: bool, rank: int, wanted: Expr | Index | Predicate) -> str:
     for pattern in patterns(rule, reverse, rank):
         where = _place_in(pattern.term, wanted)
-        if where is not None and isinstance(wanted, Expr.__args__):  # type: ignore[attr-defined]
+        if where is not None and isinstance(wanted, Term):
             return f"{_kind(wanted, pattern)} {_slice(pattern.term, where)}".strip()
     return _bare(wanted)
 
@@ -136,7 +141,7 @@ def _found_text(site: Site, found: Expr | Index | Predicate) -> str:
     where = _place_in(site.term, found)
     if where is None:
         return _bare(found)
-    if isinstance(found, Expr.__args__):  # type: ignore[attr-defined]
+    if isinstance(found, Term):
         return f"{_kind(found)} {_slice(site.program, (*site.path, *where))}"
     return _bare(_opened(site_at(site.program, (*site.path, *where)).scope, found))
 
@@ -144,13 +149,13 @@ def _found_text(site: Site, found: Expr | Index | Predicate) -> str:
 def _opened(scope: Scope, found: Expr | Index | Predicate) -> Expr | Index | Predicate:
     if isinstance(found, Index):
         return scope.index(found)
-    return found if isinstance(found, Expr.__args__) else scope.predicate(found)  # type: ignore[attr-defined]
+    return found if isinstance(found, Term) else scope.predicate(found)
 
 
 def _bare(what: Expr | Index | Predicate) -> str:
     if isinstance(what, Index):
         return show_index(what)
-    return show(what) if isinstance(what, Expr.__args__) else show_predicate(what)  # type: ignore[attr-defined]
+    return show(what) if isinstance(what, Term) else show_predicate(what)
 
 
 _KINDS = {
@@ -202,7 +207,7 @@ class Asked:
 
     rule: Rule
     reverse: bool
-    given: Mapping[str, Argument]
+    given: Mapping[str, Given]
     places: Sequence[Site]
     everywhere: Sequence[Site]
     restricted: str
@@ -214,13 +219,14 @@ def refusal(asked: Asked, work: Derivation) -> ATLError:
     nearest: tuple[Site, Mismatch] | None = None
     refused: list[tuple[Site, ATLError]] = []
     for site in asked.places:
-        found = match(asked.rule, asked.reverse, site.term, asked.given)
+        found = match(asked.rule, asked.reverse, site.term, work.settled(asked.given, site.path))
         if isinstance(found, Mismatch):
             if nearest is None or found.matched > nearest[1].matched:
                 nearest = site, found
             continue
         try:
-            work.apply(asked.rule, site.path, work.arguments(asked.rule, site.term, asked.reverse, asked.given))
+            arguments = work.arguments(asked.rule, site.path, asked.reverse, asked.given)
+            _trial(work).apply(asked.rule, site.path, arguments, reverse=asked.reverse)
         except ATLError as error:
             refused.append((site, error))
     if refused:
@@ -270,7 +276,7 @@ def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismat
         f"no place {where} matches {rule.name}; the nearest one differs here: wanted {wanted}, found {found}",
         place=place_of(work.goal, (*site.path, *inside)),
         required=law,
-        suggestions=tuple([*_first(asked, work, site), *_elsewhere(asked, work)][:MOST_SUGGESTIONS]),
+        suggestions=tuple([*_first(asked, work, site, mismatch), *_elsewhere(asked, work)][:MOST_SUGGESTIONS]),
     )
 
 
@@ -323,9 +329,10 @@ def python_condition(predicate: Predicate) -> str:
     return show_predicate(predicate, ascii=True).replace(" = ", " == ").replace("ceildiv(", "atl.ceildiv(")
 
 
-def _first(asked: Asked, work: Derivation, site: Site) -> Iterable[str]:
+def _first(asked: Asked, work: Derivation, site: Site, mismatch: Mismatch) -> Iterable[str]:
     """Rules after which this one applies: they move what stands in the way."""
-    roots = type(site.term)
+    root = type(site.term)
+    yield from _after_inlining(asked, work, mismatch)
     if any(isinstance(part.expr, Guard) for part in children(site.term)):
         trial = _trial(work)
         from rewrites.tactics.simplification import simpl_guard
@@ -333,16 +340,29 @@ def _first(asked: Asked, work: Derivation, site: Site) -> Iterable[str]:
         if _does(lambda: simpl_guard(trial)) and _applies_below(asked, trial, site):
             yield f"s.simpl_guard() first: then {_call(asked.rule, asked.reverse)} applies"
     for other in work.rules.values():
-        if other is asked.rule or _is_simple(other, roots):
+        if other is asked.rule or _is_simple(other, root):
             continue
         trial = _trial(work)
         if trial.attempted(other, site.path, {}, reverse=False) and _applies_below(asked, trial, site):
             yield f"{_call(other, False)} first: then {_call(asked.rule, asked.reverse)} applies"
 
 
-def _does(call: object) -> bool:
+def _after_inlining(asked: Asked, work: Derivation, mismatch: Mismatch) -> Iterable[str]:
+    """A let-bound tensor stands in the way: inlined, it may do."""
+    from rewrites.tactics.simplification import inline
+
+    inside = _place_in(work.goal.body, mismatch.found)
+    if not isinstance(mismatch.found, Local) or inside is None:
+        return
+    name = site_at(work.goal, inside).names.of_tensor(mismatch.found.position)
+    trial = _trial(work)
+    if _does(lambda: inline(trial, name)) and _applies_below(asked, trial, trial.site()):
+        yield f's.inline("{name}") first: then {_call(asked.rule, asked.reverse)} applies'
+
+
+def _does(call: Callable[[], object]) -> bool:
     try:
-        call()  # type: ignore[operator]
+        call()
     except ATLError:
         return False
     return True
@@ -360,7 +380,8 @@ def _is_simple(rule: Rule, root: type) -> bool:
 
 def _applies_below(asked: Asked, trial: Derivation, site: Site) -> bool:
     return any(
-        _trial(trial).attempted(asked.rule, at.path, asked.given, reverse=asked.reverse) for at in trial.sites(site.path)
+        _trial(trial).attempted(asked.rule, at.path, asked.given, reverse=asked.reverse)
+        for at in trial.sites(site.path)
     )
 
 

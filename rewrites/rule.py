@@ -15,13 +15,32 @@ import hashlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
 
 from atl.errors import WrongArgument
 from atl.predicate import TRUE, Predicate, conjuncts
 from atl.surface import Condition, IndexExpr, Tensor, as_predicate, as_tensor
 from atl.terms import Expr
 from rewrites.instantiation import Arguments, as_surface
+from rewrites.kinds import (
+    Binary,
+    Body,
+    BodyT,
+    BodyU,
+    Cond,
+    Cube,
+    Elem,
+    ElemT,
+    ElemU,
+    Index,
+    Kind,
+    Matrix,
+    MatrixT,
+    Monoid,
+    Scalar,
+    Unary,
+    Vector,
+    VectorT,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,51 +60,6 @@ def equation(lhs: object, rhs: object, premises: tuple[Predicate, ...] = ()) -> 
 def given(*conditions: Condition | bool) -> tuple[Predicate, ...]:
     """The premises of an equation; each conjunct is one."""
     return tuple(part for c in conditions for part in conjuncts(as_predicate(c)) if part != TRUE)
-
-
-# -- what metavariables range over ------------------------------------------------------------------------------------
-
-Sort: TypeAlias = Literal["index", "condition", "tensor"]
-DEFAULT_GROUP: Final = "s"
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What a metavariable ranges over.
-
-    A tensor has `rank` dimensions and then those of its element, whose number is the same for all metavariables of one
-    `group`; group "" is for tensors of exactly this rank. A function has `parameters`, indices or tensors.
-    """
-
-    sort: Sort
-    rank: int = 0
-    group: str = DEFAULT_GROUP
-    parameters: tuple[Kind, ...] = ()
-
-    def __getitem__(self, parameters: Kind | tuple[Kind, ...]) -> Kind:
-        """A function: `Body[Index]`, `Cond[Index]`."""
-        many = parameters if isinstance(parameters, tuple) else (parameters,)
-        return Kind(self.sort, self.rank, self.group, many)
-
-    def of(self, group: str) -> Kind:
-        """The same, with elements of a rank of their own."""
-        return Kind(self.sort, self.rank, group, self.parameters)
-
-
-Index: Final = Kind("index")
-"""An index expression."""
-Cond: Final = Kind("condition")
-"""A predicate; `Cond[Index]` is one of an index."""
-Elem: Final = Kind("tensor")
-"""A tensor of any rank: an element of another one."""
-Scalar: Final = Kind("tensor", group="")
-"""A tensor of rank 0."""
-Vector: Final = Kind("tensor", rank=1)
-"""A tensor of rank 1 or more."""
-Matrix: Final = Kind("tensor", rank=2)
-"""A tensor of rank 2 or more."""
-Body: Final = Elem
-"""With parameters: a function to tensors of any rank, `Body[Index]`, `Body[Elem.of("t")]`."""
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------
@@ -143,6 +117,7 @@ def rule(*, family: str, source: str = "", follows: tuple[str, ...] = ()) -> Cal
 
 
 __all__ = [
-    "Body", "Cond", "Condition", "Elem", "Equation", "Index", "IndexExpr", "Kind", "Matrix", "Rule", "Scalar", "Tensor",
-    "Vector", "equation", "given", "rule",
+    "Binary", "Body", "BodyT", "BodyU", "Cond", "Condition", "Cube", "Elem", "ElemT", "ElemU", "Equation", "Index",
+    "IndexExpr", "Kind", "Matrix", "MatrixT", "Monoid", "Rule", "Scalar", "Tensor", "Unary", "Vector", "VectorT",
+    "equation", "given", "rule",
 ]  # fmt: skip

@@ -7,11 +7,10 @@ A pattern is written as programs are printed, in either spelling, with `_` for a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias, get_args
 
-from atl.errors import ATLError, ParseError, WrongArgument
+from atl.errors import ATLError, ParseError
 from atl.index import Bound, Extremum, Index, Leaf, Quotient, Read, Size, index, map_leaves
 from atl.parse_index import IndexReader
 from atl.predicate import Predicate, conjuncts, expressions, substitute
@@ -101,7 +100,7 @@ def pattern(text: str) -> Wanted:
             raise reader.error(f"expected the end of the pattern, found {reader.next}", required="nothing more")
     except ATLError as error:
         raise ParseError(
-            f"{text!r} is neither the name of a binder nor a pattern: {error.summary}",
+            f"{text!r} is neither the name of a binder nor a pattern: {_NAMED_HOLE.sub('_', error.summary)}",
             required="a pattern as programs are printed, with _ for anything",
             suggestions=('for instance "⊞[_ < n] _", "Σ[k < _] _", "buf[_]", "[_] · _" or "_ * _"',),
         ) from None
@@ -215,9 +214,7 @@ class _PatternReader(IndexReader):
                 self.advance()
                 condition = self._guarded()
                 self.expect(",", "after the condition")
-                return Wanted(
-                    Select, condition=condition, parts=tuple(self.list_of(self.expression, ")", "operands"))
-                )
+                return Wanted(Select, condition=condition, parts=tuple(self.list_of(self.expression, ")", "operands")))
             case "cast":
                 self.advance()
                 dtype = self.name("an element type")
@@ -385,11 +382,7 @@ def fits_index(wanted: Index, found: Index) -> bool:
             rest = True
             continue
         place = next(
-            (
-                k
-                for k, (other, value) in enumerate(left)
-                if (value == coefficient) and _fits_monomial(monomial, other)
-            ),
+            (k for k, (other, value) in enumerate(left) if (value == coefficient) and _fits_monomial(monomial, other)),
             None,
         )
         if place is None:

@@ -1,13 +1,13 @@
 """Interactive sessions: a goal that is rewritten step by step, each step a theorem of the kernel.
 
-    >>> import atl
-    >>> n = atl.sizes("n")
-    >>> f = atl.tensor("f", n)
-    >>> doubled = atl.program("doubled", [f], atl.let(atl.gen(n, lambda i: f[i]), lambda buf: 2 * buf))
-    >>> s = reschedule(doubled)
-    >>> s.inline("buf").rw("get_gen")
-    doubled (f : float32[n]) : float32[n] :=
-      ⊞[i < n] 2 * f[i]
+>>> import atl
+>>> n = atl.sizes("n")
+>>> f = atl.tensor("f", n)
+>>> doubled = atl.program("doubled", [f], atl.let(atl.gen(n, lambda i: f[i]), lambda buf: 2 * buf))
+>>> s = reschedule(doubled)
+>>> s.inline("buf").rw("get_gen")
+doubled (f : float32[n]) : float32[n] :=
+  ⊞[i < n] 2 * f[i]
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from atl.surface import as_predicate
 from atl.wellformed import Path
 from rewrites import display, tactics
 from rewrites.choosing import Chosen, Handle, one, places
-from rewrites.derivation import Derivation, arguments_of, path_after
-from rewrites.instantiation import Argument
+from rewrites.derivation import Derivation, Given, arguments_of, path_after
 from rewrites.kernel import NotATheorem, Step, Theorem, reflexivity
 from rewrites.refusals import Asked, NoSite, refusal
 from rewrites.rule import Rule
@@ -118,7 +117,9 @@ class Session:
     def redo(self, count: int = 1) -> Session:
         """Makes undone calls again."""
         if count > len(self._undone):
-            raise WrongArgument(f"{count} calls to redo, {len(self._undone)} undone", required="no more than were undone")
+            raise WrongArgument(
+                f"{count} calls to redo, {len(self._undone)} undone", required="no more than were undone"
+            )
         for _ in range(count):
             self._calls.append(self._undone.pop())
         return self
@@ -168,7 +169,7 @@ class Session:
         for number, call in enumerate(self._calls[len(trail) :], len(trail)):
             moved, gone = path_after(call.traced(), path)
             if moved is None:
-                assert gone is not None  # noqa: S101
+                assert gone is not None
                 raise NoSite(
                     f"the place {label} is gone: {gone.rule.name} took it away, in {call.text}",
                     required="a place of this goal",
@@ -316,7 +317,7 @@ class _Search:
 
     rule: Rule
     reverse: bool
-    given: Mapping[str, Argument]
+    given: Mapping[str, Given]
     at: Chosen | None
     around: Chosen | None
     nth: int
@@ -343,19 +344,23 @@ class _Search:
             # Deeper places first: a rewrite moves nothing that stands outside of it.
             chosen = {site.path for site in self._places(work)}
             if self.top_down:
-                return bool(sum(
-                    work.attempted(self.rule, path, self.given, reverse=self.reverse)
-                    for path in sorted(chosen, key=len, reverse=True)
-                ))
-            return bool(work.sweep(
-                [self.rule.name], reverse=self.reverse, given=self.given, where=lambda path: path in chosen
-            ))
+                return bool(
+                    sum(
+                        work.attempted(self.rule, path, self.given, reverse=self.reverse)
+                        for path in sorted(chosen, key=len, reverse=True)
+                    )
+                )
+            return bool(
+                work.sweep([self.rule.name], reverse=self.reverse, given=self.given, where=lambda path: path in chosen)
+            )
         below = {()} if self.at is None else {site.path for site in places(work.goal, None, self.at)}
         outermost = [path for path in below if not any(path != o and path[: len(o)] == o for o in below)]
-        return bool(sum(
-            work.sweep([self.rule.name], path, reverse=self.reverse, top_down=self.top_down, given=self.given)
-            for path in sorted(outermost)
-        ))
+        return bool(
+            sum(
+                work.sweep([self.rule.name], path, reverse=self.reverse, top_down=self.top_down, given=self.given)
+                for path in sorted(outermost)
+            )
+        )
 
     def refused(self, work: Derivation) -> Exception:
         found = list(self._places(work))

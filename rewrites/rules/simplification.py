@@ -33,7 +33,7 @@ def sum_one(lo: Index, hi: Index, e: Body[Index]) -> Equation:
 @rule(family="access", source="[R] get_concat_l")
 def concat_access_left(a: Vector, b: Vector, k: Index) -> Equation:
     """An element of the first part of a concatenation."""
-    return equation(concat(a, b)[k], a[k], given(0 <= k, k < a.shape[0]))
+    return equation(concat(a, b)[k], a[k], given(k >= 0, k < a.shape[0]))
 
 
 @rule(family="access", source="[R] get_concat_r")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from atl.errors import WrongArgument
 from atl.index import Index, Size, index
 from atl.predicate import at_most
 from atl.surface import as_index
-from atl.terms import Concat, Gen, Guard, Reduce
+from atl.terms import Gen, Guard, Reduce
 from atl.wellformed import Path
-from rewrites.choosing import Chosen, places
+from rewrites.choosing import Chosen, Handle, places
 from rewrites.derivation import Derivation
 from rewrites.refusals import NoSite
 from rewrites.sites import Site
@@ -39,7 +38,7 @@ def generation(work: Derivation, what: Chosen) -> tuple[Path, Gen]:
 
 def _bounds(work: Derivation, path: Path) -> tuple[Index, Index]:
     term = work.term(path)
-    assert isinstance(term, Gen | Reduce)  # noqa: S101
+    assert isinstance(term, Gen | Reduce)
     return term.low, term.high
 
 
@@ -75,7 +74,7 @@ def pieces(work: Derivation, path: Path, bounds: Sequence[Index]) -> list[Path]:
     at, found = path, []
     for bound in bounds[::-1]:
         # The last piece is cut off first, so that joining stays to the left.
-        work.rewrite(rule, at, **{_where(work, rule): bound})
+        work.rewrite(rule, at, reverse=False, **{_where(work, rule): bound})
         found.append((*at, 1))
         at = (*at, 0)
     return [at, *found[::-1]]
@@ -155,7 +154,7 @@ def tile(work: Derivation, name: Chosen | Sequence[str], by: Any) -> None:
     ⊞[i < n] e(i)  →  truncr (⌈n/k⌉*k - n) (flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii)); a sum becomes
     two nested sums. Of several names, each loop directly inside of the one before, the tile loops come first.
     """
-    names = [name] if isinstance(name, str) or not isinstance(name, list | tuple) or _is_path(name) else list(name)
+    names = _loops_meant(name)
     factors = list(by) if isinstance(by, list | tuple) else [by] * len(names)
     if len(names) != len(factors):
         raise WrongArgument(f"{len(names)} loops and {len(factors)} factors", required="a factor for each loop")
@@ -169,14 +168,21 @@ def tile(work: Derivation, name: Chosen | Sequence[str], by: Any) -> None:
     simplify_guards(work, ())
 
 
-def _is_path(name: object) -> bool:
-    return isinstance(name, tuple) and all(isinstance(position, int) for position in name)
+def _loops_meant(name: Chosen | Sequence[str]) -> list[Chosen]:
+    """One loop, or several; a tuple of positions is a path."""
+    match name:
+        case str() | Handle():
+            return [name]
+        case tuple() if all(isinstance(position, int) for position in name):
+            return [name]
+        case _:
+            return list(name)
 
 
 def one_tile(work: Derivation, path: Path, by: Index) -> Path:
     """Tiles the loop at a path. The path of the loop within a tile."""
     term = work.term(path)
-    assert isinstance(term, Gen | Reduce)  # noqa: S101
+    assert isinstance(term, Gen | Reduce)
     if not work.knows(path, at_most(index(1), by)):
         raise NoSite(
             f"a tile of {by} iterations may be empty",
@@ -207,17 +213,3 @@ def flatten_loops(work: Derivation, name: Chosen) -> None:
     work.rewrite("split_flatten", path, reverse=True, k=inner.high - inner.low)
     work.rewrite("flatten_gen_gen", (*path, 0))
     work.rename((*path, 0), f"{outer.name}{inner.name}")
-
-
-def concatenated(work: Derivation, path: Path) -> list[Path]:
-    """The paths of the operands of a chain of concatenations."""
-    term = work.term(path)
-    if not isinstance(term, Concat):
-        return [path]
-    return [*concatenated(work, (*path, 0)), *concatenated(work, (*path, 1))]
-
-
-__all__ = [
-    "concatenated", "flatten_loops", "generation", "interchange", "loop", "one_tile", "pairwise", "pieces", "split_loop",
-    "swap", "tile", "unroll",
-]  # fmt: skip

@@ -1,17 +1,82 @@
-"""The normal form before lowering (§4.3.2): scalar arithmetic inside of loops, accesses reduced, guards joined, lets lifted."""
+"""The normal form before lowering (§4.3.2, E32): scalar arithmetic in loops, accesses reduced, guards joined, lets lifted."""
 
 from __future__ import annotations
 
+from atl.substitution import children
+from atl.terms import Binary, Cast, Expr, Gen, Guard, Let, Reduce, Unary
+from atl.wellformed import Path
 from rewrites.derivation import Derivation
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
+from rewrites.tactics.staging import bind
 
-POINTWISE = ("add_tensors",)
-LETS_LIFTED = ()
-GUARDS = ("guard_guard",)
+POINTWISE = ("pointwise_add", "pointwise_sub", "pointwise_mul", "pointwise_div", "pointwise_neg")
+MOST_LETS = 200
 
 
 def normalize(work: Derivation) -> None:
-    """a + b of tensors → ⊞[i < n] a[i] + b[i]; (⊞[i < n] e)[k] → e[k]; [p] · [q] · e → [p ∧ q] · e; lets rise to statements."""
-    names = [name for name in (*POINTWISE, *OF_ACCESSES, *GUARDS, *LETS_LIFTED) if name in work.rules]
-    work.exhaust(names)
+    """Brings the goal into the form that loop nests are made of; what is in it already stays.
+
+    a + b of tensors → ⊞[i < n] a[i] + b[i]; (⊞[i < n] e)[k] → e[k]; [p] · [q] · e → [p ∧ q] · e; a let within arithmetic
+    rises out of it; a guarded scalar or a sum that is multiplied is bound: ([p] · a) * b → let x := [p] · a in x * b.
+    """
+    work.exhaust([name for name in (*POINTWISE, *OF_ACCESSES, "guard_guard", "let_let") if name in work.rules])
     simplify_guards(work)
+    for _ in range(MOST_LETS):
+        found = _in_arithmetic(work.goal.body, (), None)
+        if found is None:
+            break
+        statement, path = found
+        if isinstance(work.term(path), Let):
+            _lift(work, statement, path)
+        else:
+            bind(work, statement, path[len(statement) :], "x")
+
+
+def _in_arithmetic(term: Expr, path: Path, statement: Path | None) -> tuple[Path, Path] | None:
+    """A let, or a guard or reduction under a product or a function, within arithmetic: the place of that, and its own."""
+    if statement is not None and not term.type.rank:
+        if isinstance(term, Let):
+            return statement, path
+        if isinstance(term, Guard | Reduce):
+            return (statement, path) if _folded(path, statement) else None
+    arithmetic = isinstance(term, Binary | Unary | Cast) and not term.type.rank
+    for position, child in enumerate(children(term)):
+        below = (*path, position)
+        start = (path if statement is None else statement) if arithmetic else None
+        if (
+            arithmetic
+            and isinstance(term, Binary)
+            and term.op in ("add", "sub")
+            and isinstance(child.expr, Guard | Reduce)
+        ):
+            start = None
+        found = _in_arithmetic(child.expr, below, start)
+        if found is not None:
+            return found
+    return None
+
+
+def _folded(path: Path, statement: Path) -> bool:
+    return len(path) > len(statement)
+
+
+def _lift(work: Derivation, statement: Path, path: Path) -> None:
+    """A let within arithmetic becomes one around it."""
+    at = work.term(path)
+    assert isinstance(at, Let)
+    name, value = at.name, at.value
+    work.rewrite("unfold_let", path)
+    use = _first(work.term(path), value, path)
+    if use is not None:
+        bind(work, statement, use[len(statement) :], name)
+
+
+def _first(term: Expr, value: Expr, path: Path) -> Path | None:
+    if term == value:
+        return path
+    for position, child in enumerate(children(term)):
+        if not isinstance(term, Gen | Reduce | Let):
+            found = _first(child.expr, value, (*path, position))
+            if found is not None:
+                return found
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from atl.index import Bound, Index, Quotient, atoms, floordiv, index, shift
+from atl.index import Bound, Index, atoms, floordiv, index
 from atl.predicate import (
     NonNegative,
     Predicate,
@@ -18,8 +18,7 @@ from atl.predicate import (
 )
 from atl.prove import Proved, prove
 from atl.scope import Scope
-from atl.substitution import children
-from atl.terms import Access, Expr, Gen, Guard, Let, Reduce, Reshape, Select
+from atl.terms import Gen, Guard, Let, Reduce, Select
 from atl.wellformed import Path
 from atl.words import RESHAPES
 from rewrites.choosing import Chosen, one, places
@@ -92,7 +91,7 @@ def _visit(work: Derivation, site: Site) -> None:
 
 def _decided(work: Derivation, site: Site) -> bool:
     """One step at a guard or a selection whose condition is known, in part or as a whole."""
-    assert isinstance(site.term, Guard | Select)  # noqa: S101
+    assert isinstance(site.term, Guard | Select)
     kind = "guard" if isinstance(site.term, Guard) else "select"
     predicate = site.term.predicate
     opened = site.scope.predicate(predicate)
@@ -122,15 +121,15 @@ def _holds(scope: Scope, fact: Predicate) -> bool:
 def solve_for_index(work: Derivation, name: str | None = None) -> None:
     """Writes conditions that fix a loop's index as index = …: [i = j*m + k] with 0 <= k < m → [j = i // m ∧ k = i % m].
 
-    Equations in which the index has the factor 1 or -1 are solved as they stand. `name` chooses a loop; otherwise the
-    guards below every loop are looked at, for the index of the nearest loop around each.
+    Equations in which the index has the factor 1 or -1 are solved as they stand. Of each guard the loops around it are
+    tried from the nearest on; `name` chooses one.
     """
     before = work.taken
     for site in list(work.sites(top_down=True)):
         if isinstance(site.term, Guard) and site.above is not None:
-            place = _nearest(site, name)
-            if place is not None:
-                _solve(work, site, place)
+            for place in _loops_around(site, name):
+                if _solve(work, site, place):
+                    break
     if work.taken == before:
         raise NoSite(
             "no guard fixes an index in another form than index = …",
@@ -138,24 +137,20 @@ def solve_for_index(work: Derivation, name: str | None = None) -> None:
         )
 
 
-def _nearest(site: Site, name: str | None) -> int | None:
-    """How many index binders stand between a place and the loop whose index is solved for."""
-    count = 0
-    for above in reversed(site.spine()[:-1]):
-        if isinstance(above.term, Gen | Reduce):
-            if name is None or name in above.called:
-                return count
-            count += 1
-    return None
+def _loops_around(site: Site, name: str | None) -> list[int]:
+    """The de Bruijn positions of the indices that may be solved for, the nearest loop's first."""
+    loops = [above for above in reversed(site.spine()[:-1]) if isinstance(above.term, Gen | Reduce)]
+    return [place for place, above in enumerate(loops) if name is None or name in above.called]
 
 
-def _solve(work: Derivation, site: Site, place: int) -> None:
-    assert isinstance(site.term, Guard)  # noqa: S101
+def _solve(work: Derivation, site: Site, place: int) -> bool:
+    assert isinstance(site.term, Guard)
     predicate = site.term.predicate
     parts = conjuncts(predicate)
-    for candidate in _solutions(parts, index(Bound(place))):
-        if candidate != predicate and work.attempt("guard_equivalent", site.path, q=candidate):
-            return
+    return any(
+        candidate != predicate and work.attempt("guard_equivalent", site.path, q=candidate)
+        for candidate in _solutions(parts, index(Bound(place)))
+    )
 
 
 def _solutions(parts: Sequence[Predicate], variable: Index) -> list[Predicate]:
@@ -164,7 +159,7 @@ def _solutions(parts: Sequence[Predicate], variable: Index) -> list[Predicate]:
     for place, part in enumerate(parts):
         rest = [other for k, other in enumerate(parts) if k != place]
         for factor, remainder in _linear_in(part, variable):
-            if factor.constant in (1, -1):
+            if factor.constant is not None and factor.constant < 2:
                 continue
             value = floordiv(-remainder, factor, positive=True)
             if isinstance(part, Zero):
@@ -177,7 +172,7 @@ def _solutions(parts: Sequence[Predicate], variable: Index) -> list[Predicate]:
                     for other in rest
                     if isinstance(other, NonNegative)
                 ]
-    return [candidate for candidate in out if candidate is not None]
+    return out
 
 
 def _digits(part: Predicate, variable: Index, factor: Index, remainder: Index, rest: list[Predicate]) -> Predicate:
@@ -202,6 +197,7 @@ def _linear_in(part: Predicate, variable: Index) -> list[tuple[Index, Index]]:
         return []
     (expression,) = expressions(part)
     atom = variable.atom
+    assert atom is not None
     factor = remainder = index(0)
     for monomial, coefficient in expression.terms:
         others = list(monomial)
@@ -219,9 +215,3 @@ def _linear_in(part: Predicate, variable: Index) -> list[tuple[Index, Index]]:
     if not factor.terms or atom in atoms(factor) or atom in atoms(remainder):
         return []
     return [(factor, remainder), (-factor, -remainder)]
-
-
-__all__ = [
-    "Access", "Expr", "Path", "Quotient", "Reshape", "children", "inline", "let_called", "reduce_accesses", "shift",
-    "simpl_guard", "simplify_guards", "solve_for_index",
-]  # fmt: skip

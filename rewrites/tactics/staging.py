@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from atl.errors import ATLError
 from atl.index import Bound, Index, Leaf, index, shift
@@ -12,7 +13,7 @@ from atl.terms import Expr, Gen, Guard, Let, Local, Reduce, Select
 from atl.wellformed import Path
 from rewrites.choosing import Chosen, one
 from rewrites.derivation import Derivation
-from rewrites.instantiation import Function
+from rewrites.instantiation import Argument, Function
 from rewrites.refusals import NoSite
 from rewrites.sites import Site
 from rewrites.tactics.loops import loop
@@ -40,9 +41,7 @@ def lbind(work: Derivation, what: Chosen, name: str = "x", *, over: Chosen | Non
     site = one(work.goal, what)
     path = site.path if over is None else one(work.goal, over).path
     if site.path[: len(path)] != path:
-        raise NoSite(
-            "the place of the let is not around the subterm that it binds", required=f"a place around {what}"
-        )
+        raise NoSite("the place of the let is not around the subterm that it binds", required=f"a place around {what}")
     bind(work, path, site.path[len(path) :], name)
 
 
@@ -158,9 +157,14 @@ def stage_at(work: Derivation, path: Path, above: Path, name: str) -> Path:
         value = work.term(at)
         if place not in _free_indices(value):
             continue
-        body = transform(value, lambda leaf, depth, place=place: _generalised(leaf, depth, place))
+        body = transform(value, partial(_generalised, place))
         rule = work.rule("get_gen")
-        arguments = {"lo": low, "hi": high, "k": index(Bound(place)) - low, "e": Function(("index",), body)}
+        arguments: dict[str, Argument] = {
+            "lo": low,
+            "hi": high,
+            "k": index(Bound(place)) - low,
+            "e": Function(("index",), body),
+        }
         try:
             work.apply(rule, at, arguments, reverse=True)
         except ATLError as error:
@@ -202,7 +206,7 @@ def _highest(work: Derivation, path: Path, above: Path) -> tuple[Path, bool]:
     return (*path, 0), True
 
 
-def _generalised(leaf: Leaf, depth: int, place: int) -> Index:
+def _generalised(place: int, leaf: Leaf, depth: int) -> Index:
     """One more binder: the index at `place` becomes its own, all others are one further out."""
     if not isinstance(leaf, Bound) or leaf.position < depth:
         return index(leaf)
@@ -247,11 +251,11 @@ def _guards_between(work: Derivation, path: Path, above: Path) -> list[Predicate
         term = work.term(path[:length])
         if isinstance(term, Guard):
             below, _ = _binders_between(term, path[length:])
-            out.append(substitute(term.predicate, lambda leaf, by=below: _raised(leaf, by)))
+            out.append(substitute(term.predicate, partial(_raised, below)))
     return out
 
 
-def _raised(leaf: Leaf, by: int) -> Index:
+def _raised(by: int, leaf: Leaf) -> Index:
     return index(Bound(leaf.position + by) if isinstance(leaf, Bound) else leaf)
 
 
@@ -269,6 +273,3 @@ def hoist(work: Derivation, name: str, *, out_of: Chosen | None = None) -> None:
         raise NoSite(f"{name} does not stand inside of that loop", required=f"a loop around {name}")
     stage_at(work, (*site.path, 0), above, name)
     work.rewrite("unfold_let", (*above, 1, *site.path[len(above) :]))
-
-
-__all__ = ["bind", "fuse", "hoist", "lbind", "stage", "stage_at"]

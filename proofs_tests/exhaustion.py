@@ -1,0 +1,249 @@
+"""Grade 2 for rules: at every size up to a bound, with every index, and for all element values, both sides are equal.
+
+A rule is instantiated with integers for its index metavariables and generic arrays for its tensors; a function of indices
+reads a generic array, a condition takes every threshold. Elements are polynomials, so that a run at one choice of
+integers proves the equation there for all values. Where a premise is false, or a side has no meaning, nothing is claimed.
+
+`python -m proofs_tests.exhaustion` prints how many cases each rule was decided in.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+import atl
+from atl import IndexExpr, Tensor
+from atl.errors import ATLError
+from atl.index import Array, constant
+from atl.interpret import denote
+from atl.polynomials import Polynomials, symbol
+from atl.predicate import FALSE, TRUE, Predicate
+from atl.program import Program
+from atl.prove import Facts, Proved, prove
+from atl.scope import Scope
+from atl.terms import Expr, Input, Type
+from atl.wellformed import obligations, places
+from rewrites.instantiation import Argument, abstracted
+from rewrites.patterns import groups_of
+from rewrites.rule import Equation, Kind, Rule
+from rewrites.rules import RULES
+
+WINDOW: Final = range(-1, 4)
+"""The values of index metavariables."""
+REACH: Final = 12
+"""Generic functions of indices are told apart from -REACH to REACH; beyond they are zero."""
+CASES: Final = 300
+"""The most choices of one rule; of a larger space as many are drawn by a seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """A choice at which the sides of a rule differ."""
+
+    choice: str
+    left: str
+    right: str
+
+
+@dataclass(slots=True)
+class Verdict:
+    """How a rule fared: in how many choices both sides were equal, and a counterexample, if there is one."""
+
+    rule: str
+    decided: int = 0
+    passed_over: int = 0
+    whole: bool = True
+    counterexample: Counterexample | None = None
+    ranks: set[int] = field(default_factory=set)
+
+
+class Generic:
+    """Generic arguments for a rule, for one choice of integers, and the arrays that they read."""
+
+    def __init__(self, ranks: dict[str, int], choice: dict[str, int]) -> None:
+        self.ranks = ranks
+        self.choice = choice
+        self.arrays: dict[str, npt.NDArray[Any]] = {}
+        self.inputs: list[Array] = []
+
+    def argument(self, name: str, kind: Kind) -> Argument:
+        match kind.sort:
+            case "index":
+                return constant(self.choice[name])
+            case "condition":
+                return self._condition(name, kind)
+            case "tensor":
+                return self._tensor(name, kind)
+
+    def _condition(self, name: str, kind: Kind) -> Argument:
+        at = self.choice[name]
+        if not kind.parameters:
+            return TRUE if at > 0 else FALSE
+        return abstracted(("index",) * len(kind.parameters), lambda *i: _total(i) * 2 != at * 2 + 1 if at % 2 else _total(i) < at)
+
+    def _tensor(self, name: str, kind: Kind) -> Argument:
+        extents = [self.choice[f"{name}.{k}"] for k in range(kind.rank)] + [2] * self.ranks.get(kind.group, 0)
+        indices = [parameter for parameter in kind.parameters if parameter.sort == "index"]
+        tensors = [parameter for parameter in kind.parameters if parameter.sort == "tensor"]
+        source = self.array(name, [2 * REACH + 1] * len(indices) + extents)
+        if not kind.parameters:
+            return source.node
+        types: list[Any] = ["index" for _ in indices]
+        types += [self.type_of(parameter) for parameter in tensors]
+
+        def value(*given: Any) -> Tensor:
+            out = source
+            for position in given[: len(indices)]:
+                out = out[position + REACH]
+            for number, bound in enumerate(given[len(indices) :]):
+                out = out + self.weighed(f"{name}_{number}", bound, extents)
+            return out
+
+        return abstracted(tuple(types), value)
+
+    def weighed(self, name: str, bound: Tensor, extents: list[int]) -> Tensor:
+        """Every element of a bound tensor, each with a weight of its own, in every element of a result."""
+        size = max(self.choice["tensor"], 0) + 3
+        weights = self.array(name, [*extents, *([size] * bound.rank)])
+
+        def total(*at: IndexExpr) -> Tensor:
+            if not bound.rank:
+                return weights[at] * bound if at else weights * bound
+            return atl.sum(*bound.shape, lambda *k: weights[(*at, *k)] * bound[k])
+
+        return atl.gen(*extents, total) if extents else total()
+
+    def type_of(self, kind: Kind) -> Type:
+        extents = [self.choice["tensor"]] * kind.rank + [2] * self.ranks.get(kind.group, 0)
+        return Type("float64", tuple(constant(extent) for extent in extents))
+
+    def array(self, name: str, extents: list[int]) -> Tensor:
+        if name not in self.arrays:
+            made = np.empty(extents, dtype=object)
+            for at in np.ndindex(*extents):
+                made[at] = symbol(f"{name}{list(at)}")
+            self.arrays[name] = made
+            self.inputs.append(Array(name, tuple(constant(extent) for extent in extents), "float64"))
+        found = next(array for array in self.inputs if array.name == name)
+        return Tensor(Input(found))
+
+
+def _total(indices: tuple[IndexExpr, ...]) -> IndexExpr:
+    total = indices[0]
+    for other in indices[1:]:
+        total = total + 2 * other
+    return total
+
+
+# -- deciding a rule --------------------------------------------------------------------------------------------------
+
+
+def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
+    """Both sides of a rule at every choice, or at as many as are asked for, for elements of rank 0 and 1."""
+    verdict = Verdict(rule.name)
+    for ranks in _ranks(rule):
+        for choice in _choices(rule, cases, seed, verdict):
+            found = at_choice(rule, ranks, choice)
+            if found is None:
+                verdict.passed_over += 1
+            elif isinstance(found, Counterexample):
+                verdict.counterexample = found
+                return verdict
+            else:
+                verdict.decided += 1
+                verdict.ranks.update(ranks.values())
+    return verdict
+
+
+def at_choice(rule: Rule, ranks: dict[str, int], choice: dict[str, int]) -> Counterexample | bool | None:
+    """True where the sides are equal; None where the rule claims nothing."""
+    generic = Generic(ranks, choice)
+    try:
+        stated = rule.instance({name: generic.argument(name, kind) for name, kind in rule.metavariables.items()})
+    except ATLError:
+        return None
+    if not all(_holds(premise) for premise in stated.premises):
+        return None
+    if not (_meaningful(stated.lhs) and _meaningful(stated.rhs)):
+        return None
+    return _compared(stated, generic, choice)
+
+
+def _compared(stated: Equation, generic: Generic, choice: dict[str, int]) -> Counterexample | bool:
+    sides = []
+    for term in (stated.lhs, stated.rhs):
+        program = Program("side", tuple(generic.inputs), term)
+        meaning = denote(program, {}, generic.arrays, Polynomials())
+        sides.append((meaning.shape, meaning.to_numpy(object)))
+    (shape, left), (other, right) = sides
+    if shape == other and bool(np.all(left == right)):
+        return True
+    return Counterexample(str(choice), f"{shape} {left.tolist()}"[:400], f"{other} {right.tolist()}"[:400])
+
+
+def _holds(premise: Predicate) -> bool:
+    return isinstance(prove(Facts(), premise), Proved)
+
+
+def _meaningful(term: Expr) -> bool:
+    for _, at, scope in places(term, Scope(Facts())):
+        for obligation in obligations(at, scope):
+            if not isinstance(prove(scope.facts, obligation.goal), Proved):
+                return False
+    return True
+
+
+def _ranks(rule: Rule) -> Iterator[dict[str, int]]:
+    groups = groups_of(rule)
+    for ranks in product((0, 1), repeat=len(groups)):
+        yield dict(zip(groups, ranks, strict=True))
+
+
+def _choices(rule: Rule, most: int, seed: int, verdict: Verdict) -> Iterator[dict[str, int]]:
+    """Values for index metavariables, thresholds of conditions, and extents of tensors."""
+    spaces: dict[str, range] = {"tensor": range(0, 3)}
+    for name, kind in rule.metavariables.items():
+        if kind.sort == "index":
+            spaces[name] = WINDOW
+        elif kind.sort == "condition":
+            spaces[name] = range(-1, 5) if kind.parameters else range(0, 2)
+        else:
+            spaces.update({f"{name}.{k}": range(0, 4) for k in range(kind.rank)})
+    if not any(parameter.sort == "tensor" for kind in rule.metavariables.values() for parameter in kind.parameters):
+        spaces["tensor"] = range(0, 1)
+    count = 1
+    for space in spaces.values():
+        count *= len(space)
+    if count <= most:
+        for values in product(*spaces.values()):
+            yield dict(zip(spaces, values, strict=True))
+        return
+    verdict.whole = False
+    random = Random(f"{rule.name} {seed}")
+    for _ in range(most):
+        yield {name: random.choice(space) for name, space in spaces.items()}
+
+
+def main() -> int:
+    """Prints the verdict on every rule."""
+    failed = 0
+    for rule in RULES.values():
+        verdict = decide(rule)
+        failed += verdict.counterexample is not None
+        how = "every choice" if verdict.whole else f"{verdict.decided + verdict.passed_over} choices drawn"
+        print(f"{rule.family:16} {rule.name:24} {verdict.decided:6} equal, {verdict.passed_over:6} claim nothing, of {how}")
+        if verdict.counterexample is not None:
+            print(f"  FALSE at {verdict.counterexample}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

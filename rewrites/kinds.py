@@ -1,0 +1,95 @@
+"""What the metavariables of a rule range over: the annotations of its parameters.
+
+While a rule is stated, an `Index` is an index expression of the surface language, a `Cond` a condition, and all others
+are tensors, or Python functions to one of these; to a type checker they are just that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVarTuple, Unpack
+
+from atl.surface import Condition, IndexExpr, Tensor
+from atl.terms import BINARY, MONOIDS, UNARY, BinaryOp, UnaryOp
+from atl.terms import Monoid as MonoidName
+
+Sort: TypeAlias = Literal["index", "condition", "tensor", "name"]
+DEFAULT_GROUP: Final = "s"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a metavariable ranges over.
+
+    A tensor has `rank` dimensions and then those of its element, whose number is the same for all metavariables of one
+    `group`; group "" is for tensors of exactly this rank. A function has `parameters`, indices or tensors. A name is one
+    of `choices`.
+    """
+
+    sort: Sort
+    rank: int = 0
+    group: str = DEFAULT_GROUP
+    parameters: tuple[Kind, ...] = ()
+    choices: tuple[str, ...] = ()
+
+    def __getitem__(self, parameters: Kind | tuple[Kind, ...]) -> Kind:
+        """A function: `Body[Index]`, `Cond[Index]`."""
+        many = parameters if isinstance(parameters, tuple) else (parameters,)
+        return Kind(self.sort, self.rank, self.group, many)
+
+    def of(self, group: str) -> Kind:
+        """The same, with elements of a rank of their own."""
+        return Kind(self.sort, self.rank, group, self.parameters)
+
+
+if TYPE_CHECKING:
+    _P = TypeVarTuple("_P")
+
+    Index: TypeAlias = IndexExpr
+    Monoid: TypeAlias = MonoidName
+    Binary: TypeAlias = BinaryOp
+    Unary: TypeAlias = UnaryOp
+
+    class Cond(Condition, Generic[Unpack[_P]]):
+        """A condition, or with parameters a function to conditions."""
+
+        def __call__(self, *at: Any) -> Condition: ...
+
+    class Elem(Tensor, Generic[Unpack[_P]]):
+        """A tensor, or with parameters a function to tensors."""
+
+        def __call__(self, *at: Any) -> Tensor: ...
+
+    Body = ElemT = BodyT = ElemU = BodyU = Elem
+    Scalar: TypeAlias = Tensor
+    Vector: TypeAlias = Tensor
+    Matrix: TypeAlias = Tensor
+    Cube: TypeAlias = Tensor
+    VectorT: TypeAlias = Tensor
+    MatrixT: TypeAlias = Tensor
+else:
+    Index = Kind("index")
+    """An index expression."""
+    Cond = Kind("condition")
+    """A predicate; `Cond[Index]` is one of an index."""
+    Monoid = Kind("name", choices=MONOIDS)
+    """The name of a monoid to fold with."""
+    Binary = Kind("name", choices=BINARY)
+    """The name of an operation on two scalars."""
+    Unary = Kind("name", choices=UNARY)
+    """The name of a function of a scalar."""
+    Elem = Kind("tensor")
+    """A tensor of any rank: an element of another one."""
+    Scalar = Kind("tensor", group="")
+    """A tensor of rank 0."""
+    Vector = Kind("tensor", rank=1)
+    """A tensor of rank 1 or more."""
+    Matrix = Kind("tensor", rank=2)
+    """A tensor of rank 2 or more."""
+    Cube = Kind("tensor", rank=3)
+    """A tensor of rank 3 or more."""
+    Body = Elem
+    """With parameters: a function to tensors of any rank, `Body[Index]`, `Body[ElemT]`."""
+    # The same, with elements of ranks of their own.
+    ElemT, VectorT, MatrixT, BodyT = (kind.of("t") for kind in (Elem, Vector, Matrix, Body))
+    ElemU, BodyU = (kind.of("u") for kind in (Elem, Body))
