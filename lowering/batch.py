@@ -81,7 +81,8 @@ class Sanitized:
         self.programs: Final = tuple(programs)
         self.nests: Final = tuple(replace(lower(p), name=f"kernel_{at}") for at, p in enumerate(programs))
         runners = map(_runner, range(len(self.nests)), self.nests)
-        self.source: Final = "\n".join([print_unit(self.nests, static=True), *runners, _main(self.nests)])
+        parts = ["#include <stdint.h>\n", print_unit(self.nests, static=True), *runners, _main(self.nests)]
+        self.source: Final = "\n".join(parts)
         self.path: Final = build_executable({"kernels.c": self.source}, name="sanitized", sanitize=True)
 
     def run(self, calls: Sequence[Call], *, seconds: float = 60.0) -> list[AnyArray | Report]:

@@ -13,12 +13,13 @@ from typing import TypeAlias, assert_never
 
 from atl.index import ONE, Array, Index, Size, index
 from atl.predicate import FALSE, TRUE, Predicate, conjunction, negation, within
-from lowering.c_capacity import capacity_text
+from lowering.c_capacity import allocation
 from lowering.c_helpers import identifiers, preamble
 from lowering.c_index import count_text, index_text, predicate_text
 from lowering.c_names import Names, identifier
 from lowering.c_scalars import C_TYPES, helper, scalar_text, storage_text
 from lowering.c_text import PRODUCT, WIDTH, indented, wrapped
+from lowering.dead import without_dead_stores
 from lowering.loopnest import (
     Accumulate,
     Allocate,
@@ -52,7 +53,10 @@ def print_c(nest: LoopNest) -> str:
 
 def print_unit(nests: Sequence[LoopNest], *, static: bool = False) -> str:
     """Several loop nests as one file; `function_names` tells what their functions are called."""
-    functions = [_function(nest, name, static=static) for nest, name in zip(nests, function_names(nests), strict=True)]
+    names = function_names(nests)
+    functions = [
+        _function(without_dead_stores(nest), name, static=static) for nest, name in zip(nests, names, strict=True)
+    ]
     code = "\n".join(functions)
     before = preamble(code)
     return f"{before}\n{code}" if before else code
@@ -236,18 +240,9 @@ def _allocate(place: Place, live: Live, run: list[Allocate]) -> tuple[Place, Liv
     made: list[str] = []
     for statement in run:
         buffer = statement.buffer
-        count = capacity_text(place, statement.capacity, buffer.extents)
-        name, place = place.bind(key(buffer), buffer.name)
-        size = f"sizeof *{name}"
-        is_constant = statement.capacity.constant is not None
-        room = f"{count.at(PRODUCT)} * {size}" if is_constant else f"saturating_product({count.text}, {size})"
-        if not statement.zeroed:
-            call = f"malloc({room})"
-        elif "saturating" in count.text:
-            # calloc checks its multiplication too, but compilers warn where they see that it would overflow.
-            call = f"calloc({room}, 1)"
-        else:
-            call = f"calloc({count.text}, {size})"
+        name, inside = place.bind(key(buffer), buffer.name)
+        call = allocation(place, statement, f"sizeof *{name}")
+        place = inside
         lines.append(f"{C_TYPES[buffer.dtype]} *restrict {name} = {call};")
         made.append(name)
     there = (*live, *(made if len(made) > 1 else ()))

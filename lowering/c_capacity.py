@@ -1,4 +1,4 @@
-"""How many elements a buffer has, as a size_t that never wraps round to a small number."""
+"""Storage on the heap, of a size that never wraps round to a small number."""
 
 from __future__ import annotations
 
@@ -11,27 +11,44 @@ from typing import Final
 from atl.index import AnyAtom, Index, Monomial, constant, index, polynomial
 from lowering.c_index import index_text
 from lowering.c_text import PRODUCT, SUM, Text
-from lowering.loopnest import elements
+from lowering.loopnest import Allocate, elements
 from lowering.place import Place
 
+MUCH: Final = 2**40
+"""A larger number of elements is not multiplied by their size without a check."""
 SMALL: Final = 64
 """A linear expression whose coefficients sum up to this at most cannot overflow: sizes are at most 2^56."""
 
 
-def capacity_text(place: Place, capacity: Index, extents: tuple[Index, ...]) -> Text:
-    """The capacity; where products in it overflow, a number for which there is no memory.
+def allocation(place: Place, statement: Allocate, size: str) -> str:
+    """The call that gets storage; where products in the capacity overflow, it asks for more than any memory has.
 
-    It is written as the product of the extents, where it is that.
+    `size` is that of an element. The capacity is written as the product of the extents, where it is that.
     """
-    capacity = place.simplify(capacity)
-    factors = [place.simplify(extent) for extent in extents]
+    texts, number = _capacity(place, statement)
+    if number != 1:
+        size = f"{number} * {size}" if texts or not statement.zeroed else size
+    if not texts:
+        return f"calloc({number}, {size})" if statement.zeroed else f"malloc({size})"
+    count = _nested("saturating_product", texts)
+    if statement.zeroed and "saturating" not in count.text:
+        return f"calloc({count.text}, {size})"
+    # calloc checks its multiplication too, but compilers warn where they see that it would overflow.
+    room = f"saturating_product({count.text}, {size})"
+    return f"calloc({room}, 1)" if statement.zeroed else f"malloc({room})"
+
+
+def _capacity(place: Place, statement: Allocate) -> tuple[list[Text], int]:
+    """The factors of the capacity that are known only in a call, and the product of the others."""
+    capacity = place.simplify(statement.capacity)
+    factors = [place.simplify(extent) for extent in statement.buffer.extents]
     if elements(tuple(factors)) != capacity:
         factors = _factors(capacity)
     number = prod(factor.constant for factor in factors if factor.constant is not None)
     texts = [_saturating(place, factor) for factor in factors if factor.constant is None]
-    if number != 1 or not texts:
-        texts.append(Text(str(number)))
-    return _nested("saturating_product", texts)
+    if number > MUCH and texts:
+        return [*texts, Text(str(number))], 1
+    return texts, number
 
 
 def _factors(e: Index) -> list[Index]:

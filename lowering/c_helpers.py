@@ -8,7 +8,7 @@ from typing import Final
 OUT_OF_MEMORY: Final = 1
 """What a kernel returns in place of 0 when storage for a buffer could not be had."""
 
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")
+_IDENTIFIER: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _COMMENT_OR_INCLUDE: Final = re.compile(r"/\*.*?\*/|^#.*?$", re.DOTALL | re.MULTILINE)
 
 _HEADERS: Final = {

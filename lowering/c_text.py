@@ -44,7 +44,7 @@ def wrapped(line: str, width: int = WIDTH) -> list[str]:
     lines: list[str] = []
     while len(line) > width:
         start = len(line) - len(line.lstrip())
-        breaks = [(depth, -at) for at, depth in _breaks(line) if start + 20 < at <= width]
+        breaks = [(depth, -at) for at, depth in _breaks(line) if start + 8 < at <= width]
         if not breaks:
             break
         at = -min(breaks)[1]

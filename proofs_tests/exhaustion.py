@@ -87,7 +87,9 @@ class Generic:
         at = self.choice[name]
         if not kind.parameters:
             return TRUE if at > 0 else FALSE
-        return abstracted(("index",) * len(kind.parameters), lambda *i: _total(i) * 2 != at * 2 + 1 if at % 2 else _total(i) < at)
+        return abstracted(
+            ("index",) * len(kind.parameters), lambda *i: _total(i) * 2 != at * 2 + 1 if at % 2 else _total(i) < at
+        )
 
     def _tensor(self, name: str, kind: Kind) -> Argument:
         extents = [self.choice[f"{name}.{k}"] for k in range(kind.rank)] + [2] * self.ranks.get(kind.group, 0)
@@ -239,7 +241,9 @@ def main() -> int:
         verdict = decide(rule)
         failed += verdict.counterexample is not None
         how = "every choice" if verdict.whole else f"{verdict.decided + verdict.passed_over} choices drawn"
-        print(f"{rule.family:16} {rule.name:24} {verdict.decided:6} equal, {verdict.passed_over:6} claim nothing, of {how}")
+        print(
+            f"{rule.family:16} {rule.name:24} {verdict.decided:6} equal, {verdict.passed_over:6} claim nothing, of {how}"
+        )
         if verdict.counterexample is not None:
             print(f"  FALSE at {verdict.counterexample}")
     return 1 if failed else 0

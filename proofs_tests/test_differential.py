@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 import atl
 from atl import definitions
 from atl.definitions import Pairs
-from atl.index import ONE
 from atl.program import Program
 from atl.terms import Flatten, ReshapeOp, Split
 from lowering import batch, c_helpers, reindex
@@ -44,14 +43,14 @@ with_c = pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the com
 
 @with_c
 def test_random_programs_agree_in_every_way() -> None:
-    report = run_differential(120, seed=1, workers=1)
+    report = run_differential(80, seed=1, workers=1)
     assert report.mismatches == [], str(report)
-    assert report.exact + report.bounded == report.accepted > 100
+    assert report.exact + report.bounded == report.accepted > 70
     assert report.exact > report.bounded > 0
 
 
 def test_the_interpreters_agree_on_more_of_them() -> None:
-    report = run_differential(240, seed=2, in_c=False, workers=1)
+    report = run_differential(150, seed=2, in_c=False, workers=1)
     assert report.mismatches == [], str(report)
 
 
@@ -73,33 +72,32 @@ def test_programs_drawn_by_hypothesis_agree(made: Made) -> None:
 # -- what is generated ------------------------------------------------------------------------------------------------
 
 
-def accepted(seed: int) -> Iterator[Case]:
-    """The programs of a seed that are accepted, in order."""
-    for number in count():
-        made = case_by_seed(seed, number)
-        if isinstance(made, Case) and isinstance(expected(made), Expected):
-            yield made
+@pytest.fixture(scope="module")
+def programs() -> list[Case]:
+    """Programs that are accepted."""
+    made = (case_by_seed(3, number) for number in count())
+    good = (tried for tried in made if isinstance(tried, Case) and isinstance(expected(tried), Expected))
+    return list(islice(good, 200))
 
 
-def test_every_construct_occurs_often() -> None:
+def test_every_construct_occurs_often(programs: list[Case]) -> None:
     seen: Counter[str] = Counter()
-    programs = [tried for tried, _ in zip(accepted(3), range(300), strict=False)]
     for tried in programs:
         seen.update(constructs(tried.program, tried.sizes, tried.events))
     assert set(seen) <= set(ALL)
     assert {name for name in ALL if seen[name] < 0.02 * len(programs)} == set()
 
 
-def test_a_program_is_rebuilt_by_its_python_source() -> None:
-    for tried, _ in zip(accepted(4), range(80), strict=False):
+def test_a_program_is_rebuilt_by_its_python_source(programs: list[Case]) -> None:
+    for tried in programs[:100]:
         names: dict[str, Any] = {}
         exec(as_python(tried.program), names)
         assert names["program"] == tried.program
 
 
 @with_c
-def test_a_script_runs_the_comparison(capsys: pytest.CaptureFixture[str]) -> None:
-    tried = next(accepted(5))
+def test_a_script_runs_the_comparison(programs: list[Case], capsys: pytest.CaptureFixture[str]) -> None:
+    tried = programs[0]
     exec(as_script(tried.program, tried.sizes, tried.arrays), {})
     assert "all ways agree" in capsys.readouterr().out
 
@@ -299,7 +297,7 @@ def test_an_output_that_is_not_complete_is_found(monkeypatch: pytest.MonkeyPatch
 def pad_program() -> Case:
     n = atl.sizes("n")
     x = atl.tensor("x", n)
-    made = atl.program("padded", [x], atl.padr(2, atl.gen(n, lambda i: x[i] + atl.value((i - 3) // 2))))
+    made = atl.program("padded", [x], atl.padr(2, atl.gen(n, lambda i: x[i] + atl.value((i - n * i) // 3))))
     return Case(made, {"n": 3}, {"x": np.ones(3, np.float32)}, frozenset())
 
 
@@ -339,13 +337,15 @@ def test_faults_in_c_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @with_c
-def test_c_that_does_not_compile_is_one_programs_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    good, bad = pad_program(), next(accepted(6))
+def test_c_that_does_not_compile_is_one_programs_fault(programs: list[Case], monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = pad_program(), programs[0]
     wanted = [w for w in (expected(good), expected(bad)) if isinstance(w, Expected)]
-    monkeypatch.setattr(
-        batch, "lower", lambda program: replace(lowered(program), name="1" if program is bad.program else "fine")
-    )
-    monkeypatch.setattr(batch, "check_names", lambda program: ONE / 0 if program is bad.program else None)
+
+    def checked(program: Program) -> None:
+        if program is bad.program:
+            raise KeyError("lost")
+
+    monkeypatch.setattr(batch, "check_names", checked)
     with own_cache():
         first, second = compiled(wanted)
     assert first is None
@@ -380,10 +380,8 @@ def test_runs_that_say_nothing_are_discarded_with_their_reason() -> None:
     assert verdict(lambda x, n: atl.cast("int32", (x + 1) / 3 * 3), zeros) == "ill-conditioned"
     assert verdict(lambda x, n: atl.exp(x + 800), zeros) == "ill-conditioned"
     assert verdict(lambda x, n: atl.gen(n, lambda i: x[i + 1]), zeros) == "UnsafeAccess"
-    assert verdict(
-        lambda x, n: atl.truncr(1, atl.concat(x, x[0:1] if False else atl.gen(1, lambda i: 1.0))), zeros
-    ) == ("UnsafeTruncation")
-    assert verdict(lambda x, n: x, np.array([np.inf])) == "ill-conditioned"
+    assert verdict(lambda x, n: atl.truncr(n, x), zeros) == "UnsafeTruncation"
+    assert verdict(lambda x, n: x, np.array([np.inf])) == "not finite"
 
 
 # -- shrinking, reports and the command -------------------------------------------------------------------------------

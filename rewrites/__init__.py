@@ -1,1 +1,24 @@
-"""Scheduling by proof: rules, the kernel that makes theorems, tactics and sessions."""
+"""Rewriting: rules as equations, a kernel that alone makes theorems, and interactive sessions above it.
+
+>>> import atl
+>>> from rewrites import reschedule
+>>> n = atl.sizes("n")
+>>> f = atl.tensor("f", n)
+>>> pipeline = atl.program("pipeline", [f], atl.let(atl.gen(n, lambda i: 2 * f[i]), lambda buf: atl.gen(
+...     n, lambda i: atl.guard(i >= 1, buf[i - 1]) + buf[i])))
+>>> s = reschedule(pipeline)
+>>> s.fuse("buf")
+pipeline (f : float32[n]) : float32[n] :=
+  ⊞[i < n] [1 <= i] · 2 * f[i - 1] + 2 * f[i]
+>>> s.done()
+pipeline = pipeline, by 3 steps
+"""
+
+from rewrites.choosing import Handle
+from rewrites.derivation import Derivation
+from rewrites.kernel import Theorem
+from rewrites.refusals import NoMatch, NoSite, Undetermined
+from rewrites.rules import RULES as rules  # noqa: N811 (the contract's name)
+from rewrites.session import Session, reschedule
+
+__all__ = ["Derivation", "Handle", "NoMatch", "NoSite", "Session", "Theorem", "Undetermined", "reschedule", "rules"]

@@ -155,7 +155,7 @@ class Derivation:
     ) -> int:
         """Goes once over all places from a path on and rewrites each with the first of the rules that applies there.
 
-        Bottom-up, a place is looked at when all below it has been rewritten; so nested places need one sweep. Returns the
+        Bottom-up, a place is looked at when all below it has been rewritten: nested places need one sweep. Returns the
         number of steps.
         """
         rules = [self.rule(name) for name in names]
@@ -277,7 +277,7 @@ def argument_of(name: str, kind: Kind, value: Any) -> Given:
     """
     if kind.parameters:
         return _function(name, kind, value)
-    if isinstance(value, str) and kind.sort != "tensor":
+    if isinstance(value, str) and kind.sort in ("index", "condition"):
         return Text(value, kind.sort == "condition")
     if isinstance(value, Node):
         return cast("Argument", value)
@@ -288,6 +288,8 @@ def argument_of(name: str, kind: Kind, value: Any) -> Given:
             return as_predicate(value)
         case "tensor":
             return as_tensor(value).node
+        case "name":
+            return str(value)
 
 
 def _function(name: str, kind: Kind, value: Any) -> Argument:
@@ -302,5 +304,5 @@ def _function(name: str, kind: Kind, value: Any) -> Argument:
             required="a place that determines it",
             suggestions=("to bind a subterm to a name, use s.lbind(…)",),
         )
-    parameters: tuple[Parameter, ...] = ("index",) * wanted
-    return abstracted(parameters, value)
+    parameters: list[Parameter] = ["index" for _ in kind.parameters]
+    return abstracted(tuple(parameters), value)

@@ -77,7 +77,7 @@ def call_line(call: Call) -> str:
     for step in steps:
         name = f"{step.rule.name}{'⁻¹' if step.reverse else ''}"
         counted[name] = counted.get(name, 0) + 1
-    by = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in counted.items())
+    by = ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in counted.items())
     return (
         f"{call.text}   -- {len(steps)} step{'' if len(steps) == 1 else 's'}: {by}"
         if by
@@ -193,6 +193,8 @@ def explained(step: Step, before: Program, number: str = "") -> str:
 
 def _argument(value: Argument, names: Names) -> str:
     """An argument, with the names of the place; the parameters of a function are named x1, x2, …"""
+    if isinstance(value, str):
+        return value
     if not isinstance(value, Function):
         return _named(value, names, (), ())
     indices: list[str] = []

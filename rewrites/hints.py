@@ -1,7 +1,8 @@
 """Names, marks and places across a rewrite: what an equation says nothing of, and a person wants to keep.
 
-A side of a rule is a skeleton of nodes with metavariables at its leaves. A binder on one side goes on as the binder on the
-other side whose index the same metavariable takes at the same place, as it is, or alone in i - lo or x[i]. Nothing here is trusted: theorems ignore hints.
+A side of a rule is a skeleton of nodes with metavariables at its leaves. A binder on one side goes on as the binder on
+the other side whose index the same metavariable takes at the same place, as it is, or alone in i - lo or x[i]. Nothing
+here is trusted: theorems ignore hints.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Binder: TypeAlias = Gen | Reduce | Let
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A side of a rule laid over a term: where metavariables stand, and which binder binds which of their parameters."""
+    """A side of a rule laid over a term: where metavariables stand, and which binder each of their parameters has."""
 
     applications: tuple[tuple[Path, Application], ...]
     binders: dict[Key, Path]
@@ -73,7 +74,8 @@ def _read(
             used = [atom.position for atom in atoms(at) if isinstance(atom, Bound)]
             if len(used) == 1 and used[0] < len(indices):
                 bound.setdefault((applied.name, "index", place), indices[-1 - used[0]])
-        for place, tensor in enumerate(applied.tensors):
+        for place, argument in enumerate(applied.tensors):
+            tensor = argument
             while isinstance(tensor, Access):
                 tensor = tensor.tensor
             if isinstance(tensor, Local) and tensor.position < len(tensors):

@@ -1,8 +1,8 @@
 """When a rewrite does not apply: which of the reasons it is, where, with which numbers, and what would help.
 
-Either no place matches, and the nearest one is shown with what it has in place of what the rule wants; or a place matches
-and a premise fails there, which is shown with the facts known there and numbers that break it. Every suggestion has been
-carried out before it is made.
+Either no place matches, and the nearest one is shown with what it has in place of what the rule wants; or a place
+matches and a premise fails there, which is shown with the facts known there and numbers that break it. A suggestion has
+been tried before it is made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Choosing places: by a path, by the name of a binder, by a pattern in the printed notation, or by a handle.
 
-A pattern is written as programs are printed, in either spelling, with `_` for anything: "⊞[_ < n] _", "sum[k < _] _ * _",
-"buf[_]", "[_] · _". Of an index expression `_` is the part that is not written: "buf[i + _]".
+A pattern is written as programs are printed, in either spelling, with `_` for anything: "⊞[_ < n] _", "buf[_]",
+"sum[k < _] _ * _", "[_] · _". Of an index expression `_` is the part that is not written: "buf[i + _]".
 """
 
 from __future__ import annotations
@@ -285,9 +285,8 @@ def _fits(wanted: Wanted, found: Expr, names: _Named) -> bool:
         fits_index(want, names.index(have)) for want, have in zip(wanted.indices, indices, strict=True)
     ):
         return False
-    if wanted.condition is not None and isinstance(found, Guard | Select):
-        if not _fits_condition(wanted.condition, names.predicate(found.predicate)):
-            return False
+    if isinstance(found, Guard | Select) and not _fits_condition(wanted.condition, names.predicate(found.predicate)):
+        return False
     return all(
         _fits(part, child.expr, _inside(wanted, found, child.indices, child.tensors, names))
         for part, child in zip(wanted.parts, children(found), strict=True)
@@ -330,8 +329,10 @@ def _own(wanted: Wanted, found: Expr) -> tuple[bool, tuple[Index, ...]]:
             return True, ()
 
 
-def _fits_condition(wanted: Predicate, found: Predicate) -> bool:
-    """Conjuncts fit in any order; `_` alone among them is any number of others."""
+def _fits_condition(wanted: Predicate | None, found: Predicate) -> bool:
+    """Conjuncts fit in any order."""
+    if wanted is None:
+        return True
     parts = list(conjuncts(found))
     for want in conjuncts(wanted):
         place = next((k for k, have in enumerate(parts) if _fits_literal(want, have)), None)

@@ -150,16 +150,15 @@ class Session:
     def find(self, what: Chosen) -> Handle:
         """A handle on a place, by path, name or pattern: later rewrites move it with what stands there."""
         site = one(self.goal, what)
-        known: dict[int, Path] = {len(self._calls): site.path}
         trail = tuple(self._calls)
         label = what if isinstance(what, str) else str(what)
 
         def locate() -> Path:
-            return self._followed(label, trail, site.path, known)
+            return self._followed(label, trail, site.path)
 
         return Handle(label, locate)
 
-    def _followed(self, label: str, trail: Sequence[Call], path: Path, known: dict[int, Path]) -> Path:
+    def _followed(self, label: str, trail: Sequence[Call], path: Path) -> Path:
         if tuple(self._calls[: len(trail)]) != tuple(trail):
             raise NoSite(
                 f"the place {label} was found after calls that have been undone",
@@ -211,7 +210,8 @@ class Session:
         """Carries out a tactic, a function of a derivation and further arguments, as one call."""
         work = self.begin()
         tactic(work, *arguments, **options)
-        written = [display.written(value) for value in arguments]
+        given = [value for place, value in enumerate(arguments) if any(v is not None for v in arguments[place:])]
+        written = [display.written(value) for value in given]
         written += [f"{name}={display.written(value)}" for name, value in options.items() if value is not None]
         return self.record(f"{tactic.__name__}({', '.join(written)})", work)
 
@@ -266,15 +266,15 @@ class Session:
         return self.do(tactics.normalize)
 
     def split_loop(self, name: Chosen, *at: Any) -> Session:
-        """Splits a loop at indices, into prologue, main loop and epilogue: ⊞[i < n] e → (⊞[i < a] e) ++ (⊞[a <= i < n] e)."""
+        """Splits a loop at indices, as in prologue and main loop: ⊞[i < n] e → (⊞[i < a] e) ++ ⊞[a <= i < n] e."""
         return self.do(tactics.split_loop, name, *at)
 
     def tile(self, name: Chosen | Sequence[str], by: Any) -> Session:
-        """Runs a loop, or nested ones, in tiles: ⊞[i < n] e → truncr … (flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e)."""
+        """Runs a loop, or nested ones, in tiles: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_ < n] · e(_)."""
         return self.do(tactics.tile, name, by)
 
     def interchange(self, name: Chosen) -> Session:
-        """Exchanges a loop with the one inside of it: ⊞i ⊞j e → transpose ⊞j ⊞i e; ⊞i Σj e → Σj ⊞i e; Σi Σj e → Σj Σi e."""
+        """Exchanges a loop with the one inside: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e."""
         return self.do(tactics.interchange, name)
 
     def fuse(self, name: str) -> Session:
@@ -371,7 +371,7 @@ class _Search:
             )
             if count:
                 return NoSite(
-                    f"{self.rule.name} applies at {count} place{'s' if count > 1 else ''}, and nth={self.nth} asks for more",
+                    f"{self.rule.name} applies at {count} place{'s' if count > 1 else ''}; nth={self.nth} is beyond",
                     required=f"nth from 0 to {count - 1}",
                     suggestions=(f's.sites("{self.rule.name}") lists them',),
                 )

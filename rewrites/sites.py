@@ -1,4 +1,4 @@
-"""Places of a program: a path, the subterm there, and, when asked for, what is known and what things are called there."""
+"""Places of a program: a path, the subterm, and, when asked for, what is known and what things are called there."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def guard_mul_right(p: Cond, a: Scalar, b: Scalar) -> Equation:
 @rule(family="guards", source="[R] get_guard")
 def access_guard(v: Vector, k: Index) -> Equation:
     """An element is zero where there is none."""
-    return equation(v[k], guard((0 <= k) & (k < v.shape[0]), v[k]))
+    return equation(v[k], guard((k >= 0) & (k < v.shape[0]), v[k]))
 
 
 @rule(family="guards", source="[R] iverson_eq")

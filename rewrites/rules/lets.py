@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atl import gen, guard, let, sum
-from rewrites.rule import Body, Cond, Elem, Equation, Index, Vector, equation, given, rule
+from rewrites.rule import Body, Cond, Elem, Equation, Index, Vector, equation, rule
 
 Bound = Elem.of("t")
 
@@ -20,7 +20,6 @@ def ll_gen(lo: Index, hi: Index, x: Bound[Index], e: Body[Index, Bound]) -> Equa
     return equation(
         gen((lo, hi), lambda i: let(x(i), lambda y: e(i, y))),
         let(gen((lo, hi), x), lambda y: gen((lo, hi), lambda i: e(i, y[i - lo]))),
-        given(lo <= hi),
     )
 
 
@@ -38,7 +37,6 @@ def ll_sum(lo: Index, hi: Index, x: Bound[Index], e: Body[Index, Bound]) -> Equa
     return equation(
         sum((lo, hi), lambda i: let(x(i), lambda y: e(i, y))),
         let(gen((lo, hi), x), lambda y: sum((lo, hi), lambda i: e(i, y[i - lo]))),
-        given(lo <= hi),
     )
 
 
@@ -69,6 +67,6 @@ def let_let_same(x: Bound, e: Body[Bound, Bound]) -> Equation:
 
 
 @rule(family="lets", source="[R] let_let_flip")
-def let_let(x: Elem.of("u"), f: Bound[Elem.of("u")], e: Body[Bound]) -> Equation:  # noqa: F821
+def let_let(x: Elem.of("u"), f: Bound[Elem.of("u")], e: Body[Bound]) -> Equation:
     """A let in what is bound leaves it."""
     return equation(let(let(x, f), e), let(x, lambda y: let(f(y), e)))

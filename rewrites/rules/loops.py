@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from atl import concat, gen, transpose
-from rewrites.rule import Body, Equation, Index, equation, given, rule
+from rewrites.rule import Body, Equation, Index, equation, rule
 
 
 @rule(family="loops", source="§4.5.2, split_gen")
 def split_gen(lo: Index, hi: Index, at: Index, e: Body[Index]) -> Equation:
     """A generation is that of its first indices followed by that of the others."""
-    return equation(gen((lo, hi), e), concat(gen((lo, at), e), gen((at, hi), e)), given(lo <= at, at <= hi))
+    return equation(gen((lo, hi), e), concat(gen((lo, at), e), gen((at, hi), e)))
 
 
 @rule(family="loops", source="[R] transpose_gen_gen")
 def gen_interchange(a: Index, b: Index, c: Index, d: Index, e: Body[Index, Index]) -> Equation:
     """Two nested generations change places under a transpose."""
     inner_first = gen((c, d), lambda j: gen((a, b), lambda i: e(i, j)))
-    return equation(gen((a, b), lambda i: gen((c, d), lambda j: e(i, j))), transpose(inner_first), given(a <= b, c <= d))
+    return equation(gen((a, b), lambda i: gen((c, d), lambda j: e(i, j))), transpose(inner_first))
 
 
 @rule(family="loops", source="[R] gen_trunc")

@@ -33,7 +33,7 @@ def sum_one(lo: Index, hi: Index, e: Body[Index]) -> Equation:
 @rule(family="access", source="[R] get_concat_l")
 def concat_access_left(a: Vector, b: Vector, k: Index) -> Equation:
     """An element of the first part of a concatenation."""
-    return equation(concat(a, b)[k], a[k], given(k >= 0, k < a.shape[0]))
+    return equation(concat(a, b)[k], a[k], given(k < a.shape[0]))
 
 
 @rule(family="access", source="[R] get_concat_r")
@@ -45,25 +45,25 @@ def concat_access_right(a: Vector, b: Vector, k: Index) -> Equation:
 @rule(family="access", source="§4.3.2, normalize_bin")
 def pointwise_add(a: Vector, b: Vector) -> Equation:
     """Tensors are added element by element."""
-    return equation(a + b, gen(a.shape[0], lambda i: a[i] + b[i]), given(a.shape[0] == b.shape[0]))
+    return equation(a + b, gen(a.shape[0], lambda i: a[i] + b[i]))
 
 
 @rule(family="access", source="§4.3.2, normalize_bin")
 def pointwise_sub(a: Vector, b: Vector) -> Equation:
     """Tensors are subtracted element by element."""
-    return equation(a - b, gen(a.shape[0], lambda i: a[i] - b[i]), given(a.shape[0] == b.shape[0]))
+    return equation(a - b, gen(a.shape[0], lambda i: a[i] - b[i]))
 
 
 @rule(family="access", source="§4.3.2, normalize_bin")
 def pointwise_mul(a: Vector, b: Vector) -> Equation:
     """Tensors are multiplied element by element."""
-    return equation(a * b, gen(a.shape[0], lambda i: a[i] * b[i]), given(a.shape[0] == b.shape[0]))
+    return equation(a * b, gen(a.shape[0], lambda i: a[i] * b[i]))
 
 
 @rule(family="access", source="§4.3.2, normalize_bin")
 def pointwise_div(a: Vector, b: Vector) -> Equation:
     """Tensors are divided element by element."""
-    return equation(a / b, gen(a.shape[0], lambda i: a[i] / b[i]), given(a.shape[0] == b.shape[0]))
+    return equation(a / b, gen(a.shape[0], lambda i: a[i] / b[i]))
 
 
 @rule(family="access", source="§4.3.2, normalize_bin")

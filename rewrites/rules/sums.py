@@ -20,7 +20,6 @@ def sum_gen_swap(a: Index, b: Index, c: Index, d: Index, e: Body[Index, Index]) 
     return equation(
         gen((a, b), lambda i: sum((c, d), lambda j: e(i, j))),
         sum((c, d), lambda j: gen((a, b), lambda i: e(i, j))),
-        given(a <= b),
     )
 
 
@@ -33,9 +32,7 @@ def sum_guard(p: Cond, lo: Index, hi: Index, e: Body[Index]) -> Equation:
 @rule(family="sums", source="[R] sum_bound_indic")
 def sum_delta(lo: Index, hi: Index, a: Index, p: Cond[Index], e: Body[Index]) -> Equation:
     """A sum of terms of which only that at a counts is that term, where there is one (Kronecker's delta)."""
-    return equation(
-        sum((lo, hi), lambda k: guard((k == a) & p(k), e(k))), guard((lo <= a) & (a < hi) & p(a), e(a))
-    )
+    return equation(sum((lo, hi), lambda k: guard((k == a) & p(k), e(k))), guard((lo <= a) & (a < hi) & p(a), e(a)))
 
 
 @rule(family="sums", source="[R] sum_bound_indic_no_f")
@@ -59,22 +56,16 @@ def sum_mul_left(lo: Index, hi: Index, c: Scalar, e: Body[Index]) -> Equation:
 @rule(family="sums", source="[D] section 8")
 def split_sum(lo: Index, hi: Index, at: Index, e: Body[Index]) -> Equation:
     """A sum is that of its first terms added to that of the others."""
-    return equation(
-        sum((lo, hi), e), sum((lo, at), e) + sum((at, hi), e), given(lo <= at, at <= hi)
-    )
+    return equation(sum((lo, hi), e), sum((lo, at), e) + sum((at, hi), e), given(lo <= at, at <= hi))
 
 
 @rule(family="sums", source="[D] section 8")
 def tile_sum(n: Index, k: Index, e: Body[Index]) -> Equation:
     """A sum in blocks of k terms, the last one guarded."""
-    return equation(
-        sum(n, e), sum(ceildiv(n, k), lambda o: sum(k, lambda i: guard(o * k + i < n, e(o * k + i)))), given(k > 0, n >= 0)
-    )
+    return equation(sum(n, e), sum(ceildiv(n, k), lambda o: sum(k, lambda i: guard(o * k + i < n, e(o * k + i)))))
 
 
 @rule(family="sums", source="[R] get_sum")
 def get_sum(lo: Index, hi: Index, e: Body[Index], k: Index) -> Equation:
     """An element of a sum is the sum of the elements."""
     return equation(sum((lo, hi), e)[k], sum((lo, hi), lambda i: e(i)[k]))
-
-

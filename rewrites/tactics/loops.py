@@ -69,7 +69,7 @@ def split_loop(work: Derivation, name: Chosen, *at: Any) -> None:
 
 
 def pieces(work: Derivation, path: Path, bounds: Sequence[Index]) -> list[Path]:
-    """Splits the loop at a path at each of these indices, in rising order. The paths of the pieces, from first to last."""
+    """Splits the loop at a path at each of these indices, in rising order. Returns the pieces' paths, in order."""
     rule = "split_gen" if isinstance(work.term(path), Gen) else "split_sum"
     at, found = path, []
     for bound in bounds[::-1]:
@@ -86,7 +86,7 @@ def _where(work: Derivation, rule: str) -> str:
 
 
 def unroll(work: Derivation, name: Chosen) -> None:
-    """Writes out a loop of constant extent: ⊞[i < 3] e(i) → the concatenation of e(0), e(1), e(2); a sum is added up."""
+    """Writes out a loop of constant extent: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1)."""
     site = loop(work, name)
     low, high = _bounds(work, site.path)
     count = (high - low).constant
@@ -106,7 +106,9 @@ def unroll(work: Derivation, name: Chosen) -> None:
 
 
 def interchange(work: Derivation, name: Chosen) -> None:
-    """Exchanges a loop with the one directly inside of it: ⊞i ⊞j e → transpose ⊞j ⊞i e; ⊞i Σj e ⇄ Σj ⊞i e; Σi Σj e → Σj Σi e.
+    """Exchanges a loop with the one directly inside of it.
+
+    ⊞i ⊞j e → transpose ⊞j ⊞i e; ⊞i Σj e → Σj ⊞i e; Σj ⊞i e → ⊞i Σj e; Σi Σj e → Σj Σi e.
 
     A guard that stands between the two moves inside.
     """
@@ -151,8 +153,10 @@ def swap(work: Derivation, path: Path) -> Path:
 def tile(work: Derivation, name: Chosen | Sequence[str], by: Any) -> None:
     """Runs a loop in tiles of `by` iterations; the loops of i are called io and ii.
 
-    ⊞[i < n] e(i)  →  truncr (⌈n/k⌉*k - n) (flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii)); a sum becomes
-    two nested sums. Of several names, each loop directly inside of the one before, the tile loops come first.
+    ⊞[i < n] e(i)  →  truncr (⌈n/k⌉*k - n) (flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii))
+
+    A sum becomes two nested sums. Of several names, each loop is directly inside of the one before, and the loops over
+    tiles come first.
     """
     names = _loops_meant(name)
     factors = list(by) if isinstance(by, list | tuple) else [by] * len(names)
@@ -170,13 +174,12 @@ def tile(work: Derivation, name: Chosen | Sequence[str], by: Any) -> None:
 
 def _loops_meant(name: Chosen | Sequence[str]) -> list[Chosen]:
     """One loop, or several; a tuple of positions is a path."""
-    match name:
-        case str() | Handle():
-            return [name]
-        case tuple() if all(isinstance(position, int) for position in name):
-            return [name]
-        case _:
-            return list(name)
+    if isinstance(name, str | Handle):
+        return [name]
+    positions = tuple(position for position in name if isinstance(position, int))
+    if len(positions) == len(name):
+        return [positions]
+    return [each for each in name if isinstance(each, str)]
 
 
 def one_tile(work: Derivation, path: Path, by: Index) -> Path:
@@ -205,7 +208,7 @@ def one_tile(work: Derivation, path: Path, by: Index) -> Path:
 
 
 def flatten_loops(work: Derivation, name: Chosen) -> None:
-    """Makes a loop and the one directly inside of it one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e(ij // m, ij % m)."""
+    """Makes a loop and the one directly inside of it one: ⊞[i < n] ⊞[j < m] e(i, j) → split m ⊞[ij < n*m] e(ij // m, _)."""
     path, outer = generation(work, name)
     inner = work.term((*path, 0))
     if not isinstance(inner, Gen):

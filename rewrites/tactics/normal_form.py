@@ -1,4 +1,4 @@
-"""The normal form before lowering (§4.3.2, E32): scalar arithmetic in loops, accesses reduced, guards joined, lets lifted."""
+"""The normal form before lowering (§4.3.2, E32): scalar arithmetic in loops, accesses reduced, lets lifted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_LETS = 200
 def normalize(work: Derivation) -> None:
     """Brings the goal into the form that loop nests are made of; what is in it already stays.
 
-    a + b of tensors → ⊞[i < n] a[i] + b[i]; (⊞[i < n] e)[k] → e[k]; [p] · [q] · e → [p ∧ q] · e; a let within arithmetic
+    a + b of tensors → ⊞[i < n] a[i] + b[i]; (⊞[i < n] e)[k] → e[k]; [p] · [q] · e → [p ∧ q] · e. A let within arithmetic
     rises out of it; a guarded scalar or a sum that is multiplied is bound: ([p] · a) * b → let x := [p] · a in x * b.
     """
     work.exhaust([name for name in (*POINTWISE, *OF_ACCESSES, "guard_guard", "let_let") if name in work.rules])
@@ -33,7 +33,7 @@ def normalize(work: Derivation) -> None:
 
 
 def _in_arithmetic(term: Expr, path: Path, statement: Path | None) -> tuple[Path, Path] | None:
-    """A let, or a guard or reduction under a product or a function, within arithmetic: the place of that, and its own."""
+    """A let within arithmetic, or a guard or reduction under a product or function: its start, and its place."""
     if statement is not None and not term.type.rank:
         if isinstance(term, Let):
             return statement, path

@@ -11,7 +11,6 @@ from atl.predicate import (
     Zero,
     conjunction,
     conjuncts,
-    disjunction,
     equal,
     expressions,
     negation,
@@ -163,9 +162,9 @@ def _solutions(parts: Sequence[Predicate], variable: Index) -> list[Predicate]:
                 continue
             value = floordiv(-remainder, factor, positive=True)
             if isinstance(part, Zero):
+                out += _digits(part, variable, factor, rest)
                 out += [conjunction([equal(variable, value), *rest])]
                 out += [conjunction([equal(variable, value), equal(-remainder - factor * value, index(0)), *rest])]
-                out += [_digits(part, variable, factor, remainder, rest)]
             elif isinstance(part, NonNegative):
                 out += [
                     conjunction([equal(variable, value), *(o for o in rest if o != other)])
@@ -175,8 +174,9 @@ def _solutions(parts: Sequence[Predicate], variable: Index) -> list[Predicate]:
     return out
 
 
-def _digits(part: Predicate, variable: Index, factor: Index, remainder: Index, rest: list[Predicate]) -> Predicate:
+def _digits(part: Predicate, variable: Index, factor: Index, rest: list[Predicate]) -> list[Predicate]:
     """t = factor * variable + digit: the variable is t // factor and the digit t % factor."""
+    out: list[Predicate] = []
     for atom in dict.fromkeys(a for e in expressions(part) for a in atoms(e) if isinstance(a, Bound)):
         digit = index(atom)
         if digit == variable:
@@ -187,8 +187,8 @@ def _digits(part: Predicate, variable: Index, factor: Index, remainder: Index, r
                 row = floordiv(total, factor, positive=True)
                 found = [equal(variable, row), equal(digit, total - factor * row), *rest]
                 if variable not in (row, digit):
-                    return conjunction(found)
-    return disjunction([part])
+                    out.append(conjunction(found))
+    return out
 
 
 def _linear_in(part: Predicate, variable: Index) -> list[tuple[Index, Index]]:

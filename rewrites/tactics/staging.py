@@ -23,7 +23,7 @@ from rewrites.tactics.simplification import let_called, reduce_accesses, simplif
 
 
 def fuse(work: Derivation, name: str) -> None:
-    """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …, with guards simplified."""
+    """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …; guards simplify."""
     path = let_called(work, name).path
     work.rewrite("unfold_let", path)
     reduce_accesses(work, path)
@@ -126,8 +126,10 @@ def _uses_tensors(term: Expr, fewer: int) -> bool:
 def stage(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str = "buf") -> None:
     """Computes a subterm ahead, into a buffer: within each iteration of the loop `at`, or else before everything.
 
-    ⊞[i < n] … e(i) …  →  let buf := ⊞[i < n] e(i) in ⊞[i < n] … buf[i] …; the buffer has a dimension for each loop between
-    that the subterm depends on, and the guards between are kept around its elements unless they always hold.
+    ⊞[i < n] … e(i) …  →  let buf := ⊞[i < n] e(i) in ⊞[i < n] … buf[i] …
+
+    The buffer has a dimension for each loop between that the subterm depends on. The guards between are kept around its
+    elements unless they always hold.
     """
     path = (*loop(work, at).path, 0) if at is not None else ()
     site = _producer(work, what, path)
@@ -225,7 +227,7 @@ def _between(work: Derivation, path: Path, above: Path) -> Iterator[tuple[Expr, 
 
 
 def _loops_between(work: Derivation, path: Path, above: Path) -> list[tuple[int, Index, Index]]:
-    """The loops between two places, from the inside out: their place in de Bruijn's count, and their bounds, from there."""
+    """The loops between two places, from the inside out: their de Bruijn position at the inner, and their bounds."""
     out = []
     for term, below in _between(work, path, above):
         if isinstance(term, Gen | Reduce):
@@ -262,7 +264,7 @@ def _raised(by: int, leaf: Leaf) -> Index:
 def hoist(work: Derivation, name: str, *, out_of: Chosen | None = None) -> None:
     """Moves a let out of the nearest loop around it, or out of the loop `out_of`.
 
-    ⊞[i < n] let x := e in b  →  let x := e in ⊞[i < n] b, or, where e depends on i, let x := ⊞[i < n] e in ⊞[i < n] b(x[i]).
+    ⊞[i < n] let x := e in b  →  let x := e in ⊞[i < n] b, or let x := ⊞[i < n] e in ⊞[i < n] b(x[i]) if e depends on i.
     """
     site = let_called(work, name)
     around = [above.path for above in site.spine()[:-1] if isinstance(above.term, Gen | Reduce)]
