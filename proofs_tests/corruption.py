@@ -2,8 +2,8 @@
 
 A certificate that is not refused must give the theorem whose programs stand in the file. Where they are those of before,
 the change was void (a hint, say); where they are others, with hashes made to match, the kernel has proved another theorem,
-and its two sides are compared on arrays as well. Where "hashes made to match" is said, whoever changed the file is taken
-to know how hashes are computed: what refuses such a file is the kernel.
+and its two sides are compared on arrays as well. Where "made to match" is said, whoever changed the file is taken to know how hashes are
+computed and where the steps lead: what refuses such a file is the kernel.
 
 `python -m proofs_tests.corruption --n 10000 --seed 1` prints the counts.
 """
@@ -247,7 +247,11 @@ def program_and_hash_changed(data: Data, random: Random) -> None:
     """A piece of the text of a program, with a hash that is made to match."""
     program = data[random.choice(["start", "end"])]
     _edit(program["text"], random)
-    program["sha256"] = hashlib.sha256("\n".join(program["text"]).encode("utf-8", "surrogatepass")).hexdigest()
+    program["sha256"] = _sha256("\n".join(program["text"]))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 _PIECES: Final = re.compile(r"\w+|\S")
@@ -303,7 +307,7 @@ def _step(data: Data, random: Random) -> Data:
     return step
 
 
-MATCHED: Final = ", hashes made to match"
+MATCHED: Final = ", hashes and end made to match"
 CHANGES: Final[dict[str, Change]] = {
     "rule": rule_changed,
     "direction": direction_changed,
@@ -365,17 +369,22 @@ def judge(original: str, changed: Data, *, matching: bool) -> str:
 
 
 def _with_matching_hashes(data: Data) -> Theorem:
-    for _ in range(2 * len(data["steps"])):
+    """Loads it after every hash, list of rules and end program that is refused has been replaced by what was expected."""
+    for _ in range(3 * len(data["steps"])):
         try:
             return loads(json.dumps(data))
         except CertificateError as error:
-            if error.field not in ("after", "rules") or error.step is None:
-                raise
-            step = data["steps"][error.step - 1]
-            if error.field == "after":
-                step["after"] = error.found
+            if error.field == "after" and error.step is not None:
+                data["steps"][error.step - 1]["after"] = error.found
+            elif error.field == "rules" and error.step is not None:
+                data["rules"][data["steps"][error.step - 1]["rule"]] = error.found
+            elif error.field == "rules":
+                used = {step["rule"] for step in data["steps"]}
+                data["rules"] = {name: digest for name, digest in data["rules"].items() if name in used}
+            elif error.field == "end" and error.step is not None:
+                data["end"] = {"text": error.found.split("\n"), "sha256": _sha256(error.found)}
             else:
-                data["rules"][step["rule"]] = error.found
+                raise
     return loads(json.dumps(data))
 
 

@@ -265,28 +265,61 @@ def test_buffers_on_the_heap_are_freed_on_every_way_out() -> None:
 
 
 def test_a_buffer_on_the_stack_is_an_array() -> None:
-    x, X = tensor("x", constant(8))  # noqa: N806
-    out = output(constant(8))
-    kept = Buffer(1, "tile", "float32", (constant(8),))
-    spare = Buffer(2, "none", "float32", (ZERO,))
+    eight = constant(8)
+    x, X = tensor("x", eight)  # noqa: N806
+    out = output(eight)
+    tile, empty = Buffer(1, "tile", "float32", (eight,)), Buffer(2, "empty", "float32", (ZERO,))
     of = nest(
         "tiles",
         [x],
         out,
-        Allocate(kept, constant(8), "stack", zeroed=False),
-        Allocate(spare, ZERO, "stack"),
-        loop(vi, constant(8), Assign(cell(kept, i), at(X, i))),
-        loop(vi, constant(8), Assign(cell(out, i), at(kept, constant(7) - i))),
-        Free(spare),
-        Free(kept),
+        Allocate(tile, eight, "stack", zeroed=False),
+        Allocate(empty, ZERO, "stack"),
+        loop(vi, eight, Assign(cell(tile, i), at(X, i))),
+        loop(vi, eight, Assign(cell(out, i), at(tile, constant(7) - i))),
+        loop(vi, ZERO, Accumulate(cell(out, i), "add", at(empty, i))),
+        Free(empty),
+        Free(tile),
     )
     text = body_of(of)
-    assert "    float tile[8];\n    float none[1] = {0};\n" in text
+    # An array of C has at least one element.
+    assert "    float tile[8];\n    float empty[1] = {0};\n" in text
     assert "free" not in text
     assert "out[i] = tile[7 - i];" in text
-    # The unused one would be warned about, as it should be.
-    without = nest("tiles", [x], out, *(s for s in of.body if not isinstance(s, Allocate | Free) or s.buffer == kept))
-    assert run(without, [np.arange(8, dtype=np.float32)], [], 8).tolist() == list(range(7, -1, -1))
+    assert run(of, [np.arange(8, dtype=np.float32)], [], 8).tolist() == list(range(7, -1, -1))
+
+
+def test_what_the_output_does_not_depend_on_is_left_out() -> None:
+    x, X = tensor("x", n)  # noqa: N806
+    out, first, second = output(n), Scalar(5, "first", "float32"), Scalar(6, "second", "float32")
+    buffer, kept = Buffer(1, "unused", "float32", (n,)), Scalar(7, "kept", "float32")
+    of = nest(
+        "partly",
+        [x],
+        out,
+        Allocate(buffer, n),
+        loop(
+            vi,
+            n,
+            Declare(first, at(X, i)),
+            Declare(second, Load(first)),
+            Declare(kept, at(X, i)),
+            Clear(buffer, n),
+            If(less(ZERO, i), (Accumulate(cell(buffer, i), "add", Load(second)),)),
+            Assign(cell(out, i), Load(kept)),
+        ),
+        Free(buffer),
+        sizes="n",
+    )
+    wanted = """\
+    for (int64_t i = 0; i < n; i++) {
+        float kept = x[i];
+        out[i] = kept;
+    }
+    return 0;
+"""
+    assert body_of(of).split("{\n", 1)[1] == wanted + "}\n"
+    assert "unused" in print_nest(of)
 
 
 def test_two_opposite_conditions_are_an_else_and_nested_ones_are_one() -> None:

@@ -28,6 +28,7 @@ from lowering.loopnest import (
     Convert,
     Free,
     FromIndex,
+    Load,
     LoopNest,
     Number,
     ScalarExpr,
@@ -358,9 +359,10 @@ def test_a_product_of_sizes_that_overflows_is_no_small_allocation(
     capacity: Index, extents: tuple[Index, ...], sizes: list[int]
 ) -> None:
     buffer = Buffer(7, "big", "float32", extents)
-    one = Assign(cell(output()), Number(1, "float32"))
+    first = cell(buffer, *(ZERO for _ in extents))
+    uses = Accumulate(first, "add", Number(1, "float32")), Assign(cell(output()), Load(first))
     for zeroed in (False, True):
-        of = nest("huge", [], output(), Allocate(buffer, capacity, zeroed=zeroed), one, Free(buffer), sizes="n m")
+        of = nest("huge", [], output(), Allocate(buffer, capacity, zeroed=zeroed), *uses, Free(buffer), sizes="n m")
         (name,) = function_names((of,))
         path = build_shared(
             print_c(of), name=name, extra_flags=("-fno-builtin-malloc", "-fno-builtin-calloc", *WARNINGS)

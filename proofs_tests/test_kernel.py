@@ -27,8 +27,10 @@ from atl.program import Program
 from atl.specialise import specialise
 from lowering import Kernel, batch, compile, lower  # noqa: A004 (the contract's name)
 from lowering.batch import Call, Report, Sanitized, compile_many
+from lowering.c import print_unit
 from lowering.loopnest import Assign, Block, Cell, For, If, LoopNest
-from lowering.toolchain import find_compiler, has_sanitizers
+from lowering.toolchain import build_shared, find_compiler, has_sanitizers
+from proofs_tests.nests import WARNINGS
 
 AnyArray = npt.NDArray[Any]
 
@@ -338,6 +340,11 @@ def test_a_kernel_knows_where_it_comes_from(product: Kernel) -> None:
     assert "int matmul(" in product.source
     assert product.path.with_suffix(".c").read_text() == product.source
     assert repr(product) == f"<Kernel matmul(A[n, k], B[k, m]) at {product.path}>"
+
+
+def test_compilers_have_nothing_to_say_against_the_c_of_programs() -> None:
+    programs = [matmul(), twice("int32"), scaled(), total(), padded(), gathered(), buffered(n, m), buffered(4, 4)]
+    build_shared(print_unit([lower(program) for program in programs]), name="clean", extra_flags=WARNINGS)
 
 
 def test_fixed_sizes_are_constants_of_the_kernel() -> None:

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVarTuple, Unpack
 
 from atl.surface import Condition, IndexExpr, Tensor
-from atl.terms import BINARY, MONOIDS, UNARY, BinaryOp, UnaryOp
-from atl.terms import Monoid as MonoidName
 
-Sort: TypeAlias = Literal["index", "condition", "tensor", "name"]
+Sort: TypeAlias = Literal["index", "condition", "tensor"]
 DEFAULT_GROUP: Final = "s"
 
 
@@ -22,15 +20,13 @@ class Kind:
     """What a metavariable ranges over.
 
     A tensor has `rank` dimensions and then those of its element, whose number is the same for all metavariables of one
-    `group`; group "" is for tensors of exactly this rank. A function has `parameters`, indices or tensors. A name is one
-    of `choices`.
+    `group`; group "" is for tensors of exactly this rank. A function has `parameters`, indices or tensors.
     """
 
     sort: Sort
     rank: int = 0
     group: str = DEFAULT_GROUP
     parameters: tuple[Kind, ...] = ()
-    choices: tuple[str, ...] = ()
 
     def __getitem__(self, parameters: Kind | tuple[Kind, ...]) -> Kind:
         """A function: `Body[Index]`, `Cond[Index]`."""
@@ -46,9 +42,6 @@ if TYPE_CHECKING:
     _P = TypeVarTuple("_P")
 
     Index: TypeAlias = IndexExpr
-    Monoid: TypeAlias = MonoidName
-    Binary: TypeAlias = BinaryOp
-    Unary: TypeAlias = UnaryOp
 
     class Cond(Condition, Generic[Unpack[_P]]):
         """A condition, or with parameters a function to conditions."""
@@ -72,12 +65,6 @@ else:
     """An index expression."""
     Cond = Kind("condition")
     """A predicate; `Cond[Index]` is one of an index."""
-    Monoid = Kind("name", choices=MONOIDS)
-    """The name of a monoid to fold with."""
-    Binary = Kind("name", choices=BINARY)
-    """The name of an operation on two scalars."""
-    Unary = Kind("name", choices=UNARY)
-    """The name of a function of a scalar."""
     Elem = Kind("tensor")
     """A tensor of any rank: an element of another one."""
     Scalar = Kind("tensor", group="")

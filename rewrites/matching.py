@@ -267,7 +267,7 @@ class Match:
         if isinstance(known, Function) and not isinstance(known.body, _TERMS):
             moved = substitute_predicate(known.body, lambda leaf: _under(leaf, known.indices, indices))
             return part in conjuncts(substituted(moved, at, ()))
-        return not isinstance(known, Function | Index | _TERMS) and part in conjuncts(
+        return not isinstance(known, (Function, Index, *_TERMS)) and part in conjuncts(
             substitute_predicate(known, lambda leaf: _under(leaf, 0, indices))
         )
 
@@ -305,7 +305,7 @@ class Match:
         at = [self._known(position, 0) for position in applied.indices]
         arguments = tuple(position for position in at if position is not None and position.constant is None)
         if len(arguments) == len(applied.indices):
-            self.found[applied.name] = Function(("index",) * len(arguments), _function_of(found, arguments))
+            self.found[applied.name] = Function(("index",) * len(arguments), function_of(found, arguments))
             self._note_extents(applied.name, found.type, 0)
 
 
@@ -420,7 +420,7 @@ def _abstract(
     return transform(found, on_leaf, on_tensor)
 
 
-def _function_of(found: Expr, arguments: tuple[Index, ...]) -> Expr:
+def function_of(found: Expr, arguments: tuple[Index, ...]) -> Expr:
     """The term with each index that is an argument, or an argument and a constant, in terms of a parameter."""
     count = len(arguments)
 

@@ -20,7 +20,7 @@ from atl.program import Program
 from atl.prove import Facts, Proved, Refuted, contradictory, prove
 from atl.prove.facts import topics_of
 from atl.scope import Scope
-from atl.substitution import children, indices_in
+from atl.substitution import children, indices_in, subterms
 from atl.terms import Expr, Guard, Local, Term
 from atl.wellformed import Path
 from rewrites.kernel import PremiseFailed
@@ -212,6 +212,8 @@ class Asked:
     everywhere: Sequence[Site]
     restricted: str
     """How the places were restricted, as text; empty when they were not."""
+    more: str = ""
+    """The parameters as they stand in the call."""
 
 
 def refusal(asked: Asked, work: Derivation) -> ATLError:
@@ -221,7 +223,7 @@ def refusal(asked: Asked, work: Derivation) -> ATLError:
     for site in asked.places:
         found = match(asked.rule, asked.reverse, site.term, work.settled(asked.given, site.path))
         if isinstance(found, Mismatch):
-            if nearest is None or found.matched > nearest[1].matched:
+            if nearest is None or _closeness(found) > _closeness(nearest[1]):
                 nearest = site, found
             continue
         try:
@@ -234,9 +236,17 @@ def refusal(asked: Asked, work: Derivation) -> ATLError:
     return _nothing_matches(asked, work, nearest)
 
 
+def _closeness(mismatch: Mismatch) -> tuple[int, bool]:
+    """How much matched; of two places where as much did, that is nearer which has what is wanted further below."""
+    wanted, found = mismatch.wanted, mismatch.found
+    if not isinstance(wanted, Term) or not isinstance(found, Term):
+        return mismatch.matched, False
+    return mismatch.matched, any(type(part) is type(wanted) for part in subterms(found))
+
+
 def _premise_failed(asked: Asked, work: Derivation, refused: list[tuple[Site, ATLError]]) -> ATLError:
     site, error = next((pair for pair in refused if isinstance(pair[1], PremiseFailed)), refused[0])
-    others = f" (and at {len(refused) - 1} other places)" if len(refused) > 1 else ""
+    others = f" (and at {len(refused) - 1} more)" if len(refused) > 1 else ""
     place = place_of(work.goal, site.path)
     if isinstance(error, Undetermined):
         error.place = place
@@ -264,8 +274,9 @@ def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismat
     rank = nearest[0].term.type.rank if nearest is not None else 0
     law = f"the {side_name(reverse)} side of the rule, {side(rule, reverse, rank)}"
     if nearest is None or nearest[1].matched <= 0:
+        scalars = nearest is not None and nearest[1].matched < 0 and all(not s.term.type.rank for s in asked.places)
         return NoSite(
-            f"no place {where} matches {rule.name}",
+            f"no place {where} matches {rule.name}{', which is about tensors: here are scalars' if scalars else ''}",
             required=law,
             suggestions=tuple(_elsewhere(asked, work)[:MOST_SUGGESTIONS]),
         )
@@ -338,13 +349,13 @@ def _first(asked: Asked, work: Derivation, site: Site, mismatch: Mismatch) -> It
         from rewrites.tactics.simplification import simpl_guard
 
         if _does(lambda: simpl_guard(trial)) and _applies_below(asked, trial, site):
-            yield f"s.simpl_guard() first: then {_call(asked.rule, asked.reverse)} applies"
+            yield f"s.simpl_guard() first: then {_call(asked.rule, asked.reverse, asked.more)} applies"
     for other in work.rules.values():
         if other is asked.rule or _is_simple(other, root):
             continue
         trial = _trial(work)
         if trial.attempted(other, site.path, {}, reverse=False) and _applies_below(asked, trial, site):
-            yield f"{_call(other, False)} first: then {_call(asked.rule, asked.reverse)} applies"
+            yield f"{_call(other, False)} first: then {_call(asked.rule, asked.reverse, asked.more)} applies"
 
 
 def _after_inlining(asked: Asked, work: Derivation, mismatch: Mismatch) -> Iterable[str]:
@@ -357,7 +368,7 @@ def _after_inlining(asked: Asked, work: Derivation, mismatch: Mismatch) -> Itera
     name = site_at(work.goal, inside).names.of_tensor(mismatch.found.position)
     trial = _trial(work)
     if _does(lambda: inline(trial, name)) and _applies_below(asked, trial, trial.site()):
-        yield f's.inline("{name}") first: then {_call(asked.rule, asked.reverse)} applies'
+        yield f's.inline("{name}") first: then {_call(asked.rule, asked.reverse, asked.more)} applies'
 
 
 def _does(call: Callable[[], object]) -> bool:
@@ -393,13 +404,15 @@ def _elsewhere(asked: Asked, work: Derivation) -> list[str]:
     if asked.restricted:
         for site in asked.everywhere:
             if _trial(work).attempted(asked.rule, site.path, asked.given, reverse=asked.reverse):
-                out.append(f"it applies elsewhere, {_whereabouts(site)}: {_call(asked.rule, asked.reverse)}")
+                out.append(
+                    f"it applies elsewhere, {_whereabouts(site)}: {_call(asked.rule, asked.reverse, asked.more)}"
+                )
                 break
     if roots(asked.rule, not asked.reverse) is not None:
         for site in asked.places:
             if _trial(work).attempted(asked.rule, site.path, asked.given, reverse=not asked.reverse):
                 direction = "the other way round" if not asked.reverse else "from left to right"
-                out.append(f"it applies {direction}: {_call(asked.rule, not asked.reverse)}")
+                out.append(f"it applies {direction}: {_call(asked.rule, not asked.reverse, asked.more)}")
                 break
     return out
 

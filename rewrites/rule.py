@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from atl.errors import WrongArgument
 from atl.predicate import TRUE, Predicate, conjuncts
@@ -22,7 +23,6 @@ from atl.surface import Condition, IndexExpr, Tensor, as_predicate, as_tensor
 from atl.terms import Expr
 from rewrites.instantiation import Arguments, as_surface
 from rewrites.kinds import (
-    Binary,
     Body,
     BodyT,
     BodyU,
@@ -35,9 +35,7 @@ from rewrites.kinds import (
     Kind,
     Matrix,
     MatrixT,
-    Monoid,
     Scalar,
-    Unary,
     Vector,
     VectorT,
 )
@@ -89,9 +87,15 @@ class Rule:
         return self.states(**{name: as_surface(arguments[name]) for name in self.metavariables})
 
     @property
+    def declaration(self) -> Callable[..., Equation]:
+        """The function that states the rule, as it is written."""
+        return self.states.func if isinstance(self.states, partial) else self.states
+
+    @property
     def digest(self) -> str:
         """A hash of the rule's text: a certificate names the rules that it was made with."""
-        text = inspect.getsource(self.states)
+        chosen = self.states.args if isinstance(self.states, partial) else ()
+        text = "\n".join((*chosen, inspect.getsource(self.declaration)))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
@@ -102,22 +106,54 @@ def rule(*, family: str, source: str = "", follows: tuple[str, ...] = ()) -> Cal
     """Declares a rule. `follows` makes it a corollary: the names of the rules, in order, by which its sides are equal."""
 
     def declare(function: Callable[..., Equation]) -> Rule:
-        kinds = inspect.get_annotations(function, eval_str=True)
-        metavariables = {name: kind for name, kind in kinds.items() if name != "return"}
-        wrong = [name for name, kind in metavariables.items() if not isinstance(kind, Kind)]
-        if wrong:
-            raise WrongArgument(
-                f"the parameter {wrong[0]} of the rule {function.__name__} has no kind",
-                required="an annotation such as Index, Cond, Elem, Vector, Body[Index]",
-            )
         law = inspect.getdoc(function) or ""
-        return Rule(function.__name__, family, source, law, metavariables, function, follows)
+        return Rule(function.__name__, family, source, law, _metavariables(function), function, follows)
 
     return declare
 
 
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """Rules that differ in one name only, such as that of an operation."""
+
+    rules: tuple[Rule, ...]
+
+
+def rules(
+    *, named: str, over: Sequence[str], family: str, source: str = "", follows: tuple[str, ...] = ()
+) -> Callable[[Callable[..., Equation]], Schema]:
+    """Declares a rule for each name that its first parameter is given; `named` says what they are called: "{}_swap"."""
+
+    def declare(function: Callable[..., Equation]) -> Schema:
+        law, (_, *kinds) = inspect.getdoc(function) or "", _metavariables(function, 1).items()
+        return Schema(
+            tuple(
+                Rule(
+                    named.format(name), family, source, law, dict(kinds), partial(function, name),
+                    tuple(step.format(name) for step in follows),
+                )
+                for name in over
+            )
+        )  # fmt: skip
+
+    return declare
+
+
+def _metavariables(function: Callable[..., Equation], names: int = 0) -> dict[str, Kind]:
+    """The kinds of a rule's parameters, the first of which may be names."""
+    kinds = inspect.get_annotations(function, eval_str=True)
+    metavariables = {name: kind for name, kind in kinds.items() if name != "return"}
+    wrong = [name for name, kind in list(metavariables.items())[names:] if not isinstance(kind, Kind)]
+    if wrong:
+        raise WrongArgument(
+            f"the parameter {wrong[0]} of the rule {function.__name__} has no kind",
+            required="an annotation such as Index, Cond, Elem, Vector, Body[Index]",
+        )
+    return metavariables
+
+
 __all__ = [
-    "Binary", "Body", "BodyT", "BodyU", "Cond", "Condition", "Cube", "Elem", "ElemT", "ElemU", "Equation", "Index",
-    "IndexExpr", "Kind", "Matrix", "MatrixT", "Monoid", "Rule", "Scalar", "Tensor", "Unary", "Vector", "VectorT",
-    "equation", "given", "rule",
+    "Body", "BodyT", "BodyU", "Cond", "Condition", "Cube", "Elem", "ElemT", "ElemU", "Equation", "Index",
+    "IndexExpr", "Kind", "Matrix", "MatrixT", "Rule", "Scalar", "Tensor", "Vector", "VectorT",
+    "Schema", "equation", "given", "rule", "rules",
 ]  # fmt: skip

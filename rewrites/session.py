@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec
 
-from atl.errors import WrongArgument
+from atl.errors import ATLError, WrongArgument
 from atl.predicate import conjuncts
 from atl.program import Program
 from atl.surface import as_predicate
@@ -240,7 +240,7 @@ class Session:
         given = arguments_of(rule, arguments)
         asked = _Search(rule, reverse, given, at, around, nth, every=all, top_down=top_down)
         if not asked.carried_out(work):
-            raise asked.refused(self.begin())
+            raise asked.refused(self.begin(), _parameters(arguments))
         return self.record(asked.written(arguments), work)
 
     # -- tactics ------------------------------------------------------------------------------------------------------
@@ -252,6 +252,10 @@ class Session:
     def simpl_guard(self, *, at: Chosen | None = None) -> Session:
         """Drops what is known of guards: true conjuncts go, a false guard becomes the node that stores nothing."""
         return self.do(tactics.simpl_guard, at=at)
+
+    def simpl_index(self) -> Session:
+        """Makes indices and bounds smaller by what is known of them: (i // c) // k → i // (c*k)."""
+        return self.do(tactics.simpl_index)
 
     def solve_for_index(self, name: str | None = None) -> Session:
         """Writes conditions that fix a loop's index as index = …: [i = j*m + k] → [j = i // m ∧ k = i % m]."""
@@ -266,7 +270,7 @@ class Session:
         return self.do(tactics.normalize)
 
     def split_loop(self, name: Chosen, *at: Any) -> Session:
-        """Splits a loop at indices, as in prologue and main loop: ⊞[i < n] e → (⊞[i < a] e) ++ ⊞[a <= i < n] e."""
+        """Splits a loop at indices, say prologue and main loop: ⊞[i < n] e → (⊞[i < a] e) ++ ⊞[a <= i < n] e."""
         return self.do(tactics.split_loop, name, *at)
 
     def tile(self, name: Chosen | Sequence[str], by: Any) -> Session:
@@ -274,7 +278,7 @@ class Session:
         return self.do(tactics.tile, name, by)
 
     def interchange(self, name: Chosen) -> Session:
-        """Exchanges a loop with the one inside: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e."""
+        """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e."""
         return self.do(tactics.interchange, name)
 
     def fuse(self, name: str) -> Session:
@@ -362,7 +366,8 @@ class _Search:
             )
         )
 
-    def refused(self, work: Derivation) -> Exception:
+    def refused(self, work: Derivation, more: str) -> ATLError:
+        """Why the rule applies at none of the places; `more` are its parameters as they were written."""
         found = list(self._places(work))
         if self.nth:
             count = sum(
@@ -376,7 +381,7 @@ class _Search:
                     suggestions=(f's.sites("{self.rule.name}") lists them',),
                 )
         restricted = " and ".join(display.written(what) for what in (self.at, self.around) if what is not None)
-        asked = Asked(self.rule, self.reverse, self.given, found, list(sites(work.goal)), restricted)
+        asked = Asked(self.rule, self.reverse, self.given, found, list(sites(work.goal)), restricted, more)
         return refusal(asked, work)
 
     def written(self, arguments: Mapping[str, Any]) -> str:
@@ -387,8 +392,12 @@ class _Search:
         parts += [f"nth={self.nth}"] if self.nth else []
         flags = (("all=True", self.every), ("reverse=True", self.reverse), ("top_down=True", self.top_down))
         parts += [flag for flag, on in flags if on]
-        parts += [f"{key}={display.written(value)}" for key, value in arguments.items()]
-        return f"rw({', '.join(parts)})"
+        return f"rw({', '.join(parts)}{_parameters(arguments)})"
+
+
+def _parameters(arguments: Mapping[str, Any]) -> str:
+    """A rule's parameters as they stand in a call, after others."""
+    return "".join(f", {key}={display.written(value)}" for key, value in arguments.items())
 
 
 __all__ = ["Call", "Handle", "NoSite", "Session", "reschedule"]

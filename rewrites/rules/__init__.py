@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Final
 
 from rewrites.rule import Rule
-from rewrites.rules import access, guards, lets, loops, reshapes, simplification, sums
+from rewrites.rules import access, guards, indices, lets, loops, reshapes, simplification, sums
 
 
 def stated_in(*modules: ModuleType) -> dict[str, Rule]:
@@ -15,7 +15,7 @@ def stated_in(*modules: ModuleType) -> dict[str, Rule]:
     return {rule.name: rule for rule in found}
 
 
-RULES: Final[dict[str, Rule]] = stated_in(access, loops, sums, guards, lets, reshapes, simplification)
+RULES: Final[dict[str, Rule]] = stated_in(access, loops, sums, guards, lets, reshapes, indices, simplification)
 """Every rule by its name."""
 
 __all__ = ["RULES", "stated_in"]

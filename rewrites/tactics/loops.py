@@ -86,7 +86,7 @@ def _where(work: Derivation, rule: str) -> str:
 
 
 def unroll(work: Derivation, name: Chosen) -> None:
-    """Writes out a loop of constant extent: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1)."""
+    """Writes out a loop: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1)."""
     site = loop(work, name)
     low, high = _bounds(work, site.path)
     count = (high - low).constant
@@ -208,7 +208,7 @@ def one_tile(work: Derivation, path: Path, by: Index) -> Path:
 
 
 def flatten_loops(work: Derivation, name: Chosen) -> None:
-    """Makes a loop and the one directly inside of it one: ⊞[i < n] ⊞[j < m] e(i, j) → split m ⊞[ij < n*m] e(ij // m, _)."""
+    """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e(i, j) → split m ⊞[ij < n*m] e(ij // m, _)."""
     path, outer = generation(work, name)
     inner = work.term((*path, 0))
     if not isinstance(inner, Gen):

@@ -16,7 +16,7 @@ MOST_LETS = 200
 def normalize(work: Derivation) -> None:
     """Brings the goal into the form that loop nests are made of; what is in it already stays.
 
-    a + b of tensors → ⊞[i < n] a[i] + b[i]; (⊞[i < n] e)[k] → e[k]; [p] · [q] · e → [p ∧ q] · e. A let within arithmetic
+    a + b → ⊞[i < n] a[i] + b[i] of tensors; (⊞[i < n] e)[k] → e[k]; [p] · [q] · e → [p ∧ q] · e. A let in arithmetic
     rises out of it; a guarded scalar or a sum that is multiplied is bound: ([p] · a) * b → let x := [p] · a in x * b.
     """
     work.exhaust([name for name in (*POINTWISE, *OF_ACCESSES, "guard_guard", "let_let") if name in work.rules])
