@@ -13,7 +13,20 @@ from typing import TypeAlias
 
 import padtypes
 from atl.dtypes import bits
-from atl.index import ZERO, Index, Var, divisors, imax, index
+from atl.index import (
+    ONE,
+    ZERO,
+    Extremum,
+    Index,
+    Quotient,
+    Var,
+    constant,
+    divisors,
+    extremum,
+    floordiv,
+    imax,
+    index,
+)
 from atl.predicate import FALSE, TRUE, Predicate, at_most, less
 from atl.program import Program
 from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
@@ -272,14 +285,23 @@ class _Lowering:
         buffer = Buffer(next(self._ids), e.name, dtype, extents)
         stored, filled = self._filling(value, buffer, context)
         used = self.statement(e.body, to, replace(context, tensors=(*context.tensors, buffer)))
-        count = elements(extents)
+        needed = tuple(self._needed(extent, context) for extent in extents)
+        count = elements(needed)
         if count.constant is not None and count.constant * bits(dtype) // 8 <= STACK_LIMIT:
             return (Allocate(buffer, count, "stack", not filled), *stored, *used, Free(buffer))
-        capacity = self._capacity(extents, context)
+        capacity = self._capacity(needed, context)
         if not context.loops or capacity is None:
             return (Allocate(buffer, count, "heap", not filled), *stored, *used, Free(buffer))
         self._hoisted.append(Allocate(buffer, capacity, "heap", zeroed=False))
         return (Clear(buffer, count, zeroed=not filled), *stored, *used)
+
+    def _needed(self, extent: Index, context: Context) -> Index:
+        """The extent, as a number to make room for. A let that was lifted out of a selection stands where the extent may
+        mean nothing, since the selected branch is not taken there: it is to be no fault then, whatever the number.
+        """
+        if not all(context.proves(less(ZERO, divisor)) for divisor in divisors(extent)):
+            extent = _with_positive_divisors(extent)
+        return extent if context.proves(at_most(ZERO, extent)) else imax(ZERO, extent)
 
     def _capacity(self, extents: tuple[Index, ...], context: Context) -> Index | None:
         """The most elements that a buffer of these extents has in any iteration of the loops around, if known."""
@@ -291,6 +313,24 @@ class _Lowering:
                 return None
             bounds.append(bound if outside.proves(at_most(ZERO, bound)) else imax(ZERO, bound))
         return elements(tuple(bounds))
+
+
+def _with_positive_divisors(e: Index) -> Index:
+    """The expression with 1 in place of each divisor that is not positive."""
+    total = ZERO
+    for monomial, coefficient in e.terms:
+        product = constant(coefficient)
+        for atom in monomial:
+            match atom:
+                case Quotient(numerator, denominator):
+                    divisor = imax(ONE, _with_positive_divisors(denominator))
+                    product = product * floordiv(_with_positive_divisors(numerator), divisor)
+                case Extremum(kind, choices):
+                    product = product * extremum(kind, *map(_with_positive_divisors, choices))
+                case _:
+                    product = product * index(atom)
+        total = total + product
+    return total
 
 
 _NAMES: dict[Monoid, str] = {"sum": "total", "product": "product", "max": "greatest", "min": "least"}

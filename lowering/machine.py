@@ -255,7 +255,7 @@ class _Run:
 
     def _clear(self, buffer: Buffer, count: int, *, zeroed: bool) -> None:
         memory = self._memory(buffer)
-        if count > memory.capacity:
+        if not 0 <= count <= memory.capacity:
             raise Trap("capacity", f"{count} elements of {buffer.name} are cleared; it has {memory.capacity}")
         memory.zeroed = max(memory.zeroed, count) if zeroed else 0
         for address in [address for address in memory.cells if address < count]:

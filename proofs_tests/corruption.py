@@ -67,9 +67,7 @@ def inlined() -> Theorem:
 def swapped() -> Theorem:
     n, m, k = atl.sizes("n m k")
     A, B = atl.tensor("A", n, k), atl.tensor("B", k, m)  # noqa: N806
-    t = reflexivity(
-        atl.program("swapped", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j])))
-    )
+    t = reflexivity(atl.program("swapped", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j]))))
     return stepped(stepped(t, "sum_gen_swap", (0,)), "sum_gen_swap")
 
 
@@ -80,12 +78,13 @@ def tiled() -> Theorem:
     return stepped(t, "tile_sum", k=index(Size("k")))
 
 
-def bound() -> Theorem:
+def tiles() -> Theorem:
     """With explicit arguments, backwards, under facts: 4 <= n."""
     n, (x,) = atl.sizes("n"), _vectors("x")
-    t = reflexivity(atl.program("bound", [x], atl.gen(n, lambda i: x[i] * x[i]), given=[n >= 4]))
-    t = stepped(t, "split_gen", at=index(3))
-    return stepped(t, "gen_eta", (0, 0, 0, 0), reverse=True) if t.rhs.type.rank > 1 else t
+    t = reflexivity(atl.program("tiles", [x], atl.gen(n, lambda i: x[i] * x[i]), given=[n >= 4]))
+    t = stepped(t, "truncr_padr", reverse=True, k=index(3))
+    t = stepped(t, "truncr_flatten_split", (0, 0), reverse=True, k=index(4))
+    return stepped(t, "gen_eta", (0, 0, 0, 0, 0), reverse=True, n=index(Size("n")))
 
 
 def reshaped() -> Theorem:
@@ -93,7 +92,7 @@ def reshaped() -> Theorem:
     t = reflexivity(atl.program("reshaped", [x], atl.truncr(3, atl.padr(3, x)), given=[n > 1]))
     t = stepped(t, "truncr_padr")
     t = stepped(t, "gen_eta", reverse=True, n=index(Size("n")))
-    return stepped(t, "split_gen", at=index(1))
+    return stepped(t, "truncl_padl", reverse=True, k=index(Size("n")) * 2 + 1)
 
 
 def guarded() -> Theorem:
@@ -149,7 +148,7 @@ def _step_at(theorem: Theorem, site: Site, random: Random) -> Theorem | None:
     return None
 
 
-BY_HAND: Final[tuple[Callable[[], Theorem], ...]] = (inlined, swapped, tiled, bound, reshaped, guarded)
+BY_HAND: Final[tuple[Callable[[], Theorem], ...]] = (inlined, swapped, tiled, tiles, reshaped, guarded)
 
 
 @lru_cache(maxsize=4)
@@ -262,13 +261,19 @@ def _edit(lines: list[str], random: Random) -> None:
     line = lines[number]
     piece = random.choice(list(_PIECES.finditer(line)))
     pieces = [found.group() for other in lines for found in _PIECES.finditer(other)]
-    new = random.choice([*pieces, *pieces, "", "0", "1", "2", "n", "+ 1", "- 1", "-", "*", "float64", "max", "(", "\x00"])
+    new = random.choice(
+        [*pieces, *pieces, "", "0", "1", "2", "n", "+ 1", "- 1", "-", "*", "float64", "max", "(", "\x00"]
+    )
     lines[number] = line[: piece.start()] + new + line[piece.end() :]
 
 
 def hash_changed(data: Data, random: Random) -> None:
     steps: list[Data] = data["steps"]
-    holders: list[tuple[Data, str]] = [(data["start"], "sha256"), (data["end"], "sha256"), (random.choice(steps), "after")]
+    holders: list[tuple[Data, str]] = [
+        (data["start"], "sha256"),
+        (data["end"], "sha256"),
+        (random.choice(steps), "after"),
+    ]
     holders += [(data["rules"], name) for name in data["rules"]]
     holder, key = random.choice(holders)
     at = random.randrange(len(holder[key]))

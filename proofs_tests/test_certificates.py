@@ -16,7 +16,7 @@ from atl.errors import ATLError
 from atl.index import Bound, Extremum, Quotient, Read, Size, index
 from atl.substitution import children
 from proofs_tests import corruption
-from proofs_tests.corruption import BY_HAND, guarded, inlined, stepped, swapped, tiled, walks
+from proofs_tests.corruption import BY_HAND, guarded, inlined, reshaped, stepped, swapped, tiled, walks
 from rewrites.certificate import FORMAT, CertificateError, as_python, describe, dumps, load, loads, main, save
 from rewrites.hints import renamed
 from rewrites.kernel import Theorem, reflexivity, symmetry, transitivity
@@ -73,7 +73,7 @@ def test_a_theorem_turned_around_is_read_back() -> None:
 def test_a_theorem_without_steps_is_read_back() -> None:
     n = atl.sizes("n")
     x = atl.tensor("x", n)
-    same = reflexivity(atl.program("same", [x], x), [index(Size("n")).__class__ and (n > 3).node])
+    same = reflexivity(atl.program("same", [x], x), [(n > 3).node])
     assert equal(same, loads(dumps(same)))
 
 
@@ -132,7 +132,12 @@ REFUSALS: list[tuple[Callable[[Data], None], int | None, str, str]] = [
     (put("steps", 1, "rule", "get_sum"), 2, "rules", "the certificate has no hash of the rule get_sum"),
     (put("rules", "get_gen", "0" * 16), 2, "rules", "the rule get_gen says something else since"),
     (put("rules", "get_sum", "0" * 16), None, "rules", "no step uses the rule 'get_sum'"),
-    (put("start", "text", 0, "inlined (f : float32[m]) : float32[m] :="), None, "start", "the start program was changed"),
+    (
+        put("start", "text", 0, "inlined (f : float32[m]) : float32[m] :="),
+        None,
+        "start",
+        "the start program was changed",
+    ),
     (put("end", "text", 1, "  ⊞[i < n] 9 * f[i]"), None, "end", "the end program was changed"),
     (put("end", "sha256", "0" * 64), None, "end", "the end program was changed"),
     (put("end", "text", "x"), None, "end", "not written as lines of text"),
@@ -161,7 +166,7 @@ REFUSALS: list[tuple[Callable[[Data], None], int | None, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "step", "field", "said"), REFUSALS, ids=[said for *_, said in REFUSALS])
+@pytest.mark.parametrize(("change", "step", "field", "said"), REFUSALS, ids=map(str, range(len(REFUSALS))))
 def test_what_differs_is_refused_with_its_step(
     change: Callable[[Data], None], step: int | None, field: str, said: str
 ) -> None:
@@ -199,9 +204,19 @@ def test_a_rule_whose_text_has_changed_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "3", "null", "[" * 100_000, '{"format": NaN}', '{"a": 1, "a": 2}', '{"format": ' + "9" * 5_000 + "}"]
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        "null",
+        "[" * 100_000,
+        '{"format": NaN}',
+        '{"a": 1, "a": 2}',
+        '{"format": ' + "9" * 5_000 + "}",
+    ]
     + ['{"format": "atl-certificate/1", "\\ud800": 1}', '{"format": ' + "[" * 3_000 + "]" * 3_000 + "}"],
-    ids=lambda text: str(text)[:20],
+    ids=map(str, range(11)),
 )
 def test_what_is_no_certificate_is_refused(text: str) -> None:
     with pytest.raises(CertificateError):
@@ -240,7 +255,7 @@ def test_a_description_says_what_was_proved_under_which_assumptions_trusting_wha
     assert "Proved by 2 steps, that" in said
     assert "for all sizes and arrays," in said
     assert "get_gen (access; 1 time; follows from get_gen_guarded, guard_true; proved)" in said
-    assert "by trivial" in said
+    assert "premises: " in said
     assert "0 by z3" in said
     assert "under the assumptions 1 <= k," in describe(tiled())
 
@@ -250,7 +265,9 @@ def test_the_command_says_what_was_proved_and_fails_for_what_was_not(
 ) -> None:
     good, bad = tmp_path / "good.atl.json", tmp_path / "bad.atl.json"
     save(swapped(), good)
-    bad.write_text(good.read_text(encoding="utf-8").replace('"sum_gen_swap", "with"', '"trust", "with"'), encoding="utf-8")
+    bad.write_text(
+        good.read_text(encoding="utf-8").replace('"sum_gen_swap", "with"', '"trust", "with"'), encoding="utf-8"
+    )
     assert main([str(good)]) == 0
     assert "Proved by 2 steps" in capsys.readouterr().out
     assert main([str(bad), str(good)]) == 1
@@ -287,6 +304,7 @@ def test_scripts_of_random_derivations_derive_them(monkeypatch: pytest.MonkeyPat
 def test_a_script_leaves_out_what_the_place_determines() -> None:
     assert "s.rw('tile_sum', around=(), k=k)" in as_python(tiled())
     assert "s.rw('get_gen', around=(0, 1))" in as_python(inlined())
+    assert "s.rw('truncl_padl', around=(), reverse=True, k=2*n + 1)" in as_python(reshaped())
 
 
 # -- the form of arguments --------------------------------------------------------------------------------------------
@@ -297,7 +315,7 @@ def test_every_form_of_index_and_condition_is_read_back() -> None:
     n, at = index(Size("n")), index(Bound(3))
     array = program.inputs[0]
     for expression in (
-        n * n - 3 * at + 7,
+        n * n - at * 3 + 7,
         (n + at) // 3,
         index(Quotient(n, at)),
         index(Extremum("max", (n, at))) if n.order < at.order else index(Extremum("max", (at, n))),

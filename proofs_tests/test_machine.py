@@ -173,6 +173,7 @@ FAULTS: Mapping[str, tuple[TrapKind, Block]] = {
     "too little room": ("capacity", (Allocate(BUF, N - 1), FILL, Free(BUF))),
     "a negative room": ("capacity", (Allocate(BUF, ZERO - 1), Free(BUF))),
     "clearing more than there is": ("capacity", (ALLOCATED, Clear(BUF, N + 1), Free(BUF))),
+    "clearing a negative number": ("capacity", (ALLOCATED, Clear(BUF, ZERO - 1), Free(BUF))),
     "a read of what was not cleared": ("uninitialised", (Allocate(BUF, N, zeroed=False), READ_BUF, Free(BUF))),
     "a read of what was forgotten": (
         "uninitialised",

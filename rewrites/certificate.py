@@ -314,7 +314,9 @@ def _line(number: int, data: Json) -> _Line:
             len(data) == 5 and way in _DIRECTIONS and all(type(position) is int for position in path)
         ):
             return _Line(number, rule, way, tuple(path), values, after)
-    required = 'a rule, a direction ("forward" or "reverse"), a path of integers, arguments ("with") and a hash ("after")'
+    required = (
+        'a rule, a direction ("forward" or "reverse"), a path of integers, arguments ("with") and a hash ("after")'
+    )
     raise CertificateError(f"{abbreviated(data)} is no step", step=number, field="steps", required=required)
 
 

@@ -263,6 +263,8 @@ class _Named:
 
 def fits(wanted: Wanted, site: Site) -> bool:
     """Whether a pattern fits the subterm at a place."""
+    if wanted.of not in (None, Input, type(site.term)):
+        return False  # the names of a place are worked out only where they are needed
     names = site.names
     return _fits(wanted, site.term, _Named(tuple(names.indices), tuple((name,) for name in names.tensors)))
 

@@ -274,7 +274,7 @@ class Session:
         return self.do(tactics.split_loop, name, *at)
 
     def tile(self, name: Chosen | Sequence[str], by: Any) -> Session:
-        """Runs a loop, or nested ones, in tiles: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_ < n] · e(_)."""
+        """Runs a loop, or nested ones, in tiles: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_] · e(_)."""
         return self.do(tactics.tile, name, by)
 
     def interchange(self, name: Chosen) -> Session:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from atl.index import constant
-from atl.surface import Tensor, arithmetic
+from atl.operators import flatten, padl, padr, split, transpose, truncl, truncr
+from atl.surface import IndexExpr, Tensor, arithmetic
 from atl.terms import OF_MONOID, BinaryOp, Constant, Monoid, Padding, Type, Unary, UnaryOp
 
 
@@ -36,3 +40,27 @@ def binary(op: BinaryOp, a: Tensor, b: Tensor) -> Tensor:
 def folded(monoid: Monoid, a: Tensor, b: Tensor) -> Tensor:
     """The operation that a monoid folds."""
     return arithmetic(OF_MONOID[monoid], a, b)
+
+
+def moved(op: str, v: Tensor) -> Tensor:
+    """The reshape operator of this name that takes no amount."""
+    return _OF_NAME[op](v)
+
+
+def moved_by(op: str, k: IndexExpr, v: Tensor) -> Tensor:
+    """The reshape operator of this name with its amount."""
+    return _BY_AMOUNT[op](k, v)
+
+
+_OF_NAME: Final[dict[str, Callable[[Tensor], Tensor]]] = {"transpose": transpose, "flatten": flatten}
+_BY_AMOUNT: Final[dict[str, Callable[[IndexExpr, Tensor], Tensor]]] = {
+    "split": split,
+    "padl": padl,
+    "padr": padr,
+    "truncl": truncl,
+    "truncr": truncr,
+}
+EXCHANGES: Final = tuple(_OF_NAME)
+"""The reshape operators that take no amount, of a tensor of rank 2 or more."""
+AMOUNTS: Final = tuple(_BY_AMOUNT)
+"""The reshape operators with an amount, of a tensor of rank 1 or more."""

@@ -7,9 +7,9 @@ from rewrites.rule import Body, Equation, Index, equation, rule
 
 
 @rule(family="loops", source="§4.5.2, split_gen")
-def split_gen(lo: Index, hi: Index, at: Index, e: Body[Index]) -> Equation:
+def split_gen(lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
     """A generation is that of its first indices followed by that of the others."""
-    return equation(gen((lo, hi), e), concat(gen((lo, at), e), gen((at, hi), e)))
+    return equation(gen((lo, hi), e), concat(gen((lo, k), e), gen((k, hi), e)))
 
 
 @rule(family="loops", source="[R] transpose_gen_gen")

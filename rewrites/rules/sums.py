@@ -54,9 +54,9 @@ def sum_mul_left(lo: Index, hi: Index, c: Scalar, e: Body[Index]) -> Equation:
 
 
 @rule(family="sums", source="[D] section 8")
-def split_sum(lo: Index, hi: Index, at: Index, e: Body[Index]) -> Equation:
+def split_sum(lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
     """A sum is that of its first terms added to that of the others."""
-    return equation(sum((lo, hi), e), sum((lo, at), e) + sum((at, hi), e), given(lo <= at, at <= hi))
+    return equation(sum((lo, hi), e), sum((lo, k), e) + sum((k, hi), e), given(lo <= k, k <= hi))
 
 
 @rule(family="sums", source="[D] section 8")

@@ -1,0 +1,595 @@
+"""Interactive sessions: every tactic on a small program, what refusals say, and the state of a session.
+
+Whatever a tactic makes is compared with the program that it started from, element by element at several sizes, and is
+checked for safe accesses and truncations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+import padtypes
+from atl.errors import ParseError, WrongArgument
+from atl.index import Size, constant, value_of
+from rewrites import Derivation, NoSite, Session, Undetermined, reschedule, rules
+from rewrites.selection import fits, pattern
+from rewrites.sites import sites
+
+n, m, k = atl.sizes("n m k")
+f = atl.tensor("f", n)
+A, B = atl.tensor("A", n, k), atl.tensor("B", k, m)
+
+
+def pipeline() -> atl.Program:
+    """The two-stage pipeline of §4.1."""
+    return atl.program(
+        "pipeline",
+        [f],
+        atl.let(
+            atl.gen(n, lambda i: f[i]),
+            lambda buf: atl.gen(n, lambda i: atl.guard(0 <= i - 1, buf[i - 1]) + buf[i]),
+        ),
+    )
+
+
+def matmul() -> atl.Program:
+    return atl.program("matmul", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j])))
+
+
+def body(session: Session) -> str:
+    """The goal without its first line, and without what stands before every line."""
+    _, _, shown = str(session.goal).partition(":=\n")
+    return "\n".join(line.removeprefix("  ") for line in shown.split("\n"))
+
+
+def assert_agrees(session: Session, *, least: int = 0, safe: bool = True) -> None:
+    """The goal equals the start at small sizes, and compiles as far as safety is concerned."""
+    start, goal = session.theorem.lhs, session.goal
+    if safe:
+        atl.check_safe(goal)
+        padtypes.check(goal)
+    for size in (0, 1, 2, 3, 5, 8, 9):
+        if size < least:
+            continue
+        values = {"n": size, "m": size + 1, "k": max(size - 1, least)}
+        numbers = np.random.default_rng(size)
+        arrays: dict[str, Any] = {
+            array.name: numbers.integers(0, 9, tuple(_extent(extent, values) for extent in array.shape)).astype(
+                array.dtype
+            )
+            for array in start.inputs
+        }
+        free = {name: values[name] for name in start.free_sizes}
+        expected = atl.evaluate(start, **arrays, **free)
+        np.testing.assert_array_equal(atl.evaluate(goal, **arrays, **free), expected)
+
+
+def _extent(extent: Any, values: dict[str, int]) -> int:
+    return value_of(extent, lambda leaf: values[leaf.name] if isinstance(leaf, Size) else 0, lambda *_: 0)
+
+
+# -- the derivations of the paper -------------------------------------------------------------------------------------
+
+
+def test_the_pipeline_is_fused_in_three_steps() -> None:
+    """§4.2.3: unfold_let, then get_gen at each of the two uses."""
+    s = reschedule(pipeline()).rw("unfold_let").rw("get_gen").rw("get_gen")
+    assert body(s) == "⊞[i < n] [1 <= i] · f[i - 1] + f[i]"
+    assert [repr(call) for call in s.steps] == ["rw('unfold_let')", "rw('get_gen')", "rw('get_gen')"]
+    assert [step.rule.name for step in s.done().steps] == ["unfold_let", "get_gen", "get_gen"]
+    assert_agrees(s)
+
+
+def test_the_pipeline_is_tiled_by_the_script_of_the_thesis() -> None:
+    """§4.1, with the guard around the buffer's elements that its text shows and its script loses (erratum E13)."""
+    s = reschedule(pipeline())
+    s.inline("buf")
+    s.rw("get_gen").rw("get_gen")
+    s.rw("truncr_flatten_split", around="⊞[_ < _] _", reverse=True, k=8)
+    s.inline("split")
+    s.rw("get_gen")
+    s.rw("guard_true", around="_ + _", reverse=True, p="8*i + j < n")
+    s.lbind("[_ < n] · (_ + _)", "v", over="[_ < n] · [_ < n] · _")
+    s.rw("ll_gen")
+    assert body(s) == (
+        "truncr (8*⌈n / 8⌉ - n) flatten ⊞[i < ⌈n / 8⌉]\n"
+        "  let v := ⊞[j < 8] [8*i + j < n] · ([1 <= 8*i + j] · f[8*i + j - 1] + f[8*i + j]) in\n"
+        "  ⊞[j < 8] [8*i + j < n] · v[j]"
+    )
+    assert_agrees(s)
+
+
+def test_the_same_tiling_by_composite_tactics() -> None:
+    s = reschedule(pipeline()).fuse("buf").tile("i", 8).stage("_ + _", at="io", name="v")
+    assert body(s) == (
+        "truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉]\n"
+        "  let v := ⊞[ii < 8] [8*io + ii < n] · ([1 <= 8*io + ii] · f[8*io + ii - 1] + f[8*io + ii]) in\n"
+        "  ⊞[ii < 8] [8*io + ii < n] · v[ii]"
+    )
+    assert_agrees(s)
+
+
+def test_a_loop_is_split_at_its_borders() -> None:
+    """§4.5.2: guards that become true drop, one that becomes false leaves the node that stores nothing (E24, E29)."""
+    s = reschedule(pipeline(), given=[n > 1]).fuse("buf").split_loop("i", 1, n - 1)
+    assert body(s) == (
+        "(⊞[i < 1] padding(float32) + f[i])\n"
+        "++ (⊞[1 <= i < n - 1] f[i - 1] + f[i])\n"
+        "++ ⊞[n - 1 <= i < n] f[i - 1] + f[i]"
+    )
+    assert_agrees(s, least=2)
+
+
+# -- each tactic ------------------------------------------------------------------------------------------------------
+
+TACTICS: dict[str, tuple[Callable[[], Session], str]] = {
+    "inline unfolds a let": (
+        lambda: reschedule(pipeline()).inline("buf"),
+        "⊞[i < n] [1 <= i] · (⊞[i1 < n] f[i1])[i - 1] + (⊞[i1 < n] f[i1])[i]",
+    ),
+    "inline unfolds a reshape operator": (
+        lambda: reschedule(atl.program("t", [A], atl.transpose(A))).inline("transpose"),
+        "⊞[i < k] ⊞[j < n] A[j, i]",
+    ),
+    "fuse": (lambda: reschedule(pipeline()).fuse("buf"), "⊞[i < n] [1 <= i] · f[i - 1] + f[i]"),
+    "simpl_guard drops implied conjuncts": (
+        lambda: reschedule(
+            atl.program("g", [f], atl.gen(n, lambda i: atl.guard((i < n) & (i < 4) & (i < 9), f[i])))
+        ).simpl_guard(),
+        "⊞[i < n] [i < 4] · f[i]",
+    ),
+    "simpl_guard decides selections": (
+        lambda: reschedule(
+            atl.program("g", [f], atl.gen(n, lambda i: atl.select(i < n, f[i], 0.0) + atl.select(i < 0, 1.0, f[i])))
+        ).simpl_guard(),
+        "⊞[i < n] f[i] + f[i]",
+    ),
+    "tile a reduction": (
+        lambda: reschedule(matmul()).tile("l", 4),
+        "⊞[i < n] ⊞[j < m] Σ[lo < ⌈k / 4⌉] Σ[li < 4] [4*lo + li < k] · A[i, 4*lo + li] * B[4*lo + li, j]",
+    ),
+    "tile two loops": (
+        lambda: reschedule(matmul()).tile(("i", "j"), (4, 8)),
+        "truncr (4*⌈n / 4⌉ - n) flatten ⊞[io < ⌈n / 4⌉] transpose truncr (8*⌈m / 8⌉ - m) flatten\n"
+        "⊞[jo < ⌈m / 8⌉] ⊞[ji < 8] [8*jo + ji < m] · ⊞[ii < 4] [4*io + ii < n] · Σ[l < k]\n"
+        "  A[4*io + ii, l] * B[l, 8*jo + ji]",
+    ),
+    "interchange generations": (
+        lambda: reschedule(matmul()).interchange("i"),
+        "transpose ⊞[j < m] ⊞[i < n] Σ[l < k] A[i, l] * B[l, j]",
+    ),
+    "interchange a generation and a sum": (
+        lambda: reschedule(matmul()).interchange("j"),
+        "⊞[i < n] Σ[l < k] ⊞[j < m] A[i, l] * B[l, j]",
+    ),
+    "interchange and back": (
+        lambda: reschedule(matmul()).interchange("j").interchange("l"),
+        "⊞[i < n] ⊞[j < m] Σ[l < k] A[i, l] * B[l, j]",
+    ),
+    "stage at a loop": (
+        lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="row"),
+        "⊞[i < n]\n  let row := ⊞[l < k] A[i, l] in\n  ⊞[j < m] Σ[l < k] row[l] * B[l, j]",
+    ),
+    "stage before everything": (
+        lambda: reschedule(matmul()).stage("A[_, _] * B[_, _]", name="terms"),
+        "let terms := ⊞[i < n] ⊞[j < m] ⊞[l < k] A[i, l] * B[l, j] in\n"
+        "⊞[i < n] ⊞[j < m] Σ[l < k] terms[i, j, l]",
+    ),
+    "lbind and hoist": (
+        lambda: reschedule(matmul()).lbind("A[_, _]", "a").hoist("a").hoist("a"),
+        "⊞[i < n]\n  let a := ⊞[l < k] A[i, l] in\n  ⊞[j < m] Σ[l < k] a[l] * B[l, j]",
+    ),
+    "hoist out of a chosen loop": (
+        lambda: reschedule(matmul()).lbind("A[_, _]", "a").hoist("a", out_of="i"),
+        "let a := ⊞[i < n] ⊞[l < k] A[i, l] in\n⊞[i < n] ⊞[j < m] Σ[l < k] a[i, l] * B[l, j]",
+    ),
+    "flatten_loops": (
+        lambda: reschedule(matmul(), given=[m > 0]).flatten_loops("i"),
+        "split m ⊞[ij < m*n] Σ[l < k] A[ij // m, l] * B[l, ij % m]",
+    ),
+    "unroll a generation": (
+        lambda: reschedule(atl.program("u", [f], atl.gen(2, lambda i: 2 * f[i])), given=[n > 1]).unroll("i"),
+        "(⊞[i < 1] 2 * f[0]) ++ ⊞[i < 1] 2 * f[1]",
+    ),
+    "unroll a sum": (
+        lambda: reschedule(atl.program("u", [f], atl.sum(3, lambda i: f[i])), given=[n > 2]).unroll("i"),
+        "f[0] + f[1] + f[2]",
+    ),
+    "solve_for_index finds digits": (
+        lambda: reschedule(
+            atl.program(
+                "s", [f], atl.gen(n, lambda i: atl.sum(n, lambda j: atl.sum(4, lambda q: atl.guard(i == 4 * j + q, f[j]))))
+            )
+        ).solve_for_index(),
+        "⊞[i < n] Σ[j < n] Σ[q < 4] [j = i // 4 ∧ q = i % 4] · f[j]",
+    ),
+    "solve_for_index joins bounds": (
+        lambda: reschedule(
+            atl.program(
+                "s", [f], atl.gen(n, lambda i: atl.sum(n, lambda j: atl.guard((0 <= i - j * 4) & (i - j * 4 < 4), f[j])))
+            )
+        ).solve_for_index("j"),
+        "⊞[i < n] Σ[j < n] [j = i // 4] · f[j]",
+    ),
+    "normalize": (
+        lambda: reschedule(
+            atl.program(
+                "s", [f], (f + f) * 2 + atl.gen(n, lambda i: atl.let(f[i], lambda x: x * x) * atl.guard(i < 3, f[i]))
+            )
+        ).normalize(),
+        "⊞[i < n]\n"
+        "  let x := f[i] in\n"
+        "  let x1 := [i < 3] · x in (x + x) * 2 + x * x * x1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TACTICS)
+def test_a_tactic_makes_what_it_says_and_an_equal_program(name: str) -> None:
+    make, expected = TACTICS[name]
+    session = make()
+    assert body(session) == expected
+    assert_agrees(session, least=3 if session.goal.assumptions else 0)
+
+
+def test_a_derivation_is_the_same_in_every_run() -> None:
+    one, two = (reschedule(pipeline()).fuse("buf").tile("i", 8).stage("_ + _", at="io") for _ in range(2))
+    assert str(one.goal) == str(two.goal)
+    assert repr(one.steps) == repr(two.steps)
+    assert [(s.rule, s.path, dict(s.arguments)) for s in one.done().steps] == [
+        (s.rule, s.path, dict(s.arguments)) for s in two.done().steps
+    ]
+
+
+def test_a_tactic_of_ones_own_is_one_call() -> None:
+    def fused_and_split(work: Derivation, name: str) -> None:
+        work.rewrite("unfold_let", work.site().path)
+        work.sweep(["get_gen"])
+        assert name
+
+    s = reschedule(pipeline()).do(fused_and_split, "buf")
+    assert body(s) == "⊞[i < n] [1 <= i] · f[i - 1] + f[i]"
+    assert repr(s.steps) == "  0  fused_and_split('buf')   -- 3 steps: unfold_let, get_gen ×2"
+
+
+# -- where to rewrite -------------------------------------------------------------------------------------------------
+
+
+def test_bottom_up_takes_the_innermost_and_nth_passes_over() -> None:
+    s = reschedule(pipeline()).inline("buf")
+    assert len(s.sites("get_gen")) == 2
+    assert body(s.branch().rw("get_gen")) == "⊞[i < n] [1 <= i] · f[i - 1] + (⊞[i1 < n] f[i1])[i]"
+    assert body(s.branch().rw("get_gen", nth=1)) == "⊞[i < n] [1 <= i] · (⊞[i1 < n] f[i1])[i - 1] + f[i]"
+    assert body(s.branch().rw("get_gen", all=True)) == "⊞[i < n] [1 <= i] · f[i - 1] + f[i]"
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"at": "[_] · _"}, {"at": "[1 <= i] . _"}, {"around": "_[i - 1]"}, {"around": "(gen[_ < n] _)[i - _]"},
+        {"k": "i - 1"}, {"at": (0, 0)},
+    ],
+)  # fmt: skip
+def test_a_place_is_chosen_by_path_by_pattern_or_by_a_parameter(chosen: dict[str, Any]) -> None:
+    s = reschedule(pipeline()).inline("buf").rw("get_gen", **chosen)
+    assert body(s) == "⊞[i < n] [1 <= i] · f[i - 1] + (⊞[i1 < n] f[i1])[i]"
+
+
+def test_top_down_takes_the_outermost() -> None:
+    nested = atl.program("t", [A], atl.gen(n, k, lambda i, j: A[i, j]))
+    below = reschedule(nested).rw("gen_eta")
+    above = reschedule(nested).rw("gen_eta", top_down=True, nth=0)
+    assert body(below) == "⊞[i < n] A[i]"
+    assert body(above) == "⊞[i < n] A[i]"
+    assert below.steps[0].steps[0].path == (0,)
+    assert body(below.rw("gen_eta")) == "A"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("_", 12), ("⊞[_ < _] _", 2), ("⊞[i < n] _", 1), ("gen[_ < m] _", 1), ("⊞[_ < k] _", 0), ("Σ[l < k] _", 1),
+        ("A[i, l]", 1), ("A[_, _]", 1), ("A[_]", 1), ("_ * _", 1), ("_ + _", 0), ("A", 1), ("B[l, j]", 1), ("B[_, i]", 0),
+        ("max[_ < _] _", 0), ("let _ := _ in _", 0), ("transpose _", 0), ("sqrt(_)", 0), ("2.0", 0),
+    ],
+)  # fmt: skip
+def test_a_pattern_fits_what_is_printed_like_it(text: str, count: int) -> None:
+    wanted = pattern(text)
+    found = [site for site in sites(matmul()) if fits(wanted, site)]
+    assert len(found) == (count if text != "_" else len(list(sites(matmul()))))
+
+
+def test_all_rewrites_each_place_once() -> None:
+    twice = reschedule(matmul()).rw("transpose_transpose", around="⊞[_ < _] _", reverse=True, all=True)
+    assert str(twice.goal).count("transpose transpose") == 1  # of ranks two and one, only the first has a transpose
+    assert_agrees(twice)
+
+
+# -- the state --------------------------------------------------------------------------------------------------------
+
+
+def test_undo_redo_and_branch_are_identities() -> None:
+    s = reschedule(pipeline()).fuse("buf")
+    fused = s.goal
+    s.tile("i", 8)
+    tiled = s.goal
+    assert s.undo().goal is fused
+    assert s.redo().goal is tiled
+    assert s.undo(2).goal.body == pipeline().body
+    assert s.redo(2).goal is tiled
+    other = s.branch().undo()
+    assert (other.goal, s.goal) == (fused, tiled)
+    other.tile("i", 4)
+    with pytest.raises(WrongArgument, match="1 calls to redo, 0 undone"):
+        other.redo()
+    with pytest.raises(WrongArgument, match="9 calls to undo, 2 made"):
+        s.undo(9)
+
+
+def test_a_refused_call_leaves_the_session_as_it_was() -> None:
+    s = reschedule(pipeline()).fuse("buf")
+    before = s.goal, len(s.steps)
+    with pytest.raises(NoSite):
+        s.tile("i", m)
+    assert (s.goal, len(s.steps)) == before
+
+
+def test_a_handle_follows_its_place() -> None:
+    s = reschedule(pipeline())
+    read = s.find("f[_]")
+    assert read.path == (0, 0)
+    s.inline("buf")
+    assert read.path == (0, 0, 0, 0, 0)
+    s.fuse_all() if hasattr(s, "fuse_all") else s.rw("get_gen", all=True)
+    s.tile("i", 8)
+    assert repr(reschedule(s.goal).find(read.path)) == f"Handle('{read.path}', at {list(read.path)})"
+    s.rw("access_guard", around=read)
+    assert "[0 <= 8*io + ii - 1 < n] · f[8*io + ii - 1]" in str(s.goal)
+
+
+def test_a_handle_follows_the_binder_it_names() -> None:
+    s = reschedule(matmul()).lbind("A[_, _]", "a")
+    a = s.find("a")
+    s.rw("ll_sum", around="l") if s.sites("ll_sum") else s.hoist("a")
+    assert "let a := " in str(s.goal)
+    assert isinstance(a.path, tuple)
+
+
+def test_a_handle_says_when_its_place_is_gone() -> None:
+    s = reschedule(pipeline())
+    buf = s.find("buf")
+    s.inline("buf")
+    assert repr(buf) == "Handle('buf', gone)"
+    with pytest.raises(NoSite, match=r"the place buf is gone: unfold_let took it away, in inline\('buf'\)"):
+        s.rw("get_gen", at=buf)
+    s.undo()
+    assert buf.path == ()
+
+
+# -- what is printed --------------------------------------------------------------------------------------------------
+
+
+def test_a_session_prints_its_goal_and_a_difference_marks_what_changed() -> None:
+    s = reschedule(pipeline()).inline("buf").rw("get_gen")
+    assert repr(s) == str(s.goal)
+    assert str(s.diff()) == (
+        "  pipeline (f : float32[n]) : float32[n] :=\n"
+        "-   ⊞[i < n] [1 <= i] · (⊞[i1 < n] f[i1])[i - 1] + (⊞[i1 < n] f[i1])[i]\n"
+        "                        ^^^^^^^^^^^^^^^^^\n"
+        "+   ⊞[i < n] [1 <= i] · f[i - 1] + (⊞[i1 < n] f[i1])[i]\n"
+        "                        ^"
+    )
+    assert "-   let buf := ⊞[i < n] f[i] in" in str(s.diff(0))
+    assert "\x1b" not in repr(s.diff())
+    assert "\x1b[32m+" in s.diff().text(colour=True)
+    assert str(reschedule(pipeline()).diff()) == "nothing has changed"
+
+
+def test_explain_says_rule_place_arguments_and_how_each_premise_was_proved() -> None:
+    s = reschedule(pipeline()).fuse("buf")
+    text = str(s.explain())
+    assert text.startswith("fuse('buf')\n1. unfold_let (§4.2.1, unfold_let): ")
+    assert "2. get_gen (§4.2.1): Reading one element of a generation, within it, computes only that element." in text
+    assert "  with k = i - 1\n" in text
+    assert "  with e = (i1) ↦ f[i1]\n" in text
+    assert "  premise 1 <= i: known there\n" in text
+    assert "  premise i - 1 < n: by linear arithmetic" in text
+    assert "^^^^^^^^^^^^^^^^^^^^^^" in text
+    with pytest.raises(WrongArgument, match="there is no call 3"):
+        s.explain(3)
+
+
+def test_a_notebook_shows_folded_states_and_mathematics() -> None:
+    s = reschedule(pipeline()).inline("buf").rw("get_gen", all=True)
+    html = s._repr_html_()
+    assert html.count("<details>") == html.count("</details>") == 3
+    assert "⊞[i &lt; n] [1 &lt;= i] · f[i - 1] + f[i]" in html
+    assert s._repr_latex_().startswith("$$\\begin{aligned}")
+    assert "<pre>" in s.diff()._repr_html_()
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def _read_beyond() -> atl.Program:
+    return atl.program("g", [f], atl.gen(n, lambda i: atl.gen(n, lambda j: f[j])[i + 1]))
+
+
+def _guarded(p: Callable[[Any], Any]) -> atl.Program:
+    return atl.program("g", [f], atl.gen(n, lambda i: atl.guard(p(i), atl.gen(n, lambda j: f[j]))[i]))
+
+
+REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, ...]]] = {
+    "a premise that fails": (
+        lambda: reschedule(_read_beyond()).rw("get_gen"),
+        NoSite,
+        (
+            "get_gen matches here, but a premise fails: i + 1 < n [ATL704]",
+            "⊞[i < n] (⊞[j < n] f[j])[i + 1]",
+            "required: i + 1 < n, where 0 <= i < n is known",
+            "breaks at: n = 1, i = 0",
+            'try: s.rw("get_gen_guarded") applies here',
+        ),
+    ),
+    "a premise that a fact about sizes would give": (
+        lambda: reschedule(pipeline()).fuse("buf").split_loop("i", 5),
+        NoSite,
+        ("5 <= n", "breaks at: n = ", "try: if it is so, state it at the start: reschedule(…, given=[5 <= n])"),
+    ),
+    "a near miss with a guard in the way": (
+        lambda: reschedule(_guarded(lambda i: i < 4)).rw("get_gen"),
+        NoSite,
+        (
+            "the nearest one differs here: wanted a generation ⊞[lo <= i < hi] e[i], found a guard [i < 4] · ⊞[j < n] f[j]",
+            "^^^^^^^^^^^^^^^^^^^^^^^",
+            "required: the left side of the rule, (⊞[lo <= i < hi] e[i])[k]",
+            'try: s.rw("guard_access") first: then s.rw("get_gen") applies',
+        ),
+    ),
+    "a near miss with a true guard in the way": (
+        lambda: reschedule(_guarded(lambda i: i < n)).rw("get_gen"),
+        NoSite,
+        ('try: s.simpl_guard() first: then s.rw("get_gen") applies',),
+    ),
+    "a near miss with a let in the way": (
+        lambda: reschedule(pipeline()).rw("get_gen"),
+        NoSite,
+        ("found the let-bound buf", 'try: s.inline("buf") first: then s.rw("get_gen") applies'),
+    ),
+    "nothing like it": (
+        lambda: reschedule(pipeline()).rw("sum_swap"),
+        NoSite,
+        ("no place in the goal matches sum_swap", "required: the left side of the rule, Σ["),
+    ),
+    "only elsewhere": (
+        lambda: reschedule(matmul()).rw("gen_interchange", at="j"),
+        NoSite,
+        ("no place below 'j' matches", 'try: it applies elsewhere, at the whole program: s.rw("gen_interchange")'),
+    ),
+    "only scalars": (
+        lambda: reschedule(matmul()).rw("truncr_flatten_split", around="_ * _", reverse=True, k=3),
+        NoSite,
+        ("which is about tensors: here are scalars",),
+    ),
+    "the other direction": (
+        lambda: reschedule(matmul()).rw("sum_gen_swap", reverse=True),
+        NoSite,
+        ('try: it applies from left to right: s.rw("sum_gen_swap")',),
+    ),
+    "too high a number": (
+        lambda: reschedule(pipeline()).inline("buf").rw("get_gen", nth=2),
+        NoSite,
+        ("get_gen applies at 2 places; nth=2 is beyond", "required: nth from 0 to 1"),
+    ),
+    "an undetermined parameter": (
+        lambda: reschedule(pipeline()).rw("truncr_flatten_split", around="i", reverse=True),
+        Undetermined,
+        (
+            "the right side of truncr_flatten_split does not tell its parameter k",
+            'try: pass it by name: s.rw("truncr_flatten_split", reverse=True, k=…)',
+        ),
+    ),
+    "an undetermined subterm": (
+        lambda: reschedule(pipeline()).rw("unfold_let", reverse=True),
+        Undetermined,
+        ('try: s.lbind("…", "x") binds a subterm to a name',),
+    ),
+    "a misspelt rule": (
+        lambda: reschedule(pipeline()).rw("get_gne"),
+        WrongArgument,
+        ("there is no rule called 'get_gne'", "did you mean get_gen"),
+    ),
+    "a misspelt parameter": (
+        lambda: reschedule(pipeline()).rw("get_gen", kk=3),
+        WrongArgument,
+        ("there is no parameter of get_gen called 'kk'", "required: one of lo, hi, e, k"),
+    ),
+    "a misspelt name": (
+        lambda: reschedule(pipeline()).inline("bfu"),
+        NoSite,
+        ("nothing in the goal is bound as bfu", "a gen, a sum or a let: buf, i", "did you mean buf?"),
+    ),
+    "a loop inlined": (
+        lambda: reschedule(pipeline()).inline("i"),
+        NoSite,
+        ("i is bound by a loop, not by a let",),
+    ),
+    "a pattern that is none": (
+        lambda: reschedule(pipeline()).rw("get_gen", at="⊞[_ < n _"),
+        ParseError,
+        ("'⊞[_ < n _' is neither the name of a binder nor a pattern: expected ']' after the range, found '_'",),
+    ),
+    "a pattern that nothing fits": (
+        lambda: reschedule(pipeline()).rw("get_gen", around="Σ[_ < _] _"),
+        NoSite,
+        ("nothing in the goal fits the pattern Σ[_ < _] _",),
+    ),
+    "an empty tile": (
+        lambda: reschedule(pipeline()).tile("i", m),
+        NoSite,
+        ("a tile of m iterations may be empty", "given=[m > 0]"),
+    ),
+    "a loop too long to unroll": (
+        lambda: reschedule(matmul()).unroll("l"),
+        NoSite,
+        ("the loop l runs from 0 to k", "tile the loop first: s.tile('l', 8)"),
+    ),
+    "nothing to simplify": (
+        lambda: reschedule(pipeline()).simpl_guard(),
+        NoSite,
+        ("no guard in the goal is known to be true or false",),
+    ),
+    "a let outside of loops": (
+        lambda: reschedule(pipeline()).hoist("buf"),
+        NoSite,
+        ("no loop stands around buf",),
+    ),
+    "one loop interchanged": (
+        lambda: reschedule(pipeline()).interchange("i"),
+        NoSite,
+        ("no loop stands directly inside of the loop i",),
+    ),
+    "no program": (lambda: reschedule(3), WrongArgument, ("int is no program",)),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_says_what_where_and_what_helps(name: str) -> None:
+    call, error, parts = REFUSALS[name]
+    with pytest.raises(error) as caught:
+        call()
+    for part in parts:
+        assert part in str(caught.value), str(caught.value)
+
+
+SUGGESTED: dict[str, tuple[Callable[[], Session], Callable[[Session], Session]]] = {
+    "the guarded form": (lambda: reschedule(_read_beyond()), lambda s: s.rw("get_gen_guarded")),
+    "a fact": (lambda: reschedule(pipeline(), given=[n >= 5]), lambda s: s.fuse("buf").split_loop("i", 5)),
+    "a guard moved": (
+        lambda: reschedule(_guarded(lambda i: i < 4)), lambda s: s.rw("guard_access").rw("get_gen"),
+    ),
+    "a guard dropped": (lambda: reschedule(_guarded(lambda i: i < n)), lambda s: s.simpl_guard().rw("get_gen")),
+    "a let inlined": (lambda: reschedule(pipeline()), lambda s: s.inline("buf").rw("get_gen")),
+    "another place": (lambda: reschedule(matmul()), lambda s: s.rw("gen_interchange")),
+    "the other direction": (lambda: reschedule(matmul()), lambda s: s.rw("sum_gen_swap")),
+    "a parameter": (lambda: reschedule(pipeline()), lambda s: s.rw("truncr_flatten_split", around="i", reverse=True, k=3)),
+    "a positive tile": (lambda: reschedule(pipeline(), given=[k > 0]), lambda s: s.fuse("buf").tile("i", k)),
+    "a loop tiled, then unrolled": (lambda: reschedule(matmul()), lambda s: s.tile("l", 8).unroll("li")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUGGESTED)
+def test_what_a_refusal_suggests_can_be_done(name: str) -> None:
+    make, follow = SUGGESTED[name]
+    session = make()
+    assert follow(session).steps
+
+
+def test_rules_are_looked_up_by_name() -> None:
+    assert rules["get_gen"].law.startswith("Reading one element")
+    assert constant(0).constant == 0

@@ -1,0 +1,109 @@
+"""Arithmetic on scalars, and element by element on tensors of one shape."""
+
+from __future__ import annotations
+
+from atl.terms import BinaryOp, Monoid
+from rewrites.rule import Elem, Equation, Scalar, equation, rule, rules
+from rewrites.spellings import binary, folded, literal, padding
+
+
+@rules(named="{}_comm", over=("add", "mul", "min", "max"), family="scalars", source="§3.3, bin commutative")
+def comm(op: BinaryOp, a: Elem, b: Elem) -> Equation:
+    """a ∘ b = b ∘ a."""
+    return equation(binary(op, a, b), binary(op, b, a))
+
+
+@rules(named="{}_assoc", over=("add", "mul", "min", "max"), family="scalars", source="§3.3, bin associative")
+def assoc(op: BinaryOp, a: Elem, b: Elem, c: Elem) -> Equation:
+    """(a ∘ b) ∘ c = a ∘ (b ∘ c)."""
+    return equation(binary(op, binary(op, a, b), c), binary(op, a, binary(op, b, c)))
+
+
+@rules(named="{}_same", over=("min", "max"), family="scalars", source="idempotence")
+def same(m: Monoid, a: Elem) -> Equation:
+    """min(a, a) = a, and so for max."""
+    return equation(folded(m, a, a), a)
+
+
+@rule(family="scalars", source="§3.3, scalar_mul distributes")
+def mul_add(a: Elem, b: Elem, c: Elem) -> Equation:
+    """a * (b + c) = a * b + a * c."""
+    return equation(a * (b + c), a * b + a * c)
+
+
+@rule(family="scalars", source="§3.3", follows=("mul_comm", "mul_add", "mul_comm", "mul_comm"))
+def add_mul(a: Elem, b: Elem, c: Elem) -> Equation:
+    """(a + b) * c = a * c + b * c."""
+    return equation((a + b) * c, a * c + b * c)
+
+
+@rule(family="scalars", source="§3.3, null")
+def add_padding(a: Elem) -> Equation:
+    """Padding adds nothing."""
+    return equation(a + padding(a), a)
+
+
+@rule(family="scalars", source="§3.3, 0*a")
+def mul_padding(a: Elem) -> Equation:
+    """A product with padding is zero."""
+    return equation(a * padding(a), padding(a))
+
+
+@rule(family="scalars", source="ring")
+def add_zero(a: Scalar) -> Equation:
+    """a + 0 = a."""
+    return equation(a + literal(0, a), a)
+
+
+@rule(family="scalars", source="ring")
+def mul_zero(a: Scalar) -> Equation:
+    """a * 0 = 0."""
+    return equation(a * literal(0, a), literal(0, a))
+
+
+@rule(family="scalars", source="§3.3, 1*a")
+def mul_one(a: Scalar) -> Equation:
+    """a * 1 = a."""
+    return equation(a * literal(1, a), a)
+
+
+@rule(family="scalars", source="ring")
+def sub_neg(a: Elem, b: Elem) -> Equation:
+    """a - b = a + -b."""
+    return equation(a - b, a + -b)
+
+
+@rule(family="scalars", source="ring")
+def sub_self(a: Elem) -> Equation:
+    """a - a = 0; the zero is not stored."""
+    return equation(a - a, padding(a))
+
+
+@rule(family="scalars", source="ring")
+def neg_neg(a: Elem) -> Equation:
+    """-(-a) = a."""
+    return equation(-(-a), a)
+
+
+@rule(family="scalars", source="ring")
+def neg_add(a: Elem, b: Elem) -> Equation:
+    """-(a + b) = -a + -b."""
+    return equation(-(a + b), -a + -b)
+
+
+@rule(family="scalars", source="ring")
+def neg_mul(a: Elem, b: Elem) -> Equation:
+    """-(a * b) = -a * b."""
+    return equation(-(a * b), -a * b)
+
+
+@rule(family="scalars", source="field, x / 0 = 0")
+def mul_div(a: Elem, b: Elem, c: Elem) -> Equation:
+    """(a * b) / c = a * (b / c)."""
+    return equation((a * b) / c, a * (b / c))
+
+
+@rule(family="scalars", source="field, x / 0 = 0")
+def add_div(a: Elem, b: Elem, c: Elem) -> Equation:
+    """(a + b) / c = a / c + b / c."""
+    return equation((a + b) / c, a / c + b / c)
