@@ -296,8 +296,9 @@ class _Lowering:
         return (Clear(buffer, count, zeroed=not filled), *stored, *used)
 
     def _needed(self, extent: Index, context: Context) -> Index:
-        """The extent, as a number to make room for. A let that was lifted out of a selection stands where the extent may
-        mean nothing, since the selected branch is not taken there: it is to be no fault then, whatever the number.
+        """The extent, as a number to make room for, at least zero and without a quotient by zero.
+
+        A let that was lifted out of a selection stands also where its branch is not taken and its extents mean nothing.
         """
         if not all(context.proves(less(ZERO, divisor)) for divisor in divisors(extent)):
             extent = _with_positive_divisors(extent)

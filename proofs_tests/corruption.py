@@ -1,9 +1,9 @@
 """Corrupted certificates: one field is changed in each, and none of them proves what it says no longer.
 
-A certificate that is not refused must give the theorem whose programs stand in the file. Where they are those of before,
-the change was void (a hint, say); where they are others, with hashes made to match, the kernel has proved another theorem,
-and its two sides are compared on arrays as well. Where "made to match" is said, whoever changed the file is taken to know how hashes are
-computed and where the steps lead: what refuses such a file is the kernel.
+A certificate that is not refused must give the theorem whose programs stand in the file. Where they are those of
+before, the change was void (a hint, say); where they are others, with hashes made to match, the kernel has proved another
+theorem, and its two sides are compared on arrays as well. Where "made to match" is said, whoever changed the file is
+taken to know how hashes are computed and where the steps lead: what refuses such a file is the kernel.
 
 `python -m proofs_tests.corruption --n 10000 --seed 1` prints the counts.
 """
@@ -67,7 +67,7 @@ def inlined() -> Theorem:
 def swapped() -> Theorem:
     n, m, k = atl.sizes("n m k")
     A, B = atl.tensor("A", n, k), atl.tensor("B", k, m)  # noqa: N806
-    t = reflexivity(atl.program("swapped", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j]))))
+    t = reflexivity(atl.program("swapped", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: A[i, p] * B[p, j]))))
     return stepped(stepped(t, "sum_gen_swap", (0,)), "sum_gen_swap")
 
 
@@ -228,12 +228,29 @@ def _change(place: Place, written: list[Any], random: Random) -> None:
             del parent[key]  # type: ignore[arg-type]
         case 2 if isinstance(parent, list):
             other = random.randrange(len(parent))
-            parent[key], parent[other] = parent[other], old  # type: ignore[call-overload, index]
+            parent[key], parent[other] = parent[other], old  # type: ignore[index]
         case 3:
             where, at = random.choice([other for value in written for other in places(value)])
             parent[key] = copy.deepcopy(where[at])  # type: ignore[index]
         case _:
-            others = [0, 1, -1, 2**70, 1.5, True, None, "n", "m", "float64", "max", "sub", [], ["@", 0], {}, "\ud800"]
+            others: list[Any] = [
+                0,
+                1,
+                -1,
+                2**70,
+                1.5,
+                True,
+                None,
+                "n",
+                "m",
+                "float64",
+                "max",
+                "sub",
+                [],
+                ["@", 0],
+                {},
+                "\ud800",
+            ]
             parent[key] = random.choice(others)  # type: ignore[index]
 
 
@@ -374,7 +391,7 @@ def judge(original: str, changed: Data, *, matching: bool) -> str:
 
 
 def _with_matching_hashes(data: Data) -> Theorem:
-    """Loads it after every hash, list of rules and end program that is refused has been replaced by what was expected."""
+    """Loads it when each hash, list of rules and end program that is refused has been replaced by what was found."""
     for _ in range(3 * len(data["steps"])):
         try:
             return loads(json.dumps(data))
@@ -396,7 +413,7 @@ def _with_matching_hashes(data: Data) -> Theorem:
 def differs(one: Program, other: Program, *, largest: int = 3) -> str | None:
     """Sizes at which two programs with the same inputs have different values, if there are any so small."""
     for values in product(range(largest + 1), repeat=min(len(one.sizes), 4)):
-        sizes = {name: 1 for name in (*one.sizes, *other.sizes)} | dict(zip(one.sizes, values, strict=False))
+        sizes = dict.fromkeys((*one.sizes, *other.sizes), 1) | dict(zip(one.sizes, values, strict=False))
 
         def leaf(at: Leaf, sizes: dict[str, int] = sizes) -> int:
             return sizes[at.name] if isinstance(at, Size) else 0

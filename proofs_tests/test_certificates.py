@@ -282,7 +282,7 @@ def test_the_command_says_what_was_proved_and_fails_for_what_was_not(
 def executed(script: str, monkeypatch: pytest.MonkeyPatch) -> Theorem:
     monkeypatch.setattr("rewrites.reschedule", reschedule, raising=False)
     names: dict[str, Any] = {}
-    exec(script, names)  # noqa: S102 (what is tested)
+    exec(script, names)
     theorem = names["theorem"]
     assert isinstance(theorem, Theorem)
     return theorem

@@ -27,7 +27,7 @@ from lowering import lower as lowered
 from lowering.loopnest import Accumulate, Allocate, Assign, Block, Cell, Clear, For, If, LoopNest, Number
 from lowering.toolchain import find_compiler, has_sanitizers
 from proofs_tests import agreement, differential
-from proofs_tests.agreement import Discarded, Expected, Fault, compare, compiled, expected, own_cache
+from proofs_tests.agreement import Discarded, Expected, Fault, compare, compiled, expected, interpreted, own_cache
 from proofs_tests.choices import Recorded, Replayed, Seeded, shrunk
 from proofs_tests.constructs import ALL, constructs
 from proofs_tests.differential import Report, main, run_block, run_differential, smaller
@@ -67,6 +67,44 @@ def test_three_thousand_programs_agree_and_hold_every_construct() -> None:
 @given(cases())
 def test_programs_drawn_by_hypothesis_agree(made: Made) -> None:
     assert not isinstance(differential._examined(made), tuple)
+
+
+N, M = atl.sizes("n m")
+A = atl.tensor("A", N)
+
+
+def let_under_a_guard(extent: Callable[[atl.IndexExpr], atl.IndexExpr]) -> atl.Tensor:
+    """A let whose extent has a meaning only where the guard around it holds."""
+
+    def element(i: atl.IndexExpr) -> atl.Tensor:
+        total = atl.let(
+            atl.gen(extent(i), lambda j: atl.value(j + i)), lambda b: atl.sum(extent(i), lambda j: b[j] * b[j])
+        )
+        return atl.abs(atl.guard(i >= 1, total))
+
+    return atl.gen(M, element)
+
+
+FOUND = {
+    "a maximum over an empty range is added where a truncation has cut": atl.truncr(
+        1, atl.sum(M, lambda j: atl.gen(N + 1, lambda i: atl.reduce("max", (i, N), lambda k: A[k])))
+    ),
+    "the extent of a lifted let is negative": let_under_a_guard(lambda i: i - 1),
+    "the extent of a lifted let is a quotient by zero": let_under_a_guard(lambda i: N // i),
+    "the extent of a lifted let is the product of two": let_under_a_guard(lambda i: (N + 2) * (i - 1)),
+}
+"""Programs that were lowered wrongly once."""
+
+
+@with_c
+def test_what_was_wrong_once_is_right() -> None:
+    arrays = {"A": np.array([1, -2, 3], np.float32)}
+    programs = [atl.program("once", [A], body) for body in FOUND.values()]
+    wanted = [expected(Case(program, {"n": 3, "m": 4}, arrays, frozenset())) for program in programs]
+    assert [interpreted(case) for case in wanted if isinstance(case, Expected)] == [None] * len(FOUND)
+    with own_cache():
+        faults = compiled([case for case in wanted if isinstance(case, Expected)])
+    assert dict(zip(FOUND, faults, strict=True)) == dict.fromkeys(FOUND)
 
 
 # -- what is generated ------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ Binder: TypeAlias = Gen | Reduce | Let
 class Skeleton:
     """A side of a rule laid over a term: where metavariables stand, and which binder each of their parameters has."""
 
+    side: Expr
     applications: tuple[tuple[Path, Application], ...]
     binders: dict[Key, Path]
 
@@ -46,7 +47,7 @@ def skeleton(rule: Rule, reverse: bool, term: Expr) -> Skeleton | None:
             found: list[tuple[Path, Application]] = []
             bound: dict[Key, Path] = {}
             _read(pattern.term, (), pattern, [], [], found, bound)
-            return Skeleton(tuple(found), bound)
+            return Skeleton(pattern.term, tuple(found), bound)
     return None
 
 
@@ -143,7 +144,27 @@ def moved(step: Step, before: Expr, after: Expr, path: Path) -> Path | None:
     kept = [second.binders[key] for key, where in first.binders.items() if where == path and key in second.binders]
     if kept:
         return kept[0]
+    same = _place_of(second.side, _part(first.side, path))
+    if same is not None:
+        return same
     return () if not path and not any(where == () for where in first.binders.values()) else None
+
+
+def _part(term: Expr, path: Path) -> Expr:
+    for position in path:
+        term = children(term)[position].expr
+    return term
+
+
+def _place_of(term: Expr, part: Expr) -> Path | None:
+    """The first place at which a part stands."""
+    if term == part:
+        return ()
+    for place, child in enumerate(children(term)):
+        below = _place_of(child.expr, part)
+        if below is not None:
+            return (place, *below)
+    return None
 
 
 def _in_argument(step: Step, side: Skeleton, name: str) -> Path | None:

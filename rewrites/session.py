@@ -28,7 +28,7 @@ from rewrites.kernel import NotATheorem, Step, Theorem, reflexivity
 from rewrites.refusals import Asked, NoSite, refusal
 from rewrites.rule import Rule
 from rewrites.rules import RULES
-from rewrites.sites import Site, sites
+from rewrites.sites import Site, binders, sites, subterm
 
 P = ParamSpec("P")
 
@@ -166,7 +166,10 @@ class Session:
                 suggestions=(f"find it again: s.find({label!r})",),
             )
         for number, call in enumerate(self._calls[len(trail) :], len(trail)):
+            name = getattr(subterm(call.before.rhs.body, path), "name", None)
             moved, gone = path_after(call.traced(), path)
+            if moved is None and name is not None and _named_so(call.before.rhs, name) == path:
+                moved = _named_so(call.theorem.rhs, name)
             if moved is None:
                 assert gone is not None
                 raise NoSite(
@@ -313,6 +316,12 @@ class Session:
         from atl.latex import latex
 
         return latex(self.goal)
+
+
+def _named_so(program: Program, name: str) -> Path | None:
+    """The only binder that was given this name: a tactic may take a binder away and make it anew."""
+    found = [site.path for site in binders(program) if name in site.called[-1:]]
+    return found[0] if len(found) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,6 @@ from atl.index import (
 from atl.node import MAX_DEPTH, Identity, Node
 from atl.predicate import (
     All,
-    Any as Some,
     NonNegative,
     NonZero,
     Predicate,
@@ -47,6 +46,9 @@ from atl.predicate import (
     negation,
     non_negative,
     zero,
+)
+from atl.predicate import (
+    Any as Some,
 )
 from atl.program import Program
 from atl.terms import (

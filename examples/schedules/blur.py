@@ -6,6 +6,8 @@ schedule start where its main loops end, and a transpose stands around the trunc
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import atl
 from atl import IndexExpr, Program, Tensor
 
@@ -14,27 +16,18 @@ v = atl.tensor("v", n, m)
 
 
 def row_sum(y: IndexExpr, x: IndexExpr) -> Tensor:
-    """Three neighbours in a row (blur_x), zero outside of the picture."""
-    inner = atl.guard(x >= 1, v[y, x - 1]) + v[y, x] + atl.guard(x + 1 < m, v[y, x + 1])
-    return atl.guard((y >= 0) & (y < n), inner)
+    """Three neighbours in a row of the picture (blur_x), zero to its left and right."""
+    return atl.guard(x >= 1, v[y, x - 1]) + v[y, x] + atl.guard(x + 1 < m, v[y, x + 1])
 
 
-def nine(y: IndexExpr, x: IndexExpr) -> Tensor:
-    """The nine neighbours of a pixel, zero outside of the picture."""
-    return row_sum(y - 1, x) + row_sum(y, x) + row_sum(y + 1, x)
-
-
-def nine_inside(y: IndexExpr, x: IndexExpr) -> Tensor:
-    """The nine neighbours of a pixel that is not on the border."""
-    total = v[y - 1, x - 1] + v[y - 1, x] + v[y - 1, x + 1]
-    for row in (y, y + 1):
-        total = total + v[row, x - 1] + v[row, x] + v[row, x + 1]
-    return total
+def inner_row_sum(y: IndexExpr, x: IndexExpr) -> Tensor:
+    """Three neighbours in a row, for a pixel that is neither the first nor the last."""
+    return v[y, x - 1] + v[y, x] + v[y, x + 1]
 
 
 def two_stage() -> Program:
     """Breadth-first (Fig. 8.1 without tails): all row sums into a buffer with a row of zeros above and below."""
-    rows = atl.gen(n + 2, m, lambda y, x: row_sum(y - 1, x))
+    rows = atl.gen(n + 2, m, lambda y, x: atl.guard((y >= 1) & (y - 1 < n), row_sum(y - 1, x)))
     body = atl.let(
         rows,
         lambda buf: atl.gen(n, m, lambda y, x: buf[y, x] + buf[y + 1, x] + buf[y + 2, x]),
@@ -45,21 +38,47 @@ def two_stage() -> Program:
 
 def fused() -> Program:
     """All in one loop nest, nine guarded reads a pixel."""
+
+    def nine(y: IndexExpr, x: IndexExpr) -> Tensor:
+        above, below = atl.guard(y >= 1, row_sum(y - 1, x)), atl.guard(y + 1 < n, row_sum(y + 1, x))
+        return above + row_sum(y, x) + below
+
     return atl.program("blur_fused", [v], atl.gen(n, m, nine))
+
+
+def first_row() -> Tensor:
+    """The first row of the picture, which has none above."""
+    return atl.gen(1, m, lambda y, x: row_sum(y, x) + row_sum(y + 1, x))
+
+
+def last_row() -> Tensor:
+    """The last row of the picture, which has none below."""
+    return atl.gen((n - 1, n), lambda y: atl.gen(m, lambda x: row_sum(y - 1, x) + row_sum(y, x)))
+
+
+def first_pixel(y: IndexExpr) -> Tensor:
+    """The first pixel of a row between the first and the last."""
+    return atl.gen(1, lambda x: sum_of(lambda row: v[row, x] + v[row, x + 1], y))
+
+
+def last_pixel(y: IndexExpr) -> Tensor:
+    """The last pixel of such a row."""
+    return atl.gen((m - 1, m), lambda x: sum_of(lambda row: v[row, x - 1] + v[row, x], y))
+
+
+def sum_of(of_row: Callable[[IndexExpr], Tensor], y: IndexExpr) -> Tensor:
+    """What is computed of the rows above, at and below y."""
+    return of_row(y - 1) + of_row(y) + of_row(y + 1)
 
 
 def fused_with_tails() -> Program:
     """Fused, with the border split off: the interior is computed without a test. For n, m >= 2."""
 
-    def inner_row(y: IndexExpr) -> Tensor:
-        return atl.concat(
-            atl.gen(1, lambda x: nine(y, x)),
-            atl.gen((1, m - 1), lambda x: nine_inside(y, x)),
-            atl.gen((m - 1, m), lambda x: nine(y, x)),
-        )
+    def row(y: IndexExpr) -> Tensor:
+        inside = atl.gen((1, m - 1), lambda x: sum_of(lambda at: inner_row_sum(at, x), y))
+        return atl.concat(first_pixel(y), inside, last_pixel(y))
 
-    inside = atl.gen((1, n - 1), inner_row)
-    body = atl.concat(atl.gen(1, m, nine), inside, atl.gen((n - 1, n), lambda y: atl.gen(m, lambda x: nine(y, x))))
+    body = atl.concat(first_row(), atl.gen((1, n - 1), row), last_row())
     return atl.program("blur_fused_tails", [v], body, given=[n >= 2, m >= 2])
 
 
@@ -98,7 +117,7 @@ def tiled_staged_with_tails() -> Program:
         )
         return atl.transpose(atl.truncr(all_tiles * k_m - columns, atl.flatten(tiles)))
 
-    def last_row(yo: IndexExpr) -> Tensor:
+    def row_of_no_tile(yo: IndexExpr) -> Tensor:
         """The rows that fill no tile, over the whole width."""
         staged = atl.gen(k_n + 2, columns, lambda yi, x: atl.guard(yo * k_n + yi < n, inner_row(yo * k_n + yi, x)))
         return atl.let(
@@ -114,10 +133,9 @@ def tiled_staged_with_tails() -> Program:
     whole, all_tiles = rows // k_n, atl.ceildiv(rows, k_n)
     interior = atl.truncr(
         all_tiles * k_n - rows,
-        atl.flatten(atl.concat(atl.gen(whole, tile_row), atl.gen((whole, all_tiles), last_row))),
+        atl.flatten(atl.concat(atl.gen(whole, tile_row), atl.gen((whole, all_tiles), row_of_no_tile))),
     )
-    left = atl.gen((1, n - 1), lambda y: atl.gen(1, lambda x: nine(y, x)))
-    right = atl.gen((1, n - 1), lambda y: atl.gen((m - 1, m), lambda x: nine(y, x)))
+    left, right = atl.gen((1, n - 1), first_pixel), atl.gen((1, n - 1), last_pixel)
     middle = atl.transpose(atl.concat(atl.transpose(left), atl.transpose(interior), atl.transpose(right)))
-    body = atl.concat(atl.gen(1, m, nine), middle, atl.gen((n - 1, n), lambda y: atl.gen(m, lambda x: nine(y, x))))
+    body = atl.concat(first_row(), middle, last_row())
     return atl.program("blur_tiled", [v], body, given=[n >= 2, m >= 2])

@@ -37,6 +37,12 @@ def guard_guard(p: Cond, q: Cond, e: Elem) -> Equation:
     return equation(guard(p, guard(q, e)), guard(p & q, e))
 
 
+@rule(family="guards", source="[R] collapse_iverson_same", follows=("guard_guard",))
+def guard_twice(p: Cond, e: Elem) -> Equation:
+    """A guard may stand twice: once for what is bound, once for what is stored."""
+    return equation(guard(p, e), guard(p, guard(p, e)))
+
+
 @rule(family="guards", source="[R] gp_gen_iverson")
 def guard_gen(p: Cond, lo: Index, hi: Index, e: Body[Index]) -> Equation:
     """A guard around a generation is one around each element."""
@@ -83,3 +89,15 @@ def guard_equivalent(p: Cond, q: Cond, e: Elem) -> Equation:
 def select_guards(p: Cond, a: Elem, b: Elem) -> Equation:
     """A selection is the sum of what is selected."""
     return equation(select(p, a, b), guard(p, a) + guard(~p, b))
+
+
+@rule(family="guards", source="[R] null identity")
+def nothing_add(e: Elem) -> Equation:
+    """Adding what is never stored does nothing."""
+    return equation(nothing(e) + e, e)
+
+
+@rule(family="guards", source="[R] null identity")
+def add_nothing(e: Elem) -> Equation:
+    """Adding what is never stored does nothing."""
+    return equation(e + nothing(e), e)

@@ -8,8 +8,9 @@ from typing import Any
 from atl.errors import WrongArgument
 from atl.index import Index, Size, index
 from atl.predicate import at_most
+from atl.printing import place_of
 from atl.surface import as_index
-from atl.terms import Gen, Guard, Reduce
+from atl.terms import Gen, Guard, Let, Reduce
 from atl.wellformed import Path
 from rewrites.choosing import Chosen, Handle, places
 from rewrites.derivation import Derivation
@@ -139,11 +140,12 @@ def swap(work: Derivation, path: Path) -> Path:
         case Reduce(), Reduce():
             work.rewrite("sum_swap", path)
             return path
-        case outer, _:
+        case outer, inner:
             raise NoSite(
                 f"no loop stands directly inside of the loop {getattr(outer, 'name', '')}",
+                place=place_of(work.goal, (*path, 0)),
                 required="two loops, one directly inside of the other",
-                suggestions=("what stands between may be moved first: a let with s.hoist(…)",),
+                suggestions=(f's.hoist("{inner.name}") first',) if isinstance(inner, Let) else (),
             )
 
 

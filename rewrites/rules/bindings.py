@@ -1,0 +1,155 @@
+"""More of lets: how they leave every operator, how reshape operators move from a binding to its uses."""
+
+from __future__ import annotations
+
+from atl import concat, gen, guard, let, select
+from atl.terms import BINARY, MONOIDS, UNARY, BinaryOp, Monoid, UnaryOp
+from atl import reduce
+from rewrites.rule import (
+    Body,
+    BodyT,
+    Cond,
+    Elem,
+    ElemT,
+    ElemU,
+    Equation,
+    Index,
+    Matrix,
+    MatrixT,
+    Vector,
+    VectorT,
+    equation,
+    given,
+    rule,
+    rules,
+)
+from rewrites.spellings import AMOUNTS, EXCHANGES, binary, moved, moved_by, unary
+
+
+@rules(named="ll_{}", over=MONOIDS, family="lets", source="[R] ll_sum, ll_sumr")
+def ll_fold(m: Monoid, lo: Index, hi: Index, x: BodyT[Index], e: Body[Index, ElemT]) -> Equation:
+    """The tensors bound in each term of a sum, or of another fold, in one buffer before it."""
+    return equation(
+        reduce(m, (lo, hi), lambda i: let(x(i), lambda y: e(i, y))),
+        let(gen((lo, hi), x), lambda y: reduce(m, (lo, hi), lambda i: e(i, y[i - lo]))),
+    )
+
+
+@rules(named="ll_{}_indep", over=MONOIDS, family="lets", source="[R] ll_sum_indep")
+def ll_fold_indep(m: Monoid, lo: Index, hi: Index, x: ElemT, e: Body[Index, ElemT]) -> Equation:
+    """A let that does not depend on the index of a sum, or of another fold, leaves it."""
+    return equation(
+        reduce(m, (lo, hi), lambda i: let(x, lambda y: e(i, y))),
+        let(x, lambda y: reduce(m, (lo, hi), lambda i: e(i, y))),
+    )
+
+
+@rule(family="lets", source="[R] ll_gen_bound")
+def ll_gen_bound(lo: Index, hi: Index, k: Index, x: BodyT[Index], e: Body[Index, ElemT]) -> Equation:
+    """What is bound for the first indices only needs a buffer for these only."""
+    return equation(
+        gen((lo, hi), lambda i: let(guard(i < k, x(i)), lambda y: e(i, y))),
+        let(gen((lo, k), x), lambda y: gen((lo, hi), lambda i: e(i, y[i - lo]))),
+    )
+
+
+@rules(named="ll_{}_left", over=BINARY, family="lets", source="[R] ll_bin_l, ll_mult_l, ll_div_l")
+def ll_left(op: BinaryOp, x: ElemT, e: Body[ElemT], c: Elem) -> Equation:
+    """A let leaves the left operand of an operation."""
+    return equation(binary(op, let(x, e), c), let(x, lambda y: binary(op, e(y), c)))
+
+
+@rules(named="ll_{}_right", over=BINARY, family="lets", source="[R] ll_bin_r, ll_mult_r, ll_div_r")
+def ll_right(op: BinaryOp, x: ElemT, e: Body[ElemT], c: Elem) -> Equation:
+    """A let leaves the right operand of an operation."""
+    return equation(binary(op, c, let(x, e)), let(x, lambda y: binary(op, c, e(y))))
+
+
+@rules(named="ll_{}", over=UNARY, family="lets", source="[R] ll_exp")
+def ll_unary(op: UnaryOp, x: ElemT, e: Body[ElemT]) -> Equation:
+    """A let leaves a function."""
+    return equation(unary(op, let(x, e)), let(x, lambda y: unary(op, e(y))))
+
+
+@rule(family="lets", source="[R] ll_concat_l")
+def ll_concat_left(x: ElemT, e: Vector[ElemT], c: Vector) -> Equation:
+    """A let leaves the first part of a concatenation."""
+    return equation(concat(let(x, e), c), let(x, lambda y: concat(e(y), c)))
+
+
+@rule(family="lets", source="[R] ll_concat_r")
+def ll_concat_right(x: ElemT, e: Vector[ElemT], c: Vector) -> Equation:
+    """A let leaves the second part of a concatenation."""
+    return equation(concat(c, let(x, e)), let(x, lambda y: concat(c, e(y))))
+
+
+@rule(family="lets", source="§3.2")
+def ll_select_left(p: Cond, x: ElemT, e: Body[ElemT], c: Elem) -> Equation:
+    """A let leaves what is selected where the condition holds."""
+    return equation(select(p, let(x, e), c), let(x, lambda y: select(p, e(y), c)))
+
+
+@rule(family="lets", source="§3.2")
+def ll_select_right(p: Cond, x: ElemT, e: Body[ElemT], c: Elem) -> Equation:
+    """A let leaves what is selected where the condition does not hold."""
+    return equation(select(p, c, let(x, e)), let(x, lambda y: select(p, c, e(y))))
+
+
+@rules(named="{}_of_let", over=EXCHANGES, family="lets", source="[R] transpose_let, flatten_let")
+def of_let(op: str, x: ElemT, e: Matrix[ElemT]) -> Equation:
+    """A reshape operator goes into the body of a let."""
+    return equation(moved(op, let(x, e)), let(x, lambda y: moved(op, e(y))))
+
+
+@rules(named="{}_of_let", over=AMOUNTS, family="lets", source="[R] flatten_trunc_let")
+def by_of_let(op: str, k: Index, x: ElemT, e: Vector[ElemT]) -> Equation:
+    """A reshape operator with an amount goes into the body of a let."""
+    return equation(moved_by(op, k, let(x, e)), let(x, lambda y: moved_by(op, k, e(y))))
+
+
+@rule(family="lets", source="[R] let_guard_lift")
+def let_guard(p: Cond, x: ElemT, e: Body[ElemT]) -> Equation:
+    """What is used only under a guard needs to be computed only there."""
+    return equation(let(x, lambda y: guard(p, e(y))), let(guard(p, x), lambda y: guard(p, e(y))))
+
+
+@rule(family="lets", source="§4.2.1", follows=("unfold_let",))
+def let_unused(x: ElemT, e: Elem) -> Equation:
+    """A tensor that is not used need not be bound."""
+    return equation(let(x, lambda y: e), e)
+
+
+@rule(family="lets", source="§4.2.1", follows=("unfold_let", "unfold_let"))
+def let_swap(x: ElemT, z: ElemU, e: Body[ElemT, ElemU]) -> Equation:
+    """Two lets of which neither uses the other change places."""
+    return equation(let(x, lambda a: let(z, lambda b: e(a, b))), let(z, lambda b: let(x, lambda a: e(a, b))))
+
+
+@rule(family="lets", source="[R] let_let_flip")
+def let_let_flip(x: ElemU, f: BodyT[ElemU], e: Body[ElemT]) -> Equation:
+    """A let in what is bound is bound first, and the rest is computed where it is used."""
+    return equation(let(let(x, f), e), let(x, lambda y: e(f(y))))
+
+
+@rule(family="lets", source="[R] tlet_f_bound_body")
+def tlet_f_bound_body(x: ElemU, f: BodyT[ElemU], e: Body[ElemT]) -> Equation:
+    """What is done to a tensor when it is bound, done where it is used."""
+    return equation(let(f(x), e), let(x, lambda y: e(f(y))))
+
+
+@rules(named="let_of_{}", over=EXCHANGES, family="lets", source="[R] tlet_f_bound_body", follows=("tlet_f_bound_body",))
+def let_of(op: str, x: MatrixT, e: Body[MatrixT]) -> Equation:
+    """A reshape operator moves from a binding to its uses: the buffer is kept in the other order."""
+    return equation(let(moved(op, x), e), let(x, lambda y: e(moved(op, y))))
+
+
+@rules(named="let_of_{}", over=AMOUNTS, family="lets", source="[R] tlet_f_bound_body", follows=("tlet_f_bound_body",))
+def let_of_by(op: str, k: Index, x: VectorT, e: Body[VectorT]) -> Equation:
+    """A reshape operator with an amount moves from a binding to its uses."""
+    return equation(let(moved_by(op, k, x), e), let(x, lambda y: e(moved_by(op, k, y))))
+
+
+@rules(named="let_share_{}", over=BINARY, family="lets", source="[R] tlet_bin_distr")
+def let_share(op: BinaryOp, x: ElemT, a: Body[ElemT], b: Body[ElemT]) -> Equation:
+    """Both operands of an operation use one buffer."""
+    return equation(binary(op, let(x, a), let(x, b)), let(x, lambda y: binary(op, a(y), b(y))))
