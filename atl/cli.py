@@ -13,7 +13,7 @@ from textwrap import fill, indent
 from typing import Final
 
 import atl
-from atl.errors import ATLError, CheckoutNeeded
+from atl.errors import ATLError, CheckoutNeeded, WrongArgument
 
 FAILED: Final = 1
 """A check failed, or two results that must agree do not."""
@@ -205,29 +205,67 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _declare_fuzz(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "what", choices=["diff"], help="diff: the interpreter, the loop nest and the C against one another"
+        "what",
+        choices=["diff", "pads"],
+        help="diff: the interpreter, the loop nest and the C against one another; pads: pad-sets against what runs",
     )
     parser.add_argument("--n", type=int, default=1000, help="how many programs (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, help="where the random choices start (default: 0)")
 
 
 def _fuzz(arguments: argparse.Namespace) -> int:
+    _need_checkout("atl fuzz")
+    options = ["--n", str(arguments.n), "--seed", str(arguments.seed)]
+    if arguments.what == "pads":
+        from proofs_tests.pad_fuzz import main as pads
+
+        return pads(options)
+    from proofs_tests.differential import main as differential
+
+    code: int = differential(options)
+    return code
+
+
+def _need_checkout(command: str) -> None:
     if find_spec("proofs_tests") is None:
         raise CheckoutNeeded(
-            "atl fuzz needs a checkout: what it runs is not installed",
+            f"{command} needs a checkout: what it runs is not installed",
             required="the folder proofs_tests of the repository",
             suggestions=("run it in a checkout, as .venv/bin/atl after `make test`",),
         )
-    from proofs_tests.differential import main as differential
 
-    code: int = differential(["--n", str(arguments.n), "--seed", str(arguments.seed)])
-    return code
+
+# -- atl rules --------------------------------------------------------------------------------------------------------
+
+
+def _declare_rules(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these rules")
+    parser.add_argument("--proof", action="store_true", help="decide each at small sizes, for all element values")
+    parser.add_argument("--mutants", action="store_true", help="change each in every way, and say what is found false")
+
+
+def _rules(arguments: argparse.Namespace) -> int:
+    from rewrites import rules
+
+    if unknown := [name for name in arguments.names if name not in rules]:
+        raise WrongArgument(f"there is no rule {unknown[0]}", required="a name that `atl rules` lists")
+    if arguments.proof or arguments.mutants:
+        _need_checkout("atl rules --proof")
+        from proofs_tests.exhaustion import report as proofs
+        from proofs_tests.mutation import report as mutants
+
+        return (mutants if arguments.mutants else proofs)(arguments.names)
+    for rule in rules.values():
+        if not arguments.names or rule.name in arguments.names:
+            print(f"{rule.family:16} {rule.name:24} {rule.law}")
+    return 0
 
 
 COMMANDS: Final = (
     Command("demo", "Blurs a photograph and shows every step, with the checks", _declare_demo, _demo),
     Command("show", "Shows a program: its mathematics, shape and checks, the loop nest, the C", _declare_show, _show),
     Command("run", "Compiles a program and runs it on .npy files", _declare_run, _run),
+    Command("rules", "Lists the rewrite rules with their laws", _declare_rules, _rules),
     Command("fuzz", "Tests random programs (in a checkout)", _declare_fuzz, _fuzz),
 )
 

@@ -1,8 +1,10 @@
 """Polynomials in the input elements, as a domain of scalars: one run proves an equation for all element values.
 
 A polynomial is a dictionary from monomials to rational coefficients (a plain dictionary was measured 18 times as fast as
-a computer algebra system on a matrix product). What is no ring operation, such as a quotient, a square root or a maximum,
-is a symbol of its own for each operation and operands: equal operands give the same symbol.
+a computer algebra system on a matrix product). What is no ring operation, such as a square root, is a symbol of its own
+for each operation and operands: equal operands give the same symbol. Of three more is known what makes them what they
+are: a quotient is the product with an inverse, and that of 0 is 0; an extremum is that of a set; and a function of a
+number is a number where that is rational.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from atl.scalars import Scalars
+from atl.errors import NotExact
+from atl.scalars import Exact, Scalars
 from atl.terms import BinaryOp, Monoid, UnaryOp
 
 Monomial = tuple[str, ...]
@@ -80,6 +83,8 @@ class Polynomials(Scalars[Polynomial]):
     def __init__(self) -> None:
         self.divisions_by_zero = 0
         self.undefined = 0
+        self._numbers = Exact()
+        self._extrema: dict[Polynomial, tuple[BinaryOp, frozenset[Polynomial]]] = {}
 
     def constant(self, value: float, dtype: str) -> Polynomial:  # noqa: ARG002 (other domains need the type)
         return number(value)
@@ -91,7 +96,12 @@ class Polynomials(Scalars[Polynomial]):
         return raw if isinstance(raw, Polynomial) else number(raw)
 
     def unary(self, op: UnaryOp, dtype: str, x: Polynomial) -> Polynomial:  # noqa: ARG002
-        return -x if op == "neg" else symbol(f"{op}({x})")
+        if op == "neg":
+            return -x
+        try:
+            return symbol(f"{op}({x})") if x.constant is None else number(self._numbers.unary(op, "float64", x.constant))
+        except NotExact:
+            return symbol(f"{op}({x})")
 
     def binary(self, op: BinaryOp, dtype: str, x: Polynomial, y: Polynomial) -> Polynomial:  # noqa: ARG002
         match op:
@@ -101,17 +111,33 @@ class Polynomials(Scalars[Polynomial]):
                 return x + -y
             case "mul":
                 return x * y
-            case "div" if y.constant == 0:
-                self.divisions_by_zero += 1
-                return number(0)
             case "div":
-                return symbol(f"({x})/({y})")
+                return x * self._inverse(y)
             case "min" | "max":
-                if x == y:
-                    return x
-                # Commutative and associative up to the order of the operands: nested ones are not flattened.
-                first, second = sorted((str(x), str(y)))
-                return symbol(f"{op}({first}, {second})")
+                return self._extremum(op, x, y)
+
+    def _inverse(self, x: Polynomial) -> Polynomial:
+        value = x.constant
+        if value is None:
+            return symbol(f"1/({x})")
+        self.divisions_by_zero += not value
+        return number(1 / value if value else 0)
+
+    def _extremum(self, op: BinaryOp, x: Polynomial, y: Polynomial) -> Polynomial:
+        """Commutative, associative and idempotent: that of all operands of nested ones, each once."""
+        operands: set[Polynomial] = set()
+        for part in (x, y):
+            kind, within = self._extrema.get(part, (op, frozenset((part,))))
+            operands |= within if kind == op else {part}
+        known = [value for value in (part.constant for part in operands) if value is not None]
+        if known:
+            best = number(max(known) if op == "max" else min(known))
+            operands = {part for part in operands if part.constant is None} | {best}
+        if len(operands) == 1:
+            return operands.pop()
+        found = symbol(f"{op}({', '.join(sorted(map(str, operands)))})")
+        self._extrema[found] = op, frozenset(operands)
+        return found
 
     def cast(self, target: str, source: str, x: Polynomial) -> Polynomial:
         return x if target == source else symbol(f"{target}({x})")

@@ -1,9 +1,9 @@
 """Corrupted certificates: one field is changed in each, and none of them proves what it says no longer.
 
 A certificate that is not refused must give the theorem whose programs stand in the file. Where they are those of
-before, the change was void (a hint, say); where they are others, with hashes made to match, the kernel has proved another
-theorem, and its two sides are compared on arrays as well. Where "made to match" is said, whoever changed the file is
-taken to know how hashes are computed and where the steps lead: what refuses such a file is the kernel.
+before, the change was void (a hint, say); where they are others, with hashes made to match, the kernel has proved
+another theorem, and its two sides are compared on arrays as well. Where "made to match" is said, whoever changed the
+file is taken to know how hashes are computed and where the steps lead: what refuses such a file is the kernel.
 
 `python -m proofs_tests.corruption --n 10000 --seed 1` prints the counts.
 """

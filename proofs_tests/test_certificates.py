@@ -17,11 +17,11 @@ from atl.index import Bound, Extremum, Quotient, Read, Size, index
 from atl.substitution import children
 from proofs_tests import corruption
 from proofs_tests.corruption import BY_HAND, guarded, inlined, reshaped, stepped, swapped, tiled, walks
-from rewrites.certificate import FORMAT, CertificateError, as_python, describe, dumps, load, loads, main, save
+from rewrites.certificate import FORMAT, CertificateError, describe, dumps, load, loads, main, save
 from rewrites.hints import renamed
 from rewrites.kernel import Theorem, reflexivity, symmetry, transitivity
 from rewrites.rules import RULES
-from rewrites.session import reschedule
+from rewrites.script import as_python
 from rewrites.wire import Digests, Reader, Unreadable, argument_in, depth_of, text_of
 
 Data = dict[str, Any]
@@ -53,8 +53,8 @@ def test_a_certificate_is_the_same_text_each_time(make: Callable[[], Theorem]) -
     assert dumps(loads(text)) == text
 
 
-def test_random_derivations_are_read_back(seed: int = 3) -> None:
-    for theorem in walks(seed, 40):
+def test_random_derivations_are_read_back() -> None:
+    for theorem in walks(3, 40):
         assert equal(theorem, loads(dumps(theorem)))
 
 
@@ -214,8 +214,9 @@ def test_a_rule_whose_text_has_changed_is_refused() -> None:
         '{"format": NaN}',
         '{"a": 1, "a": 2}',
         '{"format": ' + "9" * 5_000 + "}",
-    ]
-    + ['{"format": "atl-certificate/1", "\\ud800": 1}', '{"format": ' + "[" * 3_000 + "]" * 3_000 + "}"],
+        '{"format": "atl-certificate/1", "\\ud800": 1}',
+        '{"format": ' + "[" * 3_000 + "]" * 3_000 + "}",
+    ],
     ids=map(str, range(11)),
 )
 def test_what_is_no_certificate_is_refused(text: str) -> None:
@@ -279,8 +280,7 @@ def test_the_command_says_what_was_proved_and_fails_for_what_was_not(
 # -- scripts ----------------------------------------------------------------------------------------------------------
 
 
-def executed(script: str, monkeypatch: pytest.MonkeyPatch) -> Theorem:
-    monkeypatch.setattr("rewrites.reschedule", reschedule, raising=False)
+def executed(script: str) -> Theorem:
     names: dict[str, Any] = {}
     exec(script, names)
     theorem = names["theorem"]
@@ -289,15 +289,15 @@ def executed(script: str, monkeypatch: pytest.MonkeyPatch) -> Theorem:
 
 
 @pytest.mark.parametrize("make", BY_HAND)
-def test_a_script_derives_an_equal_theorem(make: Callable[[], Theorem], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_derives_an_equal_theorem(make: Callable[[], Theorem]) -> None:
     theorem = make()
-    again = executed(as_python(theorem), monkeypatch)
+    again = executed(as_python(theorem))
     assert (again.lhs, again.rhs) == (theorem.lhs, theorem.rhs)
 
 
-def test_scripts_of_random_derivations_derive_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scripts_of_random_derivations_derive_them() -> None:
     for theorem in walks(4, 15):
-        again = executed(as_python(theorem), monkeypatch)
+        again = executed(as_python(theorem))
         assert (again.lhs, again.rhs) == (theorem.lhs, theorem.rhs)
 
 
@@ -350,7 +350,8 @@ def test_digests_say_what_equality_says() -> None:
 
 
 def test_depth_is_that_of_lists_and_objects() -> None:
-    assert [depth_of(value) for value in (3, [], [1], {"a": [[]]})] == [1, 1, 2, 3]
+    values: list[Any] = [3, [], [1], {"a": [[]]}]
+    assert [depth_of(value) for value in values] == [1, 1, 2, 3]
 
 
 def test_the_format_is_versioned() -> None:

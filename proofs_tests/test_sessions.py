@@ -6,6 +6,7 @@ checked for safe accesses and truncations.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,7 @@ def pipeline() -> atl.Program:
 
 
 def matmul() -> atl.Program:
-    return atl.program("matmul", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda l: A[i, l] * B[l, j])))
+    return atl.program("matmul", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: A[i, p] * B[p, j])))
 
 
 def body(session: Session) -> str:
@@ -65,8 +66,8 @@ def assert_agrees(session: Session, *, least: int = 0, safe: bool = True) -> Non
             for array in start.inputs
         }
         free = {name: values[name] for name in start.free_sizes}
-        expected = atl.evaluate(start, **arrays, **free)
-        np.testing.assert_array_equal(atl.evaluate(goal, **arrays, **free), expected)
+        given: dict[str, Any] = {**arrays, **free}
+        np.testing.assert_array_equal(atl.evaluate(goal, **given), atl.evaluate(start, **given))
 
 
 def _extent(extent: Any, values: dict[str, int]) -> int:
@@ -150,47 +151,47 @@ TACTICS: dict[str, tuple[Callable[[], Session], str]] = {
         "⊞[i < n] f[i] + f[i]",
     ),
     "tile a reduction": (
-        lambda: reschedule(matmul()).tile("l", 4),
-        "⊞[i < n] ⊞[j < m] Σ[lo < ⌈k / 4⌉] Σ[li < 4] [4*lo + li < k] · A[i, 4*lo + li] * B[4*lo + li, j]",
+        lambda: reschedule(matmul()).tile("p", 4),
+        "⊞[i < n] ⊞[j < m] Σ[po < ⌈k / 4⌉] Σ[pi < 4] [4*po + pi < k] · A[i, 4*po + pi] * B[4*po + pi, j]",
     ),
     "tile two loops": (
         lambda: reschedule(matmul()).tile(("i", "j"), (4, 8)),
-        "truncr (4*⌈n / 4⌉ - n) flatten ⊞[io < ⌈n / 4⌉] transpose truncr (8*⌈m / 8⌉ - m) flatten\n"
-        "⊞[jo < ⌈m / 8⌉] ⊞[ji < 8] [8*jo + ji < m] · ⊞[ii < 4] [4*io + ii < n] · Σ[l < k]\n"
-        "  A[4*io + ii, l] * B[l, 8*jo + ji]",
+        ("truncr (4*⌈n / 4⌉ - n) flatten ⊞[io < ⌈n / 4⌉] transpose truncr (8*⌈m / 8⌉ - m) flatten\n"
+        "⊞[jo < ⌈m / 8⌉] ⊞[ji < 8] [8*jo + ji < m] · ⊞[ii < 4] [4*io + ii < n] · Σ[p < k]\n"
+        "  A[4*io + ii, p] * B[p, 8*jo + ji]"),
     ),
     "interchange generations": (
         lambda: reschedule(matmul()).interchange("i"),
-        "transpose ⊞[j < m] ⊞[i < n] Σ[l < k] A[i, l] * B[l, j]",
+        "transpose ⊞[j < m] ⊞[i < n] Σ[p < k] A[i, p] * B[p, j]",
     ),
     "interchange a generation and a sum": (
         lambda: reschedule(matmul()).interchange("j"),
-        "⊞[i < n] Σ[l < k] ⊞[j < m] A[i, l] * B[l, j]",
+        "⊞[i < n] Σ[p < k] ⊞[j < m] A[i, p] * B[p, j]",
     ),
     "interchange and back": (
-        lambda: reschedule(matmul()).interchange("j").interchange("l"),
-        "⊞[i < n] ⊞[j < m] Σ[l < k] A[i, l] * B[l, j]",
+        lambda: reschedule(matmul()).interchange("j").interchange("p"),
+        "⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]",
     ),
     "stage at a loop": (
         lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="row"),
-        "⊞[i < n]\n  let row := ⊞[l < k] A[i, l] in\n  ⊞[j < m] Σ[l < k] row[l] * B[l, j]",
+        "⊞[i < n]\n  let row := ⊞[p < k] A[i, p] in\n  ⊞[j < m] Σ[p < k] row[p] * B[p, j]",
     ),
     "stage before everything": (
         lambda: reschedule(matmul()).stage("A[_, _] * B[_, _]", name="terms"),
-        "let terms := ⊞[i < n] ⊞[j < m] ⊞[l < k] A[i, l] * B[l, j] in\n"
-        "⊞[i < n] ⊞[j < m] Σ[l < k] terms[i, j, l]",
+        ("let terms := ⊞[i < n] ⊞[j < m] ⊞[p < k] A[i, p] * B[p, j] in\n"
+        "⊞[i < n] ⊞[j < m] Σ[p < k] terms[i, j, p]"),
     ),
     "lbind and hoist": (
         lambda: reschedule(matmul()).lbind("A[_, _]", "a").hoist("a").hoist("a"),
-        "⊞[i < n]\n  let a := ⊞[l < k] A[i, l] in\n  ⊞[j < m] Σ[l < k] a[l] * B[l, j]",
+        "⊞[i < n]\n  let a := ⊞[p < k] A[i, p] in\n  ⊞[j < m] Σ[p < k] a[p] * B[p, j]",
     ),
     "hoist out of a chosen loop": (
         lambda: reschedule(matmul()).lbind("A[_, _]", "a").hoist("a", out_of="i"),
-        "let a := ⊞[i < n] ⊞[l < k] A[i, l] in\n⊞[i < n] ⊞[j < m] Σ[l < k] a[i, l] * B[l, j]",
+        "let a := ⊞[i < n] ⊞[p < k] A[i, p] in\n⊞[i < n] ⊞[j < m] Σ[p < k] a[i, p] * B[p, j]",
     ),
     "flatten_loops": (
         lambda: reschedule(matmul(), given=[m > 0]).flatten_loops("i"),
-        "split m ⊞[ij < m*n] Σ[l < k] A[ij // m, l] * B[l, ij % m]",
+        "split m ⊞[ij < m*n] Σ[p < k] A[ij // m, p] * B[p, ij % m]",
     ),
     "unroll a generation": (
         lambda: reschedule(atl.program("u", [f], atl.gen(2, lambda i: 2 * f[i])), given=[n > 1]).unroll("i"),
@@ -203,7 +204,9 @@ TACTICS: dict[str, tuple[Callable[[], Session], str]] = {
     "solve_for_index finds digits": (
         lambda: reschedule(
             atl.program(
-                "s", [f], atl.gen(n, lambda i: atl.sum(n, lambda j: atl.sum(4, lambda q: atl.guard(i == 4 * j + q, f[j]))))
+                "s",
+                [f],
+                atl.gen(n, lambda i: atl.sum(n, lambda j: atl.sum(4, lambda q: atl.guard(i == 4 * j + q, f[j])))),
             )
         ).solve_for_index(),
         "⊞[i < n] Σ[j < n] Σ[q < 4] [j = i // 4 ∧ q = i % 4] · f[j]",
@@ -211,7 +214,9 @@ TACTICS: dict[str, tuple[Callable[[], Session], str]] = {
     "solve_for_index joins bounds": (
         lambda: reschedule(
             atl.program(
-                "s", [f], atl.gen(n, lambda i: atl.sum(n, lambda j: atl.guard((0 <= i - j * 4) & (i - j * 4 < 4), f[j])))
+                "s",
+                [f],
+                atl.gen(n, lambda i: atl.sum(n, lambda j: atl.guard((i - j * 4 >= 0) & (i - j * 4 < 4), f[j]))),
             )
         ).solve_for_index("j"),
         "⊞[i < n] Σ[j < n] [j = i // 4] · f[j]",
@@ -222,9 +227,9 @@ TACTICS: dict[str, tuple[Callable[[], Session], str]] = {
                 "s", [f], (f + f) * 2 + atl.gen(n, lambda i: atl.let(f[i], lambda x: x * x) * atl.guard(i < 3, f[i]))
             )
         ).normalize(),
-        "⊞[i < n]\n"
+        ("⊞[i < n]\n"
         "  let x := f[i] in\n"
-        "  let x1 := [i < 3] · x in (x + x) * 2 + x * x * x1",
+        "  let x1 := [i < 3] · x in (x + x) * 2 + x * x * x1"),
     ),
 }  # fmt: skip
 
@@ -293,8 +298,9 @@ def test_top_down_takes_the_outermost() -> None:
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        ("_", 12), ("⊞[_ < _] _", 2), ("⊞[i < n] _", 1), ("gen[_ < m] _", 1), ("⊞[_ < k] _", 0), ("Σ[l < k] _", 1),
-        ("A[i, l]", 1), ("A[_, _]", 1), ("A[_]", 1), ("_ * _", 1), ("_ + _", 0), ("A", 1), ("B[l, j]", 1), ("B[_, i]", 0),
+        ("_", 12), ("⊞[_ < _] _", 2), ("⊞[i < n] _", 1), ("gen[_ < m] _", 1), ("⊞[_ < k] _", 0), ("Σ[p < k] _", 1),
+        ("A[i, p]", 1), ("A[_, _]", 1), ("A[_]", 1), ("_ * _", 1), ("_ + _", 0), ("A", 1), ("B[p, j]", 1),
+        ("B[_, i]", 0),
         ("max[_ < _] _", 0), ("let _ := _ in _", 0), ("transpose _", 0), ("sqrt(_)", 0), ("2.0", 0),
     ],
 )  # fmt: skip
@@ -342,9 +348,9 @@ def test_a_refused_call_leaves_the_session_as_it_was() -> None:
 def test_a_handle_follows_its_place() -> None:
     s = reschedule(pipeline())
     read = s.find("f[_]")
-    assert read.path == (0, 0)
+    assert list(read.path) == [0, 0]
     s.inline("buf")
-    assert read.path == (0, 0, 0, 0, 0)
+    assert list(read.path) == [0, 0, 0, 0, 0]
     s.rw("get_gen", all=True).tile("i", 8)
     assert repr(read) == f"Handle('f[_]', at {list(read.path)})"
     s.rw("access_guard", around=read)
@@ -358,7 +364,7 @@ def test_a_handle_follows_the_binder_it_names() -> None:
     s = reschedule(matmul()).lbind("A[_, _]", "a", over="_ * _")
     a, j = s.find("a"), s.find("j")
     s.rw("ll_sum").hoist("a", out_of=j)
-    assert body(s).startswith("⊞[i < n]\n  let a := ⊞[l < k] A[i, l] in")
+    assert body(s).startswith("⊞[i < n]\n  let a := ⊞[p < k] A[i, p] in")
     assert (a.path, j.path) == ((0,), (0, 1))
 
 
@@ -409,7 +415,8 @@ def test_explain_says_rule_place_arguments_and_how_each_premise_was_proved() -> 
 def test_a_notebook_shows_folded_states_and_mathematics() -> None:
     s = reschedule(pipeline()).inline("buf").rw("get_gen", all=True)
     html = s._repr_html_()
-    assert html.count("<details>") == html.count("</details>") == 3
+    assert html.count("<details>") == html.count("</details>") == 4
+    assert "$$\\begin{aligned}" in html
     assert "⊞[i &lt; n] [1 &lt;= i] · f[i - 1] + f[i]" in html
     assert s._repr_latex_().startswith("$$\\begin{aligned}")
     assert "<pre>" in s.diff()._repr_html_()
@@ -447,7 +454,8 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         lambda: reschedule(_guarded(lambda i: i < 4)).rw("get_gen"),
         NoSite,
         (
-            "the nearest one differs here: wanted a generation ⊞[lo <= i < hi] e[i], found a guard [i < 4] · ⊞[j < n] f[j]",
+            "the nearest one differs here: wanted a generation ⊞[lo <= i < hi] e[i],",
+            "found a guard [i < 4] · ⊞[j < n] f[j]",
             "^^^^^^^^^^^^^^^^^^^^^^^",
             "required: the left side of the rule, (⊞[lo <= i < hi] e[i])[k]",
             'try: s.rw("guard_access") first: then s.rw("get_gen") applies',
@@ -537,9 +545,9 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         ("a tile of m iterations may be empty", "given=[m > 0]"),
     ),
     "a loop too long to unroll": (
-        lambda: reschedule(matmul()).unroll("l"),
+        lambda: reschedule(matmul()).unroll("p"),
         NoSite,
-        ("the loop l runs from 0 to k", "tile the loop first: s.tile('l', 8)"),
+        ("the loop p runs from 0 to k", "tile the loop first: s.tile('p', 8)"),
     ),
     "nothing to simplify": (
         lambda: reschedule(pipeline()).simpl_guard(),
@@ -584,9 +592,11 @@ SUGGESTED: dict[str, tuple[Callable[[], Session], Callable[[Session], Session]]]
     "a let inlined": (lambda: reschedule(pipeline()), lambda s: s.inline("buf").rw("get_gen")),
     "another place": (lambda: reschedule(matmul()), lambda s: s.rw("gen_interchange")),
     "the other direction": (lambda: reschedule(matmul()), lambda s: s.rw("sum_gen_swap")),
-    "a parameter": (lambda: reschedule(pipeline()), lambda s: s.rw("truncr_flatten_split", around="i", reverse=True, k=3)),
+    "a parameter": (
+        lambda: reschedule(pipeline()), lambda s: s.rw("truncr_flatten_split", around="i", reverse=True, k=8),
+    ),
     "a positive tile": (lambda: reschedule(pipeline(), given=[k > 0]), lambda s: s.fuse("buf").tile("i", k)),
-    "a loop tiled, then unrolled": (lambda: reschedule(matmul()), lambda s: s.tile("l", 8).unroll("li")),
+    "a loop tiled, then unrolled": (lambda: reschedule(matmul()), lambda s: s.tile("p", 8).unroll("pi")),
 }  # fmt: skip
 
 
@@ -595,6 +605,21 @@ def test_what_a_refusal_suggests_can_be_done(name: str) -> None:
     make, follow = SUGGESTED[name]
     session = make()
     assert follow(session).steps
+
+
+def test_on_a_terminal_the_changed_lines_are_in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = reschedule(pipeline()).fuse("buf")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert repr(s).split("\n")[1] == "\x1b[32m  ⊞[i < n] [1 <= i] · f[i - 1] + f[i]\x1b[0m"
+    assert repr(s.diff()).count("\x1b[31m") == 2
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert repr(s) == str(s.goal)
+
+
+def test_no_rule_has_a_parameter_that_rw_takes_itself() -> None:
+    own = set(inspect.signature(Session.rw).parameters)
+    assert not [(rule.name, name) for rule in rules.values() for name in rule.metavariables if name in own]
 
 
 def test_rules_are_looked_up_by_name() -> None:

@@ -21,24 +21,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from keyword import iskeyword
 from pathlib import Path as File
 from typing import Any, Final, NoReturn
 
 from atl.errors import ATLError
-from atl.index import Index, Size
 from atl.parse import parse, parse_predicate
-from atl.printing import show_index, show_predicate, show_program
+from atl.printing import show_predicate, show_program
 from atl.program import Program
-from atl.terms import Expr
 from atl.wellformed import Path
 from rewrites.instantiation import Argument, Function
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, transitivity
-from rewrites.matching import Mismatch, match
 from rewrites.rule import Kind, Rule
 from rewrites.rules import RULES
-from rewrites.sites import subterm
-from rewrites.wire import DEEPEST, Digests, Json, Reader, abbreviated, depth_of, same, sort_of, text_of, written
+from rewrites.wire import DEEPEST, Digests, Json, Reader, abbreviated, depth_of, same, sort_of, written
 
 FORMAT: Final = "atl-certificate/1"
 LARGEST: Final = 1 << 26
@@ -172,7 +167,14 @@ def _sha256(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _digest(rule: Rule) -> str:
-    return rule.digest
+    try:
+        return rule.digest
+    except (OSError, TypeError) as error:
+        raise CertificateError(
+            f"the text of the rule {rule.name} cannot be read: {error}",
+            field="rules",
+            required="rules in source files that have not changed since they were imported",
+        ) from error
 
 
 def _laid_out(data: Mapping[str, Json]) -> str:
@@ -386,7 +388,7 @@ def _rules(lines: list[_Line], digests: dict[str, Json], rules: Mapping[str, Rul
 def _arguments(
     start: Program, terms: list[Json], lines: list[_Line], rules: Mapping[str, Rule]
 ) -> list[dict[str, Argument]]:
-    """The arguments of every step, of the kinds that the rule's parameters have, written just as they would be again."""
+    """The arguments of every step, of the kinds that the rule's parameters have, written in the one way there is."""
     try:
         reader = Reader(start.inputs, terms)
     except (ATLError, *_NOT_OURS) as error:
@@ -533,76 +535,6 @@ def _premises_said(steps: Sequence[Step]) -> str:
     vacuous = sum(premise.vacuous for premise in premises)
     dead = f"; {vacuous} where the facts contradict each other" if vacuous else ""
     return f"  the prover's answer to {len(premises)} premises: {by}{dead}"
-
-
-# -- the script -------------------------------------------------------------------------------------------------------
-
-
-def as_python(theorem: Theorem) -> str:
-    """A script that derives the theorem again in a session, ending with `theorem = s.done()`.
-
-    Each step is `s.rw(rule, around=path, …)`. Parameters that the place determines are left out; numbers and sizes are
-    written as such, anything else as JSON, which `rewrites.wire.argument_in` reads.
-    """
-    script = _Script(theorem.lhs)
-    at = reflexivity(theorem.lhs)
-    for step in theorem.steps:
-        script.call(step, subterm(at.rhs.body, step.path))
-        at = rewrite(at, step.rule, step.path, step.arguments, reverse=step.reverse)
-    return script.text()
-
-
-class _Script:
-    """The lines of a script, and what has to stand before them."""
-
-    def __init__(self, start: Program) -> None:
-        self._start = start
-        self._calls: list[str] = []
-        self._sizes: dict[str, None] = {}
-        self._reads = False
-
-    def call(self, step: Step, term: Expr) -> None:
-        """Adds a step, taken at this subterm."""
-        parts = [repr(step.rule.name), f"around={step.path!r}"]
-        parts += ["reverse=True"] if step.reverse else []
-        parts += [f"{name}={self._value(value)}" for name, value in _undetermined(step, term).items()]
-        self._calls.append(f"s.rw({', '.join(parts)})")
-
-    def text(self) -> str:
-        """The whole script."""
-        program = show_program(self._start)
-        literal = repr(program) if "\\" in program or '"""' in program else f'"""\n{program}\n"""'
-        lines = ["import atl", "from rewrites import reschedule"]
-        lines += ["from rewrites.wire import argument_in"] if self._reads else []
-        lines += ["", f"start = atl.parse({literal})"]
-        lines += [f'{name} = atl.sizes("{name}")' for name in self._sizes]
-        return "\n".join([*lines, "s = reschedule(start)", *self._calls, "theorem = s.done()", ""])
-
-    def _value(self, value: Argument) -> str:
-        if isinstance(value, Index):
-            if value.constant is not None:
-                return str(value.constant)
-            leaves = {atom.name if isinstance(atom, Size) else "" for monomial, _ in value.terms for atom in monomial}
-            if all(name.isidentifier() and not iskeyword(name) and name not in _TAKEN for name in leaves):
-                self._sizes.update(dict.fromkeys(sorted(leaves)))
-                return show_index(value, ascii=True)
-        self._reads = True
-        return f"argument_in({text_of(value, self._start)!r}, start)"
-
-
-_TAKEN: Final = frozenset({"argument_in", "atl", "reschedule", "s", "start", "theorem"})
-
-
-def _undetermined(step: Step, term: Expr) -> dict[str, Argument]:
-    """The parameters that a session has to be told, so that it takes the step with the same arguments."""
-    told: dict[str, Argument] = {}
-    while True:
-        found = match(step.rule, step.reverse, term, told)
-        known = {} if isinstance(found, Mismatch) else found
-        missing = [name for name, value in step.arguments.items() if name not in told and known.get(name) != value]
-        if not missing:
-            return told
-        told[missing[0]] = step.arguments[missing[0]]
 
 
 # -- the command ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ Tactics work on this. Whatever they search for, all that they can do is to ask t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
@@ -79,6 +79,10 @@ class Derivation:
         if name not in self.rules:
             raise unknown_name("rule", name, self.rules, required="a name listed by `atl rules`")
         return self.rules[name]
+
+    def known(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that are rules here."""
+        return [name for name in names if name in self.rules]
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -288,8 +292,6 @@ def argument_of(name: str, kind: Kind, value: Any) -> Given:
             return as_predicate(value)
         case "tensor":
             return as_tensor(value).node
-        case "name":
-            return str(value)
 
 
 def _function(name: str, kind: Kind, value: Any) -> Argument:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from atl.index import Bound, Index, Leaf, Var, index, map_leaves
+from atl.latex import latex
 from atl.predicate import Predicate, substitute
 from atl.printing import place_of, show, show_index, show_predicate, show_program
 from atl.program import Program
@@ -37,6 +39,19 @@ _LAYERS: Final = {
     "z3": "by z3",
 }
 MOST_FOLDED: Final = 200
+
+
+def marked(before: Program, after: Program) -> str:
+    """A program as text; where it is printed on a terminal, the lines that were not there before are in colour."""
+    if not on_a_terminal() or before is after:
+        return str(after)
+    lines = [(mark, line) for mark, line in Diff(before, after).lines if mark in " +"]
+    return "\n".join(f"{_GREEN}{line}{_PLAIN}" if mark == "+" else line for mark, line in lines)
+
+
+def on_a_terminal() -> bool:
+    """Whether colours can be seen, and are wanted."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def written(value: Any) -> str:
@@ -127,7 +142,7 @@ class Diff:
         return self.text()
 
     def __repr__(self) -> str:
-        return self.text(colour=sys.stdout.isatty())
+        return self.text(colour=on_a_terminal())
 
     def _repr_html_(self) -> str:
         return _lines_html(self.lines)
@@ -193,8 +208,6 @@ def explained(step: Step, before: Program, number: str = "") -> str:
 
 def _argument(value: Argument, names: Names) -> str:
     """An argument, with the names of the place; the parameters of a function are named x1, x2, …"""
-    if isinstance(value, str):
-        return value
     if not isinstance(value, Function):
         return _named(value, names, (), ())
     indices: list[str] = []
@@ -253,7 +266,8 @@ def session_html(start: Program, calls: Sequence[Call]) -> str:
         inside = _lines_html(changes.lines)
         out.append(f"<details><summary><code>{html.escape(call_line(call))}</code></summary>{inside}</details>")
     goal = calls[-1].theorem.rhs if calls else start
-    out.append(_program_html(goal))
+    out.append(f"<div>{html.escape(latex(goal))}</div>")
+    out.append(f"<details><summary><i>as text</i></summary>{_program_html(goal)}</details>")
     return "".join([*out, "</div>"])
 
 

@@ -54,12 +54,7 @@ if TYPE_CHECKING:
         def __call__(self, *at: Any) -> Tensor: ...
 
     Body = ElemT = BodyT = ElemU = BodyU = Elem
-    Scalar: TypeAlias = Tensor
-    Vector: TypeAlias = Tensor
-    Matrix: TypeAlias = Tensor
-    Cube: TypeAlias = Tensor
-    VectorT: TypeAlias = Tensor
-    MatrixT: TypeAlias = Tensor
+    Scalar = Vector = Matrix = Cube = VectorT = MatrixT = Elem
 else:
     Index = Kind("index")
     """An index expression."""

@@ -259,6 +259,8 @@ def _premise_failed(asked: Asked, work: Derivation, refused: list[tuple[Site, AT
     refuted = isinstance(failed.answer, Refuted)
     known = facts_text(failed.scope.facts, failed.premise)
     what = "a premise fails" if refuted else "a premise cannot be proved"
+    if failed.premise not in _premises_of(asked, site, work):
+        what = f"what it makes has a meaning only under a condition ({failed.summary})"
     return NoSite(
         f"{asked.rule.name} matches here{others}, but {what}: {show_predicate(failed.premise)}",
         place=place,
@@ -266,6 +268,12 @@ def _premise_failed(asked: Asked, work: Derivation, refused: list[tuple[Site, AT
         numbers=failed.answer.model.numbers if isinstance(failed.answer, Refuted) else None,
         suggestions=tuple(suggestions[:MOST_SUGGESTIONS]),
     )
+
+
+def _premises_of(asked: Asked, site: Site, work: Derivation) -> list[Predicate]:
+    """The premises of the rule at a place where it matches, seen from outside."""
+    arguments = work.arguments(asked.rule, site.path, asked.reverse, asked.given)
+    return [site.scope.predicate(premise) for premise in asked.rule.instance(arguments).premises]
 
 
 def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismatch] | None) -> ATLError:

@@ -307,7 +307,8 @@ class Session:
     # -- printing -----------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return str(self.goal)
+        """The goal; on a terminal, what the last call has changed is in colour."""
+        return display.marked(self._calls[-1].before.rhs if self._calls else self.goal, self.goal)
 
     def _repr_html_(self) -> str:
         return display.session_html(self.theorem.lhs, self._calls)

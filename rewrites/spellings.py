@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from atl.index import constant
 from atl.operators import flatten, padl, padr, split, transpose, truncl, truncr
 from atl.surface import IndexExpr, Tensor, arithmetic
-from atl.terms import OF_MONOID, BinaryOp, Constant, Monoid, Padding, Type, Unary, UnaryOp
+from atl.terms import OF_MONOID, BinaryOp, Constant, Monoid, Padding, Unary, UnaryOp
 
 
 def padding(like: Tensor) -> Tensor:
     """The node that stores nothing, of the type of a tensor."""
     return Tensor(Padding(like.node.type))
-
-
-def empty(like: Tensor) -> Tensor:
-    """No elements of this type."""
-    of = like.node.type
-    return Tensor(Padding(Type(of.dtype, (constant(0), *of.shape))))
 
 
 def literal(value: int, like: Tensor) -> Tensor:

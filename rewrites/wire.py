@@ -303,7 +303,7 @@ def same(one: Json, other: Json) -> bool:
 
 
 class Reader:
-    """Reads what a `Writer` wrote. Whatever else it is given, it raises `ATLError`, or gives something written otherwise."""
+    """Reads what a `Writer` wrote; of anything else it raises `ATLError`, or makes what is written otherwise."""
 
     def __init__(self, inputs: Iterable[Array], table: Sequence[Json] = ()) -> None:
         self._arrays = {array.name: array for array in inputs}

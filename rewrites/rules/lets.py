@@ -31,23 +31,6 @@ def ll_gen_indep(lo: Index, hi: Index, x: Bound, e: Body[Index, Bound]) -> Equat
     )
 
 
-@rule(family="lets", source="[R] ll_sum")
-def ll_sum(lo: Index, hi: Index, x: Bound[Index], e: Body[Index, Bound]) -> Equation:
-    """The tensors bound in each term of a sum, in one buffer before it."""
-    return equation(
-        sum((lo, hi), lambda i: let(x(i), lambda y: e(i, y))),
-        let(gen((lo, hi), x), lambda y: sum((lo, hi), lambda i: e(i, y[i - lo]))),
-    )
-
-
-@rule(family="lets", source="[R] ll_sum_indep")
-def ll_sum_indep(lo: Index, hi: Index, x: Bound, e: Body[Index, Bound]) -> Equation:
-    """A let that does not depend on the index of a sum leaves it."""
-    return equation(
-        sum((lo, hi), lambda i: let(x, lambda y: e(i, y))), let(x, lambda y: sum((lo, hi), lambda i: e(i, y)))
-    )
-
-
 @rule(family="lets", source="[R] ll_get")
 def ll_get(x: Bound, e: Vector[Bound], k: Index) -> Equation:
     """A let leaves an access."""

@@ -24,12 +24,6 @@ def gen_one(lo: Index, hi: Index, e: Body[Index]) -> Equation:
     return equation(gen((lo, hi), e), gen(1, lambda i: e(lo)), given(hi == lo + 1))
 
 
-@rule(family="sums", source="[R] sum_of_nat_step")
-def sum_one(lo: Index, hi: Index, e: Body[Index]) -> Equation:
-    """A sum of one term."""
-    return equation(sum((lo, hi), e), e(lo), given(hi == lo + 1))
-
-
 @rule(family="access", source="[R] get_concat_l")
 def concat_access_left(a: Vector, b: Vector, k: Index) -> Equation:
     """An element of the first part of a concatenation."""
@@ -40,33 +34,3 @@ def concat_access_left(a: Vector, b: Vector, k: Index) -> Equation:
 def concat_access_right(a: Vector, b: Vector, k: Index) -> Equation:
     """An element of the second part of a concatenation."""
     return equation(concat(a, b)[k], b[k - a.shape[0]], given(a.shape[0] <= k))
-
-
-@rule(family="access", source="§4.3.2, normalize_bin")
-def pointwise_add(a: Vector, b: Vector) -> Equation:
-    """Tensors are added element by element."""
-    return equation(a + b, gen(a.shape[0], lambda i: a[i] + b[i]))
-
-
-@rule(family="access", source="§4.3.2, normalize_bin")
-def pointwise_sub(a: Vector, b: Vector) -> Equation:
-    """Tensors are subtracted element by element."""
-    return equation(a - b, gen(a.shape[0], lambda i: a[i] - b[i]))
-
-
-@rule(family="access", source="§4.3.2, normalize_bin")
-def pointwise_mul(a: Vector, b: Vector) -> Equation:
-    """Tensors are multiplied element by element."""
-    return equation(a * b, gen(a.shape[0], lambda i: a[i] * b[i]))
-
-
-@rule(family="access", source="§4.3.2, normalize_bin")
-def pointwise_div(a: Vector, b: Vector) -> Equation:
-    """Tensors are divided element by element."""
-    return equation(a / b, gen(a.shape[0], lambda i: a[i] / b[i]))
-
-
-@rule(family="access", source="§4.3.2, normalize_bin")
-def pointwise_neg(a: Vector) -> Equation:
-    """A tensor is negated element by element."""
-    return equation(-a, gen(a.shape[0], lambda i: -a[i]))

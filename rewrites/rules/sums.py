@@ -6,23 +6,6 @@ from atl import ceildiv, gen, guard, sum
 from rewrites.rule import Body, Cond, Equation, Index, Scalar, equation, given, rule
 
 
-@rule(family="sums", source="[R] sum_swap")
-def sum_swap(a: Index, b: Index, c: Index, d: Index, e: Body[Index, Index]) -> Equation:
-    """Two nested sums change places."""
-    return equation(
-        sum((a, b), lambda i: sum((c, d), lambda j: e(i, j))), sum((c, d), lambda j: sum((a, b), lambda i: e(i, j)))
-    )
-
-
-@rule(family="sums", source="[R] sum_gen_swap")
-def sum_gen_swap(a: Index, b: Index, c: Index, d: Index, e: Body[Index, Index]) -> Equation:
-    """A generation of sums is a sum of generations."""
-    return equation(
-        gen((a, b), lambda i: sum((c, d), lambda j: e(i, j))),
-        sum((c, d), lambda j: gen((a, b), lambda i: e(i, j))),
-    )
-
-
 @rule(family="sums", source="[R] sum_iverson_lift")
 def sum_guard(p: Cond, lo: Index, hi: Index, e: Body[Index]) -> Equation:
     """A guard around a sum is one around each term."""
@@ -63,9 +46,3 @@ def split_sum(lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
 def tile_sum(n: Index, k: Index, e: Body[Index]) -> Equation:
     """A sum in blocks of k terms, the last one guarded."""
     return equation(sum(n, e), sum(ceildiv(n, k), lambda o: sum(k, lambda i: guard(o * k + i < n, e(o * k + i)))))
-
-
-@rule(family="sums", source="[R] get_sum")
-def get_sum(lo: Index, hi: Index, e: Body[Index], k: Index) -> Equation:
-    """An element of a sum is the sum of the elements."""
-    return equation(sum((lo, hi), e)[k], sum((lo, hi), lambda i: e(i)[k]))

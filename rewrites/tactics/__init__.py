@@ -7,6 +7,6 @@ from rewrites.tactics.simplification import inline, reduce_accesses, simpl_guard
 from rewrites.tactics.staging import fuse, hoist, lbind, stage
 
 __all__ = [
-    "flatten_loops", "fuse", "hoist", "inline", "interchange", "lbind", "normalize", "reduce_accesses", "simpl_guard", "simpl_index",
-    "solve_for_index", "split_loop", "stage", "tile", "unroll",
+    "flatten_loops", "fuse", "hoist", "inline", "interchange", "lbind", "normalize", "reduce_accesses", "simpl_guard",
+    "simpl_index", "solve_for_index", "split_loop", "stage", "tile", "unroll",
 ]  # fmt: skip

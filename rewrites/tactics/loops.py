@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from atl.errors import WrongArgument
-from atl.index import Index, Size, index
+from atl.index import ZERO, Index, index
+from atl.parse import parse_index
 from atl.predicate import at_most
 from atl.printing import place_of
 from atl.surface import as_index
@@ -44,12 +45,12 @@ def _bounds(work: Derivation, path: Path) -> tuple[Index, Index]:
 
 
 def as_bound(value: Any) -> Index:
-    """A bound or a factor as a person gives it; a text names a size."""
+    """A bound or a factor as a person gives it; the names in a text are sizes."""
     match value:
         case Index():
             return value
         case str():
-            return index(Size(value))
+            return parse_index(value)
         case _:
             return as_index(value)
 
@@ -71,7 +72,8 @@ def split_loop(work: Derivation, name: Chosen, *at: Any) -> None:
 
 def pieces(work: Derivation, path: Path, bounds: Sequence[Index]) -> list[Path]:
     """Splits the loop at a path at each of these indices, in rising order. Returns the pieces' paths, in order."""
-    rule = "split_gen" if isinstance(work.term(path), Gen) else "split_sum"
+    term = work.term(path)
+    rule = f"split_{term.monoid}" if isinstance(term, Reduce) else "split_gen"
     at, found = path, []
     for bound in bounds[::-1]:
         # The last piece is cut off first, so that joining stays to the left.
@@ -97,7 +99,7 @@ def unroll(work: Derivation, name: Chosen) -> None:
             required=f"a constant extent from 1 to {MOST_UNROLLED}",
             suggestions=(f"tile the loop first: s.tile({name!r}, 8), and unroll the inner one",),
         )
-    single = "gen_one" if isinstance(site.term, Gen) else "sum_one"
+    single = f"{site.term.monoid}_one" if isinstance(site.term, Reduce) else "gen_one"
     for path in pieces(work, site.path, [low + k for k in range(1, count)]):
         work.attempt(single, path)
     simplify_guards(work, site.path)
@@ -131,14 +133,14 @@ def swap(work: Derivation, path: Path) -> Path:
         case Gen(), Gen():
             work.rewrite("gen_interchange", path)
             return (*path, 0)
-        case Gen(), Reduce("sum"):
-            work.rewrite("sum_gen_swap", path)
+        case Gen(), Reduce(monoid):
+            work.rewrite(f"{monoid}_gen_swap", path)
             return path
-        case Reduce("sum"), Gen():
-            work.rewrite("sum_gen_swap", path, reverse=True)
+        case Reduce(monoid), Gen():
+            work.rewrite(f"{monoid}_gen_swap", path, reverse=True)
             return path
-        case Reduce(), Reduce():
-            work.rewrite("sum_swap", path)
+        case Reduce(monoid), Reduce(other) if monoid == other:
+            work.rewrite(f"{monoid}_swap", path)
             return path
         case outer, inner:
             raise NoSite(
@@ -196,7 +198,8 @@ def one_tile(work: Derivation, path: Path, by: Index) -> Path:
         )
     hint, mark = term.name, term.mark
     if isinstance(term, Reduce):
-        work.rewrite("tile_sum", path, k=by)
+        from_zero(work, path)
+        work.rewrite(f"tile_{term.monoid}", path, k=by)
         outer = path
     else:
         work.rewrite("truncr_flatten_split", path, reverse=True, k=by)
@@ -209,12 +212,21 @@ def one_tile(work: Derivation, path: Path, by: Index) -> Path:
     return (*outer, 0)
 
 
+def from_zero(work: Derivation, path: Path) -> None:
+    """A loop counted from zero: ⊞[a <= i < b] e(i) → ⊞[i < b - a] e(a + i)."""
+    term = work.term(path)
+    if isinstance(term, Gen | Reduce) and term.low != ZERO:
+        work.rewrite(f"{term.monoid}_rebase" if isinstance(term, Reduce) else "gen_rebase", path)
+
+
 def flatten_loops(work: Derivation, name: Chosen) -> None:
     """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e(i, j) → split m ⊞[ij < n*m] e(ij // m, _)."""
     path, outer = generation(work, name)
     inner = work.term((*path, 0))
     if not isinstance(inner, Gen):
         raise NoSite(f"no loop stands directly inside of the loop {outer.name}", required="two nested gens")
+    from_zero(work, path)
+    from_zero(work, (*path, 0))
     work.rewrite("split_flatten", path, reverse=True, k=inner.high - inner.low)
     work.rewrite("flatten_gen_gen", (*path, 0))
     work.rename((*path, 0), f"{outer.name}{inner.name}")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from atl.substitution import children
-from atl.terms import Binary, Cast, Expr, Gen, Guard, Let, Reduce, Unary
+from atl.terms import BINARY, UNARY, Binary, Cast, Expr, Gen, Guard, Let, Reduce, Unary
 from atl.wellformed import Path
 from rewrites.derivation import Derivation
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.staging import bind
 
-POINTWISE = ("pointwise_add", "pointwise_sub", "pointwise_mul", "pointwise_div", "pointwise_neg")
-MOST_LETS = 200
+POINTWISE: Final = (*(f"pointwise_{op}" for op in (*BINARY, *UNARY)), "pointwise_select")
+MOST_LETS: Final = 200
 
 
 def normalize(work: Derivation) -> None:
@@ -19,7 +21,7 @@ def normalize(work: Derivation) -> None:
     a + b → ⊞[i < n] a[i] + b[i] of tensors; (⊞[i < n] e)[k] → e[k]; [p] · [q] · e → [p ∧ q] · e. A let in arithmetic
     rises out of it; a guarded scalar or a sum that is multiplied is bound: ([p] · a) * b → let x := [p] · a in x * b.
     """
-    work.exhaust([name for name in (*POINTWISE, *OF_ACCESSES, "guard_guard", "let_let") if name in work.rules])
+    work.exhaust(work.known((*POINTWISE, *OF_ACCESSES, "guard_guard", "let_let")))
     simplify_guards(work)
     for _ in range(MOST_LETS):
         found = _in_arithmetic(work.goal.body, (), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from atl.index import Bound, Index, atoms, floordiv, index
 from atl.predicate import (
@@ -17,7 +18,7 @@ from atl.predicate import (
 )
 from atl.prove import Proved, prove
 from atl.scope import Scope
-from atl.terms import Gen, Guard, Let, Reduce, Select
+from atl.terms import BINARY, MONOIDS, UNARY, Gen, Guard, Let, Reduce, Select
 from atl.wellformed import Path
 from atl.words import RESHAPES
 from rewrites.choosing import Chosen, one, places
@@ -25,9 +26,11 @@ from rewrites.derivation import Derivation
 from rewrites.refusals import NoSite
 from rewrites.sites import Site, positions
 
-OF_ACCESSES = (
-    "get_gen", "get_gen_guarded", "guard_access", "get_sum", "ll_get", "concat_access_left", "concat_access_right",
-    "transpose_access",
+OF_ACCESSES: Final = (
+    "get_gen", "get_gen_guarded", "guard_access", "ll_get", "select_access", "padding_access",
+    "concat_access_left", "concat_access_right", "transpose_access", "flatten_access", "split_access", "padl_access",
+    "padr_access", "truncl_access", "truncr_access",
+    *(f"get_{monoid}" for monoid in MONOIDS), *(f"{op}_access" for op in (*BINARY, *UNARY)),
 )  # fmt: skip
 """What reading one element of an operator's result computes."""
 
@@ -58,7 +61,7 @@ def reduce_accesses(work: Derivation, below: Path = ()) -> int:
 
     Where k cannot be proved to lie within the range, the element is guarded.
     """
-    return work.exhaust([name for name in OF_ACCESSES if name in work.rules], below)
+    return work.exhaust(work.known(OF_ACCESSES), below)
 
 
 def simpl_guard(work: Derivation, *, at: Chosen | None = None) -> None:

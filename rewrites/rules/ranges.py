@@ -1,0 +1,109 @@
+"""More of generations: their ranges moved, cut, tiled, collapsed; and what goes into and out of them."""
+
+from __future__ import annotations
+
+from atl import ceildiv, concat, flatten, gen, guard, select, split, truncl, truncr
+from atl.terms import BINARY, UNARY, BinaryOp, UnaryOp
+from rewrites.rule import Body, Cond, Equation, Index, Vector, equation, given, rule, rules
+from rewrites.spellings import binary, padding, unary
+
+
+@rule(family="loops", source="[R] gen_nonpos_empty")
+def gen_empty(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A generation of no elements stores nothing."""
+    return equation(gen((lo, hi), e), padding(gen((lo, hi), e)), given(hi == lo))
+
+
+@rule(family="loops", source="substitution")
+def gen_shift(lo: Index, hi: Index, by: Index, e: Body[Index]) -> Equation:
+    """The indices of a generation moved."""
+    return equation(gen((lo, hi), e), gen((lo + by, hi + by), lambda i: e(i - by)))
+
+
+@rule(family="loops", source="[R] gen_push_bounds")
+def gen_bounds(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """An index is within its range."""
+    return equation(gen((lo, hi), e), gen((lo, hi), lambda i: guard((lo <= i) & (i < hi), e(i))))
+
+
+@rule(family="loops", source="[R] trunc_r_gen, trunc_gen")
+def truncr_of_gen(k: Index, lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A generation without its last elements."""
+    return equation(truncr(k, gen((lo, hi), e)), gen((lo, hi - k), e))
+
+
+@rule(family="loops", source="[R] trunc_gen")
+def truncl_of_gen(k: Index, lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A generation without its first elements."""
+    return equation(truncl(k, gen((lo, hi), e)), gen((lo + k, hi), e))
+
+
+@rule(family="loops", source="[R] gen_trunc", follows=("gen_shift", "truncl_of_gen"))
+def gen_trunc(n: Index, k: Index, e: Body[Index]) -> Equation:
+    """The index space of a generation moved up, and what comes before it dropped."""
+    return equation(gen(n, e), truncl(k, gen(n + k, lambda i: e(i - k))))
+
+
+@rule(family="loops", source="[R] gen_trunc_guarded")
+def gen_trunc_guarded(n: Index, k: Index, e: Body[Index]) -> Equation:
+    """The same, with nothing computed that is dropped."""
+    return equation(gen(n, e), truncl(k, gen(n + k, lambda i: guard(k <= i, e(i - k)))))
+
+
+@rule(family="loops", source="§4.5.4", follows=("truncr_flatten_split", "unfold_split", "get_gen"))
+def tile_gen(lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
+    """A generation in tiles of k, the last one guarded, stored as before."""
+    n = hi - lo
+    tiles = gen(ceildiv(n, k), k, lambda o, i: guard(o * k + i < n, e(lo + o * k + i)))
+    return equation(gen((lo, hi), e), truncr(ceildiv(n, k) * k - n, flatten(tiles)))
+
+
+@rule(family="loops", source="[R] flatten_gen_gen", follows=("split_flatten", "flatten_gen_gen"))
+def gen_collapse(n: Index, m: Index, e: Body[Index, Index]) -> Equation:
+    """Two nested generations as one, stored as before."""
+    return equation(gen(n, m, e), split(m, gen(n * m, lambda k: e(k // m, k % m))))
+
+
+@rule(family="loops", source="§4.5.2")
+def concat_empty_left(a: Vector, b: Vector) -> Equation:
+    """Nothing, followed by a tensor."""
+    return equation(concat(a, b), b, given(a.shape[0] == 0))
+
+
+@rule(family="loops", source="§4.5.2")
+def concat_empty_right(a: Vector, b: Vector) -> Equation:
+    """A tensor, followed by nothing."""
+    return equation(concat(a, b), a, given(b.shape[0] == 0))
+
+
+@rule(family="loops", source="§4.5.2")
+def concat_assoc(a: Vector, b: Vector, c: Vector) -> Equation:
+    """(a ++ b) ++ c = a ++ (b ++ c)."""
+    return equation(concat(concat(a, b), c), concat(a, concat(b, c)))
+
+
+@rules(named="concat_{}", over=BINARY, family="loops", source="Fig. 4.3")
+def concat_binary(op: BinaryOp, a: Vector, b: Vector, c: Vector, d: Vector) -> Equation:
+    """Concatenations of parts of equal extents are added, multiplied … part by part."""
+    return equation(
+        binary(op, concat(a, b), concat(c, d)), concat(binary(op, a, c), binary(op, b, d)),
+        given(a.shape[0] == c.shape[0]),
+    )  # fmt: skip
+
+
+@rules(named="gen_{}", over=BINARY, family="loops", source="[R] tensor_gen_bin, gen_mul_distr")
+def gen_binary(op: BinaryOp, lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation:
+    """A generation of sums, products … is the sum, product … of the generations."""
+    return equation(gen((lo, hi), lambda i: binary(op, a(i), b(i))), binary(op, gen((lo, hi), a), gen((lo, hi), b)))
+
+
+@rules(named="gen_{}", over=UNARY, family="loops", source="[R] gen_map")
+def gen_unary(op: UnaryOp, lo: Index, hi: Index, a: Body[Index]) -> Equation:
+    """A generation of values of a function is the function of the generation."""
+    return equation(gen((lo, hi), lambda i: unary(op, a(i))), unary(op, gen((lo, hi), a)))
+
+
+@rule(family="loops", source="§3.2")
+def gen_select(p: Cond, lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation:
+    """A selection that does not depend on the index leaves a generation."""
+    return equation(gen((lo, hi), lambda i: select(p, a(i), b(i))), select(p, gen((lo, hi), a), gen((lo, hi), b)))
