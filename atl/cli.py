@@ -235,6 +235,19 @@ def _need_checkout(command: str) -> None:
         )
 
 
+# -- atl check --------------------------------------------------------------------------------------------------------
+
+
+def _declare_check(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="certificates, as theorem.save writes them")
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from rewrites.certificate import main as certificates
+
+    return certificates(arguments.files)
+
+
 # -- atl rules --------------------------------------------------------------------------------------------------------
 
 
@@ -265,6 +278,7 @@ COMMANDS: Final = (
     Command("demo", "Blurs a photograph and shows every step, with the checks", _declare_demo, _demo),
     Command("show", "Shows a program: its mathematics, shape and checks, the loop nest, the C", _declare_show, _show),
     Command("run", "Compiles a program and runs it on .npy files", _declare_run, _run),
+    Command("check", "Replays certificates with the kernel, and says what they prove", _declare_check, _check),
     Command("rules", "Lists the rewrite rules with their laws", _declare_rules, _rules),
     Command("fuzz", "Tests random programs (in a checkout)", _declare_fuzz, _fuzz),
 )

@@ -35,6 +35,7 @@ from atl.program import Program
 from atl.scalars import Machine
 from proofs_tests.generate import Case, case_by_seed
 from rewrites.certificate import CertificateError, dumps, loads
+from rewrites.derivation import may_match
 from rewrites.instantiation import Argument
 from rewrites.kernel import Theorem, reflexivity, rewrite
 from rewrites.matching import Mismatch, match
@@ -138,6 +139,8 @@ def _walked(program: Program, random: Random, steps: int) -> Theorem:
 def _step_at(theorem: Theorem, site: Site, random: Random) -> Theorem | None:
     for rule in random.sample(list(RULES.values()), len(RULES)):
         reverse = random.random() < 0.3
+        if not may_match(rule, reverse, site.term):
+            continue
         found = match(rule, reverse, site.term, {})
         if isinstance(found, Mismatch) or len(found) < len(rule.metavariables):
             continue

@@ -181,6 +181,8 @@ class Ground:
 
     def positive(self, extent: Index, scope: Scope) -> bool:
         """Whether the extent is positive for all sizes, as far as is seen at once."""
+        if extent.constant is not None:
+            return extent.constant > 0
         if any(bounded.from_zero and bounded.high == extent for bounded in scope.indices):
             return True
         least = extent.offset

@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from proofs_tests.exhaustion import decide
@@ -55,7 +56,7 @@ class Score:
 
 def mutants(rule: Rule) -> Iterator[Mutant]:
     """Every single change to a rule's text."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(rule.states)))
+    tree = ast.parse(textwrap.dedent(inspect.getsource(rule.declaration)))
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
     function.decorator_list = []
@@ -67,9 +68,10 @@ def mutants(rule: Rule) -> Iterator[Mutant]:
         described = _apply(mutated, number)
         if described is not None:
             module = ast.fix_missing_locations(ast.Module(body=[mutated], type_ignores=[]))
-            space = dict(rule.states.__globals__)
+            space = dict(rule.declaration.__globals__)  # type: ignore[attr-defined]
             exec(compile(module, f"<mutant of {rule.name}>", "exec"), space)
-            yield Mutant(replace(rule, states=space[function.name]), described)
+            chosen = rule.states.args if isinstance(rule.states, partial) else ()
+            yield Mutant(replace(rule, states=partial(space[function.name], *chosen)), described)
 
 
 def _apply(function: ast.FunctionDef, number: int) -> str | None:

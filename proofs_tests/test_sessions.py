@@ -15,31 +15,13 @@ import pytest
 
 import atl
 import padtypes
-from atl.errors import ParseError, WrongArgument
+from atl.errors import WrongArgument
 from atl.index import Size, value_of
-from rewrites import Derivation, NoSite, Session, Undetermined, reschedule, rules
+from examples.schedules import blur
+from proofs_tests.session_programs import A, f, k, m, matmul, n, pipeline
+from rewrites import Derivation, NoSite, Session, reschedule, rules
 from rewrites.selection import fits, pattern
 from rewrites.sites import sites
-
-n, m, k = atl.sizes("n m k")
-f = atl.tensor("f", n)
-A, B = atl.tensor("A", n, k), atl.tensor("B", k, m)
-
-
-def pipeline() -> atl.Program:
-    """The two-stage pipeline of §4.1."""
-    return atl.program(
-        "pipeline",
-        [f],
-        atl.let(
-            atl.gen(n, lambda i: f[i]),
-            lambda buf: atl.gen(n, lambda i: atl.guard(i >= 1, buf[i - 1]) + buf[i]),
-        ),
-    )
-
-
-def matmul() -> atl.Program:
-    return atl.program("matmul", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: A[i, p] * B[p, j])))
 
 
 def body(session: Session) -> str:
@@ -126,6 +108,18 @@ def test_a_loop_is_split_at_its_borders() -> None:
     assert_agrees(s, least=2)
 
 
+def test_the_blur_is_tiled_with_a_buffer_for_each_tile_in_two_calls() -> None:
+    """§8.1.1 without its tails: 4 x 4 tiles, each with the 6 x 4 elements of the first stage that it reads."""
+    s = reschedule(blur.two_stage()).tile(("⊞[y < n] _", "x"), (4, 4)).stage("buf", at="xo")
+    assert body(s).startswith(
+        "truncr (4*⌈n / 4⌉ - n) flatten ⊞[yo < ⌈n / 4⌉] transpose truncr (4*⌈m / 4⌉ - m) flatten\n"
+        "⊞[xo < ⌈m / 4⌉]\n"
+        "  let buf :=\n"
+        "    ⊞[y < 6] ⊞[x < 4] [4*xo + x < m ∧ 1 <= 4*yo + y <= n] ·\n"
+    )
+    assert_agrees(s, least=1)
+
+
 # -- each tactic ------------------------------------------------------------------------------------------------------
 
 TACTICS: dict[str, tuple[Callable[[], Session], str]] = {
@@ -180,6 +174,12 @@ TACTICS: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: reschedule(matmul()).stage("A[_, _] * B[_, _]", name="terms"),
         ("let terms := ⊞[i < n] ⊞[j < m] ⊞[p < k] A[i, p] * B[p, j] in\n"
         "⊞[i < n] ⊞[j < m] Σ[p < k] terms[i, j, p]"),
+    ),
+    "stage what a tile reads of a producer": (
+        lambda: reschedule(pipeline()).tile("⊞[_ < _] _ + _", 8).stage("buf", at="io"),
+        ("truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉]\n"
+        "  let buf := ⊞[i < 9] [1 <= 8*io + i <= n] · f[8*io + i - 1] in\n"
+        "  ⊞[ii < 8] [8*io + ii < n] · ([1 <= 8*io + ii] · buf[ii] + buf[ii + 1])"),
     ),
     "lbind and hoist": (
         lambda: reschedule(matmul()).lbind("A[_, _]", "a").hoist("a").hoist("a"),
@@ -420,191 +420,6 @@ def test_a_notebook_shows_folded_states_and_mathematics() -> None:
     assert "⊞[i &lt; n] [1 &lt;= i] · f[i - 1] + f[i]" in html
     assert s._repr_latex_().startswith("$$\\begin{aligned}")
     assert "<pre>" in s.diff()._repr_html_()
-
-
-# -- refusals ---------------------------------------------------------------------------------------------------------
-
-
-def _read_beyond() -> atl.Program:
-    return atl.program("g", [f], atl.gen(n, lambda i: atl.gen(n, lambda j: f[j])[i + 1]))
-
-
-def _guarded(p: Callable[[Any], Any]) -> atl.Program:
-    return atl.program("g", [f], atl.gen(n, lambda i: atl.guard(p(i), atl.gen(n, lambda j: f[j]))[i]))
-
-
-REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, ...]]] = {
-    "a premise that fails": (
-        lambda: reschedule(_read_beyond()).rw("get_gen"),
-        NoSite,
-        (
-            "get_gen matches here, but a premise fails: i + 1 < n [ATL704]",
-            "⊞[i < n] (⊞[j < n] f[j])[i + 1]",
-            "required: i + 1 < n, where 0 <= i < n is known",
-            "breaks at: n = 1, i = 0",
-            'try: s.rw("get_gen_guarded") applies here',
-        ),
-    ),
-    "a premise that a fact about sizes would give": (
-        lambda: reschedule(pipeline()).fuse("buf").split_loop("i", 5),
-        NoSite,
-        ("5 <= n", "breaks at: n = ", "try: if it is so, state it at the start: reschedule(…, given=[5 <= n])"),
-    ),
-    "a near miss with a guard in the way": (
-        lambda: reschedule(_guarded(lambda i: i < 4)).rw("get_gen"),
-        NoSite,
-        (
-            "the nearest one differs here: wanted a generation ⊞[lo <= i < hi] e[i],",
-            "found a guard [i < 4] · ⊞[j < n] f[j]",
-            "^^^^^^^^^^^^^^^^^^^^^^^",
-            "required: the left side of the rule, (⊞[lo <= i < hi] e[i])[k]",
-            'try: s.rw("guard_access") first: then s.rw("get_gen") applies',
-        ),
-    ),
-    "a near miss with a true guard in the way": (
-        lambda: reschedule(_guarded(lambda i: i < n)).rw("get_gen"),
-        NoSite,
-        ('try: s.simpl_guard() first: then s.rw("get_gen") applies',),
-    ),
-    "a near miss with a let in the way": (
-        lambda: reschedule(pipeline()).rw("get_gen"),
-        NoSite,
-        ("found the let-bound buf", 'try: s.inline("buf") first: then s.rw("get_gen") applies'),
-    ),
-    "nothing like it": (
-        lambda: reschedule(pipeline()).rw("sum_swap"),
-        NoSite,
-        ("no place in the goal matches sum_swap", "required: the left side of the rule, Σ["),
-    ),
-    "only elsewhere": (
-        lambda: reschedule(matmul()).rw("gen_interchange", at="j"),
-        NoSite,
-        ("no place below 'j' matches", 'try: it applies elsewhere, at the whole program: s.rw("gen_interchange")'),
-    ),
-    "only scalars": (
-        lambda: reschedule(matmul()).rw("truncr_flatten_split", around="_ * _", reverse=True, k=3),
-        NoSite,
-        ("which is about tensors: here are scalars",),
-    ),
-    "the other direction": (
-        lambda: reschedule(matmul()).rw("sum_gen_swap", reverse=True),
-        NoSite,
-        ('try: it applies from left to right: s.rw("sum_gen_swap")',),
-    ),
-    "too high a number": (
-        lambda: reschedule(pipeline()).inline("buf").rw("get_gen", nth=2),
-        NoSite,
-        ("get_gen applies at 2 places; nth=2 is beyond", "required: nth from 0 to 1"),
-    ),
-    "an undetermined parameter": (
-        lambda: reschedule(pipeline()).rw("truncr_flatten_split", around="i", reverse=True),
-        Undetermined,
-        (
-            "the right side of truncr_flatten_split does not tell its parameter k",
-            'try: pass it by name: s.rw("truncr_flatten_split", reverse=True, k=…)',
-        ),
-    ),
-    "an undetermined subterm": (
-        lambda: reschedule(pipeline()).rw("unfold_let", reverse=True),
-        Undetermined,
-        ('try: s.lbind("…", "x") binds a subterm to a name',),
-    ),
-    "a misspelt rule": (
-        lambda: reschedule(pipeline()).rw("get_gne"),
-        WrongArgument,
-        ("there is no rule called 'get_gne'", "did you mean get_gen"),
-    ),
-    "a misspelt parameter": (
-        lambda: reschedule(pipeline()).rw("get_gen", kk=3),
-        WrongArgument,
-        ("there is no parameter of get_gen called 'kk'", "required: one of lo, hi, e, k"),
-    ),
-    "a misspelt name": (
-        lambda: reschedule(pipeline()).inline("bfu"),
-        NoSite,
-        ("nothing in the goal is bound as bfu", "a gen, a sum or a let: buf, i", "did you mean buf?"),
-    ),
-    "a loop inlined": (
-        lambda: reschedule(pipeline()).inline("i"),
-        NoSite,
-        ("i is bound by a loop, not by a let",),
-    ),
-    "a pattern that is none": (
-        lambda: reschedule(pipeline()).rw("get_gen", at="⊞[_ < n _"),
-        ParseError,
-        ("'⊞[_ < n _' is neither the name of a binder nor a pattern: expected ']' after the range, found '_'",),
-    ),
-    "a pattern that nothing fits": (
-        lambda: reschedule(pipeline()).rw("get_gen", around="Σ[_ < _] _"),
-        NoSite,
-        ("nothing in the goal fits the pattern Σ[_ < _] _",),
-    ),
-    "an empty tile": (
-        lambda: reschedule(pipeline()).tile("i", m),
-        NoSite,
-        ("a tile of m iterations may be empty", "given=[m > 0]"),
-    ),
-    "a loop too long to unroll": (
-        lambda: reschedule(matmul()).unroll("p"),
-        NoSite,
-        ("the loop p runs from 0 to k", "tile the loop first: s.tile('p', 8)"),
-    ),
-    "nothing to simplify": (
-        lambda: reschedule(pipeline()).simpl_guard(),
-        NoSite,
-        ("no guard in the goal is known to be true or false",),
-    ),
-    "a let outside of loops": (
-        lambda: reschedule(pipeline()).hoist("buf"),
-        NoSite,
-        ("no loop stands around buf",),
-    ),
-    "one loop interchanged": (
-        lambda: reschedule(pipeline()).interchange("i"),
-        NoSite,
-        ("no loop stands directly inside of the loop i", "^^^"),
-    ),
-    "a let between two loops": (
-        lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="row").interchange("i"),
-        NoSite,
-        ("no loop stands directly inside of the loop i", 'try: s.hoist("row") first'),
-    ),
-    "no program": (lambda: reschedule(3), WrongArgument, ("int is no program",)),  # type: ignore[arg-type]
-}
-
-
-@pytest.mark.parametrize("name", REFUSALS)
-def test_a_refusal_says_what_where_and_what_helps(name: str) -> None:
-    call, error, parts = REFUSALS[name]
-    with pytest.raises(error) as caught:
-        call()
-    for part in parts:
-        assert part in str(caught.value), str(caught.value)
-
-
-SUGGESTED: dict[str, tuple[Callable[[], Session], Callable[[Session], Session]]] = {
-    "the guarded form": (lambda: reschedule(_read_beyond()), lambda s: s.rw("get_gen_guarded")),
-    "a fact": (lambda: reschedule(pipeline(), given=[n >= 5]), lambda s: s.fuse("buf").split_loop("i", 5)),
-    "a guard moved": (
-        lambda: reschedule(_guarded(lambda i: i < 4)), lambda s: s.rw("guard_access").rw("get_gen"),
-    ),
-    "a guard dropped": (lambda: reschedule(_guarded(lambda i: i < n)), lambda s: s.simpl_guard().rw("get_gen")),
-    "a let inlined": (lambda: reschedule(pipeline()), lambda s: s.inline("buf").rw("get_gen")),
-    "another place": (lambda: reschedule(matmul()), lambda s: s.rw("gen_interchange")),
-    "the other direction": (lambda: reschedule(matmul()), lambda s: s.rw("sum_gen_swap")),
-    "a parameter": (
-        lambda: reschedule(pipeline()), lambda s: s.rw("truncr_flatten_split", around="i", reverse=True, k=8),
-    ),
-    "a positive tile": (lambda: reschedule(pipeline(), given=[k > 0]), lambda s: s.fuse("buf").tile("i", k)),
-    "a loop tiled, then unrolled": (lambda: reschedule(matmul()), lambda s: s.tile("p", 8).unroll("pi")),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SUGGESTED)
-def test_what_a_refusal_suggests_can_be_done(name: str) -> None:
-    make, follow = SUGGESTED[name]
-    session = make()
-    assert follow(session).steps
 
 
 def test_on_a_terminal_the_changed_lines_are_in_colour(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ pipeline (f : float32[n]) : float32[n] :=
 pipeline = pipeline, by 3 steps
 """
 
+from rewrites.certificate import load
 from rewrites.choosing import Handle
 from rewrites.derivation import Derivation
 from rewrites.kernel import Theorem
@@ -21,4 +22,4 @@ from rewrites.refusals import NoMatch, NoSite, Undetermined
 from rewrites.rules import RULES as rules  # noqa: N811 (the contract's name)
 from rewrites.session import Session, reschedule
 
-__all__ = ["Derivation", "Handle", "NoMatch", "NoSite", "Session", "Theorem", "Undetermined", "reschedule", "rules"]
+__all__ = ["Derivation", "Handle", "NoMatch", "NoSite", "Session", "Theorem", "Undetermined", "load", "reschedule", "rules"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Final
 
 from atl.errors import ATLError
@@ -20,8 +21,8 @@ from atl.predicate import Predicate, equal
 from atl.program import Program
 from atl.prove import Answer, Proved, prove
 from atl.scope import Scope, outermost
-from atl.substitution import children, with_children
-from atl.terms import Expr
+from atl.substitution import bind, children, with_children
+from atl.terms import Expr, Let, Reduce
 from atl.wellformed import Path, child_scopes, obligations, places
 from rewrites.instantiation import Arguments
 from rewrites.rule import Equation, Rule
@@ -99,6 +100,18 @@ class Theorem:
     def steps(self) -> tuple[Step, ...]:
         return self._steps
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes a certificate, which `rewrites.load` replays with this kernel alone."""
+        from rewrites.certificate import save
+
+        save(self, path)
+
+    def as_python(self) -> str:
+        """The derivation as a script for a session."""
+        from rewrites.script import as_python
+
+        return as_python(self)
+
     def __repr__(self) -> str:
         return f"{self._lhs.name} = {self._rhs.name}, by {len(self._steps)} steps"
 
@@ -129,7 +142,8 @@ def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, r
     proved = [_prove(rule, premise, scope) for premise in instance.premises]
     proved.extend(_prove(rule, premise, scope) for premise in _same_type(rule, before, after))
     _check_wellformed(rule, after, scope)
-    body = _ascend(spine, after)
+    body, above = _ascend(rule, spine, subterm, after)
+    proved.extend(above)
     step = Step(rule, reverse, path, dict(arguments), tuple(proved))
     return Theorem(_KEY, theorem.lhs, replace(program, body=body), (*theorem.steps, step))
 
@@ -147,26 +161,49 @@ def transitivity(first: Theorem, second: Theorem) -> Theorem:
     return Theorem(_KEY, first.lhs, second.rhs, (*first.steps, *second.steps))
 
 
-def _descend(program: Program, path: Path) -> tuple[list[tuple[Expr, int]], Expr, Scope]:
+@dataclass(frozen=True, slots=True)
+class _Above:
+    """A term above the rewritten one: which of its parts leads there, and what is known where it stands."""
+
+    term: Expr
+    position: int
+    scope: Scope
+
+
+def _descend(program: Program, path: Path) -> tuple[list[_Above], Expr, Scope]:
     """The terms above a path, the subterm there, and what is known there (the context lemmas of §4.2.2)."""
-    spine: list[tuple[Expr, int]] = []
+    spine: list[_Above] = []
     at, scope = program.body, outermost(program)
     for position in path:
         parts = children(at)
         if not 0 <= position < len(parts):
             raise NotEqual(f"the program has no subterm at {list(path)}", required="a path within the program")
-        spine.append((at, position))
+        spine.append(_Above(at, position, scope))
         scope = child_scopes(at, scope)[position]
         at = parts[position].expr
     return spine, at, scope
 
 
-def _ascend(spine: list[tuple[Expr, int]], changed: Expr) -> Expr:
-    for above, position in reversed(spine):
-        parts = [child.expr for child in children(above)]
-        parts[position] = changed
-        changed = with_children(above, tuple(parts))
-    return changed
+def _ascend(rule: Rule, spine: list[_Above], before: Expr, after: Expr) -> tuple[Expr, list[ProvedPremise]]:
+    """The whole term with the rewritten part in place (congruence).
+
+    The part's shape may be written in another way, equal by facts that hold there only. So where it is, each term above
+    must have a meaning with it, and a shape that is equal by what is known at that term.
+    """
+    proved: list[ProvedPremise] = []
+    for above in reversed(spine):
+        parts = [child.expr for child in children(above.term)]
+        parts[above.position] = after
+        rebuilt = with_children(above.term, tuple(parts))
+        if isinstance(rebuilt, Let) and bind(rebuilt.value, rebuilt.body) != rebuilt:
+            raise NotEqual(f"{rule.name} brings in the tensor {rebuilt.name} with another type than it has")
+        if after.type != before.type or isinstance(rebuilt, Reduce):
+            _check_node(rule, rebuilt, above.scope)
+            proved.extend(_prove(rule, goal, above.scope) for goal in _same_type(rule, above.term, rebuilt))
+        before, after = above.term, rebuilt
+    if after.loose or after.loose_tensors or after.free:
+        raise NotEqual(f"{rule.name} brings in an index or a tensor that is not bound at that place")
+    return after, proved
 
 
 def _prove(rule: Rule, premise: Predicate, scope: Scope) -> ProvedPremise:
@@ -188,10 +225,14 @@ def _same_type(rule: Rule, before: Expr, after: Expr) -> list[Predicate]:
 def _check_wellformed(rule: Rule, after: Expr, scope: Scope) -> None:
     """What the rule brings in has a meaning: positive divisors, ranges that do not run backwards, equal shapes."""
     for _, at, here in places(after, scope):
-        for obligation in obligations(at, here):
-            answer = prove(here.facts, obligation.goal)
-            if not isinstance(answer, Proved):
-                raise PremiseFailed(rule, obligation.goal, here, answer, obligation.summary)
+        _check_node(rule, at, here)
+
+
+def _check_node(rule: Rule, node: Expr, scope: Scope) -> None:
+    for obligation in obligations(node, scope):
+        answer = prove(scope.facts, obligation.goal)
+        if not isinstance(answer, Proved):
+            raise PremiseFailed(rule, obligation.goal, scope, answer, obligation.summary)
 
 
 __all__ = [

@@ -8,7 +8,7 @@ in the variable. Extents that a rule asks a tensor for are variables too. Patter
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import Final
@@ -18,7 +18,7 @@ from atl.index import Array, Index, Read, Var, constant, index, read
 from atl.predicate import NonNegative, Predicate
 from atl.surface import Condition, IndexExpr, Tensor, as_index, as_tensor
 from atl.terms import Access, Expr, Let, TensorVar, Type
-from rewrites.rule import Kind, Rule
+from rewrites.rule import Equation, Kind, Rule
 
 _BASE: Final = 1 << 60
 _APPLY: Final = "?apply"
@@ -74,11 +74,17 @@ def _kinds(rule: Rule) -> list[Kind]:
 
 
 def _pattern(rule: Rule, reverse: bool, ranks: dict[str, int]) -> Pattern:
+    pattern, stated = variables_of(rule, ranks)
+    return replace(pattern, term=stated.rhs) if reverse else pattern
+
+
+def variables_of(rule: Rule, ranks: dict[str, int]) -> tuple[Pattern, Equation]:
+    """The equation with variables for its metavariables, and its left side as a pattern, for elements of these ranks."""
     maker = _Maker(ranks)
     arguments = {name: maker.variable(name, kind) for name, kind in rule.metavariables.items()}
     stated = rule.states(**arguments)
     takes = {name: sum(p.sort == "index" for p in kind.parameters) for name, kind in rule.metavariables.items()}
-    return Pattern(stated.rhs if reverse else stated.lhs, maker.names, takes, stated.premises)
+    return Pattern(stated.lhs, maker.names, takes, stated.premises), stated
 
 
 class _Maker:

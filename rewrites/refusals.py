@@ -7,13 +7,15 @@ been tried before it is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from atl.errors import ATLError, WrongArgument
-from atl.index import ONE, Index, Size, atoms, index
+from atl.index import ONE, Index, Size, atoms, index, size
 from atl.predicate import Predicate, at_most, conjunction, expressions, negation
 from atl.printing import place_of, show, show_index, show_predicate
 from atl.program import Program
@@ -21,12 +23,13 @@ from atl.prove import Facts, Proved, Refuted, contradictory, prove
 from atl.prove.facts import topics_of
 from atl.scope import Scope
 from atl.substitution import children, indices_in, subterms
-from atl.terms import Expr, Guard, Local, Term
+from atl.terms import Expr, Guard, Local, TensorVar, Term, Type
 from atl.wellformed import Path
+from rewrites.instantiation import Argument, Function
 from rewrites.kernel import PremiseFailed
 from rewrites.matching import Mismatch, match
 from rewrites.patterns import Pattern, application, patterns
-from rewrites.rule import Rule
+from rewrites.rule import Kind, Rule
 from rewrites.sites import Site, site_at
 
 if TYPE_CHECKING:
@@ -295,7 +298,7 @@ def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismat
         f"no place {where} matches {rule.name}; the nearest one differs here: wanted {wanted}, found {found}",
         place=place_of(work.goal, (*site.path, *inside)),
         required=law,
-        suggestions=tuple([*_first(asked, work, site, mismatch), *_elsewhere(asked, work)][:MOST_SUGGESTIONS]),
+        suggestions=(*islice(_first(asked, work, site, mismatch), MOST_SUGGESTIONS), *_elsewhere(asked, work)),
     )
 
 
@@ -348,7 +351,7 @@ def python_condition(predicate: Predicate) -> str:
     return show_predicate(predicate, ascii=True).replace(" = ", " == ").replace("ceildiv(", "atl.ceildiv(")
 
 
-def _first(asked: Asked, work: Derivation, site: Site, mismatch: Mismatch) -> Iterable[str]:
+def _first(asked: Asked, work: Derivation, site: Site, mismatch: Mismatch) -> Iterator[str]:
     """Rules after which this one applies: they move what stands in the way."""
     root = type(site.term)
     yield from _after_inlining(asked, work, mismatch)
@@ -389,12 +392,33 @@ def _does(call: Callable[[], object]) -> bool:
 
 def _is_simple(rule: Rule, root: type) -> bool:
     """Whether the left side of a rule is not an operator of this kind around another one."""
-    pattern = _pattern(rule, False, 0)
-    return (
-        pattern is None
-        or type(pattern.term) is not root
-        or all(application(child.expr, pattern) is not None for child in children(pattern.term))
-    )
+    left = _sample(rule)
+    return left is None or type(left) is not root or all(isinstance(child.expr, TensorVar) for child in children(left))
+
+
+@lru_cache(maxsize=2048)
+def _sample(rule: Rule) -> Expr | None:
+    """The left side of a rule for some arguments: enough to see of which operators it is made, and quick."""
+    for rank in range(3):
+        try:
+            return rule.instance({name: _any_of(name, kind, rank) for name, kind in rule.metavariables.items()}).lhs
+        except ATLError:
+            continue
+    return None
+
+
+def _any_of(name: str, kind: Kind, rank: int) -> Argument:
+    uid = sum(ord(letter) << 8 * place for place, letter in enumerate(name))
+    if kind.sort == "index":
+        return size(name)
+    body: Expr | Predicate = at_most(ONE, size(name))
+    if kind.sort == "tensor":
+        shape = tuple(size(f"{name}{place}") for place in range(kind.rank + (rank if kind.group else 0)))
+        body = TensorVar(uid, name, Type(None, shape))
+    if not kind.parameters:
+        return body
+    scalar = Type(None, ())
+    return Function(tuple("index" if parameter.sort == "index" else scalar for parameter in kind.parameters), body)
 
 
 def _applies_below(asked: Asked, trial: Derivation, site: Site) -> bool:

@@ -63,10 +63,10 @@ def reverse(m: Monoid, lo: Index, hi: Index, e: Body[Index]) -> Equation:
 
 
 @rules(named="split_{}", over=("product", "min", "max"), family="sums", source="[D] section 8")
-def split_fold(m: Monoid, lo: Index, hi: Index, at: Index, e: Body[Index]) -> Equation:
+def split_fold(m: Monoid, lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
     """A fold is that of its first terms folded with that of the others, where there are some of both."""
-    first, second = reduce(m, (lo, at), e), reduce(m, (at, hi), e)
-    return equation(reduce(m, (lo, hi), e), folded(m, first, second), given(lo < at, at < hi))
+    first, second = reduce(m, (lo, k), e), reduce(m, (k, hi), e)
+    return equation(reduce(m, (lo, hi), e), folded(m, first, second), given(lo < k, k < hi))
 
 
 @rules(named="{}_collapse", over=MONOIDS, family="sums", source="[R] flatten_gen_gen")

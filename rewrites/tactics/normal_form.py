@@ -8,8 +8,8 @@ from atl.substitution import children
 from atl.terms import BINARY, UNARY, Binary, Cast, Expr, Gen, Guard, Let, Reduce, Unary
 from atl.wellformed import Path
 from rewrites.derivation import Derivation
+from rewrites.tactics.binding import bind
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
-from rewrites.tactics.staging import bind
 
 POINTWISE: Final = (*(f"pointwise_{op}" for op in (*BINARY, *UNARY)), "pointwise_select")
 MOST_LETS: Final = 200

@@ -8,15 +8,17 @@ from functools import partial
 from atl.errors import ATLError
 from atl.index import Bound, Index, Leaf, index, shift
 from atl.predicate import Predicate, substitute
-from atl.substitution import children, map_type, shift_term, transform, with_children
-from atl.terms import Expr, Gen, Guard, Let, Local, Reduce, Select
+from atl.substitution import children, shift_term, transform
+from atl.terms import Expr, Gen, Guard, Let, Reduce, Select
 from atl.wellformed import Path
-from rewrites.choosing import Chosen, one
+from rewrites.choosing import Chosen, chosen, nothing_chosen
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, Function
 from rewrites.refusals import NoSite
 from rewrites.sites import Site
+from rewrites.tactics.binding import abstracted, bind, binders_between, free_indices, parameters_of_let
 from rewrites.tactics.loops import loop
+from rewrites.tactics.regions import stage_region
 from rewrites.tactics.simplification import let_called, reduce_accesses, simplify_guards
 
 # -- computing where it is used ---------------------------------------------------------------------------------------
@@ -30,118 +32,45 @@ def fuse(work: Derivation, name: str) -> None:
     simplify_guards(work, path)
 
 
-# -- binding ----------------------------------------------------------------------------------------------------------
-
-
-def lbind(work: Derivation, what: Chosen, name: str = "x", *, over: Chosen | None = None) -> None:
-    """Binds a subterm to a name: … e … → let x := e in … x …, at the place `over`, or else where the subterm stands.
-
-    All subterms below that place that equal it are bound together.
-    """
-    site = one(work.goal, what)
-    path = site.path if over is None else one(work.goal, over).path
-    if site.path[: len(path)] != path:
-        raise NoSite("the place of the let is not around the subterm that it binds", required=f"a place around {what}")
-    bind(work, path, site.path[len(path) :], name)
-
-
-def bind(work: Derivation, path: Path, inner: Path, name: str) -> None:
-    """let name := e in … at a path, where e is the subterm at `inner` from there."""
-    around, value = work.term(path), work.term((*path, *inner))
-    indices, tensors = _binders_between(around, inner)
-    if any(position < indices for position in _free_indices(value)) or _uses_tensors(value, tensors):
-        raise NoSite(
-            "what is to be bound depends on a loop or a let that stands between it and the place of the binding",
-            required="a subterm that means the same at both places",
-            suggestions=("s.stage(…, at=…) keeps it for every iteration of the loops between",),
-        )
-    lowered = shift_term(value, -indices, -tensors)
-    body = _abstracted(shift_term(around, 0, 1), shift_term(lowered, 0, 1), 0, 0)
-    rule = work.rule("unfold_let")
-    bound, function = _parameters_of_let(work)
-    arguments = {bound: lowered, function: Function((lowered.type,), body)}
-    work.apply(rule, path, arguments, reverse=True)
-    work.rename(path, name)
-
-
-def _parameters_of_let(work: Derivation) -> tuple[str, str]:
-    kinds = work.rule("unfold_let").metavariables
-    (bound,) = (name for name, kind in kinds.items() if not kind.parameters)
-    (function,) = (name for name, kind in kinds.items() if kind.parameters)
-    return bound, function
-
-
-def _abstracted(at: Expr, value: Expr, indices: int, tensors: int) -> Expr:
-    """The term with the value, seen from under so many binders, replaced by the last let."""
-    if at == shift_term(value, indices, tensors):
-        return Local(tensors, map_type(value.type, lambda extent: shift(extent, indices)))
-    parts = tuple(
-        _abstracted(child.expr, value, indices + child.indices, tensors + child.tensors) for child in children(at)
-    )
-    return with_children(at, parts)
-
-
-def _binders_between(term: Expr, path: Path) -> tuple[int, int]:
-    indices = tensors = 0
-    for position in path:
-        child = children(term)[position]
-        indices, tensors, term = indices + child.indices, tensors + child.tensors, child.expr
-    return indices, tensors
-
-
-def _free_indices(term: Expr) -> set[int]:
-    """The de Bruijn positions of the indices that a term uses from around it."""
-    found: set[int] = set()
-
-    def on_leaf(leaf: Leaf, depth: int) -> Index:
-        if isinstance(leaf, Bound) and leaf.position >= depth:
-            found.add(leaf.position - depth)
-        return index(leaf)
-
-    if term.loose:
-        transform(term, on_leaf)
-    return found
-
-
-def _uses_tensors(term: Expr, fewer: int) -> bool:
-    """Whether a term uses one of the innermost so many lets around it."""
-    if not fewer or not term.loose_tensors:
-        return False
-    found = False
-
-    def visit(at: Expr, tensors: int) -> None:
-        nonlocal found
-        if isinstance(at, Local) and tensors <= at.position < tensors + fewer:
-            found = True
-        for child in children(at):
-            visit(child.expr, tensors + child.tensors)
-
-    visit(term, 0)
-    return found
-
-
 # -- staging ----------------------------------------------------------------------------------------------------------
 
 
-def stage(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str = "buf") -> None:
+def stage(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> None:
     """Computes a subterm ahead, into a buffer: within each iteration of the loop `at`, or else before everything.
 
     ⊞[i < n] … e(i) …  →  let buf := ⊞[i < n] e(i) in ⊞[i < n] … buf[i] …
 
     The buffer has a dimension for each loop between that the subterm depends on. The guards between are kept around its
     elements unless they always hold.
+
+    Of a let that stands around the loop, what is read inside of the loop is computed there, into a buffer of that size;
+    what is read elsewhere is computed where it is read.
     """
     path = (*loop(work, at).path, 0) if at is not None else ()
+    let = _let_around(work, what, path)
+    if let is not None:
+        stage_region(work, let.path, path, name or let.called[0])
+        return
     site = _producer(work, what, path)
     inner, wrapped = _highest(work, site.path, path)
-    use = stage_at(work, inner, path, name)
+    use = stage_at(work, inner, path, name or "buf")
     if wrapped:
         work.rewrite("unfold_let", use[:-1])
 
 
-def _producer(work: Derivation, what: Chosen, below: Path) -> Site:
-    from rewrites.choosing import chosen, nothing_chosen
+def _let_around(work: Derivation, what: Chosen, path: Path) -> Site | None:
+    """The let that is meant, if it stands around this place."""
+    return next(
+        (
+            site
+            for site in chosen(work.goal, what, top_down=True)
+            if isinstance(site.term, Let) and path[: len(site.path) + 1] == (*site.path, 1)
+        ),
+        None,
+    )
 
+
+def _producer(work: Derivation, what: Chosen, below: Path) -> Site:
     found = [site for site in chosen(work.goal, what, top_down=True) if site.path[: len(below)] == below]
     if not found:
         raise nothing_chosen(work.goal, what)
@@ -157,7 +86,7 @@ def stage_at(work: Derivation, path: Path, above: Path, name: str) -> Path:
     at = path
     for place, low, high in _loops_between(work, path, above):
         value = work.term(at)
-        if place not in _free_indices(value):
+        if place not in free_indices(value):
             continue
         body = transform(value, partial(_generalised, place))
         rule = work.rule("get_gen")
@@ -193,7 +122,7 @@ def _highest(work: Derivation, path: Path, above: Path) -> tuple[Path, bool]:
         around = work.term(path[:-1])
         child = children(around)[path[-1]]
         stays = not (isinstance(around, Guard | Select) or child.tensors)
-        if not stays or (child.indices and 0 in _free_indices(value)):
+        if not stays or (child.indices and 0 in free_indices(value)):
             break
         if child.indices:
             value = shift_term(value, -1, 0)
@@ -201,8 +130,8 @@ def _highest(work: Derivation, path: Path, above: Path) -> tuple[Path, bool]:
     term = work.term(path)
     if term == value:
         return path, False
-    bound, function = _parameters_of_let(work)
-    body = _abstracted(shift_term(term, 0, 1), shift_term(value, 0, 1), 0, 0)
+    bound, function = parameters_of_let(work)
+    body = abstracted(shift_term(term, 0, 1), shift_term(value, 0, 1), 0, 0)
     arguments = {bound: value, function: Function((value.type,), body)}
     work.apply(work.rule("unfold_let"), path, arguments, reverse=True)
     return (*path, 0), True
@@ -252,7 +181,7 @@ def _guards_between(work: Derivation, path: Path, above: Path) -> list[Predicate
     for length in range(len(path) - 1, len(above) - 1, -1):
         term = work.term(path[:length])
         if isinstance(term, Guard):
-            below, _ = _binders_between(term, path[length:])
+            below, _ = binders_between(term, path[length:])
             out.append(substitute(term.predicate, partial(_raised, below)))
     return out
 
