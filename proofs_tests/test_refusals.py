@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import atl
-from atl.errors import ParseError, WrongArgument
+from atl.errors import ContradictoryAssumptions, ParseError, WrongArgument
 from proofs_tests.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import NoSite, Session, Undetermined, reschedule
 
@@ -156,6 +156,21 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="row").interchange("i"),
         NoSite,
         ("no loop stands directly inside of the loop i", 'try: s.hoist("row") first'),
+    ),
+    "assumptions that no sizes meet": (
+        lambda: reschedule(pipeline(), given=[n > 3, n < 2]),
+        ContradictoryAssumptions,
+        ("no sizes meet the assumptions of pipeline and the given ones", "required: 4 <= n and n <= 1"),
+    ),
+    "a condition that is no list": (
+        lambda: reschedule(pipeline(), given=n > 3),
+        WrongArgument,
+        ("required: a list of conditions", "try: write given=[4 <= n]"),
+    ),
+    "all of them, but the second": (
+        lambda: reschedule(pipeline()).rw("get_gen", nth=1, all=True),
+        WrongArgument,
+        ("all=True and nth= exclude each other",),
     ),
     "no program": (lambda: reschedule(3), WrongArgument, ("int is no program",)),  # type: ignore[arg-type]
 }

@@ -7,6 +7,8 @@ checked for safe accesses and truncations.
 from __future__ import annotations
 
 import inspect
+import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -310,6 +312,23 @@ def test_a_pattern_fits_what_is_printed_like_it(text: str, count: int) -> None:
     assert len(found) == (count if text != "_" else len(list(sites(matmul()))))
 
 
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("let buf := _ in _", 1), ("let _ := ⊞[_ < _] _ in _", 1), ("let v := _ in _", 0), ("[_] · _", 1),
+        ("[1 <= _] · _", 1), ("[_ <= i] · _", 1), ("[2 <= _] · _", 0), ("buf[_]", 2), ("buf[i - _]", 1), ("buf[i]", 1),
+        ("[_] · buf[_] + _", 1), ("f[_]", 1),
+    ],
+)  # fmt: skip
+def test_a_pattern_has_names_of_lets_and_parts_of_indices(text: str, count: int) -> None:
+    assert len([site for site in sites(pipeline()) if fits(pattern(text), site)]) == count
+
+
+def test_sites_are_listed_with_what_stands_there() -> None:
+    s = reschedule(pipeline()).inline("buf")
+    assert repr(s.sites("get_gen")) == ("[[0, 0, 0]  (⊞[i1 < n] f[i1])[i - 1], [0, 1]  (⊞[i1 < n] f[i1])[i]]")
+
+
 def test_all_rewrites_each_place_once() -> None:
     twice = reschedule(matmul()).rw("transpose_transpose", around="⊞[_ < _] _", reverse=True, all=True)
     assert str(twice.goal).count("transpose transpose") == 1  # of ranks two and one, only the first has a transpose
@@ -335,6 +354,17 @@ def test_undo_redo_and_branch_are_identities() -> None:
         other.redo()
     with pytest.raises(WrongArgument, match="9 calls to undo, 2 made"):
         s.undo(9)
+
+
+def test_a_long_derivation_does_not_slow_down() -> None:
+    s = reschedule(pipeline()).fuse("buf")
+    times = []
+    for _ in range(150):
+        start = time.perf_counter()
+        s.rw("truncr_padr", around="⊞[_ < _] _", reverse=True, k=1).rw("truncr_padr")
+        times.append(time.perf_counter() - start)
+    assert len(s.done().steps) == 303
+    assert statistics.median(times[-50:]) < 3 * statistics.median(times[:50])
 
 
 def test_a_refused_call_leaves_the_session_as_it_was() -> None:

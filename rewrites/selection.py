@@ -348,7 +348,7 @@ def _fits_literal(wanted: Predicate, found: Predicate) -> bool:
     if type(wanted) is not type(found):
         return False
     pairs = list(zip(expressions(wanted), expressions(found), strict=False))
-    return all(fits_index(a, b) or fits_index(-a, b) for a, b in pairs)
+    return all(fits_index(a, b, zero=True) or fits_index(-a, b, zero=True) for a, b in pairs)
 
 
 def _is_hole(expression: Index) -> bool:
@@ -372,8 +372,8 @@ def _atom_has_hole(atom: object) -> bool:
             return False
 
 
-def fits_index(wanted: Index, found: Index) -> bool:
-    """Whether an index expression is the pattern with something for each `_`."""
+def fits_index(wanted: Index, found: Index, *, zero: bool = False) -> bool:
+    """Whether an index expression is the pattern with something for each `_`; in a sum that is 0 only if allowed."""
     if not _has_hole(wanted):
         return wanted == found
     if _is_hole(wanted):
@@ -391,7 +391,7 @@ def fits_index(wanted: Index, found: Index) -> bool:
         if place is None:
             return False
         del left[place]
-    return rest or not left
+    return (zero or bool(left)) if rest else not left
 
 
 def _fits_monomial(wanted: tuple[object, ...], found: tuple[object, ...]) -> bool:

@@ -16,10 +16,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec
 
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, ContradictoryAssumptions, WrongArgument
 from atl.predicate import conjuncts
+from atl.printing import show_predicate
 from atl.program import Program
-from atl.surface import as_predicate
+from atl.prove import contradictory
+from atl.scope import outermost
+from atl.surface import Condition, as_predicate
 from atl.wellformed import Path
 from rewrites import display, tactics
 from rewrites.choosing import Chosen, Handle, one, places
@@ -72,8 +75,19 @@ def reschedule(program: Program, *, given: Sequence[Any] = ()) -> Session:
             required="an atl program",
             suggestions=('make one with @atl.program, or atl.program("name", [inputs], body)',),
         )
+    if isinstance(given, Condition):
+        raise WrongArgument(
+            f"given={given!r}", required="a list of conditions", suggestions=(f"write given=[{given!r}]",)
+        )
     stated = [part for condition in given for part in conjuncts(as_predicate(condition))]
-    return Session(reflexivity(program, stated))
+    start = reflexivity(program, stated)
+    if contradictory(outermost(start.rhs).facts):
+        raise ContradictoryAssumptions(
+            f"no sizes meet the assumptions of {program.name} and the given ones: all would follow from them",
+            required=" and ".join(map(show_predicate, start.rhs.assumptions)),
+            suggestions=("drop one of the conditions in given=[…]",),
+        )
+    return Session(start)
 
 
 class Session:
@@ -108,7 +122,7 @@ class Session:
 
     def undo(self, count: int = 1) -> Session:
         """Takes back the last calls."""
-        if count > len(self._calls):
+        if not 0 <= count <= len(self._calls):
             raise WrongArgument(f"{count} calls to undo, {len(self._calls)} made", required="no more than were made")
         for _ in range(count):
             self._undone.append(self._calls.pop())
@@ -116,7 +130,7 @@ class Session:
 
     def redo(self, count: int = 1) -> Session:
         """Makes undone calls again."""
-        if count > len(self._undone):
+        if not 0 <= count <= len(self._undone):
             raise WrongArgument(
                 f"{count} calls to redo, {len(self._undone)} undone", required="no more than were undone"
             )
@@ -212,11 +226,17 @@ class Session:
     ) -> Session:
         """Carries out a tactic, a function of a derivation and further arguments, as one call."""
         work = self.begin()
-        tactic(work, *arguments, **options)
         given = [value for place, value in enumerate(arguments) if any(v is not None for v in arguments[place:])]
         written = [display.written(value) for value in given]
         written += [f"{name}={display.written(value)}" for name, value in options.items() if value is not None]
-        return self.record(f"{tactic.__name__}({', '.join(written)})", work)
+        text = f"{tactic.__name__}({', '.join(written)})"
+        try:
+            tactic(work, *arguments, **options)
+        except ATLError as error:
+            if work.taken:
+                error.summary += f", after {work.taken} step{'s' if work.taken > 1 else ''} of {text}"
+            raise
+        return self.record(text, work)
 
     def rw(
         self,
@@ -238,6 +258,8 @@ class Session:
 
         Raises `NoSite`, which says why no place takes the rule, `Undetermined`, `WrongArgument`.
         """
+        if all and nth:
+            raise WrongArgument("all=True and nth= exclude each other", required="one of the two")
         work = self.begin()
         rule = work.rule(name)
         given = arguments_of(rule, arguments)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from atl.errors import WrongArgument
+from atl.printing import place_of
 from atl.program import Program
 from atl.scope import Scope, outermost
 from atl.substitution import children
@@ -71,7 +72,8 @@ class Site:
                 return ()
 
     def __repr__(self) -> str:
-        return f"Site({list(self.path)})"
+        place = place_of(self.program, self.path)
+        return f"{list(self.path)}  {place.text[place.start : place.stop]}"
 
 
 def site_at(program: Program, path: Path) -> Site:
