@@ -10,10 +10,12 @@ integers proves the equation there for all values. Where a premise is false, or 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from random import Random
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +30,7 @@ from atl.polynomials import Polynomials, symbol
 from atl.predicate import FALSE, TRUE, Predicate
 from atl.program import Program
 from atl.prove import Facts, Proved, prove
+from atl.scalars import Scalars
 from atl.scope import Scope
 from atl.terms import Expr, Input, Type
 from atl.wellformed import obligations, places
@@ -38,8 +41,12 @@ from rewrites.rules import RULES
 
 WINDOW: Final = range(-1, 4)
 """The values of index metavariables."""
+EXTENTS: Final = range(0, 4)
+"""The extents of tensors."""
 REACH: Final = 12
 """Generic functions of indices are told apart from -REACH to REACH; beyond they are zero."""
+LOOKED_AT: Final = (0, 10, 4)
+"""How many elements of each dimension a generic function of a tensor reads, by the number of dimensions."""
 CASES: Final = 300
 """The most choices of one rule; of a larger space as many are drawn by a seed."""
 
@@ -87,9 +94,9 @@ class Generic:
         at = self.choice[name]
         if not kind.parameters:
             return TRUE if at > 0 else FALSE
-        return abstracted(
-            ("index",) * len(kind.parameters), lambda *i: _total(i) * 2 != at * 2 + 1 if at % 2 else _total(i) < at
-        )
+        # Each threshold, and each single index.
+        holds = (lambda *i: _total(i) == at) if at % 2 else (lambda *i: _total(i) < at)
+        return abstracted(("index",) * len(kind.parameters), holds)
 
     def _tensor(self, name: str, kind: Kind) -> Argument:
         extents = [self.choice[f"{name}.{k}"] for k in range(kind.rank)] + [2] * self.ranks.get(kind.group, 0)
@@ -113,8 +120,7 @@ class Generic:
 
     def weighed(self, name: str, bound: Tensor, extents: list[int]) -> Tensor:
         """Every element of a bound tensor, each with a weight of its own, in every element of a result."""
-        size = max(self.choice["tensor"], 0) + 3
-        weights = self.array(name, [*extents, *([size] * bound.rank)])
+        weights = self.array(name, [*extents, *(extent.node.constant or 0 for extent in bound.shape)])
 
         def total(*at: IndexExpr) -> Tensor:
             if not bound.rank:
@@ -124,7 +130,7 @@ class Generic:
         return atl.gen(*extents, total) if extents else total()
 
     def type_of(self, kind: Kind) -> Type:
-        extents = [self.choice["tensor"]] * kind.rank + [2] * self.ranks.get(kind.group, 0)
+        extents = [LOOKED_AT[kind.rank]] * kind.rank + [2] * self.ranks.get(kind.group, 0)
         return Type("float64", tuple(constant(extent) for extent in extents))
 
     def array(self, name: str, extents: list[int]) -> Tensor:
@@ -150,10 +156,10 @@ def _total(indices: tuple[IndexExpr, ...]) -> IndexExpr:
 
 def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
     """Both sides of a rule at every choice, or at as many as are asked for, for elements of rank 0 and 1."""
-    verdict = Verdict(rule.name)
-    for ranks in _ranks(rule):
-        for choice in _choices(rule, cases, seed, verdict):
-            found = at_choice(rule, ranks, choice)
+    verdict = Verdict(rule.name, whole=size(spaces(rule)) <= cases)
+    for ranks in ranks_of(rule):
+        for choice in choices(rule, cases, seed):
+            found = compared(rule, Generic(ranks, choice), Polynomials())
             if found is None:
                 verdict.passed_over += 1
             elif isinstance(found, Counterexample):
@@ -165,30 +171,31 @@ def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
     return verdict
 
 
-def at_choice(rule: Rule, ranks: dict[str, int], choice: dict[str, int]) -> Counterexample | bool | None:
-    """True where the sides are equal; None where the rule claims nothing."""
-    generic = Generic(ranks, choice)
+def instance(rule: Rule, generic: Generic) -> Equation | None:
+    """The rule for these arguments, where it claims something: its premises hold and both sides have a meaning."""
     try:
         stated = rule.instance({name: generic.argument(name, kind) for name, kind in rule.metavariables.items()})
     except ATLError:
         return None
-    if not all(_holds(premise) for premise in stated.premises):
-        return None
-    if not (_meaningful(stated.lhs) and _meaningful(stated.rhs)):
-        return None
-    return _compared(stated, generic, choice)
+    if all(map(_holds, stated.premises)) and _meaningful(stated.lhs) and _meaningful(stated.rhs):
+        return stated
+    return None
 
 
-def _compared(stated: Equation, generic: Generic, choice: dict[str, int]) -> Counterexample | bool:
+def compared(rule: Rule, generic: Generic, scalars: Scalars[Any]) -> Counterexample | bool | None:
+    """True where the sides are equal, in shape and in values; None where the rule claims nothing."""
+    stated = instance(rule, generic)
+    if stated is None:
+        return None
     sides = []
     for term in (stated.lhs, stated.rhs):
         program = Program("side", tuple(generic.inputs), term)
-        meaning = denote(program, {}, generic.arrays, Polynomials())
+        meaning = denote(program, {}, generic.arrays, scalars)
         sides.append((meaning.shape, meaning.to_numpy(object)))
     (shape, left), (other, right) = sides
     if shape == other and bool(np.all(left == right)):
         return True
-    return Counterexample(str(choice), f"{shape} {left.tolist()}"[:400], f"{other} {right.tolist()}"[:400])
+    return Counterexample(str(generic.choice), f"{shape} {left.tolist()}"[:400], f"{other} {right.tolist()}"[:400])
 
 
 def _holds(premise: Predicate) -> bool:
@@ -203,35 +210,43 @@ def _meaningful(term: Expr) -> bool:
     return True
 
 
-def _ranks(rule: Rule) -> Iterator[dict[str, int]]:
+def ranks_of(rule: Rule) -> Iterator[dict[str, int]]:
+    """The ranks of elements at which a rule is tried."""
     groups = groups_of(rule)
     for ranks in product((0, 1), repeat=len(groups)):
         yield dict(zip(groups, ranks, strict=True))
 
 
-def _choices(rule: Rule, most: int, seed: int, verdict: Verdict) -> Iterator[dict[str, int]]:
-    """Values for index metavariables, thresholds of conditions, and extents of tensors."""
-    spaces: dict[str, range] = {"tensor": range(0, 3)}
+def spaces(rule: Rule) -> dict[str, range]:
+    """What is chosen for a rule: values of index metavariables, thresholds of conditions, and extents of tensors."""
+    found: dict[str, range] = {}
     for name, kind in rule.metavariables.items():
         if kind.sort == "index":
-            spaces[name] = WINDOW
+            found[name] = WINDOW
         elif kind.sort == "condition":
-            spaces[name] = range(-1, 5) if kind.parameters else range(0, 2)
+            found[name] = range(-1, 5) if kind.parameters else range(0, 2)
         else:
-            spaces.update({f"{name}.{k}": range(0, 4) for k in range(kind.rank)})
-    if not any(parameter.sort == "tensor" for kind in rule.metavariables.values() for parameter in kind.parameters):
-        spaces["tensor"] = range(0, 1)
-    count = 1
-    for space in spaces.values():
-        count *= len(space)
-    if count <= most:
-        for values in product(*spaces.values()):
-            yield dict(zip(spaces, values, strict=True))
+            found.update({f"{name}.{k}": EXTENTS for k in range(kind.rank)})
+    return found
+
+
+def size(of: dict[str, range]) -> int:
+    """How many choices there are."""
+    return prod(map(len, of.values()))
+
+
+def choices(
+    rule: Rule, most: int, seed: int = 0, extra: Mapping[str, range] = MappingProxyType({})
+) -> Iterator[dict[str, int]]:
+    """Every choice, or so many that are drawn; `extra` names more to be chosen."""
+    of = {**spaces(rule), **extra}
+    if size(of) <= most:
+        for values in product(*of.values()):
+            yield dict(zip(of, values, strict=True))
         return
-    verdict.whole = False
     random = Random(f"{rule.name} {seed}")
     for _ in range(most):
-        yield {name: random.choice(space) for name, space in spaces.items()}
+        yield {name: random.choice(space) for name, space in of.items()}
 
 
 def report(names: Sequence[str] = ()) -> int:

@@ -46,6 +46,7 @@ from atl.terms import (
     Concat,
     Constant,
     Expr,
+    Flatten,
     Gen,
     Guard,
     Input,
@@ -146,6 +147,9 @@ class Reader:
                     lambda inner: self.read(right, (at[0] - n, *at[1:]), inner), facts,
                 )  # fmt: skip
             case Reshape(op, operand):
+                if isinstance(op, Flatten):
+                    # There is an element at this position, so neither of the extents is zero.
+                    facts = facts.assume(*(at_most(index(1), extent) for extent in operand.type.shape[:2]))
                 where = origin(op, operand.type.shape, at)
                 return self._where(where.present, lambda inner: self.read(operand, where.at, inner), _nothing, facts)
             case Input() | Local():
@@ -195,10 +199,14 @@ class Reader:
         if isinstance(prove(facts, equal(kept, index(1))), Proved):
             return given + self.read(instantiate(term.body, term.low + apart), at, facts)
         variable = Var(next(_ids), "k")
-        inside = facts.assume(within(NONE, index(variable), kept))
+        opened = instantiate(term.body, term.low + apart + index(variable))
+        inside = facts.assume(within(NONE, index(variable), kept), *_outside(opened))
+        if isinstance(prove(inside, FALSE), Proved):
+            return given  # no index is within the range and gives the body a meaning
         reader = replace(self, inside=(*self.inside, variable))
-        body = reader.read(instantiate(term.body, term.low + apart + index(variable)), at, inside)
-        return given + folded(term.monoid, kept, variable, body, linear=self.linear)
+        body = reader.read(opened, at, inside)
+        counted = isinstance(prove(facts, at_most(NONE, kept)), Proved)
+        return given + folded(term.monoid, kept, variable, body, linear=self.linear, counted=counted)
 
     def _peeled(self, term: Reduce, extent: Index, at: tuple[Index, ...], facts: Facts) -> tuple[Poly, Index, Index]:
         """The terms that a sum has gained in an induction step; its extent before; and where its first index is now."""
@@ -222,7 +230,7 @@ class Reader:
             inside = facts.assume(within(NONE, index(variable), gained))
             reader = replace(self, inside=(*self.inside, variable), peel=None)
             body = reader.read(instantiate(term.body, term.low + start + index(variable)), at, inside)
-            out = folded("sum", gained, variable, body, linear=self.linear)
+            out = folded("sum", gained, variable, body, linear=self.linear, counted=True)
         return out, before, gained if self.peel.first else NONE
 
     # -- what is generic ------------------------------------------------------------------------------------------------
@@ -273,8 +281,11 @@ def _height(value: Poly) -> int:
     return found
 
 
-def folded(monoid: str, extent: Index, variable: Var, body: Poly, *, linear: bool) -> Poly:
-    """A fold; of a sum, factors that do not depend on its index are taken out, and terms are summed one by one."""
+def folded(monoid: str, extent: Index, variable: Var, body: Poly, *, linear: bool, counted: bool) -> Poly:
+    """A fold; of a sum, factors that do not depend on its index are taken out, and terms are summed one by one.
+
+    Equal terms are `counted` where the extent is known not to be negative.
+    """
     if body.zero:
         return values.ZERO
     if monoid != "sum" or not linear:
@@ -288,7 +299,7 @@ def folded(monoid: str, extent: Index, variable: Var, body: Poly, *, linear: boo
                     inner = inner * atom(part)
                 else:
                     outside = outside * atom(part)
-        if inner == values.ONE:
+        if inner == values.ONE and counted:
             total = total + outside * values.of_index(extent)
         else:
             total = total + outside * _fold_of(monoid, extent, variable, inner)
@@ -446,6 +457,8 @@ def _goal(pattern: Pattern, stated: Equation) -> Goal:
     facts += [*_outside(lhs), *_outside(rhs)]
     facts += [at_most(NONE, index(Var(uid, name))) for uid, name in pattern.names.items() if "." in name]
     known = Facts().assume(*facts)
+    if lhs.type.rank != rhs.type.rank:
+        raise Stuck(f"the ranks {lhs.type.rank} and {rhs.type.rank} differ")
     for a, b in zip(lhs.type.shape, rhs.type.shape, strict=True):
         if a != b and not isinstance(prove(known, equal(a, b)), Proved):
             raise Stuck(f"the extents {a} and {b} are not proved equal")

@@ -24,6 +24,7 @@ DERIVED: dict[str, tuple[Callable[[], Session], Callable[[], Program], int]] = {
     "im2col conv": (derivations.im2col, convolution.im2col, 8),
     "fused blur": (derivations.blur_fused, blur.fused, 13),
     "fused+tails blur": (derivations.blur_fused_with_tails, blur.fused_with_tails, 13),
+    "tiled+tails+staged blur": (derivations.blur_tiled_staged_with_tails, blur.tiled_staged_with_tails, 40),
 }
 
 PIPELINES: dict[str, tuple[Callable[[], Session], int, str]] = {
@@ -45,6 +46,15 @@ def test_a_derivation_reaches_its_schedule_in_no_more_steps_than_the_authors(nam
     session = derivation()
     assert session.goal.body == target().body
     assert len(session.steps) <= authors
+
+
+def test_the_two_stage_blur_has_its_border_split_off() -> None:
+    session = derivations.blur_two_stage_with_tails()
+    assert len(session.steps) <= 13
+    kernel = compile_kernel(session.goal)
+    for at in cases("blur"):
+        given, expected = arguments(session.goal, at)
+        np.testing.assert_array_equal(kernel(**given), expected, err_msg=str(at))
 
 
 @pytest.mark.parametrize("name", PIPELINES)

@@ -42,10 +42,10 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         lambda: reschedule(_guarded(lambda i: i < 4)).rw("get_gen"),
         NoSite,
         (
-            "the nearest one differs here: wanted a generation ⊞[lo <= i < hi] e[i],",
+            "the nearest one differs here: wanted a generation ⊞[lo <= i < hi] e(i),",
             "found a guard [i < 4] · ⊞[j < n] f[j]",
             "^^^^^^^^^^^^^^^^^^^^^^^",
-            "required: the left side of the rule, (⊞[lo <= i < hi] e[i])[k]",
+            "required: the left side of the rule, (⊞[lo <= i < hi] e(i))[k]",
             'try: s.rw("guard_access") first: then s.rw("get_gen") applies',
         ),
     ),

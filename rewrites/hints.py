@@ -76,11 +76,12 @@ def _read(
             if len(used) == 1 and used[0] < len(indices):
                 bound.setdefault((applied.name, "index", place), indices[-1 - used[0]])
         for place, argument in enumerate(applied.tensors):
-            tensor = argument
+            tensor, under = argument, len(applied.tensors) - 1 - place
             while isinstance(tensor, Access):
                 tensor = tensor.tensor
-            if isinstance(tensor, Local) and tensor.position < len(tensors):
-                bound.setdefault((applied.name, "tensor", place), tensors[-1 - tensor.position])
+            # Each argument stands under those that are applied after it (see `rewrites.patterns`).
+            if isinstance(tensor, Local) and 0 <= tensor.position - under < len(tensors):
+                bound.setdefault((applied.name, "tensor", place), tensors[-1 - (tensor.position - under)])
         return
     for position, child in enumerate(children(wanted)):
         below = (*path, position)

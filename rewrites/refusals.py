@@ -17,19 +17,18 @@ from typing import TYPE_CHECKING
 from atl.errors import ATLError, WrongArgument
 from atl.index import ONE, Index, Size, atoms, index, size
 from atl.predicate import Predicate, at_most, conjunction, expressions, negation
-from atl.printing import place_of, show, show_index, show_predicate
+from atl.printing import place_of, show_predicate
 from atl.program import Program
 from atl.prove import Facts, Proved, Refuted, contradictory, prove
 from atl.prove.facts import topics_of
 from atl.scope import Scope
-from atl.substitution import children, indices_in, subterms
+from atl.substitution import children, subterms
 from atl.terms import Expr, Guard, Local, TensorVar, Term, Type
-from atl.wellformed import Path
 from rewrites.instantiation import Argument, Function
 from rewrites.kernel import PremiseFailed
 from rewrites.matching import Mismatch, match
-from rewrites.patterns import Pattern, application, patterns
 from rewrites.rule import Kind, Rule
+from rewrites.sides import bare, kind_of, place_in, side, slice_of, wanted_text
 from rewrites.sites import Site, site_at
 
 if TYPE_CHECKING:
@@ -106,20 +105,6 @@ def _flag(reverse: bool) -> str:
     return "reverse=True, " if reverse else ""
 
 
-def side(rule: Rule, reverse: bool, rank: int) -> str:
-    """A side of a rule as text, for elements of the least rank that fits."""
-    pattern = _pattern(rule, reverse, rank)
-    return show(pattern.term) if pattern is not None else rule.law
-
-
-def _pattern(rule: Rule, reverse: bool, rank: int) -> Pattern | None:
-    for at in (rank, *range(9)):
-        found = patterns(rule, reverse, at)
-        if found:
-            return found[0]
-    return None
-
-
 def facts_text(facts: Facts, about: Predicate) -> str:
     """The facts that are connected to a predicate, as a person would write them."""
     near, _ = facts.about(topics_of(about))
@@ -128,77 +113,23 @@ def facts_text(facts: Facts, about: Predicate) -> str:
 
 def difference(rule: Rule, reverse: bool, site: Site, mismatch: Mismatch) -> tuple[str, str]:
     """What the rule wants and what stands there, as texts."""
-    wanted = _wanted_text(rule, reverse, site.term.type.rank, mismatch.wanted)
+    wanted = wanted_text(rule, reverse, site.term.type.rank, mismatch.wanted)
     return wanted, _found_text(site, mismatch.found)
 
 
-def _wanted_text(rule: Rule, reverse: bool, rank: int, wanted: Expr | Index | Predicate) -> str:
-    for pattern in patterns(rule, reverse, rank):
-        where = _place_in(pattern.term, wanted)
-        if where is not None and isinstance(wanted, Term):
-            return f"{_kind(wanted, pattern)} {_slice(pattern.term, where)}".strip()
-    return _bare(wanted)
-
-
 def _found_text(site: Site, found: Expr | Index | Predicate) -> str:
-    where = _place_in(site.term, found)
+    where = place_in(site.term, found)
     if where is None:
-        return _bare(found)
+        return bare(found)
     if isinstance(found, Term):
-        return f"{_kind(found)} {_slice(site.program, (*site.path, *where))}"
-    return _bare(_opened(site_at(site.program, (*site.path, *where)).scope, found))
+        return f"{kind_of(found)} {slice_of(site.program, (*site.path, *where))}".strip()
+    return bare(_opened(site_at(site.program, (*site.path, *where)).scope, found))
 
 
 def _opened(scope: Scope, found: Expr | Index | Predicate) -> Expr | Index | Predicate:
     if isinstance(found, Index):
         return scope.index(found)
     return found if isinstance(found, Term) else scope.predicate(found)
-
-
-def _bare(what: Expr | Index | Predicate) -> str:
-    if isinstance(what, Index):
-        return show_index(what)
-    return show(what) if isinstance(what, Term) else show_predicate(what)
-
-
-_KINDS = {
-    "Gen": "a generation",
-    "Reduce": "a reduction",
-    "Guard": "a guard",
-    "Let": "a let",
-    "Access": "an access",
-    "Input": "the input",
-    "Local": "the let-bound",
-    "Concat": "a concatenation",
-    "Reshape": "a reshape,",
-    "Constant": "the literal",
-    "Select": "a select,",
-    "Padding": "padding,",
-    "Cast": "a cast,",
-}
-
-
-def _kind(term: Expr, pattern: Pattern | None = None) -> str:
-    if pattern is not None and application(term, pattern) is not None:
-        return "one"
-    return _KINDS.get(type(term).__name__, "")
-
-
-def _slice(root: Program | Expr, path: Path) -> str:
-    place = place_of(root, path)
-    text = place.text[place.start : place.stop]
-    return f"{text} …" if place.text[place.stop : place.stop + 1] == "\n" else text
-
-
-def _place_in(root: Expr, what: Expr | Index | Predicate) -> Path | None:
-    """The path to a node, or to the node of which an index or a condition is part."""
-    if root is what or any(at is what for at in indices_in(root)) or getattr(root, "predicate", None) is what:
-        return ()
-    for position, child in enumerate(children(root)):
-        below = _place_in(child.expr, what)
-        if below is not None:
-            return (position, *below)
-    return None
 
 
 # -- a rule that applies nowhere --------------------------------------------------------------------------------------
@@ -293,7 +224,7 @@ def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismat
         )
     site, mismatch = nearest
     wanted, found = difference(rule, reverse, site, mismatch)
-    inside = _place_in(site.term, mismatch.found) or ()
+    inside = place_in(site.term, mismatch.found) or ()
     return NoSite(
         f"no place {where} matches {rule.name}; the nearest one differs here: wanted {wanted}, found {found}",
         place=place_of(work.goal, (*site.path, *inside)),
@@ -373,7 +304,7 @@ def _after_inlining(asked: Asked, work: Derivation, mismatch: Mismatch) -> Itera
     """A let-bound tensor stands in the way: inlined, it may do."""
     from rewrites.tactics.simplification import inline
 
-    inside = _place_in(work.goal.body, mismatch.found)
+    inside = place_in(work.goal.body, mismatch.found)
     if not isinstance(mismatch.found, Local) or inside is None:
         return
     name = site_at(work.goal, inside).names.of_tensor(mismatch.found.position)

@@ -100,7 +100,13 @@ def tiled_staged_with_tails() -> Program:
         def column(e: Tensor, xi: IndexExpr) -> Tensor:
             return atl.guard(xo * k_m + xi < columns, e) if last else e
 
-        staged = atl.gen(k_n + 2, k_m, lambda yi, xi: column(inner_row(yo * k_n + yi, xo * k_m + xi), xi))
+        def staged_row(yi: IndexExpr, xi: IndexExpr) -> Tensor:
+            y, x = yo * k_n + yi, xo * k_m + xi
+            if not last:
+                return inner_row(y, x)
+            return atl.guard(x + 1 < m, v[y, x] + v[y, x + 1] + atl.guard(x + 2 < m, v[y, x + 2]))
+
+        staged = atl.gen(k_n + 2, k_m, staged_row)
         return atl.let(
             staged,
             lambda buf: atl.transpose(

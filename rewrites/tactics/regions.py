@@ -36,15 +36,19 @@ class Extent:
     count: Index
 
 
-def stage_region(work: Derivation, let: Path, above: Path, name: str) -> None:
-    """Computes, at the place `above`, what is read below it of the tensor that the let at `let` binds.
+def stage_regions(work: Derivation, let: Path, places: Sequence[Path], name: str) -> None:
+    """Computes, at each of some places, what is read below it of the tensor that the let at `let` binds.
 
     let buf := ⊞[i < n] e(i) in ⊞[o < m] … buf[o*8 + ii] …  →  ⊞[o < m] let buf := ⊞[i < 8] e(o*8 + i) in … buf[ii] …
     """
     value = work.term((*let, 0))
     names = _loop_names(value)
     work.rewrite("unfold_let", let)
-    above = (*let, *above[len(let) + 1 :])
+    for place in places:
+        _stage_region(work, let, (*let, *place[len(let) + 1 :]), value, names, name)
+
+
+def _stage_region(work: Derivation, let: Path, above: Path, value: Expr, names: list[str], name: str) -> None:
     indices, tensors = binders_between(work.term(let), above[len(let) :])
     uses = _uses(work.term(above), shift_term(value, indices, tensors), above, len(names))
     if not uses:

@@ -18,7 +18,7 @@ from rewrites.refusals import NoSite
 from rewrites.sites import Site
 from rewrites.tactics.binding import abstracted, bind, binders_between, free_indices, parameters_of_let
 from rewrites.tactics.loops import loop
-from rewrites.tactics.regions import stage_region
+from rewrites.tactics.regions import stage_regions
 from rewrites.tactics.simplification import let_called, reduce_accesses, simplify_guards
 
 # -- computing where it is used ---------------------------------------------------------------------------------------
@@ -35,7 +35,9 @@ def fuse(work: Derivation, name: str) -> None:
 # -- staging ----------------------------------------------------------------------------------------------------------
 
 
-def stage(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> None:
+def stage(
+    work: Derivation, what: Chosen, *, at: Chosen | list[Chosen] | None = None, name: str | None = None
+) -> None:
     """Computes a subterm ahead, into a buffer: within each iteration of the loop `at`, or else before everything.
 
     ⊞[i < n] … e(i) …  →  let buf := ⊞[i < n] e(i) in ⊞[i < n] … buf[i] …
@@ -44,12 +46,19 @@ def stage(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str
     elements unless they always hold.
 
     Of a let that stands around the loop, what is read inside of the loop is computed there, into a buffer of that size;
-    what is read elsewhere is computed where it is read.
+    what is read elsewhere is computed where it is read. Of a let there may be several such loops, in a list.
     """
+    if isinstance(at, list):
+        paths = [(*loop(work, place).path, 0) for place in at]
+        around = [_let_around(work, what, path) for path in paths]
+        if not around or around[0] is None or any(let is None or let.path != around[0].path for let in around):
+            raise NoSite(f"{what} is no let around all of these loops", required="loops inside of the body of one let")
+        stage_regions(work, around[0].path, paths, name or around[0].called[0])
+        return
     path = (*loop(work, at).path, 0) if at is not None else ()
     let = _let_around(work, what, path)
     if let is not None:
-        stage_region(work, let.path, path, name or let.called[0])
+        stage_regions(work, let.path, [path], name or let.called[0])
         return
     site = _producer(work, what, path)
     inner, wrapped = _highest(work, site.path, path)
