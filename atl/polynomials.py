@@ -99,7 +99,9 @@ class Polynomials(Scalars[Polynomial]):
         if op == "neg":
             return -x
         try:
-            return symbol(f"{op}({x})") if x.constant is None else number(self._numbers.unary(op, "float64", x.constant))
+            return (
+                symbol(f"{op}({x})") if x.constant is None else number(self._numbers.unary(op, "float64", x.constant))
+            )
         except NotExact:
             return symbol(f"{op}({x})")
 

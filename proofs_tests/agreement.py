@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from atl.arguments import bind
 from atl.dtypes import is_integer
-from atl.errors import ExtentError, TooLarge, UnsafeAccess, UnsafeTruncation
+from atl.errors import AssumptionError, ExtentError, TooLarge, UnsafeAccess, UnsafeTruncation
 from atl.interpret import Pad, denote
 from atl.program import Program
 from lowering.batch import Call, Sanitized, compile_many
@@ -95,6 +95,8 @@ def expected(tried: Case) -> Expected | Discarded | Fault:
         return Fault("lowering", f"{type(error).__name__}: {error}")
     try:
         return _meaning(tried, nest)
+    except AssumptionError:
+        return Discarded("AssumptionError")
     except Exception as error:  # noqa: BLE001
         return Fault("reference", f"{type(error).__name__}: {error}")
 

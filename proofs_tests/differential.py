@@ -15,8 +15,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from atl.errors import CompilerMissing
@@ -152,16 +152,9 @@ def _blocks(seed: int, numbers: Sequence[range], *, in_c: bool, workers: int) ->
         for block in numbers:
             yield run_block(seed, block, in_c=in_c)
         return
-    # Ctrl-C reaches the whole group of processes: only this one acts on it.
-    pool = ProcessPoolExecutor(
-        workers, multiprocessing.get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)
-    )
-    try:
-        parts: list[Future[Report]] = [pool.submit(run_block, seed, block, in_c=in_c) for block in numbers]
-        for part in as_completed(parts):
-            yield part.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    # Ctrl-C reaches the whole group of processes: only this one acts on it, and leaving the pool ends the others.
+    with multiprocessing.get_context("spawn").Pool(workers, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+        yield from pool.imap_unordered(partial(run_block, seed, in_c=in_c), numbers)
 
 
 def run_block(seed: int, numbers: Iterable[int], *, in_c: bool) -> Report:

@@ -41,7 +41,7 @@ from rewrites.rules import RULES
 
 WINDOW: Final = range(-1, 4)
 """The values of index metavariables."""
-EXTENTS: Final = range(0, 4)
+EXTENTS: Final = range(4)
 """The extents of tensors."""
 REACH: Final = 12
 """Generic functions of indices are told apart from -REACH to REACH; beyond they are zero."""
@@ -224,7 +224,7 @@ def spaces(rule: Rule) -> dict[str, range]:
         if kind.sort == "index":
             found[name] = WINDOW
         elif kind.sort == "condition":
-            found[name] = range(-1, 5) if kind.parameters else range(0, 2)
+            found[name] = range(-1, 5) if kind.parameters else range(2)
         else:
             found.update({f"{name}.{k}": EXTENTS for k in range(kind.rank)})
     return found

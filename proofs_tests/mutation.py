@@ -103,7 +103,10 @@ def _comparisons(node: ast.AST, asked: set[int]) -> Iterator[Edit]:
             weaker = isinstance(op, ast.Lt | ast.Gt)
             # A premise that asks for more leaves a rule that is true.
             if weaker or id(node) not in asked:
-                yield f"{'weaker' if weaker else 'stronger'} {ast.unparse(node)}", _set(node, "ops", [_OTHER_WAY[type(op)]()])
+                yield (
+                    f"{'weaker' if weaker else 'stronger'} {ast.unparse(node)}",
+                    _set(node, "ops", [_OTHER_WAY[type(op)]()]),
+                )
         case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr(), right=right):
             yield f"only {ast.unparse(left)} of {ast.unparse(node)}", _set(node, "right", left)
             yield f"only {ast.unparse(right)} of {ast.unparse(node)}", _set(node, "left", right)
@@ -147,7 +150,9 @@ def _arguments(node: ast.AST, rule: Rule) -> Iterator[Edit]:
             yield f"exchanged {ast.unparse(node)}", _set(at, "elts", [second, first])
         case ast.Call(func=ast.Name(name), args=[first, second]) if name in rule.metavariables:
             yield f"exchanged {ast.unparse(node)}", _set(node, "args", [second, first])
-        case ast.Subscript(value=ast.Attribute(value=ast.Name(name) as of, attr="shape"), slice=ast.Constant() as place):
+        case ast.Subscript(
+            value=ast.Attribute(value=ast.Name(name) as of, attr="shape"), slice=ast.Constant() as place
+        ):
             kind = rule.metavariables.get(name, Kind("tensor"))
             if kind.rank > 1:
                 yield f"the other extent for {ast.unparse(node)}", _set(place, "value", 1 - int(str(place.value)) % 2)
@@ -193,7 +198,7 @@ def score(rule: Rule, cases: int = 300) -> Score:
     for mutant in mutants(rule):
         try:
             verdict = decide(mutant.rule, cases)
-        except Exception:  # noqa: BLE001, S112 (a mutant may fail in any way: it states nothing then)
+        except Exception:  # noqa: BLE001 (a mutant may fail in any way: it states nothing then)
             continue
         if verdict.counterexample is None and not verdict.decided:
             continue
@@ -223,7 +228,9 @@ def report(names: Sequence[str] = ()) -> int:
     for rule in declared_once(names):
         found = score(rule)
         made, killed, true = made + found.made, killed + found.killed, true + len(found.true)
-        print(f"{rule.family:16} {rule.name:24} {found.killed} of {found.made} mutants found false, {len(found.true)} proved")
+        print(
+            f"{rule.family:16} {rule.name:24} {found.killed} of {found.made} mutants found false, {len(found.true)} proved"
+        )
         for survivor in found.survivors:
             why = EQUIVALENT.get((rule.name, survivor))
             unexplained += why is None

@@ -44,11 +44,12 @@ class Maker:
     # -- leaves -------------------------------------------------------------------------------------------------------
 
     def extent(self) -> IndexExpr:
-        one = atl.tensor("x", self.n).shape[0] * 0 + 1
-        return weighted(
+        one = self.n * 0 + 1
+        chosen: IndexExpr = weighted(
             self.choices,
             [(4, self.n), (4, self.m), (2, self.k), (1, one * 3), (1, self.n + 1), (1, self.k + self.t), (1, one)],
         )
+        return chosen
 
     def fresh(self, shape: tuple[IndexExpr, ...]) -> Padded:
         """A generation of this shape, whose elements may be guarded, sums, or literals."""

@@ -2,8 +2,9 @@
 
 A rule keeps access safety in a direction when the new side reads only what the old side reads: no generic function at an
 index at which the old side does not ask for it, no tensor outside of its extents where the old side stays within. It keeps
-padding when every element that is padding on the old side is padding on the new one. A kernel computes the whole of a
-let-bound tensor, so that counts as read.
+padding when every element that is padding on the old side is padding on the new one, and the new side has no truncation
+that cuts more than padding where the old side has none. A kernel computes the whole of a let-bound tensor and of a
+tensor that is cut, so that counts as read.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from atl import guard
 from atl.interpret import PAD, Elements, Environment, Positions, _Interpreter
 from atl.polynomials import Polynomial, Polynomials
-from atl.terms import Access, Expr, Let
+from atl.surface import Tensor
+from atl.terms import Access, Expr, Let, Reshape, TruncateLeft, TruncateRight
 from proofs_tests.exhaustion import Generic, choices, instance, ranks_of
-from rewrites.instantiation import Argument, abstracted
+from rewrites.instantiation import Argument, Function, abstracted, applied
 from rewrites.kinds import Kind
 from rewrites.rule import Rule
 
@@ -37,15 +40,24 @@ class Labels:
 
 
 def _both(there: bool, back: bool) -> str:
-    return {(True, True): "kept    ", (True, False): "lost ←  ", (False, True): "lost →  ", (False, False): "lost ↔  "}[there, back]
+    match there, back:
+        case True, True:
+            return "kept  "
+        case True, False:
+            return "lost ←"
+        case False, True:
+            return "lost →"
+        case _:
+            return "lost ↔"
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a side reads, whether outside of a tensor too, and which elements are padding."""
+    """What a side reads, whether it reads outside of a tensor or cuts more than padding, and its padding."""
 
     reads: frozenset[tuple[str, Positions]]
     outside: bool
+    cut: bool
     padding: frozenset[Positions]
 
 
@@ -54,7 +66,7 @@ class Watched(_Interpreter[Polynomial]):
 
     def __init__(self, arrays: Any) -> None:
         super().__init__(arrays, Polynomials())
-        self.outside = False
+        self.outside = self.cut = False
 
     def _access(self, term: Access) -> Any:
         inner, n, position = super()._access(term), self.index(term.tensor.type.shape[0]), self.index(term.index)
@@ -66,8 +78,30 @@ class Watched(_Interpreter[Polynomial]):
         return element
 
     def _meaning(self, term: Expr) -> Any:
-        if not isinstance(term, Let):
-            return super()._meaning(term)
+        match term:
+            case Let():
+                return self._let(term)
+            case Reshape(op=TruncateLeft() | TruncateRight() as op):
+                return self._truncated(term, op)
+            case _:
+                return super()._meaning(term)
+
+    def _truncated(self, term: Reshape, op: TruncateLeft | TruncateRight) -> Any:
+        tensor, inner, by = self.once(term.operand), super()._meaning(term), self.index(op.by)
+        extents = [self.index(extent) for extent in term.operand.type.shape]
+
+        def element(env: Environment, at: Positions) -> Any:
+            whole: Elements[Polynomial] = tensor(env)
+            first, *rest = (max(0, extent(env)) for extent in extents)
+            left = isinstance(op, TruncateLeft)
+            for positions in np.ndindex(first, *rest):
+                gone = positions[0] < by(env) if left else positions[0] >= first - by(env)
+                self.cut |= whole.at(positions) is not PAD and gone
+            return inner(env, at)
+
+        return element
+
+    def _let(self, term: Let) -> Any:
         tensor, inner = self.once(term.value), self.meaning(term.body)
         extents = [self.index(extent) for extent in term.value.type.shape]
 
@@ -101,7 +135,7 @@ def seen(term: Expr, generic: Generic, rule: Rule) -> Seen:
     shape = tuple(interpreter.index(extent)(outermost) for extent in term.type.shape)
     meaning = interpreter.meaning(term)
     padding = {at for at in np.ndindex(*shape) if meaning(outermost, at) is PAD}
-    return Seen(frozenset(reads), interpreter.outside, frozenset(padding))
+    return Seen(frozenset(reads), interpreter.outside, interpreter.cut, frozenset(padding))
 
 
 def _indices_of(rule: Rule, name: str) -> int:
@@ -116,26 +150,21 @@ class Padded(Generic):
         made = super().argument(name, kind)
         if kind.sort != "tensor":
             return made
-        from atl import guard
-        from rewrites.instantiation import Function, applied
-
         even = self.choice[f"{name}?"] == 0
         if not isinstance(made, Function):
-            return made if even else guard(False, _surface(made)).node
+            return guard(even, Tensor(made)).node  # type: ignore[arg-type]
         call = applied(made)
 
         def value(*given: Any) -> Any:
             indices = [one for one, parameter in zip(given, kind.parameters, strict=True) if parameter.sort == "index"]
             total = sum(indices[1:], indices[0]) if indices else 0
-            return guard((total + self.choice[f"{name}?"]) % 2 == 0, call(*given)) if indices else guard(even, call(*given))
+            return (
+                guard((total + self.choice[f"{name}?"]) % 2 == 0, call(*given))
+                if indices
+                else guard(even, call(*given))
+            )
 
         return abstracted(made.parameters, value)
-
-
-def _surface(term: Any) -> Any:
-    from atl.surface import Tensor
-
-    return Tensor(term)
 
 
 def labels(rule: Rule, cases: int = 60) -> Labels:
@@ -144,8 +173,8 @@ def labels(rule: Rule, cases: int = 60) -> Labels:
     for old, new in _sides(rule, cases):
         kept[0] &= new.reads <= old.reads and (old.outside or not new.outside)
         kept[1] &= old.reads <= new.reads and (new.outside or not old.outside)
-        kept[2] &= old.padding <= new.padding
-        kept[3] &= new.padding <= old.padding
+        kept[2] &= old.padding <= new.padding and (old.cut or not new.cut)
+        kept[3] &= new.padding <= old.padding and (new.cut or not old.cut)
     return Labels(*kept)
 
 

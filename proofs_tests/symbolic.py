@@ -125,7 +125,10 @@ class Reader:
                 return self._where(predicate, lambda inner: self.read(body, at, inner), _nothing, facts)
             case Select(predicate, left, right):
                 return self._where(
-                    predicate, lambda inner: self.read(left, at, inner), lambda inner: self.read(right, at, inner), facts
+                    predicate,
+                    lambda inner: self.read(left, at, inner),
+                    lambda inner: self.read(right, at, inner),
+                    facts,
                 )
             case Let(value, body):
                 variable = TensorVar(next(_ids), "let", value.type)

@@ -72,7 +72,7 @@ def test_the_derived_kernel_computes_what_the_start_does(name: str) -> None:
     for at in cases(name):
         given, expected = arguments(theorem.lhs, at)
         for kernel in (start, end):
-            free = {size: at[size] for size in kernel.program.free_sizes}
+            free: dict[str, Any] = {size: at[size] for size in kernel.program.free_sizes}
             np.testing.assert_array_equal(kernel(**given, **free), expected, err_msg=str(at))
 
 
@@ -82,10 +82,12 @@ def test_the_derived_pipeline_computes_what_the_start_does(name: str) -> None:
     start, end = compile_kernel(theorem.lhs), compile_kernel(theorem.rhs)
     for n in (1, 2, 7, 8, 9, 23):
         values: Any = np.arange(1, n + 1, dtype=np.float32)
-        free = {"n": n} if "n" in start.program.free_sizes else {}
+        free: dict[str, Any] = {"n": n} if "n" in start.program.free_sizes else {}
         np.testing.assert_array_equal(end(values, **free), start(values, **free))
 
 
 def test_no_premise_is_assumed_that_is_not_needed() -> None:
     """Every size and tile is arbitrary but for tiles and flattened extents of at least 1, and pictures of 2 x 2."""
-    assert [str(d().done().rhs).split("given")[1].split(":=")[0].strip() for d in (derivations.matmul_tiled,)] == ["1 <= C"]
+    assert [str(d().done().rhs).split("given")[1].split(":=")[0].strip() for d in (derivations.matmul_tiled,)] == [
+        "1 <= C"
+    ]

@@ -160,7 +160,7 @@ def test_the_kernel_agrees_with_numpy_at_every_size(name: str) -> None:
     kernel = compile_kernel(program)
     for at in cases(name):
         given, expected = arguments(program, at)
-        free = {size: at[size] for size in program.free_sizes}
+        free: dict[str, Any] = {size: at[size] for size in program.free_sizes}
         np.testing.assert_array_equal(kernel(**given, **free), expected, err_msg=str(at))
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import padtypes.padset
 from atl.definitions import Origin, origin
+from atl.predicate import FALSE
 from atl.terms import Split
 from lowering.toolchain import find_compiler, has_sanitizers
 from proofs_tests.pad_fuzz import run_pads
@@ -38,7 +39,7 @@ def test_an_unsound_inference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wrong(op: object, shape: object, at: object) -> Origin:
         found = origin(op, shape, at)  # type: ignore[arg-type]
-        return Origin(found.at, padtypes.padset.FALSE) if isinstance(op, Split) else found
+        return Origin(found.at, FALSE) if isinstance(op, Split) else found
 
     monkeypatch.setattr(padtypes.padset, "origin", wrong)
     assert run_pads(120, seed=11, brute_force_every=10**9).counts.failures

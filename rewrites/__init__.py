@@ -22,4 +22,15 @@ from rewrites.refusals import NoMatch, NoSite, Undetermined
 from rewrites.rules import RULES as rules  # noqa: N811 (the contract's name)
 from rewrites.session import Session, reschedule
 
-__all__ = ["Derivation", "Handle", "NoMatch", "NoSite", "Session", "Theorem", "Undetermined", "load", "reschedule", "rules"]
+__all__ = [
+    "Derivation",
+    "Handle",
+    "NoMatch",
+    "NoSite",
+    "Session",
+    "Theorem",
+    "Undetermined",
+    "load",
+    "reschedule",
+    "rules",
+]

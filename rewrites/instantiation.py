@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, overload
+from typing import Literal, TypeAlias, TypeGuard, get_args, overload
 
 from atl import predicate as predicates
 from atl.errors import WrongArgument
@@ -36,6 +36,22 @@ class Function:
     @property
     def tensors(self) -> int:
         return len(self.parameters) - self.indices
+
+
+def of_indices(count: int) -> tuple[Parameter, ...]:
+    """The parameters of a function of so many indices."""
+    one: Parameter = "index"
+    return (one,) * count
+
+
+def is_predicate(value: object) -> TypeGuard[Predicate]:
+    """Whether this is a predicate, rather than an index, a term or a function."""
+    return isinstance(value, get_args(Predicate))
+
+
+def is_term(value: object) -> TypeGuard[Expr]:
+    """Whether this is a tensor expression."""
+    return isinstance(value, get_args(Expr))
 
 
 Argument: TypeAlias = Index | Predicate | Expr | Function

@@ -7,7 +7,7 @@ are tensors, or Python functions to one of these; to a type checker they are jus
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVarTuple
 
 from atl.surface import Condition, IndexExpr, Tensor
 
@@ -43,18 +43,27 @@ if TYPE_CHECKING:
 
     Index: TypeAlias = IndexExpr
 
-    class Cond(Condition, Generic[Unpack[_P]]):
+    class Cond(Condition, Generic[*_P]):
         """A condition, or with parameters a function to conditions."""
 
         def __call__(self, *at: Any) -> Condition: ...
 
-    class Elem(Tensor, Generic[Unpack[_P]]):
+    class Elem(Tensor, Generic[*_P]):
         """A tensor, or with parameters a function to tensors."""
 
         def __call__(self, *at: Any) -> Tensor: ...
 
-    Body = ElemT = BodyT = ElemU = BodyU = Elem
-    Scalar = Vector = Matrix = Cube = VectorT = MatrixT = Elem
+    Body = Elem
+    BodyT = Elem
+    BodyU = Elem
+    ElemT = Elem
+    ElemU = Elem
+    Scalar = Elem
+    Vector = Elem
+    VectorT = Elem
+    Matrix = Elem
+    MatrixT = Elem
+    Cube = Elem
 else:
     Index = Kind("index")
     """An index expression."""

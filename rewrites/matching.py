@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from atl.index import ZERO, Bound, Index, Leaf, Var, atoms, index, map_leaves, quotient_exactly, shift
+from atl.index import ZERO, Bound, Index, Leaf, Monomial, Var, atoms, index, map_leaves, quotient_exactly, shift
 from atl.predicate import NonZero, Predicate, Zero, conjunction, conjuncts, expressions
 from atl.predicate import substitute as substitute_predicate
 from atl.substitution import children, indices_in, map_type, rebuild, shift_term, transform
@@ -33,7 +33,7 @@ from atl.terms import (
     Unary,
     Value,
 )
-from rewrites.instantiation import Argument, Function, Parameter, lifted, substituted
+from rewrites.instantiation import Argument, Function, Parameter, is_predicate, is_term, lifted, of_indices, substituted
 from rewrites.patterns import Application, Pattern, application, condition_variable, patterns
 from rewrites.rule import Rule
 
@@ -140,11 +140,11 @@ class Match:
             return True
         arguments = tuple(position for position in at if position is not None)
         if isinstance(known, Function):
-            if not isinstance(known.body, _TERMS):
+            if not is_term(known.body):
                 return False
             body = shift_term_under(known.body, indices, tensors, known.indices, known.tensors)
             return bool(substituted(body, arguments, applied.tensors) == found)
-        return isinstance(known, _TERMS) and not arguments and shift_term(known, indices, tensors) == found
+        return is_term(known) and not arguments and shift_term(known, indices, tensors) == found
 
     # -- indices and predicates ---------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class Match:
 
     def _solve(self, variable: Var, wanted: Index, found: Index, indices: int) -> bool:
         """wanted = coefficient * variable + rest, for the coefficient and rest that are known."""
-        coefficient: dict[tuple[object, ...], int] = {}
+        coefficient: dict[Monomial, int] = {}
         for monomial, value in wanted.terms:
             if variable in monomial:
                 others = tuple(atom for atom in monomial if atom != variable)
@@ -194,7 +194,7 @@ class Match:
         ((others, value),) = coefficient.items()
         factor = index(value)
         for other in others:
-            factor = factor * index(other)  # type: ignore[arg-type]
+            factor = factor * index(other)
         rest = self._known(wanted - factor * index(variable), indices)
         known_factor = self._known(factor, indices)
         if rest is None or known_factor is None:
@@ -245,6 +245,7 @@ class Match:
             return False
         pairs = list(zip(expressions(wanted), expressions(found), strict=False))
         before = dict(self.found), dict(self.extents), list(self.postponed)
+        tried = before
         # e = 0 and -e = 0 are one predicate; which of them is written depends on what the variables are.
         for sign in (1, -1) if isinstance(wanted, Zero | NonZero) else (1,):
             if all(self._try_index(a, b * sign, indices) for a, b in pairs) and len(self.postponed) == len(before[2]):
@@ -264,10 +265,10 @@ class Match:
 
     def _is(self, name: str, at: tuple[Index, ...], part: Predicate, indices: int) -> bool:
         known = self.found[name]
-        if isinstance(known, Function) and not isinstance(known.body, _TERMS):
+        if isinstance(known, Function) and is_predicate(known.body):
             moved = substitute_predicate(known.body, lambda leaf: _under(leaf, known.indices, indices))
             return part in conjuncts(substituted(moved, at, ()))
-        return not isinstance(known, (Function, Index, *_TERMS)) and part in conjuncts(
+        return is_predicate(known) and part in conjuncts(
             substitute_predicate(known, lambda leaf: _under(leaf, 0, indices))
         )
 
@@ -280,7 +281,7 @@ class Match:
         if any(expression is None for expression in mapped):
             return False
         body = substitute_predicate(found, lambda leaf: _renumber(leaf, indices, kept))
-        self.found[name] = Function(("index",) * len(places), body) if places else body
+        self.found[name] = Function(of_indices(len(places)), body) if places else body
         return True
 
     def settle(self) -> bool:
@@ -305,11 +306,8 @@ class Match:
         at = [self._known(position, 0) for position in applied.indices]
         arguments = tuple(position for position in at if position is not None and position.constant is None)
         if len(arguments) == len(applied.indices):
-            self.found[applied.name] = Function(("index",) * len(arguments), function_of(found, arguments))
+            self.found[applied.name] = Function(of_indices(len(arguments)), function_of(found, arguments))
             self._note_extents(applied.name, found.type, 0)
-
-
-_TERMS = Expr.__args__  # type: ignore[attr-defined]
 
 
 def match(rule: Rule, reverse: bool, subterm: Expr, given: Mapping[str, Argument]) -> dict[str, Argument] | Mismatch:

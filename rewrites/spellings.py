@@ -57,3 +57,5 @@ EXCHANGES: Final = tuple(_OF_NAME)
 """The reshape operators that take no amount, of a tensor of rank 2 or more."""
 AMOUNTS: Final = tuple(_BY_AMOUNT)
 """The reshape operators with an amount, of a tensor of rank 1 or more."""
+PADS_AND_TRUNCATIONS: Final = ("padl", "padr", "truncl", "truncr")
+"""Those of them that keep the rank."""

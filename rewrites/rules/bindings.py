@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from atl import concat, gen, guard, let, select
+from atl import concat, flatten, gen, guard, let, reduce, select, split, transpose
 from atl.terms import BINARY, MONOIDS, UNARY, BinaryOp, Monoid, UnaryOp
-from atl import reduce
 from rewrites.rule import (
     Body,
     BodyT,
@@ -19,11 +18,10 @@ from rewrites.rule import (
     Vector,
     VectorT,
     equation,
-    given,
     rule,
     rules,
 )
-from rewrites.spellings import AMOUNTS, EXCHANGES, binary, moved, moved_by, unary
+from rewrites.spellings import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS, binary, moved, moved_by, unary
 
 
 @rules(named="ll_{}", over=MONOIDS, family="lets", source="[R] ll_sum, ll_sumr")
@@ -137,15 +135,30 @@ def tlet_f_bound_body(x: ElemU, f: BodyT[ElemU], e: Body[ElemT]) -> Equation:
     return equation(let(f(x), e), let(x, lambda y: e(f(y))))
 
 
-@rules(named="let_of_{}", over=EXCHANGES, family="lets", source="[R] tlet_f_bound_body", follows=("tlet_f_bound_body",))
-def let_of(op: str, x: MatrixT, e: Body[MatrixT]) -> Equation:
-    """A reshape operator moves from a binding to its uses: the buffer is kept in the other order."""
-    return equation(let(moved(op, x), e), let(x, lambda y: e(moved(op, y))))
+@rule(family="lets", source="[R] tlet_f_bound_body", follows=("tlet_f_bound_body",))
+def let_of_transpose(x: MatrixT, e: Body[MatrixT]) -> Equation:
+    """A transpose moves from a binding to its uses: the buffer is kept in the other order."""
+    return equation(let(transpose(x), e), let(x, lambda y: e(transpose(y))))
 
 
-@rules(named="let_of_{}", over=AMOUNTS, family="lets", source="[R] tlet_f_bound_body", follows=("tlet_f_bound_body",))
+@rule(family="lets", source="[R] tlet_f_bound_body", follows=("tlet_f_bound_body",))
+def let_of_flatten(x: MatrixT, e: Body[VectorT]) -> Equation:
+    """A flattening moves from a binding to its uses."""
+    return equation(let(flatten(x), e), let(x, lambda y: e(flatten(y))))
+
+
+@rule(family="lets", source="[R] tlet_f_bound_body", follows=("tlet_f_bound_body",))
+def let_of_split(k: Index, x: VectorT, e: Body[MatrixT]) -> Equation:
+    """A split moves from a binding to its uses."""
+    return equation(let(split(k, x), e), let(x, lambda y: e(split(k, y))))
+
+
+@rules(
+    named="let_of_{}", over=PADS_AND_TRUNCATIONS, family="lets", source="[R] tlet_f_bound_body",
+    follows=("tlet_f_bound_body",),
+)  # fmt: skip
 def let_of_by(op: str, k: Index, x: VectorT, e: Body[VectorT]) -> Equation:
-    """A reshape operator with an amount moves from a binding to its uses."""
+    """A pad or a truncation moves from a binding to its uses."""
     return equation(let(moved_by(op, k, x), e), let(x, lambda y: e(moved_by(op, k, y))))
 
 

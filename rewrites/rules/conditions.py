@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from atl import concat, guard, select
 from atl.terms import BINARY, UNARY, BinaryOp, UnaryOp
-from rewrites.rule import Cond, Elem, Equation, Matrix, Vector, Index, equation, rule, rules
+from rewrites.rule import Cond, Elem, Equation, Index, Matrix, Vector, equation, rule, rules
 from rewrites.spellings import AMOUNTS, EXCHANGES, binary, moved, moved_by, padding, unary
 
 

@@ -27,7 +27,11 @@ def gen_range(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equat
 
 
 @rules(
-    named="{}_range", over=MONOIDS, family="indices", source="[R] ceil_floor_mod", follows=("equal_index", "equal_index")
+    named="{}_range",
+    over=MONOIDS,
+    family="indices",
+    source="[R] ceil_floor_mod",
+    follows=("equal_index", "equal_index"),
 )
 def fold_range(m: Monoid, lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
     """A sum, or another fold, over an equal range."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from atl import ceildiv, concat, flatten, gen, guard, padl, padr, split, transpose, truncl, truncr
+from atl import ceildiv, concat, flatten, gen, guard, padl, padr, split, truncl, truncr
 from rewrites.rule import Body, Cube, Equation, Index, Matrix, Vector, equation, given, rule, rules
-from rewrites.spellings import AMOUNTS, EXCHANGES, moved, moved_by, padding
-
-PADS_AND_TRUNCATIONS = ("padl", "padr", "truncl", "truncr")
+from rewrites.spellings import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS, moved, moved_by, padding
 
 
 @rules(named="{}_of_add", over=EXCHANGES, family="reshape algebra", source="[R] transpose_bin")
@@ -146,9 +144,7 @@ def flatten_flatten(v: Cube) -> Equation:
 def split_split(a: Index, b: Index, v: Vector) -> Equation:
     """Rows of b in blocks of a rows are blocks of a * b, each in rows."""
     whole = split(a * b, v)
-    return equation(
-        split(a, split(b, v)), gen(ceildiv(v.shape[0], a * b), lambda i: split(b, whole[i])), given(b > 0)
-    )
+    return equation(split(a, split(b, v)), gen(ceildiv(v.shape[0], a * b), lambda i: split(b, whole[i])), given(b > 0))
 
 
 @rule(family="reshape algebra", source="§4.5.4", follows=("unfold_split", "get_gen"))

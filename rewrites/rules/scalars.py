@@ -37,12 +37,6 @@ def add_mul(a: Elem, b: Elem, c: Elem) -> Equation:
     return equation((a + b) * c, a * c + b * c)
 
 
-@rule(family="scalars", source="§3.3, null")
-def add_padding(a: Elem) -> Equation:
-    """Padding adds nothing."""
-    return equation(a + padding(a), a)
-
-
 @rule(family="scalars", source="§3.3, 0*a")
 def mul_padding(a: Elem) -> Equation:
     """A product with padding is zero."""

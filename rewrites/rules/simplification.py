@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atl import concat, gen, select, sum
+from atl import concat, gen, select
 from rewrites.rule import Body, Cond, Elem, Equation, Index, Vector, equation, given, rule
 
 

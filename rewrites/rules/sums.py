@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atl import ceildiv, gen, guard, sum
+from atl import ceildiv, guard, sum
 from rewrites.rule import Body, Cond, Equation, Index, Scalar, equation, given, rule
 
 

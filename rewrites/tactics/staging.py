@@ -35,9 +35,7 @@ def fuse(work: Derivation, name: str) -> None:
 # -- staging ----------------------------------------------------------------------------------------------------------
 
 
-def stage(
-    work: Derivation, what: Chosen, *, at: Chosen | list[Chosen] | None = None, name: str | None = None
-) -> None:
+def stage(work: Derivation, what: Chosen, *, at: Chosen | list[Chosen] | None = None, name: str | None = None) -> None:
     """Computes a subterm ahead, into a buffer: within each iteration of the loop `at`, or else before everything.
 
     ⊞[i < n] … e(i) …  →  let buf := ⊞[i < n] e(i) in ⊞[i < n] … buf[i] …
