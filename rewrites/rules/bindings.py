@@ -117,7 +117,7 @@ def let_unused(x: ElemT, e: Elem) -> Equation:
     return equation(let(x, lambda y: e), e)
 
 
-@rule(family="lets", source="§4.2.1", follows=("unfold_let", "unfold_let"))
+@rule(family="lets", source="§4.2.1")
 def let_swap(x: ElemT, z: ElemU, e: Body[ElemT, ElemU]) -> Equation:
     """Two lets of which neither uses the other change places."""
     return equation(let(x, lambda a: let(z, lambda b: e(a, b))), let(z, lambda b: let(x, lambda a: e(a, b))))
@@ -135,28 +135,25 @@ def tlet_f_bound_body(x: ElemU, f: BodyT[ElemU], e: Body[ElemT]) -> Equation:
     return equation(let(f(x), e), let(x, lambda y: e(f(y))))
 
 
-@rule(family="lets", source="[R] tlet_f_bound_body", follows=("tlet_f_bound_body",))
+@rule(family="lets", source="[R] tlet_f_bound_body")
 def let_of_transpose(x: MatrixT, e: Body[MatrixT]) -> Equation:
     """A transpose moves from a binding to its uses: the buffer is kept in the other order."""
     return equation(let(transpose(x), e), let(x, lambda y: e(transpose(y))))
 
 
-@rule(family="lets", source="[R] tlet_f_bound_body", follows=("tlet_f_bound_body",))
+@rule(family="lets", source="[R] tlet_f_bound_body")
 def let_of_flatten(x: MatrixT, e: Body[VectorT]) -> Equation:
     """A flattening moves from a binding to its uses."""
     return equation(let(flatten(x), e), let(x, lambda y: e(flatten(y))))
 
 
-@rule(family="lets", source="[R] tlet_f_bound_body", follows=("tlet_f_bound_body",))
+@rule(family="lets", source="[R] tlet_f_bound_body")
 def let_of_split(k: Index, x: VectorT, e: Body[MatrixT]) -> Equation:
     """A split moves from a binding to its uses."""
     return equation(let(split(k, x), e), let(x, lambda y: e(split(k, y))))
 
 
-@rules(
-    named="let_of_{}", over=PADS_AND_TRUNCATIONS, family="lets", source="[R] tlet_f_bound_body",
-    follows=("tlet_f_bound_body",),
-)  # fmt: skip
+@rules(named="let_of_{}", over=PADS_AND_TRUNCATIONS, family="lets", source="[R] tlet_f_bound_body")
 def let_of_by(op: str, k: Index, x: VectorT, e: Body[VectorT]) -> Equation:
     """A pad or a truncation moves from a binding to its uses."""
     return equation(let(moved_by(op, k, x), e), let(x, lambda y: e(moved_by(op, k, y))))

@@ -14,31 +14,25 @@ def equal_index(a: Index, b: Index, e: Body[Index]) -> Equation:
     return equation(e(a), e(b), given(a == b))
 
 
-@rule(family="indices", source="[R] get_eq_index", follows=("equal_index",))
+@rule(family="indices", source="[R] get_eq_index")
 def access_at(v: Vector, i: Index, j: Index) -> Equation:
     """The element at an equal index."""
     return equation(v[i], v[j], given(i == j))
 
 
-@rule(family="indices", source="[R] ceil_floor_mod", follows=("equal_index", "equal_index"))
+@rule(family="indices", source="[R] ceil_floor_mod")
 def gen_range(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
     """A generation over an equal range."""
     return equation(gen((lo, hi), e), gen((a, b), e), given(lo == a, hi == b))
 
 
-@rules(
-    named="{}_range",
-    over=MONOIDS,
-    family="indices",
-    source="[R] ceil_floor_mod",
-    follows=("equal_index", "equal_index"),
-)
+@rules(named="{}_range", over=MONOIDS, family="indices", source="[R] ceil_floor_mod")
 def fold_range(m: Monoid, lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
     """A sum, or another fold, over an equal range."""
     return equation(reduce(m, (lo, hi), e), reduce(m, (a, b), e), given(lo == a, hi == b))
 
 
-@rules(named="{}_by", over=AMOUNTS, family="indices", source="[R] truncr_Truncr", follows=("equal_index",))
+@rules(named="{}_by", over=AMOUNTS, family="indices", source="[R] truncr_Truncr")
 def amount(op: str, k: Index, j: Index, v: Vector) -> Equation:
     """A reshape operator by an equal amount."""
     return equation(moved_by(op, k, v), moved_by(op, j, v), given(k == j))

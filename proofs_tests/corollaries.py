@@ -1,0 +1,126 @@
+"""Corollaries: the rules that a rule follows from are replayed by the kernel, in order, from its left side to its right.
+
+The left side becomes a program: sizes for indices and thresholds, arrays for tensors and functions. Each step is tried at
+every place and in both directions; an index that no side determines is one of the corollary's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Final, TypeAlias
+
+from atl import Tensor
+from atl.errors import ATLError
+from atl.index import Array, Size, index
+from atl.predicate import Predicate, non_negative
+from atl.program import make_program
+from atl.prove import Facts
+from atl.scope import Scope
+from atl.surface import Condition
+from atl.substitution import children
+from atl.terms import Expr, Gen, Guard, Input, Reduce, Select, Type
+from atl.wellformed import obligations
+from rewrites import kernel
+from rewrites.derivation import Derivation
+from rewrites.instantiation import Argument, abstracted
+from rewrites.kernel import Theorem
+from rewrites.kinds import Kind
+from rewrites.matching import Mismatch, match
+from rewrites.rule import Rule
+from rewrites.rules import RULES
+
+
+MOST_FREE: Final = 3
+"""The most parameters of a step that are tried."""
+Own: TypeAlias = dict[str, list[Argument]]
+"""The indices and conditions of a corollary, by sort."""
+
+
+class Named:
+    """Arguments for a rule in which nothing is a number: sizes and arrays are named for its metavariables."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Array] = []
+
+    def argument(self, name: str, kind: Kind) -> Argument:
+        match kind.sort:
+            case "index":
+                return index(Size(name))
+            case "condition":
+                return non_negative(index(Size(name)) - 1)
+            case "tensor":
+                return self._tensor(name, kind)
+
+    def _tensor(self, name: str, kind: Kind) -> Argument:
+        indices = [p for p in kind.parameters if p.sort == "index"]
+        extents = tuple(index(Size(f"{name}_{k}")) for k in range(len(indices) + kind.rank))
+        array = Array(name.upper(), extents, "float64")
+        self.arrays.append(array)
+        source = Tensor(Input(array))
+        if not kind.parameters:
+            return source.node
+        types = tuple("index" if p.sort == "index" else Type("float64", ()) for p in kind.parameters)
+
+        def value(*given: object) -> Tensor:
+            out = source[tuple(given[: len(indices)])] if indices else source  # type: ignore[arg-type]
+            for bound in given[len(indices) :]:
+                out = out * bound  # type: ignore[operator]
+            return out
+
+        return abstracted(types, value)  # type: ignore[arg-type]
+
+
+def replayed(rule: Rule) -> Theorem | None:
+    """The theorem that a corollary states, made by the rules that it follows from; for elements of rank 0."""
+    named = Named()
+    arguments = {name: named.argument(name, kind) for name, kind in rule.metavariables.items()}
+    stated = rule.instance(arguments)
+    given = [*stated.premises, *_meaning(stated.lhs), *_meaning(stated.rhs)]
+    start = make_program(rule.name, tuple(named.arrays), stated.lhs, [Condition(g) for g in given])
+    own: Own = {"index": [index(0)], "condition": []}
+    for name, kind in rule.metavariables.items():
+        if kind.sort in own and not kind.parameters:
+            own[kind.sort].append(arguments[name])
+    return _search(Derivation(kernel.reflexivity(start), RULES), rule.follows, stated.rhs, own)
+
+
+def _meaning(term: Expr) -> Iterator[Predicate]:
+    """What must hold for a term to have a meaning, as far as no binder stands around."""
+    yield from (o.goal for o in obligations(term, Scope(Facts())))
+    if not isinstance(term, Gen | Reduce | Guard | Select):
+        for child in children(term):
+            if not child.tensors:
+                yield from _meaning(child.expr)
+
+
+def _search(work: Derivation, steps: tuple[str, ...], wanted: Expr, own: Own) -> Theorem | None:
+    if not steps:
+        return work.theorem if work.goal.body == wanted else None
+    rule = RULES[steps[0]]
+    for site in work.sites():
+        for reverse in (False, True):
+            for arguments in _arguments(rule, work.term(site.path), reverse, own):
+                trial = Derivation(work.theorem, RULES)
+                try:
+                    trial.apply(rule, site.path, arguments, reverse=reverse)
+                except ATLError:
+                    continue
+                found = _search(trial, steps[1:], wanted, own)
+                if found is not None:
+                    return found
+    return None
+
+
+def _arguments(rule: Rule, term: Expr, reverse: bool, own: Own) -> Iterator[dict[str, Argument]]:
+    found = match(rule, reverse, term, {})
+    if not isinstance(found, Mismatch) and len(found) == len(rule.metavariables):
+        yield found
+        return
+    free = {name: kind.sort for name, kind in rule.metavariables.items() if kind.sort != "tensor" and not kind.parameters}
+    if not isinstance(found, Mismatch):
+        free = {name: sort for name, sort in free.items() if name not in found}
+    for values in product(*(own[sort] for sort in free.values())) if len(free) <= MOST_FREE else ():
+        given = match(rule, reverse, term, dict(zip(free, values, strict=True)))
+        if not isinstance(given, Mismatch) and len(given) == len(rule.metavariables):
+            yield given

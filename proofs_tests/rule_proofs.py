@@ -1,0 +1,116 @@
+"""How far each rule is known to be true, from its one declaration.
+
+Grade 1: it holds for random sizes and bodies, with exact rational elements (`rule_samples`). Grade 2: it holds at every
+size and index of a window, or at many of them, for all element values (`exhaustion`). Grade 3: it is proved for all sizes
+(`symbolic`). What it may lose is tested too (`rule_labels`): access safety and padding, in either direction.
+
+    python -m proofs_tests.rule_proofs              the table of the rules
+    python -m proofs_tests.rule_proofs --mutants    how many wrong variants of each are found (`mutation`)
+    python -m proofs_tests.rule_proofs --whole      every choice of the window, however many there are
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from proofs_tests import mutation
+from proofs_tests.corollaries import replayed
+from proofs_tests.exhaustion import CASES, Counterexample, decide, size, spaces
+from proofs_tests.rule_labels import Labels, labels
+from proofs_tests.rule_samples import sampled
+from proofs_tests.symbolic import proved
+from rewrites.rule import Rule
+from rewrites.rules import RULES
+
+EVERY: Final = 1_000_000
+OTHER_FOLDS: Final = "a fold that is no sum has no neutral element that an induction could start from"
+WITHOUT_PROOF: Final[dict[str, str]] = {
+    **{f"{monoid}_{law}": OTHER_FOLDS for monoid in ("product", "max", "min")
+       for law in ("swap", "reverse", "collapse", "pairs")},
+    **{f"split_{monoid}": OTHER_FOLDS for monoid in ("product", "max", "min")},
+    "tile_sum": "the number of blocks grows once in k steps, so that no induction on n or on k goes through",
+    "sum_restrict": "an induction on b needs the delta rule within its step",
+    "flatten_of_concat": "the quotients (p - n*m) // m and p // m - n are not identified for a product n*m of two extents",
+}  # fmt: skip
+"""The rules that are not proved for all sizes, and what stands in the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of a rule. `whole` says that every choice of the window was tried; `reason` why it is not proved."""
+
+    rule: Rule
+    grade: int
+    cases: int
+    whole: bool
+    reason: str
+    counterexample: Counterexample | None = None
+
+
+def standing(rule: Rule, cases: int = CASES) -> Standing:
+    """The grade of a rule; 0 for a false one."""
+    sample = sampled(rule)
+    if isinstance(sample, Counterexample):
+        return Standing(rule, 0, 0, whole=False, reason="false", counterexample=sample)
+    verdict = decide(rule, cases)
+    if verdict.counterexample is not None:
+        return Standing(rule, 0, 0, whole=False, reason="false", counterexample=verdict.counterexample)
+    if not verdict.decided:
+        return Standing(rule, int(bool(sample)), 0, whole=False, reason="no choice of the window meets its premises")
+    stuck = proved(rule)
+    reason = "" if stuck is None else WITHOUT_PROOF.get(rule.name, stuck)
+    return Standing(rule, 3 if stuck is None else 2, verdict.decided, verdict.whole, reason)
+
+
+def row(found: Standing, kept: Labels) -> str:
+    """A line of the table."""
+    window = "every choice" if found.whole else f"of {size(spaces(found.rule))}"
+    follows = f"; follows from {', '.join(found.rule.follows)}" if found.rule.follows else ""
+    return (
+        f"{found.rule.family:16} {found.rule.name:22} grade {found.grade}  {kept}  "
+        f"{found.cases:6} {window:14} {found.reason}{follows}"
+    ).rstrip()
+
+
+def table(names: Sequence[str], cases: int) -> int:
+    """Prints what is known of each rule, and sums up. 1 if a rule is false or a corollary does not follow."""
+    grades: Counter[int] = Counter()
+    families: Counter[str] = Counter()
+    broken = 0
+    for rule in [RULES[name] for name in names] if names else RULES.values():
+        found = standing(rule, cases)
+        print(row(found, labels(rule)), flush=True)
+        if found.counterexample is not None:
+            print(f"    FALSE: {found.counterexample}")
+        if rule.follows and replayed(rule) is None:
+            broken += 1
+            print(f"    does not follow from {', '.join(rule.follows)}")
+        grades[found.grade] += 1
+        families[rule.family] += 1
+    print(", ".join(f"{count} {family}" for family, count in families.items()))
+    print(", ".join(f"grade {grade}: {count}" for grade, count in sorted(grades.items(), reverse=True)))
+    return 1 if broken or grades[0] or grades[1] else 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command: the table, or with --mutants the scores."""
+    parser = argparse.ArgumentParser(prog="atl rules", description="How far each rule is known to be true.")
+    parser.add_argument("names", nargs="*", metavar="RULE", help="the rules; all, if none is named")
+    parser.add_argument("--mutants", action="store_true", help="how many wrong variants of each rule are found")
+    parser.add_argument("--whole", action="store_true", help="every choice of the window, however many there are")
+    arguments = parser.parse_args(argv)
+    unknown = [name for name in arguments.names if name not in RULES]
+    if unknown:
+        parser.error(f"there is no rule {unknown[0]}")
+    if arguments.mutants:
+        return mutation.report(arguments.names)
+    return table(arguments.names, EVERY if arguments.whole else CASES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
