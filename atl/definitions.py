@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from atl.index import Index, ceildiv, floordiv
-from atl.predicate import TRUE, Predicate, at_most, less
+from atl.index import ZERO, Index, ceildiv, floordiv
+from atl.predicate import FALSE, TRUE, Predicate, at_most, less
 from atl.terms import Flatten, PadLeft, PadRight, ReshapeOp, Split, Transpose, TruncateLeft, TruncateRight
 
 Positions: TypeAlias = tuple[Index, ...]
@@ -32,6 +32,8 @@ def origin(op: ReshapeOp, shape: Positions, at: Positions) -> Origin:
     match op:
         case Transpose():
             return Origin((rest[0], first, *rest[1:]))
+        case Flatten() if shape[1].constant == 0:
+            return Origin((ZERO, first, *rest), FALSE)
         case Flatten():
             row = floordiv(first, shape[1], positive=True)
             return Origin((row, first - shape[1] * row, *rest))

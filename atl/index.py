@@ -114,6 +114,12 @@ class Array(Node):
         key = (self.name, self.dtype, self.increasing, self.low is None, self.high is None)
         self._seal((*key, *self.shape, *bounds), (*self.shape, *bounds))
 
+    @property
+    def order(self) -> Order:
+        """A key that sorts declarations, and tells any two apart."""
+        bounds = tuple(() if bound is None else bound.order for bound in (self.low, self.high))
+        return (self.name, self.dtype, self.increasing, tuple(extent.order for extent in self.shape), *bounds)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Read(Atom):
@@ -123,8 +129,9 @@ class Read(Atom):
     indices: tuple[Index, ...]
 
     def __post_init__(self) -> None:
-        # The declaration is closed, and left out of the free variables on purpose: only its name is part of the term.
-        self._seal_atom((5, self.array.name, *(index.order for index in self.indices)), self.indices)
+        # The whole declaration is part of the term: two programs may give one name to arrays of which different facts
+        # hold.
+        self._seal_atom((5, self.array.order, *(index.order for index in self.indices)), self.indices)
 
 
 Leaf: TypeAlias = Size | Bound | Var

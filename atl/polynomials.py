@@ -1,7 +1,8 @@
 """Polynomials in the input elements, as a domain of scalars: one run proves an equation for all element values.
 
-A polynomial is a dictionary from monomials to rational coefficients (a plain dictionary was measured 18 times as fast as
-a computer algebra system on a matrix product). What is no ring operation, such as a square root, is a symbol of its own
+A polynomial is a dictionary from monomials to rational coefficients (a plain dictionary was measured 18 times as fast
+as a computer algebra system on a matrix product). What is no ring operation, such as a square root, is a symbol of its
+own
 for each operation and operands: equal operands give the same symbol. Of three more is known what makes them what they
 are: a quotient is the product with an inverse, and that of 0 is 0; an extremum is that of a set; and a function of a
 number is a number where that is rational.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from math import gcd
 from typing import Final, TypeAlias
 
@@ -109,8 +108,16 @@ def zero(expression: Index) -> Predicate:
     return Zero(expression)
 
 
-@lru_cache(maxsize=4096)
 def negation(predicate: Predicate) -> Predicate:
+    """Where the predicate does not hold. Each node remembers its own, and not that of an equal one: hints differ."""
+    known: Predicate | None = getattr(predicate, "opposite", None)
+    if known is None:
+        known = _negated(predicate)
+        object.__setattr__(predicate, "opposite", known)
+    return known
+
+
+def _negated(predicate: Predicate) -> Predicate:
     match predicate:
         case NonNegative(expression):
             return non_negative(-expression - 1)

@@ -180,8 +180,8 @@ def blur_two_stage_with_tails() -> Session:
 def blur_tiled_staged_with_tails() -> Session:
     """Fig. 8.2: the border split off, the interior in tiles, each with a buffer of its row sums.
 
-    For all tile sizes, dividing or not, in 28 steps, where the authors needed 747 sentences and assumed that the tiles do
-    not divide the picture.
+    For all tile sizes, dividing or not, in 28 steps, where the authors needed 747 sentences and assumed that the tiles
+    do not divide the picture.
     """
     rows, columns = blur.n - 2, blur.m - 2
     k_n, k_m = atl.sizes("k_n k_m", min=1)

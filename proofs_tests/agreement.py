@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from atl.arguments import bind
 from atl.dtypes import is_integer
-from atl.errors import AssumptionError, ExtentError, TooLarge, UnsafeAccess, UnsafeTruncation
+from atl.errors import AssumptionError, TooLarge, UnsafeAccess, UnsafeTruncation
 from atl.interpret import Pad, denote
 from atl.program import Program
 from lowering.batch import Call, Sanitized, compile_many
@@ -88,9 +88,6 @@ def expected(tried: Case) -> Expected | Discarded | Fault:
         nest = lower(tried.program)
     except (UnsafeAccess, UnsafeTruncation, TooLarge) as error:
         return Discarded(type(error).__name__)
-    except ExtentError:
-        # A well-formed program should not end here: it flattens a tensor whose second extent is the constant 0.
-        return Discarded("ExtentError in lowering")
     except Exception as error:  # noqa: BLE001 (any other exception is what is looked for)
         return Fault("lowering", f"{type(error).__name__}: {error}")
     try:

@@ -1,4 +1,5 @@
-"""Corollaries: the rules that a rule follows from are replayed by the kernel, in order, from its left side to its right.
+"""Corollaries: the rules that a rule follows from are replayed by the kernel, in order, from its left side to its
+right.
 
 The left side becomes a program: sizes for indices and thresholds, arrays for tensors and functions. Each step is tried at
 every place and in both directions; an index that no side determines is one of the corollary's own.
@@ -17,8 +18,8 @@ from atl.predicate import Predicate, non_negative
 from atl.program import make_program
 from atl.prove import Facts
 from atl.scope import Scope
-from atl.surface import Condition
 from atl.substitution import children
+from atl.surface import Condition
 from atl.terms import Expr, Gen, Guard, Input, Reduce, Select, Type
 from atl.wellformed import obligations
 from rewrites import kernel
@@ -29,7 +30,6 @@ from rewrites.kinds import Kind
 from rewrites.matching import Mismatch, match
 from rewrites.rule import Rule
 from rewrites.rules import RULES
-
 
 MOST_FREE: Final = 3
 """The most parameters of a step that are tried."""
@@ -117,7 +117,9 @@ def _arguments(rule: Rule, term: Expr, reverse: bool, own: Own) -> Iterator[dict
     if not isinstance(found, Mismatch) and len(found) == len(rule.metavariables):
         yield found
         return
-    free = {name: kind.sort for name, kind in rule.metavariables.items() if kind.sort != "tensor" and not kind.parameters}
+    free = {
+        name: kind.sort for name, kind in rule.metavariables.items() if kind.sort != "tensor" and not kind.parameters
+    }
     if not isinstance(found, Mismatch):
         free = {name: sort for name, sort in free.items() if name not in found}
     for values in product(*(own[sort] for sort in free.values())) if len(free) <= MOST_FREE else ():

@@ -1,8 +1,9 @@
 """Grade 2 for rules: at every size up to a bound, with every index, and for all element values, both sides are equal.
 
-A rule is instantiated with integers for its index metavariables and generic arrays for its tensors; a function of indices
-reads a generic array, a condition takes every threshold. Elements are polynomials, so that a run at one choice of
-integers proves the equation there for all values. Where a premise is false, or a side has no meaning, nothing is claimed.
+A rule is instantiated with integers for its index metavariables and generic arrays for its tensors; a function of
+indices reads a generic array, a condition takes every threshold. Elements are polynomials, so that a run at one choice
+of integers proves the equation there for all values. Where a premise is false, or a side has no meaning, nothing is
+claimed.
 
 `python -m proofs_tests.exhaustion` prints how many cases each rule was decided in.
 """

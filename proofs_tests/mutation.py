@@ -1,8 +1,8 @@
 """Mutants of rules, made from their declarations: each that is not true as well must be found false.
 
-A premise is dropped or weakened, an index is shifted by one or exchanged for another, an extent is taken from elsewhere, a
-ceiling becomes a floor, an offset or a conjunct is forgotten, an operator becomes its mirror image. A mutant that no case
-refutes is to be proved for all sizes (`proofs_tests.symbolic`), or to be explained in `EQUIVALENT`.
+A premise is dropped or weakened, an index is shifted by one or exchanged for another, an extent is taken from
+elsewhere, a ceiling becomes a floor, an offset or a conjunct is forgotten, an operator becomes its mirror image. A
+mutant that no case refutes is to be proved for all sizes (`proofs_tests.symbolic`), or to be explained in `EQUIVALENT`.
 
 `python -m proofs_tests.mutation` prints the score of each rule and what is left.
 """

@@ -1,10 +1,11 @@
-"""What a rule may lose: access safety and padding belong to one term, not to its equals, so each is tested at small sizes.
+"""What a rule may lose: access safety and padding belong to one term, not to its equals, so each is tested at small
+sizes.
 
-A rule keeps access safety in a direction when the new side reads only what the old side reads: no generic function at an
-index at which the old side does not ask for it, no tensor outside of its extents where the old side stays within. It keeps
-padding when every element that is padding on the old side is padding on the new one, and the new side has no truncation
-that cuts more than padding where the old side has none. A kernel computes the whole of a let-bound tensor and of a
-tensor that is cut, so that counts as read.
+A rule keeps access safety in a direction when the new side reads only what the old side reads: no generic function at
+an index at which the old side does not ask for it, no tensor outside of its extents where the old side stays within.
+It keeps padding when every element that is padding on the old side is padding on the new one, and the new side has no
+truncation that cuts more than padding where the old side has none. A kernel computes the whole of a let-bound tensor
+and of a tensor that is cut, so that counts as read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How far each rule is known to be true, from its one declaration.
 
 Grade 1: it holds for random sizes and bodies, with exact rational elements (`rule_samples`). Grade 2: it holds at every
-size and index of a window, or at many of them, for all element values (`exhaustion`). Grade 3: it is proved for all sizes
-(`symbolic`). What it may lose is tested too (`rule_labels`): access safety and padding, in either direction.
+size and index of a window, or at many of them, for all element values (`exhaustion`). Grade 3: it is proved for all
+sizes (`symbolic`). What it may lose is tested too (`rule_labels`): access safety and padding, in either direction.
 
     python -m proofs_tests.rule_proofs              the table of the rules
     python -m proofs_tests.rule_proofs --mutants    how many wrong variants of each are found (`mutation`)

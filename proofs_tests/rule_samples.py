@@ -21,7 +21,6 @@ from rewrites.kinds import Kind
 from rewrites.patterns import groups_of
 from rewrites.rule import Rule
 
-
 LIKELY: Final = 0.6
 
 

@@ -1,12 +1,12 @@
 """Grade 3 for rules: both sides are equal for all sizes, indices, conditions and elements.
 
-Both sides are read at a symbolic position by the definitions of the operators. A condition that the prover does not decide
-splits the proof in two; one that depends on the index of a sum becomes a factor [p] of its terms. What is left are two
-polynomials, which are compared. A rule on sums is proved by induction on an extent: its sides are equal where that is
-empty, and grow by the same amount with it.
+Both sides are read at a symbolic position by the definitions of the operators. A condition that the prover does not
+decide splits the proof in two; one that depends on the index of a sum becomes a factor [p] of its terms. What is left
+are two polynomials, which are compared. A rule on sums is proved by induction on an extent: its sides are equal where
+that is empty, and grow by the same amount with it.
 
-What a rule takes for granted is that both sides have a meaning: the obligations of `atl.wellformed` are facts where they
-arise. Elements are of rank 0 and of rank 1; further dimensions are read as the first one is.
+What a rule takes for granted is that both sides have a meaning: the obligations of `atl.wellformed` are facts where
+they arise. Elements are of rank 0 and of rank 1; further dimensions are read as the first one is.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ class Reader:
             case Input() | Local():
                 raise Stuck("an open term")
 
-    # -- conditions -----------------------------------------------------------------------------------------------------
+    # -- conditions
+    # -----------------------------------------------------------------------------------------------------
 
     def _where(self, predicate: Predicate, holds: Case, fails: Case, facts: Facts) -> Poly:
         decided = self._decided(predicate, facts)

@@ -1,8 +1,8 @@
 """Patterns: a side of a rule with variables in place of its metavariables.
 
-An index metavariable is a `Var`, a tensor a `TensorVar`, a condition the predicate `variable >= 0`. A function of indices
-is an access to a tensor variable, or a read of an array, at those indices; applied to a tensor it is a let of that tensor
-in the variable. Extents that a rule asks a tensor for are variables too. Patterns have no element types.
+An index metavariable is a `Var`, a tensor a `TensorVar`, a condition the predicate `variable >= 0`. A function of
+indices is an access to a tensor variable, or a read of an array, at those indices; applied to a tensor it is a let of
+that tensor in the variable. Extents that a rule asks a tensor for are variables too. Patterns have no element types.
 """
 
 from __future__ import annotations
