@@ -35,7 +35,7 @@ from atl.scalars import Scalars
 from atl.scope import Scope
 from atl.terms import Expr, Input, Type
 from atl.wellformed import obligations, places
-from rewrites.instantiation import Argument, abstracted
+from rewrites.instantiation import Argument, abstracted, of_indices
 from rewrites.patterns import groups_of
 from rewrites.rule import Equation, Kind, Rule
 from rewrites.rules import RULES
@@ -97,7 +97,7 @@ class Generic:
             return TRUE if at > 0 else FALSE
         # Each threshold, and each single index.
         holds = (lambda *i: _total(i) == at) if at % 2 else (lambda *i: _total(i) < at)
-        return abstracted(("index",) * len(kind.parameters), holds)
+        return abstracted(of_indices(len(kind.parameters)), holds)
 
     def _tensor(self, name: str, kind: Kind) -> Argument:
         extents = [self.choice[f"{name}.{k}"] for k in range(kind.rank)] + [2] * self.ranks.get(kind.group, 0)
@@ -259,9 +259,8 @@ def report(names: Sequence[str] = ()) -> int:
         verdict = decide(rule)
         failed += verdict.counterexample is not None
         how = "every choice" if verdict.whole else f"{verdict.decided + verdict.passed_over} choices drawn"
-        print(
-            f"{rule.family:16} {rule.name:24} {verdict.decided:6} equal, {verdict.passed_over:6} claim nothing, of {how}"
-        )
+        counts = f"{verdict.decided:6} equal, {verdict.passed_over:6} claim nothing"
+        print(f"{rule.family:16} {rule.name:24} {counts}, of {how}")
         if verdict.counterexample is not None:
             print(f"  FALSE at {verdict.counterexample}")
     return 1 if failed else 0

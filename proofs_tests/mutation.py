@@ -47,7 +47,7 @@ class Mutant:
 
 @dataclass(slots=True)
 class Score:
-    """Of a rule's mutants: how many say something, were found false, are true as well; and those of which neither is known."""
+    """Of a rule's mutants: how many say something, were found false, are true as well; and the others."""
 
     rule: str
     made: int = 0
@@ -70,7 +70,7 @@ def mutants(rule: Rule) -> Iterator[Mutant]:
         described, edit = list(_edits(mutated, rule))[number]
         edit()
         module = ast.fix_missing_locations(ast.Module(body=[mutated], type_ignores=[]))
-        space = dict(rule.declaration.__globals__)  # type: ignore[attr-defined]
+        space = dict(rule.declaration.__globals__)
         exec(compile(module, f"<mutant of {rule.name}>", "exec"), space)
         chosen = rule.states.args if isinstance(rule.states, partial) else ()
         yield Mutant(replace(rule, states=partial(space[function.name], *chosen)), described)
@@ -128,8 +128,9 @@ def _operators(node: ast.AST) -> Iterator[Edit]:
             other = ast.Sub() if isinstance(op, ast.Add) else ast.Add()
             yield f"the other sign in {ast.unparse(node)}", _set(node, "op", other)
         case ast.BinOp(op=ast.FloorDiv() | ast.Mod() as op):
-            other = ast.Mod() if isinstance(op, ast.FloorDiv) else ast.FloorDiv()
-            yield f"{'%' if isinstance(other, ast.Mod) else '//'} in {ast.unparse(node)}", _set(node, "op", other)
+            whole = isinstance(op, ast.FloorDiv)
+            exchanged = ast.Mod() if whole else ast.FloorDiv()
+            yield f"{'%' if whole else '//'} in {ast.unparse(node)}", _set(node, "op", exchanged)
         case _:
             pass
 
@@ -228,9 +229,8 @@ def report(names: Sequence[str] = ()) -> int:
     for rule in declared_once(names):
         found = score(rule)
         made, killed, true = made + found.made, killed + found.killed, true + len(found.true)
-        print(
-            f"{rule.family:16} {rule.name:24} {found.killed} of {found.made} mutants found false, {len(found.true)} proved"
-        )
+        counts = f"{found.killed} of {found.made} mutants found false, {len(found.true)} proved"
+        print(f"{rule.family:16} {rule.name:24} {counts}")
         for survivor in found.survivors:
             why = EQUIVALENT.get((rule.name, survivor))
             unexplained += why is None

@@ -62,7 +62,7 @@ class Counts:
         used = ", ".join(f"{name} {count}" for name, count in sorted(self.operators.items()))
         lines = [
             f"{self.made} programs made, {judged} judged, {sum(self.discarded.values())} discarded ({why})",
-            f"  {self.accepted} accepted; {self.runs} runs in the interpreter of loop nests, {self.sanitized} sanitized",
+            f"  {self.accepted} accepted; {self.runs} runs of their loop nests, {self.sanitized} under sanitizers",
             f"  {self.refused} refused: {self.counterexamples} with a counterexample that was executed",
             f"  {self.gave_up} refused because the prover gave up ({100 * self.gave_up / max(1, judged):.2f} %)",
             f"  {self.safe} safe at every size up to {BOUND}, {self.safe_accepted} of them accepted ({share:.1f} %)",

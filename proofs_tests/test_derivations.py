@@ -33,8 +33,10 @@ PIPELINES: dict[str, tuple[Callable[[], Session], int, str]] = {
     "tiled": (
         derivations.pipeline_tiled,
         13,
-        "truncr (8*⌈n / 8⌉ - n) flatten ⊞[i < ⌈n / 8⌉] let v := ⊞[j < 8] [8*i + j < n] · "
-        "([1 <= 8*i + j] · 2 * f[8*i + j - 1] + 2 * f[8*i + j]) in ⊞[j < 8] [8*i + j < n] · v[j]",
+        (
+            "truncr (8*⌈n / 8⌉ - n) flatten ⊞[i < ⌈n / 8⌉] let v := ⊞[j < 8] [8*i + j < n] · "
+            "([1 <= 8*i + j] · 2 * f[8*i + j - 1] + 2 * f[8*i + j]) in ⊞[j < 8] [8*i + j < n] · v[j]"
+        ),
     ),
     "shift": (derivations.convolution_shift, 9, "⊞[i < n] [2 <= i <= m + 1] · 1.0 * c[i - 2]"),
 }

@@ -7,6 +7,7 @@ import pytest
 import atl
 from atl import Program
 from atl.index import constant
+from atl.terms import Reduce
 from rewrites.kernel import NotATheorem, NotEqual, PremiseFailed, Theorem, reflexivity, rewrite, transitivity
 from rewrites.rules import RULES
 
@@ -39,9 +40,10 @@ def test_the_same_step_holds_where_the_shape_is_equal_everywhere() -> None:
 def test_a_guard_does_not_come_to_stand_inside_of_a_product() -> None:
     start = reflexivity(program(atl.reduce("product", n, lambda i: atl.select(i >= 1, x[i], 1.0))))
     body = start.rhs.body
+    assert isinstance(body, Reduce)
+    always = {"p": (n >= 0).node, "e": body.body}
     with pytest.raises(PremiseFailed):
-        rewrite(start, RULES["access_guard"], (0, 0), {"v": x.node, "k": body.body.left.index})  # type: ignore[union-attr]
-        rewrite(start, RULES["guard_true"], (0,), {"p": (n >= 0).node, "e": body.body}, reverse=True)  # type: ignore[union-attr]
+        rewrite(start, RULES["guard_true"], (0,), always, reverse=True)
 
 
 def test_a_path_that_is_not_there_and_a_term_that_is_not_the_side_are_refused() -> None:

@@ -29,7 +29,7 @@ def test_the_range_of_an_array_is_not_taken_from_another_of_the_same_name() -> N
 def test_the_least_value_of_a_size_is_not_taken_from_another_of_the_same_name(order: tuple[int, int]) -> None:
     for least in order:
         m = atl.sizes("m", min=least)
-        made = atl.program("p", [], atl.gen(m, lambda i, m=m: atl.guard(~(m == i), 1.0)))  # type: ignore[misc]
+        made = atl.program("p", [], atl.gen(m, lambda i, m=m: atl.guard(~(m == i), 1.0)))
         assert bool(made.assumptions) == (least > 0)
 
 

@@ -1,4 +1,4 @@
-"""Every rule holds at small sizes for all element values, and every mutant of a rule that is not equivalent is found."""
+"""Every rule holds at small sizes for all element values, and every mutant that is not equivalent is found."""
 
 from __future__ import annotations
 

@@ -236,6 +236,6 @@ def _check_node(rule: Rule, node: Expr, scope: Scope) -> None:
 
 
 __all__ = [
-    "Equation", "NotATheorem", "NotEqual", "PremiseFailed", "ProvedPremise", "Step", "Theorem", "reflexivity", "rewrite",
-    "symmetry", "transitivity",
+    "Equation", "NotATheorem", "NotEqual", "PremiseFailed", "ProvedPremise", "Step", "Theorem", "reflexivity",
+    "rewrite", "symmetry", "transitivity",
 ]  # fmt: skip

@@ -285,7 +285,7 @@ class Match:
         return True
 
     def settle(self) -> bool:
-        """Solves what was put off, and what a premise that is an equality gives; nothing may contradict what was found."""
+        """Solves what was put off, and what a premise that is an equality gives; nothing may contradict the rest."""
         for premise in self.pattern.premises:
             if isinstance(premise, Zero) and self._unknown(premise.expression):
                 self.postponed.append((premise.expression, ZERO, 0))
@@ -444,7 +444,7 @@ def _free_bound(found: Expr, indices: int, tensors: int) -> Iterator[tuple[int |
             seen.append((leaf.position - depth, None))
         return index(leaf)
 
-    def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
+    def on_tensor(at: Local | TensorVar, _: int, tensor_depth: int) -> Expr | None:
         if isinstance(at, Local) and tensor_depth <= at.position < tensor_depth + tensors:
             seen.append((None, at.position - tensor_depth))
         return None

@@ -79,7 +79,7 @@ def _pattern(rule: Rule, reverse: bool, ranks: dict[str, int]) -> Pattern:
 
 
 def variables_of(rule: Rule, ranks: dict[str, int]) -> tuple[Pattern, Equation]:
-    """The equation with variables for its metavariables, and its left side as a pattern, for elements of these ranks."""
+    """The equation with variables for its metavariables, and its left side as a pattern, at these ranks."""
     maker = _Maker(ranks)
     arguments = {name: maker.variable(name, kind) for name, kind in rule.metavariables.items()}
     stated = rule.states(**arguments)

@@ -65,7 +65,7 @@ def given(*conditions: Condition | bool) -> tuple[Predicate, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """A named equation. `instance` builds it for given arguments; `follows` names the rules that a corollary follows from."""
+    """A named equation. `instance` builds it for given arguments; a corollary `follows` from other rules."""
 
     name: str
     family: str
@@ -103,7 +103,7 @@ class Rule:
 
 
 def rule(*, family: str, source: str = "", follows: tuple[str, ...] = ()) -> Callable[[Callable[..., Equation]], Rule]:
-    """Declares a rule. `follows` makes it a corollary: the names of the rules, in order, by which its sides are equal."""
+    """Declares a rule. `follows` makes it a corollary: the rules, in order, by which its sides are equal."""
 
     def declare(function: Callable[..., Equation]) -> Rule:
         law = inspect.getdoc(function) or ""

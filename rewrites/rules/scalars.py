@@ -76,7 +76,8 @@ def sub_self(a: Elem) -> Equation:
 @rule(family="scalars", source="ring")
 def neg_neg(a: Elem) -> Equation:
     """-(-a) = a."""
-    return equation(-(-a), a)
+    negative = -a
+    return equation(-negative, a)
 
 
 @rule(family="scalars", source="ring")
