@@ -117,11 +117,16 @@ def _arguments(rule: Rule, term: Expr, reverse: bool, own: Own) -> Iterator[dict
     if not isinstance(found, Mismatch) and len(found) == len(rule.metavariables):
         yield found
         return
-    free = {
+    every = {
         name: kind.sort for name, kind in rule.metavariables.items() if kind.sort != "tensor" and not kind.parameters
     }
-    if not isinstance(found, Mismatch):
-        free = {name: sort for name, sort in free.items() if name not in found}
+    known = {} if isinstance(found, Mismatch) else found
+    yield from _guessed(rule, term, reverse, own, {name: sort for name, sort in every.items() if name not in known})
+    yield from _guessed(rule, term, reverse, own, every)
+
+
+def _guessed(rule: Rule, term: Expr, reverse: bool, own: Own, free: dict[str, str]) -> Iterator[dict[str, Argument]]:
+    """The arguments, with parameters that are free chosen among the corollary's own."""
     for values in product(*(own[sort] for sort in free.values())) if len(free) <= MOST_FREE else ():
         given = match(rule, reverse, term, dict(zip(free, values, strict=True)))
         if not isinstance(given, Mismatch) and len(given) == len(rule.metavariables):

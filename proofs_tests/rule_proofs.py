@@ -35,7 +35,6 @@ WITHOUT_PROOF: Final[dict[str, str]] = {
     **{f"split_{monoid}": OTHER_FOLDS for monoid in ("product", "max", "min")},
     "tile_sum": "the number of blocks grows once in k steps, so that no induction on n or on k goes through",
     "sum_restrict": "an induction on b needs the delta rule within its step",
-    "flatten_of_concat": "the quotients (p - n*m) // m and p // m - n are not identified for a product n*m of two extents",
 }  # fmt: skip
 """The rules that are not proved for all sizes, and what stands in the way."""
 

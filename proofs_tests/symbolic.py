@@ -468,7 +468,16 @@ def _goal(pattern: Pattern, stated: Equation) -> Goal:
             raise Stuck(f"the extents {a} and {b} are not proved equal")
     at = tuple(index(Var(next(_ids), f"p{place}")) for place in range(lhs.type.rank))
     inside = [within(NONE, position, extent) for position, extent in zip(at, lhs.type.shape, strict=True)]
-    return Goal(pattern, lhs, rhs, at, tuple(facts + inside))
+    return _solved(Goal(pattern, lhs, rhs, at, tuple(facts + inside)))
+
+
+def _solved(goal: Goal) -> Goal:
+    """The goal with its equations solved for variables."""
+    for fact in goal.facts:
+        without = replace(goal, facts=tuple(other for other in goal.facts if other != fact))
+        if isinstance(fact, Zero) and fact not in (solved := without.assuming(fact)).facts:
+            return _solved(solved)
+    return goal
 
 
 def _windowed(term: Expr) -> Expr:
