@@ -253,7 +253,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _declare_rules(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these rules")
-    parser.add_argument("--proof", action="store_true", help="decide each at small sizes, for all element values")
+    parser.add_argument("--proof", action="store_true", help="how far each is known to be true: its grade, and what it may lose")
     parser.add_argument("--mutants", action="store_true", help="change each in every way, and say what is found false")
 
 
@@ -264,10 +264,9 @@ def _rules(arguments: argparse.Namespace) -> int:
         raise WrongArgument(f"there is no rule {unknown[0]}", required="a name that `atl rules` lists")
     if arguments.proof or arguments.mutants:
         _need_checkout("atl rules --proof")
-        from proofs_tests.exhaustion import report as proofs
-        from proofs_tests.mutation import report as mutants
+        from proofs_tests.rule_proofs import main as proofs
 
-        return (mutants if arguments.mutants else proofs)(arguments.names)
+        return proofs([*arguments.names, *(["--mutants"] if arguments.mutants else [])])
     for rule in rules.values():
         if not arguments.names or rule.name in arguments.names:
             print(f"{rule.family:16} {rule.name:24} {rule.law}")

@@ -1,13 +1,13 @@
 """Corollaries: the rules that a rule follows from are replayed by the kernel, in order, from its left side to its
 right.
 
-The left side becomes a program: sizes for indices and thresholds, arrays for tensors and functions. Each step is tried at
-every place and in both directions; an index that no side determines is one of the corollary's own.
+The left side becomes a program: sizes for indices and thresholds, arrays for tensors and functions. Each step is tried
+at every place and in both directions; an index that no side determines is one of the corollary's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Final, TypeAlias
 
@@ -125,7 +125,7 @@ def _arguments(rule: Rule, term: Expr, reverse: bool, own: Own) -> Iterator[dict
     yield from _guessed(rule, term, reverse, own, every)
 
 
-def _guessed(rule: Rule, term: Expr, reverse: bool, own: Own, free: dict[str, str]) -> Iterator[dict[str, Argument]]:
+def _guessed(rule: Rule, term: Expr, reverse: bool, own: Own, free: Mapping[str, str]) -> Iterator[dict[str, Argument]]:
     """The arguments, with parameters that are free chosen among the corollary's own."""
     for values in product(*(own[sort] for sort in free.values())) if len(free) <= MOST_FREE else ():
         given = match(rule, reverse, term, dict(zip(free, values, strict=True)))

@@ -10,7 +10,7 @@ and of a tensor that is cut, so that counts as read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,16 +154,13 @@ class Padded(Generic):
         even = self.choice[f"{name}?"] == 0
         if not isinstance(made, Function):
             return guard(even, Tensor(made)).node  # type: ignore[arg-type]
-        call = applied(made)
+        call: Callable[..., Any] = applied(made)
 
-        def value(*given: Any) -> Any:
+        def value(*given: Any) -> Tensor:
             indices = [one for one, parameter in zip(given, kind.parameters, strict=True) if parameter.sort == "index"]
-            total = sum(indices[1:], indices[0]) if indices else 0
-            return (
-                guard((total + self.choice[f"{name}?"]) % 2 == 0, call(*given))
-                if indices
-                else guard(even, call(*given))
-            )
+            if not indices:
+                return guard(even, call(*given))
+            return guard((sum(indices[1:], indices[0]) + self.choice[f"{name}?"]) % 2 == 0, call(*given))
 
         return abstracted(made.parameters, value)
 

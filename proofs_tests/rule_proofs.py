@@ -41,7 +41,7 @@ WITHOUT_PROOF: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is known of a rule. `whole` says that every choice of the window was tried; `reason` why it is not proved."""
+    """What is known of a rule; whether the whole window was tried; and why it is not proved, if it is not."""
 
     rule: Rule
     grade: int

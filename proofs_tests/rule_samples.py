@@ -1,4 +1,4 @@
-"""Grade 1 for rules: random sizes and indices, random bodies of guards, sums, reads and pads, exact rational elements."""
+"""Grade 1 for rules: random sizes and indices, bodies of guards, sums, reads and pads, exact rational elements."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Sample(Generic):
             "index" if parameter.sort == "index" else self._type_of(parameter) for parameter in kind.parameters
         ]
         made: Function = abstracted(tuple(parameters), lambda *given: self.tensor(name, extents, given))
-        return made if parameters else made.body  # type: ignore[return-value]
+        return made if parameters else made.body
 
     def _type_of(self, kind: Kind) -> Any:
         extents = [LOOKED_AT[kind.rank]] * kind.rank + [2] * self.ranks.get(kind.group, 0)

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from atl.definitions import origin
 from atl.errors import ATLError, RankError
 from atl.index import ZERO as NONE
-from atl.index import Array, Index, Leaf, Size, Var, index, map_leaves, read
+from atl.index import Array, Index, Leaf, Size, Var, atoms, index, map_leaves, read
 from atl.index import Read as ReadOf
 from atl.predicate import (
     FALSE,
@@ -87,7 +87,7 @@ class Stuck(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Peel:
-    """An induction step: the variable that has grown by one, and whether a sum gives its first or its last terms away."""
+    """An induction step: the variable that has grown by one, and whether sums give their first or last terms away."""
 
     variable: Var
     first: bool = field(kw_only=True)
@@ -173,18 +173,8 @@ class Reader:
 
     def _decided(self, predicate: Predicate, facts: Facts) -> Predicate:
         """The condition without what is known; of one that no fold decides, the proof is split."""
-        match predicate:
-            case All(parts) | Any(parts):
-                unit, ends = (TRUE, FALSE) if isinstance(predicate, All) else (FALSE, TRUE)
-                left = []
-                for part in parts:
-                    known = self._decided(part, facts)
-                    if known == ends:
-                        return ends
-                    if known != unit:
-                        left.append(known)
-                    facts = facts.assume(part if isinstance(predicate, All) else negation(part))
-                return type(predicate)(tuple(left)) if len(left) != 1 else left[0]
+        if isinstance(predicate, All | Any):
+            return self._parts_decided(predicate, facts)
         if isinstance(prove(facts, predicate), Proved):
             return TRUE
         if isinstance(prove(facts, negation(predicate)), Proved):
@@ -193,7 +183,20 @@ class Reader:
             raise Undecided(predicate)
         return predicate
 
-    # -- folds ----------------------------------------------------------------------------------------------------------
+    def _parts_decided(self, predicate: All | Any, facts: Facts) -> Predicate:
+        every = isinstance(predicate, All)
+        left = []
+        for part in predicate.parts:
+            known = self._decided(part, facts)
+            if known == (FALSE if every else TRUE):
+                return known
+            if known != (TRUE if every else FALSE):
+                left.append(known)
+            # A part is looked at where those before it hold, or, of a disjunction, fail.
+            facts = facts.assume(part if every else negation(part))
+        return left[0] if len(left) == 1 else type(predicate)(tuple(left))
+
+    # -- folds --------------------------------------------------------------------------------------------------------
 
     def _fold(self, term: Reduce, at: tuple[Index, ...], facts: Facts) -> Poly:
         extent = simplify(facts, term.high - term.low)
@@ -237,7 +240,7 @@ class Reader:
             out = folded("sum", gained, variable, body, linear=self.linear, counted=True)
         return out, before, gained if self.peel.first else NONE
 
-    # -- what is generic ------------------------------------------------------------------------------------------------
+    # -- what is generic ----------------------------------------------------------------------------------------------
 
     def _generic(self, of: Application, at: tuple[Index, ...], facts: Facts) -> Poly:
         positions = tuple(simplify(facts, position) for position in (*of.indices, *at))
@@ -391,7 +394,7 @@ class Goal:
             for monomial, coefficient in literal.expression.terms:
                 if len(monomial) == 1 and isinstance(monomial[0], Var) and coefficient in (1, -1):
                     rest = literal.expression - index(monomial[0]) * coefficient
-                    if monomial[0] not in (*values.atoms(rest), *self.fixed):
+                    if monomial[0] not in (*atoms(rest), *self.fixed):
                         return self.where(monomial[0], rest * -coefficient)
         return replace(self, facts=(*self.facts, literal))
 
@@ -532,7 +535,7 @@ def _proved(rule: Rule, goal: Goal) -> None:
         _split(goal, _reads_equal(linear=linear))
     except Stuck as reason:
         for variable, over in _inductions(goal):
-            for ends in product((False, True), repeat=2):
+            for ends in ((False, False), (True, True), (False, True), (True, False)):
                 try:
                     _by_induction(goal, variable, over, linear=linear, ends=ends)
                 except Stuck:
@@ -547,17 +550,21 @@ def _inductions(goal: Goal) -> Iterator[tuple[Var, Index]]:
 
     def visit(term: Expr) -> None:
         extent = term.high - term.low if isinstance(term, Reduce) else NONE
-        for variable in values.atoms(extent):
-            if not extent.loose and isinstance(variable, Var):
-                less_one = map_leaves(extent, lambda leaf, v=variable: index(v) - 1 if leaf == v else index(leaf))
-                if (extent - less_one).constant == 1:
-                    found[variable, extent] = None
+        for variable in atoms(extent):
+            if not extent.loose and isinstance(variable, Var) and _growth(extent, variable) == 1:
+                found[variable, extent] = None
         for child in children(term):
             visit(child.expr)
 
     visit(goal.lhs)
     visit(goal.rhs)
     yield from found
+
+
+def _growth(extent: Index, variable: Var) -> int | None:
+    """How much an extent grows with a variable, if by a constant."""
+    before = map_leaves(extent, lambda leaf: index(variable) - 1 if leaf == variable else index(leaf))
+    return (extent - before).constant
 
 
 __all__ = ["Goal", "Stuck", "proved"]

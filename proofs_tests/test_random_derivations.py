@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-import proofs_tests.random_derivations as random_derivations
+from atl.terms import Binary
+from proofs_tests import random_derivations
 from proofs_tests.random_derivations import Report, derive
 from rewrites import rules
 from rewrites.rule import Equation
@@ -27,7 +28,8 @@ def test_a_false_rule_is_found_by_a_random_derivation(monkeypatch: pytest.Monkey
 
     def wrong(**arguments: object) -> Equation:
         stated = add.states(**arguments)
-        return replace(stated, rhs=type(stated.rhs)("add", stated.rhs.left, stated.rhs.left))  # type: ignore[call-arg, union-attr]
+        assert isinstance(stated.rhs, Binary)
+        return replace(stated, rhs=Binary("add", stated.rhs.left, stated.rhs.left))
 
     monkeypatch.setattr(random_derivations, "rules", {"wrong": replace(add, name="wrong", states=wrong)})
     report = Report()

@@ -24,7 +24,7 @@ NEEDS_ONE = ("log_access", "pointwise_log", "gen_log", "select_log", "ll_log")
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_holds_at_small_sizes_for_all_elements(name: str) -> None:
-    verdict = decide(RULES[name], cases=60)
+    verdict = decide(RULES[name], cases=150)
     assert verdict.counterexample is None, str(verdict.counterexample)
     assert verdict.decided >= 1
 
@@ -111,7 +111,7 @@ def no_proof_of_what_is_false(name: str) -> None:
     for mutant in mutants(RULES[name]):
         try:
             verdict = decide(mutant.rule, cases=150)
-        except Exception:  # noqa: BLE001, S112 (such a mutant states nothing)
+        except Exception:  # noqa: BLE001 (such a mutant states nothing)
             continue
         if verdict.counterexample is not None:
             assert proved(mutant.rule) is not None, mutant.change

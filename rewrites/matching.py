@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from atl.errors import ATLError
 from atl.index import ZERO, Bound, Index, Leaf, Monomial, Var, atoms, index, map_leaves, quotient_exactly, shift
+from atl.predicate import Any as AnyOf
 from atl.predicate import NonZero, Predicate, Zero, conjunction, conjuncts, expressions
 from atl.predicate import substitute as substitute_predicate
 from atl.substitution import children, indices_in, map_type, rebuild, shift_term, transform
@@ -88,6 +90,7 @@ class Match:
     def _application(self, applied: Application, wanted: Expr, found: Expr, indices: int, tensors: int) -> bool:
         known = self.found.get(applied.name)
         if known is not None:
+            self._note_extents(applied.name, found.type, indices)
             return self._agrees(known, applied, found, indices, tensors)
         places = [_bound_position(at, indices) for at in applied.indices]
         locals_ = [at.position if isinstance(at, Local) and at.position < tensors else None for at in applied.tensors]
@@ -134,17 +137,17 @@ class Match:
                 self.extents.setdefault(f"{name}.{dimension}", lowered)
 
     def _agrees(self, known: Argument, applied: Application, found: Expr, indices: int, tensors: int) -> bool:
-        """Whether a metavariable that was found before, applied here, is this term."""
-        at = [self._known(position, indices) for position in applied.indices]
-        if any(position is None for position in at):
-            return True
-        arguments = tuple(position for position in at if position is not None)
+        """Whether a metavariable that was found before, applied here, is this term, as far as can be told yet."""
         if isinstance(known, Function):
             if not is_term(known.body):
                 return False
             body = shift_term_under(known.body, indices, tensors, known.indices, known.tensors)
-            return bool(substituted(body, arguments, applied.tensors) == found)
-        return is_term(known) and not arguments and shift_term(known, indices, tensors) == found
+            try:
+                made = substituted(body, applied.indices, applied.tensors)
+            except ATLError:
+                return False  # the pattern's elements are of another rank
+            return bool(made == found) or self.term(made, found, indices, tensors)
+        return is_term(known) and not applied.indices and shift_term(known, indices, tensors) == found
 
     # -- indices and predicates ---------------------------------------------------------------------------------------
 
@@ -241,6 +244,11 @@ class Match:
         return self._bind_condition(*unbound[0], conjunction(left), indices)
 
     def _literal(self, wanted: Predicate, found: Predicate, indices: int) -> bool:
+        if isinstance(wanted, AnyOf) and isinstance(found, AnyOf):
+            # The parts in their order: a condition among them is not solved for as an index.
+            return len(wanted.parts) == len(found.parts) and all(
+                self.condition(a, b, indices) for a, b in zip(wanted.parts, found.parts, strict=True)
+            )
         if type(wanted) is not type(found):
             return False
         pairs = list(zip(expressions(wanted), expressions(found), strict=False))
@@ -301,6 +309,14 @@ class Match:
                 self._abstract_from(applied, found_term)
         return True
 
+    def fill(self, dtype: str | None) -> None:
+        """A tensor of which the rule asks nothing but its type is padding of that type."""
+        for name, rank in self.pattern.typed.items():
+            extents = [self.extents.get(f"{name}.{dimension}") for dimension in range(rank)]
+            known = tuple(extent for extent in extents if extent is not None)
+            if name not in self.found and len(known) == rank:
+                self.found[name] = Padding(Type(dtype, known))
+
     def _abstract_from(self, applied: Application, found: Expr) -> None:
         """e(a) for a known index a: the term as a function of a, wherever a is an index in it."""
         at = [self._known(position, 0) for position in applied.indices]
@@ -319,6 +335,7 @@ def match(rule: Rule, reverse: bool, subterm: Expr, given: Mapping[str, Argument
     for pattern in patterns(rule, reverse, subterm.type.rank):
         state = Match(pattern, dict(given))
         if state.term(pattern.term, subterm, 0, 0) and state.settle():
+            state.fill(subterm.type.dtype)
             return {name: value for name, value in state.found.items() if name in rule.metavariables}
         if state.mismatch is not None and (worst is None or state.mismatch.matched > worst.matched):
             worst = state.mismatch

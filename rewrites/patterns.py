@@ -8,7 +8,7 @@ that tensor in the variable. Extents that a rule asks a tensor for are variables
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from typing import Final
@@ -35,6 +35,8 @@ class Pattern:
     takes: dict[str, int]
     """How many indices each function takes."""
     premises: tuple[Predicate, ...] = ()
+    typed: dict[str, int] = field(default_factory=dict)
+    """The tensors of which neither side asks more than their types, and their ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,13 @@ def variables_of(rule: Rule, ranks: dict[str, int]) -> tuple[Pattern, Equation]:
     arguments = {name: maker.variable(name, kind) for name, kind in rule.metavariables.items()}
     stated = rule.states(**arguments)
     takes = {name: sum(p.sort == "index" for p in kind.parameters) for name, kind in rule.metavariables.items()}
-    return Pattern(stated.lhs, maker.names, takes, stated.premises), stated
+    used = stated.lhs.free | stated.rhs.free
+    typed = {
+        name: sum(other.startswith(f"{name}.") for other in maker.names.values())
+        for uid, name in maker.names.items()
+        if name in rule.metavariables and rule.metavariables[name].sort == "tensor" and uid not in used
+    }
+    return Pattern(stated.lhs, maker.names, takes, stated.premises, typed), stated
 
 
 class _Maker:
