@@ -253,7 +253,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _declare_rules(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these rules")
-    parser.add_argument("--proof", action="store_true", help="how far each is known to be true: its grade, and what it may lose")
+    parser.add_argument(
+        "--proof", action="store_true", help="how far each is known to be true: its grade, and what it may lose"
+    )
     parser.add_argument("--mutants", action="store_true", help="change each in every way, and say what is found false")
 
 

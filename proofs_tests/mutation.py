@@ -207,7 +207,7 @@ def score(rule: Rule, cases: int = 300) -> Score:
         if verdict.counterexample is None and not verdict.decided:
             continue
         result.made += 1
-        if verdict.counterexample is not None:
+        if verdict.counterexample is not None or decide(mutant.rule, 8 * cases).counterexample is not None:
             result.killed += 1
         elif proved(mutant.rule) is None:
             result.true.append(mutant.change)
