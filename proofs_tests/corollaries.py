@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from atl import Tensor
 from atl.errors import ATLError
-from atl.index import Array, Size, index
+from atl.index import Array, Index, Size, index
 from atl.predicate import Predicate, non_negative
 from atl.program import make_program
 from atl.prove import Facts
@@ -82,6 +82,7 @@ def replayed(rule: Rule) -> Theorem | None:
     for name, kind in rule.metavariables.items():
         if kind.sort in own and not kind.parameters:
             own[kind.sort].append(arguments[name])
+    own["index"] += [made + 1 for made in own["index"][1:] if isinstance(made, Index)]
     return _search(Derivation(kernel.reflexivity(start), RULES), rule.follows, stated.rhs, own)
 
 

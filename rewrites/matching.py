@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from atl.errors import ATLError
 from atl.index import ZERO, Bound, Index, Leaf, Monomial, Var, atoms, index, map_leaves, quotient_exactly, shift
 from atl.predicate import Any as AnyOf
-from atl.predicate import NonZero, Predicate, Zero, conjunction, conjuncts, expressions
+from atl.predicate import NonZero, Predicate, Zero, conjunction, conjuncts, expressions, negation
 from atl.predicate import substitute as substitute_predicate
 from atl.substitution import children, indices_in, map_type, rebuild, shift_term, transform
 from atl.terms import (
@@ -90,6 +90,8 @@ class Match:
     def _application(self, applied: Application, wanted: Expr, found: Expr, indices: int, tensors: int) -> bool:
         known = self.found.get(applied.name)
         if known is not None:
+            if wanted.type.rank != found.type.rank:
+                return False
             self._note_extents(applied.name, found.type, indices)
             return self._agrees(known, applied, found, indices, tensors)
         places = [_bound_position(at, indices) for at in applied.indices]
@@ -142,8 +144,10 @@ class Match:
             if not is_term(known.body):
                 return False
             body = shift_term_under(known.body, indices, tensors, known.indices, known.tensors)
+            types = [parameter for parameter in known.parameters if isinstance(parameter, Type)]
+            tensors_of = tuple(_of_dtype(at, of.dtype) for at, of in zip(applied.tensors, types, strict=True))
             try:
-                made = substituted(body, applied.indices, applied.tensors)
+                made = substituted(body, applied.indices, tensors_of)
             except ATLError:
                 return False  # the pattern's elements are of another rank
             return bool(made == found) or self.term(made, found, indices, tensors)
@@ -163,7 +167,11 @@ class Match:
 
     def _unknown(self, wanted: Index) -> list[Var]:
         variables = dict.fromkeys(atom for atom in atoms(wanted) if isinstance(atom, Var))
-        return [v for v in variables if self._value(v) is None and v.uid in self.pattern.names]
+        return [
+            v
+            for v in variables
+            if self._value(v) is None and v.uid in self.pattern.names and v.uid not in self.pattern.conditions
+        ]
 
     def _value(self, variable: Var) -> Index | None:
         name = self.pattern.names.get(variable.uid, "")
@@ -220,10 +228,12 @@ class Match:
 
     def condition(self, wanted: Predicate, found: Predicate, indices: int) -> bool:
         """Conjunctions match in any order; a metavariable among them takes what the other parts leave."""
+        if condition_variable(negation(wanted), self.pattern) is not None:
+            return self.condition(negation(wanted), negation(found), indices)
         literals: list[Predicate] = []
         variables: list[tuple[str, tuple[Index, ...]]] = []
         for part in conjuncts(wanted):
-            variable = condition_variable(part, self.pattern.names)
+            variable = condition_variable(part, self.pattern)
             if variable is None:
                 literals.append(part)
             else:
@@ -376,6 +386,17 @@ def _indices(term: Expr) -> tuple[Index, ...]:
 
 def _length(predicate: Predicate) -> int:
     return sum(len(expression.terms) for expression in expressions(predicate))
+
+
+def _of_dtype(at: Expr, dtype: str | None) -> Expr:
+    """A variable of a pattern with an element type, so that it fits into a term."""
+    match at:
+        case TensorVar(uid, name, of):
+            return TensorVar(uid, name, Type(dtype, of.shape))
+        case Local(position, of):
+            return Local(position, Type(dtype, of.shape))
+        case _:
+            return at
 
 
 def _bound_position(expression: Index, indices: int) -> int | None:

@@ -37,6 +37,8 @@ class Pattern:
     premises: tuple[Predicate, ...] = ()
     typed: dict[str, int] = field(default_factory=dict)
     """The tensors of which neither side asks more than their types, and their ranks."""
+    conditions: frozenset[int] = frozenset()
+    """The ids of the variables that stand for conditions: `variable >= 0` is one of them, and no fact of an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +94,14 @@ def variables_of(rule: Rule, ranks: dict[str, int]) -> tuple[Pattern, Equation]:
         for uid, name in maker.names.items()
         if name in rule.metavariables and rule.metavariables[name].sort == "tensor" and uid not in used
     }
-    return Pattern(stated.lhs, maker.names, takes, stated.premises, typed), stated
+    return Pattern(stated.lhs, maker.names, takes, stated.premises, typed, frozenset(maker.conditions)), stated
 
 
 class _Maker:
     def __init__(self, ranks: dict[str, int]) -> None:
         self.ranks = ranks
         self.names: dict[int, str] = {}
+        self.conditions: set[int] = set()
 
     def _uid(self, name: str) -> int:
         uid = _BASE + len(self.names)
@@ -116,7 +119,9 @@ class _Maker:
 
     def _condition(self, name: str, kind: Kind) -> object:
         if not kind.parameters:
-            return Condition(NonNegative(index(Var(self._uid(name), name))))
+            uid = self._uid(name)
+            self.conditions.add(uid)
+            return Condition(NonNegative(index(Var(uid, name))))
         array = Array(f"?{name}", tuple(constant(0) for _ in kind.parameters), "int64")
         return lambda *at: Condition(NonNegative(read(array, tuple(as_index(position) for position in at))))
 
@@ -169,13 +174,13 @@ def application(term: Expr, pattern: Pattern) -> Application | None:
     return Application(name, tuple(reversed(indices)), tuple(reversed(tensors)))
 
 
-def condition_variable(predicate: Predicate, names: dict[int, str]) -> tuple[str, tuple[Index, ...]] | None:
+def condition_variable(predicate: Predicate, pattern: Pattern) -> tuple[str, tuple[Index, ...]] | None:
     """The metavariable of a condition and the indices it is applied to, if that is what stands here."""
     if not isinstance(predicate, NonNegative):
         return None
     match predicate.expression.atom:
-        case Var(uid) if uid in names:
-            return names[uid], ()
+        case Var(uid) if uid in pattern.conditions:
+            return pattern.names[uid], ()
         case Read(array, indices) if array.name.startswith("?"):
             return array.name[1:], indices
         case _:

@@ -20,6 +20,19 @@ def gen_shift(lo: Index, hi: Index, by: Index, e: Body[Index]) -> Equation:
     return equation(gen((lo, hi), e), gen((lo + by, hi + by), lambda i: e(i - by)))
 
 
+@rule(family="loops", source="§4.5.2", follows=("split_gen", "split_gen"))
+def split_gen_twice(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
+    """A generation in three: prologue, main loop and epilogue."""
+    parts = concat(gen((lo, a), e), gen((a, b), e), gen((b, hi), e))
+    return equation(gen((lo, hi), e), parts, given(lo <= a, a <= b, b <= hi))
+
+
+@rule(family="loops", source="[R] gen_step", follows=("split_gen", "gen_one"))
+def gen_step(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A generation is its first element followed by the others."""
+    return equation(gen((lo, hi), e), concat(gen(1, lambda i: e(lo)), gen((lo + 1, hi), e)), given(lo < hi))
+
+
 @rule(family="loops", source="[R] gen_push_bounds")
 def gen_bounds(lo: Index, hi: Index, e: Body[Index]) -> Equation:
     """An index is within its range."""

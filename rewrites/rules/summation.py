@@ -7,6 +7,12 @@ from rewrites.rule import Body, Elem, Equation, Index, Matrix, Scalar, Vector, e
 from rewrites.spellings import AMOUNTS, EXCHANGES, moved, moved_by, padding
 
 
+@rule(family="sums", source="[R] sum_of_nat_step", follows=("split_sum", "sum_one"))
+def sum_step(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A sum is its first term added to the sum of the others."""
+    return equation(sum((lo, hi), e), e(lo) + sum((lo + 1, hi), e), given(lo < hi))
+
+
 @rule(family="sums", source="linearity")
 def sum_sub(lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation:
     """A sum of differences is the difference of the sums."""
