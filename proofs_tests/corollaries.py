@@ -34,7 +34,7 @@ from rewrites.rules import RULES
 MOST_FREE: Final = 3
 """The most parameters of a step that are tried."""
 Own: TypeAlias = dict[str, list[Argument]]
-"""The indices and conditions of a corollary, by sort."""
+"""The indices and conditions of a corollary, by sort; for a parameter alone, also the indices next to these."""
 
 
 class Named:
@@ -82,7 +82,7 @@ def replayed(rule: Rule) -> Theorem | None:
     for name, kind in rule.metavariables.items():
         if kind.sort in own and not kind.parameters:
             own[kind.sort].append(arguments[name])
-    own["index"] += [made + 1 for made in own["index"][1:] if isinstance(made, Index)]
+    own["next"] = [*own["index"], *(made + 1 for made in own["index"][1:] if isinstance(made, Index))]
     return _search(Derivation(kernel.reflexivity(start), RULES), rule.follows, stated.rhs, own)
 
 
@@ -123,11 +123,14 @@ def _arguments(rule: Rule, term: Expr, reverse: bool, own: Own) -> Iterator[dict
     }
     known = {} if isinstance(found, Mismatch) else found
     yield from _guessed(rule, term, reverse, own, {name: sort for name, sort in every.items() if name not in known})
-    yield from _guessed(rule, term, reverse, own, every)
+    if "index" not in every.values():
+        yield from _guessed(rule, term, reverse, own, every)
 
 
 def _guessed(rule: Rule, term: Expr, reverse: bool, own: Own, free: Mapping[str, str]) -> Iterator[dict[str, Argument]]:
     """The arguments, with parameters that are free chosen among the corollary's own."""
+    if list(free.values()) == ["index"]:
+        free = dict.fromkeys(free, "next")
     for values in product(*(own[sort] for sort in free.values())) if len(free) <= MOST_FREE else ():
         given = match(rule, reverse, term, dict(zip(free, values, strict=True)))
         if not isinstance(given, Mismatch) and len(given) == len(rule.metavariables):

@@ -1,12 +1,11 @@
 """How far each rule is known to be true, from its one declaration.
 
 Grade 1: it holds for random sizes and bodies, with exact rational elements (`rule_samples`). Grade 2: it holds at every
-size and index of a window, or at many of them, for all element values (`exhaustion`). Grade 3: it is proved for all
+size and index of a window, for all element values (`exhaustion`). Grade 3: it is proved for all
 sizes (`symbolic`). What it may lose is tested too (`rule_labels`): access safety and padding, in either direction.
 
     python -m proofs_tests.rule_proofs              the table of the rules
     python -m proofs_tests.rule_proofs --mutants    how many wrong variants of each are found (`mutation`)
-    python -m proofs_tests.rule_proofs --whole      every choice of the window, however many there are
 """
 
 from __future__ import annotations
@@ -76,13 +75,13 @@ def row(found: Standing, kept: Labels) -> str:
     ).rstrip()
 
 
-def table(names: Sequence[str], cases: int) -> int:
+def table(names: Sequence[str]) -> int:
     """Prints what is known of each rule, and sums up. 1 if a rule is false or a corollary does not follow."""
     grades: Counter[int] = Counter()
     families: Counter[str] = Counter()
     broken = 0
     for rule in [RULES[name] for name in names] if names else RULES.values():
-        found = standing(rule, cases)
+        found = standing(rule, EVERY)
         print(row(found, labels(rule)), flush=True)
         if found.counterexample is not None:
             print(f"    FALSE: {found.counterexample}")
@@ -101,14 +100,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="atl rules", description="How far each rule is known to be true.")
     parser.add_argument("names", nargs="*", metavar="RULE", help="the rules; all, if none is named")
     parser.add_argument("--mutants", action="store_true", help="how many wrong variants of each rule are found")
-    parser.add_argument("--whole", action="store_true", help="every choice of the window, however many there are")
     arguments = parser.parse_args(argv)
     unknown = [name for name in arguments.names if name not in RULES]
     if unknown:
         parser.error(f"there is no rule {unknown[0]}")
     if arguments.mutants:
         return mutation.report(arguments.names)
-    return table(arguments.names, EVERY if arguments.whole else CASES)
+    return table(arguments.names)
 
 
 if __name__ == "__main__":

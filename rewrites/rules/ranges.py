@@ -24,7 +24,7 @@ def gen_shift(lo: Index, hi: Index, by: Index, e: Body[Index]) -> Equation:
 def split_gen_twice(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
     """A generation in three: prologue, main loop and epilogue."""
     parts = concat(gen((lo, a), e), gen((a, b), e), gen((b, hi), e))
-    return equation(gen((lo, hi), e), parts, given(lo <= a, a <= b, b <= hi))
+    return equation(gen((lo, hi), e), parts)
 
 
 @rule(family="loops", source="[R] gen_step", follows=("split_gen", "gen_one"))
