@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import TypeAlias
 
-from atl.dtypes import bits, is_integer
+from atl.dtypes import DEFAULT, bits, is_integer
 from atl.index import Index
 from atl.predicate import FALSE, TRUE, negation
 from atl.prove import simplify, simplify_predicate
@@ -27,7 +27,7 @@ def scalar(e: Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[
     """The scalar expression of a leaf. `tensors` are what hold the let-bound tensors, the innermost last."""
 
     def visit(at: Expr, here: Scope) -> ScalarExpr:
-        dtype = at.type.dtype or "float32"
+        dtype = at.type.dtype or DEFAULT
         match at:
             case Constant(value):
                 return Number(value, dtype)

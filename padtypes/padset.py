@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import count, product
+from itertools import count
 
 from atl.definitions import Positions, origin
 from atl.index import ZERO, Array, Index, Leaf, Var, index, value_of
@@ -206,8 +206,3 @@ def _where(condition: Predicate, cases: Iterator[Case]) -> Iterator[Case]:
         both = conjunction((condition, case.condition))
         if both != FALSE:
             yield Case(both, case.witnesses, case.leaf)
-
-
-def all_positions(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Every position of a tensor of this shape."""
-    return product(*(range(extent) for extent in shape))

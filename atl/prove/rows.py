@@ -8,7 +8,6 @@ but where the rows have no solution, the predicates have none.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import gcd
 from typing import TypeAlias, assert_never
 
 from atl.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var
@@ -122,14 +121,6 @@ def plus(row: Row, value: int) -> Row:
 
 def opposite(row: Row) -> Row:
     return {column: -value for column, value in row.items()}
-
-
-def tightened(row: Row) -> Row:
-    """The row divided by what its coefficients have in common, its constant rounded down: for row >= 0."""
-    common = gcd(*(value for column, value in row.items() if column))
-    if common <= 1:
-        return row
-    return {column: value // common for column, value in row.items() if column or value // common}
 
 
 # -- predicates as rows -----------------------------------------------------------------------------------------------
