@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import gcd
 from typing import Final, Literal, TypeAlias
 
@@ -24,9 +25,12 @@ MAX_COEFFICIENT: Final = 2**62
 
 
 class Atom(Node):
-    """An indivisible part of an index expression; `order` sorts atoms, the same in every run."""
+    """An indivisible part of an index expression; `order` sorts atoms, the same in every run.
 
-    __slots__ = ("order",)
+    Each atom remembers the expression that is nothing but it.
+    """
+
+    __slots__ = ("alone", "order")
 
     order: Order
     _what = "index expression"
@@ -189,10 +193,14 @@ class Index(Node):
     # -- arithmetic ----------------------------------------------------------------------------------------------
 
     def __add__(self, other: Index | int) -> Index:
-        return linear(((1, self), (1, index(other))))
+        added = index(other)
+        if not added.terms:
+            return self
+        return linear(((1, self), (1, added))) if self.terms else added
 
     def __sub__(self, other: Index | int) -> Index:
-        return linear(((1, self), (-1, index(other))))
+        taken = index(other)
+        return linear(((1, self), (-1, taken))) if taken.terms else self
 
     def __neg__(self) -> Index:
         return linear(((-1, self),))
@@ -256,6 +264,7 @@ def linear(parts: Iterable[tuple[int, Index]]) -> Index:
     return polynomial(gathered)
 
 
+@lru_cache(maxsize=1024)
 def constant(value: int) -> Index:
     return polynomial({(): value})
 
@@ -266,17 +275,25 @@ ONE: Final = constant(1)
 
 def index(value: Index | int | AnyAtom) -> Index:
     """The index expression that is this integer, atom or expression."""
-    match value:
-        case Index():
-            return value
-        case int():
-            return constant(value)
-        case _:
-            return Index((((value,), 1),))
+    if isinstance(value, Index):
+        return value
+    if isinstance(value, int):
+        return constant(value)
+    known: Index | None = getattr(value, "alone", None)
+    if known is None:
+        known = Index((((value,), 1),))
+        object.__setattr__(value, "alone", known)
+    return known
 
 
 def size(name: str) -> Index:
     return index(Size(name))
+
+
+@lru_cache(maxsize=1024)
+def bound(position: int) -> Index:
+    """The index of the `position`-th binder around, as an expression."""
+    return index(Bound(position))
 
 
 def floordiv(a: Index, b: Index, *, positive: bool = False) -> Index:
@@ -428,8 +445,8 @@ def map_leaves(
         return expression
     total = []
     for monomial, coefficient in expression.terms:
-        product = ONE
-        for atom in monomial:
+        product = new[monomial[0]] if monomial else ONE
+        for atom in monomial[1:]:
             product = product * new[atom]
         total.append((coefficient, product))
     return linear(total)
@@ -466,10 +483,20 @@ def atoms(expression: Index) -> Iterable[AnyAtom]:
             yield atom
 
 
+def never_negative(expression: Index) -> bool:
+    """Whether it is a polynomial of sizes without a negative coefficient."""
+    return all(value > 0 and all(type(atom) is Size for atom in monomial) for monomial, value in expression.terms)
+
+
 def divisors(expression: Index) -> tuple[Index, ...]:
     """The divisors that occur in the expression and are no constants."""
+    if all(type(atom) in _LEAVES for monomial, _ in expression.terms for atom in monomial):
+        return ()
     found = (atom.denominator for atom in atoms(expression) if isinstance(atom, Quotient))
     return tuple(dict.fromkeys(divisor for divisor in found if divisor.constant is None))
+
+
+_LEAVES: Final = frozenset((Size, Bound, Var))
 
 
 def _parts(atom: AnyAtom) -> tuple[Index, ...]:
@@ -520,5 +547,5 @@ def shift(expression: Index, by: int, cutoff: int = 0) -> Index:
         return expression
     return map_leaves(
         expression,
-        lambda leaf: index(Bound(leaf.position + by) if isinstance(leaf, Bound) and leaf.position >= cutoff else leaf),
+        lambda leaf: bound(leaf.position + by) if isinstance(leaf, Bound) and leaf.position >= cutoff else index(leaf),
     )

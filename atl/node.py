@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 from typing import ClassVar, Final, ParamSpec, TypeVar
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from atl.errors import TooLarge
 
@@ -28,17 +28,37 @@ class Identity:
         self.key = key
 
 
-_identities: WeakValueDictionary[Hashable, Identity] = WeakValueDictionary()
-_lock = threading.Lock()
+class _Held(ref[Identity]):
+    """A weak reference to an identity that takes its entry away when the identity is gone."""
+
+    __slots__ = ("key",)
+
+    key: Hashable
+
+
+_identities: Final[dict[Hashable, _Held]] = {}
+_lock = threading.RLock()  # an entry may be taken away at any moment, also while one is made
+
+
+def _gone(held: ref[Identity]) -> None:
+    assert isinstance(held, _Held)
+    with _lock:
+        if _identities.get(held.key) is held:
+            del _identities[held.key]
 
 
 def identity(key: Hashable) -> Identity:
-    found = _identities.get(key)
+    held = _identities.get(key)
+    found = None if held is None else held()
     if found is None:
         with _lock:
-            found = _identities.get(key)
+            held = _identities.get(key)
+            found = None if held is None else held()
             if found is None:
-                found = _identities[key] = Identity(key)
+                found = Identity(key)
+                held = _Held(found, _gone)
+                held.key = key
+                _identities[key] = held
     return found
 
 

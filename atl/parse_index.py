@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from atl import dtypes
 from atl.errors import ATLError, ParseError, Place
-from atl.index import Array, Bound, Index, ceildiv, extremum, floordiv, index, read, size
+from atl.index import Array, Index, bound, ceildiv, extremum, floordiv, index, read, size
 from atl.predicate import FALSE, TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
 from atl.terms import Type
 from atl.tokens import Token, tokens
@@ -290,7 +290,7 @@ class IndexReader:
         name = token.text
         for depth, known in enumerate(reversed(self.indices)):
             if known == name:
-                return index(Bound(depth))
+                return bound(depth)
         if name in self.arrays:
             return self._element(self.arrays[name], token)
         if self.sizes is None or name in self.sizes:

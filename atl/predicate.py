@@ -12,6 +12,7 @@ from math import gcd
 from typing import Final, TypeAlias
 
 from atl.index import (
+    ONE,
     Array,
     Index,
     Leaf,
@@ -156,7 +157,7 @@ def at_most(a: Index, b: Index) -> Predicate:
 
 
 def less(a: Index, b: Index) -> Predicate:
-    return non_negative(linear(((1, b), (-1, a))) - 1)
+    return non_negative(linear(((1, b), (-1, a), (-1, ONE))))
 
 
 def equal(a: Index, b: Index) -> Predicate:

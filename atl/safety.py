@@ -63,8 +63,9 @@ def _in_range(what: str, position: Index, extent: Index) -> Obligation:
     return Obligation(
         within(ZERO, position, extent),
         errors.UnsafeAccess,
-        f"an access at {position} to {what}, of extent {extent}, goes out of bounds",
-        f"0 <= {position} < {extent}",
+        "an access at {0} to {1}, of extent {2}, goes out of bounds",
+        "0 <= {0} < {2}",
+        (position, what, extent),
         _remedies(position, extent),
     )
 
@@ -73,9 +74,9 @@ def _remedies(position: Index, extent: Index) -> tuple[str, ...]:
     value = position.constant
     if value is not None and value < 0:
         return (f"an index does not count from the end: write {extent + position}",)
-    guarded = f"guard the access: atl.guard((0 <= {position}) & ({position} < {extent}), …)"
+    guarded = "guard the access: atl.guard((0 <= {0}) & ({0} < {2}), …)"
     if value is not None and isinstance(extent.atom, Size):
-        return (f'state that there is such an element: atl.sizes("{extent}", min={value + 1})', guarded)
+        return (f'state that there is such an element: atl.sizes("{{2}}", min={value + 1})', guarded)
     return (guarded,)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from atl import predicate as predicates
 from atl.index import Bound, Index, Leaf, Read, Size, Var, atoms, index, map_leaves
@@ -38,13 +39,24 @@ class Scope:
 
     def bind(self, name: str, low: Index, high: Index, uid: int | None = None) -> tuple[Var, Scope]:
         """A variable for the index of a binder from `low` to `high` (seen from outside), and the scope of its body."""
-        variable = Var(len(self.indices) if uid is None else uid, name)
-        inside = self.facts.assume(within(low, index(variable), high))
+        if uid is None:
+            # What is kept is told apart by the names of indices too: equal facts may write them in another way.
+            names = tuple(getattr(at.atom, "name", "") for at in self.indices)
+            variable, inside = _inside(self.facts, names, name, low, high)
+        else:
+            variable = Var(uid, name)
+            inside = self.facts.assume(within(low, index(variable), high))
         return variable, Scope(inside, (*self.indices, index(variable)))
 
     def assume(self, predicate: Predicate) -> Scope:
         """The scope of the body of a guard with this predicate (seen from outside)."""
         return Scope(self.facts.assume(predicate), self.indices)
+
+
+@lru_cache(maxsize=4096)
+def _inside(facts: Facts, names: tuple[str, ...], name: str, low: Index, high: Index) -> tuple[Var, Facts]:
+    variable = Var(len(names), name)
+    return variable, facts.assume(within(low, index(variable), high))
 
 
 def outermost(program: Program) -> Scope:

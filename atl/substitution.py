@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import count
 
 from atl import predicate as predicates
-from atl.index import Bound, Index, Leaf, Var, index, map_leaves, shift
+from atl.index import Bound, Index, Leaf, Var, atoms, bound, index, map_leaves, shift
+from atl.node import Node
 from atl.predicate import Predicate
 from atl.terms import (
     Access,
@@ -53,7 +54,15 @@ class Child:
 
 
 def children(expr: Expr) -> tuple[Child, ...]:
-    """The tensor expressions directly below, from left to right."""
+    """The tensor expressions directly below, from left to right. Each node remembers its own."""
+    known: tuple[Child, ...] | None = getattr(expr, "below", None)
+    if known is None:
+        known = _children(expr)
+        object.__setattr__(expr, "below", known)
+    return known
+
+
+def _children(expr: Expr) -> tuple[Child, ...]:
     match expr:
         case Input() | Local() | TensorVar() | Constant() | Value() | Padding():
             return ()
@@ -167,9 +176,12 @@ def transform(
     on_leaf: OnLeaf,
     on_tensor: OnTensor | None = None,
     *,
-    untouched: Callable[[Expr, int, int], bool] = lambda expr, indices, tensors: False,
+    untouched: Callable[[Node, int, int], bool] = lambda node, indices, tensors: False,
 ) -> Expr:
-    """Replaces the leaves of a term; the functions are told how many binders of each kind stand around the leaf."""
+    """Replaces the leaves of a term; the functions are told how many binders of each kind stand around the leaf.
+
+    Terms and index expressions of which `untouched` says so stay as they are: none of their leaves is replaced.
+    """
     done: dict[tuple[int, int, int], Expr] = {}
 
     def visit(at: Expr, indices: int, tensors: int) -> Expr:
@@ -188,10 +200,19 @@ def transform(
         return rebuild(
             at,
             lambda child: visit(child.expr, indices + child.indices, tensors + child.tensors),
-            lambda expression: map_leaves(expression, lambda leaf: on_leaf(leaf, indices)),
+            lambda expression: (
+                expression
+                if untouched(expression, indices, tensors)
+                else map_leaves(expression, lambda leaf: on_leaf(leaf, indices))
+            ),
         )
 
     return visit(expr, 0, 0)
+
+
+def unbound(indices: int = 0, tensors: int = 0) -> Callable[[Node, int, int], bool]:
+    """For `transform`: what has no free variable from these de Bruijn positions on."""
+    return lambda at, i, t: at.loose <= i + indices and at.loose_tensors <= t + tensors
 
 
 def _keep(leaf: Leaf, _: int) -> Index:
@@ -204,7 +225,7 @@ def shift_term(expr: Expr, indices: int = 0, tensors: int = 0) -> Expr:
         return expr
 
     def on_leaf(leaf: Leaf, depth: int) -> Index:
-        return index(Bound(leaf.position + indices) if isinstance(leaf, Bound) and leaf.position >= depth else leaf)
+        return bound(leaf.position + indices) if isinstance(leaf, Bound) and leaf.position >= depth else index(leaf)
 
     def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
         if isinstance(at, Local) and at.position >= tensor_depth:
@@ -228,7 +249,7 @@ def instantiate(body: Expr, value: Index) -> Expr:
     def on_leaf(leaf: Leaf, depth: int) -> Index:
         if isinstance(leaf, Bound) and leaf.position >= depth:
             if leaf.position > depth:
-                return index(Bound(leaf.position - 1))
+                return bound(leaf.position - 1)
             return map_leaves(value, lambda free: _raise(free, depth))
         return index(leaf)
 
@@ -236,7 +257,7 @@ def instantiate(body: Expr, value: Index) -> Expr:
 
 
 def _raise(leaf: Leaf, by: int) -> Index:
-    return index(Bound(leaf.position + by) if isinstance(leaf, Bound) else leaf)
+    return bound(leaf.position + by) if isinstance(leaf, Bound) else index(leaf)
 
 
 def instantiate_tensor(body: Expr, value: Expr) -> Expr:
@@ -255,8 +276,8 @@ def close(body: Expr, variable: Var) -> Expr:
 
     def on_leaf(leaf: Leaf, depth: int) -> Index:
         if isinstance(leaf, Bound):
-            return index(Bound(leaf.position + 1) if leaf.position >= depth else leaf)
-        return index(Bound(depth)) if leaf == variable else index(leaf)
+            return bound(leaf.position + 1 if leaf.position >= depth else leaf.position)
+        return bound(depth) if leaf == variable else index(leaf)
 
     return transform(body, on_leaf, untouched=lambda at, i, t: variable.uid not in at.free and at.loose <= i)
 
@@ -276,6 +297,29 @@ def close_tensor(body: Expr, variable: TensorVar) -> Expr:
     return transform(
         body, _keep, on_tensor, untouched=lambda at, i, t: variable.uid not in at.free and at.loose_tensors <= t
     )
+
+
+def free_positions(expr: Expr) -> tuple[frozenset[int], frozenset[int]]:
+    """The de Bruijn positions of the indices and of the let-bound tensors that a term uses from around it."""
+    found: tuple[set[int], set[int]] = (set(), set())
+    seen: set[tuple[int, int, int]] = set()
+
+    def visit(at: Expr, indices: int, tensors: int) -> None:
+        key = (id(at), indices, tensors)
+        if (at.loose <= indices and at.loose_tensors <= tensors) or key in seen:
+            return
+        seen.add(key)
+        if isinstance(at, Local) and at.position >= tensors:
+            found[1].add(at.position - tensors)
+        for expression in (*indices_in(at), *(at.type.shape if isinstance(at, Local | TensorVar) else ())):
+            if expression.loose > indices:
+                here = (atom.position for atom in atoms(expression) if isinstance(atom, Bound))
+                found[0].update(position - indices for position in here if position >= indices)
+        for child in children(at):
+            visit(child.expr, indices + child.indices, tensors + child.tensors)
+
+    visit(expr, 0, 0)
+    return frozenset(found[0]), frozenset(found[1])
 
 
 def subterms(expr: Expr) -> Iterator[Expr]:

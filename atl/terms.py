@@ -50,7 +50,7 @@ class Type:
 class Term(Node):
     """The base of tensor expressions."""
 
-    __slots__ = ("source", "type")
+    __slots__ = ("below", "source", "type")  # `below` is kept by `atl.substitution.children`
 
     type: Type
     source: Source | None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from atl import errors
-from atl.index import ZERO, Index, Size, divisors, index
+from atl.index import ZERO, Index, Size, divisors, index, never_negative
 from atl.predicate import NonNegative, Predicate, at_most, equal, less, negation
 from atl.program import Program
 from atl.prove import Proved, Refuted, contradictory, prove
@@ -38,14 +38,43 @@ Path = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class ShapeText:
+    """A shape that becomes text only where it is printed."""
+
+    extents: tuple[Index, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.extents))})"
+
+
+@dataclass(frozen=True, slots=True)
 class Obligation:
-    """Something that must be provable at a place: the goal, and what to say when it is not."""
+    """Something that must be provable at a place: the goal, and what to say when it is not.
+
+    The texts have fields, {0} for the first of `about`: they are filled in only when something is to be said.
+    """
 
     goal: Predicate
     error: type[errors.ATLError]
-    summary: str
-    required: str
-    suggestions: tuple[str, ...] = ()
+    says: str
+    wants: str
+    about: tuple[Index | str | int | ShapeText, ...] = ()
+    advice: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        return self._filled(self.says)
+
+    @property
+    def required(self) -> str:
+        return self._filled(self.wants)
+
+    @property
+    def suggestions(self) -> tuple[str, ...]:
+        return tuple(map(self._filled, self.advice))
+
+    def _filled(self, text: str) -> str:
+        return text.format(*self.about)
 
 
 def check_wellformed(program: Program) -> None:
@@ -123,7 +152,8 @@ def _given(scope: Scope) -> str:
 def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
     """What must hold at a node, beyond what must hold at its parts."""
     for expression in indices_in(expr):
-        yield from _positive_divisors(scope.index(expression))
+        if divisors(expression):
+            yield from _positive_divisors(scope.index(expression))
     if isinstance(expr, Gen | Reduce | Guard | Select):
         yield from _shape_outside(expr, scope)
     match expr:
@@ -131,9 +161,10 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
             yield Obligation(
                 at_most(scope.index(low), scope.index(high)),
                 errors.ExtentError,
-                f"the range of gen runs backwards: from {scope.index(low)} to {scope.index(high)}",
-                f"{scope.index(low)} <= {scope.index(high)}",
-                (f"write atl.imax({scope.index(low)}, {scope.index(high)}) for an empty range",),
+                "the range of gen runs backwards: from {0} to {1}",
+                "{0} <= {1}",
+                (scope.index(low), scope.index(high)),
+                ("write atl.imax({0}, {1}) for an empty range",),
             )
         case Binary(op, left, right):
             yield from _same_shape(scope, f"'{op}'", left, right, 0)
@@ -152,15 +183,18 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
 def _shape_outside(expr: Expr, scope: Scope) -> Iterator[Obligation]:
     """The shape of a body has a meaning where the body is not looked at too: the tensor is empty there, or padding."""
     for extent in expr.type.shape[1 if isinstance(expr, Gen) else 0 :]:
+        if never_negative(extent):
+            continue
         opened = scope.index(extent)
         yield from _positive_divisors(opened)
-        if not isinstance(opened.atom, Size):
+        if not never_negative(opened):
             yield Obligation(
                 at_most(ZERO, opened),
                 errors.ExtentError,
-                f"the extent {opened} of the body may be negative where the body is not looked at",
-                f"0 <= {opened} outside of the body too",
-                (f"generate atl.imax(0, {opened}) elements",),
+                "the extent {0} of the body may be negative where the body is not looked at",
+                "0 <= {0} outside of the body too",
+                (opened,),
+                ("generate atl.imax(0, {0}) elements",),
             )
 
 
@@ -169,14 +203,15 @@ def _positive_divisors(expression: Index) -> Iterator[Obligation]:
         yield Obligation(
             less(ZERO, divisor),
             errors.ExtentError,
-            f"the divisor {divisor} may be zero or negative",
-            f"0 < {divisor}",
+            "the divisor {0} may be zero or negative",
+            "0 < {0}",
+            (divisor,),
             _declared_positive(divisor),
         )
 
 
 def _declared_positive(expression: Index) -> tuple[str, ...]:
-    return (f'declare it with atl.sizes("{expression}", min=1)',) if isinstance(expression.atom, Size) else ()
+    return ('declare it with atl.sizes("{0}", min=1)',) if isinstance(expression.atom, Size) else ()
 
 
 def _same_shape(scope: Scope, what: str, left: Expr, right: Expr, first: int) -> Iterator[Obligation]:
@@ -186,8 +221,9 @@ def _same_shape(scope: Scope, what: str, left: Expr, right: Expr, first: int) ->
             yield Obligation(
                 equal(a, b),
                 errors.ShapeError,
-                f"{what} meets the shapes ({', '.join(map(str, mine))}) and ({', '.join(map(str, other))})",
-                f"{a} = {b} in dimension {dimension}",
+                "{0} meets the shapes {1} and {2}",
+                "{3} = {4} in dimension {5}",
+                (what, ShapeText(mine), ShapeText(other), a, b, dimension),
             )
 
 
@@ -199,8 +235,9 @@ def _no_padding_folded(monoid: str, body: Expr) -> Iterator[Obligation]:
                 # Refused whatever the facts: a guard that is always true is to be dropped.
                 NonNegative(index(0) - 1),
                 errors.UnsafeGuard,
-                f"a guard stands inside of a reduction by {monoid}, where its zero would be folded in",
+                "a guard stands inside of a reduction by {0}, where its zero would be folded in",
                 "no guard that stands directly in the body",
+                (monoid,),
                 ("write atl.select(p, e, neutral) with the value to be folded where p is false",),
             )
         case Gen(body=inner) | Let(body=inner) | Reduce(body=inner):
@@ -216,8 +253,9 @@ def _amount(op: object, extent: Index, scope: Scope) -> Iterator[Obligation]:
             yield Obligation(
                 less(ZERO, amount),
                 errors.ExtentError,
-                f"split by {amount}, which may be zero or negative",
-                f"0 < {amount}",
+                "split by {0}, which may be zero or negative",
+                "0 < {0}",
+                (amount,),
                 _declared_positive(amount),
             )
         case PadLeft(by) | PadRight(by):
@@ -225,8 +263,9 @@ def _amount(op: object, extent: Index, scope: Scope) -> Iterator[Obligation]:
             yield Obligation(
                 at_most(ZERO, amount),
                 errors.ExtentError,
-                f"padding by {amount}, which may be negative",
-                f"0 <= {amount}",
+                "padding by {0}, which may be negative",
+                "0 <= {0}",
+                (amount,),
                 ("a truncation drops elements",),
             )
         case TruncateLeft(by) | TruncateRight(by):
@@ -235,9 +274,10 @@ def _amount(op: object, extent: Index, scope: Scope) -> Iterator[Obligation]:
                 yield Obligation(
                     at_most(low, high),
                     errors.ExtentError,
-                    f"a truncation drops {amount} of {extent} elements",
-                    f"{low} <= {high}",
-                    (f"to keep k elements, drop {extent} - k",),
+                    "a truncation drops {0} of {1} elements",
+                    "{2} <= {3}",
+                    (amount, extent, low, high),
+                    ("to keep k elements, drop {1} - k",),
                 )
         case _:
             return

@@ -218,7 +218,9 @@ def blur_tiled_staged_with_tails() -> Session:
         s.rw("gen_interchange", at=(*tile, 0), top_down=True)
     s.rw("gen_rebase", at=(*last_row, 0, 0), top_down=True)
     # The row sums that a tile reads, in a buffer of its own; at the border they are computed where they are read.
-    s.stage("buf", at=[*tiles, last_row])
+    for loop in (*tiles, last_row):
+        s.stage("buf", at=loop)
+    s.inline("buf")
     s.rw("get_gen", all=True)
     s.simpl_guard()
     s.rw("nothing_add", all=True)

@@ -35,7 +35,7 @@ from atl.program import Program
 from atl.scalars import Machine
 from proofs_tests.generate import Case, case_by_seed
 from rewrites.certificate import CertificateError, dumps, loads
-from rewrites.derivation import may_match
+from rewrites.heads import may_match
 from rewrites.instantiation import Argument
 from rewrites.kernel import Theorem, reflexivity, rewrite
 from rewrites.matching import Mismatch, match

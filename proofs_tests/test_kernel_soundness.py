@@ -21,7 +21,7 @@ def program(body: atl.Tensor) -> Program:
 
 def test_a_theorem_is_made_by_the_kernel_only() -> None:
     with pytest.raises(NotATheorem):
-        Theorem(object(), program(x), program(x), ())
+        Theorem(object(), program(x), program(x), None)
 
 
 def test_a_shape_that_is_equal_under_a_guard_does_not_leave_the_guard() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 from atl.errors import ATLError, ParseError, WrongArgument
@@ -22,15 +21,13 @@ from atl.surface import as_index, as_predicate, as_tensor
 from atl.terms import Expr
 from atl.wellformed import Path
 from rewrites import hints, kernel
+from rewrites.heads import by_outermost, may_match
 from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kernel import Step, Theorem
 from rewrites.matching import Mismatch, match
-from rewrites.patterns import application, patterns
 from rewrites.refusals import Asked, Undetermined, refusal, unknown_name, unmatched
 from rewrites.rule import Kind, Rule
 from rewrites.sites import Site, positions, site_at, subterm, walk
-
-MAX_RANK = 8
 
 
 class Derivation:
@@ -162,12 +159,14 @@ class Derivation:
         Bottom-up, a place is looked at when all below it has been rewritten: nested places need one sweep. Returns the
         number of steps.
         """
-        rules = [self.rule(name) for name in names]
+        by_type, others = by_outermost(tuple(self.rule(name) for name in names), reverse)
         before = self.taken
 
         def here(path: Path) -> None:
-            if where(path):
-                any(self.attempted(rule, path, given or {}, reverse=reverse) for rule in rules)
+            term = self.term(path)
+            candidates = [rule for rule in by_type.get(type(term), others) if may_match(rule, reverse, term)]
+            if candidates and where(path):
+                any(self.attempted(rule, path, given or {}, reverse=reverse) for rule in candidates)
 
         def visit(path: Path) -> None:
             if top_down:
@@ -189,24 +188,6 @@ class Derivation:
                 break
             total += taken
         return total
-
-
-def may_match(rule: Rule, reverse: bool, term: Expr) -> bool:
-    """Whether the outermost node of a term is one that a side of the rule can stand for."""
-    nodes = roots(rule, reverse)
-    return nodes is None or type(term) in nodes
-
-
-@lru_cache(maxsize=1024)
-def roots(rule: Rule, reverse: bool) -> frozenset[type] | None:
-    """The outermost nodes of a side of the rule; None if it may be any."""
-    found: set[type] = set()
-    for rank in range(MAX_RANK + 1):
-        for pattern in patterns(rule, reverse, rank):
-            if application(pattern.term, pattern) is not None:
-                return None
-            found.add(type(pattern.term))
-    return frozenset(found)
 
 
 def path_after(steps: Sequence[tuple[Step, Program, Program]], path: Path) -> tuple[Path | None, Step | None]:

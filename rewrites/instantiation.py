@@ -12,9 +12,9 @@ from typing import Literal, TypeAlias, TypeGuard, get_args, overload
 
 from atl import predicate as predicates
 from atl.errors import WrongArgument
-from atl.index import Bound, Index, Leaf, Var, index, map_leaves
+from atl.index import Bound, Index, Leaf, Var, bound, index, map_leaves
 from atl.predicate import Predicate
-from atl.substitution import close, close_tensor, fresh_uid, map_type, shift_term, transform
+from atl.substitution import close, close_tensor, fresh_uid, map_type, shift_term, transform, unbound
 from atl.surface import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 from atl.terms import Expr, Local, TensorVar, Type
 
@@ -70,7 +70,7 @@ def substituted(body: Expr | Predicate, indices: tuple[Index, ...], tensors: tup
         if not isinstance(leaf, Bound) or leaf.position < depth:
             return index(leaf)
         place = leaf.position - depth
-        return lifted(indices[-1 - place], depth) if place < count else index(Bound(leaf.position - count))
+        return lifted(indices[-1 - place], depth) if place < count else bound(leaf.position - count)
 
     def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
         if not isinstance(at, Local) or at.position < tensor_depth:
@@ -86,14 +86,14 @@ def substituted(body: Expr | Predicate, indices: tuple[Index, ...], tensors: tup
         body, predicates.NonNegative | predicates.Zero | predicates.NonZero | predicates.All | predicates.Any
     ):
         return predicates.substitute(body, lambda leaf: on_leaf(leaf, 0))
-    return transform(body, on_leaf, on_tensor)
+    return transform(body, on_leaf, on_tensor, untouched=unbound())
 
 
 def lifted(expression: Index, by: int) -> Index:
     """The expression seen from under `by` more index binders."""
     if not by or not expression.loose:
         return expression
-    return map_leaves(expression, lambda leaf: index(Bound(leaf.position + by) if isinstance(leaf, Bound) else leaf))
+    return map_leaves(expression, lambda leaf: bound(leaf.position + by) if isinstance(leaf, Bound) else index(leaf))
 
 
 def as_surface(argument: Argument) -> object:
@@ -158,7 +158,7 @@ def abstracted(parameters: tuple[Parameter, ...], function: Callable[..., object
 def _close_predicate(predicate: Predicate, variable: Var) -> Predicate:
     def on_leaf(leaf: Leaf) -> Index:
         if isinstance(leaf, Bound):
-            return index(Bound(leaf.position + 1))
-        return index(Bound(0)) if leaf == variable else index(leaf)
+            return bound(leaf.position + 1)
+        return bound(0) if leaf == variable else index(leaf)
 
     return predicates.substitute(predicate, on_leaf)

@@ -11,7 +11,7 @@ exhausted by tests), and the prover.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Final
@@ -75,18 +75,32 @@ class Step:
     premises: tuple[ProvedPremise, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """Steps, the last one first: a theorem shares those of the theorem that it was made from."""
+
+    last: Step
+    before: _Chain | None
+
+    @staticmethod
+    def of(steps: Iterable[Step], after: _Chain | None = None) -> _Chain | None:
+        for step in steps:
+            after = _Chain(step, after)
+        return after
+
+
 class Theorem:
     """lhs = rhs. Only the kernel makes one; `steps` lead from the left side to the right."""
 
-    __slots__ = ("_lhs", "_rhs", "_steps")
+    __slots__ = ("_chain", "_lhs", "_rhs")
 
-    def __init__(self, key: object, lhs: Program, rhs: Program, steps: tuple[Step, ...]) -> None:
+    def __init__(self, key: object, lhs: Program, rhs: Program, chain: _Chain | None) -> None:
         if key is not _KEY:
             raise NotATheorem(
                 "a theorem is made by the kernel only",
                 required="rewrites.kernel.reflexivity, then rewrite, symmetry, transitivity",
             )
-        self._lhs, self._rhs, self._steps = lhs, rhs, steps
+        self._lhs, self._rhs, self._chain = lhs, rhs, chain
 
     @property
     def lhs(self) -> Program:
@@ -97,8 +111,18 @@ class Theorem:
         return self._rhs
 
     @property
+    def chain(self) -> _Chain | None:
+        """The steps as they are kept, the last one first."""
+        return self._chain
+
+    @property
     def steps(self) -> tuple[Step, ...]:
-        return self._steps
+        found = []
+        at = self._chain
+        while at is not None:
+            found.append(at.last)
+            at = at.before
+        return tuple(reversed(found))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a certificate, which `rewrites.load` replays with this kernel alone."""
@@ -113,13 +137,13 @@ class Theorem:
         return as_python(self)
 
     def __repr__(self) -> str:
-        return f"{self._lhs.name} = {self._rhs.name}, by {len(self._steps)} steps"
+        return f"{self._lhs.name} = {self._rhs.name}, by {len(self.steps)} steps"
 
 
 def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
     """program = program, under its assumptions and the given ones."""
     assumed = replace(program, assumptions=tuple(dict.fromkeys((*program.assumptions, *given))))
-    return Theorem(_KEY, assumed, assumed, ())
+    return Theorem(_KEY, assumed, assumed, None)
 
 
 def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, reverse: bool = False) -> Theorem:
@@ -145,20 +169,20 @@ def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, r
     body, above = _ascend(rule, spine, subterm, after)
     proved.extend(above)
     step = Step(rule, reverse, path, dict(arguments), tuple(proved))
-    return Theorem(_KEY, theorem.lhs, replace(program, body=body), (*theorem.steps, step))
+    return Theorem(_KEY, theorem.lhs, replace(program, body=body), _Chain(step, theorem.chain))
 
 
 def symmetry(theorem: Theorem) -> Theorem:
     """rhs = lhs."""
     turned = tuple(replace(step, reverse=not step.reverse) for step in reversed(theorem.steps))
-    return Theorem(_KEY, theorem.rhs, theorem.lhs, turned)
+    return Theorem(_KEY, theorem.rhs, theorem.lhs, _Chain.of(turned))
 
 
 def transitivity(first: Theorem, second: Theorem) -> Theorem:
     """From a = b and b = c, a = c."""
     if first.rhs != second.lhs:
         raise NotATheorem("the right side of the first theorem is not the left side of the second")
-    return Theorem(_KEY, first.lhs, second.rhs, (*first.steps, *second.steps))
+    return Theorem(_KEY, first.lhs, second.rhs, _Chain.of(second.steps, first.chain))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,24 +7,20 @@ occurs linearly. Nothing here is trusted: the kernel compares the instance with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from atl.errors import ATLError
-from atl.index import ZERO, Bound, Index, Leaf, Monomial, Var, atoms, index, map_leaves, quotient_exactly, shift
+from atl.index import ZERO, Bound, Index, Leaf, Monomial, Var, atoms, bound, index, map_leaves, quotient_exactly, shift
 from atl.predicate import Any as AnyOf
 from atl.predicate import NonZero, Predicate, Zero, conjunction, conjuncts, expressions, negation
 from atl.predicate import substitute as substitute_predicate
-from atl.substitution import children, indices_in, map_type, rebuild, shift_term, transform
+from atl.substitution import children, free_positions, indices_in, map_type, rebuild, shift_term, transform, unbound
 from atl.terms import (
     Access,
-    Binary,
-    Cast,
-    Constant,
     Expr,
     Gen,
     Guard,
-    Input,
     Local,
     Padding,
     Reduce,
@@ -32,9 +28,9 @@ from atl.terms import (
     Select,
     TensorVar,
     Type,
-    Unary,
     Value,
 )
+from rewrites.heads import static
 from rewrites.instantiation import Argument, Function, Parameter, is_predicate, is_term, lifted, of_indices, substituted
 from rewrites.patterns import Application, Pattern, application, condition_variable, patterns
 from rewrites.rule import Rule
@@ -68,7 +64,7 @@ class Match:
         applied = application(wanted, self.pattern)
         if applied is not None:
             return self._application(applied, wanted, found, indices, tensors) or self._fail(wanted, found)
-        if type(wanted) is not type(found) or _static(wanted) != _static(found):
+        if type(wanted) is not type(found) or static(wanted) != static(found):
             return self._fail(wanted, found)
         self.matched += 1
         if isinstance(wanted, Local) and isinstance(found, Local) and wanted.position != found.position:
@@ -355,27 +351,6 @@ def match(rule: Rule, reverse: bool, subterm: Expr, given: Mapping[str, Argument
 # -- parts of terms ---------------------------------------------------------------------------------------------------
 
 
-def _static(term: Expr) -> object:
-    """What is neither index, predicate nor child; element types are left to the kernel."""
-    match term:
-        case Input(array):
-            return array
-        case Constant(value):
-            return value
-        case Reduce(monoid):
-            return monoid
-        case Unary(op) | Binary(op):
-            return op
-        case Cast(dtype):
-            return dtype
-        case Reshape(op):
-            return type(op)
-        case TensorVar(uid):
-            return uid
-        case _:
-            return None
-
-
 def _indices(term: Expr) -> tuple[Index, ...]:
     match term:
         case Gen() | Reduce() | Access() | Value() | Padding() | Reshape():
@@ -419,13 +394,13 @@ def _renumber(leaf: Leaf, indices: int, kept: Mapping[int, int]) -> Index:
     if not isinstance(leaf, Bound):
         return index(leaf)
     if leaf.position < indices:
-        return index(Bound(kept.get(leaf.position, 0)))
-    return index(Bound(leaf.position - indices + len(kept)))
+        return bound(kept.get(leaf.position, 0))
+    return bound(leaf.position - indices + len(kept))
 
 
 def _under(leaf: Leaf, parameters: int, by: int) -> Index:
     if isinstance(leaf, Bound) and leaf.position >= parameters:
-        return index(Bound(leaf.position + by))
+        return bound(leaf.position + by)
     return index(leaf)
 
 
@@ -433,11 +408,13 @@ def _abstract(
     found: Expr, indices: int, tensors: int, kept: Mapping[int, int], kept_locals: Mapping[int, int]
 ) -> Expr | None:
     """The term with the pattern's bound variables turned into parameters; None where it uses others of them."""
-    for position, tensor_position in _free_bound(found, indices, tensors):
-        if position is not None and position not in kept:
-            return None
-        if tensor_position is not None and tensor_position not in kept_locals:
-            return None
+    used, tensors_used = free_positions(found)
+    if any(position < indices and position not in kept for position in used):
+        return None
+    if any(position < tensors and position not in kept_locals for position in tensors_used):
+        return None
+    if not indices and not tensors:
+        return found
 
     def on_leaf(leaf: Leaf, depth: int) -> Index:
         if not isinstance(leaf, Bound) or leaf.position < depth:
@@ -453,7 +430,7 @@ def _abstract(
         of = map_type(at.of, lambda e: map_leaves(e, lambda leaf: on_leaf(leaf, depth)))
         return Local(moved + tensor_depth, of)
 
-    return transform(found, on_leaf, on_tensor)
+    return transform(found, on_leaf, on_tensor, untouched=unbound())
 
 
 def function_of(found: Expr, arguments: tuple[Index, ...]) -> Expr:
@@ -465,30 +442,12 @@ def function_of(found: Expr, arguments: tuple[Index, ...]) -> Expr:
             for position, argument in enumerate(arguments):
                 offset = (expression - lifted(argument, depth)).constant
                 if offset is not None:
-                    return index(Bound(depth + count - 1 - position)) + offset
+                    return bound(depth + count - 1 - position) + offset
             return shift(expression, count, depth)
 
         return rebuild(at, lambda child: visit(child.expr, depth + child.indices), on_index)
 
     return visit(found, 0)
-
-
-def _free_bound(found: Expr, indices: int, tensors: int) -> Iterator[tuple[int | None, int | None]]:
-    """The pattern's bound indices and tensors that occur free in the term."""
-    seen: list[tuple[int | None, int | None]] = []
-
-    def on_leaf(leaf: Leaf, depth: int) -> Index:
-        if isinstance(leaf, Bound) and depth <= leaf.position < depth + indices:
-            seen.append((leaf.position - depth, None))
-        return index(leaf)
-
-    def on_tensor(at: Local | TensorVar, _: int, tensor_depth: int) -> Expr | None:
-        if isinstance(at, Local) and tensor_depth <= at.position < tensor_depth + tensors:
-            seen.append((None, at.position - tensor_depth))
-        return None
-
-    transform(found, on_leaf, on_tensor)
-    return iter(seen)
 
 
 def shift_term_under(body: Expr, indices: int, tensors: int, own: int, own_tensors: int) -> Expr:
@@ -503,4 +462,4 @@ def shift_term_under(body: Expr, indices: int, tensors: int, own: int, own_tenso
             return Local(at.position + tensors, of)
         return None
 
-    return transform(body, on_leaf, on_tensor)
+    return transform(body, on_leaf, on_tensor, untouched=unbound(own, own_tensors))

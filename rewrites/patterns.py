@@ -52,11 +52,12 @@ class Application:
 
 def patterns(rule: Rule, reverse: bool, rank: int) -> tuple[Pattern, ...]:
     """The patterns of a side that can stand for a term of this rank."""
-    return tuple(pattern for pattern in _all_patterns(rule, reverse) if pattern.term.type.rank == rank)
+    return tuple(pattern for pattern in all_patterns(rule, reverse) if pattern.term.type.rank == rank)
 
 
 @lru_cache(maxsize=1024)
-def _all_patterns(rule: Rule, reverse: bool) -> tuple[Pattern, ...]:
+def all_patterns(rule: Rule, reverse: bool) -> tuple[Pattern, ...]:
+    """The patterns of a side, one for each choice of the ranks of elements."""
     groups = groups_of(rule)
     found: list[Pattern] = []
     for ranks in product(range(MAX_ELEMENT_RANK + 1), repeat=len(groups)):

@@ -24,6 +24,7 @@ from atl.prove.facts import topics_of
 from atl.scope import Scope
 from atl.substitution import children, subterms
 from atl.terms import Expr, Guard, Local, TensorVar, Term, Type
+from rewrites.heads import heads
 from rewrites.instantiation import Argument, Function
 from rewrites.kernel import PremiseFailed
 from rewrites.matching import Mismatch, match
@@ -361,8 +362,6 @@ def _applies_below(asked: Asked, trial: Derivation, site: Site) -> bool:
 
 def _elsewhere(asked: Asked, work: Derivation) -> list[str]:
     """The same rule at other places, or in the other direction."""
-    from rewrites.derivation import roots
-
     out: list[str] = []
     if asked.restricted:
         for site in asked.everywhere:
@@ -371,7 +370,7 @@ def _elsewhere(asked: Asked, work: Derivation) -> list[str]:
                     f"it applies elsewhere, {_whereabouts(site)}: {_call(asked.rule, asked.reverse, asked.more)}"
                 )
                 break
-    if roots(asked.rule, not asked.reverse) is not None:
+    if heads(asked.rule, not asked.reverse) is not None:
         for site in asked.places:
             if _trial(work).attempted(asked.rule, site.path, asked.given, reverse=not asked.reverse):
                 direction = "the other way round" if not asked.reverse else "from left to right"

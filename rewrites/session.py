@@ -310,7 +310,7 @@ class Session:
         """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …"""
         return self.do(tactics.fuse, name)
 
-    def stage(self, what: Chosen, *, at: Chosen | list[Chosen] | None = None, name: str | None = None) -> Session:
+    def stage(self, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> Session:
         """Keeps a subterm in a buffer at the loop `at`: ⊞i … e(i) … → let buf := ⊞i e(i) in ⊞i … buf[i] …"""
         return self.do(tactics.stage, what, at=at, name=name)
 

@@ -28,6 +28,7 @@ from atl.index import (
     Read,
     Size,
     Var,
+    bound,
     extremum,
     floordiv,
     index,
@@ -344,7 +345,7 @@ class Reader:
             case str():
                 return index(Size(data))
             case ["bound", int(position)] if 0 <= position <= MAX_DEPTH:
-                return index(Bound(position))
+                return bound(position)
             case ["//", numerator, denominator]:
                 return floordiv(self.index(numerator), self.index(denominator))
             case ["min" | "max" as kind, first, *others]:

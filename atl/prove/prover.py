@@ -26,11 +26,13 @@ from atl.index import (
     floordiv,
     index,
     map_leaves,
+    never_negative,
 )
 from atl.predicate import (
     FALSE,
     TRUE,
     All,
+    NonNegative,
     Predicate,
     Zero,
     conjuncts,
@@ -71,7 +73,7 @@ def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
     only where its divisor is positive: elsewhere it stands for any integer in a proof, and never refutes. An array
     element read outside of its array is zero. Without `thorough`, z3 and long searches are left out.
     """
-    if goal == TRUE or goal in facts.known:
+    if goal == TRUE or goal in facts.known or (isinstance(goal, NonNegative) and never_negative(goal.expression)):
         statistics.trivial += 1
         return Proved("trivial")
     key = (facts, goal, thorough)
@@ -200,7 +202,7 @@ class _Query:
         stated = self.facts.predicates, negation(self.goal)
         facts, denied = stated
         everything = [expression for predicate in (*facts, denied) for expression in expressions(predicate)]
-        if not any(_holds_multiple(atom) for expression in everything for atom in atoms(expression)):
+        if not any(map(_may_be_divided_out, (*facts, denied))):
             return stated
         found = {divisor: None for expression in everything for divisor in divisors(expression)}
         # Facts without quotients decide, so that the question does not come back.
@@ -215,6 +217,8 @@ class _Query:
             return divide_out(a, b) if b in positive else floordiv(a, b)
 
         def taken_out(predicate: Predicate) -> Predicate:
+            if not _may_be_divided_out(predicate):
+                return predicate
             return map_indices(predicate, lambda e: map_leaves(e, index, divide))
 
         return tuple(taken_out(fact) for fact in facts), taken_out(denied)
@@ -329,12 +333,19 @@ def _lawful_array(array: Array, model: Model) -> bool:
     )
 
 
+def _may_be_divided_out(predicate: Predicate) -> bool:
+    """Whether dividing out may change a quotient in it."""
+    return any(_holds_multiple(atom) for expression in expressions(predicate) for atom in atoms(expression))
+
+
 def _holds_multiple(atom: AnyAtom) -> bool:
     """Whether a term of a quotient's numerator holds every factor of its divisor, which is a single product."""
     if not isinstance(atom, Quotient) or len(atom.denominator.terms) != 1:
         return False
     ((factors, _),) = atom.denominator.terms
-    return any(all(factor in monomial for factor in factors) for monomial, _ in atom.numerator.terms)
+    return atom.numerator.constant is not None or any(
+        all(factor in monomial for factor in factors) for monomial, _ in atom.numerator.terms
+    )
 
 
 def _divides(predicate: Predicate) -> bool:

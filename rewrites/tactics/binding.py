@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from atl.index import Bound, Index, Leaf, index, shift
-from atl.substitution import children, map_type, shift_term, transform, with_children
+from atl.index import shift
+from atl.substitution import children, free_positions, map_type, shift_term, with_children
 from atl.terms import Expr, Local
 from atl.wellformed import Path
 from rewrites.choosing import Chosen, one
@@ -28,7 +28,8 @@ def bind(work: Derivation, path: Path, inner: Path, name: str) -> None:
     """let name := e in … at a path, where e is the subterm at `inner` from there."""
     around, value = work.term(path), work.term((*path, *inner))
     indices, tensors = binders_between(around, inner)
-    if any(position < indices for position in free_indices(value)) or _uses_tensors(value, tensors):
+    used, tensors_used = free_positions(value)
+    if any(position < indices for position in used) or any(position < tensors for position in tensors_used):
         raise NoSite(
             "what is to be bound depends on a loop or a let that stands between it and the place of the binding",
             required="a subterm that means the same at both places",
@@ -37,17 +38,17 @@ def bind(work: Derivation, path: Path, inner: Path, name: str) -> None:
     lowered = shift_term(value, -indices, -tensors)
     body = abstracted(shift_term(around, 0, 1), shift_term(lowered, 0, 1), 0, 0)
     rule = work.rule("unfold_let")
-    bound, function = parameters_of_let(work)
-    arguments = {bound: lowered, function: Function((lowered.type,), body)}
+    value_name, body_name = parameters_of_let(work)
+    arguments = {value_name: lowered, body_name: Function((lowered.type,), body)}
     work.apply(rule, path, arguments, reverse=True)
     work.rename(path, name)
 
 
 def parameters_of_let(work: Derivation) -> tuple[str, str]:
     kinds = work.rule("unfold_let").metavariables
-    (bound,) = (name for name, kind in kinds.items() if not kind.parameters)
-    (function,) = (name for name, kind in kinds.items() if kind.parameters)
-    return bound, function
+    (of_value,) = (name for name, kind in kinds.items() if not kind.parameters)
+    (of_body,) = (name for name, kind in kinds.items() if kind.parameters)
+    return of_value, of_body
 
 
 def abstracted(at: Expr, value: Expr, indices: int, tensors: int) -> Expr:
@@ -66,34 +67,3 @@ def binders_between(term: Expr, path: Path) -> tuple[int, int]:
         child = children(term)[position]
         indices, tensors, term = indices + child.indices, tensors + child.tensors, child.expr
     return indices, tensors
-
-
-def free_indices(term: Expr) -> set[int]:
-    """The de Bruijn positions of the indices that a term uses from around it."""
-    found: set[int] = set()
-
-    def on_leaf(leaf: Leaf, depth: int) -> Index:
-        if isinstance(leaf, Bound) and leaf.position >= depth:
-            found.add(leaf.position - depth)
-        return index(leaf)
-
-    if term.loose:
-        transform(term, on_leaf)
-    return found
-
-
-def _uses_tensors(term: Expr, fewer: int) -> bool:
-    """Whether a term uses one of the innermost so many lets around it."""
-    if not fewer or not term.loose_tensors:
-        return False
-    found = False
-
-    def visit(at: Expr, tensors: int) -> None:
-        nonlocal found
-        if isinstance(at, Local) and tensors <= at.position < tensors + fewer:
-            found = True
-        for child in children(at):
-            visit(child.expr, tensors + child.tensors)
-
-    visit(term, 0)
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atl.index import Bound, Index, Leaf, Var, index, map_leaves
+from atl.index import Index, Leaf, Var, bound, index, map_leaves
 from atl.prove import simplify
 from atl.scope import Scope
 from atl.substitution import indices_in
@@ -52,6 +52,6 @@ def _closed(expression: Index, scope: Scope) -> Index:
     places = {at.atom: position for position, at in enumerate(reversed(scope.indices))}
 
     def leaf(at: Leaf) -> Index:
-        return index(Bound(places[at])) if isinstance(at, Var) and at in places else index(at)
+        return bound(places[at]) if isinstance(at, Var) and at in places else index(at)
 
     return map_leaves(expression, leaf)

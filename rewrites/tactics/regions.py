@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from atl.index import ONE, ZERO, Bound, Index, Leaf, Var, imax, imin, index, map_leaves, shift
+from atl.index import ONE, ZERO, Index, Leaf, Var, bound, imax, imin, index, map_leaves, shift
 from atl.predicate import Predicate, at_most
 from atl.printing import place_of
 from atl.prove import Facts, Proved, lower_bound, prove, simplify, upper_bound
 from atl.substitution import children, shift_term
-from atl.terms import Access, Expr, Gen, Reduce
+from atl.terms import Access, Expr, Gen, Let, Reduce
 from atl.wellformed import Path
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, Function
@@ -36,19 +36,36 @@ class Extent:
     count: Index
 
 
-def stage_regions(work: Derivation, let: Path, places: Sequence[Path], name: str) -> None:
-    """Computes, at each of some places, what is read below it of the tensor that the let at `let` binds.
+def stage_region(work: Derivation, let: Path, place: Path, name: str) -> None:
+    """Computes at a place what is read below it of the tensor that the let at `let` binds.
 
     let buf := ⊞[i < n] e(i) in ⊞[o < m] … buf[o*8 + ii] …  →  ⊞[o < m] let buf := ⊞[i < 8] e(o*8 + i) in … buf[ii] …
+
+    What is read elsewhere is bound again.
     """
-    value = work.term((*let, 0))
-    names = _loop_names(value)
+    around = work.term(let)
+    assert isinstance(around, Let)
+    names = _loop_names(around.value)
     work.rewrite("unfold_let", let)
-    for place in places:
-        _stage_region(work, let, (*let, *place[len(let) + 1 :]), value, names, name)
+    above = (*let, *place[len(let) + 1 :])
+    _compute_region(work, let, above, around.value, names, name)
+    elsewhere = _first(work.term(let), around.value, ())
+    if elsewhere is not None:
+        bind(work, let, elsewhere, around.name)
 
 
-def _stage_region(work: Derivation, let: Path, above: Path, value: Expr, names: list[str], name: str) -> None:
+def _first(term: Expr, value: Expr, path: Path) -> Path | None:
+    """The first place where a term holds a value, as it is seen from there."""
+    if term == value:
+        return path
+    for position, child in enumerate(children(term)):
+        found = _first(child.expr, shift_term(value, child.indices, child.tensors), (*path, position))
+        if found is not None:
+            return found
+    return None
+
+
+def _compute_region(work: Derivation, let: Path, above: Path, value: Expr, names: list[str], name: str) -> None:
     indices, tensors = binders_between(work.term(let), above[len(let) :])
     uses = _uses(work.term(above), shift_term(value, indices, tensors), above, len(names))
     if not uses:
@@ -142,7 +159,7 @@ def _closed(expression: Index, depth: int) -> Index:
     """The expression with bound indices in place of the variables that a scope of this depth opens them to."""
 
     def leaf(at: Leaf) -> Index:
-        return index(Bound(depth - 1 - at.uid)) if isinstance(at, Var) else index(at)
+        return bound(depth - 1 - at.uid) if isinstance(at, Var) else index(at)
 
     return map_leaves(expression, leaf)
 
@@ -173,7 +190,7 @@ def _rows(value: Expr, indices: Sequence[Index], here: Sequence[Extent], first: 
     for dimension in range(rank):
         position = shift(indices[dimension], binders)
         if dimension >= first:
-            position = shift(here[dimension].base, binders) + index(Bound(rank - 1 - dimension))
+            position = shift(here[dimension].base, binders) + bound(rank - 1 - dimension)
         term = Access(term, position)
     for dimension in range(rank - 1, first, -1):
         term = Gen(ZERO, shift(here[dimension].count, dimension - first), term, names[dimension])

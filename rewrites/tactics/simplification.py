@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from atl.index import Bound, Index, atoms, floordiv, index
+from atl.index import Bound, Index, atoms, bound, floordiv, index
 from atl.predicate import (
     NonNegative,
     Predicate,
@@ -87,12 +87,14 @@ def simplify_guards(work: Derivation, below: Path = ()) -> None:
 def _visit(work: Derivation, site: Site) -> None:
     while isinstance(site.term, Guard | Select) and _decided(work, site):
         site = Site(work.goal, site.path, work.term(site.path), site.above)
+    if isinstance(site.term, Guard) and _without_implied(work, site, conjuncts(site.term.predicate)):
+        site = Site(work.goal, site.path, work.term(site.path), site.above)
     for position in positions(site.term, top_down=True):
         _visit(work, site.child(position))
 
 
 def _decided(work: Derivation, site: Site) -> bool:
-    """One step at a guard or a selection whose condition is known, in part or as a whole."""
+    """One step at a guard or a selection whose condition is known to hold, or not to."""
     assert isinstance(site.term, Guard | Select)
     kind = "guard" if isinstance(site.term, Guard) else "select"
     predicate = site.term.predicate
@@ -101,16 +103,25 @@ def _decided(work: Derivation, site: Site) -> bool:
         return work.attempt(f"{kind}_true", site.path)
     if _holds(site.scope, negation(opened)):
         return work.attempt(f"{kind}_false", site.path)
-    return kind == "guard" and _without_implied(work, site, conjuncts(predicate))
+    return False
 
 
 def _without_implied(work: Derivation, site: Site, parts: Sequence[Predicate]) -> bool:
-    for place, part in enumerate(parts):
-        rest = conjunction(other for k, other in enumerate(parts) if k != place)
-        known = site.scope.assume(site.scope.predicate(rest))
-        if len(parts) > 1 and _holds(known, site.scope.predicate(part)):
-            return work.attempt("guard_implied", site.path, p=rest, q=part)
-    return False
+    """Drops the conjuncts that the others imply: in one step, if those that stay are seen to imply them all."""
+    stay, dropped = list(parts), []
+    for part in parts:
+        rest = [other for other in stay if other != part]
+        known = site.scope.assume(site.scope.predicate(conjunction(rest)))
+        if rest and _holds(known, site.scope.predicate(part)):
+            stay = rest
+            dropped.append(part)
+    if not dropped:
+        return False
+    if work.attempt("guard_implied", site.path, p=conjunction(stay), q=conjunction(dropped)):
+        return True
+    for place, part in enumerate(dropped):
+        work.rewrite("guard_implied", site.path, p=conjunction((*dropped[place + 1 :], *stay)), q=part)
+    return True
 
 
 def _holds(scope: Scope, fact: Predicate) -> bool:
@@ -151,7 +162,7 @@ def _solve(work: Derivation, site: Site, place: int) -> bool:
     parts = conjuncts(predicate)
     return any(
         candidate != predicate and work.attempt("guard_equivalent", site.path, q=candidate)
-        for candidate in _solutions(parts, index(Bound(place)))
+        for candidate in _solutions(parts, bound(place))
     )
 
 

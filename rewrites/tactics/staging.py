@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from atl.errors import ATLError
-from atl.index import Bound, Index, Leaf, index, shift
+from atl.index import Bound, Index, Leaf, bound, index, shift
 from atl.predicate import Predicate, substitute
-from atl.substitution import children, shift_term, transform
+from atl.substitution import children, free_positions, shift_term, transform
 from atl.terms import Expr, Gen, Guard, Let, Reduce, Select
 from atl.wellformed import Path
 from rewrites.choosing import Chosen, chosen, nothing_chosen
@@ -16,9 +16,9 @@ from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, Function
 from rewrites.refusals import NoSite
 from rewrites.sites import Site
-from rewrites.tactics.binding import abstracted, bind, binders_between, free_indices, parameters_of_let
+from rewrites.tactics.binding import abstracted, bind, binders_between, parameters_of_let
 from rewrites.tactics.loops import loop
-from rewrites.tactics.regions import stage_regions
+from rewrites.tactics.regions import stage_region
 from rewrites.tactics.simplification import let_called, reduce_accesses, simplify_guards
 
 # -- computing where it is used ---------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ def fuse(work: Derivation, name: str) -> None:
 # -- staging ----------------------------------------------------------------------------------------------------------
 
 
-def stage(work: Derivation, what: Chosen, *, at: Chosen | list[Chosen] | None = None, name: str | None = None) -> None:
+def stage(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> None:
     """Computes a subterm ahead, into a buffer: within each iteration of the loop `at`, or else before everything.
 
     ⊞[i < n] … e(i) …  →  let buf := ⊞[i < n] e(i) in ⊞[i < n] … buf[i] …
@@ -43,20 +43,13 @@ def stage(work: Derivation, what: Chosen, *, at: Chosen | list[Chosen] | None = 
     The buffer has a dimension for each loop between that the subterm depends on. The guards between are kept around its
     elements unless they always hold.
 
-    Of a let that stands around the loop, what is read inside of the loop is computed there, into a buffer of that size;
-    what is read elsewhere is computed where it is read. Of a let there may be several such loops, in a list.
+    Of a let that stands around the loop, what is read inside of the loop is computed there, into a buffer of that size.
+    The let stays for what is read elsewhere, and goes when nothing is.
     """
-    if isinstance(at, list):
-        paths = [(*loop(work, place).path, 0) for place in at]
-        around = [_let_around(work, what, path) for path in paths]
-        if not around or around[0] is None or any(let is None or let.path != around[0].path for let in around):
-            raise NoSite(f"{what} is no let around all of these loops", required="loops inside of the body of one let")
-        stage_regions(work, around[0].path, paths, name or around[0].called[0])
-        return
     path = (*loop(work, at).path, 0) if at is not None else ()
     let = _let_around(work, what, path)
     if let is not None:
-        stage_regions(work, let.path, [path], name or let.called[0])
+        stage_region(work, let.path, path, name or let.called[0])
         return
     site = _producer(work, what, path)
     inner, wrapped = _highest(work, site.path, path)
@@ -93,14 +86,14 @@ def stage_at(work: Derivation, path: Path, above: Path, name: str) -> Path:
     at = path
     for place, low, high in _loops_between(work, path, above):
         value = work.term(at)
-        if place not in free_indices(value):
+        if place not in free_positions(value)[0]:
             continue
         body = transform(value, partial(_generalised, place))
         rule = work.rule("get_gen")
         arguments: dict[str, Argument] = {
             "lo": low,
             "hi": high,
-            "k": index(Bound(place)) - low,
+            "k": bound(place) - low,
             "e": Function(("index",), body),
         }
         try:
@@ -129,7 +122,7 @@ def _highest(work: Derivation, path: Path, above: Path) -> tuple[Path, bool]:
         around = work.term(path[:-1])
         child = children(around)[path[-1]]
         stays = not (isinstance(around, Guard | Select) or child.tensors)
-        if not stays or (child.indices and 0 in free_indices(value)):
+        if not stays or (child.indices and 0 in free_positions(value)[0]):
             break
         if child.indices:
             value = shift_term(value, -1, 0)
@@ -137,9 +130,9 @@ def _highest(work: Derivation, path: Path, above: Path) -> tuple[Path, bool]:
     term = work.term(path)
     if term == value:
         return path, False
-    bound, function = parameters_of_let(work)
+    value_name, body_name = parameters_of_let(work)
     body = abstracted(shift_term(term, 0, 1), shift_term(value, 0, 1), 0, 0)
-    arguments = {bound: value, function: Function((value.type,), body)}
+    arguments = {value_name: value, body_name: Function((value.type,), body)}
     work.apply(work.rule("unfold_let"), path, arguments, reverse=True)
     return (*path, 0), True
 
@@ -149,8 +142,8 @@ def _generalised(place: int, leaf: Leaf, depth: int) -> Index:
     if not isinstance(leaf, Bound) or leaf.position < depth:
         return index(leaf)
     if leaf.position - depth == place:
-        return index(Bound(depth))
-    return index(Bound(leaf.position + 1))
+        return bound(depth)
+    return bound(leaf.position + 1)
 
 
 def _between(work: Derivation, path: Path, above: Path) -> Iterator[tuple[Expr, int]]:
@@ -194,7 +187,7 @@ def _guards_between(work: Derivation, path: Path, above: Path) -> list[Predicate
 
 
 def _raised(by: int, leaf: Leaf) -> Index:
-    return index(Bound(leaf.position + by) if isinstance(leaf, Bound) else leaf)
+    return bound(leaf.position + by) if isinstance(leaf, Bound) else index(leaf)
 
 
 def hoist(work: Derivation, name: str, *, out_of: Chosen | None = None) -> None:
