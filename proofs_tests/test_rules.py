@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
+from hypothesis import Phase, given, settings, strategies
+from hypothesis.strategies import DataObject
 
 import atl
+from atl.errors import NotExact
+from atl.scalars import Exact
 from proofs_tests import rule_proofs
+from proofs_tests.choices import Drawn
 from proofs_tests.corollaries import replayed
-from proofs_tests.exhaustion import decide
+from proofs_tests.exhaustion import Counterexample, compared, decide
 from proofs_tests.mutation import EQUIVALENT, declared_once, mutants, score
 from proofs_tests.rule_labels import labels
 from proofs_tests.rule_proofs import EVERY, WITHOUT_PROOF, standing
-from proofs_tests.rule_samples import sampled
+from proofs_tests.rule_samples import Sample, sampled
 from proofs_tests.symbolic import proved
-from rewrites.rule import Body, Equation, Index, Matrix, Rule, Vector, equation, given, rule
+from rewrites.rule import Body, Equation, Index, Matrix, Rule, Vector, equation, rule
+from rewrites.rule import given as premises
 from rewrites.rules import RULES
 
 DECLARED = [one.name for one in declared_once()]
 SAMPLE = DECLARED[::8]
 NEEDS_ONE = ("log_access", "pointwise_log", "gen_log", "select_log", "ll_log")
 """The logarithm of a rational number is rational at 1 only."""
+
+
+def tried_by_hypothesis(stated: Rule, examples: int, phases: Collection[Phase] = tuple(Phase)) -> None:
+    """Raises AssertionError for a counterexample, if one is among so many draws."""
+
+    @settings(max_examples=examples, phases=phases, derandomize=True, deadline=None, database=None)
+    @given(strategies.data())
+    def holds(data: DataObject) -> None:
+        try:
+            found = compared(stated, Sample(stated, Drawn(data.draw)), Exact())
+        except NotExact:
+            return  # a root, say, that is not rational
+        assert not isinstance(found, Counterexample), str(found)
+
+    holds()
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -34,6 +57,11 @@ def test_a_rule_holds_for_random_bodies(name: str) -> None:
     found = sampled(RULES[name], wanted=2)
     assert isinstance(found, int), str(found)
     assert found >= 1
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_holds_for_whatever_hypothesis_draws(name: str) -> None:
+    tried_by_hypothesis(RULES[name], 12)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -177,7 +205,7 @@ def sum_without_order(lo: Index, hi: Index, e: Body[Index]) -> Equation:
 @rule(family="false", source="")
 def read_beyond(n: Index, e: Body[Index], k: Index) -> Equation:
     """An element beyond the last one is zero."""
-    return equation(atl.gen(n, e)[k], e(k), given(k >= 0, k <= n))
+    return equation(atl.gen(n, e)[k], e(k), premises(k >= 0, k <= n))
 
 
 FALSE = (
@@ -196,3 +224,9 @@ def test_a_false_rule_is_found_and_is_not_proved(stated: Rule) -> None:
     assert decide(stated, cases=300).counterexample is not None
     assert isinstance(proved(stated), str)
     assert standing(stated).grade == 0
+
+
+@pytest.mark.parametrize("stated", FALSE, ids=lambda stated: stated.name)
+def test_hypothesis_finds_a_false_rule(stated: Rule) -> None:
+    with pytest.raises(AssertionError, match="Counterexample"):
+        tried_by_hypothesis(stated, 500, [Phase.generate])
