@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import padtypes
 from atl.dtypes import bits
+from atl.errors import UnsafeAccess
 from atl.index import (
     ONE,
     ZERO,
@@ -27,11 +28,11 @@ from atl.index import (
     imax,
     index,
 )
-from atl.predicate import FALSE, TRUE, Predicate, at_most, less
+from atl.predicate import FALSE, TRUE, Predicate, at_most, less, within
 from atl.program import Program
 from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from atl.safety import check_safe
-from atl.scope import Scope, outermost
+from atl.scope import Scope, outermost, reads
 from atl.substitution import map_op
 from atl.terms import (
     OF_MONOID,
@@ -285,7 +286,7 @@ class _Lowering:
         buffer = Buffer(next(self._ids), e.name, dtype, extents)
         stored, filled = self._filling(value, buffer, context)
         used = self.statement(e.body, to, replace(context, tensors=(*context.tensors, buffer)))
-        needed = tuple(self._needed(extent, context) for extent in extents)
+        needed = tuple(self._needed(e.name, extent, context) for extent in extents)
         count = elements(needed)
         if count.constant is not None and count.constant * bits(dtype) // 8 <= STACK_LIMIT:
             return (Allocate(buffer, count, "stack", not filled), *stored, *used, Free(buffer))
@@ -295,14 +296,35 @@ class _Lowering:
         self._hoisted.append(Allocate(buffer, capacity, "heap", zeroed=False))
         return (Clear(buffer, count, zeroed=not filled), *stored, *used)
 
-    def _needed(self, extent: Index, context: Context) -> Index:
-        """The extent, as a number to make room for, at least zero and without a quotient by zero.
+    def _needed(self, name: str, extent: Index, context: Context) -> Index:
+        """The extent, as a number to make room for: at least zero, without a quotient by zero or an unsafe read.
 
         A let that was lifted out of a selection stands also where its branch is not taken and its extents mean nothing.
+        There is room then for the most that an extent can be, if it reads what only the branch may read.
         """
+        if not self._safely_read(extent, context):
+            most = upper_bound(context.scope.facts, extent, context.loops)
+            if most is None or not self._safely_read(most, context):
+                raise UnsafeAccess(
+                    f"the extent {extent} of {name} is read where the condition around {name} need not hold",
+                    required=f"room for {name} that is known where its selection begins",
+                    suggestions=(
+                        "state how large the elements can be: atl.tensor(…, range=(0, most))",
+                        f"make {name} as large as its largest: a constant, or a size, instead of an element",
+                    ),
+                )
+            extent = most
         if not all(context.proves(less(ZERO, divisor)) for divisor in divisors(extent)):
             extent = _with_positive_divisors(extent)
         return extent if context.proves(at_most(ZERO, extent)) else imax(ZERO, extent)
+
+    def _safely_read(self, extent: Index, context: Context) -> bool:
+        """Whether all array elements in an extent are proved to be within their arrays here."""
+        return all(
+            context.proves(within(ZERO, position, length))
+            for read in reads(extent)
+            for position, length in zip(read.indices, read.array.shape, strict=True)
+        )
 
     def _capacity(self, extents: tuple[Index, ...], context: Context) -> Index | None:
         """The most elements that a buffer of these extents has in any iteration of the loops around, if known."""

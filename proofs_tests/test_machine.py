@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import TooLarge
+from atl.errors import TooLarge, UnsafeAccess
 from atl.index import ONE, ZERO, Array, Index, Quotient, Var, constant, imax, index, read, size
 from atl.interpret import evaluate
 from atl.predicate import TRUE, less
@@ -146,6 +146,36 @@ def test_a_lowered_program_gives_what_the_program_means(n: int) -> None:
     program = atl.program("tiled", [x], tiled)
     array = np.arange(n, dtype=np.int64)
     assert np.array_equal(run(lower(program), {"n": n, "k": 2}, {"x": array}), evaluate(program, x=array, k=2))
+
+
+def branch_with_a_buffer(most: int | None) -> atl.Program:
+    """Within a selection, a buffer as long as an element that only the branch may read says."""
+    n, m = atl.sizes("n m")
+    range_ = None if most is None else (0, most)
+    lengths = atl.tensor("lengths", m, dtype="int64", range=range_)
+    x = atl.tensor("x", n, dtype="int64")
+
+    def element(i: atl.IndexExpr) -> atl.Tensor:
+        length = atl.imax(0, lengths[i])
+        buffer = atl.gen(length, lambda k: atl.guard(k >= 1, x[i]))
+        total = atl.let(buffer, lambda b: atl.sum(length, lambda k: b[k]), name="b")
+        return atl.select(i < m, total, atl.cast("int64", 7))
+
+    return atl.program("branch", [lengths, x], atl.gen(n, element))
+
+
+@pytest.mark.parametrize("most", [100, 100_000])  # on the stack, on the heap
+def test_a_buffer_of_a_branch_is_not_measured_where_the_branch_is_not_taken(most: int) -> None:
+    program = branch_with_a_buffer(most)
+    held: dict[str, AnyArray] = {"lengths": np.array([2, 3]), "x": np.arange(1, 6)}
+    found = run(lower(program), {"n": 5, "m": 2}, held)
+    assert found.tolist() == evaluate(program, lengths=held["lengths"], x=held["x"]).tolist() == [1, 4, 7, 7, 7]
+
+
+def test_a_buffer_of_a_branch_with_no_known_bound_is_refused() -> None:
+    with pytest.raises(UnsafeAccess, match="of b is read where the condition around b need not hold") as caught:
+        lower(branch_with_a_buffer(None))
+    assert "range=(0, most)" in str(caught.value)
 
 
 # -- nests that are not -----------------------------------------------------------------------------------------------

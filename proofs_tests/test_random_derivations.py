@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
 from atl.terms import Binary
 from proofs_tests import random_derivations
-from proofs_tests.random_derivations import Report, derive
-from rewrites import rules
+from proofs_tests.random_derivations import run, start_of
+from proofs_tests.random_tactics import TACTICS
+from rewrites import Session, rules, tactics
 from rewrites.rule import Equation
 
 
 def test_every_program_of_a_random_derivation_computes_what_the_start_does() -> None:
-    report = Report()
-    for number in range(12):
-        derive(number, 7, report)
+    report = run(range(36), 7)
     print(report)
-    assert not report.failures
-    assert report.compared >= 80
+    assert not report.failures, report.failures[0]
+    assert report.compared >= 300
+    assert len(report.by_tactic) >= 9
+
+
+def test_every_rule_has_its_turn() -> None:
+    """Two of three derivations start from an instance of the next rule."""
+    turns = {start.rule.name for number in range(600) if (start := start_of(number, Random(number))).rule is not None}
+    assert turns == set(rules)
+
+
+def test_every_tactic_of_a_session_is_among_the_steps() -> None:
+    public = {name for name in tactics.__all__ if hasattr(Session, name)}
+    assert public == set(TACTICS)
 
 
 def test_a_false_rule_is_found_by_a_random_derivation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +44,11 @@ def test_a_false_rule_is_found_by_a_random_derivation(monkeypatch: pytest.Monkey
         return replace(stated, rhs=Binary("add", stated.rhs.left, stated.rhs.left))
 
     monkeypatch.setattr(random_derivations, "rules", {"wrong": replace(add, name="wrong", states=wrong)})
-    report = Report()
-    for number in range(12):
-        derive(number, 7, report)
-    assert report.failures
+    assert run(range(6), 7).failures
+
+
+def test_an_undo_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: undo takes back one call less than it is asked to."""
+    undo = Session.undo
+    monkeypatch.setattr(Session, "undo", lambda self, count=1: undo(self, max(0, count - 1)))
+    assert run(range(6), 7).failures

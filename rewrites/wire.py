@@ -290,7 +290,8 @@ class _Link:
 def written(steps: Sequence[dict[str, Argument]], inputs: Iterable[Array]) -> tuple[list[Json], list[dict[str, Json]]]:
     """The table, and the arguments of every step. Raises `Unreadable` for what has free variables or other inputs."""
     writer = Writer(inputs)
-    linked = [{name: writer.used(writer.argument(value)) for name, value in step.items()} for step in steps]
+    # By name: a match that finds them in another order is written alike.
+    linked = [{name: writer.used(writer.argument(step[name])) for name in sorted(step)} for step in steps]
     table = writer.finish()
     return table, [{name: writer.resolved(value) for name, value in step.items()} for step in linked]
 

@@ -1,0 +1,182 @@
+"""Calls of tactics with random arguments, for random derivations: each tactic where the goal has something for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from atl.index import Index, Size, atoms, index
+from atl.surface import IndexExpr
+from atl.terms import (
+    Flatten,
+    Gen,
+    Guard,
+    Let,
+    PadLeft,
+    PadRight,
+    Reduce,
+    Reshape,
+    Split,
+    Term,
+    Transpose,
+    TruncateLeft,
+    TruncateRight,
+)
+from rewrites import Session
+from rewrites.sites import Site, sites
+
+OPERATORS: Final = {
+    "transpose": Transpose,
+    "flatten": Flatten,
+    "split": Split,
+    "padl": PadLeft,
+    "padr": PadRight,
+    "truncl": TruncateLeft,
+    "truncr": TruncateRight,
+}
+
+Call = Callable[[Session, Random], Session | None]
+"""A call of a tactic; None when the goal has nothing for it."""
+
+
+def _loops(s: Session) -> list[Site]:
+    return [site for site in sites(s.goal, top_down=True) if isinstance(site.term, Gen | Reduce)]
+
+
+def _nested(s: Session) -> list[Site]:
+    return [site for site in _loops(s) if isinstance(_inside(site), Gen | Reduce)]
+
+
+def _inside(site: Site) -> Term:
+    """What stands directly in a loop, below guards."""
+    at = site.child(0)
+    while isinstance(at.term, Guard):
+        at = at.child(0)
+    return at.term
+
+
+def _lets(s: Session) -> list[Site]:
+    return [site for site in sites(s.goal, top_down=True) if isinstance(site.term, Let)]
+
+
+def _one(random: Random, among: list[Site]) -> Site | None:
+    return random.choice(among) if among else None
+
+
+def _bound(random: Random, site: Site) -> IndexExpr:
+    """An index within a loop's range, if sizes and small numbers give one."""
+    assert isinstance(site.term, Gen | Reduce)
+    low, high = site.term.low, site.term.high
+    choices: list[Index] = [low + random.randint(0, 3), high - random.randint(0, 2), index(random.randint(0, 4))]
+    choices += [index(atom) for atom in atoms(high) if isinstance(atom, Size)]
+    return IndexExpr(random.choice(choices))
+
+
+def _inline(s: Session, random: Random) -> Session | None:
+    used = {type(site.term.op) for site in sites(s.goal) if isinstance(site.term, Reshape)}
+    operators = [word for word, op in OPERATORS.items() if op in used]
+    if operators and random.random() < 0.5:
+        return s.inline(random.choice(operators))
+    let = _one(random, _lets(s))
+    return None if let is None else s.inline(let.called[0])
+
+
+def _solve(s: Session, random: Random) -> Session | None:
+    del random
+    return s.solve_for_index() if any(isinstance(site.term, Guard) for site in sites(s.goal)) else None
+
+
+def _lbind(s: Session, random: Random) -> Session | None:
+    site = _one(random, list(sites(s.goal)))
+    if site is None:
+        return None
+    over = random.choice(site.spine()).path
+    return s.lbind(site.path, "bound", over=over)
+
+
+def _split_loop(s: Session, random: Random) -> Session | None:
+    site = _one(random, _loops(s))
+    return None if site is None else s.split_loop(site.path, _bound(random, site))
+
+
+def _tile(s: Session, random: Random) -> Session | None:
+    nested = [site for site in _nested(s) if not isinstance(site.child(0).term, Guard)]
+    if nested and random.random() < 0.4:
+        site = random.choice(nested)
+        names = [site.called[0], site.child(0).called[0]]
+        return s.tile(names, [random.randint(1, 3), random.randint(1, 3)])
+    one = _one(random, _loops(s))
+    return None if one is None else s.tile(one.path, random.randint(1, 4))
+
+
+def _interchange(s: Session, random: Random) -> Session | None:
+    site = _one(random, _nested(s))
+    return None if site is None else s.interchange(site.path)
+
+
+def _fuse(s: Session, random: Random) -> Session | None:
+    let = _one(random, _lets(s))
+    return None if let is None else s.fuse(let.called[0])
+
+
+def _stage(s: Session, random: Random) -> Session | None:
+    loops, lets = _loops(s), _lets(s)
+    if lets and loops and random.random() < 0.5:
+        return s.stage(random.choice(lets).called[0], at=random.choice(loops).path, name="part")
+    site = _one(random, [site for site in sites(s.goal) if site.path])
+    if site is None:
+        return None
+    above = [at.path for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
+    return s.stage(site.path, at=random.choice([None, *above]), name="staged")
+
+
+def _hoist(s: Session, random: Random) -> Session | None:
+    let = _one(random, [site for site in _lets(s) if any(isinstance(at.term, Gen | Reduce) for at in site.spine())])
+    return None if let is None else s.hoist(let.called[0])
+
+
+def _flatten_loops(s: Session, random: Random) -> Session | None:
+    nested = [site for site in _nested(s) if isinstance(site.term, Gen) and isinstance(site.child(0).term, Gen)]
+    site = _one(random, nested)
+    return None if site is None else s.flatten_loops(site.path)
+
+
+def _unroll(s: Session, random: Random) -> Session | None:
+    constant = [site for site in _loops(s) if _extent(site) is not None]
+    site = _one(random, constant)
+    return None if site is None else s.unroll(site.path)
+
+
+def _extent(site: Site) -> int | None:
+    assert isinstance(site.term, Gen | Reduce)
+    return (site.term.high - site.term.low).constant
+
+
+def _anywhere(name: str) -> Call:
+    def call(s: Session, random: Random) -> Session | None:
+        del random
+        made: Any = getattr(s, name)()
+        assert isinstance(made, Session)
+        return made
+
+    return call
+
+
+TACTICS: Final[dict[str, Call]] = {
+    "inline": _inline,
+    "simpl_guard": _anywhere("simpl_guard"),
+    "simpl_index": _anywhere("simpl_index"),
+    "solve_for_index": _solve,
+    "lbind": _lbind,
+    "normalize": _anywhere("normalize"),
+    "split_loop": _split_loop,
+    "tile": _tile,
+    "interchange": _interchange,
+    "fuse": _fuse,
+    "stage": _stage,
+    "hoist": _hoist,
+    "flatten_loops": _flatten_loops,
+    "unroll": _unroll,
+}
+"""Every tactic of a session by its name."""
