@@ -25,17 +25,17 @@ import numpy.typing as npt
 import atl
 from atl import IndexExpr, Tensor
 from atl.errors import ATLError
-from atl.index import Array, constant
+from atl.index import ONE, Array, Index, Size, constant, index
 from atl.interpret import denote
 from atl.polynomials import Polynomials, symbol
-from atl.predicate import FALSE, TRUE, Predicate
+from atl.predicate import FALSE, TRUE, Predicate, equal
 from atl.program import Program
 from atl.prove import Facts, Proved, prove
 from atl.scalars import Scalars
 from atl.scope import Scope
 from atl.terms import Expr, Input, Type
 from atl.wellformed import obligations, places
-from rewrites.instantiation import Argument, abstracted, of_indices
+from rewrites.instantiation import Argument, Function, abstracted, applied, of_indices
 from rewrites.patterns import groups_of
 from rewrites.rule import Equation, Kind, Rule
 from rewrites.rules import RULES
@@ -44,10 +44,16 @@ WINDOW: Final = range(-1, 4)
 """The values of index metavariables."""
 EXTENTS: Final = range(4)
 """The extents of tensors."""
+WIDER: Final = {WINDOW: range(-2, 9), EXTENTS: range(7)}
+"""What is drawn from besides, where not every choice can be tried."""
 REACH: Final = 12
 """Generic functions of indices are told apart from -REACH to REACH; beyond they are zero."""
 LOOKED_AT: Final = (0, 10, 4)
 """How many elements of each dimension a generic function of a tensor reads, by the number of dimensions."""
+UNIT: Final = "unit"
+"""A size that is one: with it an index is written in a way from which its value is not read off."""
+SPELLED: Final = 60
+"""How many choices of a rule are tried with such indices."""
 CASES: Final = 300
 """The most choices of one rule; of a larger space as many are drawn by a seed."""
 
@@ -120,7 +126,11 @@ class Generic:
         return abstracted(tuple(types), value)
 
     def weighed(self, name: str, bound: Tensor, extents: list[int]) -> Tensor:
-        """Every element of a bound tensor, each with a weight of its own, in every element of a result."""
+        """Every element of a bound tensor, each with a weight of its own, in every element of a result.
+
+        It is no linear function of the elements: a rule that holds of those only is found false.
+        """
+        bound = bound * bound + bound
         weights = self.array(name, [*extents, *(extent.node.constant or 0 for extent in bound.shape)])
 
         def total(*at: IndexExpr) -> Tensor:
@@ -143,6 +153,50 @@ class Generic:
             self.inputs.append(Array(name, tuple(constant(extent) for extent in extents), "float64"))
         found = next(array for array in self.inputs if array.name == name)
         return Tensor(Input(found))
+
+
+class Spelled(Generic):
+    """Drawn from a wider window: indices are written with a size, functions may not use their parameters, and
+    conditions hold anywhere.
+
+    So nothing that a rule relies on is decided while it is stated: 0 // k is 0 whatever k is, and a function that does
+    not use p // k asks for no positive k.
+    """
+
+    def __init__(self, ranks: dict[str, int], choice: dict[str, int], random: Random) -> None:
+        super().__init__(ranks, choice)
+        self.random = random
+
+    @staticmethod
+    def drawn(rule: Rule, ranks: dict[str, int], random: Random) -> Spelled:
+        wider = {name: WIDER.get(of, of) for name, of in spaces(rule).items()}
+        return Spelled(ranks, {name: random.choice(of) for name, of in wider.items()}, random)
+
+    def _condition(self, name: str, kind: Kind) -> Argument:
+        if not kind.parameters or self.random.random() < 0.5:
+            return super()._condition(name, kind)
+        period = self.random.randint(2, 5)
+        rest = {place for place in range(period) if self.random.random() < 0.5}
+        below = self.random.random() < 0.3
+        at = self.choice[name]
+
+        def holds(*i: IndexExpr) -> Any:
+            anywhere: Any = _total(i) > at if below else FALSE
+            for place in rest:
+                anywhere = (_total(i) % period == place) | anywhere
+            return anywhere
+
+        return abstracted(of_indices(len(kind.parameters)), holds)
+
+    def argument(self, name: str, kind: Kind) -> Argument:
+        made = super().argument(name, kind)
+        if isinstance(made, Index):
+            units = self.random.choice((0, 1, -1, self.choice[name]))
+            return index(Size(UNIT)) * units + (self.choice[name] - units)
+        if isinstance(made, Function) and not made.tensors and self.random.random() < 0.5:
+            value: Any = applied(made)
+            return abstracted(made.parameters, lambda *given: value(*(0 for _ in given)))
+        return made
 
 
 def _total(indices: tuple[IndexExpr, ...]) -> IndexExpr:
@@ -169,7 +223,19 @@ def decide(rule: Rule, cases: int = CASES, seed: int = 0) -> Verdict:
             else:
                 verdict.decided += 1
                 verdict.ranks.update(ranks.values())
+    verdict.counterexample = found_spelled_out(rule, seed)
     return verdict
+
+
+def found_spelled_out(rule: Rule, seed: int = 0) -> Counterexample | None:
+    """A choice at which the sides differ, if one is found, with indices and functions of which nothing is decided."""
+    random = Random(f"{rule.name} {seed}")
+    for ranks in ranks_of(rule):
+        for _ in range(SPELLED):
+            found = compared(rule, Spelled.drawn(rule, ranks, random), Polynomials())
+            if isinstance(found, Counterexample):
+                return found
+    return None
 
 
 def instance(rule: Rule, generic: Generic) -> Equation | None:
@@ -191,7 +257,7 @@ def compared(rule: Rule, generic: Generic, scalars: Scalars[Any]) -> Counterexam
     sides = []
     for term in (stated.lhs, stated.rhs):
         program = Program("side", tuple(generic.inputs), term)
-        meaning = denote(program, {}, generic.arrays, scalars)
+        meaning = denote(program, dict.fromkeys(program.sizes, 1), generic.arrays, scalars)
         sides.append((meaning.shape, meaning.to_numpy(object)))
     (shape, left), (other, right) = sides
     if shape == other and bool(np.all(left == right)):
@@ -199,12 +265,15 @@ def compared(rule: Rule, generic: Generic, scalars: Scalars[Any]) -> Counterexam
     return Counterexample(str(generic.choice), f"{shape} {left.tolist()}"[:400], f"{other} {right.tolist()}"[:400])
 
 
+KNOWN: Final = Facts((equal(index(Size(UNIT)), ONE),))
+
+
 def _holds(premise: Predicate) -> bool:
-    return isinstance(prove(Facts(), premise), Proved)
+    return isinstance(prove(KNOWN, premise), Proved)
 
 
 def _meaningful(term: Expr) -> bool:
-    for _, at, scope in places(term, Scope(Facts())):
+    for _, at, scope in places(term, Scope(KNOWN)):
         for obligation in obligations(at, scope):
             if not isinstance(prove(scope.facts, obligation.goal), Proved):
                 return False

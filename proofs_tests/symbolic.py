@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 from atl.definitions import origin
 from atl.errors import ATLError, RankError
 from atl.index import ZERO as NONE
-from atl.index import Array, Index, Leaf, Size, Var, atoms, index, map_leaves, read
+from atl.index import Array, Index, Leaf, Size, Var, atoms, divisors, index, map_leaves, read
 from atl.index import Read as ReadOf
 from atl.predicate import (
     FALSE,
@@ -38,7 +38,7 @@ from atl.predicate import (
 )
 from atl.prove import Facts, Proved, prove, simplify
 from atl.scope import Scope
-from atl.substitution import children, instantiate, instantiate_tensor, rebuild, transform
+from atl.substitution import children, indices_in, instantiate, instantiate_tensor, rebuild, transform
 from atl.terms import (
     Access,
     Binary,
@@ -104,7 +104,7 @@ class Reader:
     inside: tuple[Var, ...] = ()
 
     def read(self, term: Expr, at: tuple[Index, ...], facts: Facts) -> Poly:
-        facts = facts.assume(*(o.goal for o in obligations(term, Scope(facts)) if o.goal != FALSE))
+        facts = facts.assume(*_granted(term, Scope(facts)))
         generic = application(term, self.pattern)
         if generic is not None:
             return self._generic(generic, at, facts)
@@ -503,9 +503,23 @@ def _window(expression: Index) -> Index:
     return total
 
 
+def _granted(term: Expr, scope: Scope) -> Iterator[Predicate]:
+    """What the kernel will have seen to hold at a node of an instance.
+
+    That a divisor is positive is not among it: 0 // k is 0 in an instance, and a function that does not use k // m has
+    no divisor.
+    """
+    may_vanish = {
+        less(NONE, divisor) for expression in indices_in(term) for divisor in divisors(scope.index(expression))
+    }
+    for obligation in obligations(term, scope):
+        if obligation.goal != FALSE and obligation.goal not in may_vanish:
+            yield obligation.goal
+
+
 def _outside(term: Expr) -> Iterator[Predicate]:
     """What must hold for a term to have a meaning, as far as no binder or guard stands around."""
-    yield from (o.goal for o in obligations(term, Scope(Facts())))
+    yield from _granted(term, Scope(Facts()))
     if not isinstance(term, Gen | Reduce | Guard | Select):
         for child in children(term):
             if not child.tensors:

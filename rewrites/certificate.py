@@ -29,11 +29,12 @@ from atl.parse import parse, parse_predicate
 from atl.printing import show_predicate, show_program
 from atl.program import Program
 from atl.wellformed import Path
-from rewrites.instantiation import Argument, Function
+from rewrites.admission import described, is_of
+from rewrites.instantiation import Argument
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, transitivity
-from rewrites.rule import Kind, Rule
+from rewrites.rule import Rule
 from rewrites.rules import RULES
-from rewrites.wire import DEEPEST, Digests, Json, Reader, abbreviated, depth_of, same, sort_of, written
+from rewrites.wire import DEEPEST, Digests, Json, Reader, abbreviated, depth_of, same, written
 
 FORMAT: Final = "atl-certificate/1"
 LARGEST: Final = 1 << 26
@@ -423,38 +424,15 @@ def _arguments_of(line: _Line, rule: Rule, reader: Reader) -> dict[str, Argument
             value = reader.argument(line.arguments[name])
         except (ATLError, *_NOT_OURS) as error:
             raise CertificateError(f"{name} is refused: {_said(error)}", step=line.number, field="with") from error
-        if not _is_of(value, rule.metavariables[name]):
+        if not is_of(value, rule.metavariables[name]):
             raise CertificateError(
                 f"{name} = {abbreviated(line.arguments[name])} is not what {rule.name} takes",
                 step=line.number,
                 field="with",
-                required=_described(rule.metavariables[name]),
+                required=described(rule.metavariables[name]),
             )
         out[name] = value
     return out
-
-
-def _is_of(value: Argument, kind: Kind) -> bool:
-    """Whether an argument is one that a metavariable of this kind ranges over, as far as its form tells."""
-    taken = value.parameters if isinstance(value, Function) else ()
-    if sort_of(value) != kind.sort or isinstance(value, Function) != bool(kind.parameters):
-        return False
-    if len(taken) != len(kind.parameters) or any(
-        (parameter == "index") != (wanted.sort == "index")
-        for parameter, wanted in zip(taken, kind.parameters, strict=True)
-    ):
-        return False
-    if kind.sort != "tensor":
-        return True
-    body: Any = value.body if isinstance(value, Function) else value
-    rank = body.type.rank
-    return bool(rank >= kind.rank) if kind.group else bool(rank == kind.rank)
-
-
-def _described(kind: Kind) -> str:
-    what = {"index": "an index", "condition": "a condition"}.get(kind.sort, f"a tensor of rank {kind.rank} or more")
-    takes = ", ".join("an index" if parameter.sort == "index" else "a tensor" for parameter in kind.parameters)
-    return f"a function of {takes} that gives {what}" if takes else what
 
 
 def _said(error: BaseException) -> str:

@@ -54,6 +54,14 @@ def is_term(value: object) -> TypeGuard[Expr]:
     return isinstance(value, get_args(Expr))
 
 
+def sort_of(argument: Argument) -> str:
+    """What an argument is: an index, a condition or a tensor; of a function, what it gives."""
+    body = argument.body if isinstance(argument, Function) else argument
+    if isinstance(body, Index):
+        return "index"
+    return "condition" if is_predicate(body) else "tensor"
+
+
 Argument: TypeAlias = Index | Predicate | Expr | Function
 Arguments: TypeAlias = Mapping[str, Argument]
 

@@ -24,7 +24,8 @@ from atl.scope import Scope, outermost
 from atl.substitution import bind, children, with_children
 from atl.terms import Expr, Let, Reduce
 from atl.wellformed import Path, child_scopes, obligations, places
-from rewrites.instantiation import Arguments
+from rewrites.admission import admit
+from rewrites.instantiation import Argument, Arguments, Function
 from rewrites.rule import Equation, Rule
 
 _KEY: Final = object()
@@ -154,8 +155,13 @@ def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, r
 
     Raises `NotEqual` and `PremiseFailed`.
     """
+    _check_theorem(theorem)
     program = theorem.rhs
     spine, subterm, scope = _descend(program, path)
+    for name, kind in rule.metavariables.items():
+        if name in arguments:
+            admit(rule.name, name, kind, arguments[name], program.inputs)
+            _check_bound(name, arguments[name], spine)
     instance = rule.instance(arguments)
     before, after = (instance.rhs, instance.lhs) if reverse else (instance.lhs, instance.rhs)
     if before != subterm:
@@ -174,15 +180,23 @@ def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, r
 
 def symmetry(theorem: Theorem) -> Theorem:
     """rhs = lhs."""
+    _check_theorem(theorem)
     turned = tuple(replace(step, reverse=not step.reverse) for step in reversed(theorem.steps))
     return Theorem(_KEY, theorem.rhs, theorem.lhs, _Chain.of(turned))
 
 
 def transitivity(first: Theorem, second: Theorem) -> Theorem:
     """From a = b and b = c, a = c."""
+    _check_theorem(first)
+    _check_theorem(second)
     if first.rhs != second.lhs:
         raise NotATheorem("the right side of the first theorem is not the left side of the second")
     return Theorem(_KEY, first.lhs, second.rhs, _Chain.of(second.steps, first.chain))
+
+
+def _check_theorem(theorem: Theorem) -> None:
+    if type(theorem) is not Theorem:
+        raise NotATheorem(f"{type(theorem).__name__} is no theorem", required="one that the kernel has made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +220,17 @@ def _descend(program: Program, path: Path) -> tuple[list[_Above], Expr, Scope]:
         scope = child_scopes(at, scope)[position]
         at = parts[position].expr
     return spine, at, scope
+
+
+def _check_bound(name: str, argument: Argument, spine: list[_Above]) -> None:
+    """An argument uses no more indices and lets than stand around the place."""
+    own = (argument.indices, argument.tensors) if isinstance(argument, Function) else (0, 0)
+    body = argument.body if isinstance(argument, Function) else argument
+    around = [children(above.term)[above.position] for above in spine]
+    if body.loose > own[0] + sum(child.indices for child in around) or body.loose_tensors > own[1] + sum(
+        child.tensors for child in around
+    ):
+        raise NotEqual(f"{name} uses an index or a tensor that is not bound at that place")
 
 
 def _ascend(rule: Rule, spine: list[_Above], before: Expr, after: Expr) -> tuple[Expr, list[ProvedPremise]]:
@@ -249,6 +274,8 @@ def _same_type(rule: Rule, before: Expr, after: Expr) -> list[Predicate]:
 def _check_wellformed(rule: Rule, after: Expr, scope: Scope) -> None:
     """What the rule brings in has a meaning: positive divisors, ranges that do not run backwards, equal shapes."""
     for _, at, here in places(after, scope):
+        if isinstance(at, Let) and bind(at.value, at.body) != at:
+            raise NotEqual(f"{rule.name} brings in the tensor {at.name} with another type than it has")
         _check_node(rule, at, here)
 
 

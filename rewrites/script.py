@@ -13,11 +13,11 @@ from atl.terms import Expr
 from atl.wellformed import Path
 from atl.words import ASCII
 from rewrites.derivation import Derivation, arguments_of
-from rewrites.instantiation import Argument, Function
+from rewrites.instantiation import Argument, Function, sort_of
 from rewrites.kernel import Step, Theorem, reflexivity
 from rewrites.matching import Mismatch, match
 from rewrites.rules import RULES
-from rewrites.wire import sort_of, text_of
+from rewrites.wire import text_of
 
 _KEYWORDS = frozenset({"name", "at", "around", "nth", "all", "reverse", "top_down"})
 """What `Session.rw` takes itself: a rule's parameter of that name is given otherwise."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Final, TypeAlias, assert_never, get_args
+from typing import Any, Final, TypeAlias, assert_never
 
 from atl import dtypes
 from atl.errors import ATLError
@@ -562,14 +562,3 @@ class Digests:
 def _hashed(*parts: bytes) -> bytes:
     # Every part but the first, and a text, has a length of its own; a text stands alone after its letter.
     return hashlib.sha256(b"".join(parts)).digest()
-
-
-_PREDICATES: Final = get_args(Predicate)
-
-
-def sort_of(argument: Argument) -> str:
-    """What an argument is: an index, a condition or a tensor; of a function, what it gives."""
-    body = argument.body if isinstance(argument, Function) else argument
-    if isinstance(body, Index):
-        return "index"
-    return "condition" if isinstance(body, _PREDICATES) else "tensor"

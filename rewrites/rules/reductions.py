@@ -73,7 +73,9 @@ def split_fold(m: Monoid, lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equ
 def collapse(m: Monoid, n: Index, k: Index, e: Body[Index, Index]) -> Equation:
     """Two nested sums, or other folds, as one."""
     return equation(
-        reduce(m, n, lambda i: reduce(m, k, lambda j: e(i, j))), reduce(m, n * k, lambda p: e(p // k, p % k))
+        reduce(m, n, lambda i: reduce(m, k, lambda j: e(i, j))),
+        reduce(m, n * k, lambda p: e(p // k, p % k)),
+        given(k > 0),
     )
 
 
