@@ -44,15 +44,16 @@ WINDOW: Final = range(-1, 4)
 """The values of index metavariables."""
 EXTENTS: Final = range(4)
 """The extents of tensors."""
-WIDER: Final = {WINDOW: range(-2, 9), EXTENTS: range(7)}
-"""What is drawn from besides, where not every choice can be tried."""
+LARGE: Final[dict[range, Sequence[int]]] = {WINDOW: range(-2, 9), EXTENTS: range(7)}
+NEGATIVE: Final[dict[range, Sequence[int]]] = {WINDOW: (-2, -1, -1, 0, 1, 2, 3)}
+"""What indices and extents are drawn from besides, where not every choice can be tried."""
 REACH: Final = 12
 """Generic functions of indices are told apart from -REACH to REACH; beyond they are zero."""
 LOOKED_AT: Final = (0, 10, 4)
 """How many elements of each dimension a generic function of a tensor reads, by the number of dimensions."""
 UNIT: Final = "unit"
 """A size that is one: with it an index is written in a way from which its value is not read off."""
-SPELLED: Final = 60
+SPELLED: Final = 40
 """How many choices of a rule are tried with such indices."""
 CASES: Final = 300
 """The most choices of one rule; of a larger space as many are drawn by a seed."""
@@ -166,11 +167,14 @@ class Spelled(Generic):
     def __init__(self, ranks: dict[str, int], choice: dict[str, int], random: Random) -> None:
         super().__init__(ranks, choice)
         self.random = random
+        self.written: list[Index] = []
 
     @staticmethod
     def drawn(rule: Rule, ranks: dict[str, int], random: Random) -> Spelled:
-        wider = {name: WIDER.get(of, of) for name, of in spaces(rule).items()}
-        return Spelled(ranks, {name: random.choice(of) for name, of in wider.items()}, random)
+        # Small and often negative, or large; but a product of many sums has too many terms.
+        other = LARGE if "product" not in rule.name and random.random() < 0.5 else NEGATIVE
+        drawn = {name: random.choice(other.get(of, of)) for name, of in spaces(rule).items()}
+        return Spelled(ranks, drawn, random)
 
     def _condition(self, name: str, kind: Kind) -> Argument:
         if not kind.parameters or self.random.random() < 0.5:
@@ -181,7 +185,7 @@ class Spelled(Generic):
         at = self.choice[name]
 
         def holds(*i: IndexExpr) -> Any:
-            anywhere: Any = _total(i) > at if below else FALSE
+            anywhere: Any = _total(i) > at if below else False
             for place in rest:
                 anywhere = (_total(i) % period == place) | anywhere
             return anywhere
@@ -192,7 +196,12 @@ class Spelled(Generic):
         made = super().argument(name, kind)
         if isinstance(made, Index):
             units = self.random.choice((0, 1, -1, self.choice[name]))
-            return index(Size(UNIT)) * units + (self.choice[name] - units)
+            written = index(Size(UNIT)) * units + (self.choice[name] - units)
+            if self.written and self.random.random() < 0.5:
+                # Close to another index, or to its opposite: so terms cancel.
+                written = self.random.choice(self.written) * self.random.choice((1, -1)) + self.random.randint(-1, 1)
+            self.written.append(written)
+            return written
         if isinstance(made, Function) and not made.tensors and self.random.random() < 0.5:
             value: Any = applied(made)
             return abstracted(made.parameters, lambda *given: value(*(0 for _ in given)))

@@ -35,6 +35,7 @@ _OTHER_WAY: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
 
 EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     ("sum_collapse", "p + 1 in p % k"): "each row is summed as a whole, from wherever in it",
+    ("tile_gen", "a floor for ceildiv(n, k)"): "unless k divides n, less than nothing would be cut off",
     ("tile_sum", "n + 1 in ceildiv(n, k)"): "a block more is guarded as a whole",
 }
 """Mutants that are true, but not proved for all sizes, and why."""

@@ -509,9 +509,8 @@ def _granted(term: Expr, scope: Scope) -> Iterator[Predicate]:
     That a divisor is positive is not among it: 0 // k is 0 in an instance, and a function that does not use k // m has
     no divisor.
     """
-    may_vanish = {
-        less(NONE, divisor) for expression in indices_in(term) for divisor in divisors(scope.index(expression))
-    }
+    opened = map(scope.index, indices_in(term))
+    may_vanish = {less(NONE, divisor) for expression in opened for divisor in divisors(expression)}
     for obligation in obligations(term, scope):
         if obligation.goal != FALSE and obligation.goal not in may_vanish:
             yield obligation.goal

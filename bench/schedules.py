@@ -1,0 +1,55 @@
+"""What the schedules of `examples.beyond_the_paper` gain: each beside the program that it was derived from, and NumPy.
+
+`python -m bench.schedules` runs the three in turn, many times, and prints ratios of the medians; one thread.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any, Final
+
+import numpy as np
+
+from examples import beyond_the_paper as beyond
+from lowering import compile as compile_kernel
+from proofs_tests.test_beyond_the_paper import attention, batched, stencils
+from rewrites import Session
+
+ROUNDS: Final = 15
+PICTURE: Final = ((4000, 4000),)
+BATCH: Final = ((4, 256, 256), (4, 256, 256))
+HEAD: Final = ((512, 64), (2048, 64), (2048, 64))
+CASES: Final[tuple[tuple[Callable[[], Session], Callable[..., Any], tuple[tuple[int, ...], ...]], ...]] = (
+    (beyond.stencils_fused, stencils, PICTURE),
+    (beyond.stencils_by_rows, stencils, PICTURE),
+    (beyond.stencils_tiled, stencils, PICTURE),
+    (beyond.batched_product_one_row, batched, BATCH),
+    (beyond.batched_product_blocked, batched, BATCH),
+    (beyond.attention_by_rows, attention, HEAD),
+    (beyond.attention_in_blocks, attention, HEAD),
+)
+
+
+def main() -> None:
+    print(f"Python {platform.python_version()} on {platform.machine()}, medians of {ROUNDS} rounds, in turn")
+    print(f"{'schedule':28}{'ms':>9}{'start':>9}{'NumPy':>9}{'start / ours':>14}{'NumPy / ours':>14}")
+    for derive, numpy_does, shapes in CASES:
+        theorem = derive().done()
+        numbers = np.random.default_rng(1)
+        arrays = [numbers.random(shape, np.float32) for shape in shapes]
+        runs: list[Callable[..., Any]] = [compile_kernel(theorem.rhs), compile_kernel(theorem.lhs), numpy_does]
+        times: list[list[float]] = [[] for _ in runs]
+        for _ in range(ROUNDS):
+            for run, taken in zip(runs, times, strict=True):
+                start = time.perf_counter()
+                run(*arrays)
+                taken.append(1e3 * (time.perf_counter() - start))
+        ours, naive, rival = map(median, times)
+        print(f"{derive.__name__:28}{ours:9.2f}{naive:9.2f}{rival:9.2f}{naive / ours:14.2f}{rival / ours:14.2f}")
+
+
+if __name__ == "__main__":
+    main()

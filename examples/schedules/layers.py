@@ -1,0 +1,62 @@
+"""Programs that the paper does not have: a two-layer stencil, a batched matrix product, attention."""
+
+from __future__ import annotations
+
+import atl
+from atl import IndexExpr, Program, Tensor
+
+n, m = atl.sizes("n m", min=1)
+picture = atl.tensor("picture", n, m)
+
+
+def _five(of: Tensor, y: IndexExpr, x: IndexExpr) -> Tensor:
+    """A pixel and its four neighbours, added; what lies outside of the picture counts as zero."""
+    above, below = atl.guard(y >= 1, of[y - 1, x]), atl.guard(y + 1 < n, of[y + 1, x])
+    left, right = atl.guard(x >= 1, of[y, x - 1]), atl.guard(x + 1 < m, of[y, x + 1])
+    return above + left + of[y, x] + right + below
+
+
+def stencils() -> Program:
+    """A five-point stencil of a five-point stencil, the first into a buffer of the whole picture."""
+    first = atl.gen(n, m, lambda y, x: _five(picture, y, x))
+    body = atl.let(first, lambda once: atl.gen(n, m, lambda y, x: _five(once, y, x)), name="once")
+    return atl.program("stencils", [picture], body)
+
+
+B, M, N, K = atl.sizes("B M N K")
+left, right = atl.tensor("left", B, M, K), atl.tensor("right", B, K, N)
+
+
+def batched_product() -> Program:
+    """A matrix product for each of a batch."""
+    body = atl.gen(B, M, N, lambda b, i, j: atl.sum(K, lambda k: left[b, i, k] * right[b, k, j]))
+    return atl.program("batched", [left, right], body)
+
+
+L, S, D, E = atl.sizes("L S D E", min=1)
+query, key, weight = atl.tensor("query", L, D), atl.tensor("key", S, D), atl.tensor("weight", S, E)
+
+
+def attention() -> Program:
+    """softmax(query keyᵀ / √D) weight of one head, stage by stage, each for all rows (the scores are L x S)."""
+    root = atl.sqrt(atl.cast("float32", atl.value(D)))
+    scores = atl.gen(L, S, lambda i, j: atl.sum(D, lambda d: query[i, d] * key[j, d]) / root)
+
+    def result(score: Tensor) -> Tensor:
+        greatest = atl.gen(L, lambda i: atl.reduce("max", S, lambda j: score[i, j]))
+        return atl.let(greatest, lambda top: _weighed(score, top), name="top")
+
+    return atl.program("attention", [query, key, weight], atl.let(scores, result, name="score"))
+
+
+def _weighed(score: Tensor, top: Tensor) -> Tensor:
+    powers = atl.gen(L, S, lambda i, j: atl.exp(score[i, j] - top[i]))
+
+    def divided(power: Tensor, total: Tensor) -> Tensor:
+        return atl.gen(L, E, lambda i, e: atl.sum(S, lambda j: power[i, j] * weight[j, e]) / total[i])
+
+    def summed(power: Tensor) -> Tensor:
+        totals = atl.gen(L, lambda i: atl.sum(S, lambda j: power[i, j]))
+        return atl.let(totals, lambda total: divided(power, total), name="total")
+
+    return atl.let(powers, summed, name="power")

@@ -1,0 +1,115 @@
+"""Programs that the paper does not have are scheduled by hand, and compute what NumPy does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from examples import beyond_the_paper as beyond
+from lowering import Kernel
+from lowering import compile as compile_kernel
+from rewrites import Session
+from rewrites.certificate import dumps, loads
+
+Array = npt.NDArray[Any]
+
+
+def five(of: Array) -> Array:
+    wide = np.pad(of, 1)
+    out: Array = wide[:-2, 1:-1] + wide[1:-1, :-2] + of + wide[1:-1, 2:] + wide[2:, 1:-1]
+    return out
+
+
+def stencils(picture: Array) -> Array:
+    return five(five(picture))
+
+
+def batched(left: Array, right: Array) -> Array:
+    return left @ right
+
+
+def attention(query: Array, key: Array, weight: Array) -> Array:
+    scores = query @ key.T / np.sqrt(query.shape[1])
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    out: Array = powers @ weight / powers.sum(1, keepdims=True)
+    return out
+
+
+Shapes = tuple[tuple[int, ...], ...]
+PICTURES: list[Shapes] = [((1, 1),), ((1, 7),), ((2, 2),), ((5, 3),), ((13, 17),), ((31, 33),)]
+LARGER: list[Shapes] = [((4, 5),), ((5, 7),), ((9, 13),), ((16, 23),)]
+PRODUCTS: list[Shapes] = [
+    ((b, m, k), (b, k, n))
+    for b, m, k, n in (
+        (1, 1, 1, 1), (2, 3, 5, 7), (0, 4, 2, 3), (3, 8, 4, 16), (2, 17, 9, 33), (1, 5, 0, 2),
+    )
+]  # fmt: skip
+HEADS: list[Shapes] = [
+    ((rows, d), (s, d), (s, e))
+    for rows, s, d, e in ((1, 1, 1, 1), (2, 3, 5, 7), (8, 16, 4, 8), (17, 19, 8, 5), (33, 40, 9, 23))
+]
+
+SCHEDULES: dict[str, tuple[Callable[[], Session], Callable[..., Array], list[Shapes], int]] = {
+    # name: (derivation, what it computes, the shapes of its inputs, how many calls it takes)
+    "stencils, fused": (beyond.stencils_fused, stencils, PICTURES, 1),
+    "stencils, by rows": (beyond.stencils_by_rows, stencils, PICTURES, 1),
+    "stencils, tiled": (lambda: beyond.stencils_tiled(2, 3), stencils, LARGER, 7),
+    "batched product, blocked": (beyond.batched_product_blocked, batched, PRODUCTS, 7),
+    "batched product, one row": (beyond.batched_product_one_row, batched, PRODUCTS, 1),
+    "batched product, flat": (beyond.batched_product_flat, batched, [s for s in PRODUCTS if s[0][1]], 2),
+    "attention, by rows": (beyond.attention_by_rows, attention, HEADS, 4),
+    "attention, in blocks": (beyond.attention_in_blocks, attention, HEADS, 5),
+}
+
+
+@cache
+def derived(name: str) -> tuple[Session, Kernel, Kernel]:
+    session = SCHEDULES[name][0]()
+    theorem = session.done()
+    return session, compile_kernel(theorem.lhs), compile_kernel(theorem.rhs)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_computes_what_numpy_does(name: str) -> None:
+    _, _, kernel = derived(name)
+    numbers = np.random.default_rng(7)
+    for shapes in SCHEDULES[name][2]:
+        arrays = [numbers.random(shape, np.float32) for shape in shapes]
+        wanted = SCHEDULES[name][1](*(array.astype(np.float64) for array in arrays))
+        np.testing.assert_allclose(kernel(*arrays), wanted, rtol=2e-5, atol=1e-6, err_msg=str(shapes))
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULES if "attention" not in name])
+def test_a_schedule_computes_the_same_whole_numbers_as_its_start(name: str) -> None:
+    _, start, kernel = derived(name)
+    numbers = np.random.default_rng(7)
+    for shapes in SCHEDULES[name][2]:
+        arrays = [numbers.integers(-8, 9, shape).astype(np.float32) for shape in shapes]
+        np.testing.assert_array_equal(kernel(*arrays), start(*arrays), err_msg=str(shapes))
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_takes_few_calls_and_is_replayed(name: str) -> None:
+    session, _, _ = derived(name)
+    assert len(session.steps) <= SCHEDULES[name][3]
+    theorem = session.done()
+    again = loads(dumps(theorem))
+    assert (again.lhs, again.rhs) == (theorem.lhs, theorem.rhs)
+
+
+def test_the_inner_tiles_of_the_stencils_run_without_a_test() -> None:
+    text = str(derived("stencils, tiled")[0].goal)
+    inner = text.split("⊞[1 <= i1 <")[1].split("++", maxsplit=1)[0]
+    assert "once[yi, xi + 1]" in inner
+    assert "] ·" not in inner
+
+
+def test_the_buffers_of_attention_hold_a_row() -> None:
+    lets = [line for line in str(derived("attention, by rows")[0].goal).splitlines() if "let " in line]
+    assert len(lets) == 4
+    assert all("⊞[i1 < 1]" in line for line in lets)
