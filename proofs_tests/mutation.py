@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from proofs_tests.exhaustion import decide
+from proofs_tests.exhaustion import decide, found_spelled_out
 from proofs_tests.symbolic import proved
 from rewrites.kinds import Kind
 from rewrites.rule import Rule
@@ -39,6 +39,10 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     ("tile_sum", "n + 1 in ceildiv(n, k)"): "a block more is guarded as a whole",
 }
 """Mutants that are true, but not proved for all sizes, and why."""
+
+
+MORE_DRAWS: Final = 20
+"""How many more times the wider window is drawn from for a mutant that is neither found false nor proved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +216,8 @@ def score(rule: Rule, cases: int = 300) -> Score:
             result.killed += 1
         elif proved(mutant.rule) is None:
             result.true.append(mutant.change)
+        elif any(found_spelled_out(mutant.rule, seed) for seed in range(1, MORE_DRAWS)):
+            result.killed += 1
         else:
             result.survivors.append(mutant.change)
     return result
