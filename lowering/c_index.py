@@ -224,6 +224,8 @@ def _multiplier(expression: Index, quotient: Quotient) -> Index | None:
 
 def _exact_quotient(a: Index, b: Index) -> Index | None:
     """a / b, if it is a polynomial."""
+    if not b.terms:
+        return None  # in a loop that never runs, over what has no elements
     out, rest = ZERO, a
     lead, divisor = b.terms[0]
     while rest.terms:

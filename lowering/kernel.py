@@ -57,7 +57,7 @@ def compile(  # noqa: A001 (the contract's name)
         raise WrongArgument(
             f"{program!r} cannot be compiled",
             required="a program",
-            suggestions=('make one with atl.program("name", [inputs], body), or with the decorator @atl.program',),
+            suggestions=(_how_to_get_a_program(program),),
         )
     if target != "c":
         raise WrongArgument(
@@ -73,6 +73,14 @@ def compile(  # noqa: A001 (the contract's name)
     path = build_shared(source, name=name, fast_math=fast_math)
     library = load(path, declaration(nest, name))
     return Kernel(program, nest, Code(source, path, name, *library))
+
+
+def _how_to_get_a_program(given: object) -> str:
+    for attribute in ("rhs", "goal"):
+        # Of a theorem and of a session; lowering knows of neither.
+        if isinstance(getattr(given, attribute, None), Program):
+            return f"compile its program: compile(….{attribute})"
+    return 'make one with atl.program("name", [inputs], body), or with the decorator @atl.program'
 
 
 def check_names(program: Program) -> None:

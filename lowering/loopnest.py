@@ -156,7 +156,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Accumulate:
-    """target = target op value; a cell that holds no value counts as zero (`op` is then "add")."""
+    """target = target op value; a cell that holds no value counts as zero (`op` is then "add" or "sub")."""
 
     target: Cell | Scalar
     op: BinaryOp

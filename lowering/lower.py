@@ -6,6 +6,7 @@ reduction adds to its destination; one that yields a scalar runs in a scalar var
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -36,6 +37,7 @@ from atl.scope import Scope, outermost, reads
 from atl.substitution import map_op
 from atl.terms import (
     OF_MONOID,
+    Binary,
     BinaryOp,
     Concat,
     Expr,
@@ -49,7 +51,7 @@ from atl.terms import (
     Reduce,
     Reshape,
 )
-from lowering.coverage import fills
+from lowering.coverage import additions, fills
 from lowering.loopnest import (
     Accumulate,
     Allocate,
@@ -113,9 +115,10 @@ class Context:
 def lower(program: Program, *, registers: bool = True) -> LoopNest:
     """The loop nest of a program whose accesses are safe and whose truncations cut only padding; both are proved first.
 
-    With `registers=False` it is that of Fig. 4.1 to the letter: a sum adds to its element of the buffer, and the cells
-    stored are exactly those of the elements that are not padding (Theorem 2). With registers a sum runs in a scalar
-    variable, which is stored even where the sum is empty: a zero more.
+    With `registers=False` it is that of Fig. 4.1 to the letter: a sum adds to its element of the buffer, arithmetic is
+    done element by element, and the cells stored are exactly those of the elements that are not padding (Theorem 2).
+    With registers a sum runs in a scalar variable, which is stored even where the sum is empty: a zero more. And an
+    addition of tensor sums is two statements with one destination: a zero less, where neither stores.
 
     Raises `UnsafeAccess` and `UnsafeTruncation`.
     """
@@ -126,7 +129,7 @@ def lower(program: Program, *, registers: bool = True) -> LoopNest:
 
 def lower_unchecked(program: Program, *, registers: bool = True) -> LoopNest:
     """What `lower` makes of a program whatever its pad-sets are; it may store out of bounds. For tests."""
-    return _Lowering(program, registers).nest(normalize(program).body, outermost(program))
+    return _Lowering(program, registers).nest(normalize(program, one_pass=not registers).body, outermost(program))
 
 
 class _Lowering:
@@ -138,6 +141,7 @@ class _Lowering:
         self._ids: Iterator[int] = count()
         self._hoisted: list[Allocate] = []
         self._direct = 0  # sums that add to their cell instead of running in a scalar variable
+        self._added_after: Counter[Buffer] = Counter()  # additions to what an earlier statement has assigned
 
     def nest(self, body: Expr, scope: Scope) -> LoopNest:
         program = self.program
@@ -158,7 +162,8 @@ class _Lowering:
         """The lowering of a term into a buffer, and whether it is proved to assign every element."""
         before = self._direct
         block = self.statement(e, Destination(buffer), context)
-        return block, fills(e, context.scope, buffer, block, sums_stored=self._direct == before)
+        after, stored = self._added_after[buffer], self._direct == before
+        return block, fills(e, context.scope, buffer, block, added_after=after, sums_stored=stored)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
@@ -190,6 +195,14 @@ class _Lowering:
                 )
             case Reshape(op, operand):
                 return self.statement(operand, to.then(map_op(op, scope.index)), context)
+            case Binary("add" | "sub" as op, left, right) if e.type.rank:
+                # Two statements: the first one assigns or adds, the second one always adds to what is there.
+                sign: BinaryOp = "sub" if (op == "sub") != (to.op == "sub") else "add"
+                assigned = self.statement(left, to, context)
+                added = self.statement(right, replace(to, op=sign), context)
+                if to.op is None and isinstance(to.storage, Buffer):
+                    self._added_after[to.storage] += additions(to.storage, added)
+                return (*assigned, *added)
             case Padding():
                 return ()
             case _:
@@ -218,7 +231,8 @@ class _Lowering:
     def _fold(self, e: Reduce, to: Destination, context: Context) -> Block:
         """The loop of a reduction; each iteration is folded into the destination."""
         low, high = context.scope.index(e.low), context.scope.index(e.high)
-        into = replace(to, op=OF_MONOID[e.monoid])
+        # A sum that is subtracted: each of its iterations is.
+        into = to if e.monoid == "sum" and to.op == "sub" else replace(to, op=OF_MONOID[e.monoid])
         return self._loop(e.name, low, high, e.mark, context, lambda _, inside: self.statement(e.body, into, inside))
 
     def _tensor_sum(self, e: Reduce, to: Destination, context: Context) -> Block:
@@ -240,7 +254,7 @@ class _Lowering:
         start = Declare(total, neutral(e.monoid, total.dtype))
         if e.monoid == "sum" or context.proves(nonempty):
             return (start, *loop, *self._store(result, to))
-        if to.op in (None, "add"):
+        if to.op in (None, "add", "sub"):
             # Over an empty range there is nothing to store: an added zero could lie where a truncation has cut.
             return (start, *loop, If(nonempty, self._store(result, to)))
         return (start, *loop, *self._store(Choose(nonempty, result, Number(0, total.dtype)), to))

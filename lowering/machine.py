@@ -238,7 +238,7 @@ class _Run:
                 self._stack[target] = self._scalars.binary(op, dtype, self._stack[target], value)
             case Cell(buffer):
                 memory, address = self._place(target)
-                if address not in memory.cells and (op != "add" or address >= memory.zeroed):
+                if address not in memory.cells and (op not in ("add", "sub") or address >= memory.zeroed):
                     raise Trap("uninitialised", f"{op} to {buffer.name} at {address}, which holds nothing")
                 old = memory.cells.get(address, self._scalars.constant(0, buffer.dtype))
                 memory.cells[address] = self._scalars.binary(op, buffer.dtype, old, value)

@@ -4,20 +4,24 @@ Tensor arithmetic and tensor-valued leaves become generations; an access to anyt
 inwards until it is one; inside of arithmetic, guards become selections of zero, and reductions are bound by lets,
 which are lifted to where statements stand. The accesses of the program are taken to be safe (`atl.check_safe`): so an
 access to a generation is its body at that index, with no guard around.
+
+What a schedule has decided stays. A sum or difference of tensors with a loop order of their own (`_has_order`) stays a
+node: two statements with one destination. Elsewhere arithmetic is done element by element, one dimension at a time, so
+that a let in an operand is computed once, outside of the loops of the dimensions that come after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import assert_never
+from itertools import count, cycle, islice
+from typing import TypeGuard, assert_never
 
 from atl.definitions import origin
 from atl.index import ZERO, Index, Var, index
 from atl.predicate import TRUE, Predicate, less, negation
 from atl.program import Program
-from atl.substitution import bind, close, close_tensor, instantiate, instantiate_tensor
+from atl.substitution import bind, children, close, close_tensor, instantiate, instantiate_tensor
 from atl.terms import (
     Access,
     Binary,
@@ -34,7 +38,9 @@ from atl.terms import (
     Reduce,
     Reshape,
     Select,
+    Split,
     TensorVar,
+    Transpose,
     Type,
     Unary,
     Value,
@@ -49,17 +55,23 @@ class _Binding:
 
     variable: TensorVar
     value: Expr
+    mark: str = ""
 
 
-def normalize(program: Program) -> Program:
-    """The program in normal form; equal to it as an equation, and with the same padding."""
-    return replace(program, body=_Normalizer().statement(program.body))
+def normalize(program: Program, *, one_pass: bool = False) -> Program:
+    """The program in normal form; equal to it as an equation, and with the same padding.
+
+    With `one_pass` all arithmetic is done element by element, and so every element of it is stored: an addition of two
+    statements stores to none that neither of them reaches.
+    """
+    return replace(program, body=_Normalizer(one_pass=one_pass).statement(program.body))
 
 
 class _Normalizer:
     """Opens binders on the way down and closes them on the way up; `_ids` numbers the opened variables."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, one_pass: bool) -> None:
+        self._one_pass = one_pass
         self._ids: Iterator[int] = count(1 << 50)
 
     # -- statements ---------------------------------------------------------------------------------------------------
@@ -90,28 +102,82 @@ class _Normalizer:
             case Padding():
                 return e
             case _:
-                return self._leaf(e) if not e.type.rank else self._generated(e)
+                return self._arithmetic(e)
 
-    def _generated(self, e: Expr) -> Expr:
-        """v = gen i. v[i], down to scalars (§4.3.2)."""
-        variables = [Var(next(self._ids), name) for name in _NAMES[: e.type.rank]]
+    def _generated(self, e: Reduce) -> Expr:
+        """v = gen i. v[i], down to a reduction to a scalar (§4.3.2)."""
+        variables = [Var(next(self._ids), name) for name in islice(cycle(_NAMES), e.type.rank)]
         out = self.statement(self.read(e, tuple(index(variable) for variable in variables)))
         for variable, extent in zip(reversed(variables), reversed(e.type.shape), strict=True):
             out = Gen(ZERO, extent, close(out, variable), variable.name)
         return out
 
-    def _leaf(self, e: Expr) -> Expr:
-        """A scalar to be stored, under the lets that it needs."""
+    def _arithmetic(self, e: Expr, names: str = _NAMES) -> Expr:
+        """What is computed in every element: two statements with one destination, or v = gen i. v[i] (§4.3.2)."""
         bindings: list[_Binding] = []
-        out = self.scalar(e, bindings)
+        out: Expr
+        if not e.type.rank:
+            out = self.scalar(e, bindings)
+        elif self._is_two_statements(e):
+            out = Binary(e.op, self.statement(e.left), self.statement(e.right))
+        else:
+            once = self._without_lets(e, bindings)
+            variable = Var(next(self._ids), names[0])
+            element = self._arithmetic(self.read(once, (index(variable),)), names[1:] + names[0])
+            out = Gen(ZERO, e.type.shape[0], close(element, variable), variable.name)
         for binding in reversed(bindings):
-            out = bind(binding.value, close_tensor(out, binding.variable), binding.variable.name)
+            out = bind(binding.value, close_tensor(out, binding.variable), binding.variable.name, binding.mark)
         return out
+
+    def _is_two_statements(self, e: Expr) -> TypeGuard[Binary]:
+        if self._one_pass or not isinstance(e, Binary) or e.op not in ("add", "sub"):
+            return False
+        return _has_order(e.left) or _has_order(e.right)
+
+    def _without_lets(self, e: Expr, bindings: list[_Binding]) -> Expr:
+        """A tensor inside of arithmetic, without the lets that its elements would compute again and again.
+
+        Those below a generation are met when its dimension has been dealt with. Reshapes and sums are bound as a whole:
+        a let in them depends on an index that is known to none of the loops around before the last of them.
+        """
+        match e:
+            case Let(value, body, name, mark):
+                tensor = self._bound(self.statement(value), name, bindings, mark)
+                return self._without_lets(instantiate_tensor(body, tensor), bindings)
+            case Unary(op, operand):
+                return Unary(op, self._without_lets(operand, bindings))
+            case Cast(dtype, operand):
+                return Cast(dtype, self._without_lets(operand, bindings))
+            case Binary(op, left, right):
+                return Binary(op, self._without_lets(left, bindings), self._without_lets(right, bindings))
+            case Select(predicate, left, right):
+                return Select(
+                    predicate,
+                    self._under(predicate, left, bindings, self._without_lets),
+                    self._under(negation(predicate), right, bindings, self._without_lets),
+                )
+            case Guard(predicate, body):
+                return Guard(predicate, self._under(predicate, body, bindings, self._without_lets))
+            case Concat(left, right):
+                return Concat(self._without_lets(left, bindings), self._without_lets(right, bindings))
+            case Access():
+                positions, at = _positions(e)
+                if isinstance(at, Reshape):
+                    return _accessed(self._without_lets(at, bindings), positions)
+                read = e if isinstance(at, Input | Local | TensorVar) else self.read(at, positions)
+                return read if isinstance(read, Access) else self._without_lets(read, bindings)
+            case Reshape(op, operand):
+                out = Reshape(op, self._without_lets(operand, bindings))
+                return self._bound(self.statement(out), "reshaped", bindings) if _has_let(out) else out
+            case Reduce("sum") if _has_let(e):
+                return self._bound(self.statement(e), _result_name(e), bindings)
+            case _:
+                return e
 
     # -- reads --------------------------------------------------------------------------------------------------------
 
     def read(self, e: Expr, at: tuple[Index, ...]) -> Expr:
-        """e[at], as many positions as e has dimensions, pushed inwards. What is read is a value, never padding."""
+        """e[at], pushed inwards as far as these positions reach. What is read is a value, never padding."""
         if not at:
             return e
         first, *rest = at
@@ -127,7 +193,7 @@ class _Normalizer:
                 inner = self.read(instantiate(body, index(variable)), at)
                 return Reduce(monoid, low, high, close(inner, variable), name, mark)
             case Guard(predicate, body):
-                return Select(predicate, self.read(body, at), _zero(e.type))
+                return _or_zero(predicate, self.read(body, at))
             case Let(value, body, name, mark):
                 tensor = TensorVar(next(self._ids), name, value.type)
                 inner = self.read(instantiate_tensor(body, tensor), at)
@@ -143,8 +209,9 @@ class _Normalizer:
             case Concat(left, right):
                 n = left.type.shape[0]
                 return Select(less(first, n), self.read(left, at), self.read(right, (first - n, *rest)))
-            case Padding():
-                return _zero(e.type)
+            case Padding(of):
+                rest_of = Type(of.dtype, of.shape[len(at) :])
+                return Padding(rest_of) if rest_of.rank else _zero(of)
             case Reshape():
                 return self._read_reshaped(e, at)
             case Constant() | Value():
@@ -154,9 +221,11 @@ class _Normalizer:
 
     def _read_reshaped(self, e: Reshape, at: tuple[Index, ...]) -> Expr:
         """The element of a reshape by its definition; where there is none it reads as zero."""
+        if len(at) < (2 if isinstance(e.op, Transpose | Split) else 1):
+            return _accessed(e, at)
         where = origin(e.op, e.operand.type.shape, at)
         value = self.read(e.operand, where.at)
-        return value if where.present == TRUE else Select(where.present, value, _zero(e.type))
+        return value if where.present == TRUE else _or_zero(where.present, value)
 
     # -- scalars ------------------------------------------------------------------------------------------------------
 
@@ -179,38 +248,70 @@ class _Normalizer:
             case Select(predicate, left, right):
                 return Select(
                     predicate,
-                    self._under(predicate, left, bindings),
-                    self._under(negation(predicate), right, bindings),
+                    self._under(predicate, left, bindings, self.scalar),
+                    self._under(negation(predicate), right, bindings, self.scalar),
                 )
             case Guard(predicate, body):
-                return Select(predicate, self._under(predicate, body, bindings), _zero(e.type))
+                return _or_zero(predicate, self._under(predicate, body, bindings, self.scalar))
             case Padding():
                 return _zero(e.type)
             case Reduce(name=name):
                 return self._bound(self.statement(e), _result_name(e), bindings)
-            case Let(value, body, name):
-                tensor = self._bound(self.statement(value), name, bindings)
+            case Let(value, body, name, mark):
+                tensor = self._bound(self.statement(value), name, bindings, mark)
                 return self.scalar(instantiate_tensor(body, tensor), bindings)
             case Gen() | Concat() | Reshape():
                 raise AssertionError("a scalar has no dimensions")
             case _:
                 assert_never(e)
 
-    def _bound(self, value: Expr, name: str, bindings: list[_Binding]) -> TensorVar:
+    def _bound(self, value: Expr, name: str, bindings: list[_Binding], mark: str = "") -> TensorVar:
         variable = TensorVar(next(self._ids), name, value.type)
-        bindings.append(_Binding(variable, value))
+        bindings.append(_Binding(variable, value, mark))
         return variable
 
-    def _under(self, predicate: Predicate, e: Expr, bindings: list[_Binding]) -> Expr:
+    def _under(
+        self, predicate: Predicate, e: Expr, bindings: list[_Binding], of: Callable[[Expr, list[_Binding]], Expr]
+    ) -> Expr:
         """A branch: what it binds is computed only where the branch is taken (ll_iverson, 2.6)."""
         inner: list[_Binding] = []
-        out = self.scalar(e, inner)
+        out = of(e, inner)
         bindings.extend(replace(binding, value=Guard(predicate, binding.value)) for binding in inner)
         return out
 
 
 def _result_name(e: Reduce) -> str:
     return {"sum": "total", "product": "product", "max": "greatest", "min": "least"}[e.monoid]
+
+
+def _has_order(e: Expr) -> bool:
+    """Whether an operand is a statement whose loops would run in another order, or more often, element by element.
+
+    So are sums of tensors, and what has a let below its loops.
+    """
+    match e:
+        case Let(_, body):
+            return _has_order(body)
+        case Binary("add" | "sub", left, right) if e.type.rank:
+            return _has_order(left) or _has_order(right)
+        case Reduce("sum"):
+            return e.type.rank > 0
+        case Gen() | Guard() | Concat() | Reshape():
+            return _has_let(e) or any(_has_order(child.expr) for child in children(e))
+        case _:
+            return False
+
+
+def _has_let(e: Expr) -> bool:
+    """Whether there is a let in a tensor which is computed once for several of its elements."""
+    if not e.type.rank or (isinstance(e, Reduce) and e.monoid != "sum"):
+        return False  # a maximum of tensors is done element by element, whatever is in it
+    return isinstance(e, Let) or any(_has_let(child.expr) for child in children(e))
+
+
+def _or_zero(predicate: Predicate, e: Expr) -> Expr:
+    """What is read of a guarded tensor: a scalar is zero elsewhere; of a tensor the rest is still to be read."""
+    return Guard(predicate, e) if e.type.rank else Select(predicate, e, _zero(e.type))
 
 
 def _zero(of: Type) -> Constant:

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import atl
 from atl.index import Array, Index, Var, constant, index, size
 from atl.predicate import conjunction, less, negation, within
+from lowering import lower
 from lowering.c import function_names, print_c, print_unit
 from lowering.c_names import identifier, reserved
 from lowering.loopnest import (
@@ -391,6 +393,14 @@ def test_long_lines_are_broken_where_few_brackets_are_open() -> None:
     assert max(map(len, lines)) <= 110
     assert any(line.startswith("            + a_rather_long_name[") for line in lines)
     assert run(of, [np.ones(9, np.float32)], [9]).tolist() == [9]
+
+
+def test_a_loop_that_never_runs_may_divide_by_what_is_zero_there() -> None:
+    thirds = atl.ceildiv(atl.sizes("n"), 3)
+    a = atl.tensor("a", 1, thirds, 3)
+    nothing = atl.gen(0, lambda i: atl.abs(atl.flatten(a)))
+    of = lower(atl.program("nothing", [a], atl.split(3, nothing)))
+    assert "for (int64_t i = 0; i < 0; i++)" in body_of(of)
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
