@@ -13,7 +13,7 @@ from textwrap import fill, indent
 from typing import Final
 
 import atl
-from atl.errors import ATLError, CheckoutNeeded, WrongArgument
+from atl.errors import ATLError, CheckoutNeeded
 
 FAILED: Final = 1
 """A check failed, or two results that must agree do not."""
@@ -252,7 +252,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _declare_rules(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these rules")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these rules, each in full")
     parser.add_argument(
         "--proof", action="store_true", help="how far each is known to be true: its grade, and what it may lose"
     )
@@ -261,17 +261,22 @@ def _declare_rules(parser: argparse.ArgumentParser) -> None:
 
 def _rules(arguments: argparse.Namespace) -> int:
     from rewrites import rules
+    from rewrites.refusals import unknown_name
 
     if unknown := [name for name in arguments.names if name not in rules]:
-        raise WrongArgument(f"there is no rule {unknown[0]}", required="a name that `atl rules` lists")
+        raise unknown_name("rule", unknown[0], rules, required="a name that `atl rules` lists")
     if arguments.proof or arguments.mutants:
         _need_checkout("atl rules --proof")
         from proofs_tests.rule_proofs import main as proofs
 
         return proofs([*arguments.names, *(["--mutants"] if arguments.mutants else [])])
+    if arguments.names:
+        from rewrites.display import described
+
+        print("\n\n".join(described(rules[name]) for name in arguments.names))
+        return 0
     for rule in rules.values():
-        if not arguments.names or rule.name in arguments.names:
-            print(f"{rule.family:16} {rule.name:24} {rule.law}")
+        print(f"{rule.family:16} {rule.name:24} {rule.law}")
     return 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from atl import dtypes
 from atl.errors import ATLError, ParseError, Place
@@ -242,14 +242,17 @@ class IndexReader:
                 self.advance()
                 with self.placed(token.start):
                     return index(int(text))
+            case "name", "imin" | "imax" if self.after_next.text == "(":
+                # As in Python: atl.imin and atl.imax.
+                self.advance()
+                return self._extremum("min" if token.text == "imin" else "max")
             case "name", _:
                 return self._index_name()
             case "word", "true" | "false":
                 return TRUE if self.advance().text == "true" else FALSE
             case "word", "min" | "max":
                 self.advance()
-                self.expect("(", "before the choices")
-                return extremum("min" if token.text == "min" else "max", *self.list_of(self.index, ")", "choices"))
+                return self._extremum("min" if token.text == "min" else "max")
             case "word", "ceildiv":
                 return self._ceildiv()
             case "symbol", "(":
@@ -261,6 +264,10 @@ class IndexReader:
                 return self._between_bars()
             case _:
                 raise self.error(f"expected an index or a condition, found {token}", required="a name, a number or '('")
+
+    def _extremum(self, kind: Literal["min", "max"]) -> Index:
+        self.expect("(", "before the choices")
+        return extremum(kind, *self.list_of(self.index, ")", "choices"))
 
     def _ceildiv(self) -> Index:
         start = self.advance()

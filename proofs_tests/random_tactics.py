@@ -104,8 +104,10 @@ def _tile(s: Session, random: Random) -> Session | None:
     nested = [site for site in _nested(s) if not isinstance(site.child(0).term, Guard)]
     if nested and random.random() < 0.4:
         site = random.choice(nested)
-        names = [site.called[0], site.child(0).called[0]]
-        return s.tile(names, [random.randint(1, 3), random.randint(1, 3)])
+        paths = [site.path, site.child(0).path]
+        while len(paths) < 4 and isinstance(s.begin().term((*paths[-1], 0)), Gen | Reduce) and random.random() < 0.6:
+            paths.append((*paths[-1], 0))
+        return s.tile(paths, [random.randint(1, 3) for _ in paths])
     one = _one(random, _loops(s))
     return None if one is None else s.tile(one.path, random.randint(1, 4))
 

@@ -12,6 +12,7 @@ import pytest
 
 from atl import cli
 from atl.program_files import program_in
+from rewrites import rules
 
 HERE = Path(__file__).resolve().parent.parent
 MATMUL = str(HERE / "examples" / "matmul.py")
@@ -223,3 +224,31 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     command = f"{sys.executable} -m atl show {MATMUL} --nest --c | head -n 1"
     done = subprocess.run(command, shell=True, cwd=HERE, capture_output=True, encoding="utf-8", check=False)
     assert done.stderr == ""
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_rule_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ended(capsys, "rules", "get_gen", "guard_true")
+    assert code == 0
+    assert "get_gen (access, §4.2.1): Reading one element of a generation, within it," in out
+    assert "    (⊞[lo <= i < hi] e(i))[k]  =  e(lo + k)\n" in out
+    assert "  e: a tensor, as a function of an index\n  k: an index\n" in out
+    assert "  premise: 0 <= k\n  premise: lo + k < hi\n" in out
+    assert "    [p] · e  =  e\n  p: a condition\n  e: a tensor\n  premise: p\n" in out
+
+
+def test_every_rule_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ended(capsys, "rules")
+    assert code == 0
+    names = [line.split()[-1] for line in (line[:41] for line in out.split("\n")) if line.strip()]
+    code, shown, _ = ended(capsys, "rules", *rules)
+    assert code == 0
+    assert len(names) == shown.count("  =  ") == len(rules)
+
+
+def test_a_rule_that_is_not_there_is_told_with_its_like(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = ended(capsys, "rules", "get_gne")
+    assert code == cli.REFUSED
+    assert "did you mean get_gen" in err

@@ -9,6 +9,7 @@ import pytest
 
 import atl
 from atl.errors import ContradictoryAssumptions, ParseError, WrongArgument
+from lowering import compile as compiled
 from proofs_tests.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import NoSite, Session, Undetermined, reschedule
 
@@ -142,6 +143,79 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         NoSite,
         ("no guard in the goal is known to be true or false",),
     ),
+    "a tile of a new size that has a minimum": (
+        lambda: reschedule(pipeline()).tile("i", atl.sizes("T", min=1)),
+        NoSite,
+        ("required: T > 0; min= of T counts in programs with this size", "given=[T > 0]"),
+    ),
+    "a maximum in tiles": (
+        lambda: reschedule(atl.program("g", [f], atl.reduce("max", n, lambda j: f[j])), given=[n > 0]).tile("j", 4),
+        NoSite,
+        ("the loop j is a max, of which no rule makes tiles", 'try: s.split_loop("j", …) makes pieces of it'),
+    ),
+    "a tile between two loops": (
+        lambda: reschedule(matmul()).tile("j", 4).interchange("i"),
+        NoSite,
+        ("no loop stands directly inside of the loop i", "try: exchange the loops before the inner one is tiled"),
+    ),
+    "a tile of nothing": (
+        lambda: reschedule(pipeline()).tile("i", 0),
+        WrongArgument,
+        ("a tile of 0 iterations", "required: a tile of at least one iteration"),
+    ),
+    "a tile without a size": (lambda: reschedule(pipeline()).tile("i", None), WrongArgument, ("None is no index",)),
+    "indices that do not rise": (
+        lambda: reschedule(pipeline()).split_loop("i", 3, 1),
+        WrongArgument,
+        ("a loop is split at 3, 1, which do not rise", "required: indices in rising order"),
+    ),
+    "an input inlined": (
+        lambda: reschedule(pipeline()).inline("f"),
+        NoSite,
+        ("f is an input [", "required: the name of a let: buf"),
+    ),
+    "a let staged outside of its loop": (
+        lambda: reschedule(pipeline()).stage("f", at="⊞[_ < n] _ + _"),
+        NoSite,
+        ("f does not stand inside of that loop",),
+    ),
+    "a let called by no name": (
+        lambda: reschedule(matmul()).lbind("_ * _", "2x"),
+        WrongArgument,
+        ("'2x' cannot name a let",),
+    ),
+    "no call to explain": (
+        lambda: reschedule(pipeline()).explain(),
+        WrongArgument,
+        ("no call has been made that could be explained",),
+    ),
+    "a call to undo that is none": (
+        lambda: reschedule(pipeline()).undo(-1),
+        WrongArgument,
+        ("required: a number from 0 to that of the calls made",),
+    ),
+    "a side that fits anything": (
+        lambda: reschedule(matmul()).rw("gen_eta", at="A[_, _]"),
+        NoSite,
+        ('try: the right side fits A: s.rw("gen_eta", reverse=True)',),
+    ),
+    "two reductions of two kinds": (
+        lambda: reschedule(
+            atl.program("g", [f], atl.sum(3, lambda i: atl.reduce("max", 4, lambda j: f[i + j])))
+        ).interchange("i"),
+        NoSite,
+        ("the loop i, a sum, does not change places with the loop j, a max",),
+    ),
+    "a theorem compiled": (
+        lambda: compiled(reschedule(pipeline()).fuse("buf").done()),  # type: ignore[arg-type]
+        WrongArgument,
+        ("try: compile its program: compile(….rhs)",),
+    ),
+    "a session compiled": (
+        lambda: compiled(reschedule(pipeline())),  # type: ignore[arg-type]
+        WrongArgument,
+        ("try: compile its program: compile(….goal)",),
+    ),
     "a let outside of loops": (
         lambda: reschedule(pipeline()).hoist("buf"),
         NoSite,
@@ -199,6 +273,14 @@ SUGGESTED: dict[str, tuple[Callable[[], Session], Callable[[Session], Session]]]
         lambda: reschedule(pipeline()), lambda s: s.rw("truncr_flatten_split", around="i", reverse=True, k=8),
     ),
     "a positive tile": (lambda: reschedule(pipeline(), given=[k > 0]), lambda s: s.fuse("buf").tile("i", k)),
+    "a tile of a new size": (
+        lambda: reschedule(pipeline(), given=[atl.sizes("T", min=1) > 0]),
+        lambda s: s.fuse("buf").tile("i", atl.sizes("T", min=1)),
+    ),
+    "a rule from right to left": (lambda: reschedule(matmul()), lambda s: s.rw("gen_eta", reverse=True, at="A[_, _]")),
+    "a split where the range ends": (
+        lambda: reschedule(pipeline()), lambda s: s.fuse("buf").split_loop("i", "min(n, 5)"),
+    ),
     "a loop tiled, then unrolled": (lambda: reschedule(matmul()), lambda s: s.tile("p", 8).unroll("pi")),
 }  # fmt: skip
 

@@ -50,7 +50,7 @@ def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterato
         case str():
             wanted = pattern(what)
             yield from (site for site in sites(program, top_down=top_down) if fits(wanted, site))
-        case tuple() | list():
+        case tuple() | list() if all(isinstance(position, int) for position in what):
             yield site_at(program, tuple(what))
         case _:
             raise WrongArgument(
@@ -60,17 +60,22 @@ def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterato
 
 
 def named(program: Program, name: str, *, top_down: bool = False) -> Iterator[Site]:
-    """The binders of this name: those that are printed with it, or else those that were given it."""
+    """The binders of this name: those that are printed with it, and after them those that were given it."""
     found = [site for site in sites(program, top_down=top_down) if name in site.called]
-    printed = [site for site in found if site.called[0] == name]
-    yield from printed or found
+    yield from sorted(found, key=lambda site: site.called[0] != name)
 
 
 def one(program: Program, what: Chosen) -> Site:
     """The first place that is meant, from the outside in. Raises `NoSite` with what there is to choose from."""
-    for site in chosen(program, what, top_down=True):
-        return site
-    raise nothing_chosen(program, what)
+    return every(program, what)[0]
+
+
+def every(program: Program, what: Chosen) -> list[Site]:
+    """The places that are meant, from the outside in. Raises `NoSite` with what there is to choose from."""
+    found = list(chosen(program, what, top_down=True))
+    if not found:
+        raise nothing_chosen(program, what)
+    return found
 
 
 def nothing_chosen(program: Program, what: Chosen) -> NoSite:

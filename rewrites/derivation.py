@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from atl.errors import ATLError, ParseError, WrongArgument
 from atl.index import Index
@@ -28,6 +28,8 @@ from rewrites.matching import Mismatch, match
 from rewrites.refusals import Asked, Undetermined, refusal, unknown_name, unmatched
 from rewrites.rule import Kind, Rule
 from rewrites.sites import Site, positions, site_at, subterm, walk
+
+T = TypeVar("T")
 
 
 class Derivation:
@@ -141,6 +143,22 @@ class Derivation:
         at = self.term(path)
         mark = getattr(at, "mark", "") if mark is None else mark
         self.theorems[-1] = _shown_as(self.theorem, hints.renamed(self.goal.body, path, name, mark))
+
+    def first_of(self, candidates: Iterable[T], act: Callable[[T], object]) -> None:
+        """Carries out a change with the first of these with which it can be. Raises what is wrong with the first."""
+        before = list(self.theorems)
+        refused: tuple[ATLError, list[Theorem]] | None = None
+        for candidate in candidates:
+            try:
+                act(candidate)
+            except ATLError as error:
+                refused = refused or (error, list(self.theorems))
+                self.theorems[:] = before
+            else:
+                return
+        if refused is not None:
+            self.theorems[:] = refused[1]
+            raise refused[0]
 
     # -- sweeps -------------------------------------------------------------------------------------------------------
 

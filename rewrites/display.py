@@ -22,6 +22,8 @@ from atl.words import Names
 from rewrites.choosing import Handle
 from rewrites.instantiation import Argument, Function
 from rewrites.kernel import ProvedPremise, Step
+from rewrites.rule import Kind, Rule
+from rewrites.sides import premises_text, side
 from rewrites.sites import site_at
 
 if TYPE_CHECKING:
@@ -249,6 +251,35 @@ def _named(value: Index | Expr | Predicate, names: Names, indices: tuple[str, ..
 def _premise(premise: ProvedPremise) -> str:
     how = "nothing can stand here" if premise.vacuous else _LAYERS.get(premise.layer, premise.layer)
     return f"premise {show_predicate(premise.premise)}: {how}"
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+_KINDS: Final = {"index": "an index", "condition": "a condition"}
+
+
+def described(rule: Rule) -> str:
+    """A rule in full: its law, the equation, its parameters with what they range over, and its premises."""
+    lines = [f"{rule.name} ({rule.family}{f', {rule.source}' if rule.source else ''}): {rule.law}"]
+    lines.append(f"    {side(rule, reverse=False, rank=0)}  =  {side(rule, reverse=True, rank=0)}")
+    lines += [f"  {name}: {_kind_text(kind)}" for name, kind in rule.metavariables.items()]
+    lines += [f"  premise: {text}" for text in premises_text(rule)] or ["  no premises"]
+    if rule.follows:
+        lines.append(f"  follows from {', '.join(dict.fromkeys(rule.follows))}")
+    return "\n".join(lines)
+
+
+def _kind_text(kind: Kind) -> str:
+    if kind.sort != "tensor":
+        what = _KINDS[kind.sort]
+    elif not kind.group:
+        what = f"a tensor of {kind.rank} dimensions" if kind.rank else "a scalar"
+    else:
+        what = f"a tensor of {kind.rank} or more dimensions" if kind.rank else "a tensor"
+    if not kind.parameters:
+        return what
+    of = [_KINDS.get(parameter.sort, "a tensor") for parameter in kind.parameters]
+    return f"{what}, as a function of {' and '.join(of)}"
 
 
 # -- notebooks --------------------------------------------------------------------------------------------------------

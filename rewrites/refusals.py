@@ -74,7 +74,7 @@ def _how_to_determine(rule: Rule, reverse: bool, name: str) -> str:
 
 def unknown_name(what: str, name: str, known: Iterable[str], *, required: str) -> WrongArgument:
     """What to say of a name that is not there; similar ones are suggested."""
-    near = get_close_matches(name, list(known), 3, 0.5)
+    near = get_close_matches(name, list(dict.fromkeys(each for each in known if each != name)), 3, 0.5)
     return WrongArgument(
         f"there is no {what} called {name!r}",
         required=required,
@@ -376,7 +376,23 @@ def _elsewhere(asked: Asked, work: Derivation) -> list[str]:
                 direction = "the other way round" if not asked.reverse else "from left to right"
                 out.append(f"it applies {direction}: {_call(asked.rule, not asked.reverse, asked.more)}")
                 break
+    elif not out:
+        out += _fits_backwards(asked, work)
     return out
+
+
+def _fits_backwards(asked: Asked, work: Derivation) -> list[str]:
+    """The other direction, where that side of the rule is a single tensor, which fits nearly anything."""
+    for site in asked.places:
+        found = match(asked.rule, not asked.reverse, site.term, work.settled(asked.given, site.path))
+        if isinstance(found, Mismatch):
+            continue
+        missing = "".join(f", {name}=…" for name in asked.rule.metavariables if name not in found)
+        where = slice_of(site.program, site.path)
+        return [
+            f"the {side_name(not asked.reverse)} side fits {where}: {_call(asked.rule, not asked.reverse, missing)}"
+        ]
+    return []
 
 
 def _whereabouts(site: Site) -> str:

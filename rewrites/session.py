@@ -123,7 +123,9 @@ class Session:
     def undo(self, count: int = 1) -> Session:
         """Takes back the last calls."""
         if not 0 <= count <= len(self._calls):
-            raise WrongArgument(f"{count} calls to undo, {len(self._calls)} made", required="no more than were made")
+            raise WrongArgument(
+                f"{count} calls to undo, {len(self._calls)} made", required="a number from 0 to that of the calls made"
+            )
         for _ in range(count):
             self._undone.append(self._calls.pop())
         return self
@@ -132,7 +134,8 @@ class Session:
         """Makes undone calls again."""
         if not 0 <= count <= len(self._undone):
             raise WrongArgument(
-                f"{count} calls to redo, {len(self._undone)} undone", required="no more than were undone"
+                f"{count} calls to redo, {len(self._undone)} undone",
+                required="a number from 0 to that of the calls undone",
             )
         for _ in range(count):
             self._calls.append(self._undone.pop())
@@ -155,6 +158,8 @@ class Session:
     def explain(self, number: int = -1) -> display.Explanation:
         """A call in full: for each step the rule, the place, the arguments, and how each premise was proved."""
         if not -len(self._calls) <= number < len(self._calls):
+            if not self._calls:
+                raise WrongArgument("no call has been made that could be explained", required="a call of this session")
             made = f"{len(self._calls)} call{'' if len(self._calls) == 1 else 's'} made, counted from 0"
             raise WrongArgument(f"there is no call {number}", required=made)
         return display.Explanation(self._calls[number].text, self._calls[number].traced())
@@ -270,7 +275,7 @@ class Session:
 
     # -- tactics ------------------------------------------------------------------------------------------------------
 
-    def inline(self, name: str, *, at: Chosen | None = None) -> Session:
+    def inline(self, name: Chosen, *, at: Chosen | None = None) -> Session:
         """Unfolds a let, or a reshape operator: let buf := v in … buf[i] … → … v[i] …"""
         return self.do(tactics.inline, name, at=at)
 
@@ -282,7 +287,7 @@ class Session:
         """Makes indices and bounds smaller by what is known of them: (i // c) // k → i // (c*k)."""
         return self.do(tactics.simpl_index)
 
-    def solve_for_index(self, name: str | None = None) -> Session:
+    def solve_for_index(self, name: Chosen | None = None) -> Session:
         """Writes conditions that fix a loop's index as index = …: [i = j*m + k] → [j = i // m ∧ k = i % m]."""
         return self.do(tactics.solve_for_index, name)
 
@@ -298,23 +303,29 @@ class Session:
         """Splits a loop at indices, say prologue and main loop: ⊞[i < n] e → (⊞[i < a] e) ++ ⊞[a <= i < n] e."""
         return self.do(tactics.split_loop, name, *at)
 
-    def tile(self, name: Chosen | Sequence[str], by: Any) -> Session:
-        """Runs a loop, or nested ones, in tiles: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_] · e(_)."""
+    def tile(self, name: Chosen | Sequence[Chosen], by: Any) -> Session:
+        """Runs a loop, or nested ones, in tiles: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_] · e(_).
+
+        The loops over tiles come first, then those within tiles: i, j and k become io, jo, ko, ii, ji, ki.
+        """
         return self.do(tactics.tile, name, by)
 
     def interchange(self, name: Chosen) -> Session:
         """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e."""
         return self.do(tactics.interchange, name)
 
-    def fuse(self, name: str) -> Session:
+    def fuse(self, name: Chosen) -> Session:
         """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …"""
         return self.do(tactics.fuse, name)
 
     def stage(self, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> Session:
-        """Keeps a subterm in a buffer at the loop `at`: ⊞i … e(i) … → let buf := ⊞i e(i) in ⊞i … buf[i] …"""
+        """Keeps a subterm in a buffer at the loop `at`: ⊞i … e(i) … → let buf := ⊞i e(i) in ⊞i … buf[i] …
+
+        Of a let around the loop, or of an input, it keeps what is read inside of the loop.
+        """
         return self.do(tactics.stage, what, at=at, name=name)
 
-    def hoist(self, name: str, *, out_of: Chosen | None = None) -> Session:
+    def hoist(self, name: Chosen, *, out_of: Chosen | None = None) -> Session:
         """Moves a let out of a loop: ⊞i let x := e in b → let x := e in ⊞i b."""
         return self.do(tactics.hoist, name, out_of=out_of)
 

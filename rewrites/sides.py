@@ -48,6 +48,13 @@ def side(rule: Rule, reverse: bool, rank: int) -> str:
     return rule.law
 
 
+def premises_text(rule: Rule) -> list[str]:
+    """The premises of a rule as text, for elements of the least rank that fits."""
+    premises = next((pattern.premises for rank in range(9) for pattern in patterns(rule, False, rank)), ())
+    named = [substitute(premise, lambda leaf: _extent_named(leaf, 0)) for premise in premises]
+    return [_readable(bare(premise), rule) for premise in named]
+
+
 def wanted_text(rule: Rule, reverse: bool, rank: int, wanted: Expr | Index | Predicate) -> str:
     """A part of a side of a rule, in words."""
     for pattern in patterns(rule, reverse, rank):

@@ -45,5 +45,8 @@ def split_sum(lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
 @rule(family="sums", source="[D] section 8")
 def tile_sum(n: Index, k: Index, e: Body[Index]) -> Equation:
     """A sum in blocks of k terms, the last one guarded."""
-    tiles = sum(ceildiv(n, k), lambda o: sum(k, lambda i: guard(o * k + i < n, e(o * k + i))))
-    return equation(sum(n, e), tiles, given(k > 0))
+    return equation(
+        sum(n, e),
+        sum(ceildiv(n, k), lambda o: sum(k, lambda i: guard(o * k + i < n, e(o * k + i)))),
+        given(k > 0),
+    )

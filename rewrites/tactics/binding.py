@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from atl.errors import WrongArgument
 from atl.index import shift
 from atl.substitution import children, free_positions, map_type, shift_term, with_children
 from atl.terms import Expr, Local
 from atl.wellformed import Path
-from rewrites.choosing import Chosen, one
+from rewrites.choosing import Chosen, every
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Function
 from rewrites.refusals import NoSite
+from rewrites.selection import is_name
 
 
 def lbind(work: Derivation, what: Chosen, name: str = "x", *, over: Chosen | None = None) -> None:
@@ -17,11 +19,22 @@ def lbind(work: Derivation, what: Chosen, name: str = "x", *, over: Chosen | Non
 
     All subterms below that place that equal it are bound together.
     """
-    site = one(work.goal, what)
-    path = site.path if over is None else one(work.goal, over).path
-    if site.path[: len(path)] != path:
+    check_name(name)
+    found = every(work.goal, what)
+    if over is None:
+        bind(work, found[0].path, (), name)
+        return
+    above = every(work.goal, over)
+    pairs = [(a.path, f.path) for a in above for f in found if f.path[: len(a.path)] == a.path]
+    if not pairs:
         raise NoSite("the place of the let is not around the subterm that it binds", required=f"a place around {what}")
-    bind(work, path, site.path[len(path) :], name)
+    work.first_of(pairs, lambda pair: bind(work, pair[0], pair[1][len(pair[0]) :], name))
+
+
+def check_name(name: str | None) -> None:
+    """Raises `WrongArgument` if a let cannot be called so."""
+    if name is not None and not (isinstance(name, str) and is_name(name)):
+        raise WrongArgument(f"{name!r} cannot name a let", required="letters, digits and _, not starting with a digit")
 
 
 def bind(work: Derivation, path: Path, inner: Path, name: str) -> None:

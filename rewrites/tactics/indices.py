@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from atl.index import Index, Leaf, Var, bound, index, map_leaves
+from atl.predicate import map_indices
 from atl.prove import simplify
 from atl.scope import Scope
 from atl.substitution import indices_in
-from atl.terms import Access, Gen, Reduce, Reshape, Value
+from atl.terms import Access, Gen, Guard, Reduce, Reshape, Value
 from atl.wellformed import Path
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Function
@@ -17,19 +20,33 @@ from rewrites.sites import Site
 
 def simpl_index(work: Derivation) -> None:
     """Makes indices and bounds smaller by what is known where they stand: (i // c) // k → i // (c*k), i // n → 0."""
-    changed = 0
-    while (found := _next(work)) is not None:
-        path, old, new = found
-        body = function_of(work.term(path), (old,))
-        work.apply(work.rule("equal_index"), path, {"a": old, "b": new, "e": Function(("index",), body)})
-        changed += 1
-    if not changed:
+    if not simplify_indices(work):
         raise NoSite("no index in the goal can be made smaller", required="an index that the facts in scope simplify")
 
 
-def _next(work: Derivation) -> tuple[Path, Index, Index] | None:
+def simplify_indices(work: Derivation, below: Path = ()) -> int:
+    """As `simpl_index`, below a place, and content with nothing to do. Returns the number of steps."""
+    before = work.taken
+    while (found := _next(work, below)) is not None:
+        path, old, new = found
+        body = function_of(work.term(path), (old,))
+        work.apply(work.rule("equal_index"), path, {"a": old, "b": new, "e": Function(("index",), body)})
+    return work.taken - before
+
+
+def simplify_conditions(work: Derivation, below: Path) -> None:
+    """Makes the indices in the conditions of guards smaller, below a place, by what is known of them."""
+    for site in list(work.sites(below)):
+        if not isinstance(site.term, Guard):
+            continue
+        shorter = map_indices(site.term.predicate, partial(_simplified, site.scope))
+        if shorter != site.term.predicate:
+            work.attempt("guard_equivalent", site.path, q=shorter)
+
+
+def _next(work: Derivation, below: Path) -> tuple[Path, Index, Index] | None:
     """The first place, from the inside out, with an index that the facts there simplify."""
-    for site in work.sites():
+    for site in work.sites(below):
         for old, new in _simpler(site):
             return site.path, old, new
     return None
@@ -45,6 +62,10 @@ def _simpler(site: Site) -> list[tuple[Index, Index]]:
         if simpler != opened and len(str(simpler)) < len(str(opened)):
             found.append((expression, _closed(simpler, site.scope)))
     return found
+
+
+def _simplified(scope: Scope, expression: Index) -> Index:
+    return _closed(simplify(scope.facts, scope.index(expression)), scope)
 
 
 def _closed(expression: Index, scope: Scope) -> Index:

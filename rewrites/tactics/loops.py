@@ -1,58 +1,62 @@
-"""Tactics on loops: split in pieces, tiled, interchanged, flattened, unrolled."""
+"""Tactics on loops: split in pieces, interchanged, flattened, unrolled."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from atl.errors import WrongArgument
-from atl.index import ZERO, Index, index
-from atl.parse import parse_index
-from atl.predicate import at_most
-from atl.printing import place_of
+from atl.index import ZERO, Index, Size, atoms, imin
+from atl.predicate import at_most, conjunction, less
+from atl.printing import place_of, show_index
 from atl.surface import as_index
-from atl.terms import Gen, Guard, Let, Reduce
+from atl.terms import Expr, Gen, Guard, Let, Reduce, Reshape
 from atl.wellformed import Path
-from rewrites.choosing import Chosen, Handle, places
-from rewrites.derivation import Derivation
+from rewrites.choosing import Chosen, every
+from rewrites.derivation import Derivation, Text
 from rewrites.refusals import NoSite
-from rewrites.sites import Site
+from rewrites.sites import Site, binders
 from rewrites.tactics.simplification import simplify_guards
 
 MOST_UNROLLED = 64
 
 
-def loop(work: Derivation, what: Chosen) -> Site:
-    """The first generation or reduction, from the outside in, that is meant."""
-    for site in places(work.goal, None, what, top_down=True):
-        if isinstance(site.term, Gen | Reduce):
-            return site
-    raise NoSite(f"{what} is no loop", required="the name of a gen or a sum, or a pattern of one")
+def loops(work: Derivation, what: Chosen) -> list[Site]:
+    """The generations and reductions that are meant, from the outside in. Raises `NoSite` if there are none."""
+    found = [site for site in every(work.goal, what) if isinstance(site.term, Gen | Reduce)]
+    if not found:
+        raise NoSite(f"{what} is no loop", required="the name of a gen or a sum, or a pattern of one")
+    return found
 
 
-def generation(work: Derivation, what: Chosen) -> tuple[Path, Gen]:
-    """As `loop`, but generations only."""
-    site = loop(work, what)
-    if not isinstance(site.term, Gen):
-        raise NoSite(f"{what} is a reduction", required="the name of a gen, or a pattern of one")
-    return site.path, site.term
+def first_possible(work: Derivation, what: Chosen, act: Callable[[Site], object]) -> None:
+    """Carries out a change at the first of the loops that are meant where it can be. Raises what the first one says."""
+    work.first_of(loops(work, what), act)
 
 
-def _bounds(work: Derivation, path: Path) -> tuple[Index, Index]:
-    term = work.term(path)
-    assert isinstance(term, Gen | Reduce)
-    return term.low, term.high
+def as_bound(value: Any, site: Site) -> Index:
+    """A bound or a factor as a person gives it, at a loop: the names in a text are those of the indices around it.
 
-
-def as_bound(value: Any) -> Index:
-    """A bound or a factor as a person gives it; the names in a text are sizes."""
-    match value:
-        case Index():
-            return value
-        case str():
-            return parse_index(value)
-        case _:
-            return as_index(value)
+    Other names are sizes, unless they are the names of loops that are not around this one.
+    """
+    if value is None:
+        raise WrongArgument("None is no index", required="a number, a size, or an index expression as text")
+    if not isinstance(value, str):
+        return value if isinstance(value, Index) else as_index(value)
+    made = Text(value, condition=False).read(site)
+    assert isinstance(made, Index)
+    known = {*site.program.sizes, *site.names.indices}
+    elsewhere = {name for at in binders(site.program) if isinstance(at.term, Gen | Reduce) for name in at.called}
+    for atom in atoms(made):
+        if isinstance(atom, Size) and atom.name in elsewhere - known:
+            around = ", ".join(site.names.indices)
+            raise NoSite(
+                f"in {value!r}, {atom.name} is the index of a loop that is not around the loop {site.called[0]}",
+                place=place_of(site.program, site.path),
+                required=f"sizes, and indices of the loops around it{f': {around}' if around else '; there are none'}",
+            )
+    return made
 
 
 # -- pieces -----------------------------------------------------------------------------------------------------------
@@ -65,9 +69,41 @@ def split_loop(work: Derivation, name: Chosen, *at: Any) -> None:
     """
     if not at:
         raise WrongArgument("split_loop needs an index to split at", required=f"s.split_loop({name!r}, 1)")
-    site = loop(work, name)
-    pieces(work, site.path, [as_bound(bound) for bound in at])
-    simplify_guards(work, site.path)
+
+    def split(site: Site) -> None:
+        bounds = [as_bound(bound, site) for bound in at]
+        _check_rising(work, site, bounds)
+        try:
+            paths = pieces(work, site.path, bounds)
+        except NoSite as error:
+            error.suggestions = (*error.suggestions, *_within(work, site, name, bounds))
+            raise
+        for path in paths:
+            # Every piece keeps the loop's name, by which all of them are found.
+            work.rename(path, getattr(site.term, "name", ""))
+        simplify_guards(work, site.path)
+
+    first_possible(work, name, split)
+
+
+def _check_rising(work: Derivation, site: Site, bounds: Sequence[Index]) -> None:
+    for low, high in pairwise(bounds):
+        if work.knows(site.path, less(high, low)):
+            names = ", ".join(show_index(site.scope.index(bound)) for bound in bounds)
+            raise WrongArgument(f"a loop is split at {names}, which do not rise", required="indices in rising order")
+
+
+def _within(work: Derivation, site: Site, name: Chosen, bounds: Sequence[Index]) -> list[str]:
+    """Says how to split at the end of the range where an index may lie beyond it."""
+    assert isinstance(site.term, Gen | Reduce)
+    low, high = site.term.low, site.term.high
+    inside = [bound if work.knows(site.path, at_most(bound, high)) else imin(bound, high) for bound in bounds]
+    chain = conjunction([at_most(a, b) for a, b in zip([low, *inside], [*inside, high], strict=True)])
+    if inside == list(bounds) or not isinstance(name, str) or not work.knows(site.path, chain):
+        return []
+    texts = [show_index(site.scope.index(bound), ascii=True) for bound in inside]
+    shown = ", ".join(text if text.isdigit() else repr(text) for text in texts)
+    return [f"split where the range ends, if that comes first: s.split_loop({name!r}, {shown})"]
 
 
 def pieces(work: Derivation, path: Path, bounds: Sequence[Index]) -> list[Path]:
@@ -90,8 +126,12 @@ def _where(work: Derivation, rule: str) -> str:
 
 def unroll(work: Derivation, name: Chosen) -> None:
     """Writes out a loop: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1)."""
-    site = loop(work, name)
-    low, high = _bounds(work, site.path)
+    first_possible(work, name, lambda site: _written_out(work, site, name))
+
+
+def _written_out(work: Derivation, site: Site, name: Chosen) -> None:
+    assert isinstance(site.term, Gen | Reduce)
+    low, high = site.term.low, site.term.high
     count = (high - low).constant
     if count is None or not 1 <= count <= MOST_UNROLLED:
         raise NoSite(
@@ -115,7 +155,7 @@ def interchange(work: Derivation, name: Chosen) -> None:
 
     A guard that stands between the two moves inside.
     """
-    swap(work, loop(work, name).path)
+    first_possible(work, name, lambda site: swap(work, site.path))
 
 
 def swap(work: Derivation, path: Path) -> Path:
@@ -142,74 +182,32 @@ def swap(work: Derivation, path: Path) -> Path:
         case Reduce(monoid), Reduce(other) if monoid == other:
             work.rewrite(f"{monoid}_swap", path)
             return path
+        case Reduce(monoid) as outer, Reduce(other) as inner:
+            raise NoSite(
+                f"the loop {outer.name}, a {monoid}, does not change places with the loop {inner.name}, a {other}",
+                place=place_of(work.goal, path),
+                required="two reductions of one kind, or a gen and a reduction",
+            )
         case outer, inner:
             raise NoSite(
                 f"no loop stands directly inside of the loop {getattr(outer, 'name', '')}",
                 place=place_of(work.goal, (*path, 0)),
                 required="two loops, one directly inside of the other",
-                suggestions=(f's.hoist("{inner.name}") first',) if isinstance(inner, Let) else (),
+                suggestions=_ways_out(inner),
             )
 
 
-# -- tiles ------------------------------------------------------------------------------------------------------------
+def _ways_out(between: Expr) -> tuple[str, ...]:
+    match between:
+        case Let(name=name):
+            return (f's.hoist("{name}") first',)
+        case Reshape():
+            return ("exchange the loops before the inner one is tiled, or tile both: s.tile([…, …], …)",)
+        case _:
+            return ()
 
 
-def tile(work: Derivation, name: Chosen | Sequence[str], by: Any) -> None:
-    """Runs a loop in tiles of `by` iterations; the loops of i are called io and ii.
-
-    ⊞[i < n] e(i)  →  truncr (⌈n/k⌉*k - n) (flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii))
-
-    A sum becomes two nested sums. Of several names, each loop is directly inside of the one before, and the loops over
-    tiles come first.
-    """
-    names = _loops_meant(name)
-    factors = list(by) if isinstance(by, list | tuple) else [by] * len(names)
-    if len(names) != len(factors):
-        raise WrongArgument(f"{len(names)} loops and {len(factors)} factors", required="a factor for each loop")
-    path = loop(work, names[0]).path
-    for inner in names[1:]:
-        loop(work, inner)
-    for place, factor in enumerate(factors):
-        tiles = one_tile(work, path, as_bound(factor))
-        if place < len(factors) - 1:
-            path = swap(work, tiles)
-    simplify_guards(work, ())
-
-
-def _loops_meant(name: Chosen | Sequence[str]) -> list[Chosen]:
-    """One loop, or several; a tuple of positions is a path."""
-    if isinstance(name, str | Handle):
-        return [name]
-    positions = tuple(position for position in name if isinstance(position, int))
-    if len(positions) == len(name):
-        return [positions]
-    return [each for each in name if isinstance(each, str)]
-
-
-def one_tile(work: Derivation, path: Path, by: Index) -> Path:
-    """Tiles the loop at a path. The path of the loop within a tile."""
-    term = work.term(path)
-    assert isinstance(term, Gen | Reduce)
-    if not work.knows(path, at_most(index(1), by)):
-        raise NoSite(
-            f"a tile of {by} iterations may be empty",
-            required=f"{by} > 0",
-            suggestions=(f"state it at the start: reschedule(…, given=[{by} > 0])",),
-        )
-    hint, mark = term.name, term.mark
-    if isinstance(term, Reduce):
-        from_zero(work, path)
-        work.rewrite(f"tile_{term.monoid}", path, k=by)
-        outer = path
-    else:
-        work.rewrite("truncr_flatten_split", path, reverse=True, k=by)
-        split = (*path, 0, 0)
-        work.rewrite("unfold_split", split)
-        work.rewrite("get_gen", (*split, 0, 0, 0))
-        outer = split
-    work.rename(outer, f"{hint}o", mark)
-    work.rename((*outer, 0), f"{hint}i")
-    return (*outer, 0)
+# -- one loop out of two ----------------------------------------------------------------------------------------------
 
 
 def from_zero(work: Derivation, path: Path) -> None:
@@ -221,8 +219,13 @@ def from_zero(work: Derivation, path: Path) -> None:
 
 def flatten_loops(work: Derivation, name: Chosen) -> None:
     """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e(i, j) → split m ⊞[ij < n*m] e(ij // m, _)."""
-    path, outer = generation(work, name)
-    inner = work.term((*path, 0))
+    first_possible(work, name, lambda site: _made_one(work, site, name))
+
+
+def _made_one(work: Derivation, site: Site, name: Chosen) -> None:
+    path, outer, inner = site.path, site.term, work.term((*site.path, 0))
+    if not isinstance(outer, Gen):
+        raise NoSite(f"{name} is a reduction", required="the name of a gen, or a pattern of one")
     if not isinstance(inner, Gen):
         raise NoSite(f"no loop stands directly inside of the loop {outer.name}", required="two nested gens")
     from_zero(work, path)

@@ -10,7 +10,7 @@ from atl.predicate import Predicate, at_most
 from atl.printing import place_of
 from atl.prove import Facts, Proved, lower_bound, prove, simplify, upper_bound
 from atl.substitution import children, shift_term
-from atl.terms import Access, Expr, Gen, Let, Reduce
+from atl.terms import Access, Expr, Gen, Input, Let, Local, Reduce
 from atl.wellformed import Path
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, Function
@@ -18,6 +18,8 @@ from rewrites.refusals import NoSite
 from rewrites.sites import Site
 from rewrites.tactics.binding import bind, binders_between
 from rewrites.tactics.simplification import reduce_accesses, simplify_guards
+
+_DIMENSIONS = "ijkl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,10 @@ def stage_region(work: Derivation, let: Path, place: Path, name: str) -> None:
     """
     around = work.term(let)
     assert isinstance(around, Let)
+    if isinstance(around.value, Input):
+        _written_as_generations(work, (*let, 0))
+        around = work.term(let)
+        assert isinstance(around, Let)
     names = _loop_names(around.value)
     work.rewrite("unfold_let", let)
     above = (*let, *place[len(let) + 1 :])
@@ -52,6 +58,36 @@ def stage_region(work: Derivation, let: Path, place: Path, name: str) -> None:
     elsewhere = _first(work.term(let), around.value, ())
     if elsewhere is not None:
         bind(work, let, elsewhere, around.name)
+
+
+def stage_input(work: Derivation, reads: Sequence[Path], place: Path, name: str | None) -> None:
+    """Copies at a place what is read below it of an input, at some of the places that read it.
+
+    ⊞[o < m] … v[o*8 + ii] …  →  ⊞[o < m] let v := ⊞[i < 8] [o*8 + i < n] · v[o*8 + i] in … v[ii] …
+    """
+    arrays = {term.array for term in map(work.term, reads) if isinstance(term, Input)}
+    if len(arrays) > 1:
+        names = " and ".join(sorted(array.name for array in arrays))
+        raise NoSite(f"{names} are read there: these are several inputs", required="reads of one input")
+    (array,) = arrays
+    for at in reads:
+        _written_as_generations(work, at)
+    bind(work, place, reads[0][len(place) :], name or array.name)
+    stage_region(work, place, (*place, 1), name or array.name)
+    match work.term(place):
+        case Let(body=Let(value=Local())):
+            # All of it is read: the buffer is what was bound.
+            work.rewrite("unfold_let", (*place, 1))
+        case _:
+            pass
+
+
+def _written_as_generations(work: Derivation, path: Path) -> None:
+    """v → ⊞[i < n] ⊞[j < m] v[i, j]: what lies outside of it is guarded then, where it is read."""
+    for dimension in range(work.term(path).type.rank):
+        work.rewrite("gen_eta", path, reverse=True)
+        work.rename(path, _DIMENSIONS[dimension % len(_DIMENSIONS)])
+        path = (*path, 0)
 
 
 def _first(term: Expr, value: Expr, path: Path) -> Path | None:

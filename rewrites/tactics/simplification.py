@@ -16,15 +16,16 @@ from atl.predicate import (
     expressions,
     negation,
 )
+from atl.printing import place_of
 from atl.prove import Proved, prove
 from atl.scope import Scope
-from atl.terms import BINARY, MONOIDS, UNARY, Gen, Guard, Let, Reduce, Select
+from atl.terms import BINARY, MONOIDS, UNARY, Gen, Guard, Input, Let, Reduce, Select
 from atl.wellformed import Path
 from atl.words import RESHAPES
-from rewrites.choosing import Chosen, one, places
+from rewrites.choosing import Chosen, every, one
 from rewrites.derivation import Derivation
-from rewrites.refusals import NoSite
-from rewrites.sites import Site, positions
+from rewrites.refusals import NoSite, known_names
+from rewrites.sites import Site, binders, positions
 
 OF_ACCESSES: Final = (
     "get_gen", "get_gen_guarded", "guard_access", "ll_get", "select_access", "padding_access",
@@ -35,25 +36,36 @@ OF_ACCESSES: Final = (
 """What reading one element of an operator's result computes."""
 
 
-def inline(work: Derivation, name: str, *, at: Chosen | None = None) -> None:
+def inline(work: Derivation, name: Chosen, *, at: Chosen | None = None) -> None:
     """Unfolds a let by its name, or all uses of a reshape operator, such as "split", by its definition.
 
     let buf := v in … buf[i] …  →  … v[i] …
     """
-    if name in RESHAPES:
-        below = one(work.goal, at).path if at is not None else ()
+    below = one(work.goal, at).path if at is not None else ()
+    if isinstance(name, str) and name in RESHAPES:
         if not work.sweep([f"unfold_{name}"], below):
             raise NoSite(f"there is no {name} in the goal", required=f"a use of {name}")
         return
-    work.rewrite("unfold_let", let_called(work, name).path)
+    lets = lets_called(work, name)
+    inside = [site for site in lets if site.path[: len(below)] == below]
+    if not inside:
+        raise NoSite(f"the let {name} does not stand at that place", required="a let at the place, or below it")
+    work.rewrite("unfold_let", inside[0].path)
 
 
-def let_called(work: Derivation, name: str) -> Site:
-    """The let of this name. Raises `NoSite` if there is none."""
-    for site in places(work.goal, None, name, top_down=True):
-        if isinstance(site.term, Let):
-            return site
-    raise NoSite(f"{name} is bound by a loop, not by a let", required="the name of a let")
+def lets_called(work: Derivation, name: Chosen) -> list[Site]:
+    """The lets that are meant, from the outside in. Raises `NoSite` if there are none."""
+    found = every(work.goal, name)
+    lets = [site for site in found if isinstance(site.term, Let)]
+    if not lets:
+        what = {Gen: "bound by a loop", Reduce: "bound by a loop", Input: "an input"}.get(type(found[0].term))
+        named = [site.called[0] for site in binders(work.goal) if isinstance(site.term, Let)]
+        raise NoSite(
+            f"{name} is {f'{what}, not by a let' if what == 'bound by a loop' else what or 'no let'}",
+            place=place_of(work.goal, found[0].path),
+            required=f"the name of a let{f': {known_names(named)}' if named else '; the goal has none'}",
+        )
+    return lets
 
 
 def reduce_accesses(work: Derivation, below: Path = ()) -> int:
@@ -131,16 +143,17 @@ def _holds(scope: Scope, fact: Predicate) -> bool:
 # -- solving for an index ---------------------------------------------------------------------------------------------
 
 
-def solve_for_index(work: Derivation, name: str | None = None) -> None:
+def solve_for_index(work: Derivation, name: Chosen | None = None) -> None:
     """Writes conditions that fix a loop's index as index = …: [i = j*m + k] with 0 <= k < m → [j = i // m ∧ k = i % m].
 
     Equations in which the index has the factor 1 or -1 are solved as they stand. Of each guard the loops around it are
     tried from the nearest on; `name` chooses one.
     """
     before = work.taken
+    meant = None if name is None else {site.path for site in every(work.goal, name)}
     for site in list(work.sites(top_down=True)):
         if isinstance(site.term, Guard) and site.above is not None:
-            for place in _loops_around(site, name):
+            for place in _loops_around(site, meant):
                 if _solve(work, site, place):
                     break
     if work.taken == before:
@@ -150,10 +163,10 @@ def solve_for_index(work: Derivation, name: str | None = None) -> None:
         )
 
 
-def _loops_around(site: Site, name: str | None) -> list[int]:
+def _loops_around(site: Site, meant: set[Path] | None) -> list[int]:
     """The de Bruijn positions of the indices that may be solved for, the nearest loop's first."""
     loops = [above for above in reversed(site.spine()[:-1]) if isinstance(above.term, Gen | Reduce)]
-    return [place for place, above in enumerate(loops) if name is None or name in above.called]
+    return [place for place, above in enumerate(loops) if meant is None or above.path in meant]
 
 
 def _solve(work: Derivation, site: Site, place: int) -> bool:

@@ -6,27 +6,29 @@ from collections.abc import Iterator
 from functools import partial
 
 from atl.errors import ATLError
-from atl.index import Bound, Index, Leaf, bound, index, shift
-from atl.predicate import Predicate, substitute
+from atl.index import Bound, Index, Leaf, atoms, bound, index, shift
+from atl.predicate import Predicate, conjunction, conjuncts, expressions, substitute
+from atl.printing import place_of
 from atl.substitution import children, free_positions, shift_term, transform
-from atl.terms import Expr, Gen, Guard, Let, Reduce, Select
+from atl.terms import Access, Expr, Gen, Guard, Input, Let, Reduce, Select
 from atl.wellformed import Path
 from rewrites.choosing import Chosen, chosen, nothing_chosen
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, Function
 from rewrites.refusals import NoSite
 from rewrites.sites import Site
-from rewrites.tactics.binding import abstracted, bind, binders_between, parameters_of_let
-from rewrites.tactics.loops import loop
-from rewrites.tactics.regions import stage_region
-from rewrites.tactics.simplification import let_called, reduce_accesses, simplify_guards
+from rewrites.tactics.binding import abstracted, bind, binders_between, check_name, parameters_of_let
+from rewrites.tactics.loops import first_possible, loops
+from rewrites.tactics.padding import padding_kept
+from rewrites.tactics.regions import stage_input, stage_region
+from rewrites.tactics.simplification import lets_called, reduce_accesses, simplify_guards
 
 # -- computing where it is used ---------------------------------------------------------------------------------------
 
 
-def fuse(work: Derivation, name: str) -> None:
+def fuse(work: Derivation, name: Chosen) -> None:
     """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …; guards simplify."""
-    path = let_called(work, name).path
+    path = lets_called(work, name)[0].path
     work.rewrite("unfold_let", path)
     reduce_accesses(work, path)
     simplify_guards(work, path)
@@ -44,17 +46,36 @@ def stage(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str
     elements unless they always hold.
 
     Of a let that stands around the loop, what is read inside of the loop is computed there, into a buffer of that size.
-    The let stays for what is read elsewhere, and goes when nothing is.
+    The let stays for what is read elsewhere, and goes when nothing is. Of an input, what is read inside of the loop is
+    copied; of a pattern that fits several reads of it, what those read.
     """
-    path = (*loop(work, at).path, 0) if at is not None else ()
+    check_name(name)
+    if at is None:
+        _stage_below(work, what, (), name)
+    else:
+        first_possible(work, at, lambda site: _stage_below(work, what, (*site.path, 0), name))
+
+
+def _stage_below(work: Derivation, what: Chosen, path: Path, name: str | None) -> None:
     let = _let_around(work, what, path)
     if let is not None:
         stage_region(work, let.path, path, name or let.called[0])
         return
-    site = _producer(work, what, path)
-    inner, wrapped = _highest(work, site.path, path)
+    sites = _producers(work, what, path)
+    site = sites[0]
+    if isinstance(site.term, Input) or len({site.term for site in sites}) > 1:
+        inputs = [_input_read(work, site) for site in sites]
+        reads = [read for read in inputs if read is not None]
+        if reads and (len(reads) == len(sites) or isinstance(site.term, Input)):
+            stage_input(work, reads, path, name)
+            return
+    path = _below_lets(work, site.path, path)
+    kept = padding_kept(work, site.path)
+    inner, wrapped = _highest(work, (*site.path, 0) if kept else site.path, path)
+    if kept and wrapped:
+        work.rewrite("unfold_let", (*inner[:-1], 1, *site.path[len(inner) - 1 :]))
     use = stage_at(work, inner, path, name or "buf")
-    if wrapped:
+    if wrapped or kept:
         work.rewrite("unfold_let", use[:-1])
 
 
@@ -70,18 +91,44 @@ def _let_around(work: Derivation, what: Chosen, path: Path) -> Site | None:
     )
 
 
-def _producer(work: Derivation, what: Chosen, below: Path) -> Site:
-    found = [site for site in chosen(work.goal, what, top_down=True) if site.path[: len(below)] == below]
+def _producers(work: Derivation, what: Chosen, below: Path) -> list[Site]:
+    """What is meant below a place, from the outside in; of a let that is named, its value."""
+    everywhere = list(chosen(work.goal, what, top_down=True))
+    found = [site for site in everywhere if site.path[: len(below)] == below]
+    if everywhere and not found:
+        raise NoSite(
+            f"{what} does not stand inside of that loop",
+            place=place_of(work.goal, below),
+            required="a loop around it, or one inside of the let, if it is a let",
+        )
     if not found:
         raise nothing_chosen(work.goal, what)
     if isinstance(what, str) and isinstance(found[0].term, Let) and what in found[0].called:
-        return found[0].child(0)
-    return found[0]
+        return [found[0].child(0)]
+    return found
+
+
+def _input_read(work: Derivation, site: Site) -> Path | None:
+    """The place of the input of which an element, or a row, is read at a place, if one is."""
+    path, term = site.path, site.term
+    while isinstance(term, Access):
+        path, term = (*path, 0), term.tensor
+    return path if isinstance(term, Input) and path and isinstance(work.term(path[:-1]), Access) else None
+
+
+def _below_lets(work: Derivation, path: Path, above: Path) -> Path:
+    """The place below the lets which stand at a place, and on which the subterm at a path depends."""
+    while isinstance(work.term(above), Let) and path[: len(above) + 1] == (*above, 1):
+        _, tensors = binders_between(work.term(above), path[len(above) :])
+        if all(position >= tensors for position in free_positions(work.term(path))[1]):
+            break
+        above = (*above, 1)
+    return above
 
 
 def stage_at(work: Derivation, path: Path, above: Path, name: str) -> Path:
     """Binds the subterm at a path at a place above it. The path of the buffer's use that has taken its place."""
-    for predicate in _guards_between(work, path, above):
+    for predicate in _that_matter(work, path, above, _guards_between(work, path, above)):
         work.rewrite("guard_true", path, reverse=True, p=predicate)
     at = path
     for place, low, high in _loops_between(work, path, above):
@@ -186,21 +233,50 @@ def _guards_between(work: Derivation, path: Path, above: Path) -> list[Predicate
     return out
 
 
+def _that_matter(work: Derivation, path: Path, above: Path, guards: list[Predicate]) -> list[Predicate]:
+    """Without the conditions that are only about loops between of which the subterm does not depend.
+
+    They would make the buffer larger by a dimension, in which all is the same.
+    """
+    between = {place for place, _, _ in _loops_between(work, path, above)}
+    inside = {place for place in free_positions(work.term(path))[0] if place in between}
+    while True:
+        more = {place for guard in guards for part in conjuncts(guard) if inside & _used(part) for place in _used(part)}
+        if more & between <= inside:
+            break
+        inside |= more & between
+    kept = [[part for part in conjuncts(guard) if _used(part) & between <= inside] for guard in guards]
+    return [conjunction(parts) for parts in kept if parts]
+
+
+def _used(part: Predicate) -> set[int]:
+    return {atom.position for e in expressions(part) for atom in atoms(e) if isinstance(atom, Bound)}
+
+
 def _raised(by: int, leaf: Leaf) -> Index:
     return bound(leaf.position + by) if isinstance(leaf, Bound) else index(leaf)
 
 
-def hoist(work: Derivation, name: str, *, out_of: Chosen | None = None) -> None:
+def hoist(work: Derivation, name: Chosen, *, out_of: Chosen | None = None) -> None:
     """Moves a let out of the nearest loop around it, or out of the loop `out_of`.
 
     ⊞[i < n] let x := e in b  →  let x := e in ⊞[i < n] b, or let x := ⊞[i < n] e in ⊞[i < n] b(x[i]) if e depends on i.
     """
-    site = let_called(work, name)
-    around = [above.path for above in site.spine()[:-1] if isinstance(above.term, Gen | Reduce)]
-    if not around:
-        raise NoSite(f"no loop stands around {name}", required="a let inside of a loop")
-    above = loop(work, out_of).path if out_of is not None else around[-1]
-    if site.path[: len(above)] != above:
-        raise NoSite(f"{name} does not stand inside of that loop", required=f"a loop around {name}")
-    stage_at(work, (*site.path, 0), above, name)
-    work.rewrite("unfold_let", (*above, 1, *site.path[len(above) :]))
+    chosen_loops = {site.path for site in loops(work, out_of)} if out_of is not None else None
+
+    def hoisted(site: Site) -> None:
+        assert isinstance(site.term, Let)
+        around = [above.path for above in site.spine()[:-1] if isinstance(above.term, Gen | Reduce)]
+        if not around:
+            raise NoSite(f"no loop stands around {site.called[0]}", required="a let inside of a loop")
+        meant = around[-1:] if chosen_loops is None else [path for path in around if path in chosen_loops]
+        if not meant:
+            raise NoSite(
+                f"{site.called[0]} does not stand inside of that loop", required=f"a loop around {site.called[0]}"
+            )
+        # Its own name, when it is not chosen by the one that it has been given.
+        own = name if isinstance(name, str) and name in site.called else site.term.name
+        stage_at(work, (*site.path, 0), meant[0], own)
+        work.rewrite("unfold_let", (*meant[0], 1, *site.path[len(meant[0]) :]))
+
+    work.first_of(lets_called(work, name), hoisted)

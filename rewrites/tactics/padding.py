@@ -1,0 +1,124 @@
+"""Padding that a buffer would lose: where a truncation cuts it, reads of the buffer are guarded as its elements are."""
+
+from __future__ import annotations
+
+from atl.errors import ATLError
+from atl.index import Bound, atoms
+from atl.predicate import Predicate, conjunction, conjuncts, expressions
+from atl.substitution import children
+from atl.terms import Binary, Concat, Expr, Gen, Guard, Let, Reduce, Reshape, TruncateLeft, TruncateRight
+from atl.wellformed import Path
+from rewrites.derivation import Derivation
+from rewrites.tactics.binding import bind
+from rewrites.tactics.simplification import reduce_accesses
+
+
+def padding_kept(work: Derivation, path: Path) -> bool:
+    """Binds a tensor whose elements are guarded, and which is truncated, with the guard around each element's use.
+
+    e  →  let x := e in ⊞[i < n] [p(i)] · x[i], where e is Σ[k < m] ⊞[i < n] [p(i)] · a(i, k), say.
+
+    Says whether it did: the value of the let stands at `path + (0,)` then.
+    """
+    rank = work.term(path).type.rank
+    if not rank or not _is_truncated(work, path):
+        return False
+    before = list(work.theorems)
+    try:
+        if _bound(work, path, rank):
+            return True
+    except ATLError:
+        pass  # the element's form is one that cannot be taken back
+    work.theorems[:] = before
+    return False
+
+
+def _bound(work: Derivation, path: Path, rank: int) -> bool:
+    element = path
+    names = _names_of(work.term(path))
+    for dimension in range(rank):
+        work.rewrite("gen_eta", element, reverse=True)
+        work.rename(element, names[dimension] if dimension < len(names) else "i")
+        element = (*element, 0)
+    start = work.taken
+    reduce_accesses(work, element)
+    guarded = _pulled_out(work, element)
+    there = [theorem.steps[-1] for theorem in work.theorems[start + 1 :]]
+    term = work.term(element)
+    if not guarded or not isinstance(term, Guard):
+        return False
+    # The element is guarded; within one more guard that is the same, it is taken back to what it was made of.
+    work.rewrite("guard_twice", element)
+    for step in reversed(there):
+        below = (*element, 0, *step.path[len(element) :])
+        work.apply(step.rule, below, step.arguments, reverse=not step.reverse)
+    bind(work, path, (*(0,) * rank, 0, *(0,) * rank), "x")
+    return True
+
+
+def _names_of(term: Expr) -> list[str]:
+    """The names of the generations that a tensor is made by, below its sums and its addends."""
+    names = []
+    while children(term):
+        if isinstance(term, Gen):
+            names.append(term.name)
+        term = children(term)[-1 if isinstance(term, Let) else 0].expr
+    return names
+
+
+def _is_truncated(work: Derivation, path: Path) -> bool:
+    """Whether elements at this place are elements of what is truncated, with nothing computed from them in between."""
+    for length in range(len(path) - 1, -1, -1):
+        match work.term(path[:length]):
+            case Reshape(TruncateRight() | TruncateLeft()):
+                return True
+            case Gen() | Reduce() | Guard() | Reshape() | Concat():
+                continue
+            case Let() if path[length] == 1:
+                continue
+            case _:
+                return False
+    return False
+
+
+def _pulled_out(work: Derivation, path: Path) -> bool:
+    """Brings guards out of sums and additions, as far as they go. Says whether a guard stands at the place then."""
+    match work.term(path):
+        case Guard():
+            if _pulled_out(work, (*path, 0)):
+                work.rewrite("guard_guard", path)
+            return True
+        case Reduce("sum"):
+            if not _pulled_out(work, (*path, 0)):
+                return False
+            found = _guard_of(work, (*path, 0))
+            outside = [part for part in found if not _depends(part)]
+            return _apart(work, (*path, 0), outside) and work.attempt("sum_guard", path, reverse=True)
+        case Binary("add"):
+            if not all(_pulled_out(work, (*path, position)) for position in (0, 1)):
+                return False
+            common = [part for part in _guard_of(work, (*path, 0)) if part in _guard_of(work, (*path, 1))]
+            return all(_apart(work, (*path, position), common) for position in (0, 1)) and work.attempt(
+                "guard_add", path, reverse=True
+            )
+        case _:
+            return False
+
+
+def _guard_of(work: Derivation, path: Path) -> tuple[Predicate, ...]:
+    term = work.term(path)
+    assert isinstance(term, Guard)
+    return conjuncts(term.predicate)
+
+
+def _apart(work: Derivation, path: Path, outside: list[Predicate]) -> bool:
+    """[p ∧ q] · e → [p] · [q] · e with these conjuncts outside; says whether there are any."""
+    inside = [part for part in _guard_of(work, path) if part not in outside]
+    if outside and inside:
+        work.rewrite("guard_guard", path, reverse=True, p=conjunction(outside), q=conjunction(inside))
+    return bool(outside)
+
+
+def _depends(part: Predicate) -> bool:
+    """Whether a condition speaks of the nearest index."""
+    return any(isinstance(atom, Bound) and atom.position == 0 for e in expressions(part) for atom in atoms(e))

@@ -1,0 +1,283 @@
+"""Tiling of one loop, or of loops that are nested directly, whichever of them are generations and which are sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+from typing import Any, cast
+
+from atl.errors import ATLError, WrongArgument
+from atl.index import Bound, Index, Leaf, Size, atoms, bound, index, shift
+from atl.predicate import at_most
+from atl.printing import place_of
+from atl.substitution import transform
+from atl.terms import Gen, Guard, Reduce, Reshape
+from atl.wellformed import Path
+from rewrites.choosing import Chosen, Handle
+from rewrites.derivation import Derivation
+from rewrites.instantiation import Argument, Function
+from rewrites.refusals import NoSite
+from rewrites.sites import Site
+from rewrites.tactics.binding import binders_between
+from rewrites.tactics.indices import simplify_conditions, simplify_indices
+from rewrites.tactics.loops import as_bound, first_possible, from_zero, loops, swap
+from rewrites.tactics.simplification import simplify_guards
+
+
+def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
+    """Runs a loop in tiles of `by` iterations; the loops of i are called io and ii.
+
+    ⊞[i < n] e(i)  →  truncr (⌈n/k⌉*k - n) (flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii))
+
+    A sum becomes two nested sums. Of several loops, each directly inside of the one before, those over tiles come
+    first: i and j become io, jo, ji, ii; three or more, b, i and j, become bo, io, jo, bi, ii, ji.
+    """
+    names = _loops_meant(name)
+    factors = list(by) if isinstance(by, list | tuple) else [by] * len(names)
+    if len(names) != len(factors):
+        raise WrongArgument(f"{len(names)} loops and {len(factors)} factors", required="a factor for each loop")
+    inner = [{site.path for site in loops(work, each)} for each in names[1:]]
+
+    def tiled(site: Site) -> None:
+        _check_nested(work, site, names, inner)
+        sizes = [as_bound(factor, site) for factor in factors]
+        if len(names) <= 2:
+            path = one_tile(work, site.path, sizes[0])
+            for size in sizes[1:]:
+                outside = swap(work, path)
+                one_tile(work, outside, _seen_from(work, site.path, outside, size))
+        else:
+            _Nest(work, site.path, sizes).tiled()
+        simplify_guards(work, ())
+
+    first_possible(work, names[0], tiled)
+
+
+def _loops_meant(name: Chosen | Sequence[Chosen]) -> list[Chosen]:
+    """One loop, or several; a tuple of positions is a path."""
+    if isinstance(name, str | Handle) or not isinstance(name, list | tuple):
+        return [cast("Chosen", name)]
+    positions = tuple(position for position in name if isinstance(position, int))
+    if len(positions) == len(name):
+        return [positions]
+    if positions:
+        raise WrongArgument(
+            f"{list(name)} is neither a path nor a list of loops",
+            required="positions only, or names, patterns, handles and paths",
+        )
+    return [each for each in name if not isinstance(each, int)]
+
+
+def _check_nested(work: Derivation, site: Site, names: Sequence[Chosen], inner: Sequence[set[Path]]) -> None:
+    """Raises `NoSite` unless each loop stands directly inside of the one before, with at most guards between."""
+    for outer, name, paths in zip(names, names[1:], inner, strict=False):
+        below = site.child(0)
+        while isinstance(below.term, Guard):
+            below = below.child(0)
+        if below.path not in paths:
+            raise NoSite(
+                f"the loop {name} does not stand directly inside of the loop {outer}",
+                place=place_of(work.goal, below.path),
+                required="loops of which each is directly inside of the one before",
+                suggestions=("s.interchange(…) changes the order of two loops; or tile them one by one",),
+            )
+        site = below
+
+
+def one_tile(work: Derivation, path: Path, by: Index) -> Path:
+    """Tiles the loop at a path. The path of the loop within a tile."""
+    term = work.term(path)
+    assert isinstance(term, Gen | Reduce)
+    _check_size(work, path, by)
+    hint, mark = term.name, term.mark
+    if isinstance(term, Reduce):
+        if f"tile_{term.monoid}" not in work.rules:
+            raise NoSite(
+                f"the loop {hint} is a {term.monoid}, of which no rule makes tiles",
+                place=place_of(work.goal, path),
+                required="a gen or a sum",
+                suggestions=(f's.split_loop("{hint}", …) makes pieces of it',),
+            )
+        from_zero(work, path)
+        work.rewrite(f"tile_{term.monoid}", path, k=by)
+        outer = path
+    else:
+        work.rewrite("truncr_flatten_split", path, reverse=True, k=by)
+        split = (*path, 0, 0)
+        work.rewrite("unfold_split", split)
+        work.rewrite("get_gen", (*split, 0, 0, 0))
+        outer = split
+    work.rename(outer, f"{hint}o", mark)
+    work.rename((*outer, 0), f"{hint}i")
+    return (*outer, 0)
+
+
+def _check_size(work: Derivation, path: Path, by: Index) -> None:
+    if by.constant is not None and by.constant < 1:
+        raise WrongArgument(f"a tile of {by} iterations", required="a tile of at least one iteration")
+    if not work.knows(path, at_most(index(1), by)):
+        known = set(work.goal.sizes)
+        new = [at.name for at in atoms(by) if isinstance(at, Size) and at.minimum and at.name not in known]
+        why = f"; min= of {new[0]} counts in programs with this size, and {work.goal.name} is not one" if new else ""
+        raise NoSite(
+            f"a tile of {by} iterations may be empty",
+            required=f"{by} > 0{why}",
+            suggestions=(f"state it at the start: reschedule(…, given=[{by} > 0])",),
+        )
+
+
+def _seen_from(work: Derivation, place: Path, inside: Path, size: Index) -> Index:
+    """An index that is written at a place, as it is written at one inside of it."""
+    return shift(size, binders_between(work.term(place), inside[len(place) :])[0])
+
+
+# -- three loops and more ---------------------------------------------------------------------------------------------
+
+
+class _Nest:
+    """Loops that are nested directly, on the way to tiles: those over tiles in their order, then those within tiles.
+
+    A sum changes places with any loop inside of it, and nothing else changes. Two generations that do leave a
+    transpose, and only the outermost two dimensions can be transposed: so while further loops are tiled, those within
+    tiles are one loop, which is taken apart at the end.
+    """
+
+    def __init__(self, work: Derivation, path: Path, sizes: Sequence[Index]) -> None:
+        self.work = work
+        self.path = path
+        self.sizes = sizes
+        at, self.names, self.is_gen = path, list[str](), list[bool]()
+        for _ in sizes:
+            at = self._past_guards(at)
+            term = work.term(at)
+            assert isinstance(term, Gen | Reduce)
+            self.names.append(term.name)
+            self.is_gen.append(isinstance(term, Gen))
+            at = (*at, 0)
+        self.gens = [place for place, is_gen in enumerate(self.is_gen) if is_gen]
+        self.sums = [place for place, is_gen in enumerate(self.is_gen) if not is_gen]
+
+    def tiled(self) -> None:
+        """Tiles all of the loops."""
+        for done, place in enumerate(self.sums):
+            self._tile_sum(place, done)
+        if self.gens:
+            self._in_order(self._tile_generations())
+        self.work.sweep(["guard_guard"], self.path)
+
+    def _past_guards(self, path: Path) -> Path:
+        while isinstance(self.work.term(path), Guard | Reshape):
+            path = (*path, 0)
+        return path
+
+    def _swap(self, path: Path) -> Path:
+        """Exchanges the loop at a path with the one inside of it. The path of the loop that was outside."""
+        outer = self.work.term(path)
+        inner = self.work.term(self._past_guards((*path, 0)))
+        try:
+            return (*swap(self.work, path), 0)
+        except ATLError as error:
+            pair = [at.name if isinstance(at, Gen | Reduce) else "?" for at in (outer, inner)]
+            raise NoSite(
+                f"the loops {pair[0]} and {pair[1]} cannot change places, as these tiles need: {error.summary}",
+                place=error.place,
+                required="generations and sums whose bounds do not depend on each other",
+                suggestions=("tile the loops one by one",),
+            ) from error
+
+    def _tile_sum(self, place: int, done: int) -> None:
+        """Tiles a sum while the generations still are whole, and brings the sum within a tile to the very inside."""
+        at = self.path
+        for _ in range(place):
+            at = self._past_guards((*at, 0))
+        inner = one_tile(self.work, at, _seen_from(self.work, self.path, at, self.sizes[place]))
+        for _ in range(len(self.sizes) - 1 - place + done):
+            inner = self._swap(inner)
+
+    def _tile_generations(self) -> Path:
+        """Tiles the generations, from the outermost on. The path of the first loop within tiles."""
+        last, at, within = self.gens[-1], self.path, self.path
+        for place in range(last + 1):
+            at = self._past_guards(at)
+            if not self.is_gen[place]:
+                at = (*at, 0)
+                continue
+            within = one_tile(self.work, at, _seen_from(self.work, self.path, at, self.sizes[place]))
+            rest = last - place
+            if place != self.gens[0]:
+                within = self._joined(within, rest) if rest else self._apart(within)
+            at = (*within, 0) if not rest else within
+            for _ in range(rest):
+                within = self._swap(within)
+        return self._sums_outside(within)
+
+    def _joined(self, inner: Path, rest: int) -> Path:
+        """Joins the loop within a tile with the one that holds those before it: ⊞ii … ⊞b e → … split ⊞[b] e."""
+        path = (*inner, 0)
+        found = []
+        for _ in range(rest):
+            path = self._past_guards(path)
+            found.append(path)
+            path = (*path, 0)
+        for loop in reversed(found):
+            if isinstance(self.work.term(loop), Gen):
+                self.work.rewrite("gen_interchange", loop[:-1], reverse=True)
+            else:
+                self._swap(loop)
+        within = swap(self.work, inner)
+        self.work.rewrite("gen_collapse", within)
+        return (*within, 0)
+
+    def _apart(self, inner: Path) -> Path:
+        """Takes apart the loop that holds all those within tiles but the last: ⊞ii ⊞[b] e → … ⊞bi … ⊞ii e."""
+        first = swap(self.work, inner)
+        for count in range(len(self.gens) - 2, 0, -1):
+            sizes = [_seen_from(self.work, self.path, first, self.sizes[place]) for place in self.gens[: count + 1]]
+            self._split(first, prod(sizes[:-1], start=index(1)), sizes[-1])
+            first = (*first, 0)
+        at = first
+        for place in self.gens:
+            at = self._past_guards(at)
+            self.work.rename(at, f"{self.names[place]}i")
+            at = (*at, 0)
+        return first
+
+    def _split(self, path: Path, rows: Index, by: Index) -> None:
+        """⊞[p < n*k] e(p) → flatten ⊞[q < n] ⊞[r < k] e(q*k + r)."""
+        term = self.work.term(path)
+        assert isinstance(term, Gen)
+        arguments: dict[str, Argument] = {
+            "n": rows,
+            "m": by,
+            "e": Function(("index", "index"), transform(term.body, partial(_digits, by))),
+        }
+        self.work.apply(self.work.rule("flatten_gen_gen"), path, arguments, reverse=True)
+        simplify_indices(self.work, (*path, 0))
+        simplify_conditions(self.work, (*path, 0))
+
+    def _sums_outside(self, first: Path) -> Path:
+        """Brings the sums over tiles that follow the last generation out of the generations within tiles."""
+        for _ in range(len(self.sizes) - 1 - self.gens[-1]):
+            nest = [(*first, *(0,) * depth) for depth in range(len(self.gens))]
+            for path in reversed(nest):
+                self._swap(path)
+            first = (*first, 0)
+        return first
+
+    def _in_order(self, first: Path) -> None:
+        """Within tiles, the generations come before the sums: each sum moves out to where it stood among them."""
+        for moved, place in enumerate(self.sums):
+            behind = sum(gen > place for gen in self.gens)
+            start = len(self.gens) + moved
+            for depth in range(start - 1, start - 1 - behind, -1):
+                self._swap((*first, *(0,) * depth))
+
+
+def _digits(by: Index, leaf: Leaf, depth: int) -> Index:
+    """The index of a loop as a number of two digits, which are the indices of two loops in its place."""
+    if not isinstance(leaf, Bound) or leaf.position < depth:
+        return index(leaf)
+    if leaf.position == depth:
+        return shift(by, depth + 2) * bound(depth + 1) + bound(depth)
+    return bound(leaf.position + 1)
