@@ -14,8 +14,7 @@ from unittest.mock import patch
 
 from atl.prove import forget
 from examples import derivations
-from rewrites import Session, load
-from rewrites.derivation import Derivation
+from rewrites import Derivation, Session, load
 
 RUNS: Final = 9
 LONG: Final = (250, 500, 1000, 2000)

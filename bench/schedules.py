@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from examples import beyond_the_paper as beyond
+from examples.schedules.layers import numpy_attention, numpy_batched, numpy_stencils
 from lowering import compile as compile_kernel
-from proofs_tests.test_beyond_the_paper import attention, batched, stencils
 from rewrites import Session
 
 ROUNDS: Final = 15
@@ -23,13 +23,13 @@ PICTURE: Final = ((4000, 4000),)
 BATCH: Final = ((4, 256, 256), (4, 256, 256))
 HEAD: Final = ((512, 64), (2048, 64), (2048, 64))
 CASES: Final[tuple[tuple[Callable[[], Session], Callable[..., Any], tuple[tuple[int, ...], ...]], ...]] = (
-    (beyond.stencils_fused, stencils, PICTURE),
-    (beyond.stencils_by_rows, stencils, PICTURE),
-    (beyond.stencils_tiled, stencils, PICTURE),
-    (beyond.batched_product_one_row, batched, BATCH),
-    (beyond.batched_product_blocked, batched, BATCH),
-    (beyond.attention_by_rows, attention, HEAD),
-    (beyond.attention_in_blocks, attention, HEAD),
+    (beyond.stencils_fused, numpy_stencils, PICTURE),
+    (beyond.stencils_by_rows, numpy_stencils, PICTURE),
+    (beyond.stencils_tiled, numpy_stencils, PICTURE),
+    (beyond.batched_product_one_row, numpy_batched, BATCH),
+    (beyond.batched_product_blocked, numpy_batched, BATCH),
+    (beyond.attention_by_rows, numpy_attention, HEAD),
+    (beyond.attention_in_blocks, numpy_attention, HEAD),
 )
 
 

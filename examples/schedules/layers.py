@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
 import atl
 from atl import IndexExpr, Program, Tensor
+
+Array: TypeAlias = npt.NDArray[Any]
 
 n, m = atl.sizes("n m", min=1)
 picture = atl.tensor("picture", n, m)
@@ -60,3 +67,30 @@ def _weighed(score: Tensor, top: Tensor) -> Tensor:
         return atl.let(totals, lambda total: divided(power, total), name="total")
 
     return atl.let(powers, summed, name="power")
+
+
+# -- the same by NumPy ------------------------------------------------------------------------------------------------
+
+
+def _five_of(of: Array) -> Array:
+    wide = np.pad(of, 1)
+    out: Array = wide[:-2, 1:-1] + wide[1:-1, :-2] + of + wide[1:-1, 2:] + wide[2:, 1:-1]
+    return out
+
+
+def numpy_stencils(picture: Array) -> Array:
+    """What `stencils` computes."""
+    return _five_of(_five_of(picture))
+
+
+def numpy_batched(left: Array, right: Array) -> Array:
+    """What `batched_product` computes."""
+    return left @ right
+
+
+def numpy_attention(query: Array, key: Array, weight: Array) -> Array:
+    """What `attention` computes."""
+    scores = query @ key.T / np.sqrt(query.shape[1])
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    out: Array = powers @ weight / powers.sum(1, keepdims=True)
+    return out
