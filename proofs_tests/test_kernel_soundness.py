@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 import atl
 from atl import Program
-from atl.index import constant
-from atl.terms import Reduce
-from rewrites.kernel import NotATheorem, NotEqual, PremiseFailed, Theorem, reflexivity, rewrite, transitivity
+from atl.index import Quotient, Var, bound, constant, index, size
+from atl.terms import Access, Let, Local, Reduce, Reshape, Split, Type
+from rewrites import NoSite, reschedule
+from rewrites.admission import NotAdmitted
+from rewrites.instantiation import Function
+from rewrites.kernel import NotATheorem, NotEqual, PremiseFailed, Theorem, reflexivity, rewrite, symmetry, transitivity
 from rewrites.rules import RULES
 
 n = atl.sizes("n")
@@ -57,3 +64,74 @@ def test_a_path_that_is_not_there_and_a_term_that_is_not_the_side_are_refused() 
 def test_theorems_compose_only_where_they_meet() -> None:
     with pytest.raises(NotATheorem):
         transitivity(reflexivity(program(x)), reflexivity(program(atl.gen(n, lambda i: 2 * x[i]))))
+
+
+# -- what an attack found ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_theorem_is_not_rewritten_turned_or_composed() -> None:
+    fake: Any = SimpleNamespace(lhs=program(x), rhs=program(2 * x), chain=None, steps=())
+    calls: list[Callable[[], object]] = [
+        lambda: rewrite(fake, RULES["mul_comm"], (), {}),
+        lambda: symmetry(fake),
+        lambda: transitivity(fake, reflexivity(program(2 * x))),
+        lambda: transitivity(reflexivity(program(x)), fake),
+    ]
+    for call in calls:
+        with pytest.raises(NotATheorem):
+            call()
+
+
+@pytest.mark.parametrize("monoid", ["sum", "product", "max", "min"])
+def test_loops_over_negative_ranges_are_not_collapsed(monoid: Any) -> None:
+    """n * m iterations are none of -n times -m; and a body that does not use i // -m does not ask for a positive -m."""
+    m = atl.sizes("m")
+    nested = atl.reduce(monoid, -n, lambda i: atl.reduce(monoid, -m, lambda j: x[0]))
+    with pytest.raises(NoSite, match="premise"):
+        reschedule(program(nested)).rw(f"{monoid}_collapse")
+
+
+def test_a_sum_is_not_tiled_by_a_negative_number() -> None:
+    """There are 0 // -m = 0 tiles, whatever m is."""
+    m = atl.sizes("m")
+    row = atl.tensor("row", m + 1)
+    start = atl.program("p", [row], atl.sum(m + 1, lambda i: row[i]))
+    with pytest.raises(NoSite, match="premise"):
+        reschedule(start).rw("tile_sum", k=-m)
+
+
+def test_a_let_of_another_type_than_its_value_is_no_argument() -> None:
+    """By substitution it would become a let of the right type for some indices, and not for others that are equal."""
+    m = atl.sizes("m")
+    i = bound(0)
+    wrong = Let(Reshape(Split(i), x.node), Local(0, Type("float32", (constant(0), i))))
+    e = Function(("index",), Access(Access(wrong, constant(0)), constant(0)))
+    start = reflexivity(atl.program("p", [x], atl.let(atl.split(n, x), lambda z: z)[0][0], given=[m == n, n >= 1]))
+    with pytest.raises(NotAdmitted, match="another type than its value"):
+        rewrite(start, RULES["equal_index"], (), {"a": m.node, "b": n.node, "e": e}, reverse=True)
+
+
+def test_an_input_is_what_the_program_declares() -> None:
+    positions = atl.tensor("at", 3, dtype="int32")
+    said = atl.tensor("at", 3, dtype="int32", range=(5, 9))
+    start = atl.program("p", [x, positions], x[0] * 1.0, given=[n >= 1])
+    with pytest.raises(NotAdmitted, match="declares in another way"):
+        reschedule(start).rw("guard_true", around=(), reverse=True, p=said[0] >= 5)
+    with pytest.raises(NotAdmitted, match="no input of the program"):
+        reschedule(start).rw("let_unused", around=(), reverse=True, x=atl.tensor("ghost"))
+    with pytest.raises(NotAdmitted, match="a size called x"):
+        reschedule(start).rw("let_unused", around=(), reverse=True, x=atl.gen(atl.sizes("x"), lambda i: 1.0))
+
+
+@pytest.mark.parametrize(
+    "low",
+    [bound(7), index(Var(0, "i")), index(Quotient(size("m"), constant(0)))],
+    ids=["bound nowhere", "free", "a quotient by zero"],
+)
+def test_an_index_of_no_place_is_no_argument(low: Any) -> None:
+    start = reflexivity(program(x))
+    arguments = {"lo": low, "hi": low + 1, "e": Function(("index",), x.node)}
+    with pytest.raises((NotAdmitted, NotEqual)):
+        rewrite(start, RULES["sum_one"], (), arguments, reverse=True)
+    with pytest.raises(NotAdmitted):
+        rewrite(start, RULES["sum_one"], (), {**arguments, "lo": x.node}, reverse=True)

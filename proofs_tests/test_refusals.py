@@ -12,6 +12,7 @@ from atl.errors import ContradictoryAssumptions, ParseError, WrongArgument
 from lowering import compile as compiled
 from proofs_tests.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import NoSite, Session, Undetermined, reschedule
+from rewrites.instantiation import abstracted
 
 
 def _read_beyond() -> atl.Program:
@@ -290,3 +291,19 @@ def test_what_a_refusal_suggests_can_be_done(name: str) -> None:
     make, follow = SUGGESTED[name]
     session = make()
     assert follow(session).steps
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (lambda: 1.0, "takes another number of parameters"),
+        (lambda i, j: 1.0, "takes another number of parameters"),
+        (3, "is not a function"),
+        (abstracted(("index", "index"), lambda i, j: atl.value(i + j)), "is given what it does not range over"),
+    ],
+    ids=["none", "two", "no function", "two, as a function of ours"],
+)
+def test_a_function_of_another_number_of_indices_is_refused(body: Any, said: str) -> None:
+    with pytest.raises(WrongArgument, match=said) as caught:
+        reschedule(matmul()).rw("sum_one", reverse=True, lo=0, hi=1, e=body)
+    assert "a function of" in str(caught.value)

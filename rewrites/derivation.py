@@ -5,6 +5,7 @@ Tactics work on this. Whatever they search for, all that they can do is to ask t
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, cast
@@ -21,6 +22,7 @@ from atl.surface import as_index, as_predicate, as_tensor
 from atl.terms import Expr
 from atl.wellformed import Path
 from rewrites import hints, kernel
+from rewrites.admission import described, is_of
 from rewrites.heads import by_outermost, may_match
 from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kernel import Step, Theorem
@@ -283,7 +285,7 @@ def argument_of(name: str, kind: Kind, value: Any) -> Given:
     if isinstance(value, str) and kind.sort in ("index", "condition"):
         return Text(value, kind.sort == "condition")
     if isinstance(value, Node):
-        return cast("Argument", value)
+        return _of_kind(name, kind, value)
     match kind.sort:
         case "index":
             return as_index(value)
@@ -295,10 +297,11 @@ def argument_of(name: str, kind: Kind, value: Any) -> Given:
 
 def _function(name: str, kind: Kind, value: Any) -> Argument:
     if isinstance(value, Function):
-        return value
+        return _of_kind(name, kind, value)
     wanted = len(kind.parameters)
-    if not callable(value):
-        raise WrongArgument(f"{name} = {value!r} is not a function", required=f"a function of {wanted} parameters")
+    if not callable(value) or not _takes(value, wanted):
+        what = "takes another number of parameters" if callable(value) else "is not a function"
+        raise WrongArgument(f"{name} = {value!r} {what}", required=f"a function of {wanted} parameters")
     if any(parameter.sort != "index" for parameter in kind.parameters):
         raise WrongArgument(
             f"{name} is a function of tensors, which cannot be given here",
@@ -306,4 +309,19 @@ def _function(name: str, kind: Kind, value: Any) -> Argument:
             suggestions=("to bind a subterm to a name, use s.lbind(…)",),
         )
     parameters: list[Parameter] = ["index" for _ in kind.parameters]
-    return abstracted(tuple(parameters), value)
+    return _of_kind(name, kind, abstracted(tuple(parameters), value))
+
+
+def _takes(function: Callable[..., object], count: int) -> bool:
+    try:
+        inspect.signature(function).bind(*range(count))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _of_kind(name: str, kind: Kind, value: Any) -> Argument:
+    """The argument as it is, if the parameter ranges over such."""
+    if not is_of(value, kind):
+        raise WrongArgument(f"{name} is given what it does not range over", required=described(kind))
+    return cast("Argument", value)
