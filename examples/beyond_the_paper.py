@@ -66,12 +66,12 @@ def batched_product_flat() -> Session:
 
 
 def attention_by_rows() -> Session:
-    """Everything for one row at a time: the buffers hold a row, not the L x S scores."""
+    """Everything for one row at a time: the buffers hold a row, not the L x S scores; weights are read row by row."""
     s = reschedule(layers.attention())
     rows = s.find("⊞[i < L] ⊞[e < E] _")
     for name in ("total", "power", "top", "score"):
         s.stage(name, at=rows)
-    return s
+    return _weights_row_by_row(s)
 
 
 def attention_in_blocks() -> Session:
@@ -80,4 +80,11 @@ def attention_in_blocks() -> Session:
     s.tile("⊞[i < L] ⊞[e < E] _", 8)
     for name in ("total", "power", "top", "score"):
         s.stage(name, at="io")
+    return _weights_row_by_row(s)
+
+
+def _weights_row_by_row(s: Session) -> Session:
+    s.lbind("Σ[j < S] _ * weight[j, _]", "mixed")
+    s.hoist("mixed")
+    s.interchange("⊞[e < E] Σ[j < S] _")
     return s

@@ -37,8 +37,8 @@ SCHEDULES: dict[str, tuple[Callable[[], Session], Callable[..., Array], list[Sha
     "batched product, blocked": (beyond.batched_product_blocked, numpy_batched, PRODUCTS, 7),
     "batched product, one row": (beyond.batched_product_one_row, numpy_batched, PRODUCTS, 1),
     "batched product, flat": (beyond.batched_product_flat, numpy_batched, [s for s in PRODUCTS if s[0][1]], 2),
-    "attention, by rows": (beyond.attention_by_rows, numpy_attention, HEADS, 4),
-    "attention, in blocks": (beyond.attention_in_blocks, numpy_attention, HEADS, 5),
+    "attention, by rows": (beyond.attention_by_rows, numpy_attention, HEADS, 7),
+    "attention, in blocks": (beyond.attention_in_blocks, numpy_attention, HEADS, 8),
 }
 
 
@@ -86,5 +86,5 @@ def test_the_inner_tiles_of_the_stencils_run_without_a_test() -> None:
 
 def test_the_buffers_of_attention_hold_a_row() -> None:
     lets = [line for line in str(derived("attention, by rows")[0].goal).splitlines() if "let " in line]
-    assert len(lets) == 4
-    assert all("⊞[i1 < 1]" in line for line in lets)
+    assert len(lets) == 5
+    assert not any("< L]" in line for line in lets)
