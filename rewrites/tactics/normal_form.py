@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from atl.substitution import children
-from atl.terms import BINARY, UNARY, Binary, Cast, Expr, Gen, Guard, Let, Reduce, Unary
+from atl.terms import BINARY, UNARY, Binary, Cast, Expr, Guard, Let, Reduce, Unary
 from atl.wellformed import Path
 from rewrites.derivation import Derivation
-from rewrites.tactics.binding import bind
+from rewrites.tactics.binding import bind, first_place
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 
 POINTWISE: Final = (*(f"pointwise_{op}" for op in (*BINARY, *UNARY)), "pointwise_select")
@@ -68,17 +68,6 @@ def _lift(work: Derivation, statement: Path, path: Path) -> None:
     assert isinstance(at, Let)
     name, value = at.name, at.value
     work.rewrite("unfold_let", path)
-    use = _first(work.term(path), value, path)
+    use = first_place(work.term(path), value, path)
     if use is not None:
         bind(work, statement, use[len(statement) :], name)
-
-
-def _first(term: Expr, value: Expr, path: Path) -> Path | None:
-    if term == value:
-        return path
-    for position, child in enumerate(children(term)):
-        if not isinstance(term, Gen | Reduce | Let):
-            found = _first(child.expr, value, (*path, position))
-            if found is not None:
-                return found
-    return None

@@ -16,7 +16,7 @@ from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, Function
 from rewrites.refusals import NoSite
 from rewrites.sites import Site
-from rewrites.tactics.binding import bind, binders_between
+from rewrites.tactics.binding import bind, binders_between, first_place
 from rewrites.tactics.simplification import reduce_accesses, simplify_guards
 
 _DIMENSIONS = "ijkl"
@@ -55,7 +55,7 @@ def stage_region(work: Derivation, let: Path, place: Path, name: str) -> None:
     work.rewrite("unfold_let", let)
     above = (*let, *place[len(let) + 1 :])
     _compute_region(work, let, above, around.value, names, name)
-    elsewhere = _first(work.term(let), around.value, ())
+    elsewhere = first_place(work.term(let), around.value, ())
     if elsewhere is not None:
         bind(work, let, elsewhere, around.name)
 
@@ -88,17 +88,6 @@ def _written_as_generations(work: Derivation, path: Path) -> None:
         work.rewrite("gen_eta", path, reverse=True)
         work.rename(path, _DIMENSIONS[dimension % len(_DIMENSIONS)])
         path = (*path, 0)
-
-
-def _first(term: Expr, value: Expr, path: Path) -> Path | None:
-    """The first place where a term holds a value, as it is seen from there."""
-    if term == value:
-        return path
-    for position, child in enumerate(children(term)):
-        found = _first(child.expr, shift_term(value, child.indices, child.tensors), (*path, position))
-        if found is not None:
-            return found
-    return None
 
 
 def _compute_region(work: Derivation, let: Path, above: Path, value: Expr, names: list[str], name: str) -> None:
