@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,6 +76,9 @@ def test_a_schedule_takes_few_calls_and_is_replayed(name: str) -> None:
     theorem = session.done()
     again = loads(dumps(theorem))
     assert (again.lhs, again.rhs) == (theorem.lhs, theorem.rhs)
+    made: dict[str, Any] = {}
+    exec(theorem.as_python(), made)
+    assert (made["theorem"].lhs, made["theorem"].rhs) == (theorem.lhs, theorem.rhs)
 
 
 def test_the_inner_tiles_of_the_stencils_run_without_a_test() -> None:

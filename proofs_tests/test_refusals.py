@@ -11,7 +11,7 @@ import atl
 from atl.errors import ContradictoryAssumptions, ParseError, WrongArgument
 from lowering import compile as compiled
 from proofs_tests.session_programs import f, k, m, matmul, n, pipeline
-from rewrites import NoSite, Session, Undetermined, reschedule
+from rewrites import NoSite, Session, Undetermined, reschedule, rules
 from rewrites.instantiation import abstracted
 
 
@@ -307,3 +307,38 @@ def test_a_function_of_another_number_of_indices_is_refused(body: Any, said: str
     with pytest.raises(WrongArgument, match=said) as caught:
         reschedule(matmul()).rw("sum_one", reverse=True, lo=0, hi=1, e=body)
     assert "a function of" in str(caught.value)
+
+
+def test_a_name_in_a_text_that_is_bound_nowhere_is_no_new_size() -> None:
+    with pytest.raises(WrongArgument, match="nn is neither an index nor a size of the goal") as caught:
+        reschedule(matmul()).split_loop("i", "min(nn, n)")
+    assert "did you mean n" in str(caught.value)
+    assert 'atl.sizes("nn")' in str(caught.value)
+
+
+def test_a_conjunct_that_is_not_there_is_a_near_miss() -> None:
+    start = atl.program("h", [f], atl.gen(n, lambda i: atl.guard(i < n - 1, f[i])))
+    with pytest.raises(NoSite, match="the nearest one differs here") as caught:
+        reschedule(start).rw("guard_implied", q="i >= 0")
+    assert "NonNegative(" not in str(caught.value)
+
+
+def test_what_is_no_number_or_name_is_refused() -> None:
+    s = reschedule(pipeline())
+    wrong: Any = rules["mul_comm"]
+    with pytest.raises(WrongArgument, match="no name of a rule") as caught:
+        s.rw(wrong)
+    assert 's.rw("mul_comm")' in str(caught.value)
+    number: Any = "1"
+    with pytest.raises(WrongArgument, match="nth='1'"):
+        s.rw("mul_comm", nth=number)
+    with pytest.raises(WrongArgument, match="no call 9"):
+        s.diff(9)
+    with pytest.raises(WrongArgument, match="no call '1'"):
+        s.diff(number)
+
+
+def test_every_piece_of_a_loop_keeps_its_mark() -> None:
+    start = atl.parse("p (x : float32[m]) : float32[m] := gen [j < m | vectorised] x[j]")
+    text = str(reschedule(start).split_loop("j", "m // 2").goal)
+    assert text.count("| vectorised]") == 2

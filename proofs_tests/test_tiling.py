@@ -10,6 +10,7 @@ import pytest
 
 import atl
 import padtypes
+from atl.errors import WrongArgument
 from lowering import compile as compiled
 from lowering import lower, print_nest
 from proofs_tests.session_programs import f, k, m, matmul, n, pipeline
@@ -233,9 +234,9 @@ def test_a_text_bound_is_read_with_the_names_of_the_place() -> None:
     assert body(s) == "⊞[i < n] (⊞[j < i + 1] z[i, j]) ++ ⊞[i + 1 <= j < n] padding(float32)"
     assert "size" not in str(triangle().tile("j", "i + 1").goal).split(":=")[0]
     assert body(triangle().split_loop("i", "imin(4, n)")) == body(triangle().split_loop("i", "min(4, n)"))
-    with pytest.raises(NoSite, match="in 'j', j is the index of a loop that is not around the loop i"):
+    with pytest.raises(WrongArgument, match="in 'j', j is the index of a loop that is not around this place"):
         triangle().split_loop("i", "j")
-    with pytest.raises(NoSite, match="in 'j', j is the index of a loop that is not around the loop i"):
+    with pytest.raises(WrongArgument, match="in 'j', j is the index of a loop that is not around this place"):
         triangle().tile("i", "j")
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar, cast
 
 from atl.errors import ATLError, ParseError, WrongArgument
-from atl.index import Index
+from atl.index import Index, Size, atoms
 from atl.node import Node
 from atl.parse_index import IndexReader
-from atl.predicate import Predicate
+from atl.predicate import Predicate, expressions
+from atl.printing import place_of
 from atl.program import Program
 from atl.prove import Proved, prove
 from atl.substitution import children, with_children
@@ -29,7 +31,7 @@ from rewrites.kernel import Step, Theorem
 from rewrites.matching import Mismatch, match
 from rewrites.refusals import Asked, Undetermined, refusal, unknown_name, unmatched
 from rewrites.rule import Kind, Rule
-from rewrites.sites import Site, positions, site_at, subterm, walk
+from rewrites.sites import Site, binders, positions, site_at, subterm, walk
 
 T = TypeVar("T")
 
@@ -77,6 +79,12 @@ class Derivation:
 
     def rule(self, name: str) -> Rule:
         """The rule of this name."""
+        if not isinstance(name, str):
+            raise WrongArgument(
+                f"{name!r} is no name of a rule",
+                required="a name listed by `atl rules`",
+                suggestions=(f's.rw("{name.name}")',) if isinstance(name, Rule) else (),
+            )
         if name not in self.rules:
             raise unknown_name("rule", name, self.rules, required="a name listed by `atl rules`")
         return self.rules[name]
@@ -247,13 +255,37 @@ class Text:
     condition: bool
 
     def read(self, site: Site) -> Index | Predicate:
-        """What the text means at a place. Raises `ParseError`."""
+        """What the text means at a place. Raises `ParseError`, and `WrongArgument` for a name that is bound nowhere."""
         reader = IndexReader(self.text, site.program.inputs)
         reader.indices = list(site.names.indices)
         made = reader.condition() if self.condition else reader.index()
         if reader.next.kind != "end":
             raise reader.error(f"expected the end of the text, found {reader.next}", required="nothing more")
+        known = (*site.names.indices, *site.program.sizes)
+        for expression in (made,) if isinstance(made, Index) else expressions(made):
+            for atom in atoms(expression):
+                if isinstance(atom, Size) and atom.name not in known:
+                    raise _unbound(atom.name, self.text, known, site)
         return made
+
+
+def _unbound(name: str, text: str, known: Sequence[str], site: Site) -> WrongArgument:
+    if any(name in at.called for at in binders(site.program)):
+        around = ", ".join(site.names.indices)
+        return WrongArgument(
+            f"in {text!r}, {name} is the index of a loop that is not around this place",
+            place=place_of(site.program, site.path),
+            required=f"sizes, and indices of the loops around it{f': {around}' if around else '; there are none'}",
+        )
+    near = get_close_matches(name, known, 2, 0.5)
+    return WrongArgument(
+        f"in {text!r}, {name} is neither an index nor a size of the goal",
+        required=f"one of {', '.join(known)}" if known else "numbers: the goal has neither",
+        suggestions=(
+            *((f"did you mean {' or '.join(near)}?",) if near else ()),
+            f'a new size is given as a value: atl.sizes("{name}")',
+        ),
+    )
 
 
 Given: TypeAlias = Argument | Text

@@ -18,6 +18,7 @@ from typing import Final
 
 from atl.errors import ATLError
 from atl.predicate import Predicate, equal
+from atl.printing import show
 from atl.program import Program
 from atl.prove import Answer, Proved, prove
 from atl.scope import Scope, outermost
@@ -167,7 +168,7 @@ def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, r
     if before != subterm:
         raise NotEqual(
             f"the subterm at {list(path)} is not the {'right' if reverse else 'left'} side of {rule.name}",
-            required=str(before),
+            required=show(before),
         )
     proved = [_prove(rule, premise, scope) for premise in instance.premises]
     proved.extend(_prove(rule, premise, scope) for premise in _same_type(rule, before, after))

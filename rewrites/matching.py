@@ -244,7 +244,10 @@ class Match:
         unbound = [v for v in variables if v[0] not in self.found]
         for name, at in variables:
             if (name, at) not in unbound:
-                left = [part for part in left if not self._is(name, at, part, indices)]
+                parts = self._parts_of(name, at, indices)
+                if any(part not in conjuncts(found) for part in parts):
+                    return False
+                left = [part for part in left if part not in parts]
         if not unbound:
             return not left
         return self._bind_condition(*unbound[0], conjunction(left), indices)
@@ -277,13 +280,18 @@ class Match:
         self.mismatch = mismatch
         return result
 
-    def _is(self, name: str, at: tuple[Index, ...], part: Predicate, indices: int) -> bool:
+    def _parts_of(self, name: str, at: tuple[Index, ...], indices: int) -> tuple[Predicate, ...]:
+        """The conjuncts of a condition that was found before, applied here."""
         known = self.found[name]
-        if isinstance(known, Function) and is_predicate(known.body):
-            moved = substitute_predicate(known.body, lambda leaf: _under(leaf, known.indices, indices))
-            return part in conjuncts(substituted(moved, at, ()))
-        return is_predicate(known) and part in conjuncts(
-            substitute_predicate(known, lambda leaf: _under(leaf, 0, indices))
+        if isinstance(known, Function):
+            own = known.indices
+            if not is_predicate(known.body):
+                return ()
+            return conjuncts(
+                substituted(substitute_predicate(known.body, lambda leaf: _under(leaf, own, indices)), at, ())
+            )
+        return (
+            conjuncts(substitute_predicate(known, lambda leaf: _under(leaf, 0, indices))) if is_predicate(known) else ()
         )
 
     def _bind_condition(self, name: str, at: tuple[Index, ...], found: Predicate, indices: int) -> bool:

@@ -26,7 +26,7 @@ from atl.substitution import children, subterms
 from atl.terms import Expr, Guard, Local, TensorVar, Term, Type
 from rewrites.heads import heads
 from rewrites.instantiation import Argument, Function
-from rewrites.kernel import PremiseFailed
+from rewrites.kernel import NotEqual, PremiseFailed
 from rewrites.matching import Mismatch, match
 from rewrites.rule import Kind, Rule
 from rewrites.sides import bare, kind_of, place_in, side, slice_of, wanted_text
@@ -155,8 +155,14 @@ def refusal(asked: Asked, work: Derivation) -> ATLError:
     """Why the rule applies at none of the places, and what would help."""
     nearest: tuple[Site, Mismatch] | None = None
     refused: list[tuple[Site, ATLError]] = []
+    unread: ATLError | None = None
     for site in asked.places:
-        found = match(asked.rule, asked.reverse, site.term, work.settled(asked.given, site.path))
+        try:
+            given = work.settled(asked.given, site.path)
+        except WrongArgument as error:
+            unread = unread or error  # a name in a text that means nothing at this place
+            continue
+        found = match(asked.rule, asked.reverse, site.term, given)
         if isinstance(found, Mismatch):
             if nearest is None or _closeness(found) > _closeness(nearest[1]):
                 nearest = site, found
@@ -168,6 +174,8 @@ def refusal(asked: Asked, work: Derivation) -> ATLError:
             refused.append((site, error))
     if refused:
         return _premise_failed(asked, work, refused)
+    if unread is not None and nearest is None:
+        return unread
     return _nothing_matches(asked, work, nearest)
 
 
@@ -188,6 +196,12 @@ def _premise_failed(asked: Asked, work: Derivation, refused: list[tuple[Site, AT
         return error
     if not isinstance(error, PremiseFailed):
         error.place = error.place or place
+        if isinstance(error, NotEqual):
+            return NoSite(
+                f"{asked.rule.name} does not apply with these arguments: {error.summary}",
+                place=error.place,
+                required=f"arguments for which the {side_name(asked.reverse)} side of the rule is what stands there",
+            )
         return error
     failed = error
     suggestions = [*_siblings(asked, work, site), *_of_facts(failed)]

@@ -33,8 +33,11 @@ def as_python(theorem: Theorem) -> str:
     work = Derivation(reflexivity(theorem.lhs), RULES)
     calls = []
     for step in theorem.steps:
-        calls.append(_call(step, work))
-        work.apply(step.rule, step.path, step.arguments, reverse=step.reverse)
+        told = _undetermined(step, work.term(step.path))
+        calls.append(_call(step, told, work))
+        # As the call will do it: by another way to the same arguments, loops may get other names.
+        if told is None or not work.attempted(step.rule, step.path, told, reverse=step.reverse):
+            work.apply(step.rule, step.path, step.arguments, reverse=step.reverse)
     program = show_program(theorem.lhs)
     literal = repr(program) if "\\" in program or '"""' in program else f'"""\n{program}\n"""'
     lines = ["import atl", "from rewrites import reschedule"]
@@ -51,10 +54,9 @@ def exactly(work: Derivation, name: str, path: Path, arguments: Mapping[str, Any
     work.apply(rule, path, work.settled(arguments_of(rule, arguments), path), reverse=reverse)
 
 
-def _call(step: Step, work: Derivation) -> str:
+def _call(step: Step, told: Mapping[str, Argument] | None, work: Derivation) -> str:
     turned = ["reverse=True"] if step.reverse else []
-    told = _undetermined(step, work.term(step.path))
-    if told is None or not _KEYWORDS.isdisjoint(told):
+    if told is None:
         values = [f"{name!r}: {_written(value, work, step)}" for name, value in step.arguments.items()]
         parts = [repr(step.rule.name), repr(step.path), f"{{{', '.join(values)}}}", *turned]
         return f"s.do(exactly, {', '.join(parts)})"
@@ -66,6 +68,8 @@ def _undetermined(step: Step, term: Expr) -> dict[str, Argument] | None:
     """The parameters that a session has to be told, so that it takes the step with the same arguments, if it can."""
     told: dict[str, Argument] = {}
     while True:
+        if not _KEYWORDS.isdisjoint(told):
+            return None
         try:
             found = match(step.rule, step.reverse, term, told)
         except ATLError:

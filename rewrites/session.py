@@ -151,6 +151,10 @@ class Session:
 
     def diff(self, since: int = -1) -> display.Diff:
         """What the last call changed, or all calls from number `since` on, counted from 0."""
+        if not isinstance(since, int) or not -max(1, len(self._calls)) <= since <= len(self._calls):
+            raise WrongArgument(
+                f"there is no call {since!r} to begin with", required=f"{len(self._calls)} made, counted from 0"
+            )
         calls = self._calls[since:] if self._calls else []
         before = calls[0].before.rhs if calls else self.goal
         return display.Diff(before, self.goal)
@@ -263,6 +267,8 @@ class Session:
 
         Raises `NoSite`, which says why no place takes the rule, `Undetermined`, `WrongArgument`.
         """
+        if not isinstance(nth, int) or nth < 0:
+            raise WrongArgument(f"nth={nth!r}", required="how many places to pass over, from 0 on")
         if all and nth:
             raise WrongArgument("all=True and nth= exclude each other", required="one of the two")
         work = self.begin()

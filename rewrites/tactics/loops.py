@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from atl.errors import WrongArgument
-from atl.index import ZERO, Index, Size, atoms, imin
+from atl.index import ZERO, Index, imin
 from atl.predicate import at_most, conjunction, less
 from atl.printing import place_of, show_index
 from atl.surface import as_index
@@ -16,7 +16,7 @@ from atl.wellformed import Path
 from rewrites.choosing import Chosen, every
 from rewrites.derivation import Derivation, Text
 from rewrites.refusals import NoSite
-from rewrites.sites import Site, binders
+from rewrites.sites import Site
 from rewrites.tactics.simplification import simplify_guards
 
 MOST_UNROLLED = 64
@@ -36,26 +36,13 @@ def first_possible(work: Derivation, what: Chosen, act: Callable[[Site], object]
 
 
 def as_bound(value: Any, site: Site) -> Index:
-    """A bound or a factor as a person gives it, at a loop: the names in a text are those of the indices around it.
-
-    Other names are sizes, unless they are the names of loops that are not around this one.
-    """
+    """A bound or a factor as a person gives it, at a loop: the names in a text are indices around it, and sizes."""
     if value is None:
         raise WrongArgument("None is no index", required="a number, a size, or an index expression as text")
     if not isinstance(value, str):
         return value if isinstance(value, Index) else as_index(value)
     made = Text(value, condition=False).read(site)
     assert isinstance(made, Index)
-    known = {*site.program.sizes, *site.names.indices}
-    elsewhere = {name for at in binders(site.program) if isinstance(at.term, Gen | Reduce) for name in at.called}
-    for atom in atoms(made):
-        if isinstance(atom, Size) and atom.name in elsewhere - known:
-            around = ", ".join(site.names.indices)
-            raise NoSite(
-                f"in {value!r}, {atom.name} is the index of a loop that is not around the loop {site.called[0]}",
-                place=place_of(site.program, site.path),
-                required=f"sizes, and indices of the loops around it{f': {around}' if around else '; there are none'}",
-            )
     return made
 
 
@@ -79,8 +66,8 @@ def split_loop(work: Derivation, name: Chosen, *at: Any) -> None:
             error.suggestions = (*error.suggestions, *_within(work, site, name, bounds))
             raise
         for path in paths:
-            # Every piece keeps the loop's name, by which all of them are found.
-            work.rename(path, getattr(site.term, "name", ""))
+            # Every piece keeps the loop's mark, and its name, by which all of them are found.
+            work.rename(path, getattr(site.term, "name", ""), getattr(site.term, "mark", ""))
         simplify_guards(work, site.path)
 
     first_possible(work, name, split)
