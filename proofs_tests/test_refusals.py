@@ -342,3 +342,8 @@ def test_every_piece_of_a_loop_keeps_its_mark() -> None:
     start = atl.parse("p (x : float32[m]) : float32[m] := gen [j < m | vectorised] x[j]")
     text = str(reschedule(start).split_loop("j", "m // 2").goal)
     assert text.count("| vectorised]") == 2
+
+
+def test_a_loop_is_split_at_rising_indices() -> None:
+    with pytest.raises(WrongArgument, match="split at n // 2, n // 3, which do not rise"):
+        reschedule(matmul()).split_loop("i", "n // 2", "n // 3")
