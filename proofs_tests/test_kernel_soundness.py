@@ -123,6 +123,17 @@ def test_an_input_is_what_the_program_declares() -> None:
         reschedule(start).rw("let_unused", around=(), reverse=True, x=atl.gen(atl.sizes("x"), lambda i: 1.0))
 
 
+def test_what_is_given_is_about_the_arrays_of_the_program() -> None:
+    positions = atl.tensor("at", 3, dtype="int32")
+    said = atl.tensor("at", 3, dtype="int32", range=(5, 9))
+    start = atl.program("p", [x, positions], x[0] * 1.0, given=[n >= 1])
+    with pytest.raises(NotAdmitted, match=r"given\[0\] reads at, which the program declares in another way"):
+        reschedule(start, given=[said[0] >= 7])
+    with pytest.raises(NotAdmitted, match="a size called x"):
+        reschedule(start, given=[atl.sizes("x") >= 1])
+    assert "7 <= at[0]" in str(reschedule(start, given=[positions[0] >= 7]).goal)
+
+
 @pytest.mark.parametrize(
     "low",
     [bound(7), index(Var(0, "i")), index(Quotient(size("m"), constant(0)))],

@@ -5,8 +5,8 @@ and the same values with padding read as zero, for all sizes and arrays that mee
 by reflexivity, from a rule at a path (congruence and an instance whose premises the prover has proved there), by
 symmetry and by transitivity. All that searches, matches or prints is elsewhere, and not trusted.
 
-What is trusted: this file, the functions that build and compare terms, the rules themselves (each is proved or
-exhausted by tests), and the prover.
+What is trusted: this file and `rewrites.admission`, the functions that build and compare terms, the rules themselves
+(each is proved or exhausted by tests), and the prover.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from atl.terms import Expr, Let, Reduce
 from atl.wellformed import Path, child_scopes, obligations, places
 from rewrites.admission import admit
 from rewrites.instantiation import Argument, Arguments, Function
+from rewrites.kinds import Kind
 from rewrites.rule import Equation, Rule
 
 _KEY: Final = object()
@@ -143,7 +144,10 @@ class Theorem:
 
 
 def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
-    """program = program, under its assumptions and the given ones."""
+    """program = program, under its assumptions and the given ones, which are about its own sizes and arrays."""
+    for place, condition in enumerate(given):
+        admit("reflexivity", f"given[{place}]", Kind("condition"), condition, program.inputs)
+        _check_bound(f"given[{place}]", condition, [])
     assumed = replace(program, assumptions=tuple(dict.fromkeys((*program.assumptions, *given))))
     return Theorem(_KEY, assumed, assumed, None)
 
