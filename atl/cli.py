@@ -262,6 +262,7 @@ def _declare_rules(parser: argparse.ArgumentParser) -> None:
 def _rules(arguments: argparse.Namespace) -> int:
     from rewrites import rules
     from rewrites.refusals import unknown_name
+    from rewrites.rules.grades import grade
 
     if unknown := [name for name in arguments.names if name not in rules]:
         raise unknown_name("rule", unknown[0], rules, required="a name that `atl rules` lists")
@@ -276,7 +277,7 @@ def _rules(arguments: argparse.Namespace) -> int:
         print("\n\n".join(described(rules[name]) for name in arguments.names))
         return 0
     for rule in rules.values():
-        print(f"{rule.family:16} {rule.name:24} {rule.law}")
+        print(f"{rule.family:16} {rule.name:24} grade {grade(rule.name)}  {rule.law}")
     return 0
 
 
@@ -285,7 +286,7 @@ COMMANDS: Final = (
     Command("show", "Shows a program: its mathematics, shape and checks, the loop nest, the C", _declare_show, _show),
     Command("run", "Compiles a program and runs it on .npy files", _declare_run, _run),
     Command("check", "Replays certificates with the kernel, and says what they prove", _declare_check, _check),
-    Command("rules", "Lists the rewrite rules with their laws", _declare_rules, _rules),
+    Command("rules", "Lists the rewrite rules with their laws and grades", _declare_rules, _rules),
     Command("fuzz", "Tests random programs (in a checkout)", _declare_fuzz, _fuzz),
 )
 

@@ -25,17 +25,9 @@ from proofs_tests.rule_samples import sampled
 from proofs_tests.symbolic import proved
 from rewrites.rule import Rule
 from rewrites.rules import RULES
+from rewrites.rules.grades import EXHAUSTED_ONLY
 
 EVERY: Final = 1_000_000
-OTHER_FOLDS: Final = "a fold that is no sum has no neutral element that an induction could start from"
-WITHOUT_PROOF: Final[dict[str, str]] = {
-    **{f"{monoid}_{law}": OTHER_FOLDS for monoid in ("product", "max", "min")
-       for law in ("swap", "reverse", "collapse", "pairs")},
-    **{f"split_{monoid}": OTHER_FOLDS for monoid in ("product", "max", "min")},
-    "tile_sum": "the number of blocks grows once in k steps, so that no induction on n or on k goes through",
-    "sum_restrict": "an induction on b needs the delta rule within its step",
-}  # fmt: skip
-"""The rules that are not proved for all sizes, and what stands in the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +53,7 @@ def standing(rule: Rule, cases: int = CASES) -> Standing:
     if not verdict.decided:
         return Standing(rule, int(bool(sample)), 0, whole=False, reason="no choice of the window meets its premises")
     stuck = proved(rule)
-    reason = "" if stuck is None else WITHOUT_PROOF.get(rule.name, stuck)
+    reason = "" if stuck is None else EXHAUSTED_ONLY.get(rule.name, stuck)
     return Standing(rule, 3 if stuck is None else 2, verdict.decided, verdict.whole, reason)
 
 

@@ -34,6 +34,7 @@ from rewrites.instantiation import Argument
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, transitivity
 from rewrites.rule import Rule
 from rewrites.rules import RULES
+from rewrites.rules.grades import grade_text
 from rewrites.wire import DEEPEST, Digests, Json, Reader, abbreviated, depth_of, same, written
 
 FORMAT: Final = "atl-certificate/1"
@@ -525,7 +526,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     refused = 0
     for file in parser.parse_args(arguments).files:
         try:
-            said = describe(load(file))
+            theorem = load(file)
+            said = describe(theorem, grades={step.rule.name: grade_text(step.rule.name) for step in theorem.steps})
         except ATLError as error:
             sys.stderr.write(f"{file}: refused\n{error}\n")
             refused = 1

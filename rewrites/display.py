@@ -23,6 +23,7 @@ from rewrites.choosing import Handle
 from rewrites.instantiation import Argument, Function
 from rewrites.kernel import ProvedPremise, Step
 from rewrites.rule import Kind, Rule
+from rewrites.rules.grades import grade_text
 from rewrites.sides import premises_text, side
 from rewrites.sites import site_at
 
@@ -264,6 +265,7 @@ def described(rule: Rule) -> str:
     lines.append(f"    {side(rule, reverse=False, rank=0)}  =  {side(rule, reverse=True, rank=0)}")
     lines += [f"  {name}: {_kind_text(kind)}" for name, kind in rule.metavariables.items()]
     lines += [f"  premise: {text}" for text in premises_text(rule)] or ["  no premises"]
+    lines.append(f"  {grade_text(rule.name)}")
     if rule.follows:
         lines.append(f"  follows from {', '.join(dict.fromkeys(rule.follows))}")
     return "\n".join(lines)

@@ -1,0 +1,31 @@
+"""How far each rule is known to be true; the tests see to it that what is said here is so.
+
+Every rule holds for what Hypothesis draws (grade 1) and at every size and index of a window, for all element values
+(grade 2). All but those named here are proved for all sizes as well (grade 3).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_OTHER_FOLDS: Final = "a fold that is no sum has no neutral element that an induction could start from"
+EXHAUSTED_ONLY: Final[dict[str, str]] = {
+    **{f"{monoid}_{law}": _OTHER_FOLDS for monoid in ("product", "max", "min")
+       for law in ("swap", "reverse", "collapse", "pairs")},
+    **{f"split_{monoid}": _OTHER_FOLDS for monoid in ("product", "max", "min")},
+    "tile_sum": "the number of blocks grows once in k steps, so that no induction on n or on k goes through",
+    "sum_restrict": "an induction on b needs the delta rule within its step",
+}  # fmt: skip
+"""The rules that are not proved for all sizes, and what stands in the way."""
+
+
+def grade(name: str) -> int:
+    """The grade of a rule."""
+    return 2 if name in EXHAUSTED_ONLY else 3
+
+
+def grade_text(name: str) -> str:
+    """The grade of a rule, in words."""
+    if name in EXHAUSTED_ONLY:
+        return f"grade 2: exhausted at small sizes; {EXHAUSTED_ONLY[name]}"
+    return "grade 3: proved for all sizes"
