@@ -198,8 +198,10 @@ def _remainder(expression: Index) -> tuple[Index, Index, Index, Index] | None:
 
 def _readings(quotient: Quotient, others: list[Quotient]) -> Iterator[tuple[Index, Index]]:
     """The divisions a // b that give this quotient: its own, and (a // c) // (b / c) where a // c occurs too."""
-    yield quotient.numerator, quotient.denominator
     whole = quotient.denominator.constant
+    if whole is not None and whole < 1:
+        return  # where nothing is computed a divisor may turn out to be zero: there is no remainder by it
+    yield quotient.numerator, quotient.denominator
     for other in others:
         part = other.denominator.constant
         if whole and part and other != quotient and other.numerator == quotient.numerator and whole % part == 0:

@@ -15,6 +15,7 @@ from atl.index import (
     Array,
     Bound,
     Index,
+    Quotient,
     ceildiv,
     constant,
     extremum,
@@ -579,3 +580,10 @@ def test_terms_read_back(seed: int) -> None:
             assert again.type.dtype == term.type.dtype
             assert show(again, ascii=ascii_only, abridge=False) == text
             assert not ascii_only or text.isascii()
+
+
+@pytest.mark.parametrize("divisor", [0, -2])
+def test_a_quotient_that_means_nothing_is_printed(divisor: int) -> None:
+    """It stands where nothing is computed."""
+    nothing = index(Quotient(size("m"), constant(divisor)))
+    assert show_index(nothing + size("n")) == f"m // {divisor} + n".replace("// -2", "// (-2)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from atl.index import Index, Leaf, Var, bound, index, map_leaves
+from atl.index import Index, Leaf, Quotient, Var, atoms, bound, index, map_leaves
 from atl.predicate import map_indices
 from atl.prove import simplify
 from atl.scope import Scope
@@ -59,13 +59,19 @@ def _simpler(site: Site) -> list[tuple[Index, Index]]:
     for expression in indices_in(site.term):
         opened = site.scope.index(expression)
         simpler = simplify(site.scope.facts, opened)
-        if simpler != opened and len(str(simpler)) < len(str(opened)):
+        if simpler != opened and _has_meaning(simpler) and len(str(simpler)) < len(str(opened)):
             found.append((expression, _closed(simpler, site.scope)))
     return found
 
 
 def _simplified(scope: Scope, expression: Index) -> Index:
     return _closed(simplify(scope.facts, scope.index(expression)), scope)
+
+
+def _has_meaning(expression: Index) -> bool:
+    """Where the facts contradict each other, a divisor may be simplified to zero."""
+    divisors = (atom.denominator.constant for atom in atoms(expression) if isinstance(atom, Quotient))
+    return all(divisor is None or divisor >= 1 for divisor in divisors)
 
 
 def _closed(expression: Index, scope: Scope) -> Index:
