@@ -264,7 +264,7 @@ def linear(parts: Iterable[tuple[int, Index]]) -> Index:
     return polynomial(gathered)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)  # True is no coefficient, though it equals 1
 def constant(value: int) -> Index:
     return polynomial({(): value})
 

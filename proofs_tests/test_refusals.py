@@ -347,3 +347,9 @@ def test_every_piece_of_a_loop_keeps_its_mark() -> None:
 def test_a_loop_is_split_at_rising_indices() -> None:
     with pytest.raises(WrongArgument, match="split at n // 2, n // 3, which do not rise"):
         reschedule(matmul()).split_loop("i", "n // 2", "n // 3")
+
+
+def test_a_text_that_means_nothing_at_some_places_hides_no_near_miss() -> None:
+    """p is an index within the sum only; the nearest place is there, and the others are passed over."""
+    with pytest.raises(NoSite, match="no place in the goal matches gen_eta"):
+        reschedule(matmul()).rw("gen_eta", n="p + 1")

@@ -398,7 +398,11 @@ def _elsewhere(asked: Asked, work: Derivation) -> list[str]:
 def _fits_backwards(asked: Asked, work: Derivation) -> list[str]:
     """The other direction, where that side of the rule is a single tensor, which fits nearly anything."""
     for site in asked.places:
-        found = match(asked.rule, not asked.reverse, site.term, work.settled(asked.given, site.path))
+        try:
+            given = work.settled(asked.given, site.path)
+        except WrongArgument:
+            continue  # a name in a text means nothing at this place
+        found = match(asked.rule, not asked.reverse, site.term, given)
         if isinstance(found, Mismatch):
             continue
         missing = "".join(f", {name}=…" for name in asked.rule.metavariables if name not in found)
