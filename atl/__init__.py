@@ -8,9 +8,10 @@
 
 import sys as _sys
 
+from atl.checks.safety import check_safe
 from atl.errors import ATLError
-from atl.interpret import evaluate
-from atl.operators import (
+from atl.meaning.interpret import evaluate
+from atl.surface.operators import (
     abs,
     cast,
     ceildiv,
@@ -39,13 +40,12 @@ from atl.operators import (
     truncr,
     value,
 )
-from atl.parse import parse
-from atl.program import Program, program, tensor
-from atl.program import SizeAnnotation as Size
-from atl.safety import check_safe
-from atl.surface import Condition, IndexExpr, Tensor
+from atl.surface.program import Program, program, tensor
+from atl.surface.program import SizeAnnotation as Size
+from atl.surface.values import Condition, IndexExpr, Tensor
+from atl.text.parse import parse
 
-# Terms may be 400 levels deep (atl.node.MAX_DEPTH), and a pass takes a few Python frames for each level.
+# Terms may be 400 levels deep (atl.core.node.MAX_DEPTH), and a pass takes a few Python frames for each level.
 _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
 
 __version__ = "0.1.0"

@@ -88,7 +88,7 @@ def _declare_demo(parser: argparse.ArgumentParser) -> None:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from lowering.photograph import demonstrate
+    from lowering.demo.photograph import demonstrate
 
     done: list[str] = []
     try:
@@ -143,8 +143,8 @@ def _declare_program(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from atl.printing import show_predicate, show_program
-    from atl.program_files import program_in
+    from atl.files.programs import program_in
+    from atl.text.printing import show_predicate, show_program
     from padtypes import check, truncations
 
     program, ascii_only = program_in(arguments.program), _ascii()
@@ -185,8 +185,8 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from atl.array_files import save, values_given
-    from atl.program_files import program_in
+    from atl.files.arrays import save, values_given
+    from atl.files.programs import program_in
     from lowering import compile as compiled
 
     program = program_in(arguments.program)
@@ -243,7 +243,7 @@ def _declare_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from rewrites.certificate import main as certificates
+    from rewrites.certificates.certificate import main as certificates
 
     return certificates(arguments.files)
 
@@ -261,8 +261,8 @@ def _declare_rules(parser: argparse.ArgumentParser) -> None:
 
 def _rules(arguments: argparse.Namespace) -> int:
     from rewrites import rules
-    from rewrites.refusals import unknown_name
     from rewrites.rules.grades import grade
+    from rewrites.session.diagnosis import unknown_name
 
     if unknown := [name for name in arguments.names if name not in rules]:
         raise unknown_name("rule", unknown[0], rules, required="a name that `atl rules` lists")
@@ -272,7 +272,7 @@ def _rules(arguments: argparse.Namespace) -> int:
 
         return proofs([*arguments.names, *(["--mutants"] if arguments.mutants else [])])
     if arguments.names:
-        from rewrites.display import described
+        from rewrites.session.display import described
 
         print("\n\n".join(described(rules[name]) for name in arguments.names))
         return 0

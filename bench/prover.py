@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final, Literal
 
-from atl.index import ONE, ZERO, Array, Index, Var, ceildiv, imax, imin, index, read, size
-from atl.predicate import (
+from atl.core.index import ONE, ZERO, Array, Index, Var, ceildiv, imax, imin, index, read, size
+from atl.core.predicate import (
     FALSE,
     Predicate,
     at_most,

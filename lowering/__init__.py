@@ -1,7 +1,7 @@
 """From a program to code that runs: reindexers, loop nests, C and CUDA, building and calling kernels."""
 
-from lowering.c import print_c
-from lowering.kernel import Kernel, compile  # noqa: A004 (the contract's name)
+from lowering.c.printer import print_c
+from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
 from lowering.loopnest import LoopNest
 from lowering.lower import lower
 from lowering.pseudocode import print_nest

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from atl.definitions import Pairs
-from atl.index import ONE, ZERO, Array, Index, Var
-from atl.predicate import Predicate
-from atl.terms import BinaryOp, UnaryOp
+from atl.core.index import ONE, ZERO, Array, Index, Var
+from atl.core.predicate import Predicate
+from atl.core.reshape_definitions import Pairs
+from atl.core.terms import BinaryOp, UnaryOp
 
 
 @dataclass(frozen=True, slots=True)

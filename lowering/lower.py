@@ -13,9 +13,10 @@ from itertools import count
 from typing import TypeAlias
 
 import padtypes
-from atl.dtypes import bits
-from atl.errors import UnsafeAccess
-from atl.index import (
+from atl.checks.safety import check_safe
+from atl.checks.scope import Scope, outermost, reads
+from atl.core.dtypes import bits
+from atl.core.index import (
     ONE,
     ZERO,
     Extremum,
@@ -29,13 +30,9 @@ from atl.index import (
     imax,
     index,
 )
-from atl.predicate import FALSE, TRUE, Predicate, at_most, less, within
-from atl.program import Program
-from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
-from atl.safety import check_safe
-from atl.scope import Scope, outermost, reads
-from atl.substitution import map_op
-from atl.terms import (
+from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, within
+from atl.core.substitution import map_op
+from atl.core.terms import (
     OF_MONOID,
     Binary,
     BinaryOp,
@@ -51,7 +48,10 @@ from atl.terms import (
     Reduce,
     Reshape,
 )
-from lowering.coverage import additions, fills
+from atl.errors import UnsafeAccess
+from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
+from atl.surface.program import Program
+from lowering.leaves import Storage, is_scalar_leaf, neutral, scalar
 from lowering.loopnest import (
     Accumulate,
     Allocate,
@@ -74,7 +74,7 @@ from lowering.loopnest import (
 )
 from lowering.normalize import normalize
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
-from lowering.scalars import Storage, is_scalar_leaf, neutral, scalar
+from lowering.stored_in_full import additions, fills
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
 STACK_LIMIT = 32 * 1024

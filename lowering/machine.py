@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, assert_never, cast
 import numpy as np
 import numpy.typing as npt
 
+from atl.core.index import Array, Index, Leaf, Size, Var, value_of
+from atl.core.predicate import Predicate, holds
+from atl.core.terms import BinaryOp, UnaryOp
 from atl.errors import ATLError, TooLarge
-from atl.index import Array, Index, Leaf, Size, Var, value_of
-from atl.predicate import Predicate, holds
-from atl.scalars import Machine
-from atl.terms import BinaryOp, UnaryOp
+from atl.meaning.scalars import Machine
 from lowering.loopnest import (
     Accumulate,
     Allocate,
@@ -103,7 +103,7 @@ class Outcome:
 
 
 def run(nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> AnyArray:
-    """The output of a loop nest for sizes and arrays that meet what its program declares (`atl.arguments.bind`).
+    """The output of a loop nest for sizes and arrays that meet its declarations (`atl.meaning.arguments.bind`).
 
     Raises `Trap` where the nest does what no lowered program may do.
 

@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 from itertools import count, cycle, islice
 from typing import TypeGuard, assert_never
 
-from atl.definitions import origin
-from atl.index import ZERO, Index, Var, index
-from atl.predicate import TRUE, Predicate, less, negation
-from atl.program import Program
-from atl.substitution import bind, children, close, close_tensor, instantiate, instantiate_tensor
-from atl.terms import (
+from atl.core.index import ZERO, Index, Var, index
+from atl.core.predicate import TRUE, Predicate, less, negation
+from atl.core.reshape_definitions import origin
+from atl.core.substitution import bind, children, close, close_tensor, instantiate, instantiate_tensor
+from atl.core.terms import (
     Access,
     Binary,
     Cast,
@@ -45,6 +44,7 @@ from atl.terms import (
     Unary,
     Value,
 )
+from atl.surface.program import Program
 
 _NAMES = "ijklpqrstuvw"
 

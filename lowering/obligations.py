@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from atl.index import ZERO, Index, Leaf, Var, index, map_leaves
-from atl.predicate import FALSE, Predicate, at_most, conjunction, equal, within
-from atl.predicate import substitute as substitute_predicate
-from atl.printing import show_predicate
+from atl.core.index import ZERO, Index, Leaf, Var, index, map_leaves
+from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, within
+from atl.core.predicate import substitute as substitute_predicate
 from atl.prove import Answer, Facts, Proved, Refuted, prove
+from atl.text.printing import show_predicate
 from lowering.loopnest import (
     Accumulate,
     Allocate,

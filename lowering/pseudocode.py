@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from atl.index import Index
-from atl.terms import BinaryOp
-from atl.words import INFIX
-from lowering.c_text import PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text, indented, wrapped
+from atl.core.index import Index
+from atl.core.terms import BinaryOp
+from atl.text.names import INFIX
+from lowering.c.text import PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text, indented, wrapped
 from lowering.loopnest import (
     Accumulate,
     Allocate,
@@ -30,7 +30,7 @@ from lowering.loopnest import (
     ScalarExpr,
     elements,
 )
-from lowering.place import Place, key, outermost, show_condition, show_index, shown
+from lowering.text_scope import Place, key, outermost, show_condition, show_index, shown
 
 _LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from atl.definitions import Pairs, destination, kept
-from atl.index import Index
-from atl.predicate import Predicate, conjunction
-from atl.terms import ReshapeOp, TruncateLeft, TruncateRight
+from atl.core.index import Index
+from atl.core.predicate import Predicate, conjunction
+from atl.core.reshape_definitions import Pairs, destination, kept
+from atl.core.terms import ReshapeOp, TruncateLeft, TruncateRight
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from atl.core.index import Quotient, atoms
+from atl.core.predicate import conjunction
+from atl.core.terms import TruncateLeft
 from atl.errors import ATLError, UnsafeTruncation
-from atl.index import Quotient, atoms
-from atl.predicate import conjunction
-from atl.printing import place_of, show_predicate
-from atl.program import Program
 from atl.prove import Model, Proved, Refuted, Unknown
-from atl.terms import TruncateLeft
+from atl.surface.program import Program
+from atl.text.printing import place_of, show_predicate
 from padtypes.padset import Case
 from padtypes.picture import picture_of
 from padtypes.truncations import Truncation, truncations

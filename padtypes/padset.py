@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from atl.definitions import Positions, origin
-from atl.index import ZERO, Array, Index, Leaf, Var, index, value_of
-from atl.predicate import FALSE, TRUE, Predicate, at_most, conjunction, holds, less, negation, within
-from atl.program import Program
+from atl.checks.scope import Scope, outermost
+from atl.checks.wellformed import Path, places
+from atl.core.index import ZERO, Array, Index, Leaf, Var, index, value_of
+from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, holds, less, negation, within
+from atl.core.reshape_definitions import Positions, origin
+from atl.core.substitution import map_op
+from atl.core.terms import Concat, Expr, Gen, Guard, Let, Padding, Reduce, Reshape
 from atl.prove import simplify_predicate
-from atl.scope import Scope, outermost
-from atl.substitution import map_op
-from atl.terms import Concat, Expr, Gen, Guard, Let, Padding, Reduce, Reshape
-from atl.wellformed import Path, places
+from atl.surface.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class PadSet:
         return not any(_computes(case, case.witnesses, known, leaf, element) for case in self.cases)
 
     def __str__(self) -> str:
-        from atl.printing import show_predicate
+        from atl.text.printing import show_predicate
 
         if not self.cases:
             return "every element is padding"
@@ -110,7 +110,7 @@ class PadSet:
 
 
 def _quantified(case: Case) -> str:
-    from atl.printing import show_predicate
+    from atl.text.printing import show_predicate
 
     ranges = ", ".join(f"{w.low} <= {w.variable.name} < {w.high}" for w in case.witnesses)
     condition = show_predicate(negation(case.condition))

@@ -8,12 +8,12 @@ from itertools import product
 from typing import Final, Literal, TypeAlias
 from xml.sax.saxutils import escape
 
+from atl.checks.scope import outermost
+from atl.checks.wellformed import Path, places
+from atl.core.index import Array, Leaf, Size, Var, value_of
+from atl.core.predicate import FALSE, Predicate, holds
 from atl.errors import ArgumentError
-from atl.index import Array, Leaf, Size, Var, value_of
-from atl.predicate import FALSE, Predicate, holds
-from atl.program import Program
-from atl.scope import outermost
-from atl.wellformed import Path, places
+from atl.surface.program import Program
 from padtypes.padset import PadSet, pad_set
 from padtypes.truncations import truncation_at
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from atl.definitions import kept
-from atl.index import index
-from atl.predicate import FALSE, Predicate, conjunction, negation
-from atl.program import Program
+from atl.checks.scope import Scope, outermost
+from atl.checks.wellformed import Path, places
+from atl.core.index import index
+from atl.core.predicate import FALSE, Predicate, conjunction, negation
+from atl.core.reshape_definitions import kept
+from atl.core.substitution import map_op
+from atl.core.terms import Expr, Reshape, TruncateLeft, TruncateRight
 from atl.prove import Answer, Facts, prove
-from atl.scope import Scope, outermost
-from atl.substitution import map_op
-from atl.terms import Expr, Reshape, TruncateLeft, TruncateRight
-from atl.wellformed import Path, places
+from atl.surface.program import Program
 from padtypes.padset import Case, PadSet, pad_set
 
 

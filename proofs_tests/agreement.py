@@ -24,17 +24,17 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from atl.arguments import bind
-from atl.dtypes import is_integer
+from atl.core.dtypes import is_integer
 from atl.errors import AssumptionError, TooLarge, UnsafeAccess, UnsafeTruncation
-from atl.interpret import Pad, denote
-from atl.program import Program
-from lowering.batch import Call, Sanitized, compile_many
-from lowering.batch import Report as Stopped
-from lowering.kernel import Kernel
+from atl.meaning.arguments import bind
+from atl.meaning.interpret import Pad, denote
+from atl.surface.program import Program
+from lowering.compiled import Kernel
 from lowering.loopnest import LoopNest
 from lowering.lower import lower, lower_unchecked
 from lowering.machine import Outcome, Trap, execute
+from proofs_tests.batch import Call, Sanitized, compile_many
+from proofs_tests.batch import Report as Stopped
 from proofs_tests.exactness import UNIT, Bounded, Bounds
 from proofs_tests.generate import Case
 

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import isqrt
 from typing import Final
 
-from atl.dtypes import DTYPES
-from atl.index import Extremum, Index, Read, Size, atoms, value_of
-from atl.program import Program
-from atl.substitution import children, indices_in, subterms
-from atl.terms import (
+from atl.core.dtypes import DTYPES
+from atl.core.index import Extremum, Index, Read, Size, atoms, value_of
+from atl.core.substitution import children, indices_in, subterms
+from atl.core.terms import (
     BINARY,
     MONOIDS,
     UNARY,
@@ -39,6 +38,7 @@ from atl.terms import (
     Unary,
     Value,
 )
+from atl.surface.program import Program
 
 RESHAPES: Final[dict[type[ReshapeOp], str]] = {
     Transpose: "transpose",

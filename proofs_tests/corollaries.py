@@ -12,22 +12,22 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from atl import Tensor
+from atl.checks.scope import Scope
+from atl.checks.wellformed import obligations
+from atl.core.index import Array, Index, Size, index
+from atl.core.predicate import Predicate, non_negative
+from atl.core.substitution import children
+from atl.core.terms import Expr, Gen, Guard, Input, Reduce, Select, Type
 from atl.errors import ATLError
-from atl.index import Array, Index, Size, index
-from atl.predicate import Predicate, non_negative
-from atl.program import make_program
 from atl.prove import Facts
-from atl.scope import Scope
-from atl.substitution import children
-from atl.surface import Condition
-from atl.terms import Expr, Gen, Guard, Input, Reduce, Select, Type
-from atl.wellformed import obligations
+from atl.surface.program import make_program
+from atl.surface.values import Condition
 from rewrites import kernel
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, abstracted
 from rewrites.kernel import Theorem
 from rewrites.kinds import Kind
-from rewrites.matching import Mismatch, match
+from rewrites.matching.match import Mismatch, match
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 

@@ -27,20 +27,20 @@ from typing import Any, Final
 import numpy as np
 
 import atl
+from atl.core.index import Leaf, Size, index, value_of
+from atl.core.predicate import holds
 from atl.errors import ATLError
-from atl.index import Leaf, Size, index, value_of
-from atl.interpret import denote
-from atl.predicate import holds
-from atl.program import Program
-from atl.scalars import Machine
+from atl.meaning.interpret import denote
+from atl.meaning.scalars import Machine
+from atl.surface.program import Program
 from proofs_tests.generate import Case, case_by_seed
-from rewrites.certificate import CertificateError, dumps, loads
-from rewrites.heads import may_match
+from rewrites.certificates.certificate import CertificateError, dumps, loads
 from rewrites.instantiation import Argument
 from rewrites.kernel import Theorem, reflexivity, rewrite
-from rewrites.matching import Mismatch, match
+from rewrites.matching.match import Mismatch, match
+from rewrites.matching.rule_index import may_match
+from rewrites.places.site import Site, sites, subterm
 from rewrites.rules import RULES
-from rewrites.sites import Site, sites, subterm
 
 Data = dict[str, Any]
 

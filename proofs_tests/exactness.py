@@ -17,9 +17,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from atl.dtypes import is_integer
-from atl.scalars import Machine, Scalars
-from atl.terms import BinaryOp, Monoid, UnaryOp
+from atl.core.dtypes import is_integer
+from atl.core.terms import BinaryOp, Monoid, UnaryOp
+from atl.meaning.scalars import Machine, Scalars
 
 UNIT: Final = {"float32": 2.0**-24, "float64": 2.0**-53, "int32": 0.0, "int64": 0.0}
 WHOLE: Final = {"float32": 2.0**24, "float64": 2.0**53, "int32": math.inf, "int64": math.inf}

@@ -24,19 +24,19 @@ import numpy.typing as npt
 
 import atl
 from atl import IndexExpr, Tensor
+from atl.checks.scope import Scope
+from atl.checks.wellformed import obligations, places
+from atl.core.index import ONE, Array, Index, Size, constant, index
+from atl.core.predicate import FALSE, TRUE, Predicate, equal
+from atl.core.terms import Expr, Input, Type
 from atl.errors import ATLError
-from atl.index import ONE, Array, Index, Size, constant, index
-from atl.interpret import denote
-from atl.polynomials import Polynomials, symbol
-from atl.predicate import FALSE, TRUE, Predicate, equal
-from atl.program import Program
+from atl.meaning.interpret import denote
+from atl.meaning.polynomials import Polynomials, symbol
+from atl.meaning.scalars import Scalars
 from atl.prove import Facts, Proved, prove
-from atl.scalars import Scalars
-from atl.scope import Scope
-from atl.terms import Expr, Input, Type
-from atl.wellformed import obligations, places
+from atl.surface.program import Program
 from rewrites.instantiation import Argument, Function, abstracted, applied, of_indices
-from rewrites.patterns import groups_of
+from rewrites.matching.patterns import groups_of
 from rewrites.rule import Equation, Kind, Rule
 from rewrites.rules import RULES
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import atl
-from atl.index import ZERO, Array, Index, Leaf, Size, Var, ceildiv, constant, value_of
-from atl.surface import Condition, IndexExpr, Tensor
-from atl.terms import Input
+from atl.core.index import ZERO, Array, Index, Leaf, Size, Var, ceildiv, constant, value_of
+from atl.core.terms import Input
+from atl.surface.values import Condition, IndexExpr, Tensor
 from proofs_tests.choices import Choices, chance, choose, weighted
 
 Shape: TypeAlias = tuple[Index, ...]

@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from atl.index import Array, Index, Var, constant, index, size
-from lowering.c import declaration, function_names, print_c
-from lowering.c_scalars import C_TYPES
+from atl.core.index import Array, Index, Var, constant, index, size
+from lowering.c.printer import declaration, function_names, print_c
+from lowering.c.scalars import C_TYPES
 from lowering.loopnest import Apply, Buffer, Cell, For, Load, LoopNest, ScalarExpr
 from lowering.toolchain import build_shared, load
 

@@ -18,17 +18,17 @@ import numpy.typing as npt
 
 import atl
 from atl import Program
+from atl.core.index import Leaf, Size, value_of
 from atl.errors import ATLError
-from atl.index import Leaf, Size, value_of
-from atl.interpret import denote
+from atl.meaning.interpret import denote
+from atl.meaning.scalars import Machine
 from atl.prove import Model, Proved, Refuted
-from atl.scalars import Machine
-from lowering.batch import Call, Report, Sanitized
 from lowering.loopnest import LoopNest
 from lowering.lower import lower_unchecked
 from lowering.machine import Trap, execute
 from padtypes import truncations
 from proofs_tests.agreement import own_cache
+from proofs_tests.batch import Call, Report, Sanitized
 from proofs_tests.choices import Seeded
 from proofs_tests.pad_programs import Maker
 

@@ -23,15 +23,15 @@ import numpy.typing as npt
 
 import atl
 from atl import Program
+from atl.checks.wellformed import Path, check_wellformed
+from atl.core.index import Leaf, Size, value_of
+from atl.core.predicate import holds
 from atl.errors import ATLError, NotExact
-from atl.index import Leaf, Size, value_of
-from atl.interpret import denote
-from atl.polynomials import Polynomials, symbol
-from atl.predicate import holds
-from atl.program import make_program
-from atl.scalars import Exact, Scalars
-from atl.surface import Tensor
-from atl.wellformed import Path, check_wellformed
+from atl.meaning.interpret import denote
+from atl.meaning.polynomials import Polynomials, symbol
+from atl.meaning.scalars import Exact, Scalars
+from atl.surface.program import make_program
+from atl.surface.values import Tensor
 from examples import derivations
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from proofs_tests.choices import Seeded
@@ -39,10 +39,10 @@ from proofs_tests.exhaustion import instance
 from proofs_tests.random_tactics import TACTICS
 from proofs_tests.rule_samples import Sample
 from rewrites import Session, reschedule, rules
-from rewrites.certificate import dumps, loads
+from rewrites.certificates.certificate import dumps, loads
 from rewrites.instantiation import Argument
+from rewrites.places.site import sites
 from rewrites.rule import Rule
-from rewrites.sites import sites
 
 
 def spread() -> Program:

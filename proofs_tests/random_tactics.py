@@ -6,9 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from atl.index import Index, Size, atoms, index
-from atl.surface import IndexExpr
-from atl.terms import (
+from atl.core.index import Index, Size, atoms, index
+from atl.core.terms import (
     Flatten,
     Gen,
     Guard,
@@ -23,8 +22,9 @@ from atl.terms import (
     TruncateLeft,
     TruncateRight,
 )
+from atl.surface.values import IndexExpr
 from rewrites import Session
-from rewrites.sites import Site, sites
+from rewrites.places.site import Site, sites
 
 OPERATORS: Final = {
     "transpose": Transpose,

@@ -9,13 +9,12 @@ from typing import Any, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from atl import dtypes
-from atl.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, atoms
-from atl.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
-from atl.predicate import Any as AnyOf
-from atl.program import Program
-from atl.substitution import indices_in, subterms
-from atl.terms import (
+from atl.core import dtypes
+from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, atoms
+from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
+from atl.core.predicate import Any as AnyOf
+from atl.core.substitution import indices_in, subterms
+from atl.core.terms import (
     Access,
     Binary,
     Cast,
@@ -43,6 +42,7 @@ from atl.terms import (
     Unary,
     Value,
 )
+from atl.surface.program import Program
 
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _FUNCTIONS = {"min": "atl.minimum", "max": "atl.maximum"}

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from atl import guard
-from atl.interpret import PAD, Elements, Environment, Positions, _Interpreter
-from atl.polynomials import Polynomial, Polynomials
-from atl.surface import Tensor
-from atl.terms import Access, Expr, Let, Reshape, TruncateLeft, TruncateRight
+from atl.core.terms import Access, Expr, Let, Reshape, TruncateLeft, TruncateRight
+from atl.meaning.interpret import PAD, Elements, Environment, Positions, _Interpreter
+from atl.meaning.polynomials import Polynomial, Polynomials
+from atl.surface.values import Tensor
 from proofs_tests.exhaustion import Generic, choices, instance, ranks_of
 from rewrites.instantiation import Argument, Function, abstracted, applied
 from rewrites.kinds import Kind

@@ -12,16 +12,16 @@ import numpy as np
 
 import atl
 from atl import IndexExpr, Tensor
+from atl.core.index import Array, constant
+from atl.core.predicate import FALSE, TRUE
+from atl.core.terms import Input
 from atl.errors import NotExact
-from atl.index import Array, constant
-from atl.predicate import FALSE, TRUE
-from atl.scalars import Exact
-from atl.terms import Input
+from atl.meaning.scalars import Exact
 from proofs_tests.choices import Choices, Seeded, chance, choose
 from proofs_tests.exhaustion import LOOKED_AT, Counterexample, Generic, compared
 from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kinds import Kind
-from rewrites.patterns import groups_of
+from rewrites.matching.patterns import groups_of
 from rewrites.rule import Rule
 
 LIKELY: Final = 60

@@ -5,8 +5,8 @@ decide splits the proof in two; one that depends on the index of a sum becomes a
 are two polynomials, which are compared. A rule on sums is proved by induction on an extent: its sides are equal where
 that is empty, and grow by the same amount with it.
 
-What a rule takes for granted is that both sides have a meaning: the obligations of `atl.wellformed` are facts where
-they arise. Elements are of rank 0 and of rank 1; further dimensions are read as the first one is.
+What a rule takes for granted is that both sides have a meaning: the obligations of `atl.checks.wellformed` are facts
+where they arise. Elements are of rank 0 and of rank 1; further dimensions are read as the first one is.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from itertools import count, product
 from typing import Final, TypeAlias
 
-from atl.definitions import origin
-from atl.errors import ATLError, RankError
-from atl.index import ZERO as NONE
-from atl.index import Array, Index, Leaf, Size, Var, atoms, divisors, index, map_leaves, read
-from atl.index import Read as ReadOf
-from atl.predicate import (
+from atl.checks.scope import Scope
+from atl.checks.wellformed import obligations
+from atl.core.index import ZERO as NONE
+from atl.core.index import Array, Index, Leaf, Size, Var, atoms, divisors, index, map_leaves, read
+from atl.core.index import Read as ReadOf
+from atl.core.predicate import (
     FALSE,
     TRUE,
     All,
@@ -36,10 +36,9 @@ from atl.predicate import (
     substitute,
     within,
 )
-from atl.prove import Facts, Proved, prove, simplify
-from atl.scope import Scope
-from atl.substitution import children, indices_in, instantiate, instantiate_tensor, rebuild, transform
-from atl.terms import (
+from atl.core.reshape_definitions import origin
+from atl.core.substitution import children, indices_in, instantiate, instantiate_tensor, rebuild, transform
+from atl.core.terms import (
     Access,
     Binary,
     Cast,
@@ -60,10 +59,11 @@ from atl.terms import (
     Unary,
     Value,
 )
-from atl.wellformed import obligations
+from atl.errors import ATLError, RankError
+from atl.prove import Facts, Proved, prove, simplify
 from proofs_tests import symbolic_values as values
 from proofs_tests.symbolic_values import Fold, Given, Operation, Poly, Read, atom, bracket, constant, vanishes
-from rewrites.patterns import Application, Pattern, application, groups_of, variables_of
+from rewrites.matching.patterns import Application, Pattern, application, groups_of, variables_of
 from rewrites.rule import Equation, Rule
 
 DEEPEST: Final = 14

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
-from atl.index import Index, Leaf, Var, atoms, index, map_leaves
-from atl.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, equal, expressions, negation, substitute
+from atl.core.index import Index, Leaf, Var, atoms, index, map_leaves
+from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, equal, expressions, negation, substitute
 from atl.prove import Facts, Proved, prove
 
 

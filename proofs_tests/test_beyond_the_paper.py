@@ -14,7 +14,7 @@ from examples.schedules.layers import Array, numpy_attention, numpy_batched, num
 from lowering import Kernel
 from lowering import compile as compile_kernel
 from rewrites import Session
-from rewrites.certificate import dumps, loads
+from rewrites.certificates.certificate import dumps, loads
 
 Shapes = tuple[tuple[int, ...], ...]
 PICTURES: list[Shapes] = [((1, 1),), ((1, 7),), ((2, 2),), ((5, 3),), ((13, 17),), ((31, 33),)]

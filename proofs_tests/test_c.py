@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import atl
-from atl.index import Array, Index, Var, constant, index, size
-from atl.predicate import conjunction, less, negation, within
+from atl.core.index import Array, Index, Var, constant, index, size
+from atl.core.predicate import conjunction, less, negation, within
 from lowering import lower
-from lowering.c import function_names, print_c, print_unit
-from lowering.c_names import identifier, reserved
+from lowering.c.names import identifier, reserved
+from lowering.c.printer import function_names, print_c, print_unit
 from lowering.loopnest import (
     Accumulate,
     Allocate,

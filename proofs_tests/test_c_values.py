@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from atl.index import Array, Index, Leaf, Read, constant, imax, imin, index, value_of
-from atl.predicate import NonNegative, conjunction, disjunction, equal, holds, less, negation
-from lowering.c import declaration, function_names, print_c
-from lowering.c_scalars import literal
+from atl.core.index import Array, Index, Leaf, Read, constant, imax, imin, index, value_of
+from atl.core.predicate import NonNegative, conjunction, disjunction, equal, holds, less, negation
+from lowering.c.printer import declaration, function_names, print_c
+from lowering.c.scalars import literal
 from lowering.loopnest import (
     Accumulate,
     Allocate,

@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 
 import atl
+from atl.core.index import Bound, Extremum, Quotient, Read, Size, index
+from atl.core.substitution import children
+from atl.core.terms import Binary, Constant, Let, Local
 from atl.errors import ATLError
-from atl.index import Bound, Extremum, Quotient, Read, Size, index
 from atl.prove import forget
-from atl.substitution import children
-from atl.terms import Binary, Constant, Let, Local
 from proofs_tests import corruption
 from proofs_tests.corruption import BY_HAND, guarded, inlined, reshaped, stepped, swapped, tiled, walks
 from proofs_tests.test_derivations import DERIVED, PIPELINES
 from rewrites import reschedule
-from rewrites.certificate import FORMAT, CertificateError, describe, dumps, load, loads, main, save
-from rewrites.hints import renamed
+from rewrites.certificates.certificate import FORMAT, CertificateError, describe, dumps, load, loads, main, save
+from rewrites.certificates.term_json import Digests, Reader, Unreadable, argument_in, depth_of, text_of
 from rewrites.instantiation import Function
 from rewrites.kernel import Theorem, reflexivity, rewrite, symmetry, transitivity
+from rewrites.matching.correspondence import renamed
 from rewrites.rules import RULES
-from rewrites.script import as_python, exactly
-from rewrites.wire import Digests, Reader, Unreadable, argument_in, depth_of, text_of
+from rewrites.session.script import as_python, exactly
 
 Data = dict[str, Any]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from atl import cli
-from atl.program_files import program_in
+from atl.files.programs import program_in
 from rewrites import rules
 
 HERE = Path(__file__).resolve().parent.parent
@@ -72,7 +72,7 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
         ("no_such_module:p", "no_such_module cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
         (f"{MATMUL}:matmull", "has the programs matmul"),
         (f"{MATMUL}:A", "A in "),
-        (f"{HERE / 'atl' / 'words.py'}:p", "a program is made by @atl.program"),
+        (f"{HERE / 'atl' / 'errors.py'}:p", "a program is made by @atl.program"),
     ],
 )
 def test_a_program_that_is_not_there_is_told(target: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,7 +195,7 @@ def test_an_interrupt_ends_with_130(capsys: pytest.CaptureFixture[str], monkeypa
     def interrupted(target: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("atl.program_files.program_in", interrupted)
+    monkeypatch.setattr("atl.files.programs.program_in", interrupted)
     assert ended(capsys, "show", "anything") == (130, "", "atl: interrupted\n")
 
 

@@ -17,9 +17,9 @@ from PIL import Image
 
 from atl import cli
 from atl.errors import ImageError
-from lowering import photograph, pictures
-from lowering.photograph import blur, by_numpy, demonstrate
-from lowering.pictures import read_picture, shipped_picture, write_all
+from lowering.demo import photograph, pictures
+from lowering.demo.photograph import blur, by_numpy, demonstrate
+from lowering.demo.pictures import read_picture, shipped_picture, write_all
 
 HERE = Path(__file__).resolve().parent.parent
 Array = npt.NDArray[Any]

@@ -18,15 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import atl
-from atl import definitions
-from atl.definitions import Pairs
-from atl.program import Program
-from atl.terms import Flatten, ReshapeOp, Split
-from lowering import batch, c_helpers, reindex
+from atl.core import reshape_definitions as definitions
+from atl.core.reshape_definitions import Pairs
+from atl.core.terms import Flatten, ReshapeOp, Split
+from atl.surface.program import Program
 from lowering import lower as lowered
+from lowering import reindex
+from lowering.c import helpers as c_helpers
 from lowering.loopnest import Accumulate, Allocate, Assign, Block, Cell, Clear, For, If, LoopNest, Number
 from lowering.toolchain import find_compiler, has_sanitizers
-from proofs_tests import agreement, differential
+from proofs_tests import agreement, batch, differential
 from proofs_tests.agreement import Discarded, Expected, Fault, compare, compiled, expected, interpreted, own_cache
 from proofs_tests.choices import Recorded, Replayed, Seeded, shrunk
 from proofs_tests.constructs import ALL, constructs

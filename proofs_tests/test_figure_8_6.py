@@ -12,8 +12,8 @@ import pytest
 
 import padtypes
 from atl import Program
-from atl.substitution import children
-from atl.terms import Concat, Flatten, Gen, Reshape, Split, Transpose, TruncateLeft, TruncateRight
+from atl.core.substitution import children
+from atl.core.terms import Concat, Flatten, Gen, Reshape, Split, Transpose, TruncateLeft, TruncateRight
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_kernel
 from lowering import lower
@@ -140,7 +140,7 @@ def arguments(program: Program, sizes: dict[str, int]) -> tuple[dict[str, Array]
 
 
 def _extents(shape: tuple[Any, ...], sizes: dict[str, int]) -> tuple[int, ...]:
-    from atl.index import Size, value_of
+    from atl.core.index import Size, value_of
 
     def leaf(at: Any) -> int:
         assert isinstance(at, Size)

@@ -13,14 +13,14 @@ import numpy.typing as npt
 import pytest
 
 import atl
-from atl import predicate
+from atl.core import predicate
+from atl.core.index import Quotient, Var, constant, index, size
+from atl.core.terms import Guard, Monoid, Padding, Reduce, TensorVar, Type, Value
 from atl.errors import ArgumentError, EscapedIndex, ExtentError, NotExact, TooLarge
-from atl.index import Quotient, Var, constant, index, size
-from atl.interpret import PAD, Meaning, denote
-from atl.program import Program
-from atl.scalars import Exact, Machine, Scalars
-from atl.surface import IndexExpr, TensorLike, as_tensor, strengthen
-from atl.terms import Guard, Monoid, Padding, Reduce, TensorVar, Type, Value
+from atl.meaning.interpret import PAD, Meaning, denote
+from atl.meaning.scalars import Exact, Machine, Scalars
+from atl.surface.program import Program
+from atl.surface.values import IndexExpr, TensorLike, as_tensor, strengthen
 
 Array = npt.NDArray[Any]
 n, m, k, z = atl.sizes("n m k z")

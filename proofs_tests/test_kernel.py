@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 
 import atl
+from atl.core.index import Index
 from atl.errors import (
     ArgumentError,
     ArrayError,
@@ -22,14 +23,14 @@ from atl.errors import (
     WrongArgument,
     WrongName,
 )
-from atl.index import Index
-from atl.program import Program
-from atl.specialise import specialise
-from lowering import Kernel, batch, compile, lower  # noqa: A004 (the contract's name)
-from lowering.batch import Call, Report, Sanitized, compile_many
-from lowering.c import print_unit
+from atl.meaning.specialise import specialise
+from atl.surface.program import Program
+from lowering import Kernel, compile, lower  # noqa: A004 (the contract's name)
+from lowering.c.printer import print_unit
 from lowering.loopnest import Assign, Block, Cell, For, If, LoopNest
 from lowering.toolchain import build_shared, find_compiler, has_sanitizers
+from proofs_tests import batch
+from proofs_tests.batch import Call, Report, Sanitized, compile_many
 from proofs_tests.nests import WARNINGS
 
 AnyArray = npt.NDArray[Any]

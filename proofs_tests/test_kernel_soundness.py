@@ -10,8 +10,8 @@ import pytest
 
 import atl
 from atl import Program
-from atl.index import Quotient, Var, bound, constant, index, size
-from atl.terms import Access, Let, Local, Reduce, Reshape, Split, Type
+from atl.core.index import Quotient, Var, bound, constant, index, size
+from atl.core.terms import Access, Let, Local, Reduce, Reshape, Split, Type
 from rewrites import NoSite, reschedule
 from rewrites.admission import NotAdmitted
 from rewrites.instantiation import Function

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import atl
+from atl.core.index import ONE, ZERO, Array, Index, Quotient, Var, constant, imax, index, read, size
+from atl.core.predicate import TRUE, less
 from atl.errors import TooLarge, UnsafeAccess
-from atl.index import ONE, ZERO, Array, Index, Quotient, Var, constant, imax, index, read, size
-from atl.interpret import evaluate
-from atl.predicate import TRUE, less
+from atl.meaning.interpret import evaluate
 from lowering.loopnest import (
     Accumulate,
     Allocate,

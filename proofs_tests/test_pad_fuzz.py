@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import padtypes.padset
-from atl.definitions import Origin, origin
-from atl.predicate import FALSE
-from atl.terms import Split
+from atl.core.predicate import FALSE
+from atl.core.reshape_definitions import Origin, origin
+from atl.core.terms import Split
 from lowering.toolchain import find_compiler, has_sanitizers
 from proofs_tests.pad_fuzz import run_pads
 

@@ -16,11 +16,11 @@ import pytest
 import atl
 import padtypes
 from atl import IndexExpr, Program, Tensor
+from atl.core.index import Leaf, Size
 from atl.errors import UnsafeTruncation
-from atl.index import Leaf, Size
-from atl.interpret import denote
+from atl.meaning.interpret import denote
+from atl.meaning.scalars import Exact
 from atl.prove import Proved, Refuted
-from atl.scalars import Exact
 from padtypes import PadSet, truncations
 from padtypes.truncations import Truncation
 
@@ -222,17 +222,17 @@ MUTANTS = {
 
 def mutated(changed: str, old: str, new: str) -> types.ModuleType:
     """`padtypes.padset` built from the sources with one of them changed."""
-    import atl.definitions
+    import atl.core.reshape_definitions
     import padtypes.padset
 
-    sources = {"definitions": atl.definitions, "padset": padtypes.padset}
+    sources = {"definitions": atl.core.reshape_definitions, "padset": padtypes.padset}
     modules: dict[str, types.ModuleType] = {}
     for name, original in sources.items():
         text = Path(str(original.__file__)).read_text()
         if name == changed:
             assert text.count(old) == 1, f"the mutant does not apply to {name}: {old}"
             text = text.replace(old, new)
-        text = text.replace("from atl.predicate import TRUE, ", "from atl.predicate import FALSE, TRUE, ")
+        text = text.replace("from atl.core.predicate import TRUE, ", "from atl.core.predicate import FALSE, TRUE, ")
         module = types.ModuleType(f"{original.__name__}_mutated")
         modules[name] = module
         import sys

@@ -11,25 +11,10 @@ from typing import Final
 import pytest
 
 import atl
-from atl.errors import (
-    ATLError,
-    DtypeError,
-    ExtentError,
-    ParseError,
-    RankError,
-    ShapeError,
-    TooLarge,
-    UnsafeGuard,
-    WrongName,
-)
-from atl.index import Array, Bound, Var, constant, index, size
-from atl.latex import latex
-from atl.node import MAX_DEPTH
-from atl.parse import parse, parse_expr
-from atl.printing import WHOLE, place_of, show, show_index, show_program
-from atl.program import Program
-from atl.substitution import children
-from atl.terms import (
+from atl.core.index import Array, Bound, Var, constant, index, size
+from atl.core.node import MAX_DEPTH
+from atl.core.substitution import children
+from atl.core.terms import (
     Access,
     Binary,
     Concat,
@@ -44,6 +29,21 @@ from atl.terms import (
     Type,
     Unary,
 )
+from atl.errors import (
+    ATLError,
+    DtypeError,
+    ExtentError,
+    ParseError,
+    RankError,
+    ShapeError,
+    TooLarge,
+    UnsafeGuard,
+    WrongName,
+)
+from atl.surface.program import Program
+from atl.text.latex import latex
+from atl.text.parse import parse, parse_expr
+from atl.text.printing import WHOLE, place_of, show, show_index, show_program
 
 HERE: Final = Path(__file__).resolve().parent.parent
 A: Final = Input(Array("A", (size("n"), size("n")), "float32"))
@@ -278,7 +278,7 @@ def test_a_part_without_the_binders_around_it_can_be_shown() -> None:
 @pytest.mark.parametrize("seed", ["0", "1", "4242"])
 def test_printing_is_the_same_in_every_run(seed: str) -> None:
     script = (
-        "from atl.parse import parse\n"
+        "from atl.text.parse import parse\n"
         "p = parse('f (x : float32[n], a : size, b : size, c : size) given 1 <= a, 1 <= b, a < b :='\n"
         "  ' gen[i < n] [i % a = 0 and (i < b or i < c or b <= c*a)] . x[min(a*i, b*i, i//a + i//b, c)]')\n"
         "print(p)"

@@ -10,8 +10,7 @@ from typing import Any, Final, TypeVar
 import pytest
 
 import atl
-from atl.errors import ParseError, RaggedShape
-from atl.index import (
+from atl.core.index import (
     Array,
     Bound,
     Index,
@@ -27,8 +26,7 @@ from atl.index import (
     shift,
     size,
 )
-from atl.parse import parse, parse_expr, parse_index, parse_predicate
-from atl.predicate import (
+from atl.core.predicate import (
     FALSE,
     TRUE,
     Predicate,
@@ -41,10 +39,8 @@ from atl.predicate import (
     non_negative,
     within,
 )
-from atl.printing import show, show_index, show_predicate, show_program
-from atl.program import Program
-from atl.substitution import map_type
-from atl.terms import (
+from atl.core.substitution import map_type
+from atl.core.terms import (
     Access,
     Binary,
     BinaryOp,
@@ -74,6 +70,10 @@ from atl.terms import (
     UnaryOp,
     Value,
 )
+from atl.errors import ParseError, RaggedShape
+from atl.surface.program import Program
+from atl.text.parse import parse, parse_expr, parse_index, parse_predicate
+from atl.text.printing import show, show_index, show_predicate, show_program
 
 n, m, k = size("n"), size("m"), size("k")
 T = TypeVar("T")

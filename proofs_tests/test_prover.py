@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atl.index import (
+from atl.core.index import (
     ONE,
     ZERO,
     Array,
@@ -23,7 +23,7 @@ from atl.index import (
     size,
     value_of,
 )
-from atl.predicate import (
+from atl.core.predicate import (
     FALSE,
     TRUE,
     Predicate,
@@ -50,7 +50,7 @@ from atl.prove import (
     statistics,
     upper_bound,
 )
-from atl.prove.rows import System, Table, read_predicate
+from atl.prove.linear.rows import System, Table, read_predicate
 from atl.prove.search import Sample
 from atl.prove.smt import Contradiction, solve
 from bench.prover import Query, queries

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from atl.index import (
+from atl.core.index import (
     ZERO,
     Array,
     Index,
@@ -23,7 +23,7 @@ from atl.index import (
     index,
     read,
 )
-from atl.predicate import (
+from atl.core.predicate import (
     Predicate,
     at_most,
     conjunction,
@@ -46,8 +46,8 @@ from atl.prove import (
     upper_bound,
 )
 from atl.prove.answer import model_of
-from atl.prove.linear import refuted
-from atl.prove.rows import System, Table, read_predicate
+from atl.prove.linear.rows import System, Table, read_predicate
+from atl.prove.linear.solver import refuted
 from atl.prove.smt import Contradiction, solve
 from bench.prover import queries
 from proofs_tests.test_prover import VI, VJ, breaks, given, i, j, k, m, n

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from atl.terms import Binary
+from atl.core.terms import Binary
 from proofs_tests import random_derivations
 from proofs_tests.random_derivations import run, start_of
 from proofs_tests.random_tactics import TACTICS

@@ -10,7 +10,7 @@ from hypothesis.strategies import DataObject
 
 import atl
 from atl.errors import NotExact
-from atl.scalars import Exact
+from atl.meaning.scalars import Exact
 from proofs_tests import rule_proofs
 from proofs_tests.choices import Drawn
 from proofs_tests.corollaries import replayed
@@ -20,11 +20,11 @@ from proofs_tests.rule_labels import labels
 from proofs_tests.rule_proofs import EVERY, standing
 from proofs_tests.rule_samples import Sample, sampled
 from proofs_tests.symbolic import proved
+from rewrites.named_operators import padding
 from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, rule
 from rewrites.rule import given as premises
 from rewrites.rules import RULES
 from rewrites.rules.grades import grade
-from rewrites.spellings import padding
 
 DECLARED = [one.name for one in declared_once()]
 SAMPLE = DECLARED[::8]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from atl.errors import NotExact
-from atl.scalars import Exact, Machine, Scalars
+from atl.meaning.scalars import Exact, Machine, Scalars
 
 DOMAINS: tuple[Callable[[], Scalars[Any]], ...] = (Machine, Exact)
 

@@ -17,13 +17,13 @@ import pytest
 
 import atl
 import padtypes
+from atl.core.index import Size, value_of
 from atl.errors import WrongArgument
-from atl.index import Size, value_of
 from examples.schedules import blur
 from proofs_tests.session_programs import A, f, k, m, matmul, n, pipeline
 from rewrites import Derivation, NoSite, Session, reschedule, rules
-from rewrites.selection import fits, pattern
-from rewrites.sites import sites
+from rewrites.places.site import sites
+from rewrites.places.text_pattern import fits, pattern
 
 
 def body(session: Session) -> str:

@@ -15,7 +15,7 @@ from lowering import compile as compiled
 from lowering import lower, print_nest
 from proofs_tests.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import NoSite, Session, reschedule
-from rewrites.sites import binders
+from rewrites.places.site import binders
 
 T = atl.sizes("T")
 y = atl.tensor("y", n, m, k)

@@ -14,13 +14,13 @@ pipeline (f : float32[n]) : float32[n] :=
 pipeline = pipeline, by 3 steps
 """
 
-from rewrites.certificate import load
-from rewrites.choosing import Handle
+from rewrites.certificates.certificate import load
 from rewrites.derivation import Derivation
 from rewrites.kernel import Theorem
-from rewrites.refusals import NoMatch, NoSite, Undetermined
+from rewrites.places.choosing import Handle
 from rewrites.rules import RULES as rules  # noqa: N811 (the contract's name)
-from rewrites.session import Session, reschedule
+from rewrites.session.diagnosis import NoMatch, NoSite, Undetermined
+from rewrites.session.session import Session, reschedule
 
 __all__ = [
     "Derivation",

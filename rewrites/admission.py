@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from atl.core.index import Array, Index, Quotient, Read, Size, atoms
+from atl.core.predicate import expressions
+from atl.core.substitution import bind, indices_in, subterms
+from atl.core.terms import Expr, Input, Let, Local, TensorVar, Type
 from atl.errors import ATLError
-from atl.index import Array, Index, Quotient, Read, Size, atoms
-from atl.predicate import expressions
-from atl.substitution import bind, indices_in, subterms
-from atl.terms import Expr, Input, Let, Local, TensorVar, Type
 from rewrites.instantiation import Argument, Function, is_predicate, is_term, sort_of
 from rewrites.kinds import Kind
 

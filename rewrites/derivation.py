@@ -11,27 +11,28 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar, cast
 
+from atl.checks.wellformed import Path
+from atl.core.index import Index, Size, atoms
+from atl.core.node import Node
+from atl.core.predicate import Predicate, expressions
+from atl.core.substitution import children, with_children
+from atl.core.terms import Expr
 from atl.errors import ATLError, ParseError, WrongArgument
-from atl.index import Index, Size, atoms
-from atl.node import Node
-from atl.parse_index import IndexReader
-from atl.predicate import Predicate, expressions
-from atl.printing import place_of
-from atl.program import Program
 from atl.prove import Proved, prove
-from atl.substitution import children, with_children
-from atl.surface import as_index, as_predicate, as_tensor
-from atl.terms import Expr
-from atl.wellformed import Path
-from rewrites import hints, kernel
+from atl.surface.program import Program
+from atl.surface.values import as_index, as_predicate, as_tensor
+from atl.text.parse_index import IndexReader
+from atl.text.printing import place_of
+from rewrites import kernel
 from rewrites.admission import described, is_of
-from rewrites.heads import by_outermost, may_match
 from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kernel import Step, Theorem
-from rewrites.matching import Mismatch, match
-from rewrites.refusals import Asked, Undetermined, refusal, unknown_name, unmatched
+from rewrites.matching import correspondence as hints
+from rewrites.matching.match import Mismatch, match
+from rewrites.matching.rule_index import by_outermost, may_match
+from rewrites.places.site import Site, binders, positions, site_at, subterm, walk
 from rewrites.rule import Kind, Rule
-from rewrites.sites import Site, binders, positions, site_at, subterm, walk
+from rewrites.session.diagnosis import Asked, Undetermined, refusal, unknown_name, unmatched
 
 T = TypeVar("T")
 

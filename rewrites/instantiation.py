@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeGuard, get_args, overload
 
-from atl import predicate as predicates
+from atl.core import predicate as predicates
+from atl.core.index import Bound, Index, Leaf, Var, bound, index, map_leaves
+from atl.core.predicate import Predicate
+from atl.core.substitution import close, close_tensor, fresh_uid, map_type, shift_term, transform, unbound
+from atl.core.terms import Expr, Local, TensorVar, Type
 from atl.errors import WrongArgument
-from atl.index import Bound, Index, Leaf, Var, bound, index, map_leaves
-from atl.predicate import Predicate
-from atl.substitution import close, close_tensor, fresh_uid, map_type, shift_term, transform, unbound
-from atl.surface import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
-from atl.terms import Expr, Local, TensorVar, Type
+from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 
 Parameter: TypeAlias = Literal["index"] | Type
 """What a function takes: an index, or a tensor of this type (seen from the place, outside of the function)."""

@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Final
 
+from atl.checks.scope import Scope, outermost
+from atl.checks.wellformed import Path, child_scopes, obligations, places
+from atl.core.predicate import Predicate, equal
+from atl.core.substitution import bind, children, with_children
+from atl.core.terms import Expr, Let, Reduce
 from atl.errors import ATLError
-from atl.predicate import Predicate, equal
-from atl.printing import show
-from atl.program import Program
 from atl.prove import Answer, Proved, prove
-from atl.scope import Scope, outermost
-from atl.substitution import bind, children, with_children
-from atl.terms import Expr, Let, Reduce
-from atl.wellformed import Path, child_scopes, obligations, places
+from atl.surface.program import Program
+from atl.text.printing import show
 from rewrites.admission import admit
 from rewrites.instantiation import Argument, Arguments, Function
 from rewrites.kinds import Kind
@@ -129,13 +129,13 @@ class Theorem:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a certificate, which `rewrites.load` replays with this kernel alone."""
-        from rewrites.certificate import save
+        from rewrites.certificates.certificate import save
 
         save(self, path)
 
     def as_python(self) -> str:
         """The derivation as a script for a session."""
-        from rewrites.script import as_python
+        from rewrites.session.script import as_python
 
         return as_python(self)
 

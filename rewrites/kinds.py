@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVarTuple
 
-from atl.surface import Condition, IndexExpr, Tensor
+from atl.surface.values import Condition, IndexExpr, Tensor
 
 Sort: TypeAlias = Literal["index", "condition", "tensor"]
 DEFAULT_GROUP: Final = "s"

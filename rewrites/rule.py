@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from atl.core.predicate import TRUE, Predicate, conjuncts
+from atl.core.terms import Expr
 from atl.errors import WrongArgument
-from atl.predicate import TRUE, Predicate, conjuncts
-from atl.surface import Condition, IndexExpr, Tensor, as_predicate, as_tensor
-from atl.terms import Expr
+from atl.surface.values import Condition, IndexExpr, Tensor, as_predicate, as_tensor
 from rewrites.instantiation import Arguments, as_surface
 from rewrites.kinds import (
     Body,

@@ -3,8 +3,8 @@
 `prove(facts, goal)` answers `Proved`, `Refuted` with concrete numbers that were checked, or `Unknown`, which never
 counts as proved.
 
-    >>> from atl.index import ZERO, Var, index, size
-    >>> from atl.predicate import less, within
+    >>> from atl.core.index import ZERO, Var, index, size
+    >>> from atl.core.predicate import less, within
     >>> n, m, i, j = size("n"), size("m"), index(Var(1, "i")), index(Var(2, "j"))
     >>> inside = Facts().assume(within(ZERO, i, n), within(ZERO, j, m))
     >>> prove(inside, less(i * m + j, n * m))

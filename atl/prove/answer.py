@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from atl.index import Array, Bound, Index, Leaf, Size, Var, value_of
-from atl.predicate import Predicate, holds
+from atl.core.index import Array, Bound, Index, Leaf, Size, Var, value_of
+from atl.core.predicate import Predicate, holds
 
 Layer: TypeAlias = Literal["trivial", "linear", "z3"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from atl.index import (
+from atl.core.index import (
     ONE,
     ZERO,
     AnyAtom,
@@ -25,7 +25,7 @@ from atl.index import (
     index,
     polynomial,
 )
-from atl.predicate import at_most, less, within
+from atl.core.predicate import at_most, less, within
 from atl.prove.facts import Facts
 from atl.prove.reduction import exact_multiple
 from atl.prove.simplify import holds, simplify

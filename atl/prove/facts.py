@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from atl.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var
-from atl.predicate import TRUE, Predicate, conjuncts, expressions
+from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var
+from atl.core.predicate import TRUE, Predicate, conjuncts, expressions
 
 Topics: TypeAlias = frozenset[Hashable]
 """The sizes and variables that a predicate speaks about, and the names of the arrays that it reads."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal
 
-from atl.errors import ATLError
-from atl.index import (
+from atl.core.index import (
     ZERO,
     AnyAtom,
     Array,
@@ -28,7 +27,7 @@ from atl.index import (
     map_leaves,
     never_negative,
 )
-from atl.predicate import (
+from atl.core.predicate import (
     FALSE,
     TRUE,
     All,
@@ -43,11 +42,12 @@ from atl.predicate import (
     non_negative,
     substitute,
 )
+from atl.errors import ATLError
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
 from atl.prove.facts import EMPTY, Facts, declared, topics_of
-from atl.prove.linear import EFFORT, refuted
+from atl.prove.linear.rows import System, Table, read_predicate
+from atl.prove.linear.solver import EFFORT, refuted
 from atl.prove.reduction import reduced
-from atl.prove.rows import System, Table, read_predicate
 from atl.prove.search import Sample, Search, search
 from atl.prove.smt import Contradiction, GaveUp, solve
 

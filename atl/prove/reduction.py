@@ -10,7 +10,7 @@ from itertools import combinations
 from math import gcd
 from typing import Final, Literal, TypeAlias, assert_never
 
-from atl.index import (
+from atl.core.index import (
     ONE,
     ZERO,
     AnyAtom,
@@ -30,7 +30,7 @@ from atl.index import (
     polynomial,
     read,
 )
-from atl.predicate import Predicate, at_most, less, within
+from atl.core.predicate import Predicate, at_most, less, within
 
 MAX_STEPS: Final = 24
 """Steps of one polynomial division."""

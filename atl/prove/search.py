@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
 
-from atl.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
-from atl.prove.rows import Row, System, Table
+from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
+from atl.prove.linear.rows import Row, System, Table
 
 SPREAD: Final = 6
 """How far from a bound a value without another bound is chosen."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from atl.index import Index
-from atl.predicate import (
+from atl.core.index import Index
+from atl.core.predicate import (
     FALSE,
     TRUE,
     All,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final, TypeAlias, assert_never
 
-from atl.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
-from atl.prove.rows import Row, System, Table, combined, plus
+from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
+from atl.prove.linear.rows import Row, System, Table, combined, plus
 from atl.prove.search import Elements, Sample
 
 STEPS: Final = 2_000_000

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from atl import concat, flatten, gen, guard, let, reduce, select, split, transpose
-from atl.terms import BINARY, MONOIDS, UNARY, BinaryOp, Monoid, UnaryOp
+from atl.core.terms import BINARY, MONOIDS, UNARY, BinaryOp, Monoid, UnaryOp
+from rewrites.named_operators import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS, binary, moved, moved_by, unary
 from rewrites.rule import (
     Body,
     BodyT,
@@ -21,7 +22,6 @@ from rewrites.rule import (
     rule,
     rules,
 )
-from rewrites.spellings import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS, binary, moved, moved_by, unary
 
 
 @rules(named="ll_{}", over=MONOIDS, family="lets", source="[R] ll_sum, ll_sumr")

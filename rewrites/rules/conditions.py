@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from atl import concat, guard, select
-from atl.terms import BINARY, UNARY, BinaryOp, UnaryOp
+from atl.core.terms import BINARY, UNARY, BinaryOp, UnaryOp
+from rewrites.named_operators import AMOUNTS, EXCHANGES, binary, moved, moved_by, padding, unary
 from rewrites.rule import Cond, Elem, Equation, Index, Matrix, Vector, equation, rule, rules
-from rewrites.spellings import AMOUNTS, EXCHANGES, binary, moved, moved_by, padding, unary
 
 
 @rule(family="guards", source="linearity")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from atl import flatten, gen, guard, padl, padr, select, split, transpose, truncl, truncr
-from atl.terms import BINARY, UNARY, BinaryOp, UnaryOp
+from atl.core.terms import BINARY, UNARY, BinaryOp, UnaryOp
+from rewrites.named_operators import binary, padding, unary
 from rewrites.rule import Cond, Equation, Index, Matrix, Vector, equation, given, rule, rules
-from rewrites.spellings import binary, padding, unary
 
 
 @rule(family="access", source="Fig. 4.3")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from atl import gen, guard, select
-from atl.surface import Tensor
-from atl.terms import Padding
+from atl.core.terms import Padding
+from atl.surface.values import Tensor
 from rewrites.rule import Body, Cond, Elem, Equation, Index, Scalar, Vector, equation, given, rule
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from atl import gen, reduce
-from atl.terms import MONOIDS, Monoid
+from atl.core.terms import MONOIDS, Monoid
+from rewrites.named_operators import AMOUNTS, moved_by
 from rewrites.rule import Body, Equation, Index, Vector, equation, given, rule, rules
-from rewrites.spellings import AMOUNTS, moved_by
 
 
 @rule(family="indices", source="[R] Div.v")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from atl import ceildiv, concat, flatten, gen, guard, select, split, truncl, truncr
-from atl.terms import BINARY, UNARY, BinaryOp, UnaryOp
+from atl.core.terms import BINARY, UNARY, BinaryOp, UnaryOp
+from rewrites.named_operators import binary, padding, unary
 from rewrites.rule import Body, Cond, Equation, Index, Vector, equation, given, rule, rules
-from rewrites.spellings import binary, padding, unary
 
 
 @rule(family="loops", source="[R] gen_nonpos_empty")

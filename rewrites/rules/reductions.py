@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from atl import gen, reduce
-from atl.terms import MONOIDS, Monoid
+from atl.core.terms import MONOIDS, Monoid
+from rewrites.named_operators import folded, padding
 from rewrites.rule import Body, Equation, Index, equation, given, rules
-from rewrites.spellings import folded, padding
 
 
 @rules(named="{}_swap", over=MONOIDS, family="sums", source="[R] sum_swap")

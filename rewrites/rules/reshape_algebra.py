@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from atl import ceildiv, concat, flatten, gen, guard, padl, padr, split, truncl, truncr
+from rewrites.named_operators import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS, moved, moved_by, padding
 from rewrites.rule import Body, Cube, Equation, Index, Matrix, Vector, equation, given, rule, rules
-from rewrites.spellings import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS, moved, moved_by, padding
 
 
 @rules(named="{}_of_add", over=EXCHANGES, family="reshape algebra", source="[R] transpose_bin")

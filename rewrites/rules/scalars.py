@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from atl.terms import BinaryOp, Monoid
+from atl.core.terms import BinaryOp, Monoid
+from rewrites.named_operators import binary, folded, literal, padding
 from rewrites.rule import Elem, Equation, Scalar, equation, rule, rules
-from rewrites.spellings import binary, folded, literal, padding
 
 
 @rules(named="{}_comm", over=("add", "mul", "min", "max"), family="scalars", source="§3.3, bin commutative")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from atl import concat, guard, sum, value
+from rewrites.named_operators import AMOUNTS, EXCHANGES, moved, moved_by, padding
 from rewrites.rule import Body, Elem, Equation, Index, Matrix, Scalar, Vector, equation, given, rule, rules
-from rewrites.spellings import AMOUNTS, EXCHANGES, moved, moved_by, padding
 
 
 @rule(family="sums", source="[R] sum_of_nat_step", follows=("split_sum", "sum_one"))

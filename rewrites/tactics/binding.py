@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from atl.checks.wellformed import Path
+from atl.core.index import shift
+from atl.core.substitution import children, free_positions, map_type, shift_term, with_children
+from atl.core.terms import Expr, Local
 from atl.errors import WrongArgument
-from atl.index import shift
-from atl.substitution import children, free_positions, map_type, shift_term, with_children
-from atl.terms import Expr, Local
-from atl.wellformed import Path
-from rewrites.choosing import Chosen, every
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Function
-from rewrites.refusals import NoSite
-from rewrites.selection import is_name
+from rewrites.places.choosing import Chosen, every
+from rewrites.places.text_pattern import is_name
+from rewrites.session.diagnosis import NoSite
 
 
 def lbind(work: Derivation, what: Chosen, name: str = "x", *, over: Chosen | None = None) -> None:

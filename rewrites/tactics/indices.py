@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from atl.index import Index, Leaf, Quotient, Var, atoms, bound, index, map_leaves
-from atl.predicate import map_indices
+from atl.checks.scope import Scope
+from atl.checks.wellformed import Path
+from atl.core.index import Index, Leaf, Quotient, Var, atoms, bound, index, map_leaves
+from atl.core.predicate import map_indices
+from atl.core.substitution import indices_in
+from atl.core.terms import Access, Gen, Guard, Reduce, Reshape, Value
 from atl.prove import simplify
-from atl.scope import Scope
-from atl.substitution import indices_in
-from atl.terms import Access, Gen, Guard, Reduce, Reshape, Value
-from atl.wellformed import Path
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Function
-from rewrites.matching import function_of
-from rewrites.refusals import NoSite
-from rewrites.sites import Site
+from rewrites.matching.match import function_of
+from rewrites.places.site import Site
+from rewrites.session.diagnosis import NoSite
 
 
 def simpl_index(work: Derivation) -> None:

@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from atl.checks.wellformed import Path
+from atl.core.index import ZERO, Index, imin
+from atl.core.predicate import at_most, conjunction
+from atl.core.terms import Expr, Gen, Guard, Let, Reduce, Reshape
 from atl.errors import WrongArgument
-from atl.index import ZERO, Index, imin
-from atl.predicate import at_most, conjunction
-from atl.printing import place_of, show_index
-from atl.surface import as_index
-from atl.terms import Expr, Gen, Guard, Let, Reduce, Reshape
-from atl.wellformed import Path
-from rewrites.choosing import Chosen, every
+from atl.surface.values import as_index
+from atl.text.printing import place_of, show_index
 from rewrites.derivation import Derivation, Text
-from rewrites.refusals import NoSite
-from rewrites.sites import Site
+from rewrites.places.choosing import Chosen, every
+from rewrites.places.site import Site
+from rewrites.session.diagnosis import NoSite
 from rewrites.tactics.simplification import simplify_guards
 
 MOST_UNROLLED = 64

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from atl.substitution import children
-from atl.terms import BINARY, UNARY, Binary, Cast, Expr, Guard, Let, Reduce, Unary
-from atl.wellformed import Path
+from atl.checks.wellformed import Path
+from atl.core.substitution import children
+from atl.core.terms import BINARY, UNARY, Binary, Cast, Expr, Guard, Let, Reduce, Unary
 from rewrites.derivation import Derivation
 from rewrites.tactics.binding import bind, first_place
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards

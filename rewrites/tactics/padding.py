@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from atl.checks.wellformed import Path
+from atl.core.index import Bound, atoms
+from atl.core.predicate import Predicate, conjunction, conjuncts, expressions
+from atl.core.substitution import children
+from atl.core.terms import Binary, Concat, Expr, Gen, Guard, Let, Reduce, Reshape, TruncateLeft, TruncateRight
 from atl.errors import ATLError
-from atl.index import Bound, atoms
-from atl.predicate import Predicate, conjunction, conjuncts, expressions
-from atl.substitution import children
-from atl.terms import Binary, Concat, Expr, Gen, Guard, Let, Reduce, Reshape, TruncateLeft, TruncateRight
-from atl.wellformed import Path
 from rewrites.derivation import Derivation
 from rewrites.tactics.binding import bind
 from rewrites.tactics.simplification import reduce_accesses

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from atl.index import ONE, ZERO, Index, Leaf, Var, bound, imax, imin, index, map_leaves, shift
-from atl.predicate import Predicate, at_most
-from atl.printing import place_of
+from atl.checks.wellformed import Path
+from atl.core.index import ONE, ZERO, Index, Leaf, Var, bound, imax, imin, index, map_leaves, shift
+from atl.core.predicate import Predicate, at_most
+from atl.core.substitution import children, shift_term
+from atl.core.terms import Access, Expr, Gen, Input, Let, Local, Reduce
 from atl.prove import Facts, Proved, lower_bound, prove, simplify, upper_bound
-from atl.substitution import children, shift_term
-from atl.terms import Access, Expr, Gen, Input, Let, Local, Reduce
-from atl.wellformed import Path
+from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, Function
-from rewrites.refusals import NoSite
-from rewrites.sites import Site
+from rewrites.places.site import Site
+from rewrites.session.diagnosis import NoSite
 from rewrites.tactics.binding import bind, binders_between, first_place
 from rewrites.tactics.simplification import reduce_accesses, simplify_guards
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from atl.index import Bound, Index, atoms, bound, floordiv, index
-from atl.predicate import (
+from atl.checks.scope import Scope
+from atl.checks.wellformed import Path
+from atl.core.index import Bound, Index, atoms, bound, floordiv, index
+from atl.core.predicate import (
     NonNegative,
     Predicate,
     Zero,
@@ -16,16 +18,14 @@ from atl.predicate import (
     expressions,
     negation,
 )
-from atl.printing import place_of
+from atl.core.terms import BINARY, MONOIDS, UNARY, Gen, Guard, Input, Let, Reduce, Select
 from atl.prove import Proved, prove
-from atl.scope import Scope
-from atl.terms import BINARY, MONOIDS, UNARY, Gen, Guard, Input, Let, Reduce, Select
-from atl.wellformed import Path
-from atl.words import RESHAPES
-from rewrites.choosing import Chosen, every, one
+from atl.text.names import RESHAPES
+from atl.text.printing import place_of
 from rewrites.derivation import Derivation
-from rewrites.refusals import NoSite, known_names
-from rewrites.sites import Site, binders, positions
+from rewrites.places.choosing import Chosen, every, one
+from rewrites.places.site import Site, binders, positions
+from rewrites.session.diagnosis import NoSite, known_names
 
 OF_ACCESSES: Final = (
     "get_gen", "get_gen_guarded", "guard_access", "ll_get", "select_access", "padding_access",

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from atl.checks.wellformed import Path
+from atl.core.index import Bound, Index, Leaf, atoms, bound, index, shift
+from atl.core.predicate import Predicate, conjunction, conjuncts, expressions, substitute
+from atl.core.substitution import children, free_positions, shift_term, transform
+from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Reduce, Select
 from atl.errors import ATLError
-from atl.index import Bound, Index, Leaf, atoms, bound, index, shift
-from atl.predicate import Predicate, conjunction, conjuncts, expressions, substitute
-from atl.printing import place_of
-from atl.substitution import children, free_positions, shift_term, transform
-from atl.terms import Access, Expr, Gen, Guard, Input, Let, Reduce, Select
-from atl.wellformed import Path
-from rewrites.choosing import Chosen, chosen, nothing_chosen
+from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, Function
-from rewrites.refusals import NoSite
-from rewrites.sites import Site
+from rewrites.places.choosing import Chosen, chosen, nothing_chosen
+from rewrites.places.site import Site
+from rewrites.session.diagnosis import NoSite
 from rewrites.tactics.binding import abstracted, bind, binders_between, check_name, parameters_of_let
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.padding import padding_kept

@@ -7,18 +7,18 @@ from functools import partial
 from math import prod
 from typing import Any, cast
 
+from atl.checks.wellformed import Path
+from atl.core.index import Bound, Index, Leaf, Size, atoms, bound, index, shift
+from atl.core.predicate import at_most
+from atl.core.substitution import transform
+from atl.core.terms import Gen, Guard, Reduce, Reshape
 from atl.errors import ATLError, WrongArgument
-from atl.index import Bound, Index, Leaf, Size, atoms, bound, index, shift
-from atl.predicate import at_most
-from atl.printing import place_of
-from atl.substitution import transform
-from atl.terms import Gen, Guard, Reduce, Reshape
-from atl.wellformed import Path
-from rewrites.choosing import Chosen, Handle
+from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, Function
-from rewrites.refusals import NoSite
-from rewrites.sites import Site
+from rewrites.places.choosing import Chosen, Handle
+from rewrites.places.site import Site
+from rewrites.session.diagnosis import NoSite
 from rewrites.tactics.binding import binders_between
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import as_bound, first_possible, from_zero, loops, swap

@@ -1,0 +1,112 @@
+"""Safe accesses (§4.3.1): every access of a program is proved to lie within its tensor, wherever it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from atl import errors
+from atl.checks.scope import Scope, outermost, reads
+from atl.checks.wellformed import Obligation, discharge, places
+from atl.core.index import ZERO, Array, Index, Size
+from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, disjunction, negation, within
+from atl.core.substitution import indices_in
+from atl.core.terms import Access, Expr, Guard, Input, Local, Select, TensorVar
+from atl.surface.program import Program
+
+
+def check_safe(program: Program) -> None:
+    """Proves that every access lies within its tensor, the reads of integer arrays in indices and predicates too.
+
+    What cannot be proved is refused by an `UnsafeAccess`, which names the access, the facts in scope, and numbers that
+    go out of bounds when there are any. As an equation an access outside reads as zero; a kernel would read foreign
+    memory.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> atl.check_safe(atl.program("shift", [x], atl.gen(n, lambda i: atl.guard(i >= 1, x[i - 1]))))
+    """
+    scope = outermost(program)
+    for path, at, here in places(program.body, scope):
+        discharge(program, path, here, _accesses(at, here))
+
+
+def _accesses(expr: Expr, scope: Scope) -> Iterator[Obligation]:
+    match expr:
+        case Guard(condition, _) | Select(condition, _, _):
+            yield from _reads_in_predicate(scope.predicate(condition), scope)
+        case Access(tensor, position):
+            opened = scope.index(position)
+            yield from _reads_in(opened)
+            yield _in_range(_described(tensor), opened, scope.shape(tensor.type)[0])
+        case _:
+            for expression in indices_in(expr):
+                yield from _reads_in(scope.index(expression))
+
+
+def _described(tensor: Expr) -> str:
+    match tensor:
+        case Input(array):
+            return array.name
+        case TensorVar(_, name, _):
+            return name
+        case Access(inner, _):
+            return _described(inner)
+        case Local():
+            return "the let-bound tensor"
+        case _:
+            return "the tensor"
+
+
+def _in_range(what: str, position: Index, extent: Index) -> Obligation:
+    return Obligation(
+        within(ZERO, position, extent),
+        errors.UnsafeAccess,
+        "an access at {0} to {1}, of extent {2}, goes out of bounds",
+        "0 <= {0} < {2}",
+        (position, what, extent),
+        _remedies(position, extent),
+    )
+
+
+def _remedies(position: Index, extent: Index) -> tuple[str, ...]:
+    value = position.constant
+    if value is not None and value < 0:
+        return (f"an index does not count from the end: write {extent + position}",)
+    guarded = "guard the access: atl.guard((0 <= {0}) & ({0} < {2}), …)"
+    if value is not None and isinstance(extent.atom, Size):
+        return (f'state that there is such an element: atl.sizes("{{2}}", min={value + 1})', guarded)
+    return (guarded,)
+
+
+def _reads_in(expression: Index) -> Iterator[Obligation]:
+    for read in reads(expression):
+        yield from _read(read.array, read.indices)
+
+
+def _read(array: Array, positions: tuple[Index, ...]) -> Iterator[Obligation]:
+    for position, extent in zip(positions, array.shape, strict=True):
+        yield _in_range(array.name, position, extent)
+
+
+def _reads_in_predicate(predicate: Predicate, scope: Scope) -> Iterator[Obligation]:
+    """A predicate is tested from left to right: earlier conjuncts make the reads of later ones safe."""
+    known: list[Predicate] = []
+    match predicate:
+        case NonNegative(expression) | Zero(expression) | NonZero(expression):
+            yield from _reads_in(expression)
+        case All(parts):
+            for part in parts:
+                yield from _under(known, _reads_in_predicate(part, scope))
+                known.append(part)
+        case Any(parts):
+            for part in parts:
+                yield from _under(known, _reads_in_predicate(part, scope))
+                known.append(negation(part))
+
+
+def _under(known: list[Predicate], needed: Iterator[Obligation]) -> Iterator[Obligation]:
+    """The obligations, each to be proved where these predicates hold: known => goal."""
+    for obligation in needed:
+        yield replace(obligation, goal=disjunction((*(negation(part) for part in known), obligation.goal)))

@@ -1,0 +1,71 @@
+"""Looking at the body of a binder: its index becomes a variable, and what the binder says of it becomes a fact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from atl.core import predicate as predicates
+from atl.core.index import Bound, Index, Leaf, Read, Size, Var, atoms, index, map_leaves
+from atl.core.predicate import Predicate, at_most, within
+from atl.core.terms import Type
+from atl.prove import Facts
+from atl.surface.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is known at a place of a program.
+
+    `indices` are what the de Bruijn positions stand for there, the innermost last. Variables are numbered by their
+    depth, so that two looks at one place ask the prover the same questions.
+    """
+
+    facts: Facts
+    indices: tuple[Index, ...] = field(default=())
+
+    def index(self, expression: Index) -> Index:
+        """The expression, seen from outside: with variables for the bound indices."""
+        return map_leaves(expression, self._leaf) if expression.loose else expression
+
+    def predicate(self, predicate: Predicate) -> Predicate:
+        return predicates.substitute(predicate, self._leaf) if predicate.loose else predicate
+
+    def shape(self, of: Type) -> tuple[Index, ...]:
+        return tuple(self.index(extent) for extent in of.shape)
+
+    def _leaf(self, leaf: Leaf) -> Index:
+        return self.indices[-1 - leaf.position] if isinstance(leaf, Bound) else index(leaf)
+
+    def bind(self, name: str, low: Index, high: Index, uid: int | None = None) -> tuple[Var, Scope]:
+        """A variable for the index of a binder from `low` to `high` (seen from outside), and the scope of its body."""
+        if uid is None:
+            # What is kept is told apart by the names of indices too: equal facts may write them in another way.
+            names = tuple(getattr(at.atom, "name", "") for at in self.indices)
+            variable, inside = _inside(self.facts, names, name, low, high)
+        else:
+            variable = Var(uid, name)
+            inside = self.facts.assume(within(low, index(variable), high))
+        return variable, Scope(inside, (*self.indices, index(variable)))
+
+    def assume(self, predicate: Predicate) -> Scope:
+        """The scope of the body of a guard with this predicate (seen from outside)."""
+        return Scope(self.facts.assume(predicate), self.indices)
+
+
+@lru_cache(maxsize=4096)
+def _inside(facts: Facts, names: tuple[str, ...], name: str, low: Index, high: Index) -> tuple[Var, Facts]:
+    variable = Var(len(names), name)
+    return variable, facts.assume(within(low, index(variable), high))
+
+
+def outermost(program: Program) -> Scope:
+    """The scope of a program's body: its assumptions hold, and its arrays have no negative extents."""
+    computed = (extent for array in program.inputs for extent in array.shape if not isinstance(extent.atom, Size))
+    extents = (at_most(index(0), extent) for extent in computed)
+    return Scope(Facts().assume(*program.assumptions, *extents))
+
+
+def reads(expression: Index) -> tuple[Read, ...]:
+    """The elements of integer arrays that the expression reads, nested ones first."""
+    return tuple(dict.fromkeys(atom for atom in atoms(expression) if isinstance(atom, Read)))

@@ -1,0 +1,283 @@
+"""Which programs have a meaning: what can be checked only with facts about sizes and indices.
+
+Equal shapes where they must be equal (Fig. 3.4 as corrected by E5), ranges that do not run backwards, positive
+divisors and tile sizes, amounts of padding and truncation within their bounds. What is not *proved* is refused, with
+numbers that break it when the prover has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from atl import errors
+from atl.checks.scope import Scope, outermost
+from atl.core.index import ZERO, Index, Size, divisors, index, never_negative
+from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, negation
+from atl.core.substitution import children, indices_in
+from atl.core.terms import (
+    Binary,
+    Concat,
+    Expr,
+    Gen,
+    Guard,
+    Let,
+    PadLeft,
+    PadRight,
+    Reduce,
+    Reshape,
+    Select,
+    Split,
+    TruncateLeft,
+    TruncateRight,
+)
+from atl.prove import Proved, Refuted, contradictory, prove
+from atl.surface.program import Program
+
+Path = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeText:
+    """A shape that becomes text only where it is printed."""
+
+    extents: tuple[Index, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.extents))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """Something that must be provable at a place: the goal, and what to say when it is not.
+
+    The texts have fields, {0} for the first of `about`: they are filled in only when something is to be said.
+    """
+
+    goal: Predicate
+    error: type[errors.ATLError]
+    says: str
+    wants: str
+    about: tuple[Index | str | int | ShapeText, ...] = ()
+    advice: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        return self._filled(self.says)
+
+    @property
+    def required(self) -> str:
+        return self._filled(self.wants)
+
+    @property
+    def suggestions(self) -> tuple[str, ...]:
+        return tuple(map(self._filled, self.advice))
+
+    def _filled(self, text: str) -> str:
+        return text.format(*self.about)
+
+
+def check_wellformed(program: Program) -> None:
+    """Raises the first thing that is wrong, from the outside in and from left to right."""
+    scope = outermost(program)
+    if contradictory(scope.facts):
+        raise errors.ContradictoryAssumptions(
+            f"no sizes meet the assumptions of {program.name}",
+            required=" and ".join(_shown(assumption) for assumption in program.assumptions),
+            suggestions=("drop one of the conditions in given=[…], or a min= of a size",),
+        )
+    for array in program.inputs:
+        bounds = [bound for bound in (array.low, array.high) if bound is not None]
+        for expression in (*array.shape, *bounds):
+            discharge(program, (), scope, _positive_divisors(expression))
+    for path, at, here in places(program.body, scope):
+        discharge(program, path, here, obligations(at, here))
+
+
+def _shown(predicate: Predicate) -> str:
+    from atl.text.printing import show_predicate
+
+    return show_predicate(predicate)
+
+
+def places(expr: Expr, scope: Scope, path: Path = ()) -> Iterator[tuple[Path, Expr, Scope]]:
+    """Every place of a term with what is known there: the facts of binders, guards and selections around it."""
+    yield path, expr, scope
+    for position, (child, inside) in enumerate(zip(children(expr), child_scopes(expr, scope), strict=True)):
+        yield from places(child.expr, inside, (*path, position))
+
+
+def child_scopes(expr: Expr, scope: Scope) -> tuple[Scope, ...]:
+    """The scope of each direct part of a term (the context lemmas of §4.2.2)."""
+    match expr:
+        case Gen(low, high, _, name) | Reduce(_, low, high, _, name):
+            return (scope.bind(name, scope.index(low), scope.index(high))[1],)
+        case Guard(condition, _):
+            return (scope.assume(scope.predicate(condition)),)
+        case Select(condition, _, _):
+            opened = scope.predicate(condition)
+            return (scope.assume(opened), scope.assume(negation(opened)))
+        case Let():
+            return (scope, scope)
+        case _:
+            return tuple(scope for _ in children(expr))
+
+
+def discharge(program: Program, path: Path, scope: Scope, needed: Iterator[Obligation]) -> None:
+    """Proves each obligation, or raises its error."""
+    for obligation in needed:
+        answer = prove(scope.facts, obligation.goal)
+        if isinstance(answer, Proved):
+            continue
+        from atl.text.printing import place_of
+
+        refuted = isinstance(answer, Refuted)
+        raise obligation.error(
+            obligation.summary if refuted else f"{obligation.summary}, as far as can be proved",
+            place=place_of(program, path),
+            required=f"{obligation.required}{_given(scope)}",
+            numbers=answer.model.numbers if isinstance(answer, Refuted) else None,
+            suggestions=obligation.suggestions if refuted else (*obligation.suggestions, _MORE_FACTS),
+        )
+
+
+_MORE_FACTS = "state what is known of the sizes: atl.sizes(…, min=…), or atl.program(…, given=[…])"
+
+
+def _given(scope: Scope) -> str:
+    facts = [_shown(fact) for fact in scope.facts.predicates]
+    return f"  (known here: {', '.join(facts[:8])}{', …' if len(facts) > 8 else ''})" if facts else ""
+
+
+def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
+    """What must hold at a node, beyond what must hold at its parts."""
+    for expression in indices_in(expr):
+        if divisors(expression):
+            yield from _positive_divisors(scope.index(expression))
+    if isinstance(expr, Gen | Reduce | Guard | Select):
+        yield from _shape_outside(expr, scope)
+    match expr:
+        case Gen(low, high):
+            yield Obligation(
+                at_most(scope.index(low), scope.index(high)),
+                errors.ExtentError,
+                "the range of gen runs backwards: from {0} to {1}",
+                "{0} <= {1}",
+                (scope.index(low), scope.index(high)),
+                ("write atl.imax({0}, {1}) for an empty range",),
+            )
+        case Binary(op, left, right):
+            yield from _same_shape(scope, f"'{op}'", left, right, 0)
+        case Select(_, left, right):
+            yield from _same_shape(scope, "select", left, right, 0)
+        case Concat(left, right):
+            yield from _same_shape(scope, "concat", left, right, 1)
+        case Reduce(monoid, _, _, body) if monoid != "sum":
+            yield from _no_padding_folded(monoid, body)
+        case Reshape(op, operand):
+            yield from _amount(op, scope.index(operand.type.shape[0]), scope)
+        case _:
+            return
+
+
+def _shape_outside(expr: Expr, scope: Scope) -> Iterator[Obligation]:
+    """The shape of a body has a meaning where the body is not looked at too: the tensor is empty there, or padding."""
+    for extent in expr.type.shape[1 if isinstance(expr, Gen) else 0 :]:
+        if never_negative(extent):
+            continue
+        opened = scope.index(extent)
+        yield from _positive_divisors(opened)
+        if not never_negative(opened):
+            yield Obligation(
+                at_most(ZERO, opened),
+                errors.ExtentError,
+                "the extent {0} of the body may be negative where the body is not looked at",
+                "0 <= {0} outside of the body too",
+                (opened,),
+                ("generate atl.imax(0, {0}) elements",),
+            )
+
+
+def _positive_divisors(expression: Index) -> Iterator[Obligation]:
+    for divisor in divisors(expression):
+        yield Obligation(
+            less(ZERO, divisor),
+            errors.ExtentError,
+            "the divisor {0} may be zero or negative",
+            "0 < {0}",
+            (divisor,),
+            _declared_positive(divisor),
+        )
+
+
+def _declared_positive(expression: Index) -> tuple[str, ...]:
+    return ('declare it with atl.sizes("{0}", min=1)',) if isinstance(expression.atom, Size) else ()
+
+
+def _same_shape(scope: Scope, what: str, left: Expr, right: Expr, first: int) -> Iterator[Obligation]:
+    mine, other = scope.shape(left.type), scope.shape(right.type)
+    for dimension, (a, b) in enumerate(zip(mine, other, strict=True)):
+        if dimension >= first and a != b:
+            yield Obligation(
+                equal(a, b),
+                errors.ShapeError,
+                "{0} meets the shapes {1} and {2}",
+                "{3} = {4} in dimension {5}",
+                (what, ShapeText(mine), ShapeText(other), a, b, dimension),
+            )
+
+
+def _no_padding_folded(monoid: str, body: Expr) -> Iterator[Obligation]:
+    """A false guard reads as zero, which is not neutral for this monoid: it would be folded in, unseen."""
+    match body:
+        case Guard():
+            yield Obligation(
+                # Refused whatever the facts: a guard that is always true is to be dropped.
+                NonNegative(index(0) - 1),
+                errors.UnsafeGuard,
+                "a guard stands inside of a reduction by {0}, where its zero would be folded in",
+                "no guard that stands directly in the body",
+                (monoid,),
+                ("write atl.select(p, e, neutral) with the value to be folded where p is false",),
+            )
+        case Gen(body=inner) | Let(body=inner) | Reduce(body=inner):
+            yield from _no_padding_folded(monoid, inner)
+        case _:
+            return
+
+
+def _amount(op: object, extent: Index, scope: Scope) -> Iterator[Obligation]:
+    match op:
+        case Split(by):
+            amount = scope.index(by)
+            yield Obligation(
+                less(ZERO, amount),
+                errors.ExtentError,
+                "split by {0}, which may be zero or negative",
+                "0 < {0}",
+                (amount,),
+                _declared_positive(amount),
+            )
+        case PadLeft(by) | PadRight(by):
+            amount = scope.index(by)
+            yield Obligation(
+                at_most(ZERO, amount),
+                errors.ExtentError,
+                "padding by {0}, which may be negative",
+                "0 <= {0}",
+                (amount,),
+                ("a truncation drops elements",),
+            )
+        case TruncateLeft(by) | TruncateRight(by):
+            amount = scope.index(by)
+            for low, high in ((ZERO, amount), (amount, extent)):
+                yield Obligation(
+                    at_most(low, high),
+                    errors.ExtentError,
+                    "a truncation drops {0} of {1} elements",
+                    "{2} <= {3}",
+                    (amount, extent, low, high),
+                    ("to keep k elements, drop {1} - k",),
+                )
+        case _:
+            return

@@ -1,0 +1,1 @@
+"""What programs are made of: index expressions, predicates, tensor expressions, and substitution in them."""

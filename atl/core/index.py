@@ -1,0 +1,551 @@
+"""Index expressions, kept in one canonical form.
+
+An index expression is a polynomial with integer coefficients over *atoms*: sizes, bound indices, quotients, minima,
+maxima and reads of integer arrays. `i + j` and `j + i` are one expression, so nothing is ever spent on commutativity.
+A remainder is written with its quotient, a % b = a - b * (a // b), and a ceiling as (a + b - 1) // b: so the Euclidean
+identities hold by themselves. Division is floor division and has its meaning only where the divisor is positive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import gcd
+from typing import Final, Literal, TypeAlias
+
+from atl.core.node import Identity, Node
+from atl.errors import ExtentError, TooLarge
+
+Order: TypeAlias = tuple[object, ...]
+
+MAX_TERMS: Final = 2_000
+MAX_DEGREE: Final = 32
+MAX_COEFFICIENT: Final = 2**62
+
+
+class Atom(Node):
+    """An indivisible part of an index expression; `order` sorts atoms, the same in every run.
+
+    Each atom remembers the expression that is nothing but it.
+    """
+
+    __slots__ = ("alone", "order")
+
+    order: Order
+    _what = "index expression"
+
+    def _seal_atom(self, key: Order, parts: tuple[Node, ...] = (), **more: object) -> None:
+        object.__setattr__(self, "order", key)
+        loose = max((part.loose for part in parts), default=0)
+        self._seal(key, parts, **{"loose": loose, **more})  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Size(Atom):
+    """A symbolic size: a non-negative integer, known when a kernel is called. A size is its name.
+
+    `minimum` is not part of what the size is: it becomes an assumption of the program in which it occurs.
+    """
+
+    name: str
+    minimum: int = 0
+
+    def __post_init__(self) -> None:
+        self._seal_atom((0, self.name))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bound(Atom):
+    """The index of the `position`-th binder around, counted from the innermost (de Bruijn)."""
+
+    position: int
+
+    def __post_init__(self) -> None:
+        self._seal_atom((1, -self.position), loose=self.position + 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Var(Atom):
+    """An opened index variable: a binder's index while its body is looked at. `name` is a hint."""
+
+    uid: int
+    name: str = field(default="i")
+
+    def __post_init__(self) -> None:
+        self._seal_atom((2, self.uid), free=frozenset((self.uid,)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quotient(Atom):
+    """numerator // denominator, rounded towards minus infinity; the denominator is to be positive."""
+
+    numerator: Index
+    denominator: Index
+
+    def __post_init__(self) -> None:
+        self._seal_atom((3, self.numerator.order, self.denominator.order), (self.numerator, self.denominator))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extremum(Atom):
+    """The least or the greatest of two or more expressions, in canonical order."""
+
+    kind: Literal["min", "max"]
+    choices: tuple[Index, ...]
+
+    def __post_init__(self) -> None:
+        self._seal_atom((4, self.kind, *(choice.order for choice in self.choices)), self.choices)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Array(Node):
+    """The declaration of an input tensor: its name, shape and element type.
+
+    `low <= element < high` is a fact of an integer array where `low` and `high` are given; `increasing` says that its
+    elements increase strictly along the last dimension. Each call checks both.
+    """
+
+    name: str
+    shape: tuple[Index, ...]
+    dtype: str
+    low: Index | None = None
+    high: Index | None = None
+    increasing: bool = False
+
+    def __post_init__(self) -> None:
+        bounds = tuple(bound for bound in (self.low, self.high) if bound is not None)
+        key = (self.name, self.dtype, self.increasing, self.low is None, self.high is None)
+        self._seal((*key, *self.shape, *bounds), (*self.shape, *bounds))
+
+    @property
+    def order(self) -> Order:
+        """A key that sorts declarations, and tells any two apart."""
+        bounds = tuple(() if bound is None else bound.order for bound in (self.low, self.high))
+        return (self.name, self.dtype, self.increasing, tuple(extent.order for extent in self.shape), *bounds)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read(Atom):
+    """An element of an input array of integers, used as an index."""
+
+    array: Array
+    indices: tuple[Index, ...]
+
+    def __post_init__(self) -> None:
+        # The whole declaration is part of the term: two programs may give one name to arrays of which different facts
+        # hold.
+        self._seal_atom((5, self.array.order, *(index.order for index in self.indices)), self.indices)
+
+
+Leaf: TypeAlias = Size | Bound | Var
+AnyAtom: TypeAlias = Size | Bound | Var | Quotient | Extremum | Read
+Monomial: TypeAlias = tuple[AnyAtom, ...]
+"""A product of atoms in canonical order, with repetition; the empty one is 1."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Index(Node):
+    """A polynomial: its monomials with their non-zero coefficients, in canonical order, the constant last."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __post_init__(self) -> None:
+        # The key is made of the atoms' identities, not of the atoms: those hash and compare without a call in Python.
+        atoms: dict[Identity, AnyAtom] = {}
+        key: list[tuple[tuple[Identity, ...], int]] = []
+        for monomial, coefficient in self.terms:
+            part = []
+            for atom in monomial:
+                atoms[atom.identity] = atom
+                part.append(atom.identity)
+            key.append((tuple(part), coefficient))
+        parts = tuple(atoms.values())
+        self._seal(tuple(key), parts, loose=max([atom.loose for atom in parts], default=0))
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    @property
+    def order(self) -> Order:
+        return tuple((coefficient, *(atom.order for atom in monomial)) for monomial, coefficient in self.terms)
+
+    @property
+    def constant(self) -> int | None:
+        """The value, if the expression is a constant."""
+        if not self.terms:
+            return 0
+        if len(self.terms) == 1 and not self.terms[0][0]:
+            return self.terms[0][1]
+        return None
+
+    @property
+    def offset(self) -> int:
+        """The constant term."""
+        return self.terms[-1][1] if self.terms and not self.terms[-1][0] else 0
+
+    @property
+    def atom(self) -> AnyAtom | None:
+        """The atom, if the expression is nothing but one."""
+        if len(self.terms) == 1 and self.terms[0][1] == 1 and len(self.terms[0][0]) == 1:
+            return self.terms[0][0][0]
+        return None
+
+    # -- arithmetic ----------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Index | int) -> Index:
+        added = index(other)
+        if not added.terms:
+            return self
+        return linear(((1, self), (1, added))) if self.terms else added
+
+    def __sub__(self, other: Index | int) -> Index:
+        taken = index(other)
+        return linear(((1, self), (-1, taken))) if taken.terms else self
+
+    def __neg__(self) -> Index:
+        return linear(((-1, self),))
+
+    def __mul__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return linear(((other, self),))
+        gathered: dict[Monomial, int] = {}
+        for left, a in self.terms:
+            for right, b in other.terms:
+                product = tuple(sorted((*left, *right), key=_atom_order)) if left and right else left or right
+                gathered[product] = gathered.get(product, 0) + a * b
+        return polynomial(gathered)
+
+    def __floordiv__(self, other: Index | int) -> Index:
+        return floordiv(self, index(other))
+
+    def __mod__(self, other: Index | int) -> Index:
+        divisor = index(other)
+        return self - divisor * floordiv(self, divisor)
+
+    def __str__(self) -> str:
+        from atl.text.printing import (
+            show_index,  # the printer stands above; this is for debugging only
+        )
+
+        return show_index(self)
+
+    __repr__ = __str__
+
+
+def _atom_order(atom: Atom) -> Order:
+    return atom.order
+
+
+def _monomial_order(monomial: Monomial) -> Order:
+    return (-len(monomial), *(atom.order for atom in monomial))
+
+
+def polynomial(coefficients: Mapping[Monomial, int]) -> Index:
+    """The canonical polynomial with these coefficients; zero ones drop."""
+    kept = [(monomial, value) for monomial, value in coefficients.items() if value]
+    if len(kept) > MAX_TERMS or any(
+        len(monomial) > MAX_DEGREE or abs(value) >= MAX_COEFFICIENT for monomial, value in kept
+    ):
+        raise TooLarge(
+            "an index expression has grown beyond what a machine integer or a reader could hold",
+            required=f"at most {MAX_TERMS} terms, degree {MAX_DEGREE}, and coefficients below 2^62",
+        )
+    if len(kept) > 1:
+        kept.sort(key=lambda term: _monomial_order(term[0]))
+    return Index(tuple(kept))
+
+
+def linear(parts: Iterable[tuple[int, Index]]) -> Index:
+    """The sum of the parts, each times its integer."""
+    gathered: dict[Monomial, int] = {}
+    for factor, part in parts:
+        for monomial, coefficient in part.terms:
+            gathered[monomial] = gathered.get(monomial, 0) + factor * coefficient
+    return polynomial(gathered)
+
+
+@lru_cache(maxsize=1024, typed=True)  # True is no coefficient, though it equals 1
+def constant(value: int) -> Index:
+    return polynomial({(): value})
+
+
+ZERO: Final = constant(0)
+ONE: Final = constant(1)
+
+
+def index(value: Index | int | AnyAtom) -> Index:
+    """The index expression that is this integer, atom or expression."""
+    if isinstance(value, Index):
+        return value
+    if isinstance(value, int):
+        return constant(value)
+    known: Index | None = getattr(value, "alone", None)
+    if known is None:
+        known = Index((((value,), 1),))
+        object.__setattr__(value, "alone", known)
+    return known
+
+
+def size(name: str) -> Index:
+    return index(Size(name))
+
+
+@lru_cache(maxsize=1024)
+def bound(position: int) -> Index:
+    """The index of the `position`-th binder around, as an expression."""
+    return index(Bound(position))
+
+
+def floordiv(a: Index, b: Index, *, positive: bool = False) -> Index:
+    """a // b rounded down. With `positive=True` the caller knows that b > 0, and multiples of b are taken out too."""
+    divisor = b.constant
+    if divisor is not None:
+        return _divide_by_constant(a, divisor)
+    if not a.terms:
+        return ZERO
+    if positive and len(b.terms) == 1:
+        out, rest = _multiples(a, b)
+        if rest.constant == -1:
+            return out - 1
+        if rest.offset < 0 < out.offset:
+            # A ceiling stays (n + k - 1) // k: its numerator is not negative, as that of (n - 1) // k + 1 can be.
+            out, rest = out - 1, rest + b
+        return out + floordiv(rest, b) if out.terms else index(Quotient(a, b))
+    return index(Quotient(a, b))
+
+
+def divide_out(a: Index, b: Index) -> Index:
+    """a // b for b > 0, with every multiple of b taken out: the same for all ways to write one quotient."""
+    if b.constant is not None or len(b.terms) != 1:
+        return floordiv(a, b)
+    out, rest = _multiples(a, b)
+    if (value := rest.constant) is not None and -1 <= value <= 0:
+        return out + value
+    return out + index(Quotient(rest, b))
+
+
+def _divide_by_constant(a: Index, divisor: int) -> Index:
+    if divisor <= 0:
+        raise ExtentError(
+            f"an index is divided by {divisor}",
+            required="a positive divisor",
+            numbers={"divisor": divisor},
+        )
+    whole: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for monomial, coefficient in a.terms:
+        if coefficient % divisor == 0:
+            whole[monomial] = coefficient // divisor
+        elif not monomial:
+            whole[monomial], rest[monomial] = divmod(coefficient, divisor)
+        else:
+            rest[monomial] = coefficient
+    common = gcd(divisor, *(coefficient for monomial, coefficient in rest.items() if monomial))
+    inner = polynomial({monomial: coefficient // common for monomial, coefficient in rest.items()})
+    out = polynomial(whole)
+    divisor //= common
+    if inner.constant is not None or divisor == 1:
+        return out + (constant(inner.constant // divisor) if inner.constant is not None else inner)
+    match inner.atom:
+        case Quotient(numerator, denominator) if denominator.constant is not None:
+            return out + floordiv(numerator, denominator * divisor)
+        case _:
+            return out + index(Quotient(inner, constant(divisor)))
+
+
+def _multiples(a: Index, b: Index) -> tuple[Index, Index]:
+    """a = out * b + rest, where `out` takes the terms of `a` that are multiples of the single term `b`."""
+    ((factor, coefficient),) = b.terms
+    out: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for monomial, value in a.terms:
+        quotient = _without(monomial, factor)
+        if quotient is not None and value % coefficient == 0:
+            out[quotient] = value // coefficient
+        else:
+            rest[monomial] = value
+    return polynomial(out), polynomial(rest)
+
+
+def quotient_exactly(a: Index, b: Index) -> Index | None:
+    """The expression that times the single term `b` is `a`, if there is one."""
+    if len(b.terms) != 1:
+        return None
+    out, rest = _multiples(a, b)
+    return out if not rest.terms else None
+
+
+def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
+    left = list(monomial)
+    for atom in factor:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+def ceildiv(a: Index, b: Index, *, positive: bool = False) -> Index:
+    """a / b rounded up, for b > 0."""
+    return floordiv(a + b - ONE, b, positive=positive)
+
+
+def extremum(kind: Literal["min", "max"], *choices: Index) -> Index:
+    """The least or greatest of the choices. Choices that differ by a constant are decided here."""
+    kept: list[Index] = []
+    for choice in choices:
+        atom = choice.atom
+        options = atom.choices if isinstance(atom, Extremum) and atom.kind == kind else (choice,)
+        for option in options:
+            _keep_extreme(kind, kept, option)
+    if len(kept) == 1:
+        return kept[0]
+    return index(Extremum(kind, tuple(sorted(kept, key=lambda choice: choice.order))))
+
+
+def _keep_extreme(kind: Literal["min", "max"], kept: list[Index], option: Index) -> None:
+    for position, other in enumerate(kept):
+        difference = (option - other).constant
+        if difference is not None:
+            if (difference < 0) == (kind == "min"):
+                kept[position] = option
+            return
+    kept.append(option)
+
+
+def imin(*choices: Index) -> Index:
+    return extremum("min", *choices)
+
+
+def imax(*choices: Index) -> Index:
+    return extremum("max", *choices)
+
+
+def read(array: Array, indices: tuple[Index, ...]) -> Index:
+    return index(Read(array, indices))
+
+
+# -- walking ----------------------------------------------------------------------------------------------------------
+
+
+def map_leaves(
+    expression: Index, leaf: Callable[[Leaf], Index], divide: Callable[[Index, Index], Index] = floordiv
+) -> Index:
+    """The expression with every size and variable replaced by what `leaf` gives for it, brought to canonical form.
+
+    `divide` makes the quotients, from the inside out.
+    """
+    changed = False
+    new: dict[AnyAtom, Index] = {}
+    for monomial, _ in expression.terms:
+        for atom in monomial:
+            if atom not in new:
+                new[atom] = _map_atom(atom, leaf, divide)
+                changed = changed or new[atom].atom is not atom
+    if not changed:
+        return expression
+    total = []
+    for monomial, coefficient in expression.terms:
+        product = new[monomial[0]] if monomial else ONE
+        for atom in monomial[1:]:
+            product = product * new[atom]
+        total.append((coefficient, product))
+    return linear(total)
+
+
+def _map_atom(atom: AnyAtom, leaf: Callable[[Leaf], Index], divide: Callable[[Index, Index], Index]) -> Index:
+    match atom:
+        case Size() | Bound() | Var():
+            return leaf(atom)
+        case Quotient(numerator, denominator):
+            a, b = map_leaves(numerator, leaf, divide), map_leaves(denominator, leaf, divide)
+            if a is numerator and b is denominator and divide is floordiv:
+                return index(atom)
+            quotient = divide(a, b)
+            return index(atom) if quotient.atom == atom else quotient
+        case Extremum(kind, choices):
+            mapped = tuple(map_leaves(choice, leaf, divide) for choice in choices)
+            return index(atom) if _same(mapped, choices) else extremum(kind, *mapped)
+        case Read(array, indices):
+            mapped = tuple(map_leaves(position, leaf, divide) for position in indices)
+            return index(atom) if _same(mapped, indices) else read(array, mapped)
+
+
+def _same(new: tuple[Index, ...], old: tuple[Index, ...]) -> bool:
+    return all(a is b for a, b in zip(new, old, strict=True))
+
+
+def atoms(expression: Index) -> Iterable[AnyAtom]:
+    """Every atom of the expression, nested ones before those that hold them; repeated as often as they occur."""
+    for monomial, _ in expression.terms:
+        for atom in monomial:
+            for part in _parts(atom):
+                yield from atoms(part)
+            yield atom
+
+
+def never_negative(expression: Index) -> bool:
+    """Whether it is a polynomial of sizes without a negative coefficient."""
+    return all(value > 0 and all(type(atom) is Size for atom in monomial) for monomial, value in expression.terms)
+
+
+def divisors(expression: Index) -> tuple[Index, ...]:
+    """The divisors that occur in the expression and are no constants."""
+    if all(type(atom) in _LEAVES for monomial, _ in expression.terms for atom in monomial):
+        return ()
+    found = (atom.denominator for atom in atoms(expression) if isinstance(atom, Quotient))
+    return tuple(dict.fromkeys(divisor for divisor in found if divisor.constant is None))
+
+
+_LEAVES: Final = frozenset((Size, Bound, Var))
+
+
+def _parts(atom: AnyAtom) -> tuple[Index, ...]:
+    match atom:
+        case Size() | Bound() | Var():
+            return ()
+        case Quotient(numerator, denominator):
+            return (numerator, denominator)
+        case Extremum(_, choices):
+            return choices
+        case Read(_, indices):
+            return indices
+
+
+def value_of(expression: Index, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]) -> int:
+    """The integer that the expression means, given the values of its leaves and of array elements.
+
+    A quotient by zero or less raises `ZeroDivisionError`; a well-formed program has none.
+    """
+    total = 0
+    for monomial, coefficient in expression.terms:
+        product = coefficient
+        for atom in monomial:
+            product *= _value_of_atom(atom, leaf, element)
+        total += product
+    return total
+
+
+def _value_of_atom(atom: AnyAtom, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]) -> int:
+    match atom:
+        case Size() | Bound() | Var():
+            return leaf(atom)
+        case Quotient(numerator, denominator):
+            divisor = value_of(denominator, leaf, element)
+            if divisor <= 0:
+                raise ZeroDivisionError(divisor)
+            return value_of(numerator, leaf, element) // divisor
+        case Extremum(kind, choices):
+            values = [value_of(choice, leaf, element) for choice in choices]
+            return min(values) if kind == "min" else max(values)
+        case Read(array, indices):
+            return element(array, tuple(value_of(position, leaf, element) for position in indices))
+
+
+def shift(expression: Index, by: int, cutoff: int = 0) -> Index:
+    """De Bruijn shifting: free positions from `cutoff` on move by `by`."""
+    if expression.loose <= cutoff or by == 0:
+        return expression
+    return map_leaves(
+        expression,
+        lambda leaf: bound(leaf.position + by) if isinstance(leaf, Bound) and leaf.position >= cutoff else index(leaf),
+    )

@@ -1,0 +1,87 @@
+"""The reshape operators by their definitions (Fig. 4.3, with drop truncations: E3), in both directions.
+
+`origin` says which element of the operand an element of the result is, and where it is padding instead; `destination`
+is the reindexer of Fig. 4.5 (with E1–E3): where an element of the operand goes in the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from atl.core.index import ZERO, Index, ceildiv, floordiv
+from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less
+from atl.core.terms import Flatten, PadLeft, PadRight, ReshapeOp, Split, Transpose, TruncateLeft, TruncateRight
+
+Positions: TypeAlias = tuple[Index, ...]
+Pairs: TypeAlias = tuple[tuple[Index, Index], ...]
+"""An index structure of §4.4.2: (index, extent) for each dimension, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The element of the operand at `at`, where `present` holds; padding where it does not."""
+
+    at: Positions
+    present: Predicate = TRUE
+
+
+def origin(op: ReshapeOp, shape: Positions, at: Positions) -> Origin:
+    """Where the element at `at` of the result comes from; `shape` is the operand's."""
+    first, *rest = at
+    match op:
+        case Transpose():
+            return Origin((rest[0], first, *rest[1:]))
+        case Flatten() if shape[1].constant == 0:
+            return Origin((ZERO, first, *rest), FALSE)
+        case Flatten():
+            row = floordiv(first, shape[1], positive=True)
+            return Origin((row, first - shape[1] * row, *rest))
+        case Split(by):
+            position = first * by + rest[0]
+            return Origin((position, *rest[1:]), less(position, shape[0]))
+        case PadLeft(by):
+            return Origin((first - by, *rest), at_most(by, first))
+        case PadRight():
+            return Origin(at, less(first, shape[0]))
+        case TruncateLeft(by):
+            return Origin((first + by, *rest))
+        case TruncateRight():
+            return Origin(at)
+        case _:
+            assert_never(op)
+
+
+def destination(op: ReshapeOp, pairs: Pairs) -> Pairs:
+    """The index structure, in the result, of the operand's element with this one."""
+    (i, n), *rest = pairs
+    match op:
+        case Transpose():
+            return (rest[0], (i, n), *rest[1:])
+        case Flatten():
+            (j, m), *inner = rest
+            return ((i * m + j, n * m), *inner)
+        case Split(by):
+            row = floordiv(i, by, positive=True)
+            return ((row, ceildiv(n, by, positive=True)), (i - by * row, by), *rest)
+        case PadLeft(by):
+            return ((i + by, n + by), *rest)
+        case PadRight(by):
+            return ((i, n + by), *rest)
+        case TruncateLeft(by):
+            return ((i - by, n - by), *rest)
+        case TruncateRight(by):
+            return ((i, n - by), *rest)
+        case _:
+            assert_never(op)
+
+
+def kept(op: TruncateLeft | TruncateRight, extent: Index, position: Index) -> Predicate:
+    """Whether a truncation keeps the element at this position of its operand, of this extent."""
+    match op:
+        case TruncateLeft(by):
+            return at_most(by, position)
+        case TruncateRight(by):
+            return less(position, extent - by)
+        case _:
+            assert_never(op)

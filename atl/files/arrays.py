@@ -1,0 +1,81 @@
+"""Arrays in .npy files and sizes written as text, for the command line."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from atl.core import dtypes
+from atl.errors import ArgumentError, ArrayError
+from atl.surface.program import Program
+
+
+def values_given(program: Program, written: Sequence[str]) -> dict[str, Any]:
+    """What NAME=VALUE texts give to a program: arrays from .npy files, sizes, and numbers for inputs of rank 0.
+
+    Whether they fit the program is checked by the call that they are for. Raises `ArgumentError`, `ArrayError`.
+    """
+    scalars = {array.name: array.dtype for array in program.inputs if not array.shape}
+    arrays = {array.name for array in program.inputs if array.shape}
+    given: dict[str, Any] = {}
+    for text in written:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise ArgumentError(f"{text!r} gives nothing a value", required="NAME=VALUE, such as A=a.npy or k=3")
+        if name in given:
+            raise ArgumentError(f"{name} is given twice", required="one value for each name")
+        if name in arrays or value.endswith(".npy"):
+            given[name] = _array(name, Path(value))
+        else:
+            given[name] = _number(name, value, scalars.get(name, "int64"))
+    return given
+
+
+def _array(name: str, path: Path) -> npt.NDArray[Any]:
+    try:
+        # Pickled objects run code as they are read, and no program takes them.
+        held = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ArrayError(
+            f"{name}={path} cannot be read: {error}",
+            required="a .npy file with numbers",
+            suggestions=(f'write one with numpy.save("{name}.npy", array)',),
+        ) from error
+    if not isinstance(held, np.ndarray):
+        raise ArrayError(
+            f"{name}={path} is an archive of arrays: {', '.join(held.files)}",
+            required="a .npy file with one array",
+        )
+    return held
+
+
+def _number(name: str, value: str, dtype: str) -> int | float:
+    try:
+        return int(value) if dtypes.is_integer(dtype) else float(value)
+    except ValueError:
+        wanted = "an integer" if dtypes.is_integer(dtype) else "a number"
+        raise ArgumentError(
+            f"{name}={value} is not {wanted}", required=f"{wanted}, or a file for an array: {name}={name}.npy"
+        ) from None
+
+
+def save(path: Path, array: npt.NDArray[Any]) -> None:
+    """Writes a .npy file in one step: it is whole, or not there. Raises `ArrayError`."""
+    temporary: Path | None = None
+    try:
+        handle, name = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
+        temporary = Path(name)
+        with os.fdopen(handle, "wb") as stream:
+            np.save(stream, array)
+        temporary.replace(path)
+    except OSError as error:
+        raise ArrayError(f"{path} cannot be written: {error}", required="a place for the result") from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)

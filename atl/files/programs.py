@@ -1,0 +1,80 @@
+"""Finding a program in a Python file or an importable module, for the command line."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from atl.errors import ATLError, Place, Source, WrongArgument
+from atl.surface.program import Program
+
+WRITTEN = "path/to/file.py:name or package.module:name"
+
+
+def program_in(target: str) -> Program:
+    """The program that "path/to/file.py:name" or "package.module:name" names; a lone program needs no name.
+
+    The file is run. What it raises, other than an `ATLError`, is told by a `WrongArgument`, with the line that did it.
+    """
+    where, _, name = target.rpartition(":")
+    if not where:
+        where, name = name, ""
+    module = _loaded(where)
+    found = {name: value for name, value in vars(module).items() if isinstance(value, Program)}
+    if not name and len(found) == 1:
+        return next(iter(found.values()))
+    if name in found:
+        return found[name]
+    there = f"{where} has the programs {', '.join(found)}" if found else f"{where} has no programs"
+    what = vars(module).get(name)
+    raise WrongArgument(
+        f"{name} in {where} is a {type(what).__name__}" if what is not None else f"{target} names no program",
+        required=f"{WRITTEN}; {there}",
+        suggestions=(f"write {where}:{next(iter(found))}",)
+        if found
+        else ('a program is made by @atl.program, or by atl.program("name", [inputs], body)',),
+    )
+
+
+def _loaded(where: str) -> ModuleType:
+    path = Path(where)
+    is_file = path.suffix == ".py" or path.is_file()
+    if is_file and not path.is_file():
+        raise WrongArgument(f"there is no file {where}", required=WRITTEN)
+    # As if the file were run, or the module imported, from a script of the user's.
+    sys.path.insert(0, str(path.resolve().parent if is_file else Path.cwd()))
+    try:
+        return _from_file(path) if is_file else importlib.import_module(where)
+    except ATLError as error:
+        if error.place is None:
+            error.place = Place(source=_last_line_of(error, path if is_file else None))
+        raise
+    except (Exception, SystemExit) as error:
+        said = "".join(traceback.format_exception_only(error)).strip()
+        raise WrongArgument(
+            f"{where} cannot be loaded: {said}",
+            place=Place(source=_last_line_of(error, path if is_file else None)),
+            required=WRITTEN,
+        ) from error
+
+
+def _from_file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise WrongArgument(f"{path} is no Python file", required=WRITTEN)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _last_line_of(error: BaseException, path: Path | None) -> Source | None:
+    """The innermost line of the user's file that the error came through."""
+    if path is None:
+        return None
+    lines = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
+    return Source(lines[-1][0], lines[-1][1] or 1) if lines else None

@@ -1,0 +1,369 @@
+"""What a call passes: arrays and sizes bound to the names of a program, and checked. One code for every way to run one.
+
+Nothing is converted silently: an array of another element type is refused with the conversion to write. The sizes are
+read off the shapes, or given by name where no array determines them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from atl.core import dtypes
+from atl.core.index import Array, Index, Leaf, Size, atoms, value_of
+from atl.core.predicate import Predicate, expressions, holds
+from atl.errors import ArgumentError, ArrayError, AssumptionError, WrongArgument
+from atl.surface.program import Program
+from atl.surface.refused_habits import Symbolic
+
+AnyArray: TypeAlias = npt.NDArray[Any]
+LARGEST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The sizes and the arrays of a call, all of them known and checked."""
+
+    sizes: dict[str, int]
+    arrays: dict[str, AnyArray]
+
+
+def bind(
+    program: Program, positional: Sequence[object], keywords: Mapping[str, object], *, exact: bool = False
+) -> Arguments:
+    """The arrays and sizes that the arguments of a call give to a program.
+
+    Arrays come in the order of the inputs or by name, in any memory layout; array-likes become arrays; a Python number
+    is taken for an input of rank 0. Sizes are solved from the extents that are a lone size, and every extent is checked
+    then, as are the assumptions of the program and the range and order that its integer inputs declare. With `exact`
+    the arrays of floats may hold any rational numbers.
+
+    Raises `ArgumentError` for a missing, unknown or unfit argument, `ArrayError` for an array of another element type
+    or shape or one that breaks a declared fact, `AssumptionError` for sizes that the program does not allow.
+
+    >>> import atl, numpy as np
+    >>> from atl.meaning.arguments import bind
+    >>> n, k = atl.sizes("n k")
+    >>> x = atl.tensor("x", n)
+    >>> bind(atl.program("padded", [x], atl.padr(k, x)), [np.ones(3, np.float32)], {"k": 2}).sizes
+    {'n': 3, 'k': 2}
+    """
+    if not isinstance(program, Program):
+        raise WrongArgument(
+            f"{program!r} is no program",
+            required="a program",
+            suggestions=('make one with atl.program("name", [inputs], body), or with the decorator @atl.program',),
+        )
+    passed, given = _by_name(program, positional, keywords)
+    arrays = {array.name: _array(array, passed[array.name], exact=exact) for array in program.inputs}
+    call = Arguments(_solve(program, arrays, given), arrays)
+    for array in program.inputs:
+        _check_shape(array, call)
+    for assumption in program.assumptions:
+        _check_assumption(program, assumption, call)
+    for array in program.inputs:
+        _check_facts(array, call)
+    return call
+
+
+# -- which argument is which ------------------------------------------------------------------------------------------
+
+
+def _by_name(
+    program: Program, positional: Sequence[object], keywords: Mapping[str, object]
+) -> tuple[dict[str, object], dict[str, int]]:
+    """The arrays by name, and the sizes among the keywords."""
+    names = [array.name for array in program.inputs]
+    if len(positional) > len(names):
+        raise ArgumentError(
+            f"{program.name} takes {_count(len(names), 'array')} by position, {len(positional)} are given",
+            required=f"the arrays {', '.join(names) or '(none)'}",
+            suggestions=("pass a size by its name",) if program.free_sizes else (),
+        )
+    passed = dict(zip(names, positional, strict=False))
+    sizes: dict[str, int] = {}
+    for name, value in keywords.items():
+        if name in passed:
+            raise ArgumentError(
+                f"{program.name} is given {name} twice, by position and by name", required=f"one array for {name}"
+            )
+        if name in names:
+            passed[name] = value
+        elif name in program.sizes:
+            sizes[name] = _size(program, name, value)
+        else:
+            raise _unknown(program, name)
+    missing = [array for array in program.inputs if array.name not in passed]
+    if missing:
+        raise ArgumentError(
+            f"{program.name} lacks {_listed([array.name for array in missing])}",
+            required="; ".join(_declared(array) for array in missing),
+        )
+    return passed, sizes
+
+
+def _unknown(program: Program, name: str) -> ArgumentError:
+    names = [*(array.name for array in program.inputs), *program.sizes]
+    close = difflib.get_close_matches(name, names, 1)
+    return ArgumentError(
+        f"{program.name} has no argument {name}",
+        required=f"arguments among {', '.join(names) or 'none at all'}",
+        suggestions=(f"write {close[0]}= in place of {name}=",) if close else (f"leave out {name}=",),
+    )
+
+
+def _size(program: Program, name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
+        raise ArgumentError(
+            f"the size {name} of {program.name} is given as {_brief(value)}",
+            required=f"an integer {name} >= 0",
+            suggestions=(f"write {name}={int(value)}",) if whole else (),  # type: ignore[call-overload]
+        )
+    if not 0 <= int(value) <= LARGEST:
+        raise AssumptionError(
+            f"the size {name} of {program.name} is out of range",
+            required=f"0 <= {name} < 2**63",
+            numbers=f"{name} = {_brief(value)}",
+        )
+    return int(value)
+
+
+# -- arrays -----------------------------------------------------------------------------------------------------------
+
+
+def _array(array: Array, value: object, *, exact: bool) -> AnyArray:
+    """The argument as an array of the declared rank and element type."""
+    if not exact and not array.shape and type(value) in (int, float):
+        return _number(array, value)  # type: ignore[arg-type]
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError(
+            f"{array.name} is a masked array, whose mask would be lost",
+            required=_declared(array),
+            suggestions=(f"pass {array.name}.filled(0) to have zeros at the masked elements",),
+        )
+    held = _converted(array, value)
+    if held.ndim != len(array.shape):
+        raise ArrayError(
+            f"{array.name} has {_count(held.ndim, 'dimension')}, not {len(array.shape)}: its shape is {held.shape}",
+            required=_declared(array),
+        )
+    if exact:
+        return _exact_integers(array, held) if dtypes.is_integer(array.dtype) else _exact_numbers(array, held)
+    if held.dtype == np.dtype(array.dtype):
+        return held
+    cast = f"{array.name}.astype(np.{array.dtype})"
+    made = f"np.asarray({array.name}, dtype=np.{array.dtype})"
+    raise ArrayError(
+        f"the elements of {array.name} are {held.dtype}, not {array.dtype}",
+        required=_declared(array),
+        suggestions=(f"pass {cast if isinstance(value, np.ndarray) else made}",),
+    )
+
+
+def _converted(array: Array, value: object) -> AnyArray:
+    if isinstance(value, Symbolic):
+        raise ArgumentError(
+            f"{array.name} is {_brief(value)}, which has no elements",
+            required=_declared(array),
+            suggestions=("pass a NumPy array",),
+        )
+    try:
+        held = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{array.name} is no array: {error}", required=_declared(array)) from None
+    nothing = held.dtype.kind == "O" and held.ndim == 0 and not isinstance(value, numbers.Number | np.ndarray)
+    if held.dtype.kind not in "biufcO" or nothing:
+        raise ArgumentError(f"{array.name} is {_brief(value)}", required=_declared(array))
+    return held
+
+
+def _number(array: Array, value: float) -> AnyArray:
+    """A Python number as an input of rank 0: an integer must be kept; a float may be rounded, but not to infinity."""
+    try:
+        if dtypes.is_integer(array.dtype):
+            if dtypes.holds_literal(array.dtype, value):
+                return np.asarray(int(value), dtype=array.dtype)
+        else:
+            with np.errstate(over="ignore"):
+                held = np.asarray(value, dtype=array.dtype)
+            if held.item() == value if isinstance(value, int) else np.isinf(held) == np.isinf(value):
+                return held
+    except OverflowError:
+        pass
+    raise ArrayError(
+        f"{array.name} is given as {_brief(value)}, which is no {array.dtype}",
+        required=f"a number that {array.dtype} can hold",
+    )
+
+
+def _exact_numbers(array: Array, held: AnyArray) -> AnyArray:
+    """An array of rational numbers: integers and floats mean themselves."""
+    if held.dtype.kind in "iuf":
+        return held
+    for at, element in np.ndenumerate(held):
+        if isinstance(element, (bool, np.bool_)) or not isinstance(element, (numbers.Rational, float, np.floating)):
+            raise ArrayError(
+                f"{_element(array, at)} is {_brief(element)}",
+                required="an integer, a Fraction or a float at each place",
+            )
+    return held
+
+
+def _exact_integers(array: Array, held: AnyArray) -> AnyArray:
+    """An array of the declared integers: they are indices too, so the type stays what it is."""
+    _exact_numbers(array, held)
+    for at, element in np.ndenumerate(held):
+        whole = int(element) if np.isfinite(float(element)) else None
+        if whole is None or whole != element or not dtypes.holds_literal(array.dtype, whole):
+            raise ArrayError(
+                f"{_element(array, at)} is {element}, which is no {array.dtype}", required=_declared(array)
+            )
+    return held.astype(array.dtype)
+
+
+# -- sizes and shapes -------------------------------------------------------------------------------------------------
+
+
+def _solve(program: Program, arrays: Mapping[str, AnyArray], given: Mapping[str, int]) -> dict[str, int]:
+    """The value of every size: by name, or by the first extent that is this size; all of them must agree."""
+    found = {name: (value, "the keyword") for name, value in given.items()}
+    for array in program.inputs:
+        for dimension, extent in enumerate(array.shape):
+            if not isinstance(size := extent.atom, Size):
+                continue
+            here = (arrays[array.name].shape[dimension], f"dimension {dimension} of {array.name}")
+            value, origin = found.setdefault(size.name, here)
+            if value != here[0]:
+                raise ArrayError(
+                    f"{origin} and {here[1]} give different {size.name}",
+                    required=f"one {size.name} for all of {program.name}: {_signature(program)}",
+                    numbers=f"{size.name} = {value} by {origin}, {size.name} = {here[0]} by {here[1]}",
+                )
+    missing = [name for name in program.sizes if name not in found]
+    if missing:
+        raise ArgumentError(
+            f"no array determines the size{'s' if len(missing) > 1 else ''} {_listed(missing)} of {program.name}",
+            required=f"{_listed(missing)} as {'keywords' if len(missing) > 1 else 'a keyword'} of the call",
+            suggestions=(f"add {', '.join(f'{name}=…' for name in missing)} to the arguments",),
+        )
+    return {name: found[name][0] for name in program.sizes}
+
+
+def _check_shape(array: Array, call: Arguments) -> None:
+    held = call.arrays[array.name]
+    for dimension, extent in enumerate(array.shape):
+        wanted = _value(extent, call, f"an extent of {array.name}")
+        if held.shape[dimension] != wanted:
+            raise ArrayError(
+                f"dimension {dimension} of {array.name} has {_count(held.shape[dimension], 'element')}, not {wanted}",
+                required=_declared(array) + (f"; here {extent} = {wanted}" if extent.constant is None else ""),
+                numbers={"shape": held.shape, **_sizes_in((extent,), call)},
+            )
+
+
+def _check_assumption(program: Program, assumption: Predicate, call: Arguments) -> None:
+    from atl.text.printing import show_predicate
+
+    try:
+        met = holds(assumption, _leaf(call), index_elements(call.arrays))
+    except ZeroDivisionError:
+        met = False
+    if not met:
+        raise AssumptionError(
+            f"these sizes break an assumption of {program.name}",
+            required=show_predicate(assumption),
+            numbers=_sizes_in(tuple(expressions(assumption)), call),
+        )
+
+
+def _check_facts(array: Array, call: Arguments) -> None:
+    """The declared range and order of an array of integers."""
+    held = call.arrays[array.name]
+    if array.low is not None and array.high is not None:
+        low = _value(array.low, call, f"the range of {array.name}")
+        high = _value(array.high, call, f"the range of {array.name}")
+        for at in np.argwhere((held < low) | (held >= high))[:1]:
+            raise ArrayError(
+                f"{_element(array, at)} is out of the declared range",
+                required=f"{array.low} <= element < {array.high} in all of {array.name}",
+                numbers={_element(array, at): held[tuple(at)], **_sizes_in((array.low, array.high), call)}
+                | ({"range": f"({low}, {high})"}),
+            )
+    if array.increasing and held.ndim:
+        for at in np.argwhere(held[..., 1:] <= held[..., :-1])[:1]:
+            after = (*at[:-1], at[-1] + 1)
+            raise ArrayError(
+                f"the elements of {array.name} do not increase strictly",
+                required=f"each element of {array.name} above the one before it, along the last dimension",
+                numbers={_element(array, at): held[tuple(at)], _element(array, after): held[after]},
+            )
+
+
+def index_elements(arrays: Mapping[str, AnyArray]) -> Callable[[Array, tuple[int, ...]], int]:
+    """What an element of an integer array is as an index; zero where there is none."""
+
+    def element(array: Array, at: tuple[int, ...]) -> int:
+        held = arrays[array.name]
+        return int(held[at]) if all(0 <= i < n for i, n in zip(at, held.shape, strict=True)) else 0
+
+    return element
+
+
+def _leaf(call: Arguments) -> Callable[[Leaf], int]:
+    return lambda leaf: call.sizes[leaf.name] if isinstance(leaf, Size) else 0
+
+
+def _value(expression: Index, call: Arguments, what: str) -> int:
+    try:
+        return value_of(expression, _leaf(call), index_elements(call.arrays))
+    except ZeroDivisionError as error:
+        raise AssumptionError(
+            f"{what}, {expression}, divides by {error.args[0]}",
+            required="a positive divisor",
+            numbers=_sizes_in((expression,), call),
+        ) from None
+
+
+def _sizes_in(found: tuple[Index, ...], call: Arguments) -> dict[str, object]:
+    used = {atom.name for expression in found for atom in atoms(expression) if isinstance(atom, Size)}
+    return {name: value for name, value in call.sizes.items() if name in used}
+
+
+# -- wording ----------------------------------------------------------------------------------------------------------
+
+
+def _declared(array: Array) -> str:
+    extents = ", ".join(map(str, array.shape))
+    return f"{array.name}: {array.dtype} of shape ({extents}{',' if len(array.shape) == 1 else ''})"
+
+
+def _signature(program: Program) -> str:
+    return "; ".join(_declared(array) for array in program.inputs)
+
+
+def _element(array: Array, at: Sequence[int]) -> str:
+    return f"{array.name}[{', '.join(str(int(i)) for i in at)}]" if len(at) else array.name
+
+
+def _brief(value: object) -> str:
+    """A value in a few characters, with its type."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 (another's __repr__, or an integer of thousands of digits)
+        return f"a value of type {type(value).__name__}"
+    return f"{text if len(text) <= 60 else text[:57] + '…'} ({type(value).__name__})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,0 +1,404 @@
+"""The reference interpreter: what a program means, element by element.
+
+The meaning of a term is a function from an environment (the values of the indices and let-bound tensors around it) and
+a tuple of positions within the term's shape to an element there. It is that of Fig. 3.2 and Fig. 5.3, with the reshape
+operators of Fig. 4.3 (truncations drop: erratum E3) and the pad values of §5.5.1. Nothing is computed that is not asked
+for, so guards and selections are lazy; an element of a let-bound tensor is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce as fold
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from atl.core import dtypes
+from atl.core.index import Bound, Index, Leaf, Size, value_of
+from atl.core.predicate import Predicate, holds
+from atl.core.terms import (
+    OF_MONOID,
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Flatten,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Padding,
+    PadLeft,
+    PadRight,
+    Reduce,
+    Reshape,
+    Select,
+    Split,
+    TensorVar,
+    Transpose,
+    TruncateLeft,
+    TruncateRight,
+    Unary,
+    Value,
+)
+from atl.errors import ArgumentError, EscapedIndex, ExtentError, TooLarge
+from atl.meaning.arguments import bind, index_elements
+from atl.meaning.scalars import Exact, Machine, Scalars
+from atl.surface.program import Program
+
+E = TypeVar("E")
+Positions: TypeAlias = tuple[int, ...]
+Seen: TypeAlias = tuple[Positions, tuple["Elements[Any]", ...]]
+
+REMEMBERED: Final = 10_000
+"""How many tensors one let may have made, each for other values of the indices around, before they are forgotten."""
+
+
+class Pad:
+    """The type of `PAD`: an element to which lowering stores nothing (§5.5.1). It reads as zero."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "PAD"
+
+
+PAD: Final = Pad()
+
+
+class Environment:
+    """The sizes, and the values of the indices and let-bound tensors around a term, the innermost last."""
+
+    __slots__ = ("indices", "sizes", "tensors")
+
+    def __init__(self, sizes: Mapping[str, int], indices: Positions, tensors: tuple[Elements[Any], ...]) -> None:
+        self.sizes = sizes
+        self.indices = indices
+        self.tensors = tensors
+
+    def with_index(self, value: int) -> Environment:
+        return Environment(self.sizes, (*self.indices, value), self.tensors)
+
+    def with_tensor(self, tensor: Elements[Any]) -> Environment:
+        return Environment(self.sizes, self.indices, (*self.tensors, tensor))
+
+    def seen_by(self, term: Expr) -> Seen:
+        """The part of the environment that the meaning of the term depends on."""
+        indices, tensors = len(self.indices) - term.loose, len(self.tensors) - term.loose_tensors
+        return (self.indices[indices:], self.tensors[tensors:])
+
+    def leaf(self, leaf: Leaf) -> int:
+        if isinstance(leaf, Bound):
+            return self.indices[~leaf.position]
+        if isinstance(leaf, Size):
+            return self.sizes[leaf.name]
+        raise EscapedIndex(f"the index {leaf.name} has no value here", required="a closed term")
+
+
+ElementAt: TypeAlias = Callable[[Environment, Positions], E | Pad]
+"""The meaning of a term."""
+
+
+class Elements(Generic[E]):
+    """The elements of a tensor in its environment, each computed when it is first asked for."""
+
+    __slots__ = ("_element", "_environment", "_known")
+
+    def __init__(self, element: ElementAt[E], environment: Environment) -> None:
+        self._element = element
+        self._environment = environment
+        self._known: dict[Positions, E | Pad] = {}
+
+    def at(self, positions: Positions) -> E | Pad:
+        found = self._known.get(positions)
+        if found is None:
+            found = self._known[positions] = self._element(self._environment, positions)
+        return found
+
+
+class Meaning(Generic[E]):
+    """What a program means for some sizes and arrays: its shape, and its elements."""
+
+    def __init__(self, shape: tuple[int, ...], elements: Elements[E], zero: E) -> None:
+        self.shape = shape
+        self._elements = elements
+        self._zero = zero
+
+    def at(self, positions: Positions) -> E | Pad:
+        """The element at these positions (within the shape), or `PAD`."""
+        try:
+            return self._elements.at(positions)
+        except ZeroDivisionError as error:
+            raise _bad_divisor(error) from None
+        except RecursionError:
+            raise TooLarge(
+                "the program nests too deeply for the reference interpreter",
+                required="lets whose tensors do not read one another through thousands of levels",
+                suggestions=("compile the program, or call sys.setrecursionlimit with a larger limit",),
+            ) from None
+
+    def to_numpy(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """All elements, padding as zero."""
+        out = np.full(self.shape, self._zero, dtype=dtype)
+        for positions in np.ndindex(self.shape):
+            element = self.at(positions)
+            if element is not PAD:
+                out[positions] = element
+        return out
+
+    def padding(self) -> npt.NDArray[np.bool_]:
+        """Which elements are padding."""
+        out = np.zeros(self.shape, dtype=np.bool_)
+        for positions in np.ndindex(self.shape):
+            out[positions] = self.at(positions) is PAD
+        return out
+
+
+def _bad_divisor(error: ZeroDivisionError) -> ExtentError:
+    return ExtentError(
+        "an index is divided by a number that is not positive",
+        required="a positive divisor, which every well-formed program has",
+        numbers={"divisor": error.args[0]},
+    )
+
+
+class _Interpreter(Generic[E]):
+    """The meanings of terms over some arrays and scalars; equal terms share theirs."""
+
+    def __init__(self, arrays: Mapping[str, npt.NDArray[Any]], scalars: Scalars[E]) -> None:
+        self._arrays = arrays
+        self._element = index_elements(arrays)
+        self._scalars = scalars
+        self._known: dict[Expr, ElementAt[E]] = {}
+        self._made: dict[Expr, dict[Seen, Elements[E]]] = {}
+
+    def meaning(self, term: Expr) -> ElementAt[E]:
+        found = self._known.get(term)
+        if found is None:
+            found = self._known[term] = self._meaning(term)
+        return found
+
+    def _meaning(self, term: Expr) -> ElementAt[E]:
+        scalars, dtype = self._scalars, _dtype(term)
+        match term:
+            case Input(array):
+                held = self._arrays[array.name]
+                return lambda env, at: scalars.element(held[at], dtype)
+            case Local(position):
+                return self._computed(lambda env, at: env.tensors[~position].at(at), dtype)
+            case TensorVar(_, name):
+                raise EscapedIndex(f"the let-bound tensor {name} has no value here", required="a closed term")
+            case Constant(literal):
+                return lambda env, at: scalars.constant(literal, dtype)
+            case Value(expression):
+                value = self.index(expression)
+                return lambda env, at: scalars.from_index(value(env), dtype)
+            case Gen(low, _, body):
+                start, inner = self.index(low), self.meaning(body)
+                return lambda env, at: inner(env.with_index(start(env) + at[0]), at[1:])
+            case Reduce():
+                return self._fold(term)
+            case Guard(predicate, body):
+                test, inner = self.test(predicate), self.meaning(body)
+                return lambda env, at: inner(env, at) if test(env) else PAD
+            case Let(bound, body):
+                tensor, inner = self.once(bound), self.meaning(body)
+                return lambda env, at: inner(env.with_tensor(tensor(env)), at)
+            case Access():
+                return self._access(term)
+            case Unary(function, operand):
+                x = self.read(operand)
+                return lambda env, at: scalars.unary(function, dtype, x(env, at))
+            case Binary(op, left, right):
+                x, y = self.read(left), self.read(right)
+                return lambda env, at: scalars.binary(op, dtype, x(env, at), y(env, at))
+            case Select(predicate, left, right):
+                test, x, y = self.test(predicate), self.read(left), self.read(right)
+                return lambda env, at: x(env, at) if test(env) else y(env, at)
+            case Cast(_, operand):
+                x, source = self.read(operand), _dtype(operand)
+                return lambda env, at: scalars.cast(dtype, source, x(env, at))
+            case Concat(left, right):
+                first, second, n = self.meaning(left), self.meaning(right), self.index(left.type.shape[0])
+                return lambda env, at: first(env, at) if at[0] < n(env) else second(env, (at[0] - n(env), *at[1:]))
+            case Padding():
+                return lambda env, at: PAD
+            case Reshape():
+                return self._reshape(term)
+
+    def read(self, term: Expr) -> Callable[[Environment, Positions], E]:
+        """The meaning with padding as zero: what arithmetic sees."""
+        return self._computed(self.meaning(term), _dtype(term))
+
+    def _computed(self, inner: ElementAt[E], dtype: str) -> Callable[[Environment, Positions], E]:
+        zero = self._scalars.constant(0, dtype)
+
+        def element(env: Environment, at: Positions) -> E:
+            found = inner(env, at)
+            return zero if isinstance(found, Pad) else found
+
+        return element
+
+    def once(self, term: Expr) -> Callable[[Environment], Elements[E]]:
+        """The term's tensor, one for all environments that look alike to it, so that no element is computed twice."""
+        inner, made = self.meaning(term), self._made.setdefault(term, {})
+
+        def tensor(env: Environment) -> Elements[E]:
+            seen = env.seen_by(term)
+            if seen not in made:
+                if len(made) >= REMEMBERED:
+                    made.clear()
+                made[seen] = Elements(inner, env)
+            return made[seen]
+
+        return tensor
+
+    def _access(self, term: Access) -> ElementAt[E]:
+        """A read is a computed value: zero where it meets padding or leaves its tensor."""
+        operand, n, position = term.tensor, self.index(term.tensor.type.shape[0]), self.index(term.index)
+        zero = self._scalars.constant(0, _dtype(term))
+        if isinstance(operand, (Access, Input, Local)):
+            inner = self.meaning(operand)
+        else:
+            tensor = self.once(operand)
+            inner = lambda env, at: tensor(env).at(at)  # noqa: E731
+
+        def element(env: Environment, at: Positions) -> E:
+            i = position(env)
+            found = inner(env, (i, *at)) if 0 <= i < n(env) else zero
+            return zero if isinstance(found, Pad) else found
+
+        return element
+
+    def _fold(self, term: Reduce) -> ElementAt[E]:
+        """A sum is padding if every iteration is, another fold if there is none; else padding counts as zero."""
+        scalars, dtype, monoid = self._scalars, _dtype(term), term.monoid
+        op, neutral, zero = OF_MONOID[monoid], scalars.neutral(monoid, dtype), scalars.constant(0, dtype)
+        low, high, inner = self.index(term.low), self.index(term.high), self.meaning(term.body)
+        start = () if neutral is None else (neutral,)
+
+        def element(env: Environment, at: Positions) -> E | Pad:
+            parts = [inner(env.with_index(k), at) for k in range(low(env), high(env))]
+            if not parts or (monoid == "sum" and all(part is PAD for part in parts)):
+                return PAD
+            operands = (*start, *(zero if isinstance(part, Pad) else part for part in parts))
+            total: E = fold(lambda x, y: scalars.binary(op, dtype, x, y), operands)
+            return total
+
+        return element
+
+    def _reshape(self, term: Reshape) -> ElementAt[E]:
+        inner, shape = self.meaning(term.operand), term.operand.type.shape
+        n = self.index(shape[0])
+        match term.op:
+            case Transpose():
+                return lambda env, at: inner(env, (at[1], at[0], *at[2:]))
+            case Flatten():
+                m = self.index(shape[1])
+                return lambda env, at: inner(env, (*divmod(at[0], m(env)), *at[1:]))
+            case Split(by):
+                k = self.index(by)
+
+                def piece(env: Environment, at: Positions) -> E | Pad:
+                    i = at[0] * k(env) + at[1]
+                    return inner(env, (i, *at[2:])) if i < n(env) else PAD
+
+                return piece
+            case PadLeft(by):
+                k = self.index(by)
+                return lambda env, at: inner(env, (at[0] - k(env), *at[1:])) if at[0] >= k(env) else PAD
+            case PadRight():
+                return lambda env, at: inner(env, at) if at[0] < n(env) else PAD
+            case TruncateLeft(by):
+                k = self.index(by)
+                return lambda env, at: inner(env, (at[0] + k(env), *at[1:]))
+            case TruncateRight():
+                return inner
+
+    # -- indices -----------------------------------------------------------------------------------------------------
+
+    def index(self, expression: Index) -> Callable[[Environment], int]:
+        """The value of an index expression; a closed one is computed once."""
+        if (constant := expression.constant) is not None:
+            return lambda env: constant
+        if isinstance(atom := expression.atom, Bound):
+            position = atom.position
+            return lambda env: env.indices[~position]
+        if expression.loose:
+            return lambda env: value_of(expression, env.leaf, self._element)
+        known: list[int] = []
+
+        def closed(env: Environment) -> int:
+            if not known:
+                known.append(value_of(expression, env.leaf, self._element))
+            return known[0]
+
+        return closed
+
+    def test(self, predicate: Predicate) -> Callable[[Environment], bool]:
+        return lambda env: holds(predicate, env.leaf, self._element)
+
+
+def _dtype(term: Expr) -> str:
+    return term.type.dtype or dtypes.DEFAULT
+
+
+# -- programs ---------------------------------------------------------------------------------------------------------
+
+
+def denote(
+    program: Program, sizes: Mapping[str, int], arrays: Mapping[str, npt.NDArray[Any]], scalars: Scalars[E]
+) -> Meaning[E]:
+    """What the program means over these scalars, for sizes and arrays that `atl.meaning.arguments.bind` has found good.
+
+    >>> import atl, numpy as np
+    >>> from atl.meaning.interpret import denote
+    >>> from atl.meaning.scalars import Exact
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> padded = denote(atl.program("padded", [x], atl.padr(1, x)), {"n": 1}, {"x": np.array([2.5])}, Exact())
+    >>> padded.shape, padded.at((0,)), padded.at((1,))
+    ((2,), Fraction(5, 2), PAD)
+    """
+    interpreter = _Interpreter(arrays, scalars)
+    outside = Environment(sizes, (), ())
+    try:
+        shape = tuple(interpreter.index(extent)(outside) for extent in program.type.shape)
+    except ZeroDivisionError as error:
+        raise _bad_divisor(error) from None
+    elements = Elements(interpreter.meaning(program.body), outside)
+    return Meaning(shape, elements, scalars.constant(0, program.dtype))
+
+
+def evaluate(program: Program, /, *positional: Any, exact: bool = False, **arguments: Any) -> npt.NDArray[Any]:
+    """The result of the program by its definition: NumPy in, NumPy out. Slow, and the measure of all kernels.
+
+    Arrays are given in the order of the inputs or by name, sizes that no array determines by name. With `exact=True`
+    numbers are taken as they are, and the result is an array of Fractions; integers wrap in both modes, and x / 0 is 0.
+
+    Raises `ArgumentError`, `ArrayError`, `AssumptionError`; with `exact=True` also `NotExact`.
+
+    >>> import atl, numpy as np
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n, dtype="float64")
+    >>> mean = atl.program("mean", [x], atl.sum(n, lambda i: x[i]) / atl.value(n))
+    >>> atl.evaluate(mean, x=np.array([1.0, 2.0, 4.0, 5.0]))
+    array(3.)
+    >>> atl.evaluate(mean, x=[1, 0, 0], exact=True)[()]
+    Fraction(1, 3)
+    """
+    if not isinstance(exact, bool):
+        raise ArgumentError(
+            f"exact={exact!r}"[:80],
+            required="exact=True or exact=False",
+            suggestions=("pass an input called exact by its position",),
+        )
+    bound = bind(program, positional, arguments, exact=exact)
+    if exact:
+        return denote(program, bound.sizes, bound.arrays, Exact()).to_numpy(object)
+    return denote(program, bound.sizes, bound.arrays, Machine()).to_numpy(program.dtype)

@@ -1,0 +1,130 @@
+"""Sizes fixed to numbers: the program that a program is for some of its sizes."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, assert_never
+
+from atl.core.index import (
+    ONE,
+    AnyAtom,
+    Array,
+    Bound,
+    Extremum,
+    Index,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    atoms,
+    constant,
+    extremum,
+    floordiv,
+    index,
+    linear,
+    read,
+)
+from atl.core.predicate import FALSE, TRUE, Predicate, expressions, map_indices
+from atl.core.substitution import rebuild
+from atl.core.terms import Expr, Input
+from atl.errors import ArgumentError, AssumptionError
+from atl.surface.program import Program, make_program
+
+LARGEST: Final = 2**56
+"""A size is at most this: then linear expressions with ordinary coefficients cannot overflow in a kernel."""
+
+
+def specialise(program: Program, sizes: Mapping[str, int]) -> Program:
+    """The program with these sizes fixed: it means what `program` means where they have these values.
+
+    Its inputs have the fixed extents, and the assumptions are about the sizes that are left. Raises `ArgumentError` for
+    a size that the program does not have or a value that is no size, `AssumptionError` for one that it does not allow.
+
+    >>> import atl
+    >>> from atl.meaning.specialise import specialise
+    >>> n = atl.sizes("n", min=1)
+    >>> x = atl.tensor("x", n)
+    >>> specialise(atl.program("twice", [x], 2 * x), {"n": 8}).sizes
+    ()
+    """
+    fixed = {name: _checked(program, name, value) for name, value in sizes.items()}
+    if not fixed:
+        return program
+    substitution = _Substitution(fixed)
+    assumptions = [substitution.assumption(program, assumption) for assumption in program.assumptions]
+    inputs = tuple(substitution.array(array) for array in program.inputs)
+    return make_program(program.name, inputs, substitution.expr(program.body), [p for p in assumptions if p != TRUE])
+
+
+def _checked(program: Program, name: str, value: Any) -> int:
+    if name not in program.sizes:
+        raise ArgumentError(
+            f"{program.name} has no size {name}",
+            required=f"sizes among {', '.join(program.sizes)}" if program.sizes else "no sizes: it has none",
+        )
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 <= int(value) <= LARGEST:
+        raise ArgumentError(f"the size {name} is given as {value!r}", required="an integer from 0 to 2**56")
+    return int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Substitution:
+    """Sizes replaced by numbers everywhere: in terms, and in the declarations of the arrays that they read."""
+
+    sizes: Mapping[str, int]
+    arrays: dict[Array, Array] = field(default_factory=dict)
+    done: dict[int, Expr] = field(default_factory=dict)
+
+    def expr(self, e: Expr) -> Expr:
+        if id(e) not in self.done:
+            new = Input(self.array(e.array)) if isinstance(e, Input) else self._rebuilt(e)
+            self.done[id(e)] = new
+        return self.done[id(e)]
+
+    def _rebuilt(self, e: Expr) -> Expr:
+        return rebuild(e, lambda child: self.expr(child.expr), self.index)
+
+    def array(self, array: Array) -> Array:
+        if array not in self.arrays:
+            low, high = (None if bound is None else self.index(bound) for bound in (array.low, array.high))
+            shape = tuple(map(self.index, array.shape))
+            self.arrays[array] = Array(array.name, shape, array.dtype, low, high, array.increasing)
+        return self.arrays[array]
+
+    def index(self, expression: Index) -> Index:
+        total: list[tuple[int, Index]] = []
+        for monomial, coefficient in expression.terms:
+            product = ONE
+            for atom in monomial:
+                product = product * self._atom(atom)
+            total.append((coefficient, product))
+        return linear(total)
+
+    def _atom(self, atom: AnyAtom) -> Index:
+        match atom:
+            case Size(name):
+                return constant(self.sizes[name]) if name in self.sizes else index(atom)
+            case Bound() | Var():
+                return index(atom)
+            case Quotient(numerator, denominator):
+                return floordiv(self.index(numerator), self.index(denominator))
+            case Extremum(kind, choices):
+                return extremum(kind, *map(self.index, choices))
+            case Read(array, indices):
+                return read(self.array(array), tuple(map(self.index, indices)))
+        assert_never(atom)
+
+    def assumption(self, program: Program, assumption: Predicate) -> Predicate:
+        left = map_indices(assumption, self.index)
+        if left == FALSE:
+            from atl.text.printing import show_predicate
+
+            used = [size.name for e in expressions(assumption) for size in atoms(e) if isinstance(size, Size)]
+            raise AssumptionError(
+                f"the sizes that are fixed break an assumption of {program.name}",
+                required=show_predicate(assumption),
+                numbers={name: self.sizes[name] for name in dict.fromkeys(used) if name in self.sizes},
+            )
+        return left

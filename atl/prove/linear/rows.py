@@ -1,0 +1,170 @@
+"""Queries as rows of integers, which every layer of the prover works on.
+
+Each atom and each product of atoms is a column; a row {column: coefficient} is the polynomial with these coefficients,
+column 0 being the constant. An integer solution of the rows that ignores what the columns mean is no counterexample,
+but where the rows have no solution, the predicates have none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias, assert_never
+
+from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var
+from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
+from atl.prove.facts import declared
+
+Row: TypeAlias = dict[int, int]
+
+
+@dataclass(slots=True)
+class Table:
+    """The columns of a query. An atom's column comes after those of the atoms inside of it."""
+
+    monomials: list[tuple[int, ...]] = field(default_factory=lambda: [()])
+    columns: dict[tuple[int, ...], int] = field(default_factory=lambda: {(): 0})
+    atoms: dict[int, AnyAtom] = field(default_factory=dict)
+    parts: dict[int, tuple[Row, ...]] = field(default_factory=dict)
+    _of_atom: dict[AnyAtom, int] = field(default_factory=dict)
+
+    def row(self, expression: Index) -> Row:
+        out: Row = {}
+        of_atom = self._of_atom
+        for monomial, coefficient in expression.terms:
+            if len(monomial) == 1:
+                column = of_atom.get(monomial[0])
+                out[self.of_atom(monomial[0]) if column is None else column] = coefficient
+            elif not monomial:
+                out[0] = coefficient
+            else:
+                out[self.column(tuple(sorted(self.of_atom(atom) for atom in monomial)))] = coefficient
+        return out
+
+    def of_atom(self, atom: AnyAtom) -> int:
+        """The column of an atom, made when it is first met."""
+        found = self._of_atom.get(atom)
+        if found is not None:
+            return found
+        parts = tuple(self.row(part) for part in _parts(atom))
+        column = len(self.monomials)
+        self.monomials.append((column,))
+        self.columns[(column,)] = column
+        self.atoms[column] = atom
+        self._of_atom[atom] = column
+        if parts:
+            self.parts[column] = parts
+        return column
+
+    def column(self, monomial: tuple[int, ...]) -> int:
+        """The column of a product of atoms, given by their sorted columns."""
+        found = self.columns.get(monomial)
+        if found is None:
+            found = self.columns[monomial] = len(self.monomials)
+            self.monomials.append(monomial)
+        return found
+
+    def times(self, a: int, b: int) -> int:
+        """The column of the product of two columns."""
+        if not a or not b:
+            return a or b
+        return self.column(tuple(sorted((*self.monomials[a], *self.monomials[b]))))
+
+    def product(self, a: Row, b: Row) -> Row:
+        out: Row = {}
+        for left, x in a.items():
+            for right, y in b.items():
+                column = self.times(left, right)
+                value = out.get(column, 0) + x * y
+                if value:
+                    out[column] = value
+                else:
+                    del out[column]
+        return out
+
+
+def _parts(atom: AnyAtom) -> tuple[Index, ...]:
+    """The expressions that the definition of an atom speaks of; a read's declaration follows its indices."""
+    match atom:
+        case Size() | Bound() | Var():
+            return ()
+        case Quotient(numerator, denominator):
+            return (numerator, denominator)
+        case Extremum(_, choices):
+            return choices
+        case Read(array, indices):
+            return (*indices, *declared(array))
+    assert_never(atom)
+
+
+def combined(a: Row, x: int, b: Row, y: int) -> Row:
+    """x*a + y*b."""
+    out = {column: x * value for column, value in a.items()} if x != 1 else dict(a)
+    for column, value in b.items():
+        total = out.get(column, 0) + y * value
+        if total:
+            out[column] = total
+        else:
+            del out[column]
+    return out
+
+
+def plus(row: Row, value: int) -> Row:
+    """row + value."""
+    out = dict(row)
+    total = out.get(0, 0) + value
+    if total:
+        out[0] = total
+    else:
+        out.pop(0, None)
+    return out
+
+
+def opposite(row: Row) -> Row:
+    return {column: -value for column, value in row.items()}
+
+
+# -- predicates as rows -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class System:
+    """Rows that are >= 0, rows that are = 0, and cases: of each case some alternative holds."""
+
+    rows: list[Row] = field(default_factory=list)
+    equalities: list[Row] = field(default_factory=list)
+    cases: list[Case] = field(default_factory=list)
+
+    def add(self, other: System) -> None:
+        self.rows.extend(other.rows)
+        self.equalities.extend(other.equalities)
+        self.cases.extend(other.cases)
+
+    def copy(self) -> System:
+        return System(list(self.rows), list(self.equalities), list(self.cases))
+
+
+Case: TypeAlias = tuple[System, ...]
+
+
+def read_predicate(table: Table, predicate: Predicate, into: System) -> None:
+    """Adds what the predicate says to the system."""
+    match predicate:
+        case NonNegative(expression):
+            into.rows.append(table.row(expression))
+        case Zero(expression):
+            into.equalities.append(table.row(expression))
+        case NonZero(expression):
+            row = table.row(expression)
+            into.cases.append((System([plus(row, -1)]), System([plus(opposite(row), -1)])))
+        case All(parts):
+            for part in parts:
+                read_predicate(table, part, into)
+        case Any(parts):
+            alternatives = []
+            for part in parts:
+                alternative = System()
+                read_predicate(table, part, alternative)
+                alternatives.append(alternative)
+            into.cases.append(tuple(alternatives))
+        case _:
+            assert_never(predicate)

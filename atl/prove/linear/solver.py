@@ -1,0 +1,274 @@
+"""The project's own prover: do these facts and a negated goal contradict each other?
+
+What an atom means becomes rows: Euclid's facts for a quotient, the bounds of an extremum or of an array element. They
+are added only where they hold: for a quotient, after its divisor was proved positive *from the system itself*; else the
+quotient stays an integer of which nothing is known. Then come elimination, products of hypotheses, and case splits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final
+
+from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
+from atl.prove.linear.cases import decide_cases
+from atl.prove.linear.elimination import Budget, contradict
+from atl.prove.linear.factors import consequences, factor
+from atl.prove.linear.intervals import Intervals, propagate
+from atl.prove.linear.products import products
+from atl.prove.linear.rows import Case, Row, System, Table, combined, opposite, plus
+
+MAX_SPLITS: Final = 7
+MAX_READ_PAIRS: Final = 10
+EFFORT: Final = 4_000
+"""Combinations of rows that one query may make: about ten milliseconds."""
+
+
+@dataclass(slots=True)
+class _State:
+    """A system on the way to a contradiction, and the atoms whose meaning it does not have yet."""
+
+    system: System
+    pending: list[int]
+    reads: list[int] = field(default_factory=list)
+    within: list[int] = field(default_factory=list)
+    intervals: Intervals | None = None
+    stale: bool = True
+
+    def with_alternative(self, alternative: System, case: Case | None) -> _State:
+        system = self.system.copy()
+        if case is not None:
+            system.cases = [other for other in system.cases if other is not case]
+        system.add(alternative)
+        return _State(system, list(self.pending), list(self.reads), list(self.within))
+
+
+def refuted(
+    table: Table,
+    facts: System,
+    goal: System,
+    *,
+    effort: int = EFFORT,
+    splits: int = MAX_SPLITS,
+    wide: bool = False,
+) -> bool:
+    """Whether the facts contradict `goal`, which is the negation of what is to be proved.
+
+    At most `splits` cases are split one inside of another; with `wide`, more products of hypotheses are tried.
+    """
+    search = _Refutation(table, Budget(effort), wide)
+    state = _State(facts.copy(), list(table.atoms))
+    state.system.rows.extend({column: 1} for column, atom in table.atoms.items() if isinstance(atom, Size))
+    if not goal.rows and not goal.equalities and len(goal.cases) == 1:
+        search.define(state)
+        return all(search.refutes(state.with_alternative(part, None), splits) for part in goal.cases[0])
+    state.system.add(goal)
+    state.system.cases = [*goal.cases, *facts.cases]
+    return search.refutes(state, splits)
+
+
+@dataclass(slots=True)
+class _Refutation:
+    table: Table
+    budget: Budget
+    wide: bool
+
+    # -- contradiction -------------------------------------------------------------------------------------------
+
+    def refutes(self, state: _State, splits: int) -> bool:
+        """Whether the state has no solution; splits at most so many cases on the way."""
+        if self.refutes_directly(state):
+            return True
+        if not state.system.cases or splits == 0 or self.budget.left <= 0:
+            return False
+        return self._refutes_by_cases(state, splits)
+
+    def refutes_directly(self, state: _State) -> bool:
+        """The same, without a case split."""
+        if self.budget.left <= 0:
+            return False
+        self.define(state)
+        system = state.system
+        if decide_cases(system) or contradict(system.rows, system.equalities, self.budget):
+            return True
+        monomials = self.table.monomials
+        if not any(len(monomials[column]) > 1 for row in (*system.rows, *system.equalities) for column in row):
+            return False
+        intervals = self._intervals(state, fresh=True)
+        if intervals is None:
+            return True
+        if self.wide:
+            system.rows.extend(consequences(system, intervals, self.budget))
+        factor(system, intervals)
+        more = products(self.table, system, intervals, wide=self.wide)
+        self.budget.left -= len(more.rows)
+        rows = [*system.rows, *more.rows, *self._bounds(intervals)]
+        return contradict(rows, [*system.equalities, *more.equalities], self.budget)
+
+    def _refutes_by_cases(self, state: _State, splits: int) -> bool:
+        """Splits a case of which some alternative fails at once, else the first one."""
+        for case in state.system.cases:
+            alternatives = [state.with_alternative(part, case) for part in case]
+            left = [part for part in alternatives if not self.refutes_directly(part)]
+            if len(left) < len(case):
+                return all(self.refutes(part, splits - 1) for part in left)
+        case = state.system.cases[0]
+        return all(self.refutes(state.with_alternative(part, case), splits - 1) for part in case)
+
+    def _bounds(self, intervals: Intervals) -> list[Row]:
+        """The bounds of columns as rows, where no single row says so already."""
+        rows: list[Row] = []
+        for column, value in intervals.low.items():
+            rows.append({column: 1, 0: -value} if value else {column: 1})
+        for column, value in intervals.high.items():
+            rows.append({column: -1, 0: value} if value else {column: -1})
+        return rows
+
+    def _intervals(self, state: _State, *, fresh: bool) -> Intervals | None:
+        """The bounds of columns; None when there are contradictory ones. Older rows give wider bounds."""
+        if state.intervals is None or (fresh and state.stale):
+            intervals = Intervals(self.table)
+            if propagate(intervals, state.system.rows, state.system.equalities):
+                return None
+            state.intervals = intervals
+            state.stale = False
+        return state.intervals
+
+    def entails(self, state: _State, row: Row) -> bool:
+        """Whether row >= 0 follows from the state."""
+        if not any(row):
+            return row.get(0, 0) >= 0
+        monomials = self.table.monomials
+        intervals = self._intervals(state, fresh=any(len(monomials[column]) > 1 for column in row))
+        if intervals is None:
+            return True
+        least = intervals.least(row)
+        if least is not None and least >= 0:
+            return True
+        return contradict([*state.system.rows, plus(opposite(row), -1)], state.system.equalities, self.budget)
+
+    # -- what atoms mean -----------------------------------------------------------------------------------------
+
+    def define(self, state: _State) -> None:
+        """Adds what the pending atoms mean, as far as they are shown to be well defined."""
+        changed = bool(state.pending)
+        while changed:
+            before = state.pending
+            state.pending = [column for column in before if not self._defined(state, column, self.table.atoms[column])]
+            changed = len(state.pending) < len(before) and bool(state.pending)
+        if len(state.reads) > 1:
+            self._pair_reads(state)
+            state.reads = []
+
+    def _defined(self, state: _State, column: int, atom: AnyAtom) -> bool:
+        match atom:
+            case Size() | Bound() | Var():
+                return True
+            case Quotient():
+                return self._define_quotient(state, column)
+            case Extremum(kind, _):
+                self._define_extremum(state, column, 1 if kind == "min" else -1)
+                return True
+            case Read():
+                self._define_read(state, column, atom)
+                return True
+
+    def _define_quotient(self, state: _State, column: int) -> bool:
+        """b*q <= a <= b*q + b - 1, once b > 0 is proved."""
+        numerator, divisor = self.table.parts[column]
+        if not self.entails(state, plus(divisor, -1)):
+            return False
+        rest = combined(numerator, 1, self.table.product(divisor, {column: 1}), -1)
+        state.system.rows.append(rest)
+        state.system.rows.append(plus(combined(divisor, 1, rest, -1), -1))
+        state.stale = True
+        if any(divisor):
+            self._sign_of_quotient(state, column, numerator)
+        return True
+
+    def _sign_of_quotient(self, state: _State, column: int, numerator: Row) -> None:
+        """A quotient has the sign of its numerator: elimination alone does not see it for a symbolic divisor."""
+        if self.entails(state, numerator):
+            state.system.rows.append({column: 1})
+        elif self.entails(state, plus(opposite(numerator), -1)):
+            state.system.rows.append({column: -1, 0: -1})
+        else:
+            return
+        state.stale = True
+
+    def _define_extremum(self, state: _State, column: int, sign: int) -> None:
+        """A minimum is at most each of its choices, and equal to one."""
+        differences = [combined(choice, 1, {column: 1}, -1) for choice in self.table.parts[column]]
+        state.system.rows.extend(row if sign > 0 else opposite(row) for row in differences)
+        state.system.cases.append(tuple(System([], [row]) for row in differences))
+        state.stale = True
+
+    def _define_read(self, state: _State, column: int, read: Read) -> None:
+        """An element within its array has the declared bounds; outside of it, it is zero."""
+        rank = len(read.indices)
+        parts = self.table.parts[column]
+        shape = parts[rank : rank + len(read.array.shape)]
+        inside: list[Row] = []
+        for position, extent in zip(parts[:rank], shape, strict=False):
+            inside.append(position)
+            inside.append(plus(combined(extent, 1, position, -1), -1))
+        bounds = self._declared(column, read)
+        state.reads.append(column)
+        if all(self.entails(state, row) for row in inside):
+            state.within.append(column)
+            state.system.rows.extend(bounds)
+            state.stale = True
+        else:
+            state.system.cases.append((System([*inside, *bounds]), System([], [{column: 1}])))
+
+    def _declared(self, column: int, read: Read) -> list[Row]:
+        bounds = list(self.table.parts[column][len(read.indices) + len(read.array.shape) :])
+        rows: list[Row] = []
+        if read.array.low is not None:
+            rows.append(combined({column: 1}, 1, bounds.pop(0), -1))
+        if read.array.high is not None:
+            rows.append(plus(combined(bounds.pop(0), 1, {column: 1}, -1), -1))
+        return rows
+
+    def _pair_reads(self, state: _State) -> None:
+        """Equal positions hold equal elements; an increasing array keeps the distance of its positions."""
+        done = 0
+        for a, b in combinations(state.reads, 2):
+            left, right = self.table.atoms[a], self.table.atoms[b]
+            if not isinstance(left, Read) or not isinstance(right, Read):
+                continue
+            if left.array.name != right.array.name or len(left.indices) != len(right.indices):
+                continue
+            done += 1
+            if done > MAX_READ_PAIRS:
+                return
+            rank = len(left.indices)
+            steps = [
+                combined(x, 1, y, -1)
+                for x, y in zip(self.table.parts[a][:rank], self.table.parts[b][:rank], strict=True)
+            ]
+            rise = combined({a: 1}, 1, {b: 1}, -1)
+            increasing = left.array.increasing and a in state.within and b in state.within
+            self._pair(state, steps, rise, increasing)
+
+    def _pair(self, state: _State, steps: list[Row], rise: Row, increasing: bool) -> None:
+        if increasing and not any(steps[:-1]):
+            step = steps[-1]
+            ahead = combined(rise, 1, step, -1)
+            if not any(step):
+                state.system.rows.append(ahead if step[0] > 0 else opposite(ahead))
+                return
+            up = System([plus(step, -1), ahead])
+            down = System([plus(opposite(step), -1), opposite(ahead)])
+            state.system.cases.append((up, System([], [step, rise]), down))
+            return
+        apart: list[System] = []
+        for step in steps:
+            if not any(step):
+                if step:
+                    return  # they differ by a constant: never the same element
+                continue
+            apart.append(System([plus(step, -1)]))
+            apart.append(System([plus(opposite(step), -1)]))
+        state.system.cases.append((System([], [*(step for step in steps if step), rise]), *apart))

@@ -1,0 +1,1 @@
+"""What a person writes: symbolic values with operators, and the functions of `import atl`."""

@@ -1,0 +1,343 @@
+"""The operators that a person writes programs with. Each states its law; shapes are tuples of index expressions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+from typing import cast as cast_to
+
+from atl.core import dtypes
+from atl.core.index import Index, Size, Var, index
+from atl.core.index import ceildiv as ceiling
+from atl.core.index import imax as greatest
+from atl.core.index import imin as least
+from atl.core.node import refuse_runaway_recursion
+from atl.core.substitution import close, close_tensor, fresh_uid
+from atl.core.terms import (
+    MONOIDS,
+    Cast,
+    Concat,
+    Expr,
+    Flatten,
+    Gen,
+    Guard,
+    Let,
+    Monoid,
+    PadLeft,
+    PadRight,
+    Reduce,
+    Reshape,
+    ReshapeOp,
+    Select,
+    Split,
+    TensorVar,
+    Transpose,
+    TruncateLeft,
+    TruncateRight,
+    Unary,
+    UnaryOp,
+    Value,
+)
+from atl.errors import Source, WrongArgument, WrongName
+from atl.surface.values import (
+    Binder,
+    Condition,
+    IndexExpr,
+    IndexLike,
+    Tensor,
+    TensorLike,
+    agree,
+    arithmetic,
+    as_index,
+    as_predicate,
+    as_tensor,
+    located,
+    strengthen,
+)
+
+Range = IndexLike | tuple[IndexLike, IndexLike]
+
+
+def checked_name(name: object, what: str) -> str:
+    if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
+        raise WrongName(
+            f"{name!r} cannot name {what}",
+            required="a name of ASCII letters, digits and underscores that does not start with a digit",
+        )
+    return name
+
+
+def sizes(names: str, *, min: int = 0) -> Any:  # noqa: A002 (the contract's name)
+    """Symbolic sizes: non-negative integers, or at least `min`. One name gives an `IndexExpr`, several a tuple of them.
+
+    A size *is* its name: `atl.sizes("n")` means the same wherever it is written. `min` is recorded with the programs
+    that use this size, and each call of a kernel checks it.
+
+    >>> import atl
+    >>> n, m = atl.sizes("n m")
+    >>> k = atl.sizes("k", min=1)
+    """
+    if not isinstance(names, str) or not names.split():
+        raise WrongArgument(f"{names!r} names no sizes", required='names separated by spaces: atl.sizes("n m")')
+    if isinstance(min, bool) or not isinstance(min, int) or min < 0:
+        raise WrongArgument(f"min={min!r}", required="a non-negative integer")
+    if "," in names:
+        spaced = " ".join(names.replace(",", " ").split())
+        raise WrongName(
+            f"{names!r} has commas", required="names separated by spaces", suggestions=(f'write atl.sizes("{spaced}")',)
+        )
+    made = tuple(IndexExpr(index(Size(checked_name(name, "a size"), min))) for name in names.split())
+    return made[0] if len(made) == 1 else made
+
+
+# -- binders ----------------------------------------------------------------------------------------------------------
+
+
+def gen(*arguments: Range | Binder) -> Tensor:
+    """The tensor whose element at i is body(i): `gen(n, body)`, `gen((lo, hi), body)`, `gen(n, m, body)`.
+
+    Shape: the extents, then the body's shape. Over (lo, hi) the element at position p is body(lo + p), and lo <= hi
+    must be provable. Source: Fig. 3.2.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> atl.gen(n, lambda i: 2.0).shape
+    (n,)
+    """
+    return _bind(Gen, "gen", arguments)
+
+
+def sum(*arguments: Range | Binder) -> Tensor:  # noqa: A001 (the contract's name)
+    """The sum of body(i): `sum(n, body)`, `sum((lo, hi), body)`, `sum(n, m, body)`; over an empty range, padding.
+
+    Shape: the body's. Source: Fig. 3.2, Fig. 5.3.
+    """
+    return _bind(_reducer("sum"), "sum", arguments)
+
+
+def reduce(monoid: Monoid, *arguments: Range | Binder) -> Tensor:
+    """body(i) folded by a commutative monoid, "sum", "product", "max" or "min"; the forms are those of `sum`.
+
+    The fold starts at the neutral element; over an empty range the result is padding, which reads as zero.
+    """
+    if monoid not in MONOIDS:
+        raise WrongArgument(f"there is no monoid {monoid!r}", required=f"one of {', '.join(MONOIDS)}")
+    return _bind(_reducer(monoid), "reduce", arguments)
+
+
+Make = Callable[[Index, Index, Expr, str], Expr]
+
+
+def _reducer(monoid: Monoid) -> Make:
+    return lambda low, high, body, name: Reduce(monoid, low, high, body, name)
+
+
+@refuse_runaway_recursion
+def _bind(make: Make, what: str, arguments: tuple[Range | Binder, ...]) -> Tensor:
+    if len(arguments) < 2 or not callable(arguments[-1]):
+        raise WrongArgument(
+            f"{what} needs one or more extents and, last, a function of as many indices",
+            required=f"for instance atl.{what}(n, lambda i: …)",
+        )
+    *ranges, function = arguments
+    body = cast_to(Binder, function)
+    bounds = [_bounds(what, range_) for range_ in ranges]
+    names = _parameter_names(body, len(bounds), what)
+    variables = [Var(next(fresh_uid), name) for name in names]
+    result = as_tensor(body(*(IndexExpr(index(variable)) for variable in variables)))
+    node = result.node
+    source = Source.caller()
+    for (low, high), variable, name in reversed(list(zip(bounds, variables, names, strict=True))):
+        node = make(low, high, close(node, variable), name)
+        object.__setattr__(node, "source", source)
+    return Tensor(node)
+
+
+def _bounds(what: str, range_: object) -> tuple[Index, Index]:
+    if isinstance(range_, tuple):
+        if len(range_) != 2:
+            raise WrongArgument(f"{what} over {range_!r}", required="an extent n, or a pair (lo, hi)")
+        return as_index(range_[0]), as_index(range_[1])
+    return index(0), as_index(range_)
+
+
+def _parameter_names(function: Binder, wanted: int, what: str) -> list[str]:
+    """The names a person gave to the indices; parameters that collect the rest are named i, j, k, …"""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    plain = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [
+        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    ]
+    collects = not parameters or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if len(required) > wanted or (len(plain) < wanted and not collects):
+        raise WrongArgument(
+            f"{what} over {wanted} range{'s' if wanted > 1 else ''} is given a function of {len(required)} "
+            f"parameter{'' if len(required) == 1 else 's'}",
+            required=f"a function of {wanted} parameter{'s' if wanted > 1 else ''}, one for each range",
+        )
+    spare = (name for name in "ijklpqrstuvw" if name not in plain)
+    names = plain[:wanted]
+    while len(names) < wanted:
+        names.append(next(spare, "i"))
+    return [name if name.isascii() and name.strip("_") else "i" for name in names]
+
+
+def guard(condition: Condition | bool, e: TensorLike) -> Tensor:
+    """[p] . e: e where the condition holds, else padding of e's shape, which reads as zero. Source: Fig. 3.2, Fig. 5.3.
+
+    e is not looked at where the condition is false: a guard makes an access safe.
+    """
+    return Tensor(located(Guard(as_predicate(condition), as_tensor(e).node)))
+
+
+@refuse_runaway_recursion
+def let(e: TensorLike, body: Callable[[Tensor], TensorLike], *, name: str | None = None) -> Tensor:
+    """let name := e in body(name): as an equation body(e); a kernel computes e once, into a buffer of its own.
+
+    The name is that of the function's parameter unless `name=` gives another. Source: Fig. 3.2.
+    """
+    if not callable(body):
+        raise WrongArgument("let needs a function of the bound tensor", required="atl.let(e, lambda x: …)")
+    chosen = checked_name(name, "a let") if name is not None else _parameter_names(body, 1, "let")[0]
+    value = as_tensor(e)
+    node = value.node if value.dtype is not None else strengthen(value.node, dtypes.DEFAULT)
+    variable = TensorVar(next(fresh_uid), chosen, node.type)
+    inside = as_tensor(body(Tensor(variable)))
+    return Tensor(located(Let(node, close_tensor(inside.node, variable), chosen)))
+
+
+# -- reshape operators (Fig. 4.3) -------------------------------------------------------------------------------------
+
+
+def concat(first: TensorLike, *others: TensorLike) -> Tensor:
+    """The operands one after the other along the first dimension. Shape: (n + m + …, rest). Source: Fig. 4.3."""
+    out, *rest = agree(*(as_tensor(part) for part in (first, *others)))
+    for part in rest:
+        out = located(Concat(out, part))
+    return Tensor(out)
+
+
+def _reshape(op: ReshapeOp, e: TensorLike) -> Tensor:
+    return Tensor(located(Reshape(op, as_tensor(e).node)))
+
+
+def transpose(e: TensorLike) -> Tensor:
+    """transpose(e)[i, j] = e[j, i]. Shape: (m, n, rest) of (n, m, rest). Source: Fig. 4.3."""
+    return _reshape(Transpose(), e)
+
+
+def flatten(e: TensorLike) -> Tensor:
+    """flatten(e)[i*m + j] = e[i, j]. Shape: (n*m, rest) of (n, m, rest). Source: Fig. 4.3."""
+    return _reshape(Flatten(), e)
+
+
+def split(k: IndexLike, e: TensorLike) -> Tensor:
+    """split(k, e)[i, j] = e[i*k + j] where i*k + j < n, else padding. Shape: (⌈n/k⌉, k, rest); k > 0.
+
+    Source: Fig. 4.3.
+    """
+    return _reshape(Split(as_index(k)), e)
+
+
+def padl(k: IndexLike, e: TensorLike) -> Tensor:
+    """k >= 0 elements of padding before the first. Shape: (n + k, rest). Source: Fig. 4.3."""
+    return _reshape(PadLeft(as_index(k)), e)
+
+
+def padr(k: IndexLike, e: TensorLike) -> Tensor:
+    """k >= 0 elements of padding after the last. Shape: (n + k, rest). Source: Fig. 4.3."""
+    return _reshape(PadRight(as_index(k)), e)
+
+
+def truncl(k: IndexLike, e: TensorLike) -> Tensor:
+    """The first k elements dropped, 0 <= k <= n. Shape: (n - k, rest). Source: Fig. 5.3 (drop, erratum E3)."""
+    return _reshape(TruncateLeft(as_index(k)), e)
+
+
+def truncr(k: IndexLike, e: TensorLike) -> Tensor:
+    """The last k elements dropped, 0 <= k <= n. Shape: (n - k, rest). Source: Fig. 5.3 (drop, erratum E3)."""
+    return _reshape(TruncateRight(as_index(k)), e)
+
+
+# -- scalars ----------------------------------------------------------------------------------------------------------
+
+
+def select(condition: Condition | bool, a: TensorLike, b: TensorLike) -> Tensor:
+    """a where the condition holds, else b; only the chosen one is looked at. Shapes: equal."""
+    left, right = agree(as_tensor(a), as_tensor(b))
+    return Tensor(located(Select(as_predicate(condition), left, right)))
+
+
+def minimum(a: TensorLike, b: TensorLike) -> Tensor:
+    """The lesser of two scalars, element by element."""
+    return arithmetic("min", a, b)
+
+
+def maximum(a: TensorLike, b: TensorLike) -> Tensor:
+    """The greater of two scalars, element by element."""
+    return arithmetic("max", a, b)
+
+
+def _unary(op: UnaryOp, e: TensorLike) -> Tensor:
+    return Tensor(located(Unary(op, as_tensor(e).node)))
+
+
+def abs(e: TensorLike) -> Tensor:  # noqa: A001 (the contract's name)
+    """The absolute value, element by element."""
+    return _unary("abs", e)
+
+
+def sqrt(e: TensorLike) -> Tensor:
+    """The square root, element by element; floating-point only."""
+    return _unary("sqrt", e)
+
+
+def exp(e: TensorLike) -> Tensor:
+    """The exponential, element by element; floating-point only."""
+    return _unary("exp", e)
+
+
+def log(e: TensorLike) -> Tensor:
+    """The natural logarithm, element by element; floating-point only."""
+    return _unary("log", e)
+
+
+def tanh(e: TensorLike) -> Tensor:
+    """The hyperbolic tangent, element by element; floating-point only."""
+    return _unary("tanh", e)
+
+
+def cast(dtype: str, e: TensorLike) -> Tensor:
+    """The elements converted to another type, as C converts them (floats to integers towards zero)."""
+    operand = as_tensor(e)
+    name = dtypes.checked_dtype(dtype)
+    if operand.dtype is None:
+        return Tensor(strengthen(operand.node, name))
+    return Tensor(located(Cast(name, operand.node)))
+
+
+def value(i: IndexLike) -> Tensor:
+    """An index as a scalar, of the element type of what it meets."""
+    return Tensor(located(Value(as_index(i), None)))
+
+
+# -- indices ----------------------------------------------------------------------------------------------------------
+
+
+def ceildiv(a: IndexLike, b: IndexLike) -> IndexExpr:
+    """a / b rounded up; b must be provably positive."""
+    return IndexExpr(ceiling(as_index(a), as_index(b)))
+
+
+def imin(a: IndexLike, *others: IndexLike) -> IndexExpr:
+    """The least of several index expressions."""
+    return IndexExpr(least(as_index(a), *(as_index(other) for other in others)))
+
+
+def imax(a: IndexLike, *others: IndexLike) -> IndexExpr:
+    """The greatest of several index expressions."""
+    return IndexExpr(greatest(as_index(a), *(as_index(other) for other in others)))

@@ -1,0 +1,488 @@
+"""What a person writes with: index expressions, conditions and tensors with operators on them.
+
+These are thin wrappers around nodes. They have no truth value and no hash, because `i == j` is a condition to be proved
+or tested later, not a fact about Python objects; the nodes beneath compare structurally.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from fractions import Fraction
+from math import isnan
+from types import EllipsisType
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, Union, overload
+
+from atl.core import dtypes, predicate
+from atl.core.index import Index, Var, floordiv, index, read
+from atl.core.predicate import Predicate
+from atl.core.substitution import close, fresh_uid, rebuild
+from atl.core.terms import Access, Binary, BinaryOp, Constant, Expr, Gen, Input, Unary, Value
+from atl.errors import DtypeError, RankError, Source, SymbolicValue, WrongArgument
+from atl.surface.refused_habits import Symbolic
+
+if TYPE_CHECKING:
+    from atl.surface.program import TensorSpec
+
+IndexLike: TypeAlias = Union["IndexExpr", int, "Tensor"]
+TensorLike: TypeAlias = Union["Tensor", int, float]
+T = TypeVar("T", bound=Expr)
+
+
+class IndexExpr(Symbolic):
+    """An integer expression over sizes, bound indices and reads of integer arrays.
+
+    `+ - *` with their meaning; `//` and `%` round down and need a divisor that is proved positive; comparisons give
+    conditions.
+
+    >>> import atl
+    >>> n, m = atl.sizes("n m")
+    >>> (n + m) * 2 - m
+    2*n + m
+    """
+
+    __slots__ = ("node",)
+    _kind = "an index expression"
+    __hash__ = Symbolic.__hash__  # `__eq__` below would take it away
+
+    def __init__(self, node: Index) -> None:
+        self.node = node
+
+    def __add__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(self.node + as_index(other))
+
+    def __radd__(self, other: int) -> IndexExpr:
+        return IndexExpr(as_index(other) + self.node)
+
+    def __sub__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(self.node - as_index(other))
+
+    def __rsub__(self, other: int) -> IndexExpr:
+        return IndexExpr(as_index(other) - self.node)
+
+    def __mul__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(self.node * as_index(other))
+
+    def __rmul__(self, other: int) -> IndexExpr:
+        return IndexExpr(as_index(other) * self.node)
+
+    def __neg__(self) -> IndexExpr:
+        return IndexExpr(-self.node)
+
+    def __pos__(self) -> IndexExpr:
+        return self
+
+    def __floordiv__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(floordiv(self.node, as_index(other)))
+
+    def __rfloordiv__(self, other: int) -> IndexExpr:
+        return IndexExpr(floordiv(as_index(other), self.node))
+
+    def __mod__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(self.node % as_index(other))
+
+    def __rmod__(self, other: int) -> IndexExpr:
+        return IndexExpr(as_index(other) % self.node)
+
+    def __truediv__(self, other: object) -> NoReturn:
+        raise WrongArgument(
+            "indices have no exact division",
+            required="an integer",
+            suggestions=("write a // b to round down, atl.ceildiv(a, b) to round up", "atl.value(i) / x for a scalar"),
+        )
+
+    __rtruediv__ = __truediv__
+
+    def __lt__(self, other: IndexLike) -> Condition:
+        return Condition(predicate.less(self.node, as_index(other)))
+
+    def __le__(self, other: IndexLike) -> Condition:
+        return Condition(predicate.at_most(self.node, as_index(other)))
+
+    def __gt__(self, other: IndexLike) -> Condition:
+        return Condition(predicate.less(as_index(other), self.node))
+
+    def __ge__(self, other: IndexLike) -> Condition:
+        return Condition(predicate.at_most(as_index(other), self.node))
+
+    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
+        return Condition(predicate.equal(self.node, as_index(other)))
+
+    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
+        return Condition(predicate.negation(predicate.equal(self.node, as_index(other))))
+
+    def __repr__(self) -> str:
+        return str(self.node)
+
+
+class Condition(Symbolic):
+    """A condition on indices: comparisons joined by `&`, `|` and `~`."""
+
+    __slots__ = ("node",)
+    _kind = "a condition"
+    __hash__ = Symbolic.__hash__  # `__eq__` below would take it away
+
+    def __init__(self, node: Predicate) -> None:
+        self.node = node
+
+    def __and__(self, other: Condition | bool) -> Condition:
+        return Condition(predicate.conjunction((self.node, as_predicate(other))))
+
+    def __rand__(self, other: bool) -> Condition:
+        return Condition(predicate.conjunction((as_predicate(other), self.node)))
+
+    def __or__(self, other: Condition | bool) -> Condition:
+        return Condition(predicate.disjunction((self.node, as_predicate(other))))
+
+    def __ror__(self, other: bool) -> Condition:
+        return Condition(predicate.disjunction((as_predicate(other), self.node)))
+
+    def __invert__(self) -> Condition:
+        return Condition(predicate.negation(self.node))
+
+    def __eq__(self, other: object) -> NoReturn:
+        raise SymbolicValue(
+            "conditions are not compared",
+            suggestions=("write p & q | ~p & ~q for equivalence",),
+        )
+
+    __ne__ = __eq__
+
+    def __repr__(self) -> str:
+        from atl.text.printing import show_predicate
+
+        return show_predicate(self.node)
+
+
+class Tensor(Symbolic):
+    """A tensor expression; a scalar has rank 0. In an annotation, `atl.Tensor["n m", "float64"]` declares one.
+
+    `A[i, j]` accesses one dimension an index; `+ - * /` and negation work element by element on tensors of one shape,
+    and between a tensor and a scalar. `A.shape` is a tuple of index expressions.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> (2 * x[0] + 1).shape
+    ()
+    """
+
+    __slots__ = ("node",)
+    _kind = "a tensor"
+    __hash__ = Symbolic.__hash__  # `__eq__` below would take it away
+
+    def __init__(self, node: Expr) -> None:
+        self.node = node
+
+    def __class_getitem__(cls, item: str | tuple[str, ...]) -> TensorSpec:
+        from atl.surface.program import TensorSpec
+
+        return TensorSpec.written(item)
+
+    @property
+    def shape(self) -> tuple[IndexExpr, ...]:
+        """The extents, outermost first."""
+        return tuple(IndexExpr(extent) for extent in self.node.type.shape)
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return self.node.type.rank
+
+    @property
+    def dtype(self) -> str | None:
+        """The element type; None for a literal that has met no tensor yet."""
+        return self.node.type.dtype
+
+    def __getitem__(self, position: IndexLike | tuple[IndexLike, ...]) -> Tensor:
+        positions = position if isinstance(position, tuple) else (position,)
+        if len(positions) > self.rank:
+            raise RankError(
+                f"{len(positions)} indices into a tensor of rank {self.rank}",
+                required=f"at most {self.rank} {'index' if self.rank == 1 else 'indices'}",
+            )
+        node = self.node
+        for at in positions:
+            node = located(Access(node, as_index(at)))
+        return Tensor(node)
+
+    @overload
+    def __add__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __add__(self, other: IndexExpr) -> IndexExpr: ...
+    def __add__(self, other: TensorLike | IndexExpr) -> Tensor | IndexExpr:
+        if isinstance(other, IndexExpr) and self._is_index():
+            return IndexExpr(as_index(self)) + other
+        return arithmetic("add", self, other)
+
+    def __radd__(self, other: TensorLike) -> Tensor:
+        return arithmetic("add", other, self)
+
+    @overload
+    def __sub__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __sub__(self, other: IndexExpr) -> IndexExpr: ...
+    def __sub__(self, other: TensorLike | IndexExpr) -> Tensor | IndexExpr:
+        if isinstance(other, IndexExpr) and self._is_index():
+            return IndexExpr(as_index(self)) - other
+        return arithmetic("sub", self, other)
+
+    def __rsub__(self, other: TensorLike) -> Tensor:
+        return arithmetic("sub", other, self)
+
+    @overload
+    def __mul__(self, other: TensorLike) -> Tensor: ...
+    @overload
+    def __mul__(self, other: IndexExpr) -> IndexExpr: ...
+    def __mul__(self, other: TensorLike | IndexExpr) -> Tensor | IndexExpr:
+        if isinstance(other, IndexExpr) and self._is_index():
+            return IndexExpr(as_index(self)) * other
+        return arithmetic("mul", self, other)
+
+    def __rmul__(self, other: TensorLike) -> Tensor:
+        return arithmetic("mul", other, self)
+
+    def __truediv__(self, other: TensorLike) -> Tensor:
+        return arithmetic("div", self, other)
+
+    def __rtruediv__(self, other: TensorLike) -> Tensor:
+        return arithmetic("div", other, self)
+
+    def _is_index(self) -> bool:
+        """Whether this is an element of an integer array: beside an index it is one too."""
+        return not self.rank and dtypes.is_integer(self.dtype)
+
+    def __neg__(self) -> Tensor:
+        return Tensor(located(Unary("neg", self.node)))
+
+    def __abs__(self) -> Tensor:
+        return Tensor(located(Unary("abs", self.node)))
+
+    def __pos__(self) -> Tensor:
+        return self
+
+    def __floordiv__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(as_index(self)) // other
+
+    def __mod__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(as_index(self)) % other
+
+    def __lt__(self, other: IndexLike) -> Condition:
+        return IndexExpr(as_index(self)) < other
+
+    def __le__(self, other: IndexLike) -> Condition:
+        return IndexExpr(as_index(self)) <= other
+
+    def __gt__(self, other: IndexLike) -> Condition:
+        return IndexExpr(as_index(self)) > other
+
+    def __ge__(self, other: IndexLike) -> Condition:
+        return IndexExpr(as_index(self)) >= other
+
+    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
+        return IndexExpr(as_index(self)) == other
+
+    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
+        return IndexExpr(as_index(self)) != other
+
+    def __repr__(self) -> str:
+        from atl.text.printing import show
+
+        return show(self.node)
+
+
+# -- what arguments become --------------------------------------------------------------------------------------------
+
+
+def located(node: T) -> T:
+    """The node, with the user's line that made it."""
+    object.__setattr__(node, "source", Source.caller())
+    return node
+
+
+def as_index(value: object) -> Index:
+    """The index expression that a person means: an integer, an index, a size, or an element of an integer array."""
+    match value:
+        case IndexExpr():
+            return value.node
+        case bool():
+            pass
+        case int() | numbers.Integral():
+            return index(int(value))
+        case Tensor():
+            return _index_of_element(value.node)
+        case _:
+            pass
+    raise WrongArgument(
+        f"{value!r} is not an index",
+        required="an integer, a size, a bound index, or an element of an integer input",
+        suggestions=_in_place_of_index(value),
+    )
+
+
+def _in_place_of_index(value: object) -> tuple[str, ...]:
+    match value:
+        case slice():
+            return ("write A[a:n - b] as atl.truncl(a, atl.truncr(b, A)), where n is the extent",)
+        case str() if value.isidentifier():
+            return (f'declare the size first: {value} = atl.sizes("{value}")',)
+        case float() if value.is_integer():
+            return (f"write {int(value)}",)
+        case range():
+            return ("write a range as a pair (lo, hi)",)
+        case tuple() | list():
+            return ('write extents and indices one after the other: atl.tensor("A", n, m), A[i, j]',)
+        case None | EllipsisType():
+            return ("trailing indices may be left out; write the others",)
+        case _:
+            return ()
+
+
+def _index_of_element(node: Expr) -> Index:
+    """An element of an integer array, used as an index; sums and products of such as well."""
+    match node:
+        case Constant(int() as value, _):
+            return index(value)
+        case Value(position, _):
+            return position
+        case Binary("add", left, right):
+            return _index_of_element(left) + _index_of_element(right)
+        case Binary("sub", left, right):
+            return _index_of_element(left) - _index_of_element(right)
+        case Binary("mul", left, right):
+            return _index_of_element(left) * _index_of_element(right)
+        case Unary("neg", operand):
+            return -_index_of_element(operand)
+        case _:
+            pass
+    positions: list[Index] = []
+    at: Expr = node
+    while isinstance(at, Access):
+        positions.append(at.index)
+        at = at.tensor
+    if isinstance(at, Input) and not node.type.shape:
+        if dtypes.is_integer(at.array.dtype):
+            return read(at.array, tuple(reversed(positions)))
+        raise DtypeError(
+            f"an element of {at.array.name}, of type {at.array.dtype}, is used as an index or compared",
+            required="an integer array",
+            suggestions=(
+                "write atl.value(i) * x[i] to compute with the value of an index",
+                "conditions are about indices: to choose by values, write atl.minimum or atl.maximum",
+                f'if its elements are indices, declare it so: atl.tensor("{at.array.name}", …, dtype="int32")',
+            ),
+        )
+    raise WrongArgument(
+        "this tensor expression is used as an index: in an access, in a comparison, or with // or %",
+        required="an element of an integer input, as in idx[i]",
+        suggestions=("pass the computed indices as an input of their own",),
+    )
+
+
+def as_predicate(value: object) -> Predicate:
+    match value:
+        case Condition():
+            return value.node
+        case bool():
+            return predicate.TRUE if value else predicate.FALSE
+        case _:
+            raise WrongArgument(
+                f"{value!r} is not a condition",
+                required="a comparison of indices, or several joined by & | ~",
+            )
+
+
+def as_tensor(value: object) -> Tensor:
+    """The tensor that a person means; a number is a literal, whose type is that of what it meets."""
+    match value:
+        case Tensor():
+            return value
+        case bool():
+            pass
+        case int() | numbers.Integral():
+            return Tensor(Constant(int(value), None))
+        case float() | numbers.Real() if not isnan(value) and not isinstance(value, Fraction):
+            return Tensor(Constant(float(value), None))
+        case IndexExpr():
+            raise WrongArgument(
+                f"the index {value!r} is used as a scalar",
+                required="a tensor or a number",
+                suggestions=("write atl.value(…) to compute with the value of an index",),
+            )
+        case Condition():
+            raise WrongArgument(
+                f"the condition {value!r} is used as a scalar",
+                required="a tensor or a number",
+                suggestions=("write atl.guard(p, 1) for the number that is 1 where p holds and 0 elsewhere",),
+            )
+        case _:
+            pass
+    raise WrongArgument(
+        f"{_brief(value)} is neither a tensor expression nor a number that tensors can hold",
+        required="a tensor or a number",
+        suggestions=_in_place_of_tensor(value),
+    )
+
+
+def _brief(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _in_place_of_tensor(value: object) -> tuple[str, ...]:
+    match value:
+        case None:
+            return ("let the function return its tensor: a lambda does, a def needs `return`",)
+        case bool():
+            return (f"write {int(value)}",)
+        case list() | tuple():
+            return ("write atl.concat(…) of tensors, or pass the numbers as an input",)
+        case _ if hasattr(value, "__array__"):
+            return ('declare an input, A = atl.tensor("A", n), and pass the array to the call',)
+        case _ if callable(value):
+            return ("call the function: a tensor is what it returns",)
+        case _:
+            return ()
+
+
+def strengthen(expr: Expr, dtype: str) -> Expr:
+    """The term with its untyped literals given an element type."""
+    if expr.type.dtype is not None:
+        return expr
+    match expr:
+        case Constant(value, None):
+            return Constant(value, dtype)
+        case Value(position, None):
+            return Value(position, dtype)
+        case _:
+            return rebuild(expr, lambda child: strengthen(child.expr, dtype), lambda e: e)
+
+
+def agree(*tensors: Tensor) -> tuple[Expr, ...]:
+    """The nodes, with literals among them given the element type of the others."""
+    dtype = next((tensor.dtype for tensor in tensors if tensor.dtype is not None), None)
+    return tuple(tensor.node if dtype is None else strengthen(tensor.node, dtype) for tensor in tensors)
+
+
+def arithmetic(op: BinaryOp, left: object, right: object) -> Tensor:
+    """A scalar operation; where a scalar meets a tensor, it meets each of its elements."""
+    first, second = agree(as_tensor(left), as_tensor(right))
+    if 0 in (first.type.rank, second.type.rank) and first.type.rank != second.type.rank:
+        return _spread(op, first, second)
+    return Tensor(located(Binary(op, first, second)))
+
+
+def _spread(op: BinaryOp, left: Expr, right: Expr) -> Tensor:
+    """The generation of the scalar operation over every element of the operand that is a tensor."""
+    larger = left if left.type.rank else right
+    variables = [Var(next(fresh_uid), name) for name in "ijklpqrstuvw"[: larger.type.rank]]
+    element: Expr = larger
+    for variable in variables:
+        element = Access(element, index(variable))
+    node: Expr = Binary(op, element, right) if larger is left else Binary(op, left, element)
+    for variable, extent in zip(reversed(variables), reversed(larger.type.shape), strict=True):
+        node = Gen(index(0), extent, close(node, variable), variable.name)
+    return Tensor(located(node))
+
+
+Binder: TypeAlias = Callable[..., object]

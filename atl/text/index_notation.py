@@ -1,0 +1,372 @@
+"""How a person would write an index expression or a condition.
+
+Canonical forms are polynomials over atoms. Here remainders (a - b*(a // b)) and ceilings ((a + b - 1) // b) are found
+again, and conditions get positive terms on both sides. What is written always means the very same canonical form: each
+step takes something out of a polynomial and leaves the exact rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, assert_never
+
+from atl.core.index import (
+    ONE,
+    AnyAtom,
+    Bound,
+    Extremum,
+    Index,
+    Leaf,
+    Monomial,
+    Order,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    constant,
+    index,
+    polynomial,
+)
+from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
+from atl.errors import TooLarge
+
+Naming: TypeAlias = Callable[[Leaf], str]
+"""What a size or an index is called at a place."""
+
+MANY_QUOTIENTS: Final = 24
+"""No remainders are looked for among more quotients than this."""
+
+
+# -- the notation of index expressions --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An integer, possibly negative."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A size or an index."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Two or more terms, or one that is subtracted from nothing; each with whether it is subtracted."""
+
+    terms: tuple[tuple[bool, Written], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Two or more factors."""
+
+    factors: tuple[Written, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """A quotient rounded down or up, or a remainder."""
+
+    kind: Literal["floor", "ceiling", "remainder"]
+    left: Written
+    right: Written
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """The least or greatest of several."""
+
+    kind: Literal["min", "max"]
+    choices: tuple[Written, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element of an integer array."""
+
+    array: str
+    indices: tuple[Written, ...]
+
+
+Written: TypeAlias = Number | Name | Sum | Product | Division | Extreme | Element
+
+
+# -- the notation of conditions ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """a < b, or a chain a <= b < c."""
+
+    operands: tuple[Written, ...]
+    relations: tuple[Literal["<", "<=", "=", "!="], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """Two or more conditions of which all, or some, hold."""
+
+    every: bool
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A condition that always, or never, holds."""
+
+    value: bool
+
+
+Condition: TypeAlias = Comparison | Connected | Truth
+
+
+# -- terms of a sum ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """coefficient * atoms * (a % b)."""
+
+    coefficient: int
+    atoms: Monomial
+    remainder: tuple[Index, Index] | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.atoms and self.remainder is None
+
+    def times(self, sign: int) -> _Term:
+        return _Term(self.coefficient * sign, self.atoms, self.remainder)
+
+    def order(self) -> tuple[object, ...]:
+        """Higher degrees, then larger strides, then outer indices come first."""
+        factors = [_atom_order(atom) for atom in self.atoms]
+        if self.remainder is not None:
+            factors.append((2, (3, self.remainder[0].order, self.remainder[1].order)))
+        return (-len(factors), -abs(self.coefficient), *sorted(factors))
+
+
+def _atom_order(atom: AnyAtom) -> Order:
+    """Indices come before sizes in a product: i*k, (i // k)*k."""
+    match atom:
+        case Bound(position):
+            return (0, -position)
+        case Var(uid, _):
+            return (1, uid)
+        case Size(name, _):
+            return (3, name)
+        case Quotient() | Extremum() | Read():
+            return (2, atom.order)
+        case _:
+            assert_never(atom)
+
+
+def _terms(expression: Index) -> list[_Term]:
+    out: list[_Term] = []
+    while (found := _remainder(expression)) is not None:
+        factor, a, b, expression = found
+        out.extend(_Term(coefficient, atoms, (a, b)) for atoms, coefficient in factor.terms)
+    out.extend(_Term(coefficient, atoms) for atoms, coefficient in expression.terms)
+    return out
+
+
+def _remainder(expression: Index) -> tuple[Index, Index, Index, Index] | None:
+    """f, a, b and a shorter rest such that the expression is f * (a % b) + rest."""
+    if len(expression.terms) < 2:
+        return None
+    quotients = {atom: None for atoms, _ in expression.terms for atom in atoms if isinstance(atom, Quotient)}
+    if not quotients or len(quotients) > MANY_QUOTIENTS:
+        return None
+    # An outer remainder is found before those in what it divides.
+    for quotient in sorted(quotients, key=lambda atom: -atom.size):
+        for a, b in _readings(quotient, list(quotients)):
+            for factor in _factors(expression, quotient, b):
+                try:
+                    rest = expression - factor * (a % b)
+                except TooLarge:
+                    continue
+                if len(rest.terms) + len(factor.terms) < len(expression.terms):
+                    return factor, a, b, rest
+    return None
+
+
+def _readings(quotient: Quotient, others: list[Quotient]) -> Iterator[tuple[Index, Index]]:
+    """The divisions a // b that give this quotient: its own, and (a // c) // (b / c) where a // c occurs too."""
+    whole = quotient.denominator.constant
+    if whole is not None and whole < 1:
+        return  # where nothing is computed a divisor may turn out to be zero: there is no remainder by it
+    yield quotient.numerator, quotient.denominator
+    for other in others:
+        part = other.denominator.constant
+        if whole and part and other != quotient and other.numerator == quotient.numerator and whole % part == 0:
+            yield index(other), constant(whole // part)
+
+
+def _factors(expression: Index, quotient: Quotient, b: Index) -> Iterator[Index]:
+    """The f for which -f * b * quotient is among the terms of the expression."""
+    lead, leading = b.terms[0]
+    found: dict[Monomial, int] = {}
+    for atoms, coefficient in expression.terms:
+        if quotient in atoms and coefficient % leading == 0:
+            left = _without(_without(atoms, (quotient,)) or (), lead)
+            if left is not None:
+                found[left] = -coefficient // leading
+    if len(b.terms) == 1 and found:
+        yield polynomial(found)
+    elif found:
+        yield from (polynomial({atoms: coefficient}) for atoms, coefficient in found.items())
+
+
+def _without(atoms: Monomial, taken: Monomial) -> Monomial | None:
+    left = list(atoms)
+    for atom in taken:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+# -- writing expressions ----------------------------------------------------------------------------------------------
+
+
+def write_index(expression: Index, naming: Naming) -> Written:
+    """The notation of an index expression."""
+    return _sum(_terms(expression), naming)
+
+
+def _sum(terms: list[_Term], naming: Naming) -> Written:
+    """Positive terms, negative terms, the constant; it comes first if nothing else is positive."""
+    offset = sum(term.coefficient for term in terms if term.is_constant)
+    others = sorted((term for term in terms if not term.is_constant), key=_Term.order)
+    positive = [(False, _product(term, naming)) for term in others if term.coefficient > 0]
+    negative = [(True, _product(term, naming)) for term in others if term.coefficient < 0]
+    if not others:
+        return Number(offset)
+    last: list[tuple[bool, Written]] = [(offset < 0, Number(abs(offset)))] if offset else []
+    out = [*last, *negative] if not positive and offset > 0 else [*positive, *negative, *last]
+    return out[0][1] if len(out) == 1 and not out[0][0] else Sum(tuple(out))
+
+
+def _product(term: _Term, naming: Naming) -> Written:
+    """The term without its sign."""
+    factors: list[tuple[Order, Written]] = [(_atom_order(atom), _atom(atom, naming)) for atom in term.atoms]
+    if term.remainder is not None:
+        a, b = term.remainder
+        written = Division("remainder", write_index(a, naming), write_index(b, naming))
+        factors.append(((2, (3, a.order, b.order)), written))
+    factors.sort(key=lambda factor: factor[0])
+    ordered = [written for _, written in factors]
+    if abs(term.coefficient) != 1:
+        ordered.insert(0, Number(abs(term.coefficient)))
+    return ordered[0] if len(ordered) == 1 else Product(tuple(ordered))
+
+
+def _atom(atom: AnyAtom, naming: Naming) -> Written:
+    match atom:
+        case Size() | Bound() | Var():
+            return Name(naming(atom))
+        case Quotient(numerator, denominator):
+            above = _rounded_up(numerator, denominator)
+            rounding: Literal["floor", "ceiling"] = "floor" if above is None else "ceiling"
+            return Division(
+                rounding, write_index(numerator if above is None else above, naming), write_index(denominator, naming)
+            )
+        case Extremum(kind, choices):
+            return Extreme(kind, tuple(write_index(choice, naming) for choice in choices))
+        case Read(array, indices):
+            return Element(array.name, tuple(write_index(position, naming) for position in indices))
+        case _:
+            assert_never(atom)
+
+
+def _rounded_up(numerator: Index, denominator: Index) -> Index | None:
+    """What a person rounded up, if numerator // denominator looks like (a + denominator - 1) // denominator."""
+    above = numerator - denominator + ONE
+    saved = len(numerator.terms) - len(above.terms)
+    if not above.terms or saved < 0:
+        return None
+    sum_of = {atoms for atoms, _ in above.terms}
+    taken_out = denominator.constant is None and not any(atoms in sum_of for atoms, _ in denominator.terms if atoms)
+    return above if saved or taken_out else None
+
+
+# -- writing conditions -----------------------------------------------------------------------------------------------
+
+
+def write_condition(predicate: Predicate, naming: Naming) -> Condition:
+    """The notation of a predicate."""
+    match predicate:
+        case NonNegative(expression):
+            return _inequality(_terms(expression), naming)
+        case Zero(expression):
+            return _equation("=", expression, naming)
+        case NonZero(expression):
+            return _equation("!=", expression, naming)
+        case All(parts) | Any(parts):
+            every = isinstance(predicate, All)
+            written = [write_condition(part, naming) for part in parts]
+            if every:
+                written = _chained(written)
+            if not written:
+                return Truth(every)
+            return written[0] if len(written) == 1 else Connected(every, tuple(written))
+        case _:
+            assert_never(predicate)
+
+
+def _inequality(terms: list[_Term], naming: Naming) -> Comparison:
+    """0 <= the sum of the terms: i < n for n - i - 1, and 1 <= i for i - 1."""
+    offset = sum(term.coefficient for term in terms if term.is_constant)
+    more = [term for term in terms if not term.is_constant and term.coefficient > 0]
+    less = [term.times(-1) for term in terms if not term.is_constant and term.coefficient < 0]
+    if not less:
+        return Comparison((Number(-offset), _sum(more, naming)), ("<=",))
+    if not more:
+        # A bound of an index is written like a range, a bound of a size like a fact.
+        strict = any(not isinstance(atom, Size) for term in less for atom in term.atoms) or any(
+            term.remainder is not None for term in less
+        )
+        bound = Number(offset + 1 if strict else offset)
+        return Comparison((_sum(less, naming), bound), ("<" if strict else "<=",))
+    if offset >= 0:
+        return Comparison((_sum(less, naming), _sum([*more, _Term(offset, ())], naming)), ("<=",))
+    return Comparison((_sum([*less, _Term(-offset - 1, ())], naming), _sum(more, naming)), ("<",))
+
+
+def _equation(relation: Literal["=", "!="], expression: Index, naming: Naming) -> Comparison:
+    """An equation, solved for an index where that is easy: i = n - 1 for n - i - 1."""
+    terms = _terms(expression)
+    for term in sorted(terms, key=_Term.order):
+        alone = len(term.atoms) == 1 and term.remainder is None and abs(term.coefficient) == 1
+        if alone and isinstance(term.atoms[0], Bound | Var):
+            rest = [other.times(-term.coefficient) for other in terms if other is not term]
+            return Comparison((_product(term, naming), _sum(rest, naming)), (relation,))
+    if not any(term.coefficient > 0 for term in terms if not term.is_constant):
+        terms = [term.times(-1) for term in terms]
+    left = [term for term in terms if not term.is_constant and term.coefficient > 0]
+    right = [term.times(-1) for term in terms if term.is_constant or term.coefficient < 0]
+    return Comparison((_sum(left, naming), _sum(right, naming)), (relation,))
+
+
+def _chained(parts: list[Condition]) -> list[Condition]:
+    """Neighbours a <= b and b < c are written as one: a <= b < c."""
+    out: list[Condition] = []
+    for part in parts:
+        before = out[-1] if out else None
+        if (
+            isinstance(part, Comparison)
+            and isinstance(before, Comparison)
+            and before.operands[-1] == part.operands[0]
+            and not isinstance(part.operands[0], Number)
+            and {"=", "!="}.isdisjoint((*before.relations, *part.relations))
+        ):
+            out[-1] = Comparison((*before.operands, *part.operands[1:]), (*before.relations, *part.relations))
+        else:
+            out.append(part)
+    return out

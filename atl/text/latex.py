@@ -1,0 +1,334 @@
+r"""Programs as mathematics, for notebooks: the notation of `atl.text.printing` in LaTeX (MathJax, KaTeX).
+
+Precedences, names, remainders and conditions are those of the text; a range stands below its operator, a quotient is a
+fraction, and every let starts a new line.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, assert_never
+
+from atl.core.index import Index
+from atl.core.predicate import Predicate
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Flatten,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Padding,
+    PadLeft,
+    PadRight,
+    Reduce,
+    Reshape,
+    ReshapeOp,
+    Select,
+    Split,
+    TensorVar,
+    Transpose,
+    TruncateLeft,
+    TruncateRight,
+    Type,
+    Unary,
+    Value,
+)
+from atl.surface.program import Program
+from atl.text.index_notation import (
+    Comparison,
+    Condition,
+    Connected,
+    Division,
+    Element,
+    Extreme,
+    Name,
+    Number,
+    Product,
+    Sum,
+    Truth,
+    Written,
+    write_condition,
+    write_index,
+)
+from atl.text.names import Level, Names, names_in, sizes_of
+
+_BIG: Final = {"sum": r"\sum", "product": r"\prod", "max": r"\max", "min": r"\min"}
+_GEN: Final = r"\mathop{\boxplus}\limits"
+_RELATIONS: Final = {"<": "<", "<=": r"\le", "=": "=", "!=": r"\ne"}
+_INFIX: Final = {
+    "add": ("+", Level.ADD),
+    "sub": ("-", Level.ADD),
+    "mul": (r"\cdot", Level.MULTIPLY),
+}
+_SPECIAL: Final = str.maketrans(
+    {c: "\\" + c for c in "_&%$#{}"} | {"\\": r"\backslash{}", "~": r"\sim{}", "^": r"\hat{}"}
+)
+
+_Piece: TypeAlias = tuple[str, Level, bool]
+"""A term, how tightly it binds, and whether it takes up whatever is written after it."""
+
+
+def latex(what: Program | Expr) -> str:
+    r"""LaTeX for a program or a term, with the dollar signs around it.
+
+    >>> from atl.core.index import size
+    >>> from atl.core.terms import Constant, Gen
+    >>> print(latex(Gen(size("n") * 0, size("n"), Constant(1, None))))
+    $\displaystyle \mathop{\boxplus}\limits_{i < n}\, 1$
+    """
+    if not isinstance(what, Program):
+        body = _Writer(names_in(what)).lines(what)
+        return f"$\\displaystyle {body[0]}$" if len(body) == 1 else _aligned(body)
+    writer = _Writer(Names((*what.sizes, *(array.name for array in what.inputs))))
+    declared = [f"{_name(array.name)} : {writer.type(Type(array.dtype, array.shape))}" for array in what.inputs]
+    mentioned = set(sizes_of(what.inputs))
+    declared.extend(f"{_name(name)} : \\mathsf{{size}}" for name in what.sizes if name not in mentioned)
+    head = f"{_name(what.name)}({', '.join(declared)}) : {writer.type(Type(what.dtype, what.type.shape))} :="
+    given = [r"\quad \text{given } " + ", ".join(map(writer.condition, what.assumptions))] if what.assumptions else []
+    return _aligned([head, *given, *(f"\\quad {line}" for line in writer.lines(what.body))])
+
+
+def _aligned(lines: list[str]) -> str:
+    rows = " \\\\\n".join(f"& {line}" for line in lines)
+    return f"$$\\begin{{aligned}}\n{rows}\n\\end{{aligned}}$$"
+
+
+def _name(name: str) -> str:
+    """A letter as it is, a word upright enough to be read as one, digits at its end as a subscript."""
+    stem = name.rstrip("0123456789")
+    digits = name[len(stem) :]
+    if digits and len(stem) > 1:
+        stem = stem.removesuffix("_")
+    shown = stem.translate(_SPECIAL)
+    base = shown if len(stem) == 1 and stem.isalpha() else f"\\mathit{{{shown}}}"
+    return f"{base}_{{{digits}}}" if digits else base
+
+
+# -- index expressions and conditions ---------------------------------------------------------------------------------
+
+
+def _index(written: Written, *, tight: bool = False) -> str:
+    """`tight`: in parentheses if it is a sum or a remainder."""
+    match written:
+        case Number(value):
+            return f"({value})" if tight and value < 0 else str(value)
+        case Name(name):
+            return _name(name)
+        case Sum(terms):
+            signs = [
+                ("-" if subtracted else "") if not at else ("- " if subtracted else "+ ")
+                for at, (subtracted, _) in enumerate(terms)
+            ]
+            text = " ".join(
+                sign + _index(term, tight=sign.strip() == "-" and isinstance(term, Division))
+                for sign, (_, term) in zip(signs, terms, strict=True)
+            )
+            return f"({text})" if tight else text
+        case Product(factors):
+            return r" \, ".join(_index(factor, tight=True) for factor in factors)
+        case Division("remainder", left, right):
+            text = f"{_index(left, tight=True)} \\bmod {_index(right, tight=True)}"
+            return f"({text})" if tight else text
+        case Division(kind, left, right):
+            side = "floor" if kind == "floor" else "ceil"
+            return f"\\left\\l{side} \\frac{{{_index(left)}}}{{{_index(right)}}} \\right\\r{side}"
+        case Extreme(kind, choices):
+            return f"\\{kind}({', '.join(map(_index, choices))})"
+        case Element(array, indices):
+            return f"{_name(array)}[{', '.join(map(_index, indices))}]" if indices else _name(array)
+        case _:
+            assert_never(written)
+
+
+def _condition(condition: Condition, *, inner: bool = False) -> str:
+    match condition:
+        case Truth(value):
+            return r"\mathsf{true}" if value else r"\mathsf{false}"
+        case Comparison(operands, relations):
+            rest = (
+                f" {_RELATIONS[sign]} {_index(operand)}" for sign, operand in zip(relations, operands[1:], strict=True)
+            )
+            return _index(operands[0]) + "".join(rest)
+        case Connected(every, parts):
+            text = (r" \land " if every else r" \lor ").join(_condition(part, inner=True) for part in parts)
+            return f"({text})" if inner else text
+        case _:
+            assert_never(condition)
+
+
+# -- tensor expressions -----------------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Turns terms into LaTeX. It holds the names in use at the place where it is."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+
+    def index(self, expression: Index) -> str:
+        return _index(write_index(expression, self._names.of_leaf))
+
+    def condition(self, predicate: Predicate) -> str:
+        return _condition(write_condition(predicate, self._names.of_leaf))
+
+    def type(self, of: Type) -> str:
+        shape = f"[{', '.join(map(self.index, of.shape))}]" if of.shape else ""
+        return f"\\mathsf{{{of.dtype or ''}}}{shape}"
+
+    def lines(self, expr: Expr) -> list[str]:
+        """The term, with a line for each let that it starts with."""
+        out: list[str] = []
+        lets = 0
+        while isinstance(expr, Let):
+            value = self._operand(expr.value, Level.BINDER)
+            out.append(f"{self._let_head(expr)} {value} \\ \\mathbf{{in}}")
+            expr, lets = expr.body, lets + 1
+        out.append(self.piece(expr)[0])
+        for _ in range(lets):
+            self._names.unbind_tensor()
+        return out
+
+    def _let_head(self, expr: Let) -> str:
+        """let x :=, after which x is bound."""
+        return f"\\mathbf{{let}}\\ {_name(self._names.bind_tensor(expr.name))}{_mark(expr.mark)} :="
+
+    def _operand(self, expr: Expr, at_least: int, *, last: bool = True) -> str:
+        text, level, takes_rest = self.piece(expr)
+        fits = level >= at_least or (level == Level.BINDER and takes_rest)
+        return text if fits and (last or not takes_rest) else f"\\left({text}\\right)"
+
+    def piece(self, expr: Expr) -> _Piece:
+        match expr:
+            case Input(array):
+                return _name(array.name), Level.ATOM, False
+            case Local(position, _):
+                return _name(self._names.of_tensor(position)), Level.ATOM, False
+            case TensorVar():
+                return _name(self._names.of_variable(expr)), Level.ATOM, False
+            case Constant(value, _):
+                return _literal(value), Level.MINUS if repr(value).startswith("-") else Level.ATOM, False
+            case Value(position, _):
+                return self.index(position), Level.ADD, False
+            case Padding(of):
+                return _called("padding", self.type(of)), Level.ATOM, False
+            case Gen() | Reduce():
+                return f"{self._range(expr)}\\, {self._body(expr)}", Level.BINDER, True
+            case Guard(predicate, body):
+                text, takes_rest = self._reach(body, Level.GUARD)
+                return f"[{self.condition(predicate)}] \\cdot {text}", Level.GUARD, takes_rest
+            case Let(value, body):
+                bound = self._operand(value, Level.BINDER, last=not isinstance(value, Let))
+                text = f"{self._let_head(expr)} {bound} \\ \\mathbf{{in}}\\ {self.piece(body)[0]}"
+                self._names.unbind_tensor()
+                return text, Level.BINDER, True
+            case Access():
+                return self._access(expr), Level.POSTFIX, False
+            case Reshape(op, operand):
+                text, takes_rest = self._reach(operand, Level.RESHAPE)
+                return f"{self._reshape(op)}\\ {text}", Level.RESHAPE, takes_rest
+            case Select(predicate, left, right):
+                where, otherwise = self.piece(left)[0], self.piece(right)[0]
+                cases = f"{where} & {self.condition(predicate)} \\\\ {otherwise} & \\text{{otherwise}}"
+                return f"\\left(\\begin{{cases}} {cases} \\end{{cases}}\\right)", Level.ATOM, False
+            case Unary() | Binary() | Cast() | Concat():
+                return self._arithmetic(expr)
+            case _:
+                assert_never(expr)
+
+    def _arithmetic(self, expr: Unary | Binary | Cast | Concat) -> _Piece:
+        match expr:
+            case Unary("neg", operand):
+                text, takes_rest = self._reach(operand, Level.POSTFIX)
+                return f"-{text}", Level.MINUS, takes_rest
+            case Unary("abs", operand):
+                return f"\\left|{self.piece(operand)[0]}\\right|", Level.ATOM, False
+            case Unary("sqrt", operand):
+                return f"\\sqrt{{{self.piece(operand)[0]}}}", Level.ATOM, False
+            case Unary(op, operand):
+                return f"\\{op}\\left({self.piece(operand)[0]}\\right)", Level.ATOM, False
+            case Cast(dtype, operand):
+                return _called(dtype, self.piece(operand)[0]), Level.ATOM, False
+            case Binary("div", left, right):
+                return f"\\frac{{{self.piece(left)[0]}}}{{{self.piece(right)[0]}}}", Level.RESHAPE, False
+            case Binary("min" | "max" as op, left, right):
+                return f"\\{op}\\left({self.piece(left)[0]}, {self.piece(right)[0]}\\right)", Level.ATOM, False
+            case Binary(op, left, right):
+                sign, level = _INFIX[op]
+                sign = r"\oplus" if op == "add" and left.type.rank else sign
+                return self._infix(left, sign, right, level)
+            case Concat(left, right):
+                return self._infix(left, r"\mathbin{+\!\!+}", right, Level.CONCAT)
+            case _:
+                assert_never(expr)
+
+    def _infix(self, left: Expr, sign: str, right: Expr, level: Level) -> _Piece:
+        first = self._operand(left, level, last=False)
+        second, takes_rest = self._reach(right, level + 1)
+        return f"{first} {sign} {second}", level, takes_rest
+
+    def _reach(self, expr: Expr, at_least: int) -> tuple[str, bool]:
+        """A term as the last operand, and whether it would take up what follows."""
+        text, level, takes_rest = self.piece(expr)
+        if level >= at_least or (level == Level.BINDER and takes_rest):
+            return text, takes_rest
+        return f"\\left({text}\\right)", False
+
+    def _range(self, expr: Gen | Reduce) -> str:
+        """The operator with its range below; its index is bound from then on."""
+        low = "" if expr.low.constant == 0 else f"{self.index(expr.low)} \\le "
+        high = self.index(expr.high)
+        operator = _GEN if isinstance(expr, Gen) else _BIG[expr.monoid]
+        return f"{operator}_{{{low}{_name(self._names.bind_index(expr.name))} < {high}{_mark(expr.mark)}}}"
+
+    def _body(self, expr: Gen | Reduce) -> str:
+        text = self.piece(expr.body)[0]
+        self._names.unbind_index()
+        return text
+
+    def _access(self, expr: Access) -> str:
+        indices: list[str] = []
+        base: Expr = expr
+        while isinstance(base, Access):
+            indices.append(self.index(base.index))
+            base = base.tensor
+        return f"{self._operand(base, Level.POSTFIX, last=False)}[{', '.join(reversed(indices))}]"
+
+    def _reshape(self, op: ReshapeOp) -> str:
+        match op:
+            case Transpose():
+                return r"\mathsf{transpose}"
+            case Flatten():
+                return r"\mathsf{flatten}"
+            case Split(by):
+                return f"\\mathsf{{split}}_{{{self.index(by)}}}"
+            case PadLeft(by):
+                return f"\\mathsf{{padl}}_{{{self.index(by)}}}"
+            case PadRight(by):
+                return f"\\mathsf{{padr}}_{{{self.index(by)}}}"
+            case TruncateLeft(by):
+                return f"\\mathsf{{truncl}}_{{{self.index(by)}}}"
+            case TruncateRight(by):
+                return f"\\mathsf{{truncr}}_{{{self.index(by)}}}"
+            case _:
+                assert_never(op)
+
+
+def _called(name: str, argument: str) -> str:
+    return f"\\mathsf{{{name}}}\\left({argument}\\right)"
+
+
+def _literal(value: float) -> str:
+    """1e-05 as a power of ten; a decimal number as it is."""
+    text = repr(value).replace("inf", r"\infty")
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa} \\cdot 10^{{{int(exponent)}}}" if exponent else text
+
+
+def _mark(mark: str) -> str:
+    return f"\\ \\text{{[{mark.translate(_SPECIAL)}]}}" if mark else ""

@@ -1,0 +1,469 @@
+"""Programs read from text: the inverse of `atl.text.printing`, in both spellings.
+
+    program    ::= name (declarations) [: type] [given conditions] := expression
+    declaration::= A : float32[n, 2*k] | idx : int32[n] in [0, m) strict | k : size
+    expression ::= gen[lo <= i < hi] e (⊞) | sum[…] e (Σ) | prod[…] e (Π) | max[…] e | min[…] e
+                 | let x := e in e | [condition] . e (·)
+                 | e ++ e | e + e (⊕) | e - e | e * e | e / e | -e | e[i, j] | (e)
+                 | transpose e | flatten e | split k e | padl k e | padr k e | truncl k e | truncr k e
+                 | select(condition, e, e) | cast(dtype, e) | value(i) | padding(type)
+                 | abs(e) | sqrt(e) | exp(e) | log(e) | tanh(e) | min(e, e) | max(e, e)
+                 | A | 2.5 | 2:int32
+
+A mark stands in the range, gen[i < n | parallel] e, or after the name of a let. The body of a binder or a let reaches
+as far to the right as it can; a guard reaches over products, not over sums. A size is declared by the type of an input
+that mentions it, or by itself. A literal has the element type of what it meets, like on the surface, or the one that it
+tells. Names that are reserved, or are no words, stand between back quotes. From # to the end of its line is a comment.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar, get_args
+
+from atl.checks.scope import outermost
+from atl.core import dtypes
+from atl.core.index import Array, Index, index, shift
+from atl.core.node import MAX_DEPTH
+from atl.core.predicate import Predicate, equal
+from atl.core.substitution import map_type
+from atl.core.terms import (
+    Access,
+    Binary,
+    BinaryOp,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Flatten,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Padding,
+    PadLeft,
+    PadRight,
+    Reduce,
+    Reshape,
+    ReshapeOp,
+    Select,
+    Split,
+    Transpose,
+    TruncateLeft,
+    TruncateRight,
+    Type,
+    Unary,
+    UnaryOp,
+    Value,
+)
+from atl.errors import ATLError, DtypeError, Place, ShapeError, TooLarge
+from atl.prove import Proved, prove
+from atl.surface.program import Program, make_program
+from atl.surface.values import Tensor, agree, arithmetic, strengthen
+from atl.text.names import BINDERS, INFIX, RESERVED, Level
+from atl.text.parse_index import IndexReader
+from atl.text.tokens import Token
+
+T = TypeVar("T")
+
+_BINDS: Final = {"++": Level.CONCAT, "+": Level.ADD, "-": Level.ADD, "*": Level.MULTIPLY, "/": Level.MULTIPLY}
+_OPERATIONS: Final[dict[str, BinaryOp]] = {"max": "max", "min": "min", **{sign: op for op, sign in INFIX.items()}}
+_UNARY: Final[dict[str, UnaryOp]] = {op: op for op in get_args(UnaryOp) if op != "neg"}
+_BY: Final[dict[str, Callable[[Index], ReshapeOp]]] = {
+    "split": Split,
+    "padl": PadLeft,
+    "padr": PadRight,
+    "truncl": TruncateLeft,
+    "truncr": TruncateRight,
+}
+_FUNCTIONS: Final = ("select", "cast", "value", "padding", *_UNARY)
+
+
+def parse(text: str) -> Program:
+    """The program that a text means: `parse(str(p)) == p`, and names and marks are kept.
+
+    Raises `ParseError`, or what is wrong with the program that is written, each with the place in the text.
+
+    >>> print(parse("twice (x : float64[n]) := gen[i < n] 2 * x[i]"))
+    twice (x : float64[n]) : float64[n] :=
+      ⊞[i < n] 2 * x[i]
+    """
+    return _whole(_Reader(text), _Reader.program)
+
+
+def parse_expr(text: str, *, inputs: Iterable[Array] = (), sizes: Iterable[str] | None = None) -> Expr:
+    """The tensor expression that a text means. Without `sizes`, any other name is a size."""
+    return _whole(_Reader(text, inputs, None if sizes is None else set(sizes)), _Reader.expression)
+
+
+def parse_index(text: str, *, inputs: Iterable[Array] = ()) -> Index:
+    """The index expression that a text means; its names are sizes, or inputs that are read."""
+    return _whole(_Reader(text, inputs), _Reader.index)
+
+
+def parse_predicate(text: str, *, inputs: Iterable[Array] = ()) -> Predicate:
+    """The condition that a text means; its names are sizes, or inputs that are read."""
+    return _whole(_Reader(text, inputs), _Reader.condition)
+
+
+def _whole(reader: _Reader, read: Callable[[_Reader], T]) -> T:
+    try:
+        made = read(reader)
+        if reader.next.kind != "end":
+            raise reader.error(
+                f"expected an operator or the end of the text, found {reader.next}",
+                required="nothing more",
+                suggestions=("binders reach to the right as far as they can: put a shorter body in parentheses",),
+            )
+    except RecursionError:
+        raise TooLarge(
+            "this text is nested too deeply",
+            required=f"an expression of at most {MAX_DEPTH} levels",
+            suggestions=("name parts of it with let",),
+        ) from None
+    return made
+
+
+class _Reader(IndexReader):
+    """Reads programs and tensor expressions."""
+
+    # -- programs -----------------------------------------------------------------------------------------------------
+
+    def program(self) -> Program:
+        name = self.name("the program")
+        declared: list[Array] = []
+        sizes: dict[str, None] = {}
+        if self.accept("(") and not self.accept(")"):
+            self.list_of(lambda: self._declaration(declared, sizes), ")", "declarations")
+        # A size is known if the type of an input mentions it; an element of an input is none.
+        self.sizes = {*sizes, *self.mentioned}
+        self.arrays = {array.name: array for array in declared}
+        announced = self._announced_type() if self.accept(":") else None
+        given = self._given()
+        self.expect(":=", "before the body of the program")
+        start = self.next
+        body = self.expression()
+        with self.placed(start.start):
+            body = strengthen(body, announced[0].dtype if announced and announced[0].dtype else dtypes.DEFAULT)
+        if self.next.kind != "end":
+            return Program(name, tuple(declared), body)  # refused by the caller, which tells what is too much
+        made = make_program(name, tuple(declared), body, given)
+        if announced is not None:
+            self._check_type(made, *announced)
+        return made
+
+    def _declaration(self, declared: list[Array], sizes: dict[str, None]) -> None:
+        token = self.next
+        name = self.name("an input or a size")
+        if name in sizes or any(array.name == name for array in declared):
+            raise self.error(f"{name} is declared twice", token, required="a name of its own for every input and size")
+        self.expect(":", "and the type of what is declared")
+        if self.next.kind == "name" and self.next.text == "size":
+            self.advance()
+            sizes[name] = None
+            return
+        of = self._type()
+        low = high = None
+        bounded = self.sees("in")
+        if self.accept("in"):
+            low, high = self._bounds()
+        strict = self.next.kind == "name" and self.next.text == "strict" and bool(self.advance())
+        if (bounded or strict) and not dtypes.is_integer(of.dtype):
+            raise self.error(
+                f"the elements of {name}, of type {of.dtype}, are given a range or an order",
+                token,
+                required="an integer array",
+            )
+        declared.append(Array(name, of.shape, of.dtype or dtypes.DEFAULT, low, high, strict))
+
+    def _bounds(self) -> tuple[Index | None, Index | None]:
+        """[lo, hi), or with an infinity in parentheses where there is no bound."""
+        low = None
+        if self.accept("("):
+            self.expect("-", "before the infinity")
+            self.expect("inf", "where there is no lower bound")
+        else:
+            self.expect("[", "before the lower bound")
+            low = self.index()
+        self.expect(",", "between the bounds")
+        high = None if self.accept("inf") else self.index()
+        self.expect(")", "after the upper bound, which is not included")
+        return low, high
+
+    def _type(self) -> Type:
+        dtype = None if self.sees("[") else self._dtype()
+        shape = tuple(self.list_of(self.index, "]", "extents")) if self.accept("[") else ()
+        return Type(dtype, shape)
+
+    def _dtype(self) -> str:
+        token = self.next
+        if token.kind != "name":
+            raise self.error(f"expected an element type, found {token}", required=f"one of {', '.join(dtypes.DTYPES)}")
+        self.advance()
+        with self.placed(token.start):
+            return dtypes.checked_dtype(token.text)
+
+    def _announced_type(self) -> tuple[Type, Token, int]:
+        start = self.next
+        return self._type(), start, self.last.stop
+
+    def _given(self) -> list[Predicate]:
+        if self.next.kind != "name" or self.next.text != "given":
+            return []
+        self.advance()
+        out = [self.condition()]
+        while self.accept(","):
+            out.append(self.condition())
+        return out
+
+    def _check_type(self, made: Program, announced: Type, start: Token, stop: int) -> None:
+        """The type in the first line must be that of the body."""
+        computed = Type(made.dtype, made.type.shape)
+        if announced.dtype != computed.dtype:
+            error: ATLError = DtypeError(
+                f"the body of {made.name} has elements of type {computed.dtype}, not {announced.dtype}",
+                required="the type of the body",
+            )
+        else:
+            facts = outermost(made).facts
+            alike = announced.rank == computed.rank and all(
+                a == b or isinstance(prove(facts, equal(a, b)), Proved)
+                for a, b in zip(announced.shape, computed.shape, strict=True)
+            )
+            if alike:
+                return
+            error = ShapeError(
+                f"the body of {made.name} has the shape ({', '.join(map(str, computed.shape))})",
+                required="the shape of the body",
+            )
+        error.place = Place(self.text, start.start, stop)
+        raise error
+
+    # -- expressions --------------------------------------------------------------------------------------------------
+
+    def expression(self, at_least: int = Level.BINDER) -> Expr:
+        """As much as can be a tensor expression whose operators bind at least so tightly."""
+        start = self.next.start
+        left = self._prefix()
+        while True:
+            token = self.next
+            if token.kind == "symbol" and token.text == "[":
+                left = self._access(left, start)
+                continue
+            binds = _BINDS.get(token.text, -1) if token.kind == "symbol" else -1
+            if binds < at_least:
+                return left
+            self.advance()
+            right = self.expression(binds + 1)
+            with self.placed(start):
+                left = _joined(token.text, left, right)
+
+    def _access(self, tensor: Expr, start: int) -> Expr:
+        self.advance()
+        for position in self.list_of(self.index, "]", "indices"):
+            with self.placed(start):
+                tensor = Access(tensor, position)
+        return tensor
+
+    def _prefix(self) -> Expr:
+        token = self.next
+        match token.kind, token.text:
+            case "number", _:
+                return self._literal()
+            case "word", "inf":
+                return self._literal()
+            case "word", "max" | "min" if self.after_next.text == "(":
+                return self._extreme()
+            case "word", ("gen" | "sum" | "prod" | "max" | "min"):
+                return self._binder()
+            case "word", "let":
+                return self._let()
+            case "word", ("transpose" | "flatten" | "split" | "padl" | "padr" | "truncl" | "truncr"):
+                return self._reshape()
+            case "symbol", "-":
+                return self._minus()
+            case "symbol", "[":
+                return self._guard()
+            case "symbol", "(":
+                self.advance()
+                inside = self.expression()
+                self.expect(")", "to close the parenthesis")
+                return inside
+            case "name", name if self.after_next.text == "(" and name in _FUNCTIONS:
+                return self._function()
+            case "name", _:
+                return self._tensor_name()
+            case _:
+                raise self.error(f"expected a tensor expression, found {token}", required="an expression")
+
+    def _literal(self, *, negative: bool = False) -> Expr:
+        token = self.advance()
+        value: int | float = int(token.text) if token.text.isdigit() else float(token.text)
+        with self.placed(token.start):
+            return Constant(-value if negative else value, self._suffix())
+
+    def _suffix(self) -> str | None:
+        return self._dtype() if self.accept(":") else None
+
+    def _minus(self) -> Expr:
+        sign = self.advance()
+        if self.next.start == sign.stop and (self.next.kind == "number" or self.sees("inf")):
+            return self._literal(negative=True)
+        operand = self.expression(Level.POSTFIX)
+        return Unary("neg", operand)
+
+    def _extreme(self) -> Expr:
+        token = self.advance()
+        self.advance()
+        left = self.expression()
+        self.expect(",", "between the operands")
+        right = self.expression()
+        self.expect(")", "after the operands")
+        with self.placed(token.start):
+            return _joined(token.text, left, right)
+
+    def _binder(self) -> Expr:
+        start = self.advance()
+        monoid = BINDERS[start.text]
+        self.expect("[", "before the range")
+        if self.next.kind in ("name", "word") and self.after_next.text == "<":
+            low = index(0)
+        else:
+            low = self.index()
+            self.expect("<=", "after the lower bound")
+        name = self.name("an index")
+        self.expect("<", "and the upper bound")
+        high = self.index()
+        mark = self._mark("]")
+        self.expect("]", "after the range")
+        self.indices.append(name)
+        body = self.expression()
+        self.indices.pop()
+        with self.placed(start.start):
+            if monoid is None:
+                return Gen(low, high, body, name, mark)
+            return Reduce(monoid, low, high, body, name, mark)
+
+    def _mark(self, close: str) -> str:
+        """| and what stands up to the closing symbol: the text itself, or what a string says."""
+        if not self.accept("|"):
+            return ""
+        first = self.next
+        if first.kind == "string":
+            self.advance()
+            try:
+                return str(json.loads(first.text))
+            except ValueError:
+                raise self.error("this string is no mark", first, required="a string as in JSON") from None
+        while not self.sees(close) and self.next.kind != "end":
+            self.advance()
+        if self.last.stop <= first.start:
+            raise self.error("expected a mark", required="words that say how the binder runs")
+        return self.text[first.start : self.last.stop]
+
+    def _let(self) -> Expr:
+        self.advance()
+        name = self.name("a tensor")
+        mark = self._mark(":=")
+        self.expect(":=", "before the value of the let")
+        start = self.next.start
+        value = self.expression()
+        with self.placed(start):
+            value = strengthen(value, dtypes.DEFAULT)
+        self.expect("in", "before the body of the let")
+        self.tensors.append((name, value.type, len(self.indices)))
+        body = self.expression()
+        self.tensors.pop()
+        return Let(value, body, name, mark)
+
+    def _guard(self) -> Expr:
+        self.advance()
+        condition = self.condition()
+        self.expect("]", "after the condition of a guard")
+        if not self.accept("."):
+            raise self.error(
+                f"expected '·' or '.' after the condition of a guard, found {self.next}", required="[p] . e"
+            )
+        return Guard(condition, self.expression(Level.GUARD))
+
+    def _reshape(self) -> Expr:
+        """An operator before its operand, with its amount between them; also as a call, split(k, e)."""
+        token = self.advance()
+        make = _BY.get(token.text)
+        called = False
+        if make is None:
+            op: ReshapeOp = Transpose() if token.text == "transpose" else Flatten()
+        elif self.sees("("):
+            self.advance()
+            amount = self.index()
+            called = bool(self.accept(","))
+            if not called:
+                self.expect(")", "after the amount")
+            op = make(amount)
+        else:
+            op = make(self.index_operand())
+        operand = self.expression(Level.BINDER if called else Level.RESHAPE)
+        if called:
+            self.expect(")", "after the operand")
+        with self.placed(token.start):
+            return Reshape(op, operand)
+
+    def _function(self) -> Expr:
+        token = self.advance()
+        self.advance()
+        made: Expr
+        with self.placed(token.start):
+            match token.text:
+                case "select":
+                    condition = self.condition()
+                    self.expect(",", "after the condition")
+                    left = self.expression()
+                    self.expect(",", "between the operands")
+                    first, second = agree(Tensor(left), Tensor(self.expression()))
+                    made = Select(condition, first, second)
+                case "cast":
+                    dtype = self._dtype()
+                    self.expect(",", "after the element type")
+                    operand = self.expression()
+                    made = strengthen(operand, dtype) if operand.type.dtype is None else Cast(dtype, operand)
+                case "value":
+                    position = self.index()
+                    self.expect(")", "after the index")
+                    return Value(position, self._suffix())
+                case "padding":
+                    made = Padding(Type(None, ()) if self.sees(")") else self._type())
+                case _:
+                    made = Unary(_UNARY[token.text], self.expression())
+            self.expect(")", "after the operands")
+        return made
+
+    def _tensor_name(self) -> Expr:
+        token = self.advance()
+        name = token.text
+        for position, (known, of, depth) in enumerate(reversed(self.tensors)):
+            if known == name:
+                return Local(position, _moved(of, len(self.indices) - depth))
+        if name in self.arrays:
+            return Input(self.arrays[name])
+        if self.sees("(") and name not in self.indices:
+            raise self.unknown(token, "function", (*_FUNCTIONS, *RESERVED))
+        scalar = (f"write value({name}) to compute with the value of an index",)
+        is_index = name in self.indices or name in (self.sizes or ())
+        tensors = (*(known for known, _, _ in reversed(self.tensors)), *self.arrays)
+        raise self.unknown(token, "tensor", tensors, *(scalar if is_index else ()))
+
+
+def _moved(of: Type, binders: int) -> Type:
+    """A type, seen from under so many more index binders."""
+    return map_type(of, lambda extent: shift(extent, binders))
+
+
+def _joined(sign: str, left: Expr, right: Expr) -> Expr:
+    if sign == "++":
+        return Concat(*agree(Tensor(left), Tensor(right)))
+    if left.type.rank != right.type.rank:
+        return arithmetic(_OPERATIONS[sign], Tensor(left), Tensor(right)).node
+    first, second = agree(Tensor(left), Tensor(right))
+    return Binary(_OPERATIONS[sign], first, second)

@@ -1,0 +1,334 @@
+"""Reading index expressions and conditions from text: the lower half of the parser, with its scopes and errors.
+
+condition  ::= comparisons joined by and (∧, &), or (∨, |), not (¬, ~); chains as in 0 <= i < n
+index      ::= + - * // % with their usual precedence, ⌈a / b⌉ or ceildiv(a, b), ⌊a / b⌋, min(…), max(…), idx[i]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Final, Literal, TypeVar
+
+from atl.core import dtypes
+from atl.core.index import Array, Index, bound, ceildiv, extremum, floordiv, index, read, size
+from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
+from atl.core.terms import Type
+from atl.errors import ATLError, ParseError, Place
+from atl.text.tokens import Token, tokens
+
+T = TypeVar("T")
+
+MANY_NAMES: Final = 20
+"""More names than this are not listed in a message."""
+
+_RELATIONS: Final[dict[str, Callable[[Index, Index], Predicate]]] = {
+    "<": less,
+    "<=": at_most,
+    ">": lambda a, b: less(b, a),
+    ">=": lambda a, b: at_most(b, a),
+    "=": equal,
+    "!=": lambda a, b: negation(equal(a, b)),
+}
+
+
+class IndexReader:
+    """A text, how far it has been read, and the names in scope there.
+
+    `sizes` are the sizes that may occur; while it is None, any name that means nothing else is one.
+    """
+
+    def __init__(self, text: str, arrays: Iterable[Array] = (), sizes: set[str] | None = None) -> None:
+        self.text = text
+        self.arrays = {array.name: array for array in arrays}
+        self.sizes = sizes
+        self.mentioned: dict[str, None] = {}
+        self.indices: list[str] = []
+        self.tensors: list[tuple[str, Type, int]] = []
+        self._tokens = list(tokens(text))
+        self._at = 0
+
+    # -- tokens -------------------------------------------------------------------------------------------------------
+
+    @property
+    def next(self) -> Token:
+        return self._tokens[self._at]
+
+    @property
+    def after_next(self) -> Token:
+        return self._tokens[min(self._at + 1, len(self._tokens) - 1)]
+
+    @property
+    def last(self) -> Token:
+        return self._tokens[max(self._at - 1, 0)]
+
+    def sees(self, *texts: str) -> bool:
+        """Whether the next token is one of these words or symbols."""
+        return self.next.kind in ("word", "symbol") and self.next.text in texts
+
+    def advance(self) -> Token:
+        token = self.next
+        self._at = min(self._at + 1, len(self._tokens) - 1)
+        return token
+
+    def accept(self, *texts: str) -> Token | None:
+        return self.advance() if self.sees(*texts) else None
+
+    def expect(self, text: str, purpose: str) -> Token:
+        """Reads this word or symbol, which is there `purpose`."""
+        if not self.sees(text):
+            raise self.error(f"expected '{text}' {purpose}, found {self.next}", required=f"'{text}'")
+        return self.advance()
+
+    def name(self, what: str) -> str:
+        """Reads a name."""
+        token = self.next
+        if token.kind == "word":
+            raise self.error(
+                f"'{token.text}' cannot name {what}: the word has a meaning of its own",
+                required="a name",
+                suggestions=(f"write it between back quotes: `{token.text}`", "choose another name"),
+            )
+        if token.kind != "name":
+            raise self.error(f"expected the name of {what}, found {token}", required="a name")
+        return self.advance().text
+
+    # -- errors -------------------------------------------------------------------------------------------------------
+
+    def error(
+        self, summary: str, at: Token | None = None, *, required: str | None = None, suggestions: tuple[str, ...] = ()
+    ) -> ParseError:
+        """What is wrong with the next token, or with this one."""
+        token = at or self.next
+        place = Place(self.text, token.start, max(token.stop, token.start + 1))
+        if token.kind == "end":
+            # A caret needs something to stand under.
+            written = self.text.rstrip()
+            place = Place(written, max(len(written) - 1, 0), len(written))
+        return ParseError(summary, place=place, required=required, suggestions=suggestions)
+
+    def unknown(self, token: Token, what: str, known: Iterable[str], *advice: str) -> ParseError:
+        """What to say of a name that is not there; similar ones are suggested."""
+        names = list(dict.fromkeys(known))
+        close = tuple(f"write {name}" for name in get_close_matches(token.text, names, n=2))
+        return self.error(
+            f"there is no {what} called {token} here",
+            token,
+            required=f"one of {', '.join(names)}" if 0 < len(names) < MANY_NAMES else f"the name of a {what} in scope",
+            suggestions=(*close, *advice),
+        )
+
+    @contextmanager
+    def placed(self, start: int) -> Iterator[None]:
+        """An error in what is made of the text since `start` is shown there."""
+        try:
+            yield
+        except ATLError as error:
+            if error.place is None:
+                error.place = Place(self.text, start, self.last.stop)
+            raise
+
+    def list_of(self, read_one: Callable[[], T], close: str, what: str) -> list[T]:
+        """Things separated by commas, up to the closing symbol."""
+        out = [read_one()]
+        while self.accept(","):
+            out.append(read_one())
+        self.expect(close, f"after the {what}")
+        return out
+
+    # -- conditions and index expressions -----------------------------------------------------------------------------
+
+    def index(self) -> Index:
+        """A sum: as much as can be an index expression."""
+        start = self.next
+        return self._as_index(self._sum(), start)
+
+    def index_operand(self) -> Index:
+        """A name, a number or something in parentheses."""
+        start = self.next
+        return self._as_index(self._primary(), start)
+
+    def condition(self) -> Predicate:
+        start = self.next
+        return self._as_condition(self._disjunction(), start)
+
+    def _as_index(self, value: Index | Predicate, start: Token) -> Index:
+        if isinstance(value, Index):
+            return value
+        raise self.error("a condition stands where an index is needed", start, required="an index expression")
+
+    def _as_condition(self, value: Index | Predicate, start: Token) -> Predicate:
+        if not isinstance(value, Index):
+            return value
+        raise self.error(
+            "an index expression stands where a condition is needed",
+            start,
+            required="a comparison, such as i < n",
+        )
+
+    def _disjunction(self) -> Index | Predicate:
+        start = self.next
+        first = self._conjunction()
+        if not self.sees("or", "|"):
+            return first
+        parts = [self._as_condition(first, start)]
+        while self.accept("or", "|"):
+            start = self.next
+            parts.append(self._as_condition(self._conjunction(), start))
+        return disjunction(parts)
+
+    def _conjunction(self) -> Index | Predicate:
+        start = self.next
+        first = self._negation()
+        if not self.sees("and"):
+            return first
+        parts = [self._as_condition(first, start)]
+        while self.accept("and"):
+            start = self.next
+            parts.append(self._as_condition(self._negation(), start))
+        return conjunction(parts)
+
+    def _negation(self) -> Index | Predicate:
+        if self.accept("not"):
+            start = self.next
+            return negation(self._as_condition(self._negation(), start))
+        return self._comparison()
+
+    def _comparison(self) -> Index | Predicate:
+        start = self.next
+        first = self._sum()
+        if not self.sees(*_RELATIONS):
+            return first
+        left = self._as_index(first, start)
+        parts: list[Predicate] = []
+        while relation := self.accept(*_RELATIONS):
+            right = self.index()
+            parts.append(_RELATIONS[relation.text](left, right))
+            left = right
+        return conjunction(parts)
+
+    def _sum(self) -> Index | Predicate:
+        start = self.next
+        value = self._product()
+        while sign := self.accept("+", "-"):
+            left, start_right = self._as_index(value, start), self.next
+            right = self._as_index(self._product(), start_right)
+            value = left + right if sign.text == "+" else left - right
+        return value
+
+    def _product(self) -> Index | Predicate:
+        start = self.next
+        value = self._signed()
+        while sign := self.accept("*", "//", "%"):
+            left, start_right = self._as_index(value, start), self.next
+            right = self._as_index(self._signed(), start_right)
+            with self.placed(start.start):
+                value = left * right if sign.text == "*" else left // right if sign.text == "//" else left % right
+        return value
+
+    def _signed(self) -> Index | Predicate:
+        if self.accept("-"):
+            start = self.next
+            return -self._as_index(self._signed(), start)
+        return self._primary()
+
+    def _primary(self) -> Index | Predicate:
+        token = self.next
+        match token.kind, token.text:
+            case "number", text:
+                if not text.isdigit():
+                    raise self.error(f"the index {text} is not whole", required="an integer")
+                self.advance()
+                with self.placed(token.start):
+                    return index(int(text))
+            case "name", "imin" | "imax" if self.after_next.text == "(":
+                # As in Python: atl.imin and atl.imax.
+                self.advance()
+                return self._extremum("min" if token.text == "imin" else "max")
+            case "name", _:
+                return self._index_name()
+            case "word", "true" | "false":
+                return TRUE if self.advance().text == "true" else FALSE
+            case "word", "min" | "max":
+                self.advance()
+                return self._extremum("min" if token.text == "min" else "max")
+            case "word", "ceildiv":
+                return self._ceildiv()
+            case "symbol", "(":
+                self.advance()
+                value = self._disjunction()
+                self.expect(")", "to close the parenthesis")
+                return value
+            case "symbol", "⌈" | "⌊":
+                return self._between_bars()
+            case _:
+                raise self.error(f"expected an index or a condition, found {token}", required="a name, a number or '('")
+
+    def _extremum(self, kind: Literal["min", "max"]) -> Index:
+        self.expect("(", "before the choices")
+        return extremum(kind, *self.list_of(self.index, ")", "choices"))
+
+    def _ceildiv(self) -> Index:
+        start = self.advance()
+        self.expect("(", "before the operands")
+        left = self.index()
+        self.expect(",", "between the operands")
+        right = self.index()
+        self.expect(")", "after the operands")
+        with self.placed(start.start):
+            return ceildiv(left, right)
+
+    def _between_bars(self) -> Index:
+        """⌈a / b⌉ or ⌊a / b⌋."""
+        start = self.advance()
+        up = start.text == "⌈"
+        left = self._as_index(self._product(), start)
+        if self.sees("+", "-"):
+            raise self.error("a sum is divided without parentheses", required="⌈(a + b) / c⌉")
+        self.expect("/", "between what is divided and the divisor")
+        right = self._as_index(self._product(), start)
+        self.expect("⌉" if up else "⌋", "after the divisor")
+        with self.placed(start.start):
+            return ceildiv(left, right) if up else floordiv(left, right)
+
+    def _index_name(self) -> Index:
+        token = self.advance()
+        name = token.text
+        for depth, known in enumerate(reversed(self.indices)):
+            if known == name:
+                return bound(depth)
+        if name in self.arrays:
+            return self._element(self.arrays[name], token)
+        if self.sizes is None or name in self.sizes:
+            self.mentioned[name] = None
+            return size(name)
+        if any(known == name for known, _, _ in self.tensors):
+            raise self.error(
+                f"the tensor {name} is used as an index",
+                token,
+                required="an index, a size, or an element of an integer input",
+            )
+        raise self.unknown(
+            token,
+            "index or size",
+            (*reversed(self.indices), *self.sizes),
+            f"declare a size that no input mentions in the first line: {name} : size",
+        )
+
+    def _element(self, array: Array, token: Token) -> Index:
+        if not dtypes.is_integer(array.dtype):
+            raise self.error(
+                f"an element of {array.name}, of type {array.dtype}, is used as an index",
+                token,
+                required="an integer array",
+                suggestions=("compare values with min(…) and max(…)",),
+            )
+        indices = self.list_of(self.index, "]", "indices") if array.shape and self.accept("[") else []
+        if len(indices) != len(array.shape):
+            raise self.error(
+                f"{array.name} has {len(array.shape)} dimensions and is read with {len(indices)} indices",
+                token,
+                required="an index for every dimension",
+            )
+        return read(array, tuple(indices))

@@ -1,0 +1,547 @@
+"""Programs as text, close to the notation of the papers; `atl.parse` reads it back.
+
+    matmul (A : float32[n, k], B : float32[k, m]) : float32[n, m] :=
+      ⊞[i < n] ⊞[j < m] Σ[l < k] A[i, l] * B[l, j]
+
+The body of a binder or a let reaches as far to the right as it can; a guard [p] · e reaches over products, not over
+sums; a reshape operator and a minus sign apply to what stands next to them. With `ascii=True` the same is spelled with
+words. A binder prints with the name that the user gave it, made unique where it would hide another name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Final, TypeAlias, assert_never
+
+from atl.core import dtypes
+from atl.core.index import Array, Index
+from atl.core.predicate import Predicate, expressions
+from atl.core.substitution import children
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Flatten,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Padding,
+    PadLeft,
+    PadRight,
+    Reduce,
+    Reshape,
+    ReshapeOp,
+    Select,
+    Split,
+    TensorVar,
+    Transpose,
+    TruncateLeft,
+    TruncateRight,
+    Type,
+    Unary,
+    Value,
+)
+from atl.errors import Place
+from atl.surface.program import Program
+from atl.text.index_notation import (
+    Comparison,
+    Condition,
+    Connected,
+    Division,
+    Element,
+    Extreme,
+    Name,
+    Number,
+    Product,
+    Sum,
+    Truth,
+    Written,
+    write_condition,
+    write_index,
+)
+from atl.text.names import ASCII, INFIX, UNICODE, Level, Names, Spelling, names_in, names_of_index, sizes_of, spelled
+from atl.text.pretty import (
+    HARD,
+    LINE,
+    SOFT,
+    START,
+    STOP,
+    Doc,
+    Group,
+    Laid,
+    Nest,
+    call,
+    lay_out,
+    separated,
+    seq,
+    width_of,
+)
+
+Path: TypeAlias = tuple[int, ...]
+
+WHOLE: Final = 600
+"""A term with more nodes than this is abridged in messages and in `repr`."""
+NEAR: Final = 5
+"""So many levels around what a message is about are shown."""
+SMALL: Final = 30
+"""A part with no more nodes than this is always shown."""
+SHORT_LET: Final = 60
+"""A let that is no longer than this may stand on one line."""
+
+
+def show_index(expression: Index, *, ascii: bool = False) -> str:  # noqa: A002 (so it is called everywhere)
+    """An index expression as a person would write it.
+
+    >>> from atl.core.index import ceildiv, size
+    >>> n, k = size("n"), size("k")
+    >>> show_index((n - 1) % k), show_index(ceildiv(n, k) * k - n)
+    ('(n - 1) % k', '⌈n / k⌉*k - n')
+    """
+    names = names_of_index((expression,) if expression.free else ())
+    return index_text(write_index(expression, names.of_leaf), ASCII if ascii else UNICODE)
+
+
+def show_predicate(predicate: Predicate, *, ascii: bool = False) -> str:  # noqa: A002
+    """A condition as a person would write it.
+
+    >>> from atl.core.index import index, size
+    >>> from atl.core.predicate import within
+    >>> show_predicate(within(index(1), size("i"), size("n")))
+    '1 <= i < n'
+    """
+    names = names_of_index(expressions(predicate))
+    return condition_text(write_condition(predicate, names.of_leaf), ASCII if ascii else UNICODE)
+
+
+def show(expr: Expr, *, ascii: bool = False, abridge: bool = True) -> str:  # noqa: A002
+    """A tensor expression as text; parts of a large one are elided unless `abridge` is false."""
+    return _laid(expr, _Where(None), ascii=ascii, abridge=abridge and expr.size > WHOLE).text
+
+
+def show_program(program: Program, *, ascii: bool = False, abridge: bool = False) -> str:  # noqa: A002
+    """A program as text. Unless parts of a large one are elided by `abridge`, `atl.parse` gives the program back."""
+    return _laid(program, _Where(None), ascii=ascii, abridge=abridge and program.body.size > WHOLE).text
+
+
+def place_of(program: Program | Expr, path: Path, *, note: str = "", ascii: bool = False) -> Place:  # noqa: A002
+    """The place of the part that is reached by these positions in `substitution.children`, for carets beneath it.
+
+    Only its first line is meant. The user's own line is that of the nearest part around that has one. The note, if any,
+    stands at the end of that line.
+    """
+    at = body = program.body if isinstance(program, Program) else program
+    source = at.source
+    for position in path:
+        below = children(at)
+        if position >= len(below):
+            break
+        at = below[position].expr
+        source = at.source or source
+    laid = _laid(program, _Where(path), ascii=ascii, abridge=body.size > WHOLE)
+    end = laid.text.find("\n", laid.start)
+    line_end = len(laid.text) if end < 0 else end
+    text = f"{laid.text[:line_end]}   -- {note}{laid.text[line_end:]}" if note else laid.text
+    return Place(text, laid.start, min(laid.stop, line_end), source)
+
+
+def _laid(what: Program | Expr, where: _Where, *, ascii: bool, abridge: bool) -> Laid:  # noqa: A002
+    spelling = ASCII if ascii else UNICODE
+    if not isinstance(what, Program):
+        return lay_out(_Printer(names_in(what), spelling, abridge=abridge).piece(what, where, known=False).doc)
+    printer = _Printer(Names((*what.sizes, *(array.name for array in what.inputs))), spelling, abridge=abridge)
+    body = printer.piece(what.body, where, known=True).doc
+    return lay_out(seq(Group(_header(what, printer)), Nest(2, seq(HARD, body))))
+
+
+def _header(program: Program, printer: _Printer) -> Doc:
+    """name (inputs and sizes) : type, given assumptions, :="""
+    declared = [printer.declaration(array) for array in program.inputs]
+    given = dict.fromkeys(sizes_of(program.inputs))
+    declared.extend(f"{spelled(name)} : size" for name in program.sizes if name not in given)
+    of = Type(program.dtype, program.type.shape)
+    arguments = Group(seq(" (", Nest(4, seq(SOFT, separated(list(declared), seq(",", LINE)))), ")")) if declared else ""
+    head = seq(spelled(program.name), arguments, " : ", printer.type(of))
+    if not program.assumptions:
+        return seq(head, " :=")
+    facts: list[Doc] = [printer.condition(assumption) for assumption in program.assumptions]
+    return seq(head, Nest(4, seq(HARD, "given ", Group(separated(facts, seq(",", LINE))), " :=")))
+
+
+# -- index expressions and conditions ---------------------------------------------------------------------------------
+
+_SUM, _PRODUCT, _OPERAND = range(3)
+
+
+def index_text(written: Written, spelling: Spelling, at_least: int = _SUM) -> str:
+    """The notation as text, in parentheses where it binds less than what stands around."""
+    text, binds = _index_text(written, spelling)
+    return text if binds >= at_least else f"({text})"
+
+
+def _index_text(written: Written, spelling: Spelling) -> tuple[str, int]:
+    match written:
+        case Number(value):
+            return str(value), _OPERAND if value >= 0 else _SUM
+        case Name(name):
+            return spelled(name) if not name.startswith("#") else name, _OPERAND
+        case Sum(terms):
+            return _sum_text(terms, spelling), _SUM
+        case Product(factors):
+            return "*".join(index_text(factor, spelling, _OPERAND) for factor in factors), _PRODUCT
+        case Division("ceiling", left, right):
+            if spelling.ascii:
+                return f"ceildiv({index_text(left, spelling)}, {index_text(right, spelling)})", _OPERAND
+            above = index_text(left, spelling, _OPERAND if isinstance(left, Division) else _PRODUCT)
+            return f"⌈{above} / {index_text(right, spelling, _OPERAND)}⌉", _OPERAND
+        case Division(kind, left, right):
+            above = index_text(left, spelling, _OPERAND if isinstance(left, Division) else _PRODUCT)
+            return f"{above} {'//' if kind == 'floor' else '%'} {index_text(right, spelling, _OPERAND)}", _PRODUCT
+        case Extreme(kind, choices):
+            return f"{kind}({', '.join(index_text(choice, spelling) for choice in choices)})", _OPERAND
+        case Element(array, indices):
+            inside = ", ".join(index_text(position, spelling) for position in indices)
+            return f"{spelled(array)}[{inside}]" if indices else spelled(array), _OPERAND
+        case _:
+            assert_never(written)
+
+
+def _sum_text(terms: tuple[tuple[bool, Written], ...], spelling: Spelling) -> str:
+    out: list[str] = []
+    for position, (subtracted, term) in enumerate(terms):
+        if position:
+            out.append(" - " if subtracted else " + ")
+        elif subtracted:
+            out.append("-")
+        # A leading minus applies to the first factor only.
+        first = subtracted and not position and isinstance(term, Division)
+        out.append(index_text(term, spelling, _OPERAND if first else _PRODUCT))
+    return "".join(out)
+
+
+def condition_text(condition: Condition, spelling: Spelling, *, inner: bool = False) -> str:
+    """The notation of a condition as text; in parentheses if it is `inner` and has several parts."""
+    match condition:
+        case Truth(value):
+            return "true" if value else "false"
+        case Comparison(operands, relations):
+            out = [index_text(operands[0], spelling)]
+            for relation, operand in zip(relations, operands[1:], strict=True):
+                sign = spelling.unequal if relation == "!=" else relation
+                out.append(f" {sign} {index_text(operand, spelling)}")
+            return "".join(out)
+        case Connected(every, parts):
+            word = spelling.conjunction if every else spelling.disjunction
+            text = f" {word} ".join(condition_text(part, spelling, inner=True) for part in parts)
+            return f"({text})" if inner else text
+        case _:
+            assert_never(condition)
+
+
+# -- tensor expressions -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """What remains of the path to the part that a message is about; None off that path, `far` levels away from it."""
+
+    path: Path | None
+    far: int = 0
+
+    def below(self, position: int) -> _Where:
+        if self.path and self.path[0] == position:
+            return _Where(self.path[1:])
+        return _Where(None, self.far + (NEAR // 2 if self.path else 1))
+
+
+_PLAIN_MARK: Final = re.compile(r"[A-Za-z_]\w*(?:[ .:-]\w+)*", re.ASCII)
+_Prefixed: TypeAlias = Gen | Reduce | Guard | Reshape
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A printed term: how tightly it binds, and whether it takes up whatever is written after it."""
+
+    doc: Doc
+    level: int = Level.ATOM
+    open: bool = False
+
+
+class _Printer:
+    """Turns terms into documents. It holds the names in use at the place where it is.
+
+    `known` says that the element type of literals follows from what stands around: otherwise one of them tells it.
+    """
+
+    def __init__(self, names: Names, spelling: Spelling, *, abridge: bool) -> None:
+        self._names = names
+        self._spelling = spelling
+        self._abridge = abridge
+        self._typed: dict[int, bool] = {}
+        self._closed: dict[Index, str] = {}
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def index(self, expression: Index) -> str:
+        if expression.loose:
+            return index_text(write_index(expression, self._names.of_leaf), self._spelling)
+        if expression not in self._closed:
+            self._closed[expression] = index_text(write_index(expression, self._names.of_leaf), self._spelling)
+        return self._closed[expression]
+
+    def amount(self, expression: Index) -> str:
+        return index_text(write_index(expression, self._names.of_leaf), self._spelling, _OPERAND)
+
+    def condition(self, predicate: Predicate) -> str:
+        return condition_text(write_condition(predicate, self._names.of_leaf), self._spelling)
+
+    def type(self, of: Type) -> str:
+        extents = ", ".join(self.index(extent) for extent in of.shape)
+        return f"{of.dtype or ''}[{extents}]" if of.shape else of.dtype or ""
+
+    def declaration(self, array: Array) -> str:
+        text = f"{spelled(array.name)} : {self.type(Type(array.dtype, array.shape))}"
+        if array.low is not None or array.high is not None:
+            low = f"[{self.index(array.low)}" if array.low is not None else f"(-{self._spelling.infinity}"
+            high = self.index(array.high) if array.high is not None else self._spelling.infinity
+            text += f" in {low}, {high})"
+        return f"{text} strict" if array.increasing else text
+
+    def _typed_by_itself(self, expr: Expr) -> bool:
+        """Whether the element type is told by something in the term."""
+        key = id(expr)
+        if key not in self._typed:
+            self._typed[key] = self._tells_type(expr)
+        return self._typed[key]
+
+    def _tells_type(self, expr: Expr) -> bool:
+        match expr:
+            case Input() | Local() | TensorVar() | Cast():
+                return True
+            case Padding(of):
+                return of.dtype is not None
+            case Constant() | Value():
+                return False
+            case Gen(body=body) | Reduce(body=body) | Guard(_, body) | Let(_, body):
+                return self._typed_by_itself(body)
+            case Access(operand, _) | Unary(_, operand) | Reshape(_, operand):
+                return self._typed_by_itself(operand)
+            case Binary(_, left, right) | Concat(left, right) | Select(_, left, right):
+                return self._typed_by_itself(left) or self._typed_by_itself(right)
+            case _:
+                assert_never(expr)
+
+    # -- terms --------------------------------------------------------------------------------------------------------
+
+    def piece(self, expr: Expr, where: _Where, *, known: bool) -> _Piece:
+        """The term as a document, with edges around it if a message is about it."""
+        if self._elides(expr, where):
+            return _Piece(self._spelling.elided)
+        match expr:
+            case Gen() | Reduce() | Guard() | Reshape():
+                return self._chain(expr, where, known)
+            case Access():
+                return self._access(expr, where, known)
+            case _:
+                made = self._piece(expr, where, known)
+                return _Piece(seq(START, made.doc, STOP), made.level, made.open) if where.path == () else made
+
+    def _elides(self, expr: Expr, where: _Where) -> bool:
+        return self._abridge and where.path is None and where.far > NEAR and expr.size > SMALL
+
+    def _piece(self, expr: Expr, where: _Where, known: bool) -> _Piece:
+        match expr:
+            case Input(array):
+                return _Piece(spelled(array.name))
+            case Local(position, _):
+                name = self._names.of_tensor(position)
+                return _Piece(name if name.startswith("#") else spelled(name))
+            case TensorVar():
+                return _Piece(spelled(self._names.of_variable(expr)))
+            case Constant(value, dtype):
+                text = repr(value)
+                return _Piece(text + self._suffix(dtype, known), Level.MINUS if text.startswith("-") else Level.ATOM)
+            case Value(position, dtype):
+                return _Piece(f"value({self.index(position)}){self._suffix(dtype, known)}")
+            case Padding(of):
+                return _Piece(f"padding({self.type(of)})")
+            case Let():
+                return self._let(expr, where, known)
+            case Unary("neg", operand):
+                # A minus next to a number would be that of a negative literal.
+                made = self._operand(
+                    operand, where.below(0), Level.POSTFIX, known, enclosed=isinstance(operand, Constant)
+                )
+                return _Piece(seq("-", made.doc), Level.MINUS, made.open)
+            case Unary(op, operand):
+                return _Piece(call(op, [self.piece(operand, where.below(0), known=known).doc]))
+            case Cast(dtype, operand):
+                return _Piece(call("cast", [dtype, self.piece(operand, where.below(0), known=False).doc]))
+            case Select(predicate, left, right):
+                return _Piece(call("select", [self.condition(predicate), *self._pair(left, right, where, known)]))
+            case Binary("min" | "max" as op, left, right):
+                return _Piece(call(op, self._pair(left, right, where, known)))
+            case Binary() | Concat():
+                made = self._spine(expr, where, known)
+                return _Piece(Group(made.doc), made.level, made.open)
+            case Gen() | Reduce() | Guard() | Reshape() | Access():
+                return self.piece(expr, where, known=known)
+            case _:
+                assert_never(expr)
+
+    def _suffix(self, dtype: str | None, known: bool) -> str:
+        return "" if known or dtype is None else f":{dtype}"
+
+    def _pair(self, left: Expr, right: Expr, where: _Where, known: bool) -> list[Doc]:
+        first, second = self._known_in(left, right, known)
+        return [
+            self.piece(left, where.below(0), known=first).doc,
+            self.piece(right, where.below(1), known=second).doc,
+        ]
+
+    def _known_in(self, left: Expr, right: Expr, known: bool) -> tuple[bool, bool]:
+        """Whether the element type of literals is known in each of two operands that agree."""
+        known = known or self._typed_by_itself(left) or self._typed_by_itself(right)
+        return known, True
+
+    def _operand(
+        self, expr: Expr, where: _Where, at_least: int, known: bool, *, last: bool = True, enclosed: bool = False
+    ) -> _Piece:
+        """A term as an operand: in parentheses if it binds less, or would take up what follows it."""
+        made = self.piece(expr, where, known=known)
+        fits = made.level >= at_least or (made.level == Level.BINDER and made.open)
+        if fits and not enclosed and (last or not made.open):
+            return made
+        return _Piece(Group(seq("(", Nest(1, made.doc), ")")))
+
+    def _spine(self, expr: Binary | Concat, where: _Where, known: bool, *, last: bool = True) -> _Piece:
+        """Operands joined by operators that bind alike, from left to right, each on a line of its own if need be."""
+        sign, level = self._infix(expr)
+        first, second = self._known_in(expr.left, expr.right, known)
+        left = self._spine_start(expr.left, where.below(0), level, first)
+        right = self._operand(expr.right, where.below(1), level + 1, second, last=last)
+        return _Piece(seq(left.doc, LINE, f"{sign} ", Nest(2, right.doc)), level, right.open)
+
+    def _spine_start(self, expr: Expr, where: _Where, level: int, known: bool) -> _Piece:
+        match expr:
+            case Binary("add" | "sub" | "mul" | "div") | Concat() if self._infix(expr)[1] == level:
+                made = self._spine(expr, where, known, last=False)
+                return _Piece(seq(START, made.doc, STOP), made.level) if where.path == () else made
+            case _:
+                return self._operand(expr, where, level, known, last=False)
+
+    def _infix(self, expr: Binary | Concat) -> tuple[str, int]:
+        match expr:
+            case Concat():
+                return "++", Level.CONCAT
+            case Binary("add", left, _) if left.type.rank:
+                return self._spelling.add_tensors, Level.ADD
+            case Binary(op, _, _):
+                return INFIX[op], Level.ADD if op in ("add", "sub") else Level.MULTIPLY
+
+    def _access(self, expr: Access, where: _Where, known: bool) -> _Piece:
+        """tensor[i, j]: an access of an access is one with two indices."""
+        indices: list[Doc] = []
+        base: Expr = expr
+        starts: Doc = ""
+        while isinstance(base, Access):
+            if where.path == ():
+                starts = START
+                indices.append(STOP)
+            indices.append(self.index(base.index))
+            base, where = base.tensor, where.below(0)
+        made = self._operand(base, where, Level.POSTFIX, known, last=False)
+        inside: list[Doc] = []
+        for part in reversed(indices):
+            if inside and part is not STOP:
+                inside.append(", ")
+            inside.append(part)
+        closed = [*inside[:-1], "]", STOP] if inside[-1] is STOP else [*inside, "]"]
+        return _Piece(seq(starts, made.doc, "[", *closed), Level.POSTFIX)
+
+    def _chain(self, expr: _Prefixed, where: _Where, known: bool) -> _Piece:
+        """Binders, guards and reshape operators before a body: on one line as long as they fit, the body further in."""
+        parts: list[Doc] = []
+        at: Expr = expr
+        at_least: int = Level.BINDER
+        binders, ends = 0, False
+        while isinstance(at, Gen | Reduce | Guard | Reshape) and (not parts or self._continues(at, where, at_least)):
+            edge = START if where.path == () else ""
+            ends = ends or where.path == ()
+            binders += isinstance(at, Gen | Reduce)
+            head, at_least = self._head(at)
+            parts.append(Group(seq(LINE, edge, head)) if parts else seq(edge, head))
+            at, where = children(at)[0].expr, where.below(0)
+        body = self._operand(at, where, at_least, known)
+        for _ in range(binders):
+            self._names.unbind_index()
+        doc = seq(*parts, Nest(2, Group(seq(LINE, body.doc))), STOP if ends else "")
+        level = Level.GUARD if isinstance(expr, Guard) else Level.RESHAPE if isinstance(expr, Reshape) else Level.BINDER
+        return _Piece(Group(doc), level, bool(binders) or body.open)
+
+    def _continues(self, at: _Prefixed, where: _Where, at_least: int) -> bool:
+        if self._elides(at, where):
+            return False
+        return not isinstance(at, Guard) or at_least <= Level.GUARD
+
+    def _head(self, at: _Prefixed) -> tuple[str, int]:
+        """What stands before the body, and how tightly the body must bind. The index of a binder is bound by this."""
+        match at:
+            case Gen(low, high, _, name, mark):
+                return f"{self._spelling.gen}[{self._range(low, high, name, mark)}]", Level.BINDER
+            case Reduce(monoid, low, high, _, name, mark):
+                return f"{self._spelling.reduction(monoid)}[{self._range(low, high, name, mark)}]", Level.BINDER
+            case Guard(predicate, _):
+                return f"[{self.condition(predicate)}] {self._spelling.dot}", Level.GUARD
+            case Reshape(op, _):
+                return self._reshape(op), Level.RESHAPE
+            case _:
+                assert_never(at)
+
+    def _range(self, low: Index, high: Index, hint: str, mark: str) -> str:
+        start = "" if low.constant == 0 else f"{self.index(low)} <= "
+        stop = self.index(high)
+        return f"{start}{spelled(self._names.bind_index(hint))} < {stop}{_mark(mark)}"
+
+    def _reshape(self, op: ReshapeOp) -> str:
+        match op:
+            case Transpose():
+                return "transpose"
+            case Flatten():
+                return "flatten"
+            case Split(by):
+                return f"split {self.amount(by)}"
+            case PadLeft(by):
+                return f"padl {self.amount(by)}"
+            case PadRight(by):
+                return f"padr {self.amount(by)}"
+            case TruncateLeft(by):
+                return f"truncl {self.amount(by)}"
+            case TruncateRight(by):
+                return f"truncr {self.amount(by)}"
+            case _:
+                assert_never(op)
+
+    def _let(self, expr: Let, where: _Where, known: bool) -> _Piece:
+        inner = isinstance(expr.value, Let)
+        value = self._operand(
+            expr.value, where.below(0), Level.BINDER, expr.value.type.dtype == dtypes.DEFAULT, enclosed=inner
+        )
+        name = self._names.bind_tensor(expr.name)
+        body = self.piece(expr.body, where.below(1), known=known)
+        self._names.unbind_tensor()
+        first = Group(seq(f"let {spelled(name)}{_mark(expr.mark)} :=", Nest(2, seq(LINE, value.doc)), LINE, "in"))
+        short = width_of(first) + width_of(body.doc) < SHORT_LET
+        return _Piece(Group(seq(first, LINE if short else HARD, body.doc)), Level.BINDER, open=True)
+
+
+def _mark(mark: str) -> str:
+    if not mark:
+        return ""
+    return f" | {mark if _PLAIN_MARK.fullmatch(mark) else json.dumps(mark)}"

@@ -1,0 +1,95 @@
+"""The tokens of programs as text. Both spellings give the same tokens: `⊞` is the word `gen`, `≤` the symbol `<=`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from atl.errors import ParseError, Place
+from atl.text.names import RESERVED
+
+Kind: TypeAlias = Literal["name", "word", "number", "string", "symbol", "end"]
+
+_SAME: Final = {
+    "⊞": "gen", "Σ": "sum", "∑": "sum", "Π": "prod", "∏": "prod", "∧": "and", "&": "and", "∨": "or", "¬": "not",
+    "~": "not", "∞": "inf", "≤": "<=", "≥": ">=", "≠": "!=", "==": "=", "·": ".", "⊕": "+", "∘": "++", "−": "-",
+    "×": "*",
+}  # fmt: skip
+
+_TOKEN: Final = re.compile(
+    r"""(?P<blank>\s+|\#[^\n]*)
+      | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
+      | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+      | `(?P<quoted>(?:[^`\\\n]|\\.)+)`
+      | (?P<string>"(?:[^"\\\n]|\\.)*")
+      | (?P<elided>…|\.\.\.)
+      | (?P<symbol>:=|//|\+\+|<=|>=|!=|==|[-+*/%<>=()\[\],.:|&~⊞Σ∑Π∏∧∨¬∞≤≥≠·⊕∘−×⌈⌉⌊⌋])
+    """,
+    re.VERBOSE | re.ASCII,
+)
+MANY_DIGITS: Final = 400
+_ESCAPE: Final = re.compile(r"\\(.)")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of text: what it means, and where it is. A word is a name with a meaning of its own."""
+
+    kind: Kind
+    text: str
+    start: int
+    stop: int
+
+    def __str__(self) -> str:
+        return "the end of the text" if self.kind == "end" else f"'{self.text}'"
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """The tokens of a text, the last one of kind "end". Raises `ParseError`."""
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise _unknown(text, at)
+        start, at = at, found.end()
+        match found.lastgroup:
+            case "blank":
+                continue
+            case "elided":
+                raise ParseError(
+                    "this text was abridged: it is not the whole program",
+                    place=Place(text, start, at),
+                    required="the text that str(program) gives",
+                )
+            case "quoted":
+                name = _ESCAPE.sub(lambda escape: "\n" if escape[1] == "n" else escape[1], found["quoted"])
+                yield Token("name", name, start, at)
+            case "number":
+                if at - start > MANY_DIGITS:
+                    raise ParseError(
+                        f"a number of {at - start} digits",
+                        place=Place(text, start, at),
+                        required=f"at most {MANY_DIGITS} digits",
+                    )
+                yield Token("number", found.group(), start, at)
+            case "string":
+                yield Token("string", found.group(), start, at)
+            case _:
+                meant = _SAME.get(found.group(), found.group())
+                plain: Kind = "name" if meant[0].isalpha() or meant[0] == "_" else "symbol"
+                yield Token("word" if meant in RESERVED else plain, meant, start, at)
+    yield Token("end", "", len(text), len(text))
+
+
+def _unknown(text: str, at: int) -> ParseError:
+    unclosed = text[at] in '`"'
+    return ParseError(
+        f"a quotation that starts with {text[at]} does not end on its line"
+        if unclosed
+        else f"{text[at]!r} means nothing here",
+        place=Place(text, at, at + 1),
+        required=f"a closing {text[at]}" if unclosed else "names, numbers and the operators of the language",
+        suggestions=() if unclosed else ("write names in ASCII letters, or between back quotes: `α`",),
+    )

@@ -1,0 +1,341 @@
+"""Index expressions and predicates in C.
+
+A polynomial is factored by Horner's rule where that makes it shorter, and a - b * (a // b) becomes a % b again. A
+quotient is C's own where the numerator is proved not to be negative; elsewhere a helper rounds down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import gcd
+from typing import Final, TypeAlias, assert_never
+
+from atl.core.index import ONE, ZERO, AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, index, polynomial
+from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation, non_negative
+from atl.core.reshape_definitions import Pairs
+from atl.prove import Proved, prove
+from lowering.c.text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM, Text
+from lowering.loopnest import elements, flat
+from lowering.text_scope import Place
+
+SLACK: Final = 4
+FEW: Final = 10
+"""A polynomial of more terms is factored in one way, without a comparison of several."""
+
+
+def index_text(place: Place, expression: Index) -> Text:
+    """The expression, simplified by the facts of the place."""
+    return _polynomial(place, place.simplify(expression))
+
+
+def address_text(place: Place, pairs: Pairs) -> Text:
+    """The flat address of an index structure: nested as its pairs are, or as a polynomial that is clearly shorter.
+
+    The polynomial of ((i, n // 64), (k, 64)) stays nested, that of ((i // 64, n // 64), (i % 64, 64)) is `i`.
+    """
+    whole = index_text(place, flat(pairs))
+    return _unless_clearly_shorter(_nested(place, pairs), whole) if len(pairs) > 1 else whole
+
+
+def count_text(place: Place, count: Index, extents: tuple[Index, ...]) -> Text:
+    """A number of elements: as the product of the extents, if it is that and the polynomial is not clearly shorter."""
+    whole = index_text(place, count)
+    if len(extents) < 2 or elements(extents) != count:
+        return whole
+    factors = [index_text(place, extent) for extent in extents]
+    if sum(factor.narrow for factor in factors) > 1:
+        return whole
+    return _unless_clearly_shorter(Text(" * ".join(factor.at(PRODUCT + 1) for factor in factors), PRODUCT), whole)
+
+
+def _unless_clearly_shorter(structured: Text, whole: Text) -> Text:
+    return structured if len(structured.text) <= len(whole.text) + SLACK else whole
+
+
+def _nested(place: Place, pairs: Pairs) -> Text:
+    parts: list[Part] = []
+    for position, extent in pairs:
+        if parts and extent != ONE:
+            parts = [_times(parts, index_text(place, extent), after=True)]
+        parts.extend(_parts(place, _terms(place.simplify(position))))
+    return _sum(parts)
+
+
+# -- polynomials ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """numerator % denominator, rounded as Python rounds."""
+
+    numerator: Index
+    denominator: Index
+
+
+Factor: TypeAlias = AnyAtom | Remainder
+Terms: TypeAlias = dict[tuple[Factor, ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A summand, without its sign."""
+
+    text: Text
+    negative: bool = False
+
+
+def _polynomial(place: Place, expression: Index) -> Text:
+    return _sum(_parts(place, _terms(expression)))
+
+
+def _parts(place: Place, terms: Mapping[tuple[Factor, ...], int]) -> list[Part]:
+    """The summands, in the order in which they are written, and with common factors taken out where that is shorter."""
+    ordered = sorted(terms.items(), key=lambda term: _reading_order(term[0]))
+    best = [Part(_product(place, abs(value), factors), value < 0) for factors, value in ordered]
+    if len(terms) < 2:
+        return best
+    shared = _shared_factors(terms)
+    for factor in shared if len(terms) <= FEW else shared[:1]:
+        inside: Terms = {_without(factors, factor): value for factors, value in terms.items() if factor in factors}
+        outside: Terms = {factors: value for factors, value in terms.items() if factor not in factors}
+        multiple = _times(_parts(place, inside), _factor(place, factor), after=True)
+        best = _shorter([multiple, *_parts(place, outside)], best)
+    common = gcd(*terms.values())
+    if common > 1:
+        inside = {factors: value // common for factors, value in terms.items()}
+        best = _shorter([_times(_parts(place, inside), _literal(common), after=False)], best)
+    return best
+
+
+def _times(parts: list[Part], factor: Text, *, after: bool) -> Part:
+    """The product of a sum and a factor; a minus sign common to all summands goes to the outside."""
+    negative = all(part.negative for part in parts)
+    inner = _sum([replace(part, negative=False) for part in parts] if negative else parts)
+    left, right = (inner, factor) if after else (factor, inner)
+    if left.narrow and right.narrow:
+        left = left.widened()
+    return Part(Text(f"{left.at(PRODUCT)} * {right.at(PRODUCT + 1)}", PRODUCT), negative)
+
+
+def _shorter(new: list[Part], old: list[Part]) -> list[Part]:
+    return new if len(_sum(new).text) < len(_sum(old).text) else old
+
+
+def _sum(parts: list[Part]) -> Text:
+    """The summands with their signs; a positive one comes first, if there is one."""
+    if not parts:
+        return _literal(0)
+    first = next((k for k, part in enumerate(parts) if not part.negative), 0)
+    ordered = [parts[first], *parts[:first], *parts[first + 1 :]]
+    narrow = all(part.text.narrow for part in parts)
+    lead = ordered[0].text
+    if len(parts) == 1 and not ordered[0].negative:
+        return lead
+    if narrow and not lead.text.isdigit():
+        lead, narrow = lead.widened(), False
+    elif narrow and len(parts) > 1:
+        ordered[1], narrow = replace(ordered[1], text=ordered[1].text.widened()), False
+    text = f"-{lead.at(PRODUCT)}" if ordered[0].negative else lead.at(PRODUCT)
+    for part in ordered[1:]:
+        text += f" {'-' if part.negative else '+'} {part.text.at(PRODUCT)}"
+    return Text(text, SUM, narrow)
+
+
+def _product(place: Place, coefficient: int, factors: tuple[Factor, ...]) -> Text:
+    texts = [_factor(place, factor) for factor in sorted(factors, key=_reading_order_of_factor)]
+    if coefficient != 1 or not texts:
+        texts.insert(0, _literal(coefficient))
+    if len(texts) == 1:
+        return texts[0]
+    if all(text.narrow for text in texts):
+        texts[-1] = texts[-1].widened()
+    return Text(" * ".join(text.at(PRODUCT + 1) for text in texts), PRODUCT)
+
+
+def _literal(value: int) -> Text:
+    return Text(str(value), narrow=value < 2**31)
+
+
+def _reading_order(factors: tuple[Factor, ...]) -> tuple[object, ...]:
+    return (-len(factors), *sorted(map(_reading_order_of_factor, factors)))
+
+
+def _reading_order_of_factor(factor: Factor) -> tuple[object, ...]:
+    """Loop variables and what is made of them come before sizes: `i * n + j`."""
+    match factor:
+        case Size():
+            return (1, factor.order)
+        case Remainder(numerator, denominator):
+            return (0, (3, numerator.order, denominator.order))
+        case _:
+            return (0, factor.order)
+
+
+def _shared_factors(terms: Mapping[tuple[Factor, ...], int]) -> list[Factor]:
+    """At most three factors that two or more terms have, those of the most terms first."""
+    count: dict[Factor, int] = {}
+    for factors in terms:
+        for factor in dict.fromkeys(factors):
+            count[factor] = count.get(factor, 0) + 1
+    shared = [factor for factor, times in count.items() if times > 1]
+    return sorted(shared, key=lambda factor: (-count[factor], _reading_order_of_factor(factor)))[:3]
+
+
+def _without(factors: tuple[Factor, ...], factor: Factor) -> tuple[Factor, ...]:
+    at = factors.index(factor)
+    return (*factors[:at], *factors[at + 1 :])
+
+
+# -- remainders -------------------------------------------------------------------------------------------------------
+
+
+def _terms(expression: Index) -> Terms:
+    """The terms, with c * a - c * b * (a // b) written as c * (a % b) where that leaves fewer of them."""
+    found: list[tuple[Index, Remainder]] = []
+    quotients = [atom for factors, _ in expression.terms for atom in factors if isinstance(atom, Quotient)]
+    for quotient in dict.fromkeys(quotients):
+        a, b = quotient.numerator, quotient.denominator
+        multiplier = _multiplier(expression, quotient)
+        if multiplier is None:
+            continue
+        rest = expression - multiplier * (a - b * index(quotient))
+        if len(rest.terms) + len(multiplier.terms) < len(expression.terms):
+            expression = rest
+            found.append((multiplier, Remainder(a, b)))
+    terms: Terms = dict(expression.terms)
+    for multiplier, remainder in found:
+        for factors, value in multiplier.terms:
+            terms[*factors, remainder] = value
+    return terms
+
+
+def _multiplier(expression: Index, quotient: Quotient) -> Index | None:
+    """The c for which the terms of the expression with q = a // b are -c * b * q."""
+    gathered: dict[tuple[AnyAtom, ...], int] = {}
+    for factors, value in expression.terms:
+        if quotient in factors:
+            left = list(factors)
+            left.remove(quotient)
+            gathered[tuple(left)] = -value
+    return _exact_quotient(polynomial(gathered), quotient.denominator)
+
+
+def _exact_quotient(a: Index, b: Index) -> Index | None:
+    """a / b, if it is a polynomial."""
+    if not b.terms:
+        return None  # in a loop that never runs, over what has no elements
+    out, rest = ZERO, a
+    lead, divisor = b.terms[0]
+    while rest.terms:
+        factors, value = rest.terms[0]
+        left = list(factors)
+        for atom in lead:
+            if atom not in left:
+                return None
+            left.remove(atom)
+        if value % divisor:
+            return None
+        step = polynomial({tuple(left): value // divisor})
+        shorter = rest - step * b
+        if len(shorter.terms) >= len(rest.terms):
+            return None
+        out, rest = out + step, shorter
+    return out
+
+
+# -- atoms ------------------------------------------------------------------------------------------------------------
+
+
+def _factor(place: Place, factor: Factor) -> Text:
+    match factor:
+        case Size() | Var():
+            return Text(place.name(factor))
+        case Quotient(a, b):
+            return _division(place, a, b, "/", "floor_div")
+        case Remainder(a, b):
+            return _division(place, a, b, "%", "floor_mod")
+        case Extremum(kind, choices):
+            texts = [_polynomial(place, choice).text for choice in choices]
+            return Text(reduce(lambda inner, outer: f"{kind}_int64({outer}, {inner})", reversed(texts)))
+        case Read(array, indices):
+            name = place.name(array.name)
+            if not indices:
+                return Text(name, PRIMARY, array.dtype == "int32")
+            address = address_text(place, tuple(zip(indices, array.shape, strict=True)))
+            return Text(f"{name}[{address.text}]", PRIMARY, array.dtype == "int32")
+        case Bound():
+            raise AssertionError("a loop nest has no bound indices")
+    assert_never(factor)
+
+
+def _division(place: Place, a: Index, b: Index, operator: str, helper: str) -> Text:
+    above, below = _polynomial(place, a), _polynomial(place, b)
+    if isinstance(prove(place.facts, non_negative(a), thorough=False), Proved):
+        narrow = above.narrow and below.narrow
+        return Text(f"{above.at(PRODUCT)} {operator} {below.at(PRODUCT + 1)}", PRODUCT, narrow)
+    return Text(f"{helper}({above.text}, {below.text})")
+
+
+# -- predicates -------------------------------------------------------------------------------------------------------
+
+
+def predicate_text(place: Place, predicate: Predicate) -> Text:
+    """The predicate as it is; what holds in a part counts for the parts to the right of it."""
+    match predicate:
+        case NonNegative(expression):
+            return _comparison(place, expression)
+        case Zero(expression):
+            return _equation(place, expression, "==")
+        case NonZero(expression):
+            return _equation(place, expression, "!=")
+        case All(parts):
+            texts = []
+            for part in parts:
+                texts.append(predicate_text(place, part).at(AND + 1))
+                place = place.assume(part)
+            return Text(" && ".join(texts) or "1", AND)
+        case Any(parts):
+            texts = []
+            for part in parts:
+                texts.append(predicate_text(place, part).at(AND + 1))
+                place = place.assume(negation(part))
+            return Text(" || ".join(texts) or "0", OR)
+    assert_never(predicate)
+
+
+def _sides(expression: Index) -> tuple[Terms, Terms, int]:
+    """The positive terms, the negative ones with their signs changed, and the constant."""
+    terms = _terms(expression)
+    offset = terms.pop((), 0)
+    positive: Terms = {factors: value for factors, value in terms.items() if value > 0}
+    negative: Terms = {factors: -value for factors, value in terms.items() if value < 0}
+    return positive, negative, offset
+
+
+def _side(place: Place, terms: Terms, offset: int) -> str:
+    return _sum(_parts(place, {**terms, (): offset} if offset else terms)).at(SUM)
+
+
+def _comparison(place: Place, expression: Index) -> Text:
+    """expression >= 0 with every term on the side where it is positive."""
+    larger, smaller, offset = _sides(expression)
+    if not larger:
+        text = f"{_side(place, smaller, 0)} < {offset + 1}"
+    elif not smaller:
+        text = f"{-offset} <= {_side(place, larger, 0)}"
+    elif offset < 0:
+        text = f"{_side(place, smaller, -offset - 1)} < {_side(place, larger, 0)}"
+    else:
+        text = f"{_side(place, smaller, 0)} <= {_side(place, larger, offset)}"
+    return Text(text, COMPARISON)
+
+
+def _equation(place: Place, expression: Index, operator: str) -> Text:
+    left, right, offset = _sides(expression)
+    if not left:
+        left, right, offset = right, left, -offset
+    if not right:
+        return Text(f"{_side(place, left, 0)} {operator} {-offset}", EQUALITY)
+    return Text(f"{_side(place, left, max(offset, 0))} {operator} {_side(place, right, max(-offset, 0))}", EQUALITY)

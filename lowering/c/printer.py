@@ -1,0 +1,257 @@
+"""Loop nests as C11: one function for each, `int name(inputs, sizes, out)`.
+
+The function returns 0, or `OUT_OF_MEMORY` when storage for a buffer could not be had; it has freed everything then.
+The arrays are C-contiguous, of the shapes that the sizes give, and the output overlaps no input.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import TypeAlias, assert_never
+
+from atl.core.index import ONE, Array, Index, Size, index
+from atl.core.predicate import FALSE, TRUE, Predicate, conjunction, negation, within
+from lowering.c.capacity import allocation
+from lowering.c.helpers import identifiers, preamble
+from lowering.c.index import count_text, index_text, predicate_text
+from lowering.c.names import Names, identifier
+from lowering.c.scalars import C_TYPES, helper, scalar_text, storage_text
+from lowering.c.text import PRODUCT, WIDTH, indented, wrapped
+from lowering.dead_stores import without_dead_stores
+from lowering.loopnest import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Block,
+    Buffer,
+    Clear,
+    Declare,
+    For,
+    Free,
+    If,
+    LoopNest,
+    Statement,
+    elements,
+)
+from lowering.text_scope import Place, key, outermost, show_condition, show_index, shown
+
+Lines: TypeAlias = list[str]
+Live: TypeAlias = tuple[str, ...]
+"""The names of the heap buffers that are allocated and not yet freed, the oldest first."""
+
+
+def print_c(nest: LoopNest) -> str:
+    """The loop nest as a file of C11 with one function, and before it the headers and helpers that it uses.
+
+    Names are the user's, changed where C reserves them. Index arithmetic is exact modulo 2^64, and quotients and
+    remainders round as Python's do.
+    """
+    return print_unit((nest,))
+
+
+def print_unit(nests: Sequence[LoopNest], *, static: bool = False) -> str:
+    """Several loop nests as one file; `function_names` tells what their functions are called."""
+    names = function_names(nests)
+    functions = [
+        _function(without_dead_stores(nest), name, static=static) for nest, name in zip(nests, names, strict=True)
+    ]
+    code = "\n".join(functions)
+    before = preamble(code)
+    return f"{before}\n{code}" if before else code
+
+
+def function_names(nests: Sequence[LoopNest]) -> tuple[str, ...]:
+    """The names of the functions of a file with these loop nests, all different."""
+    names = Names()
+    made: list[str] = []
+    for at, nest in enumerate(nests):
+        name, names = names.bind(at, identifier(nest.name, of_function=True))
+        made.append(name)
+    return tuple(made)
+
+
+def declaration(nest: LoopNest, name: str) -> str:
+    """The function's declaration in the C that cffi reads."""
+    inputs = [f"const {C_TYPES[a.dtype]} *" if a.shape else C_TYPES[a.dtype] for a in nest.inputs]
+    parameters = [*inputs, *("int64_t" for _ in nest.sizes), f"{C_TYPES[nest.output.dtype]} *"]
+    return f"int {name}({', '.join(parameters)});"
+
+
+# -- functions --------------------------------------------------------------------------------------------------------
+
+
+def _function(nest: LoopNest, name: str, *, static: bool) -> str:
+    place = outermost(nest)
+    body: Lines = []
+    out = place.name(key(nest.output))
+    if not nest.complete:
+        body.append(f"memset({out}, 0, {_bytes(place, nest.output, elements(nest.output.extents))});")
+    body += _block(place, (), nest.body)
+    used = identifiers("\n".join(body))
+    parameters = _parameters(nest, place)
+    body[:0] = [f"(void){parameter};" for parameter, _ in parameters if parameter not in used]
+    head = f"{'static ' if static else ''}int {name}({', '.join(text for _, text in parameters)})"
+    lines = [*_comment(nest, name, place), *wrapped(head), "{", *indented([*body, "return 0;"]), "}"]
+    return "\n".join(part for line in lines for part in wrapped(line)) + "\n"
+
+
+def _parameters(nest: LoopNest, place: Place) -> list[tuple[str, str]]:
+    """Each parameter's name, and its declaration."""
+    out: list[tuple[str, str]] = []
+    for array in nest.inputs:
+        name, kind = place.name(array.name), C_TYPES[array.dtype]
+        out.append((name, f"const {kind} *restrict {name}" if array.shape else f"{kind} {name}"))
+    out += [(name, f"int64_t {name}") for size in nest.sizes for name in (place.name(Size(size)),)]
+    name = place.name(key(nest.output))
+    return [*out, (name, f"{C_TYPES[nest.output.dtype]} *restrict {name}")]
+
+
+def _comment(nest: LoopNest, name: str, place: Place) -> Lines:
+    """What the function computes from what, and what must hold of its arguments."""
+    facts = [show_condition(place, assumption) for assumption in nest.assumptions if assumption != TRUE]
+    facts += [fact for array in nest.inputs for fact in _declared(place, array)]
+    inputs = [shown(place, array.name, array.shape) for array in nest.inputs]
+    text = f"{name}: {shown(place, key(nest.output), nest.output.extents)}"
+    text += (f" from {', '.join(inputs)}" if inputs else "") + (f", where {', '.join(facts)}" if facts else "")
+    return textwrap.wrap(f"/* {text}. */", WIDTH, subsequent_indent="   ", break_long_words=False)
+
+
+def _declared(place: Place, array: Array) -> list[str]:
+    name = place.name(array.name)
+    facts: list[str] = []
+    if array.low is not None and array.high is not None:
+        element = f"{name}[...]" if array.shape else name
+        facts.append(f"{show_index(place, array.low)} <= {element} < {show_index(place, array.high)}")
+    if array.increasing:
+        facts.append(f"{name} increases strictly along its last dimension")
+    return facts
+
+
+# -- statements -------------------------------------------------------------------------------------------------------
+
+
+def _block(place: Place, live: Live, block: Block) -> Lines:
+    """The statements in order. What a declaration adds to the names in sight lasts to the end of the block."""
+    lines: Lines = []
+    at = 0
+    while at < len(block):
+        statement = block[at]
+        at += 1
+        match statement:
+            case Allocate(storage="heap"):
+                more = takewhile(lambda s: isinstance(s, Allocate) and s.storage == "heap", block[at:])
+                run = [statement, *(s for s in more if isinstance(s, Allocate))]
+                at += len(run) - 1
+                place, live, new = _allocate(place, live, run)
+            case Allocate(buffer):
+                place, new = _on_stack(place, statement)
+            case Declare(variable, initial):
+                first = scalar_text(place, initial).text
+                name, place = place.bind(key(variable), variable.name)
+                new = [f"{C_TYPES[variable.dtype]} {name} = {first};"]
+            case Free(buffer):
+                name = place.name(key(buffer))
+                new = [f"free({name});"] if name in live else []
+                live = tuple(other for other in live if other != name)
+            case If(predicate, body) if at < len(block) and _opposite(predicate, block[at]):
+                new = _branches(place, live, predicate, body, block[at])
+                at += 1
+            case _:
+                new = _statement(place, live, statement)
+        lines += new
+    return lines
+
+
+def _statement(place: Place, live: Live, statement: For | If | Assign | Accumulate | Clear) -> Lines:
+    match statement:
+        case For(variable, low, high, body):
+            first, last = index_text(place, low).text, index_text(place, high).text
+            name, inside = place.bind(variable, variable.name)
+            lines = _block(inside.assume(within(low, index(variable), high)), live, body)
+            return _braced(f"for (int64_t {name} = {first}; {name} < {last}; {name}++)", lines)
+        case If(predicate, body):
+            return _branches(place, live, predicate, body, None)
+        case Assign(target, value):
+            return [f"{storage_text(place, target).text} = {scalar_text(place, value).text};"]
+        case Accumulate(target, op, value):
+            into, by = storage_text(place, target).text, scalar_text(place, value).text
+            match op:
+                case "add" | "sub" | "mul" | "div":
+                    sign = {"add": "+", "sub": "-", "mul": "*", "div": "/"}[op]
+                    return [f"{into} {sign}= {by};"]
+                case "min" | "max":
+                    return [f"{into} = {helper(op, value.dtype)}({into}, {by});"]
+            assert_never(op)
+        case Clear(buffer, count, zeroed):
+            # Else every cell is stored before it is read.
+            if not zeroed:
+                return []
+            return [f"memset({place.name(key(buffer))}, 0, {_bytes(place, buffer, count)});"]
+    assert_never(statement)
+
+
+def _braced(head: str, lines: Lines) -> Lines:
+    """A statement with its block; nothing, where the block is empty."""
+    return [f"{head} {{", *indented(lines), "}"] if lines else []
+
+
+def _opposite(predicate: Predicate, following: Statement) -> bool:
+    return isinstance(following, If) and following.predicate == negation(predicate)
+
+
+def _branches(place: Place, live: Live, predicate: Predicate, body: Block, other: Statement | None) -> Lines:
+    """An `if`, with an `else` where the next statement is one with the opposite condition; nested ones become one."""
+    while other is None and len(body) == 1 and isinstance(body[0], If):
+        predicate, body = conjunction((predicate, body[0].predicate)), body[0].body
+    otherwise = other.body if isinstance(other, If) else ()
+    simpler = place.simplify_predicate(predicate)
+    if simpler in (TRUE, FALSE):
+        lines = _block(place, live, body if simpler == TRUE else otherwise)
+        # Declarations must not reach what follows: its names are chosen without them.
+        return ["{", *indented(lines), "}"] if any(isinstance(s, Declare | Allocate) for s in body) else lines
+    lines = _block(place.assume(simpler), live, body)
+    opposite = negation(simpler)
+    rest = _block(place.assume(opposite), live, otherwise)
+    if not lines:
+        return _braced(f"if ({predicate_text(place, opposite).text})", rest)
+    then = _braced(f"if ({predicate_text(place, simpler).text})", lines)
+    return [*then[:-1], "} else {", *indented(rest), "}"] if rest else then
+
+
+# -- storage ----------------------------------------------------------------------------------------------------------
+
+
+def _on_stack(place: Place, statement: Allocate) -> tuple[Place, Lines]:
+    buffer = statement.buffer
+    count = statement.capacity.constant
+    if count is None:
+        raise AssertionError(f"the stack buffer {buffer.name} has no constant capacity")
+    name, place = place.bind(key(buffer), buffer.name)
+    # An array of C has at least one element.
+    text = f"{C_TYPES[buffer.dtype]} {name}[{max(count, 1)}]{' = {0}' if statement.zeroed else ''};"
+    return place, [text]
+
+
+def _allocate(place: Place, live: Live, run: list[Allocate]) -> tuple[Place, Live, Lines]:
+    """Buffers on the heap, and a return that frees what is there when one of them could not be had."""
+    lines: Lines = []
+    made: list[str] = []
+    for statement in run:
+        buffer = statement.buffer
+        name, inside = place.bind(key(buffer), buffer.name)
+        call = allocation(place, statement, f"sizeof *{name}")
+        place = inside
+        lines.append(f"{C_TYPES[buffer.dtype]} *restrict {name} = {call};")
+        made.append(name)
+    there = (*live, *(made if len(made) > 1 else ()))
+    failed = " || ".join(f"{name} == NULL" for name in made)
+    lines += _braced(f"if ({failed})", [*(f"free({name});" for name in reversed(there)), "return OUT_OF_MEMORY;"])
+    return place, (*live, *made), lines
+
+
+def _bytes(place: Place, buffer: Buffer, count: Index) -> str:
+    """The size of the first elements of a buffer that is there, so that nothing overflows."""
+    size = f"sizeof *{place.name(key(buffer))}"
+    return size if count == ONE else f"{count_text(place, count, buffer.extents).at(PRODUCT)} * {size}"

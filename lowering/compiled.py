@@ -1,0 +1,328 @@
+"""Kernels: programs compiled to machine code, called with NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, value_of
+from atl.core.predicate import expressions
+from atl.errors import ArrayError, OutOfMemory, WrongArgument, WrongName
+from atl.meaning.arguments import Arguments, bind, index_elements
+from atl.meaning.specialise import LARGEST, specialise
+from atl.surface.program import Program
+from lowering.c.helpers import OUT_OF_MEMORY
+from lowering.c.printer import declaration, function_names, print_c
+from lowering.c.scalars import C_TYPES
+from lowering.loopnest import Allocate, LoopNest, elements, statements
+from lowering.lower import lower
+from lowering.toolchain import build_shared, load
+
+AnyArray: TypeAlias = npt.NDArray[Any]
+
+MEMORY: Final = 2**63
+"""No array has this many bytes."""
+REMEMBERED: Final = 64
+"""For how many combinations of shapes a kernel remembers that they are right."""
+FLOAT32_LIMIT: Final = 3.4e38
+
+
+def compile(  # noqa: A001 (the contract's name)
+    program: Program, *, target: str = "c", sizes: Mapping[str, int] | None = None, fast_math: bool = False
+) -> Kernel:
+    """A program as machine code. Its accesses and truncations are checked first; what is built is kept in a cache.
+
+    `sizes` fixes some sizes to numbers, which the C compiler then knows; they are no arguments of the kernel any more.
+    With `fast_math` the compiler may assume that there are no NaN and no infinities: what the kernel makes of them is
+    unspecified, nothing else in the process is touched.
+
+    Raises `UnsafeAccess`, `UnsafeTruncation`, `CompilerMissing`, `CompilerFailed`; `ArgumentError` and
+    `AssumptionError` for `sizes`.
+
+    >>> import atl, numpy as np
+    >>> from lowering import compile
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> kernel = compile(atl.program("twice", [x], 2 * x))
+    >>> kernel(np.arange(3, dtype=np.float32))
+    array([0., 2., 4.], dtype=float32)
+    """
+    if not isinstance(program, Program):
+        raise WrongArgument(
+            f"{program!r} cannot be compiled",
+            required="a program",
+            suggestions=(_how_to_get_a_program(program),),
+        )
+    if target != "c":
+        raise WrongArgument(
+            f"target={target!r}" + (" is not there yet" if target == "cuda" else ""),
+            required='target="c"',
+            suggestions=('leave out target=, or write target="c"',),
+        )
+    program = specialise(program, sizes or {})
+    check_names(program)
+    nest = lower(program)
+    source = print_c(nest)
+    (name,) = function_names((nest,))
+    path = build_shared(source, name=name, fast_math=fast_math)
+    library = load(path, declaration(nest, name))
+    return Kernel(program, nest, Code(source, path, name, *library))
+
+
+def _how_to_get_a_program(given: object) -> str:
+    for attribute in ("rhs", "goal"):
+        # Of a theorem and of a session; lowering knows of neither.
+        if isinstance(getattr(given, attribute, None), Program):
+            return f"compile its program: compile(….{attribute})"
+    return 'make one with atl.program("name", [inputs], body), or with the decorator @atl.program'
+
+
+def check_names(program: Program) -> None:
+    """Raises `WrongName` where an input or size is called `out`, which is an argument of every kernel."""
+    if "out" in (*(array.name for array in program.inputs), *program.sizes):
+        raise WrongName(
+            f"{program.name} has an input or a size called out",
+            required="another name: kernel(…, out=array) is the array that a kernel fills",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A function in a shared object: its C text, where the object is, its name, and the cffi handles of it."""
+
+    source: str
+    path: Path
+    name: str
+    ffi: Any
+    library: Any
+
+
+class Kernel:
+    """A compiled program, called with NumPy arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
+
+    Arrays come in the order of the program's inputs or by name; sizes that no array determines are keywords. An array
+    that is not C-contiguous is copied for the call. The result is a new array, or the one given as `out`, which must
+    have its shape and element type and share no memory with an input; a result of rank 0 is an array of rank 0.
+
+    A call holds no lock on Python while it computes and keeps nothing: calls may run in several threads at once.
+
+    Raises `ArgumentError`, `ArrayError`, `AssumptionError`; `OutOfMemory` for a result or a buffer for which there is
+    no memory, after which `out` may have been written in part.
+    """
+
+    def __init__(self, program: Program, nest: LoopNest, code: Code) -> None:
+        self.program: Final = program
+        """The program, with the sizes fixed that `compile` was told."""
+        self.nest: Final = nest
+        """The loop nest that the program was lowered to."""
+        self.source: Final = code.source
+        """The C text."""
+        self.path: Final = code.path
+        """The shared object; the C text lies beside it."""
+        self._code = code
+        self._function: Callable[..., int] = getattr(code.library, code.name)
+        self._inputs = tuple(
+            (array.name, np.dtype(array.dtype), len(array.shape), code.ffi.typeof(f"{C_TYPES[array.dtype]}[]"))
+            for array in nest.inputs
+        )
+        self._dtype = np.dtype(nest.output.dtype)
+        self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
+        self._shapes_decide = _shapes_decide(program, nest)
+        self._remembered: dict[tuple[object, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+
+    def __call__(self, *arrays: object, out: AnyArray | None = None, **named: object) -> AnyArray:
+        passed, key = self._quick(arrays, named)
+        known = self._remembered.get(key) if key is not None else None
+        if known is not None:
+            sizes, shape = known
+        else:
+            call = bind(self.program, arrays, named)
+            passed = [_passed(call.arrays[name]) for name, *_ in self._inputs]
+            sizes, shape = self._sized(call)
+            if key is not None and self._shapes_decide:
+                self._remember(key, sizes, shape)
+        result = self._new(shape, sizes) if out is None else self._checked(out, shape, passed)
+        self._run(passed, sizes, result)
+        return result
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
+        return f"<Kernel {self.program.name}({inputs}) at {self.path}>"
+
+    # -- arguments ----------------------------------------------------------------------------------------------------
+
+    def _quick(
+        self, arrays: tuple[object, ...], named: Mapping[str, object]
+    ) -> tuple[list[Any], tuple[object, ...] | None]:
+        """The inputs in order and a key of all that decides whether they fit; no key where a closer look is needed."""
+        passed: list[Any] = list(arrays)
+        key: list[object] = []
+        if len(passed) > len(self._inputs):
+            return passed, None
+        left = len(named)
+        for at, (name, dtype, rank, _) in enumerate(self._inputs):
+            if at >= len(passed):
+                if name not in named:
+                    return passed, None
+                passed.append(named[name])
+                left -= 1
+            value = passed[at]
+            if type(value) is np.ndarray and value.dtype is dtype and value.ndim == rank > 0:
+                flags = value.flags
+                if not (flags.c_contiguous and flags.aligned):
+                    return passed, None
+                key.append(value.shape)
+            elif not (rank == 0 and type(value) is float and _fits(value, dtype)):
+                return passed, None
+        if left:
+            inputs = {name for name, *_ in self._inputs[len(arrays) :]}
+            given = [(name, value) for name, value in named.items() if name not in inputs]
+            if any(type(value) is not int for _, value in given):
+                return passed, None
+            key.extend(given)
+        return passed, tuple(key)
+
+    def _remember(self, key: tuple[object, ...], sizes: tuple[int, ...], shape: tuple[int, ...]) -> None:
+        if len(self._remembered) >= REMEMBERED:
+            self._remembered.clear()
+        self._remembered[key] = (sizes, shape)
+
+    def _sized(self, call: Arguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The sizes in the order of the parameters and the shape of the result, once no product of them overflows."""
+
+        def leaf(at: Leaf) -> int:
+            return call.sizes[at.name] if isinstance(at, Size) else 0
+
+        shape = tuple(value_of(e, leaf, index_elements(call.arrays)) for e in self.nest.output.extents)
+        needed = [(prod(shape) * self._dtype.itemsize, "the result")]
+        for statement in statements(self.nest.body):
+            if isinstance(statement, Allocate) and _of_sizes(statement.capacity):
+                size = np.dtype(statement.buffer.dtype).itemsize
+                needed.append(
+                    (_magnitude(statement.capacity, call.sizes) * size, f"the buffer {statement.buffer.name}")
+                )
+        largest, what = max(needed)
+        if largest >= MEMORY or max(call.sizes.values(), default=0) > LARGEST:
+            raise OutOfMemory(
+                f"the sizes of this call of {self.program.name} are beyond any memory",
+                required=f"sizes up to 2**56, and fewer than 2**63 bytes; {what} would take {largest}",
+                numbers=call.sizes,
+            )
+        return tuple(call.sizes[name] for name in self.nest.sizes), shape
+
+    # -- the result ---------------------------------------------------------------------------------------------------
+
+    def _new(self, shape: tuple[int, ...], sizes: tuple[int, ...]) -> AnyArray:
+        try:
+            return np.empty(shape, self._dtype)
+        except (MemoryError, ValueError):
+            raise OutOfMemory(
+                f"there is no memory for the result of {self.program.name}",
+                required=f"{prod(shape) * self._dtype.itemsize} bytes, for {self._dtype} of shape {shape}",
+                numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
+            ) from None
+
+    def _checked(self, out: object, shape: tuple[int, ...], passed: Sequence[object]) -> AnyArray:
+        """The array given to hold the result, if it can."""
+        if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
+            raise self._refused(f"out is a {type(out).__name__}", shape)
+        if out.shape != shape:
+            raise self._refused(f"out has the shape {out.shape}, not {shape}", shape)
+        if out.dtype != self._dtype:
+            raise self._refused(f"the elements of out are {out.dtype}, not {self._dtype}", shape)
+        flags = out.flags
+        if not (flags.c_contiguous and flags.aligned and flags.writeable):
+            what = "writeable" if not flags.writeable else "C-contiguous" if flags.aligned else "aligned"
+            raise self._refused(f"out is not {what}", shape)
+        for (name, *_), array in zip(self._inputs, passed, strict=True):
+            # Both are contiguous, so that their bounds say exactly whether they overlap.
+            if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
+                raise ArrayError(
+                    f"out shares memory with the input {name}",
+                    required="an output that overlaps no input",
+                    suggestions=(f"pass a copy of {name}, or leave out=… away",),
+                )
+        return out
+
+    def _refused(self, what: str, shape: tuple[int, ...]) -> ArrayError:
+        return ArrayError(
+            what,
+            required=f"a C-contiguous, aligned and writeable array of {self._dtype} of shape {shape}",
+            suggestions=("leave out=… away, and a new array is made",),
+        )
+
+    def _run(self, passed: Sequence[Any], sizes: tuple[int, ...], result: AnyArray) -> None:
+        from_buffer = self._code.ffi.from_buffer
+        pointers = [
+            from_buffer(kind, value) if rank else value
+            for value, (_, _, rank, kind) in zip(passed, self._inputs, strict=True)
+        ]
+        if self._function(*pointers, *sizes, from_buffer(self._result, result)) == OUT_OF_MEMORY:
+            raise OutOfMemory(
+                f"there is no memory for a buffer of {self.program.name}",
+                required="memory for " + ", ".join(_buffers(self.nest)),
+                numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
+            )
+
+
+def _passed(array: AnyArray) -> Any:
+    """What is passed to C: the number in an array of rank 0, else the array, copied where C could not walk it."""
+    return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")) if array.ndim else array.item()
+
+
+def _fits(value: float, dtype: np.dtype[Any]) -> bool:
+    """Whether C may convert the number to a scalar input as it is."""
+    return dtype.kind == "f" and (dtype.itemsize == 8 or -FLOAT32_LIMIT < value < FLOAT32_LIMIT)
+
+
+def _shapes_decide(program: Program, nest: LoopNest) -> bool:
+    """Whether the shapes and sizes of a call decide if it is right: no elements of integer arrays matter for that."""
+    if any(array.low is not None or array.high is not None or array.increasing for array in program.inputs):
+        return False
+    looked_at = [*nest.output.extents, *(extent for array in program.inputs for extent in array.shape)]
+    for assumption in program.assumptions:
+        looked_at.extend(expressions(assumption))
+    return not any(isinstance(atom, Read) for e in looked_at for atom in atoms(e))
+
+
+def _of_sizes(e: Index) -> bool:
+    """Whether the expression is over sizes alone, so that it is known before the call."""
+    return not any(isinstance(atom, Var | Bound | Read) for atom in atoms(e))
+
+
+def _magnitude(e: Index, sizes: Mapping[str, int]) -> int:
+    """A bound on the expression and on all that is computed on the way to it."""
+    terms = ((abs(value), [_magnitude_of_atom(atom, sizes) for atom in monomial]) for monomial, value in e.terms)
+    return sum(value * prod(factors) for value, factors in terms)
+
+
+def _magnitude_of_atom(atom: AnyAtom, sizes: Mapping[str, int]) -> int:
+    match atom:
+        case Size(name):
+            return sizes[name]
+        case Quotient(numerator, denominator):
+            # A divisor that is no constant is 1 at least.
+            return _magnitude(numerator, sizes) // max(denominator.constant or 1, 1) + 1
+        case Extremum(_, choices):
+            return max(_magnitude(choice, sizes) for choice in choices)
+        case Var() | Bound() | Read():
+            raise AssertionError("a capacity over sizes alone")
+
+
+def _buffers(nest: LoopNest) -> list[str]:
+    """What a kernel allocates, for a message."""
+    from atl.text.printing import show_index
+
+    heap = [s for s in statements(nest.body) if isinstance(s, Allocate) and s.storage == "heap"]
+    return [
+        f"{s.buffer.name} ({show_index(s.capacity)} elements of {s.buffer.dtype})"
+        if s.capacity != elements(s.buffer.extents)
+        else f"{s.buffer.name}[{', '.join(map(show_index, s.buffer.extents))}] of {s.buffer.dtype}"
+        for s in heap
+    ]

@@ -1,0 +1,98 @@
+"""Loop nests without what nothing needs: variables and buffers whose values never reach the output."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from typing import assert_never
+
+from lowering.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Cell,
+    Choose,
+    Clear,
+    Convert,
+    Declare,
+    For,
+    Free,
+    FromIndex,
+    If,
+    Load,
+    LoopNest,
+    Number,
+    Scalar,
+    ScalarExpr,
+    Statement,
+    statements,
+)
+from lowering.text_scope import key
+
+
+def without_dead_stores(nest: LoopNest) -> LoopNest:
+    """The loop nest that stores the same to its output, and stores nothing else that the output does not depend on."""
+    needed = _needed(nest)
+    return replace(nest, body=_kept(nest.body, needed))
+
+
+def _needed(nest: LoopNest) -> frozenset[Hashable]:
+    """The output, and what is read to compute what is needed."""
+    stores = [s for s in statements(nest.body) if isinstance(s, Assign | Accumulate | Declare)]
+    reads: dict[Hashable, set[Hashable]] = {}
+    for store in stores:
+        value = store.initial if isinstance(store, Declare) else store.value
+        reads.setdefault(_target(store), set()).update(_loaded(value))
+    needed: set[Hashable] = set()
+    waiting: list[Hashable] = [key(nest.output)]
+    while waiting:
+        storage = waiting.pop()
+        if storage not in needed:
+            needed.add(storage)
+            waiting.extend(reads.get(storage, ()))
+    return frozenset(needed)
+
+
+def _target(store: Assign | Accumulate | Declare) -> Hashable:
+    return _storage(store.variable if isinstance(store, Declare) else store.target)
+
+
+def _storage(of: Cell | Scalar) -> Hashable:
+    return key(of.buffer if isinstance(of, Cell) else of)
+
+
+def _loaded(e: ScalarExpr) -> Iterator[Hashable]:
+    match e:
+        case Load(source):
+            yield _storage(source)
+        case Number() | FromIndex():
+            return
+        case Apply(_, arguments):
+            for argument in arguments:
+                yield from _loaded(argument)
+        case Choose(_, left, right):
+            yield from _loaded(left)
+            yield from _loaded(right)
+        case Convert(argument):
+            yield from _loaded(argument)
+        case _:
+            assert_never(e)
+
+
+def _kept(block: Block, needed: frozenset[Hashable]) -> Block:
+    return tuple(kept for statement in block for kept in _statement(statement, needed))
+
+
+def _statement(statement: Statement, needed: frozenset[Hashable]) -> Block:
+    """The statement, if it does something."""
+    match statement:
+        case For(body=body) | If(body=body):
+            inner = _kept(body, needed)
+            return (replace(statement, body=inner),) if inner else ()
+        case Assign() | Accumulate() | Declare():
+            return (statement,) if _target(statement) in needed else ()
+        case Allocate(buffer) | Clear(buffer) | Free(buffer):
+            return (statement,) if key(buffer) in needed else ()
+    assert_never(statement)

@@ -1,0 +1,1 @@
+"""The demonstration: a photograph, blurred."""

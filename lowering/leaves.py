@@ -1,0 +1,86 @@
+"""Scalar leaves of normalised programs, as scalar expressions of a loop nest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import TypeAlias
+
+from atl.checks.scope import Scope
+from atl.core.dtypes import DEFAULT, bits, is_integer
+from atl.core.index import Index
+from atl.core.predicate import FALSE, TRUE, negation
+from atl.core.terms import Access, Binary, Cast, Constant, Expr, Input, Local, Monoid, Select, Unary, Value
+from atl.prove import simplify, simplify_predicate
+from lowering.loopnest import Apply, Buffer, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
+
+Storage: TypeAlias = Buffer | Scalar
+"""What holds a tensor: a buffer, or for a let-bound scalar a variable."""
+
+
+def is_scalar_leaf(e: Expr) -> bool:
+    """Whether a normalised term is arithmetic over reads and literals, with no statement in it."""
+    return not e.type.rank and isinstance(e, Constant | Value | Access | Input | Local | Unary | Binary | Cast | Select)
+
+
+def scalar(e: Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[str, Buffer]) -> ScalarExpr:
+    """The scalar expression of a leaf. `tensors` are what hold the let-bound tensors, the innermost last."""
+
+    def visit(at: Expr, here: Scope) -> ScalarExpr:
+        dtype = at.type.dtype or DEFAULT
+        match at:
+            case Constant(value):
+                return Number(value, dtype)
+            case Value(position):
+                return FromIndex(simplify(here.facts, here.index(position)), dtype)
+            case Input() | Local() | Access():
+                return _load(at, here, tensors, inputs)
+            case Unary(op, operand):
+                return Apply(op, (visit(operand, here),), dtype)
+            case Binary(op, left, right):
+                return Apply(op, (visit(left, here), visit(right, here)), dtype)
+            case Cast(_, operand):
+                return Convert(visit(operand, here), dtype)
+            case Select(predicate, left, right):
+                condition = simplify_predicate(here.facts, here.predicate(predicate))
+                if condition == TRUE:
+                    return visit(left, here)
+                if condition == FALSE:
+                    return visit(right, here)
+                return Choose(
+                    condition, visit(left, here.assume(condition)), visit(right, here.assume(negation(condition)))
+                )
+            case _:
+                raise AssertionError(f"{type(at).__name__} is no leaf of a normalised program")
+
+    return visit(e, scope)
+
+
+def _load(e: Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[str, Buffer]) -> Load:
+    positions: list[Index] = []
+    while isinstance(e, Access):
+        positions.append(scope.index(e.index))
+        e = e.tensor
+    match e:
+        case Input(array):
+            storage: Storage = inputs[array.name]
+        case Local(position):
+            storage = tensors[-1 - position]
+        case _:
+            raise AssertionError("a normalised access is to a named tensor")
+    if isinstance(storage, Scalar):
+        return Load(storage)
+    return Load(Cell(storage, tuple(zip(reversed(positions), storage.extents, strict=True))))
+
+
+def neutral(monoid: Monoid, dtype: str) -> Number:
+    """The value that a fold starts from."""
+    match monoid:
+        case "sum":
+            return Number(0, dtype)
+        case "product":
+            return Number(1, dtype)
+        case "max":
+            return Number(-(1 << (bits(dtype) - 1)) if is_integer(dtype) else -inf, dtype)
+        case "min":
+            return Number((1 << (bits(dtype) - 1)) - 1 if is_integer(dtype) else inf, dtype)

@@ -1,0 +1,90 @@
+"""Which tensors are stored in full, so that their buffers need not be cleared first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+from atl.checks.scope import Scope
+from atl.core.index import ZERO, Index, Var, index
+from atl.core.predicate import FALSE, Predicate, at_most, less, within
+from atl.core.reshape_definitions import Positions, origin
+from atl.core.substitution import map_op
+from atl.core.terms import Binary, Concat, Expr, Gen, Guard, Let, Padding, Reduce, Reshape
+from atl.prove import Proved, prove
+from lowering.loopnest import Accumulate, Block, Buffer, Cell, statements
+
+_FIRST = 1 << 20
+"""The ids of the indices of elements: above those of any scope, and the same for every look at one term."""
+
+
+def fills(e: Expr, scope: Scope, buffer: Buffer, stores: Block, *, added_after: int, sums_stored: bool) -> bool:
+    """Whether `stores`, the lowering of the normalised term, is proved to assign every element of the buffer first.
+
+    That is so where the term has no padding and nothing is added to what the buffer holds; but for `added_after`
+    additions, each by the second of two statements, of which the first one assigns. With `sums_stored` all sums to a
+    scalar ran in a scalar variable, and are stored even when they are empty.
+    """
+    if additions(buffer, stores) > added_after:
+        return False
+    ids = count(_FIRST)
+    at: list[Index] = []
+    for extent in scope.shape(e.type):
+        at.append(index(Var(next(ids), "e")))
+        scope = scope.assume(within(ZERO, at[-1], extent))
+    return _is_stored(e, tuple(at), scope, ids, sums_stored=sums_stored)
+
+
+def additions(buffer: Buffer, block: Block) -> int:
+    """How many statements of a block add to what the buffer holds."""
+    targets = (statement.target for statement in statements(block) if isinstance(statement, Accumulate))
+    return sum(isinstance(target, Cell) and target.buffer == buffer for target in targets)
+
+
+def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums_stored: bool) -> bool:
+    """Whether it is proved that something is stored to the element of `e` at `at`.
+
+    This follows its pad-set, but asks of each part of a concatenation by itself: the pad-set of the whole has as many
+    cases as there are parts, and a question with many cases is slow.
+    """
+
+    def part(e: Expr, at: Positions, *, where: Predicate | None = None, position: Index | None = None) -> bool:
+        inside = scope if where is None else scope.assume(where)
+        if position is not None:
+            inside = replace(inside, indices=(*inside.indices, position))
+        return _is_stored(e, at, inside, ids, sums_stored=sums_stored)
+
+    def known(predicate: Predicate) -> bool:
+        return isinstance(prove(scope.facts, predicate, thorough=False), Proved)
+
+    match e:
+        case Gen(low, _, body):
+            return part(body, at[1:], position=scope.index(low) + at[0])
+        case Reduce("sum") if sums_stored and not e.type.rank:
+            return True
+        case Reduce(monoid, low, high, body, name):
+            first, last = scope.index(low), scope.index(high)
+            if not known(less(first, last)):
+                return False
+            iteration = index(Var(next(ids), name))
+            return monoid != "sum" or part(body, at, where=within(first, iteration, last), position=iteration)
+        case Guard(predicate, body):
+            condition = scope.predicate(predicate)
+            return known(condition) and part(body, at, where=condition)
+        case Let(_, body):
+            return part(body, at)
+        case Concat(left, right):
+            first, *rest = at
+            n = scope.index(left.type.shape[0])
+            return part(left, at, where=less(first, n)) and part(right, (first - n, *rest), where=at_most(n, first))
+        case Reshape(op, operand):
+            source = origin(map_op(op, scope.index), scope.shape(operand.type), at)
+            return known(source.present) and part(operand, source.at, where=source.present)
+        case Binary(_, left) if e.type.rank:
+            # Two statements with one destination: only the first one assigns, and so it has to do so everywhere.
+            return part(left, at)
+        case Padding():
+            return known(FALSE)
+        case _:
+            return True

@@ -1,0 +1,1 @@
+"""Theorems as files, which the kernel replays."""

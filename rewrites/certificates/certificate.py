@@ -1,0 +1,536 @@
+"""Certificates: a theorem as a file, which the kernel alone replays.
+
+    {"format": "atl-certificate/1", "start": {"text": [...], "sha256": ...}, "end": ..., "assumptions": [...],
+     "rules": {name: digest}, "steps": [{"rule", "direction", "path", "with", "after"}, ...], "terms": [...]}
+
+Programs are printed text, arguments are written as `rewrites.certificates.term_json` says, `after` is the hash of the
+program that a step leads to. To load one is to replay it from the start program: each step by
+`rewrites.kernel.rewrite`, which proves its premises anew. So nothing in a file is trusted; what it says and what is
+replayed must agree, or it is refused with the first step that differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path as File
+from typing import Any, Final, NoReturn
+
+from atl.checks.wellformed import Path
+from atl.errors import ATLError
+from atl.surface.program import Program
+from atl.text.parse import parse, parse_predicate
+from atl.text.printing import show_predicate, show_program
+from rewrites.admission import described, is_of
+from rewrites.certificates.term_json import DEEPEST, Digests, Json, Reader, abbreviated, depth_of, same, written
+from rewrites.instantiation import Argument
+from rewrites.kernel import Step, Theorem, reflexivity, rewrite, transitivity
+from rewrites.rule import Rule
+from rewrites.rules import RULES
+from rewrites.rules.grades import grade_text
+
+FORMAT: Final = "atl-certificate/1"
+LARGEST: Final = 1 << 26
+"""A file of more bytes than this is no certificate of ours."""
+_DIRECTIONS: Final = ("forward", "reverse")
+_NOT_OURS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What a rule's own text may raise for arguments that it was not written for."""
+
+
+class CertificateError(ATLError, ValueError):
+    """A certificate is refused, or a theorem cannot be written as one.
+
+    `step` is the first step that differs, counted from 1 (None: no step is to blame), `field` the part of the file that
+    is wrong; `found` is what that part would have to be, where it is known.
+    """
+
+    code = "ATL708"
+
+    def __init__(
+        self, summary: str, *, step: int | None = None, field: str = "", found: Json = None, **parts: Any
+    ) -> None:
+        super().__init__(summary if step is None else f"step {step}: {summary}", **parts)
+        self.step = step
+        self.field = field
+        self.found = found
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A step as it stands in a file."""
+
+    number: int
+    rule: str
+    direction: str
+    path: Path
+    arguments: dict[str, Json]
+    after: str
+
+    def written(self) -> dict[str, Json]:
+        return {
+            "rule": self.rule,
+            "direction": self.direction,
+            "path": list(self.path),
+            "with": self.arguments,
+            "after": self.after,
+        }
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def save(theorem: Theorem, path: str | os.PathLike[str]) -> None:
+    """Writes a theorem to a file: all of it, or nothing."""
+    text = dumps(theorem)
+    target = File(path)
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, prefix=".", delete=False) as file:
+            temporary = File(file.name)
+            try:
+                file.write(text)
+            except BaseException:
+                temporary.unlink()
+                raise
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+    except OSError as error:
+        raise CertificateError(f"{target} cannot be written: {error}", required="a place for a file") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def dumps(theorem: Theorem) -> str:
+    """The certificate of a theorem as text, the same for the same theorem.
+
+    Raises `CertificateError` if a program or an argument cannot be written so that it is read back.
+    """
+    steps = theorem.steps
+    try:
+        terms, arguments = written([dict(step.arguments) for step in steps], theorem.lhs.inputs)
+        afters = _afters(theorem)
+    except ATLError as error:
+        raise CertificateError(f"the theorem cannot be written: {error.summary}", required=error.required) from error
+    lines = [
+        _Line(number, step.rule.name, _DIRECTIONS[step.reverse], step.path, values, after)
+        for number, (step, values, after) in enumerate(zip(steps, arguments, afters, strict=True), 1)
+    ]
+    _arguments(theorem.lhs, terms, lines, {step.rule.name: step.rule for step in steps})
+    data = {
+        "format": FORMAT,
+        "start": _program_written(theorem.lhs, "start"),
+        "end": _program_written(theorem.rhs, "end"),
+        "assumptions": [show_predicate(assumption) for assumption in theorem.lhs.assumptions],
+        "rules": {step.rule.name: _digest(step.rule) for step in steps},
+        "steps": [line.written() for line in lines],
+        "terms": terms,
+    }
+    return _laid_out(data)
+
+
+def _afters(theorem: Theorem) -> list[str]:
+    """The hash of the program after each step."""
+    digests = Digests()
+    out: list[str] = []
+    at = reflexivity(theorem.lhs)
+    for step in theorem.steps:
+        at = rewrite(at, step.rule, step.path, step.arguments, reverse=step.reverse)
+        out.append(digests.of_program(at.rhs))
+    return out
+
+
+def _program_written(program: Program, field: str) -> Json:
+    text = show_program(program)
+    try:
+        back = parse(text)
+    except ATLError as error:
+        raise CertificateError(
+            f"the {field} program is not read back from its text: {error}", field=field, required="a closed program"
+        ) from error
+    if back != program:
+        raise CertificateError(f"the {field} program is read back as another one", field=field, found=str(back))
+    return {"text": text.split("\n"), "sha256": _sha256(text)}
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _digest(rule: Rule) -> str:
+    try:
+        return rule.digest
+    except (OSError, TypeError) as error:
+        raise CertificateError(
+            f"the text of the rule {rule.name} cannot be read: {error}",
+            field="rules",
+            required="rules in source files that have not changed since they were imported",
+        ) from error
+
+
+def _laid_out(data: Mapping[str, Json]) -> str:
+    """JSON that a person can read: a line for each line of a program, each step and each shared term."""
+
+    def short(value: Json) -> str:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+    def block(value: Json, indent: str) -> str:
+        within = f"{indent} "
+        match value:
+            case dict() if value and indent in ("", " ") and "rule" not in value:
+                parts = [f"{short(key)}: {block(value[key], within)}" for key in sorted(value)]
+                return f"{{\n{within}" + f",\n{within}".join(parts) + f"\n{indent}}}"
+            case list() if value:
+                return f"[\n{within}" + f",\n{within}".join(map(short, value)) + f"\n{indent}]"
+            case _:
+                return short(value)
+
+    return block(data, "") + "\n"
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def load(path: str | os.PathLike[str], *, rules: Mapping[str, Rule] | None = None) -> Theorem:
+    """The theorem that a file certifies, replayed by the kernel. `rules` are those that it may use; by default, all.
+
+    Raises `CertificateError` with the first step that differs.
+    """
+    file = File(path)
+    try:
+        if file.stat().st_size > LARGEST:
+            raise CertificateError(f"{file} is larger than {LARGEST:,} bytes", field="file")
+        text = file.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise CertificateError(
+            f"{file} cannot be read: {error.strerror or error}", field="file", required="a file that save wrote"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise _no_certificate(f"{file} is not text in UTF-8") from error
+    return loads(text, rules=rules)
+
+
+def loads(text: str, *, rules: Mapping[str, Rule] | None = None) -> Theorem:
+    """The theorem that a text certifies, replayed by the kernel. Raises `CertificateError`."""
+    data = _object(text)
+    lines = [_line(number, step) for number, step in enumerate(data["steps"], 1)]
+    start, end = _program(data["start"], "start"), _program(data["end"], "end")
+    _check_assumptions(start, data["assumptions"])
+    known = _rules(lines, data["rules"], RULES if rules is None else rules)
+    arguments = _arguments(start, data["terms"], lines, known)
+    theorem = reflexivity(start)
+    digests = Digests()
+    for line, values in zip(lines, arguments, strict=True):
+        theorem = _replayed(theorem, line, known[line.rule], values)
+        after = digests.of_program(theorem.rhs)
+        if after != line.after:
+            raise CertificateError(
+                f"{line.rule} at {list(line.path)} leads to another program than is recorded",
+                step=line.number,
+                field="after",
+                found=after,
+                required="the program that the step led to when the certificate was made",
+            )
+    if theorem.rhs != end:
+        raise CertificateError(
+            "the steps do not lead to the end program"
+            if lines
+            else "there are no steps, but the programs at the start and at the end differ",
+            step=len(lines) or None,
+            field="end",
+            found=str(theorem.rhs),
+            required=f"they lead to:\n{theorem.rhs}",
+        )
+    # The names and marks of the right side are those in the file: the kernel composes what is equal.
+    return transitivity(theorem, reflexivity(end))
+
+
+def _no_certificate(why: str) -> CertificateError:
+    return CertificateError(why, field="file", required=f"a certificate, {FORMAT}, as save writes it")
+
+
+_PARTS: Final[dict[str, type]] = {
+    "format": str,
+    "start": dict,
+    "end": dict,
+    "assumptions": list,
+    "rules": dict,
+    "steps": list,
+    "terms": list,
+}
+
+
+def _object(text: str) -> dict[str, Json]:
+    """The parts of a certificate, each of its type."""
+    try:
+        data = json.loads(text, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
+        if "\\ud" in text.lower():
+            json.dumps(data, ensure_ascii=False).encode()  # half of a pair is no character
+    except (ValueError, RecursionError) as error:
+        said = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise _no_certificate(f"this is not JSON as certificates are written: {said}") from error
+    if not isinstance(data, dict):
+        raise _no_certificate("this is JSON, but no object")
+    if data.get("format") != FORMAT:
+        raise CertificateError(
+            f"the format is {abbreviated(data.get('format'))}",
+            field="format",
+            required=FORMAT,
+            suggestions=("save the theorem again with this version",),
+        )
+    if depth_of(data) > DEEPEST:
+        raise _no_certificate("this is nested more deeply than any term")
+    for name in dict.fromkeys((*_PARTS, *data)):
+        if name not in _PARTS:
+            raise CertificateError(f"the part {abbreviated(name)} is unknown", field="file")
+        if not isinstance(data.get(name), _PARTS[name]):
+            raise CertificateError(
+                f"the part {name} is {'missing' if name not in data else abbreviated(data[name])}", field=name
+            )
+    return data
+
+
+def _without_repetition(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands twice in an object")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _line(number: int, data: Json) -> _Line:
+    match data:
+        case {"rule": str(rule), "direction": str(way), "path": [*path], "with": dict(values), "after": str(after)} if (
+            len(data) == 5 and way in _DIRECTIONS and all(type(position) is int for position in path)
+        ):
+            return _Line(number, rule, way, tuple(path), values, after)
+    required = (
+        'a rule, a direction ("forward" or "reverse"), a path of integers, arguments ("with") and a hash ("after")'
+    )
+    raise CertificateError(f"{abbreviated(data)} is no step", step=number, field="steps", required=required)
+
+
+def _program(data: dict[str, Json], field: str) -> Program:
+    lines, recorded = data.get("text"), data.get("sha256")
+    if len(data) != 2 or not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise CertificateError(f"the {field} program is not written as lines of text and their hash", field=field)
+    text = "\n".join(lines)
+    if _sha256(text) != recorded:
+        raise CertificateError(
+            f"the {field} program was changed: its hash is not the one that is recorded",
+            field=field,
+            found=_sha256(text),
+            required=f"sha256 {abbreviated(recorded)}",
+        )
+    try:
+        return parse(text)
+    except ATLError as error:
+        raise CertificateError(f"the {field} program is refused: {error}", field=field) from error
+
+
+def _check_assumptions(start: Program, recorded: list[Json]) -> None:
+    """What is recorded, for those who read the file, is what the start program assumes."""
+    try:
+        stated = [parse_predicate(str(text), inputs=start.inputs) for text in recorded]
+    except ATLError as error:
+        raise CertificateError(f"an assumption is refused: {error}", field="assumptions") from error
+    if tuple(stated) != start.assumptions or not all(isinstance(text, str) for text in recorded):
+        assumed = [show_predicate(assumption) for assumption in start.assumptions]
+        raise CertificateError(
+            "the assumptions are not those of the start program",
+            field="assumptions",
+            found=assumed,
+            required=", ".join(assumed) or "none",
+        )
+
+
+def _rules(lines: list[_Line], digests: dict[str, Json], rules: Mapping[str, Rule]) -> dict[str, Rule]:
+    """The rules of the steps. Each must be known here, with the text that it had when the certificate was made."""
+    for line in lines:
+        name = line.rule
+        if name not in rules:
+            raise CertificateError(
+                f"there is no rule {name!r}", step=line.number, field="rule", required="a rule that is known here"
+            )
+        if digests.get(name) != _digest(rules[name]):
+            raise CertificateError(
+                f"the rule {name} says something else since the certificate was made"
+                if name in digests
+                else f"the certificate has no hash of the rule {name}",
+                step=line.number,
+                field="rules",
+                found=_digest(rules[name]),
+                required=f"a rule whose hash is {abbreviated(digests.get(name))}",
+                suggestions=("derive the theorem again with the rules as they are now",),
+            )
+    used = {line.rule: rules[line.rule] for line in lines}
+    for name in digests:
+        if name not in used:
+            raise CertificateError(f"no step uses the rule {name!r}", field="rules", required="the rules of the steps")
+    return used
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
+
+
+def _arguments(
+    start: Program, terms: list[Json], lines: list[_Line], rules: Mapping[str, Rule]
+) -> list[dict[str, Argument]]:
+    """The arguments of every step, of the kinds that the rule's parameters have, written in the one way there is."""
+    try:
+        reader = Reader(start.inputs, terms)
+    except (ATLError, *_NOT_OURS) as error:
+        raise CertificateError(f"the table of terms is refused: {_said(error)}", field="terms") from error
+    found = [_arguments_of(line, rules[line.rule], reader) for line in lines]
+    again, steps = written(found, start.inputs)
+    for line, step in zip(lines, steps, strict=True):
+        if not same(step, line.arguments):
+            raise CertificateError(
+                f"the arguments of {line.rule} are not written in the one way there is",
+                step=line.number,
+                field="with",
+                found=step,
+                required="index expressions in their canonical form, and what occurs several times written once",
+            )
+    if not same(again, terms):
+        raise CertificateError("the table of terms is not what the steps share", field="terms", found=again)
+    return found
+
+
+def _arguments_of(line: _Line, rule: Rule, reader: Reader) -> dict[str, Argument]:
+    out: dict[str, Argument] = {}
+    for name in dict.fromkeys((*rule.metavariables, *line.arguments)):
+        if name not in line.arguments or name not in rule.metavariables:
+            raise CertificateError(
+                f"{rule.name} {'lacks' if name not in line.arguments else 'has no parameter'} {name}",
+                step=line.number,
+                field="with",
+                required=f"its parameters: {', '.join(rule.metavariables)}",
+            )
+        try:
+            value = reader.argument(line.arguments[name])
+        except (ATLError, *_NOT_OURS) as error:
+            raise CertificateError(f"{name} is refused: {_said(error)}", step=line.number, field="with") from error
+        if not is_of(value, rule.metavariables[name]):
+            raise CertificateError(
+                f"{name} = {abbreviated(line.arguments[name])} is not what {rule.name} takes",
+                step=line.number,
+                field="with",
+                required=described(rule.metavariables[name]),
+            )
+        out[name] = value
+    return out
+
+
+def _said(error: BaseException) -> str:
+    return error.summary if isinstance(error, ATLError) else str(error) or type(error).__name__
+
+
+def _replayed(theorem: Theorem, line: _Line, rule: Rule, arguments: dict[str, Argument]) -> Theorem:
+    try:
+        return rewrite(theorem, rule, line.path, arguments, reverse=line.direction == "reverse")
+    except ATLError as error:
+        raise CertificateError(
+            error.summary,
+            step=line.number,
+            field="path" if "no subterm" in error.summary else "step",
+            required=error.required,
+            numbers=error.numbers,
+        ) from error
+    except _NOT_OURS as error:
+        raise CertificateError(
+            f"{rule.name} cannot be stated for these arguments: {_said(error)}", step=line.number, field="with"
+        ) from error
+
+
+# -- saying what was proved -------------------------------------------------------------------------------------------
+
+
+def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None) -> str:
+    """What was proved, under which assumptions, and what has to be trusted for it.
+
+    `grades` says of rules how far they are proved themselves, where that is known.
+    """
+    count = len(theorem.steps)
+    parts = [
+        f"Proved by {count} step{'' if count == 1 else 's'}, that",
+        _indented(show_program(theorem.lhs, abridge=True)),
+        "has the same shape, and the same values with padding read as zero, as",
+        _indented(show_program(theorem.rhs, abridge=True)),
+        f"for all sizes {_under(theorem.lhs)}",
+        "trusting",
+        "  the kernel, the functions that build and compare terms, and the prover",
+        *_rules_said(theorem.steps, grades or {}),
+        _premises_said(theorem.steps),
+    ]
+    return "\n".join(parts)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.split("\n"))
+
+
+def _under(program: Program) -> str:
+    assumed = " and ".join(show_predicate(assumption) for assumption in program.assumptions)
+    facts = any(array.low is not None or array.high is not None or array.increasing for array in program.inputs)
+    arrays = " and arrays that hold what their declarations say" if facts else " and arrays"
+    return f"{arrays.removeprefix(' ')} under the assumptions {assumed}," if assumed else f"{arrays.removeprefix(' ')},"
+
+
+def _rules_said(steps: Sequence[Step], grades: Mapping[str, str]) -> list[str]:
+    used = Counter(step.rule for step in steps)
+    if not used:
+        return ["  no rules"]
+    out = [f"  {len(used)} rule{'' if len(used) == 1 else 's'}:"]
+    for rule, times in used.items():
+        notes = [rule.family, f"{times} time{'' if times == 1 else 's'}"]
+        notes += [f"follows from {', '.join(rule.follows)}"] if rule.follows else []
+        notes += [grades[rule.name]] if rule.name in grades else []
+        out.append(f"    {rule.name} ({'; '.join(notes)}): {' '.join(rule.law.split())}")
+    return out
+
+
+def _premises_said(steps: Sequence[Step]) -> str:
+    premises = [premise for step in steps for premise in step.premises]
+    if not premises:
+        return "  no premises were needed"
+    layers = Counter(premise.layer for premise in premises)
+    layers.setdefault("z3", 0)
+    by = ", ".join(f"{number} by {layer}" for layer, number in sorted(layers.items(), key=lambda at: (-at[1], at[0])))
+    vacuous = sum(premise.vacuous for premise in premises)
+    dead = f"; {vacuous} where the facts contradict each other" if vacuous else ""
+    return f"  the prover's answer to {len(premises)} premises: {by}{dead}"
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`atl check FILE…`: replays certificates, and prints what each proves, or why it is refused. 1 if any is."""
+    parser = argparse.ArgumentParser(prog="atl check", description="Replays certificates with the kernel alone.")
+    parser.add_argument("files", nargs="+", type=File, metavar="FILE", help="what theorem.save(…) wrote")
+    refused = 0
+    for file in parser.parse_args(arguments).files:
+        try:
+            theorem = load(file)
+            said = describe(theorem, grades={step.rule.name: grade_text(step.rule.name) for step in theorem.steps})
+        except ATLError as error:
+            sys.stderr.write(f"{file}: refused\n{error}\n")
+            refused = 1
+        else:
+            sys.stdout.write(f"{file}: {said}\n")
+    return refused

@@ -1,0 +1,569 @@
+"""Arguments as JSON, exactly: names and marks, free de Bruijn positions, everything but source lines.
+
+    index      3 | "n" | ["bound", 0] | ["//", a, b] | ["min", a, b] | ["read", "A", i] | ["+", [2, "n", …], …]
+    condition  [">=0", i] | ["=0", i] | ["!=0", i] | ["and", …] | ["or", …]
+    tensor     ["input", "A"] | ["gen", lo, hi, body, name, mark] | ["access", e, i] | … | ["@", 4]
+    argument   ["index", i] | ["condition", c] | ["tensor", e] | ["function", parameters, "tensor", e]
+
+A tensor expression that occurs several times is written once, in a table: ["@", 4] is entry 4 of it, and an entry
+refers to earlier ones only. What is read is made by the functions that make every term, so it is in canonical form.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Final, TypeAlias, assert_never
+
+from atl.core import dtypes
+from atl.core.index import (
+    AnyAtom,
+    Array,
+    Bound,
+    Extremum,
+    Index,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    bound,
+    extremum,
+    floordiv,
+    index,
+    linear,
+    read,
+)
+from atl.core.node import MAX_DEPTH, Identity, Node
+from atl.core.predicate import (
+    All,
+    NonNegative,
+    NonZero,
+    Predicate,
+    Zero,
+    conjunction,
+    disjunction,
+    negation,
+    non_negative,
+    zero,
+)
+from atl.core.predicate import (
+    Any as Some,
+)
+from atl.core.terms import (
+    BINARY,
+    MONOIDS,
+    UNARY,
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Flatten,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Padding,
+    PadLeft,
+    PadRight,
+    Reduce,
+    Reshape,
+    ReshapeOp,
+    Select,
+    Split,
+    TensorVar,
+    Transpose,
+    TruncateLeft,
+    TruncateRight,
+    Type,
+    Unary,
+    Value,
+)
+from atl.errors import ATLError
+from atl.surface.program import Program
+from rewrites.instantiation import Argument, Function, Parameter, as_surface
+
+Json: TypeAlias = Any
+"""What `json.loads` gives. Written values are tuples, which are equal only to tuples: see `same`."""
+
+DEEPEST: Final = 3 * MAX_DEPTH
+"""A value nested deeper than this is no term's."""
+_RESHAPES: Final[dict[str, type[ReshapeOp]]] = {
+    "transpose": Transpose,
+    "flatten": Flatten,
+    "split": Split,
+    "padl": PadLeft,
+    "padr": PadRight,
+    "truncl": TruncateLeft,
+    "truncr": TruncateRight,
+}
+_RESHAPE_NAMES: Final = {op: name for name, op in _RESHAPES.items()}
+_SHOWN: Final = 60
+
+
+class Unreadable(ATLError, ValueError):
+    """A value is not how a term is written, or a term cannot be written."""
+
+    code = "ATL707"
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+class Writer:
+    """Writes arguments; the table of what occurs several times is complete when all are written.
+
+    Write all of them with `argument`, then `finish`, then ask for the table, and for each argument by `resolved`.
+    """
+
+    def __init__(self, inputs: Iterable[Array]) -> None:
+        self._arrays = {array.name: array for array in inputs}
+        self._entries: list[tuple[Json, ...]] = []
+        self._numbers: dict[tuple[Json, ...], int] = {}
+        self._known: dict[int, tuple[int, Expr]] = {}
+        self._uses: list[int] = []
+        self._places: dict[int, int] = {}
+
+    def argument(self, argument: Argument) -> Json:
+        """An argument, in which tensor expressions are still links to entries."""
+        match argument:
+            case Index():
+                return ("index", self._index(argument))
+            case Function(parameters, body):
+                kind, written = self.argument(body)
+                return ("function", tuple(map(self._parameter, parameters)), kind, written)
+            case NonNegative() | Zero() | NonZero() | All() | Some():
+                return ("condition", self._predicate(argument))
+            case _:
+                return ("tensor", self._link(argument))
+
+    def finish(self) -> list[Json]:
+        """The table: what occurs more than once and is more than a leaf, in an order that the arguments determine."""
+        shared = [
+            number
+            for number, uses in enumerate(self._uses)
+            if uses > 1 and any(isinstance(part, _Link) for part in self._entries[number])
+        ]
+        self._places = {number: place for place, number in enumerate(shared)}
+        return [tuple(self.resolved(part) for part in self._entries[number]) for number in shared]
+
+    def resolved(self, written: Json) -> Json:
+        """What was written, with the links replaced: by the place in the table, or by the entry itself."""
+        if isinstance(written, _Link):
+            place = self._places.get(written.number)
+            return self.resolved(self._entries[written.number]) if place is None else ("@", place)
+        return tuple(self.resolved(part) for part in written) if isinstance(written, tuple) else written
+
+    def _parameter(self, parameter: Parameter) -> Json:
+        return self._type(parameter) if isinstance(parameter, Type) else "index"
+
+    def _type(self, of: Type) -> Json:
+        return (of.dtype, *(self._index(extent) for extent in of.shape))
+
+    def _index(self, expression: Index) -> Json:
+        if expression.constant is not None:
+            return expression.constant
+        if expression.atom is not None:
+            return self._atom(expression.atom)
+        terms = expression.terms
+        return ("+", *((coefficient, *(self._atom(atom) for atom in monomial)) for monomial, coefficient in terms))
+
+    def _atom(self, atom: AnyAtom) -> Json:
+        match atom:
+            case Size(name):
+                return name
+            case Bound(position):
+                return ("bound", position)
+            case Quotient(numerator, denominator):
+                return ("//", self._index(numerator), self._index(denominator))
+            case Extremum(kind, choices):
+                return (kind, *map(self._index, choices))
+            case Read(array, indices):
+                return ("read", self._declared(array), *map(self._index, indices))
+            case Var(_, name):
+                raise Unreadable(f"the variable {name} is free in an argument", required="closed arguments")
+            case _:
+                assert_never(atom)
+
+    def _declared(self, array: Array) -> str:
+        if self._arrays.get(array.name) != array:
+            raise Unreadable(f"an argument reads {array.name}, which is no input", required="inputs of the program")
+        return array.name
+
+    def _predicate(self, predicate: Predicate) -> Json:
+        match predicate:
+            case NonNegative(expression):
+                return (">=0", self._index(expression))
+            case Zero(expression):
+                return ("=0", self._index(expression))
+            case NonZero(expression):
+                return ("!=0", self._index(expression))
+            case All(parts):
+                return ("and", *map(self._predicate, parts))
+            case Some(parts):
+                return ("or", *map(self._predicate, parts))
+            case _:
+                assert_never(predicate)
+
+    def _link(self, expr: Expr) -> _Link:
+        known = self._known.get(id(expr))
+        if known is None:
+            entry = self._entry(expr)
+            number = self._numbers.get(entry)
+            if number is None:
+                number = self._numbers[entry] = len(self._entries)
+                self._entries.append(entry)
+                self._uses.append(0)
+                # Of an entry that is there already the parts were counted when it was made.
+                for part in entry:
+                    if isinstance(part, _Link):
+                        self._uses[part.number] += 1
+            known = self._known[id(expr)] = (number, expr)
+        return _Link(known[0])
+
+    def _entry(self, expr: Expr) -> tuple[Json, ...]:
+        match expr:
+            case Input(array):
+                return ("input", self._declared(array))
+            case Local(position, of):
+                return ("local", position, self._type(of))
+            case Constant(value, dtype):
+                return ("constant", repr(value), dtype)
+            case Value(expression, dtype):
+                return ("value", self._index(expression), dtype)
+            case Gen(low, high, body, name, mark):
+                return ("gen", self._index(low), self._index(high), self._link(body), name, mark)
+            case Reduce(monoid, low, high, body, name, mark):
+                return ("reduce", monoid, self._index(low), self._index(high), self._link(body), name, mark)
+            case Guard(predicate, body):
+                return ("guard", self._predicate(predicate), self._link(body))
+            case Let(value, body, name, mark):
+                return ("let", self._link(value), self._link(body), name, mark)
+            case Access(tensor, position):
+                return ("access", self._link(tensor), self._index(position))
+            case Unary(op, operand):
+                return ("unary", op, self._link(operand))
+            case Binary(op, left, right):
+                return ("binary", op, self._link(left), self._link(right))
+            case Select(predicate, left, right):
+                return ("select", self._predicate(predicate), self._link(left), self._link(right))
+            case Cast(dtype, operand):
+                return ("cast", dtype, self._link(operand))
+            case Concat(left, right):
+                return ("concat", self._link(left), self._link(right))
+            case Padding(of):
+                return ("padding", self._type(of))
+            case Reshape(op, operand):
+                amount = () if isinstance(op, Transpose | Flatten) else (self._index(op.by),)
+                return ("reshape", _RESHAPE_NAMES[type(op)], *amount, self._link(operand))
+            case TensorVar(_, name, _):
+                raise Unreadable(f"the variable {name} is free in an argument", required="closed arguments")
+            case _:
+                assert_never(expr)
+
+    def used(self, written: Json) -> Json:
+        """Counts the use of what stands at the top of an argument."""
+        for part in written:
+            if isinstance(part, _Link):
+                self._uses[part.number] += 1
+        return written
+
+
+class _Link:
+    """A reference to an entry; equal to those to the same one, and to nothing else."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Link) and other.number == self.number
+
+    def __hash__(self) -> int:
+        return hash((_Link, self.number))
+
+
+def written(steps: Sequence[dict[str, Argument]], inputs: Iterable[Array]) -> tuple[list[Json], list[dict[str, Json]]]:
+    """The table, and the arguments of every step. Raises `Unreadable` for what has free variables or other inputs."""
+    writer = Writer(inputs)
+    # By name: a match that finds them in another order is written alike.
+    linked = [{name: writer.used(writer.argument(step[name])) for name in sorted(step)} for step in steps]
+    table = writer.finish()
+    return table, [{name: writer.resolved(value) for name, value in step.items()} for step in linked]
+
+
+def same(one: Json, other: Json) -> bool:
+    """Whether two values are written alike: 1, 1.0 and true are not."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+class Reader:
+    """Reads what a `Writer` wrote; of anything else it raises `ATLError`, or makes what is written otherwise."""
+
+    def __init__(self, inputs: Iterable[Array], table: Sequence[Json] = ()) -> None:
+        self._arrays = {array.name: array for array in inputs}
+        self._table: list[Expr] = []
+        for entry in table:
+            self._table.append(self.tensor(entry))
+
+    def argument(self, data: Json) -> Argument:
+        match data:
+            case ["index", expression]:
+                return self.index(expression)
+            case ["condition", predicate]:
+                return self.condition(predicate)
+            case ["tensor", expr]:
+                return self.tensor(expr)
+            case ["function", [*parameters], "condition", body]:
+                return Function(tuple(map(self._parameter, parameters)), self.condition(body))
+            case ["function", [*parameters], "tensor", body]:
+                return Function(tuple(map(self._parameter, parameters)), self.tensor(body))
+            case _:
+                raise _unreadable("an argument", data)
+
+    def _parameter(self, data: Json) -> Parameter:
+        return "index" if data == "index" else self._type(data)
+
+    def _type(self, data: Json) -> Type:
+        match data:
+            case [None | str() as dtype, *extents]:
+                return Type(_dtype(dtype), tuple(map(self.index, extents)))
+            case _:
+                raise _unreadable("a type", data)
+
+    def index(self, data: Json) -> Index:
+        """An index expression."""
+        match data:
+            case int():
+                return linear(((data, index(1)),))
+            case str():
+                return index(Size(data))
+            case ["bound", int(position)] if 0 <= position <= MAX_DEPTH:
+                return bound(position)
+            case ["//", numerator, denominator]:
+                return floordiv(self.index(numerator), self.index(denominator))
+            case ["min" | "max" as kind, first, *others]:
+                return extremum(kind, self.index(first), *map(self.index, others))
+            case ["read", str(name), *indices]:
+                return read(self._declared(name), tuple(map(self.index, indices)))
+            case ["+", *terms]:
+                return linear([(1, self._term(term)) for term in terms])
+            case _:
+                raise _unreadable("an index", data)
+
+    def _term(self, data: Json) -> Index:
+        match data:
+            case [int(coefficient), *atoms]:
+                made = self.index(coefficient)
+                for atom in atoms:
+                    made = made * self.index(atom)
+                return made
+            case _:
+                raise _unreadable("a term", data)
+
+    def _declared(self, name: str) -> Array:
+        if name not in self._arrays:
+            raise Unreadable(f"{name} is no input of the program", required=f"one of {', '.join(self._arrays)}")
+        return self._arrays[name]
+
+    def condition(self, data: Json) -> Predicate:
+        """A predicate."""
+        match data:
+            case [">=0", expression]:
+                return non_negative(self.index(expression))
+            case ["=0", expression]:
+                return zero(self.index(expression))
+            case ["!=0", expression]:
+                return negation(zero(self.index(expression)))
+            case ["and", *parts]:
+                return conjunction(map(self.condition, parts))
+            case ["or", *parts]:
+                return disjunction(map(self.condition, parts))
+            case _:
+                raise _unreadable("a condition", data)
+
+    def tensor(self, data: Json) -> Expr:
+        """A tensor expression."""
+        match data:
+            case ["@", int(place)] if 0 <= place < len(self._table):
+                return self._table[place]
+            case ["gen", low, high, body, str(name), str(mark)]:
+                return Gen(self.index(low), self.index(high), self.tensor(body), name, mark)
+            case ["reduce", monoid, low, high, body, str(name), str(mark)] if monoid in MONOIDS:
+                return Reduce(monoid, self.index(low), self.index(high), self.tensor(body), name, mark)
+            case ["guard", predicate, body]:
+                return Guard(self.condition(predicate), self.tensor(body))
+            case ["let", value, body, str(name), str(mark)]:
+                return Let(self.tensor(value), self.tensor(body), name, mark)
+            case ["access", tensor, position]:
+                return Access(self.tensor(tensor), self.index(position))
+            case ["unary", op, operand] if op in UNARY:
+                return Unary(op, self.tensor(operand))
+            case ["binary", op, left, right] if op in BINARY:
+                return Binary(op, self.tensor(left), self.tensor(right))
+            case ["select", predicate, left, right]:
+                return Select(self.condition(predicate), self.tensor(left), self.tensor(right))
+            case ["concat", left, right]:
+                return Concat(self.tensor(left), self.tensor(right))
+            case ["reshape", str(op), *amount, operand] if op in _RESHAPES and len(amount) <= 1:
+                return Reshape(self._reshape(op, amount), self.tensor(operand))
+            case ["cast", str(dtype), operand]:
+                return Cast(dtypes.checked_dtype(dtype), self.tensor(operand))
+            case _:
+                return self._leaf(data)
+
+    def _leaf(self, data: Json) -> Expr:
+        match data:
+            case ["input", str(name)]:
+                return Input(self._declared(name))
+            case ["local", int(position), of] if 0 <= position <= MAX_DEPTH:
+                return Local(position, self._type(of))
+            case ["constant", str(text), None | str() as dtype]:
+                return Constant(_number(text), _dtype(dtype))
+            case ["value", expression, None | str() as dtype]:
+                return Value(self.index(expression), _dtype(dtype))
+            case ["padding", of]:
+                return Padding(self._type(of))
+            case _:
+                raise _unreadable("a tensor expression", data)
+
+    def _reshape(self, name: str, amount: list[Json]) -> ReshapeOp:
+        op = _RESHAPES[name]
+        if op in (Transpose, Flatten):
+            return Flatten() if op is Flatten else Transpose()
+        if not amount:
+            raise Unreadable(f"{name} lacks its amount", required="an index")
+        return op(self.index(amount[0]))  # type: ignore[call-arg]
+
+
+def _dtype(data: str | None) -> str | None:
+    return None if data is None else dtypes.checked_dtype(data)
+
+
+def _number(text: str) -> int | float:
+    """What `repr` wrote; a number is not a word of Python."""
+    try:
+        value: int | float = int(text) if text.lstrip("-").isdecimal() else float(text)
+    except ValueError:
+        raise _unreadable("a number", text) from None
+    if value != value:  # noqa: PLR0124 (not a number)
+        raise _unreadable("a number", text)
+    return value
+
+
+def _unreadable(what: str, data: Json) -> Unreadable:
+    return Unreadable(
+        f"{abbreviated(data)} is not how {what} is written",
+        required=f"{what}, as `rewrites.certificates.term_json` says",
+    )
+
+
+def abbreviated(data: Json) -> str:
+    """The beginning of a value, for a message."""
+    text = json.dumps(data) if depth_of(data) <= DEEPEST else "a deeply nested value"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
+
+
+def depth_of(data: Json) -> int:
+    """How deeply lists and objects are nested."""
+    level, depth = [data], 0
+    while level:
+        depth += 1
+        level = [
+            part
+            for value in level
+            if isinstance(value, list | tuple | dict)
+            for part in (value.values() if isinstance(value, dict) else value)
+        ]
+    return depth
+
+
+# -- one argument as text ---------------------------------------------------------------------------------------------
+
+
+def text_of(argument: Argument, program: Program) -> str:
+    """One argument as text, which `argument_in` reads back."""
+    table, (values,) = written([{"": argument}], program.inputs)
+    return json.dumps([*table, values[""]], ensure_ascii=False)
+
+
+def argument_in(text: str, program: Program) -> Any:
+    """The argument that a text means: what a script gives to a rule where no surface value says it.
+
+    >>> import atl
+    >>> p = atl.parse("p (x : float32[n]) := x")
+    >>> argument_in('[["index", ["+", [2, "n"], [1]]]]', p)
+    2*n + 1
+    """
+    try:
+        data = json.loads(text)
+        if not isinstance(data, list) or not data or depth_of(data) > DEEPEST:
+            raise _unreadable("an argument", data)
+        made = Reader(program.inputs, data[:-1]).argument(data[-1])
+        return made if isinstance(made, Function) else as_surface(made)
+    except (RecursionError, json.JSONDecodeError) as error:
+        raise Unreadable(
+            f"this is no argument: {error}", required="what `rewrites.certificates.term_json.text_of` gives"
+        ) from None
+
+
+# -- digests ----------------------------------------------------------------------------------------------------------
+
+_DIGITS: Final = 16
+
+
+class Digests:
+    """Hashes of terms that say what equality says: equal terms have one, names, marks and source lines do not count.
+
+    What was hashed is remembered, so that of a program only what a step has changed is hashed again.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Identity, bytes] = {}
+
+    def of_program(self, program: Program) -> str:
+        """The hash of a program's name, inputs, assumptions and body."""
+        key = (program.name, program.inputs, program.assumptions, program.body)
+        return self._of(key).hex()[:_DIGITS]
+
+    def _of(self, key: Hashable) -> bytes:
+        match key:
+            case Node():
+                return self._of_identity(key.identity)
+            case Identity():
+                return self._of_identity(key)
+            case tuple():
+                return _hashed(b"(", *map(self._of, key))
+            case frozenset():
+                return _hashed(b"{", *sorted(map(self._of, key)))
+            case type():
+                return _hashed(b"t", key.__name__.encode())
+            case str():
+                return _hashed(b"s", key.encode("utf-8", "surrogatepass"))
+            case None:
+                return _hashed(b"n")
+            case int():
+                return _hashed(b"#", str(int(key)).encode())
+            case float():
+                # 1 and 1.0 are equal, so are the terms that hold them.
+                return _hashed(b"#", (str(int(key)) if key.is_integer() else repr(key)).encode())
+            case _:
+                raise Unreadable(f"a term holds {key!r}", required="names, numbers and terms")
+
+    def _of_identity(self, identity: Identity) -> bytes:
+        found = self._known.get(identity)
+        if found is None:
+            found = self._known[identity] = self._of(identity.key)
+        return found
+
+
+def _hashed(*parts: bytes) -> bytes:
+    # Every part but the first, and a text, has a length of its own; a text stands alone after its letter.
+    return hashlib.sha256(b"".join(parts)).digest()

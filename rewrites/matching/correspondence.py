@@ -1,0 +1,189 @@
+"""Names, marks and places across a rewrite: what an equation says nothing of, and a person wants to keep.
+
+A side of a rule is a skeleton of nodes with metavariables at its leaves. A binder on one side goes on as the binder on
+the other side whose index the same metavariable takes at the same place, as it is, or alone in i - lo or x[i]. Nothing
+here is trusted: theorems ignore hints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from atl.checks.wellformed import Path
+from atl.core.index import Bound, atoms
+from atl.core.substitution import children, with_children
+from atl.core.terms import Access, Expr, Gen, Let, Local, Reduce, TensorVar, Term
+from rewrites.instantiation import Function
+from rewrites.kernel import Step
+from rewrites.matching.patterns import Application, Pattern, application, patterns
+from rewrites.rule import Rule
+
+Key: TypeAlias = tuple[str, str, int]
+"""A metavariable, "index" or "tensor", and which of its parameters of that sort."""
+Binder: TypeAlias = Gen | Reduce | Let
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """A side of a rule laid over a term: where metavariables stand, and which binder each of their parameters has."""
+
+    side: Expr
+    applications: tuple[tuple[Path, Application], ...]
+    binders: dict[Key, Path]
+
+    def of_metavariable(self, path: Path) -> tuple[Path, Application] | None:
+        """The metavariable within which a path ends, and where it stands."""
+        for at, applied in self.applications:
+            if path[: len(at)] == at:
+                return at, applied
+        return None
+
+
+def skeleton(rule: Rule, reverse: bool, term: Expr) -> Skeleton | None:
+    """The left side of the rule (its right one with `reverse`), laid over this term."""
+    for pattern in patterns(rule, reverse, term.type.rank):
+        if _aligned(pattern.term, term, pattern):
+            found: list[tuple[Path, Application]] = []
+            bound: dict[Key, Path] = {}
+            _read(pattern.term, (), pattern, [], [], found, bound)
+            return Skeleton(pattern.term, tuple(found), bound)
+    return None
+
+
+def _aligned(wanted: Expr, found: Expr, pattern: Pattern) -> bool:
+    if application(wanted, pattern) is not None:
+        return wanted.type.rank == found.type.rank
+    return type(wanted) is type(found) and all(
+        _aligned(a.expr, b.expr, pattern) for a, b in zip(children(wanted), children(found), strict=True)
+    )
+
+
+def _read(
+    wanted: Expr,
+    path: Path,
+    pattern: Pattern,
+    indices: list[Path],
+    tensors: list[Path],
+    found: list[tuple[Path, Application]],
+    bound: dict[Key, Path],
+) -> None:
+    applied = application(wanted, pattern)
+    if applied is not None:
+        found.append((path, applied))
+        for place, at in enumerate(applied.indices):
+            used = [atom.position for atom in atoms(at) if isinstance(atom, Bound)]
+            if len(used) == 1 and used[0] < len(indices):
+                bound.setdefault((applied.name, "index", place), indices[-1 - used[0]])
+        for place, argument in enumerate(applied.tensors):
+            tensor, under = argument, len(applied.tensors) - 1 - place
+            while isinstance(tensor, Access):
+                tensor = tensor.tensor
+            # Each argument stands under those that are applied after it (see `rewrites.matching.patterns`).
+            if isinstance(tensor, Local) and 0 <= tensor.position - under < len(tensors):
+                bound.setdefault((applied.name, "tensor", place), tensors[-1 - (tensor.position - under)])
+        return
+    for position, child in enumerate(children(wanted)):
+        below = (*path, position)
+        _read(
+            child.expr,
+            below,
+            pattern,
+            [*indices, *[path] * child.indices],
+            [*tensors, *[path] * child.tensors],
+            found,
+            bound,
+        )
+
+
+def with_hints(rule: Rule, reverse: bool, before: Expr, after: Expr) -> Expr:
+    """The result of a rewrite with the names and marks of the binders that it keeps."""
+    first, second = skeleton(rule, reverse, before), skeleton(rule, not reverse, after)
+    if first is None or second is None:
+        return after
+    for key, at in second.binders.items():
+        if key in first.binders:
+            source = _binder(before, first.binders[key])
+            after = renamed(after, at, source.name, source.mark)
+    return after
+
+
+def _binder(term: Expr, path: Path) -> Binder:
+    for position in path:
+        term = children(term)[position].expr
+    assert isinstance(term, Gen | Reduce | Let)
+    return term
+
+
+def renamed(term: Expr, path: Path, name: str, mark: str) -> Expr:
+    """The term with another name and mark for the binder at a path."""
+    if not path:
+        if not isinstance(term, Gen | Reduce | Let) or (term.name, term.mark) == (name, mark):
+            return term
+        made = replace(term, name=name, mark=mark)
+        object.__setattr__(made, "source", term.source)
+        return made
+    parts = [child.expr for child in children(term)]
+    parts[path[0]] = renamed(parts[path[0]], path[1:], name, mark)
+    return with_children(term, tuple(parts))
+
+
+def moved(step: Step, before: Expr, after: Expr, path: Path) -> Path | None:
+    """Where a part of the term that a rule rewrote is afterwards; None if the rule took it away.
+
+    A part that stands in several places afterwards is followed to the first of them.
+    """
+    first, second = skeleton(step.rule, step.reverse, before), skeleton(step.rule, not step.reverse, after)
+    if first is None or second is None:
+        return None if path else ()
+    inside = first.of_metavariable(path)
+    if inside is not None:
+        at, applied = inside
+        target = next((where for where, other in second.applications if other.name == applied.name), None)
+        target = target if target is not None else _in_argument(step, second, applied.name)
+        return None if target is None else (*target, *path[len(at) :])
+    kept = [second.binders[key] for key, where in first.binders.items() if where == path and key in second.binders]
+    if kept:
+        return kept[0]
+    same = _place_of(second.side, _part(first.side, path))
+    if same is not None:
+        return same
+    return () if not path and not any(where == () for where in first.binders.values()) else None
+
+
+def _part(term: Expr, path: Path) -> Expr:
+    for position in path:
+        term = children(term)[position].expr
+    return term
+
+
+def _place_of(term: Expr, part: Expr) -> Path | None:
+    """The first place at which a part stands."""
+    if term == part:
+        return ()
+    for place, child in enumerate(children(term)):
+        below = _place_of(child.expr, part)
+        if below is not None:
+            return (place, *below)
+    return None
+
+
+def _in_argument(step: Step, side: Skeleton, name: str) -> Path | None:
+    """Where a metavariable stands that another one is applied to: where that one uses its parameter first."""
+    for where, applied in side.applications:
+        function = step.arguments[applied.name]
+        for place, tensor in enumerate(reversed(applied.tensors)):
+            if isinstance(tensor, TensorVar) and tensor.name == name and isinstance(function, Function):
+                used = _first_use(function.body, place) if isinstance(function.body, Term) else None
+                return None if used is None else (*where, *used)
+    return None
+
+
+def _first_use(term: Expr, position: int) -> Path | None:
+    if isinstance(term, Local) and term.position == position:
+        return ()
+    for place, child in enumerate(children(term)):
+        below = _first_use(child.expr, position + child.tensors)
+        if below is not None:
+            return (place, *below)
+    return None

@@ -1,0 +1,495 @@
+"""Matching: the arguments that make one side of a rule a given subterm, in the simple higher-order sense.
+
+A metavariable applied to distinct bound indices stands for a function; one that is applied to anything else must be
+found elsewhere first. Indices are compared in their canonical form, and an index metavariable is solved for where it
+occurs linearly. Nothing here is trusted: the kernel compares the instance with the subterm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from atl.core.index import (
+    ZERO,
+    Bound,
+    Index,
+    Leaf,
+    Monomial,
+    Var,
+    atoms,
+    bound,
+    index,
+    map_leaves,
+    quotient_exactly,
+    shift,
+)
+from atl.core.predicate import Any as AnyOf
+from atl.core.predicate import NonZero, Predicate, Zero, conjunction, conjuncts, expressions, negation
+from atl.core.predicate import substitute as substitute_predicate
+from atl.core.substitution import (
+    children,
+    free_positions,
+    indices_in,
+    map_type,
+    rebuild,
+    shift_term,
+    transform,
+    unbound,
+)
+from atl.core.terms import (
+    Access,
+    Expr,
+    Gen,
+    Guard,
+    Local,
+    Padding,
+    Reduce,
+    Reshape,
+    Select,
+    TensorVar,
+    Type,
+    Value,
+)
+from atl.errors import ATLError
+from rewrites.instantiation import Argument, Function, Parameter, is_predicate, is_term, lifted, of_indices, substituted
+from rewrites.matching.patterns import Application, Pattern, application, condition_variable, patterns
+from rewrites.matching.rule_index import static
+from rewrites.rule import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Where a pattern and a subterm first differ, and how much of the pattern was matched before."""
+
+    matched: int
+    wanted: Expr | Index | Predicate
+    found: Expr | Index | Predicate
+
+
+@dataclass(slots=True)
+class Match:
+    """The state of matching one pattern; `found` are the arguments so far, `extents` those that tensors have."""
+
+    pattern: Pattern
+    found: dict[str, Argument] = field(default_factory=dict)
+    extents: dict[str, Index] = field(default_factory=dict)
+    postponed: list[tuple[Index, Index, int]] = field(default_factory=list)
+    applied: list[tuple[Application, Expr]] = field(default_factory=list)
+    matched: int = 0
+    mismatch: Mismatch | None = None
+
+    # -- terms --------------------------------------------------------------------------------------------------------
+
+    def term(self, wanted: Expr, found: Expr, indices: int, tensors: int) -> bool:
+        """Matches under so many binders of the pattern."""
+        applied = application(wanted, self.pattern)
+        if applied is not None:
+            return self._application(applied, wanted, found, indices, tensors) or self._fail(wanted, found)
+        if type(wanted) is not type(found) or static(wanted) != static(found):
+            return self._fail(wanted, found)
+        self.matched += 1
+        if isinstance(wanted, Local) and isinstance(found, Local) and wanted.position != found.position:
+            return self._fail(wanted, found)
+        return (
+            self._conditions(wanted, found, indices)
+            and all(self.index(a, b, indices) for a, b in zip(_indices(wanted), _indices(found), strict=True))
+            and all(
+                self.term(a.expr, b.expr, indices + a.indices, tensors + a.tensors)
+                for a, b in zip(children(wanted), children(found), strict=True)
+            )
+        )
+
+    def _fail(self, wanted: Expr | Index | Predicate, found: Expr | Index | Predicate) -> bool:
+        if self.mismatch is None:
+            self.mismatch = Mismatch(self.matched, wanted, found)
+        return False
+
+    def _application(self, applied: Application, wanted: Expr, found: Expr, indices: int, tensors: int) -> bool:
+        known = self.found.get(applied.name)
+        if known is not None:
+            if wanted.type.rank != found.type.rank:
+                return False
+            self._note_extents(applied.name, found.type, indices)
+            return self._agrees(known, applied, found, indices, tensors)
+        places = [_bound_position(at, indices) for at in applied.indices]
+        locals_ = [at.position if isinstance(at, Local) and at.position < tensors else None for at in applied.tensors]
+        if None in places or None in locals_ or len(set(places)) < len(places):
+            # Not a pattern. The metavariable is found elsewhere, or in the end by abstracting from its arguments.
+            if not indices and not tensors and not applied.tensors:
+                self.applied.append((applied, found))
+            return True
+        if wanted.type.rank != found.type.rank:
+            return False
+        kept = {place: position for position, place in enumerate(reversed(places)) if place is not None}
+        kept_locals = {place: position for position, place in enumerate(reversed(locals_)) if place is not None}
+        body = _abstract(found, indices, tensors, kept, kept_locals)
+        if body is None:
+            return False
+        if places or locals_:
+            parameters: list[Parameter] = ["index"] * len(places)
+            for at in applied.tensors:
+                of = self._outside(at.type, indices)
+                if of is None:
+                    return False
+                parameters.append(of)
+            self.found[applied.name] = Function(tuple(parameters), body)
+        else:
+            self.found[applied.name] = body
+        self._note_extents(applied.name, found.type, indices)
+        return True
+
+    def _outside(self, of: Type, indices: int) -> Type | None:
+        """The type of a let-bound tensor, seen from outside of the pattern's binders."""
+        extents = []
+        for extent in of.shape:
+            known = self._known(extent, indices)
+            lowered = None if known is None else _lowered(known, indices)
+            if lowered is None:
+                return None
+            extents.append(lowered)
+        return Type(of.dtype, tuple(extents))
+
+    def _note_extents(self, name: str, of: Type, indices: int) -> None:
+        for dimension, extent in enumerate(of.shape):
+            lowered = _lowered(extent, indices)
+            if lowered is not None:
+                self.extents.setdefault(f"{name}.{dimension}", lowered)
+
+    def _agrees(self, known: Argument, applied: Application, found: Expr, indices: int, tensors: int) -> bool:
+        """Whether a metavariable that was found before, applied here, is this term, as far as can be told yet."""
+        if isinstance(known, Function):
+            if not is_term(known.body):
+                return False
+            body = shift_term_under(known.body, indices, tensors, known.indices, known.tensors)
+            types = [parameter for parameter in known.parameters if isinstance(parameter, Type)]
+            tensors_of = tuple(_of_dtype(at, of.dtype) for at, of in zip(applied.tensors, types, strict=True))
+            try:
+                made = substituted(body, applied.indices, tensors_of)
+            except ATLError:
+                return False  # the pattern's elements are of another rank
+            return bool(made == found) or self.term(made, found, indices, tensors)
+        return is_term(known) and not applied.indices and shift_term(known, indices, tensors) == found
+
+    # -- indices and predicates ---------------------------------------------------------------------------------------
+
+    def index(self, wanted: Index, found: Index, indices: int) -> bool:
+        """Solves for the metavariables of an index expression; what has two unknowns is put off."""
+        unknown = self._unknown(wanted)
+        if not unknown:
+            known = self._known(wanted, indices)
+            return known == found or self._fail(wanted, found)
+        if len(unknown) > 1 or not self._solve(unknown[0], wanted, found, indices):
+            self.postponed.append((wanted, found, indices))
+        return True
+
+    def _unknown(self, wanted: Index) -> list[Var]:
+        variables = dict.fromkeys(atom for atom in atoms(wanted) if isinstance(atom, Var))
+        return [
+            v
+            for v in variables
+            if self._value(v) is None and v.uid in self.pattern.names and v.uid not in self.pattern.conditions
+        ]
+
+    def _value(self, variable: Var) -> Index | None:
+        name = self.pattern.names.get(variable.uid, "")
+        value = self.found.get(name, self.extents.get(name))
+        return value if isinstance(value, Index) else None
+
+    def _known(self, wanted: Index, indices: int) -> Index | None:
+        """The expression with metavariables replaced by what was found for them, if all were."""
+        if self._unknown(wanted):
+            return None
+
+        def leaf(at: Leaf) -> Index:
+            value = self._value(at) if isinstance(at, Var) else None
+            return index(at) if value is None else lifted(value, indices)
+
+        return map_leaves(wanted, leaf)
+
+    def _solve(self, variable: Var, wanted: Index, found: Index, indices: int) -> bool:
+        """wanted = coefficient * variable + rest, for the coefficient and rest that are known."""
+        coefficient: dict[Monomial, int] = {}
+        for monomial, value in wanted.terms:
+            if variable in monomial:
+                others = tuple(atom for atom in monomial if atom != variable)
+                if len(others) != len(monomial) - 1:
+                    return False
+                coefficient[others] = value
+            elif any(variable in atoms(index(atom)) for atom in monomial):
+                return False
+        if len(coefficient) != 1:
+            return False
+        ((others, value),) = coefficient.items()
+        factor = index(value)
+        for other in others:
+            factor = factor * index(other)
+        rest = self._known(wanted - factor * index(variable), indices)
+        known_factor = self._known(factor, indices)
+        if rest is None or known_factor is None:
+            return False
+        solution = quotient_exactly(found - rest, known_factor)
+        lowered = None if solution is None else _lowered(solution, indices)
+        if lowered is None:
+            return False
+        self.matched += 1
+        name = self.pattern.names[variable.uid]
+        (self.extents if "." in name else self.found)[name] = lowered
+        return True
+
+    def _conditions(self, wanted: Expr, found: Expr, indices: int) -> bool:
+        if isinstance(wanted, Guard | Select) and isinstance(found, Guard | Select):
+            return self.condition(wanted.predicate, found.predicate, indices) or self._fail(
+                wanted.predicate, found.predicate
+            )
+        return True
+
+    def condition(self, wanted: Predicate, found: Predicate, indices: int) -> bool:
+        """Conjunctions match in any order; a metavariable among them takes what the other parts leave."""
+        if condition_variable(negation(wanted), self.pattern) is not None:
+            return self.condition(negation(wanted), negation(found), indices)
+        literals: list[Predicate] = []
+        variables: list[tuple[str, tuple[Index, ...]]] = []
+        for part in conjuncts(wanted):
+            variable = condition_variable(part, self.pattern)
+            if variable is None:
+                literals.append(part)
+            else:
+                variables.append(variable)
+        left = list(conjuncts(found))
+        for literal in literals:
+            # The simplest part that fits: 0 <= a is to be found in i <= j before it is in j - i < n.
+            taken = next((part for part in sorted(left, key=_length) if self._literal(literal, part, indices)), None)
+            if taken is None:
+                return False
+            left.remove(taken)
+        unbound = [v for v in variables if v[0] not in self.found]
+        for name, at in variables:
+            if (name, at) not in unbound:
+                parts = self._parts_of(name, at, indices)
+                if any(part not in conjuncts(found) for part in parts):
+                    return False
+                left = [part for part in left if part not in parts]
+        if not unbound:
+            return not left
+        return self._bind_condition(*unbound[0], conjunction(left), indices)
+
+    def _literal(self, wanted: Predicate, found: Predicate, indices: int) -> bool:
+        if isinstance(wanted, AnyOf) and isinstance(found, AnyOf):
+            # The parts in their order: a condition among them is not solved for as an index.
+            return len(wanted.parts) == len(found.parts) and all(
+                self.condition(a, b, indices) for a, b in zip(wanted.parts, found.parts, strict=True)
+            )
+        if type(wanted) is not type(found):
+            return False
+        pairs = list(zip(expressions(wanted), expressions(found), strict=False))
+        before = dict(self.found), dict(self.extents), list(self.postponed)
+        tried = before
+        # e = 0 and -e = 0 are one predicate; which of them is written depends on what the variables are.
+        for sign in (1, -1) if isinstance(wanted, Zero | NonZero) else (1,):
+            if all(self._try_index(a, b * sign, indices) for a, b in pairs) and len(self.postponed) == len(before[2]):
+                return True
+            tried = dict(self.found), dict(self.extents), list(self.postponed)
+            self.found, self.extents, self.postponed = dict(before[0]), dict(before[1]), list(before[2])
+        if len(tried[2]) > len(before[2]):
+            self.found, self.extents, self.postponed = tried  # two unknowns: the rest of the term may settle them
+            return True
+        return False
+
+    def _try_index(self, wanted: Index, found: Index, indices: int) -> bool:
+        mismatch = self.mismatch
+        result = self.index(wanted, found, indices)
+        self.mismatch = mismatch
+        return result
+
+    def _parts_of(self, name: str, at: tuple[Index, ...], indices: int) -> tuple[Predicate, ...]:
+        """The conjuncts of a condition that was found before, applied here."""
+        known = self.found[name]
+        if isinstance(known, Function):
+            own = known.indices
+            if not is_predicate(known.body):
+                return ()
+            return conjuncts(
+                substituted(substitute_predicate(known.body, lambda leaf: _under(leaf, own, indices)), at, ())
+            )
+        return (
+            conjuncts(substitute_predicate(known, lambda leaf: _under(leaf, 0, indices))) if is_predicate(known) else ()
+        )
+
+    def _bind_condition(self, name: str, at: tuple[Index, ...], found: Predicate, indices: int) -> bool:
+        places = [_bound_position(position, indices) for position in at]
+        if None in places:
+            return True
+        kept = {place: position for position, place in enumerate(reversed(places)) if place is not None}
+        mapped = [_remapped(expression, indices, kept) for expression in expressions(found)]
+        if any(expression is None for expression in mapped):
+            return False
+        body = substitute_predicate(found, lambda leaf: _renumber(leaf, indices, kept))
+        self.found[name] = Function(of_indices(len(places)), body) if places else body
+        return True
+
+    def settle(self) -> bool:
+        """Solves what was put off, and what a premise that is an equality gives; nothing may contradict the rest."""
+        for premise in self.pattern.premises:
+            if isinstance(premise, Zero) and self._unknown(premise.expression):
+                self.postponed.append((premise.expression, ZERO, 0))
+        progress = True
+        while self.postponed and progress:
+            waiting, self.postponed = self.postponed, []
+            for wanted, found, indices in waiting:
+                if not self.index(wanted, found, indices):
+                    return False
+            progress = len(self.postponed) < len(waiting)
+        for applied, found_term in self.applied:
+            if applied.name not in self.found:
+                self._abstract_from(applied, found_term)
+        return True
+
+    def fill(self, dtype: str | None) -> None:
+        """A tensor of which the rule asks nothing but its type is padding of that type."""
+        for name, rank in self.pattern.typed.items():
+            extents = [self.extents.get(f"{name}.{dimension}") for dimension in range(rank)]
+            known = tuple(extent for extent in extents if extent is not None)
+            if name not in self.found and len(known) == rank:
+                self.found[name] = Padding(Type(dtype, known))
+
+    def _abstract_from(self, applied: Application, found: Expr) -> None:
+        """e(a) for a known index a: the term as a function of a, wherever a is an index in it."""
+        at = [self._known(position, 0) for position in applied.indices]
+        arguments = tuple(position for position in at if position is not None and position.constant is None)
+        if len(arguments) == len(applied.indices):
+            self.found[applied.name] = Function(of_indices(len(arguments)), function_of(found, arguments))
+            self._note_extents(applied.name, found.type, 0)
+
+
+def match(rule: Rule, reverse: bool, subterm: Expr, given: Mapping[str, Argument]) -> dict[str, Argument] | Mismatch:
+    """The arguments under which a side of the rule is the subterm; `given` fixes some of them.
+
+    What no side determines is left out. Otherwise the mismatch of the pattern that came furthest.
+    """
+    worst: Mismatch | None = None
+    for pattern in patterns(rule, reverse, subterm.type.rank):
+        state = Match(pattern, dict(given))
+        if state.term(pattern.term, subterm, 0, 0) and state.settle():
+            state.fill(subterm.type.dtype)
+            return {name: value for name, value in state.found.items() if name in rule.metavariables}
+        if state.mismatch is not None and (worst is None or state.mismatch.matched > worst.matched):
+            worst = state.mismatch
+    return worst or Mismatch(-1, subterm, subterm)
+
+
+# -- parts of terms ---------------------------------------------------------------------------------------------------
+
+
+def _indices(term: Expr) -> tuple[Index, ...]:
+    match term:
+        case Gen() | Reduce() | Access() | Value() | Padding() | Reshape():
+            return tuple(indices_in(term))
+        case _:
+            return ()
+
+
+def _length(predicate: Predicate) -> int:
+    return sum(len(expression.terms) for expression in expressions(predicate))
+
+
+def _of_dtype(at: Expr, dtype: str | None) -> Expr:
+    """A variable of a pattern with an element type, so that it fits into a term."""
+    match at:
+        case TensorVar(uid, name, of):
+            return TensorVar(uid, name, Type(dtype, of.shape))
+        case Local(position, of):
+            return Local(position, Type(dtype, of.shape))
+        case _:
+            return at
+
+
+def _bound_position(expression: Index, indices: int) -> int | None:
+    atom = expression.atom
+    return atom.position if isinstance(atom, Bound) and atom.position < indices else None
+
+
+def _lowered(expression: Index, indices: int) -> Index | None:
+    return _remapped(expression, indices, {})
+
+
+def _remapped(expression: Index, indices: int, kept: Mapping[int, int]) -> Index | None:
+    """The expression seen from outside of the pattern's binders, but for those that a function keeps as parameters."""
+    if any(isinstance(a, Bound) and a.position < indices and a.position not in kept for a in atoms(expression)):
+        return None
+    return map_leaves(expression, lambda leaf: _renumber(leaf, indices, kept))
+
+
+def _renumber(leaf: Leaf, indices: int, kept: Mapping[int, int]) -> Index:
+    if not isinstance(leaf, Bound):
+        return index(leaf)
+    if leaf.position < indices:
+        return bound(kept.get(leaf.position, 0))
+    return bound(leaf.position - indices + len(kept))
+
+
+def _under(leaf: Leaf, parameters: int, by: int) -> Index:
+    if isinstance(leaf, Bound) and leaf.position >= parameters:
+        return bound(leaf.position + by)
+    return index(leaf)
+
+
+def _abstract(
+    found: Expr, indices: int, tensors: int, kept: Mapping[int, int], kept_locals: Mapping[int, int]
+) -> Expr | None:
+    """The term with the pattern's bound variables turned into parameters; None where it uses others of them."""
+    used, tensors_used = free_positions(found)
+    if any(position < indices and position not in kept for position in used):
+        return None
+    if any(position < tensors and position not in kept_locals for position in tensors_used):
+        return None
+    if not indices and not tensors:
+        return found
+
+    def on_leaf(leaf: Leaf, depth: int) -> Index:
+        if not isinstance(leaf, Bound) or leaf.position < depth:
+            return index(leaf)
+        moved = _renumber(Bound(leaf.position - depth), indices, kept)
+        return lifted(moved, depth)
+
+    def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
+        if not isinstance(at, Local) or at.position < tensor_depth:
+            return None
+        position = at.position - tensor_depth
+        moved = kept_locals[position] if position < tensors else position - tensors + len(kept_locals)
+        of = map_type(at.of, lambda e: map_leaves(e, lambda leaf: on_leaf(leaf, depth)))
+        return Local(moved + tensor_depth, of)
+
+    return transform(found, on_leaf, on_tensor, untouched=unbound())
+
+
+def function_of(found: Expr, arguments: tuple[Index, ...]) -> Expr:
+    """The term with each index that is an argument, or an argument and a constant, in terms of a parameter."""
+    count = len(arguments)
+
+    def visit(at: Expr, depth: int) -> Expr:
+        def on_index(expression: Index) -> Index:
+            for position, argument in enumerate(arguments):
+                offset = (expression - lifted(argument, depth)).constant
+                if offset is not None:
+                    return bound(depth + count - 1 - position) + offset
+            return shift(expression, count, depth)
+
+        return rebuild(at, lambda child: visit(child.expr, depth + child.indices), on_index)
+
+    return visit(found, 0)
+
+
+def shift_term_under(body: Expr, indices: int, tensors: int, own: int, own_tensors: int) -> Expr:
+    """The body of a function seen from under more binders; its own parameters stay."""
+
+    def on_leaf(leaf: Leaf, depth: int) -> Index:
+        return _under(leaf, own + depth, indices)
+
+    def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
+        if isinstance(at, Local) and at.position >= own_tensors + tensor_depth:
+            of = map_type(at.of, lambda e: map_leaves(e, lambda leaf: on_leaf(leaf, depth)))
+            return Local(at.position + tensors, of)
+        return None
+
+    return transform(body, on_leaf, on_tensor, untouched=unbound(own, own_tensors))

@@ -1,0 +1,89 @@
+"""Which rules a term may be an instance of, told from its outermost two nodes before anything is matched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+from atl.core.substitution import children
+from atl.core.terms import Binary, Cast, Constant, Expr, Input, Reduce, Reshape, TensorVar, Unary
+from rewrites.matching.patterns import Pattern, all_patterns, application
+from rewrites.rule import Rule
+
+Node: TypeAlias = tuple[type, object]
+"""The type of a node, and what it says of itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The outermost node of a side of a rule and those directly below it; None stands for any node."""
+
+    node: Node
+    below: tuple[Node | None, ...]
+
+
+def static(term: Expr) -> object:
+    """What a node says of itself that is neither index, predicate nor child; element types are left to the kernel."""
+    match term:
+        case Input(array):
+            return array
+        case Constant(value):
+            return value
+        case Reduce(monoid):
+            return monoid
+        case Unary(op) | Binary(op):
+            return op
+        case Cast(dtype):
+            return dtype
+        case Reshape(op):
+            return type(op)
+        case TensorVar(uid):
+            return uid
+        case _:
+            return None
+
+
+@lru_cache(maxsize=1024)
+def heads(rule: Rule, reverse: bool) -> frozenset[Head] | None:
+    """The heads of a side of the rule, for elements of every rank; None if it may be any term."""
+    found: set[Head] = set()
+    for pattern in all_patterns(rule, reverse):
+        if application(pattern.term, pattern) is not None:
+            return None
+        below = tuple(_head(child.expr, pattern) for child in children(pattern.term))
+        found.add(Head((type(pattern.term), static(pattern.term)), below))
+    return frozenset(found)
+
+
+def _head(term: Expr, pattern: Pattern) -> Node | None:
+    return None if application(term, pattern) is not None else (type(term), static(term))
+
+
+def may_match(rule: Rule, reverse: bool, term: Expr) -> bool:
+    """Whether the outermost two nodes of a term are such that a side of the rule can stand for it."""
+    known = heads(rule, reverse)
+    return known is None or any(_fits(head, term) for head in known)
+
+
+def _fits(head: Head, term: Expr) -> bool:
+    if head.node[0] is not type(term) or head.node[1] != static(term):
+        return False
+    return all(
+        wanted is None or (wanted[0] is type(child.expr) and wanted[1] == static(child.expr))
+        for wanted, child in zip(head.below, children(term), strict=True)
+    )
+
+
+@lru_cache(maxsize=256)
+def by_outermost(rules: tuple[Rule, ...], reverse: bool) -> tuple[Mapping[type, Sequence[Rule]], Sequence[Rule]]:
+    """The rules that may apply to a node of each type, in their order, and those that may apply to any other."""
+    everywhere = [rule for rule in rules if heads(rule, reverse) is None]
+    types = {head.node[0] for rule in rules for head in heads(rule, reverse) or ()}
+
+    def may_stand_for(rule: Rule, of: type) -> bool:
+        known = heads(rule, reverse)
+        return known is None or any(head.node[0] is of for head in known)
+
+    return {of: [rule for rule in rules if may_stand_for(rule, of)] for of in types}, everywhere

@@ -1,0 +1,1 @@
+"""Places of a program: sites, and the ways to choose them."""

@@ -1,0 +1,118 @@
+"""The places that `at=` and `around=` choose in a goal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from atl.checks.wellformed import Path
+from atl.errors import WrongArgument
+from atl.surface.program import Program
+from rewrites.places.site import Site, binders, site_at, sites, walk
+from rewrites.places.text_pattern import fits, is_name, pattern
+from rewrites.session.diagnosis import NoSite, known_names, unknown_name
+
+
+@dataclass(frozen=True, eq=False)
+class Handle:
+    """A place that is followed through later rewrites: `s.rw(…, at=handle)`.
+
+    `path` is where it is now. Raises `NoSite` once a rewrite has taken the place away.
+    """
+
+    label: str
+    locate: Callable[[], Path]
+
+    @property
+    def path(self) -> Path:
+        """The place as it is now."""
+        return self.locate()
+
+    def __repr__(self) -> str:
+        try:
+            return f"Handle({self.label!r}, at {list(self.path)})"
+        except NoSite:
+            return f"Handle({self.label!r}, gone)"
+
+
+Chosen: TypeAlias = Path | str | Handle
+"""A path, the name of a binder or a let, a pattern in the printed notation, or a handle."""
+
+
+def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterator[Site]:
+    """The places that are meant, in the order of a search."""
+    match what:
+        case Handle():
+            yield site_at(program, what.path)
+        case str() if is_name(what) and (found := list(named(program, what, top_down=top_down))):
+            yield from found
+        case str():
+            wanted = pattern(what)
+            yield from (site for site in sites(program, top_down=top_down) if fits(wanted, site))
+        case tuple() | list() if all(isinstance(position, int) for position in what):
+            yield site_at(program, tuple(what))
+        case _:
+            raise WrongArgument(
+                f"{what!r} chooses no place",
+                required='a path, the name of a binder, a pattern such as "⊞[_ < n] _", or a handle from s.find(…)',
+            )
+
+
+def named(program: Program, name: str, *, top_down: bool = False) -> Iterator[Site]:
+    """The binders of this name: those that are printed with it, and after them those that were given it."""
+    found = [site for site in sites(program, top_down=top_down) if name in site.called]
+    yield from sorted(found, key=lambda site: site.called[0] != name)
+
+
+def one(program: Program, what: Chosen) -> Site:
+    """The first place that is meant, from the outside in. Raises `NoSite` with what there is to choose from."""
+    return every(program, what)[0]
+
+
+def every(program: Program, what: Chosen) -> list[Site]:
+    """The places that are meant, from the outside in. Raises `NoSite` with what there is to choose from."""
+    found = list(chosen(program, what, top_down=True))
+    if not found:
+        raise nothing_chosen(program, what)
+    return found
+
+
+def nothing_chosen(program: Program, what: Chosen) -> NoSite:
+    """What to say when nothing in the goal is meant."""
+    names = [site.called[0] for site in binders(program)]
+    if isinstance(what, str) and is_name(what):
+        near = unknown_name("binder", what, names, required="").suggestions
+        return NoSite(
+            f"nothing in the goal is bound as {what}",
+            required=f"the name of a gen, a sum or a let: {known_names(names)}" if names else "a binder in the goal",
+            suggestions=near,
+        )
+    return NoSite(
+        f"nothing in the goal fits the pattern {what}",
+        required="a pattern of a part of the goal, as the goal is printed",
+        suggestions=("write _ for what does not matter",),
+    )
+
+
+def places(program: Program, at: Chosen | None, around: Chosen | None, *, top_down: bool = False) -> Iterable[Site]:
+    """The places at which to try: those that `around` fits, within those that `at` chooses; without both, all."""
+    within: list[Path] = [()] if at is None else [site.path for site in chosen(program, at, top_down=top_down)]
+    if not within:
+        raise nothing_chosen(program, at or "")
+    if around is None:
+        return _all_below(program, within, top_down)
+    exact = [
+        site
+        for site in chosen(program, around, top_down=top_down)
+        if any(site.path[: len(above)] == above for above in within)
+    ]
+    if not exact:
+        raise nothing_chosen(program, around)
+    return exact
+
+
+def _all_below(program: Program, within: list[Path], top_down: bool) -> Iterator[Site]:
+    outermost = [path for path in within if not any(path != o and path[: len(o)] == o for o in within)]
+    for path in outermost:
+        yield from walk(site_at(program, path), top_down=top_down)

@@ -1,0 +1,126 @@
+"""Places of a program: a path, the subterm, and, when asked for, what is known and what things are called there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from atl.checks.scope import Scope, outermost
+from atl.checks.wellformed import Path, child_scopes
+from atl.core.substitution import children
+from atl.core.terms import Expr, Gen, Let, Reduce
+from atl.errors import WrongArgument
+from atl.surface.program import Program
+from atl.text.names import Names
+from atl.text.printing import place_of
+
+
+class Site:
+    """A subterm and where it stands. Facts and names are worked out only when they are asked for."""
+
+    def __init__(self, program: Program, path: Path, term: Expr, above: Site | None) -> None:
+        self.program = program
+        self.path = path
+        self.term = term
+        self.above = above
+
+    def child(self, position: int) -> Site:
+        """The place of a direct part."""
+        return Site(self.program, (*self.path, position), children(self.term)[position].expr, self)
+
+    def spine(self) -> list[Site]:
+        """The places from the whole program down to this one."""
+        out: list[Site] = []
+        at: Site | None = self
+        while at is not None:
+            out.append(at)
+            at = at.above
+        return out[::-1]
+
+    @cached_property
+    def scope(self) -> Scope:
+        """The facts that binders, guards and assumptions put in scope here."""
+        if self.above is None:
+            return outermost(self.program)
+        return child_scopes(self.above.term, self.above.scope)[self.path[-1]]
+
+    @cached_property
+    def names(self) -> Names:
+        """What the printer calls indices and let-bound tensors here."""
+        names = Names((*self.program.sizes, *(array.name for array in self.program.inputs)))
+        for outer, inner in zip(self.spine(), self.spine()[1:], strict=False):
+            match outer.term:
+                case Gen(name=name) | Reduce(name=name):
+                    names.bind_index(name)
+                case Let(name=name) if inner.path[-1] == 1:
+                    names.bind_tensor(name)
+                case _:
+                    pass
+        return names
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """The name of a binder or let: as it was given, and as it is printed here."""
+        match self.term:
+            case Gen(name=name) | Reduce(name=name) | Let(name=name):
+                # The names of this place are kept: the printed one is only looked up.
+                names = Names((*self.program.sizes, *(array.name for array in self.program.inputs)))
+                for taken in (*self.names.indices, *self.names.tensors):
+                    names.fresh(taken)
+                return tuple(dict.fromkeys((names.fresh(name), name)))
+            case _:
+                return ()
+
+    def __repr__(self) -> str:
+        place = place_of(self.program, self.path)
+        return f"{list(self.path)}  {place.text[place.start : place.stop]}"
+
+
+def site_at(program: Program, path: Path) -> Site:
+    """The place at the end of a path."""
+    site = Site(program, (), program.body, None)
+    for position in path:
+        if not 0 <= position < len(children(site.term)):
+            raise WrongArgument(
+                f"the goal has no part at {list(path)}",
+                required="positions of parts, from the outside in, each counted from 0",
+                suggestions=('name the place: at="i" for a binder, at="⊞[_ < n] _" for a pattern',),
+            )
+        site = site.child(position)
+    return site
+
+
+def sites(program: Program, *, below: Path = (), top_down: bool = False) -> Iterator[Site]:
+    """The places of a program from `below` on: children first and from left to right, or nodes first.
+
+    Of a let the body comes before the binding when children come first (section 3 of the reference, search order).
+    """
+    yield from walk(site_at(program, below), top_down=top_down)
+
+
+def walk(site: Site, *, top_down: bool = False) -> Iterator[Site]:
+    """This place and all below it, in one of the two orders."""
+    if top_down:
+        yield site
+    for position in positions(site.term, top_down=top_down):
+        yield from walk(site.child(position), top_down=top_down)
+    if not top_down:
+        yield site
+
+
+def positions(term: Expr, *, top_down: bool = False) -> tuple[int, ...]:
+    """The positions of the direct parts in the order of a search."""
+    found = tuple(range(len(children(term))))
+    return found[::-1] if isinstance(term, Let) and not top_down else found
+
+
+def subterm(expr: Expr, path: Path) -> Expr:
+    """The part of a term at the end of a path."""
+    for position in path:
+        expr = children(expr)[position].expr
+    return expr
+
+
+def binders(program: Program) -> Iterator[Site]:
+    """The generations, reductions and lets, from the outside in and from left to right."""
+    return (site for site in sites(program, top_down=True) if isinstance(site.term, Gen | Reduce | Let))

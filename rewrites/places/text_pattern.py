@@ -1,0 +1,416 @@
+"""Choosing places: by a path, by the name of a binder, by a pattern in the printed notation, or by a handle.
+
+A pattern is written as programs are printed, in either spelling, with `_` for anything: "⊞[_ < n] _", "buf[_]",
+"sum[k < _] _ * _", "[_] · _". Of an index expression `_` is the part that is not written: "buf[i + _]".
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, TypeAlias, get_args
+
+from atl.checks.wellformed import Path
+from atl.core.index import Bound, Extremum, Index, Leaf, Quotient, Read, Size, index, map_leaves
+from atl.core.predicate import Predicate, conjuncts, expressions, substitute
+from atl.core.substitution import children
+from atl.core.terms import (
+    Access,
+    Binary,
+    BinaryOp,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Flatten,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Padding,
+    PadLeft,
+    PadRight,
+    Reduce,
+    Reshape,
+    ReshapeOp,
+    Select,
+    Split,
+    Transpose,
+    TruncateLeft,
+    TruncateRight,
+    Unary,
+    UnaryOp,
+    Value,
+)
+from atl.errors import ATLError, ParseError
+from atl.text.names import BINDERS, INFIX, Level
+from atl.text.parse_index import IndexReader
+from atl.text.tokens import Token
+from rewrites.places.site import Site
+
+Chosen: TypeAlias = "Path | str"
+
+_HOLE: Final = re.compile(r"(?<!\w)_(?!\w)")
+_NAMED_HOLE: Final = re.compile(r"_[0-9]+_")
+_BINDS: Final = {"++": Level.CONCAT, "+": Level.ADD, "-": Level.ADD, "*": Level.MULTIPLY, "/": Level.MULTIPLY}
+_SIGNS: Final[dict[str, BinaryOp]] = {sign: op for op, sign in INFIX.items()}
+_RESHAPES: Final[dict[str, type[ReshapeOp]]] = {
+    "transpose": Transpose,
+    "flatten": Flatten,
+    "split": Split,
+    "padl": PadLeft,
+    "padr": PadRight,
+    "truncl": TruncateLeft,
+    "truncr": TruncateRight,
+}
+_UNARY: Final[frozenset[str]] = frozenset(get_args(UnaryOp)) - {"neg"}
+
+
+def is_name(text: str) -> bool:
+    """Whether a text names a binder; any other is a pattern."""
+    return text.isidentifier() and text != "_"
+
+
+# -- patterns ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a subterm is to be: a kind of node (None: anything), what it says of itself, its indices and its parts."""
+
+    of: type[Expr] | None = None
+    static: object = None
+    name: str | None = None
+    indices: tuple[Index, ...] = ()
+    condition: Predicate | None = None
+    parts: tuple[Wanted, ...] = ()
+
+
+ANYTHING: Final = Wanted()
+
+
+def pattern(text: str) -> Wanted:
+    """The pattern that a text means. Raises `ParseError` with the place in the text."""
+    count = iter(range(1_000_000))
+    reader = _PatternReader(_HOLE.sub(lambda hole: f"_{next(count)}_", text))
+    try:
+        made = reader.expression()
+        if reader.next.kind != "end":
+            raise reader.error(f"expected the end of the pattern, found {reader.next}", required="nothing more")
+    except ATLError as error:
+        raise ParseError(
+            f"{text!r} is neither the name of a binder nor a pattern: {_NAMED_HOLE.sub('_', error.summary)}",
+            required="a pattern as programs are printed, with _ for anything",
+            suggestions=('for instance "⊞[_ < n] _", "Σ[k < _] _", "buf[_]", "[_] · _" or "_ * _"',),
+        ) from None
+    return made
+
+
+class _PatternReader(IndexReader):
+    """Reads patterns: the grammar of `atl.parse`, without types, and with holes."""
+
+    def expression(self, at_least: int = Level.BINDER) -> Wanted:
+        left = self._prefix()
+        while True:
+            token = self.next
+            if self.accept("["):
+                for position in self.list_of(self.index, "]", "indices"):
+                    left = Wanted(Access, indices=(position,), parts=(left,))
+                continue
+            binds = _BINDS.get(token.text, -1) if token.kind == "symbol" else -1
+            if binds < at_least:
+                return left
+            self.advance()
+            left = _joined(token.text, left, self.expression(binds + 1))
+
+    def _prefix(self) -> Wanted:
+        token = self.next
+        match token.kind, token.text:
+            case "number", text:
+                self.advance()
+                return Wanted(Constant, static=float(text))
+            case "word", "max" | "min" if self.after_next.text == "(":
+                self.advance()
+                return Wanted(Binary, static=token.text, parts=self._arguments())
+            case "word", ("gen" | "sum" | "prod" | "max" | "min"):
+                return self._binder(self.advance())
+            case "word", "let":
+                return self._let()
+            case "word", operator if operator in _RESHAPES:
+                return self._reshape(self.advance())
+            case "symbol", "-":
+                self.advance()
+                return Wanted(Unary, static="neg", parts=(self.expression(Level.POSTFIX),))
+            case "symbol", "[":
+                return self._guard()
+            case "symbol", "(":
+                self.advance()
+                inside = self.expression()
+                self.expect(")", "to close the parenthesis")
+                return inside
+            case "name", _:
+                return self._named(self.advance())
+            case _:
+                raise self.error(f"expected a tensor expression, found {token}", required="an expression")
+
+    def _arguments(self) -> tuple[Wanted, ...]:
+        self.expect("(", "before the operands")
+        return tuple(self.list_of(self.expression, ")", "operands"))
+
+    def _binder(self, start: Token) -> Wanted:
+        monoid = BINDERS[start.text]
+        self.expect("[", "before the range")
+        low = index(0)
+        if self.after_next.text != "<":
+            low = self.index()
+            self.expect("<=", "after the lower bound")
+        name = _unless_hole(self.name("an index"))
+        self.expect("<", "and the upper bound")
+        high = self.index()
+        self.expect("]", "after the range")
+        of: type[Expr] = Gen if monoid is None else Reduce
+        return Wanted(of, monoid, name, (low, high), parts=(self.expression(),))
+
+    def _let(self) -> Wanted:
+        self.advance()
+        name = _unless_hole(self.name("a tensor"))
+        self.expect(":=", "before the value of the let")
+        value = self.expression()
+        self.expect("in", "before the body of the let")
+        return Wanted(Let, name=name, parts=(value, self.expression()))
+
+    def _guard(self) -> Wanted:
+        self.advance()
+        condition = self._guarded()
+        self.expect("]", "after the condition of a guard")
+        if not self.accept("."):
+            raise self.error("expected '·' or '.' after the condition of a guard", required="[_] · _")
+        return Wanted(Guard, condition=condition, parts=(self.expression(Level.GUARD),))
+
+    def _guarded(self) -> Predicate | None:
+        if _NAMED_HOLE.fullmatch(self.next.text) and self.after_next.text in ("]", ","):
+            self.advance()
+            return None
+        return self.condition()
+
+    def _reshape(self, token: Token) -> Wanted:
+        op = _RESHAPES[token.text]
+        if op in (Transpose, Flatten):
+            return Wanted(Reshape, static=op, parts=(self.expression(Level.RESHAPE),))
+        by = self.index_operand()
+        return Wanted(Reshape, static=op, indices=(by,), parts=(self.expression(Level.RESHAPE),))
+
+    def _named(self, token: Token) -> Wanted:
+        if not self.sees("("):
+            return ANYTHING if _NAMED_HOLE.fullmatch(token.text) else Wanted(Input, name=token.text)
+        match token.text:
+            case "value":
+                self.advance()
+                position = self.index()
+                self.expect(")", "after the index")
+                return Wanted(Value, indices=(position,))
+            case "select":
+                self.advance()
+                condition = self._guarded()
+                self.expect(",", "after the condition")
+                return Wanted(Select, condition=condition, parts=tuple(self.list_of(self.expression, ")", "operands")))
+            case "cast":
+                self.advance()
+                dtype = self.name("an element type")
+                self.expect(",", "after the element type")
+                return Wanted(Cast, dtype, parts=tuple(self.list_of(self.expression, ")", "operands")))
+            case "padding":
+                self.advance()
+                while not self.accept(")") and self.next.kind != "end":
+                    self.advance()
+                return Wanted(Padding)
+            case name if name in _UNARY:
+                return Wanted(Unary, static=name, parts=self._arguments())
+            case _:
+                raise self.error(f"there is no function {token}", token, required=f"one of {', '.join(_UNARY)}")
+
+
+def _joined(sign: str, left: Wanted, right: Wanted) -> Wanted:
+    if sign == "++":
+        return Wanted(Concat, parts=(left, right))
+    return Wanted(Binary, static=_SIGNS[sign], parts=(left, right))
+
+
+def _unless_hole(name: str) -> str | None:
+    return None if _NAMED_HOLE.fullmatch(name) else name
+
+
+# -- matching patterns ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The names in scope where a pattern is compared; the innermost last."""
+
+    indices: tuple[str, ...]
+    tensors: tuple[tuple[str, ...], ...]
+
+    def index(self, expression: Index) -> Index:
+        return map_leaves(expression, self._leaf) if expression.loose else expression
+
+    def predicate(self, condition: Predicate) -> Predicate:
+        return substitute(condition, self._leaf)
+
+    def _leaf(self, leaf: Leaf) -> Index:
+        return index(Size(self.indices[-1 - leaf.position])) if isinstance(leaf, Bound) else index(leaf)
+
+
+def fits(wanted: Wanted, site: Site) -> bool:
+    """Whether a pattern fits the subterm at a place."""
+    if wanted.of not in (None, Input, type(site.term)):
+        return False  # the names of a place are worked out only where they are needed
+    names = site.names
+    return _fits(wanted, site.term, _Named(tuple(names.indices), tuple((name,) for name in names.tensors)))
+
+
+def _fits(wanted: Wanted, found: Expr, names: _Named) -> bool:
+    if wanted.of is None:
+        return True
+    if wanted.of is Input:
+        match found:
+            case Input(array):
+                return array.name == wanted.name
+            case Local(position):
+                return wanted.name in names.tensors[-1 - position]
+            case _:
+                return False
+    if type(found) is not wanted.of:
+        return False
+    same, indices = _own(wanted, found)
+    if not same or not all(
+        fits_index(want, names.index(have)) for want, have in zip(wanted.indices, indices, strict=True)
+    ):
+        return False
+    if isinstance(found, Guard | Select) and not _fits_condition(wanted.condition, names.predicate(found.predicate)):
+        return False
+    return all(
+        _fits(part, child.expr, _inside(wanted, found, child.indices, child.tensors, names))
+        for part, child in zip(wanted.parts, children(found), strict=True)
+    )
+
+
+def _inside(wanted: Wanted, found: Expr, indices: int, tensors: int, names: _Named) -> _Named:
+    own = getattr(found, "name", "")
+    if indices:
+        return _Named((*names.indices, wanted.name or own), names.tensors)
+    if tensors:
+        return _Named(names.indices, (*names.tensors, (own,)))
+    return names
+
+
+def _own(wanted: Wanted, found: Expr) -> tuple[bool, tuple[Index, ...]]:
+    """Whether what a node says of itself is what is wanted; and its indices."""
+    match found:
+        case Gen(low, high, _, name):
+            return wanted.name in (None, name), (low, high)
+        case Reduce(monoid, low, high, _, name):
+            return monoid == wanted.static and wanted.name in (None, name), (low, high)
+        case Let(name=name):
+            return wanted.name in (None, name), ()
+        case Constant(value):
+            return value == wanted.static, ()
+        case Unary(op) | Binary(op):
+            return op == wanted.static, ()
+        case Cast(dtype):
+            return dtype == wanted.static, ()
+        case Access(_, position):
+            return True, (position,)
+        case Value(position):
+            return True, (position,)
+        case Reshape(Split(by) | PadLeft(by) | PadRight(by) | TruncateLeft(by) | TruncateRight(by) as op):
+            return type(op) is wanted.static, (by,)
+        case Reshape(op):
+            return type(op) is wanted.static, ()
+        case _:
+            return True, ()
+
+
+def _fits_condition(wanted: Predicate | None, found: Predicate) -> bool:
+    """Conjuncts fit in any order."""
+    if wanted is None:
+        return True
+    parts = list(conjuncts(found))
+    for want in conjuncts(wanted):
+        place = next((k for k, have in enumerate(parts) if _fits_literal(want, have)), None)
+        if place is None:
+            return False
+        del parts[place]
+    return not parts
+
+
+def _fits_literal(wanted: Predicate, found: Predicate) -> bool:
+    if type(wanted) is not type(found):
+        return False
+    pairs = list(zip(expressions(wanted), expressions(found), strict=False))
+    return all(fits_index(a, b, zero=True) or fits_index(-a, b, zero=True) for a, b in pairs)
+
+
+def _is_hole(expression: Index) -> bool:
+    atom = expression.atom
+    return isinstance(atom, Size) and _NAMED_HOLE.fullmatch(atom.name) is not None
+
+
+def _has_hole(expression: Index) -> bool:
+    return any(_atom_has_hole(atom) for monomial, _ in expression.terms for atom in monomial)
+
+
+def _atom_has_hole(atom: object) -> bool:
+    match atom:
+        case Size(name):
+            return _NAMED_HOLE.fullmatch(name) is not None
+        case Quotient(above, below):
+            return _has_hole(above) or _has_hole(below)
+        case Extremum(_, parts) | Read(_, parts):
+            return any(_has_hole(part) for part in parts)
+        case _:
+            return False
+
+
+def fits_index(wanted: Index, found: Index, *, zero: bool = False) -> bool:
+    """Whether an index expression is the pattern with something for each `_`; in a sum that is 0 only if allowed."""
+    if not _has_hole(wanted):
+        return wanted == found
+    if _is_hole(wanted):
+        return True
+    left = list(found.terms)
+    rest = False
+    for monomial, coefficient in wanted.terms:
+        if len(monomial) == 1 and _is_hole(index(monomial[0])):
+            rest = True
+            continue
+        place = next(
+            (k for k, (other, value) in enumerate(left) if (value == coefficient) and _fits_monomial(monomial, other)),
+            None,
+        )
+        if place is None:
+            return False
+        del left[place]
+    return (zero or bool(left)) if rest else not left
+
+
+def _fits_monomial(wanted: tuple[object, ...], found: tuple[object, ...]) -> bool:
+    holes = [atom for atom in wanted if isinstance(atom, Size) and _NAMED_HOLE.fullmatch(atom.name)]
+    others = [atom for atom in wanted if atom not in holes]
+    left = list(found)
+    for atom in others:
+        place = next((k for k, have in enumerate(left) if _fits_atom(atom, have)), None)
+        if place is None:
+            return False
+        del left[place]
+    return bool(left) if holes else not left
+
+
+def _fits_atom(wanted: object, found: object) -> bool:
+    match wanted, found:
+        case Quotient(above, below), Quotient(other_above, other_below):
+            return fits_index(above, other_above) and fits_index(below, other_below)
+        case (Extremum(kind, parts), Extremum(other, others)) if kind == other and len(parts) == len(others):
+            return all(fits_index(a, b) for a, b in zip(parts, others, strict=True))
+        case _:
+            return wanted == found

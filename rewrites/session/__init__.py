@@ -1,0 +1,1 @@
+"""Interactive sessions: calls, how they look, and why one was refused."""

@@ -1,0 +1,424 @@
+"""When a rewrite does not apply: which of the reasons it is, where, with which numbers, and what would help.
+
+Either no place matches, and the nearest one is shown with what it has in place of what the rule wants; or a place
+matches and a premise fails there, which is shown with the facts known there and numbers that break it. A suggestion has
+been tried before it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from atl.checks.scope import Scope
+from atl.core.index import ONE, Index, Size, atoms, index, size
+from atl.core.predicate import Predicate, at_most, conjunction, expressions, negation
+from atl.core.substitution import children, subterms
+from atl.core.terms import Expr, Guard, Local, TensorVar, Term, Type
+from atl.errors import ATLError, WrongArgument
+from atl.prove import Facts, Proved, Refuted, contradictory, prove
+from atl.prove.facts import topics_of
+from atl.surface.program import Program
+from atl.text.printing import place_of, show_predicate
+from rewrites.instantiation import Argument, Function
+from rewrites.kernel import NotEqual, PremiseFailed
+from rewrites.matching.match import Mismatch, match
+from rewrites.matching.rule_index import heads
+from rewrites.places.site import Site, site_at
+from rewrites.rule import Kind, Rule
+from rewrites.session.rule_text import bare, kind_of, place_in, side, slice_of, wanted_text
+
+if TYPE_CHECKING:
+    from rewrites.derivation import Derivation, Given
+
+MOST_SUGGESTIONS = 4
+MOST_NAMES = 24
+
+
+class NoSite(ATLError, ValueError):
+    """A rule or tactic applies nowhere: no place matches, or a premise fails at those that do."""
+
+    code = "ATL704"
+
+
+class NoMatch(ATLError, ValueError):
+    """A subterm is no instance of a side of a rule."""
+
+    code = "ATL705"
+
+
+class Undetermined(ATLError, TypeError):
+    """A side of a rule does not tell what one of the rule's parameters is."""
+
+    code = "ATL706"
+
+    def __init__(self, rule: Rule, reverse: bool, missing: Sequence[str]) -> None:
+        self.missing = tuple(missing)
+        many = "parameters" if len(missing) > 1 else "parameter"
+        super().__init__(
+            f"the {side_name(reverse)} side of {rule.name} does not tell its {many} {', '.join(missing)}",
+            required=f"a value for {missing[0]}",
+            suggestions=(_how_to_determine(rule, reverse, missing[0]),),
+        )
+
+
+def _how_to_determine(rule: Rule, reverse: bool, name: str) -> str:
+    if any(parameter.sort == "tensor" for kind in rule.metavariables.values() for parameter in kind.parameters):
+        return 's.lbind("…", "x") binds a subterm to a name, s.stage("…", at="…") keeps it for the loops inside of one'
+    return f'pass it by name: s.rw("{rule.name}", {_flag(reverse)}{name}=…)'
+
+
+def unknown_name(what: str, name: str, known: Iterable[str], *, required: str) -> WrongArgument:
+    """What to say of a name that is not there; similar ones are suggested."""
+    near = get_close_matches(name, list(dict.fromkeys(each for each in known if each != name)), 3, 0.5)
+    return WrongArgument(
+        f"there is no {what} called {name!r}",
+        required=required,
+        suggestions=(f"did you mean {' or '.join(near)}?",) if near else (),
+    )
+
+
+def unmatched(rule: Rule, reverse: bool, term: Expr, mismatch: Mismatch) -> NoMatch:
+    """What to say of one subterm that is no instance."""
+    wanted, found = difference(rule, reverse, Site(_alone(term), (), term, None), mismatch)
+    return NoMatch(
+        f"{rule.name} does not match here: it wants {wanted}, and finds {found}",
+        required=f"the {side_name(reverse)} side of the rule, {side(rule, reverse, term.type.rank)}",
+    )
+
+
+def _alone(term: Expr) -> Program:
+    return Program("it", (), term)
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def side_name(reverse: bool) -> str:
+    return "right" if reverse else "left"
+
+
+def _flag(reverse: bool) -> str:
+    return "reverse=True, " if reverse else ""
+
+
+def facts_text(facts: Facts, about: Predicate) -> str:
+    """The facts that are connected to a predicate, as a person would write them."""
+    near, _ = facts.about(topics_of(about))
+    return show_predicate(conjunction(near.predicates)).replace(" ∧ ", ", ") if near.predicates else ""
+
+
+def difference(rule: Rule, reverse: bool, site: Site, mismatch: Mismatch) -> tuple[str, str]:
+    """What the rule wants and what stands there, as texts."""
+    wanted = wanted_text(rule, reverse, site.term.type.rank, mismatch.wanted)
+    return wanted, _found_text(site, mismatch.found)
+
+
+def _found_text(site: Site, found: Expr | Index | Predicate) -> str:
+    where = place_in(site.term, found)
+    if where is None:
+        return bare(found)
+    if isinstance(found, Term):
+        return f"{kind_of(found)} {slice_of(site.program, (*site.path, *where))}".strip()
+    return bare(_opened(site_at(site.program, (*site.path, *where)).scope, found))
+
+
+def _opened(scope: Scope, found: Expr | Index | Predicate) -> Expr | Index | Predicate:
+    if isinstance(found, Index):
+        return scope.index(found)
+    return found if isinstance(found, Term) else scope.predicate(found)
+
+
+# -- a rule that applies nowhere --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A rewrite that was asked for: where, and with which parameters."""
+
+    rule: Rule
+    reverse: bool
+    given: Mapping[str, Given]
+    places: Sequence[Site]
+    everywhere: Sequence[Site]
+    restricted: str
+    """How the places were restricted, as text; empty when they were not."""
+    more: str = ""
+    """The parameters as they stand in the call."""
+
+
+def refusal(asked: Asked, work: Derivation) -> ATLError:
+    """Why the rule applies at none of the places, and what would help."""
+    nearest: tuple[Site, Mismatch] | None = None
+    refused: list[tuple[Site, ATLError]] = []
+    unread: ATLError | None = None
+    for site in asked.places:
+        try:
+            given = work.settled(asked.given, site.path)
+        except WrongArgument as error:
+            unread = unread or error  # a name in a text that means nothing at this place
+            continue
+        found = match(asked.rule, asked.reverse, site.term, given)
+        if isinstance(found, Mismatch):
+            if nearest is None or _closeness(found) > _closeness(nearest[1]):
+                nearest = site, found
+            continue
+        try:
+            arguments = work.arguments(asked.rule, site.path, asked.reverse, asked.given)
+            _trial(work).apply(asked.rule, site.path, arguments, reverse=asked.reverse)
+        except ATLError as error:
+            refused.append((site, error))
+    if refused:
+        return _premise_failed(asked, work, refused)
+    if unread is not None and nearest is None:
+        return unread
+    return _nothing_matches(asked, work, nearest)
+
+
+def _closeness(mismatch: Mismatch) -> tuple[int, bool]:
+    """How much matched; of two places where as much did, that is nearer which has what is wanted further below."""
+    wanted, found = mismatch.wanted, mismatch.found
+    if not isinstance(wanted, Term) or not isinstance(found, Term):
+        return mismatch.matched, False
+    return mismatch.matched, any(type(part) is type(wanted) for part in subterms(found))
+
+
+def _premise_failed(asked: Asked, work: Derivation, refused: list[tuple[Site, ATLError]]) -> ATLError:
+    site, error = next((pair for pair in refused if isinstance(pair[1], PremiseFailed)), refused[0])
+    others = f" (and at {len(refused) - 1} more)" if len(refused) > 1 else ""
+    place = place_of(work.goal, site.path)
+    if isinstance(error, Undetermined):
+        error.place = place
+        return error
+    if not isinstance(error, PremiseFailed):
+        error.place = error.place or place
+        if isinstance(error, NotEqual):
+            return NoSite(
+                f"{asked.rule.name} does not apply with these arguments: {error.summary}",
+                place=error.place,
+                required=f"arguments for which the {side_name(asked.reverse)} side of the rule is what stands there",
+            )
+        return error
+    failed = error
+    suggestions = [*_siblings(asked, work, site), *_of_facts(failed)]
+    refuted = isinstance(failed.answer, Refuted)
+    known = facts_text(failed.scope.facts, failed.premise)
+    what = "a premise fails" if refuted else "a premise cannot be proved"
+    if failed.premise not in _premises_of(asked, site, work):
+        what = f"what it makes has a meaning only under a condition ({failed.summary})"
+    return NoSite(
+        f"{asked.rule.name} matches here{others}, but {what}: {show_predicate(failed.premise)}",
+        place=place,
+        required=f"{show_predicate(failed.premise)}{f', where {known} is known' if known else ''}",
+        numbers=failed.answer.model.numbers if isinstance(failed.answer, Refuted) else None,
+        suggestions=tuple(suggestions[:MOST_SUGGESTIONS]),
+    )
+
+
+def _premises_of(asked: Asked, site: Site, work: Derivation) -> list[Predicate]:
+    """The premises of the rule at a place where it matches, seen from outside."""
+    arguments = work.arguments(asked.rule, site.path, asked.reverse, asked.given)
+    return [site.scope.predicate(premise) for premise in asked.rule.instance(arguments).premises]
+
+
+def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismatch] | None) -> ATLError:
+    where = f"below {asked.restricted}" if asked.restricted else "in the goal"
+    rule, reverse = asked.rule, asked.reverse
+    rank = nearest[0].term.type.rank if nearest is not None else 0
+    law = f"the {side_name(reverse)} side of the rule, {side(rule, reverse, rank)}"
+    if nearest is None or nearest[1].matched <= 0:
+        scalars = nearest is not None and nearest[1].matched < 0 and all(not s.term.type.rank for s in asked.places)
+        return NoSite(
+            f"no place {where} matches {rule.name}{', which is about tensors: here are scalars' if scalars else ''}",
+            required=law,
+            suggestions=tuple(_elsewhere(asked, work)[:MOST_SUGGESTIONS]),
+        )
+    site, mismatch = nearest
+    wanted, found = difference(rule, reverse, site, mismatch)
+    inside = place_in(site.term, mismatch.found) or ()
+    return NoSite(
+        f"no place {where} matches {rule.name}; the nearest one differs here: wanted {wanted}, found {found}",
+        place=place_of(work.goal, (*site.path, *inside)),
+        required=law,
+        suggestions=(*islice(_first(asked, work, site, mismatch), MOST_SUGGESTIONS), *_elsewhere(asked, work)),
+    )
+
+
+# -- what would help --------------------------------------------------------------------------------------------------
+
+
+def _call(rule: Rule, reverse: bool, more: str = "") -> str:
+    return f's.rw("{rule.name}"{", reverse=True" if reverse else ""}{more})'
+
+
+def _trial(work: Derivation) -> Derivation:
+    from rewrites.derivation import Derivation
+
+    return Derivation(work.theorem, work.rules)
+
+
+def _siblings(asked: Asked, work: Derivation, site: Site) -> Iterable[str]:
+    """Rules akin to this one that apply where it does not."""
+    stem = "_".join(asked.rule.name.split("_")[:2])
+    for other in work.rules.values():
+        akin = other.name.startswith(stem) or other.name in asked.rule.follows or asked.rule.name in other.follows
+        if other is not asked.rule and akin and _trial(work).attempted(other, site.path, {}, reverse=asked.reverse):
+            yield f"{_call(other, asked.reverse)} applies here: {_first_sentence(other.law)}"
+
+
+def _first_sentence(law: str) -> str:
+    return law.split("\n", 1)[0].rstrip(".")
+
+
+def _of_facts(failed: PremiseFailed) -> Iterable[str]:
+    """A condition on sizes under which the premise holds."""
+    premise, facts = failed.premise, failed.scope.facts
+    sizes = list(dict.fromkeys(atom for e in expressions(premise) for atom in atoms(e) if isinstance(atom, Size)))
+    candidates: list[Predicate] = []
+    if not any(e.free for e in expressions(premise)):
+        candidates.append(premise)
+    candidates += [at_most(ONE, index(size)) for size in sizes]
+    candidates += [at_most(index(a), index(b)) for a in sizes for b in sizes if a != b]
+    for candidate in candidates:
+        if isinstance(prove(facts, negation(candidate)), Proved):
+            continue
+        stronger = facts.assume(candidate)
+        if contradictory(stronger) is not True and isinstance(prove(stronger, premise), Proved):
+            yield f"if it is so, state it at the start: reschedule(…, given=[{python_condition(candidate)}])"
+            return
+
+
+def python_condition(predicate: Predicate) -> str:
+    """A comparison of sizes as Python."""
+    return show_predicate(predicate, ascii=True).replace(" = ", " == ").replace("ceildiv(", "atl.ceildiv(")
+
+
+def _first(asked: Asked, work: Derivation, site: Site, mismatch: Mismatch) -> Iterator[str]:
+    """Rules after which this one applies: they move what stands in the way."""
+    root = type(site.term)
+    yield from _after_inlining(asked, work, mismatch)
+    if any(isinstance(part.expr, Guard) for part in children(site.term)):
+        trial = _trial(work)
+        from rewrites.tactics.simplification import simpl_guard
+
+        if _does(lambda: simpl_guard(trial)) and _applies_below(asked, trial, site):
+            yield f"s.simpl_guard() first: then {_call(asked.rule, asked.reverse, asked.more)} applies"
+    for other in work.rules.values():
+        if other is asked.rule or _is_simple(other, root):
+            continue
+        trial = _trial(work)
+        if trial.attempted(other, site.path, {}, reverse=False) and _applies_below(asked, trial, site):
+            yield f"{_call(other, False)} first: then {_call(asked.rule, asked.reverse, asked.more)} applies"
+
+
+def _after_inlining(asked: Asked, work: Derivation, mismatch: Mismatch) -> Iterable[str]:
+    """A let-bound tensor stands in the way: inlined, it may do."""
+    from rewrites.tactics.simplification import inline
+
+    inside = place_in(work.goal.body, mismatch.found)
+    if not isinstance(mismatch.found, Local) or inside is None:
+        return
+    name = site_at(work.goal, inside).names.of_tensor(mismatch.found.position)
+    trial = _trial(work)
+    if _does(lambda: inline(trial, name)) and _applies_below(asked, trial, trial.site()):
+        yield f's.inline("{name}") first: then {_call(asked.rule, asked.reverse, asked.more)} applies'
+
+
+def _does(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except ATLError:
+        return False
+    return True
+
+
+def _is_simple(rule: Rule, root: type) -> bool:
+    """Whether the left side of a rule is not an operator of this kind around another one."""
+    left = _sample(rule)
+    return left is None or type(left) is not root or all(isinstance(child.expr, TensorVar) for child in children(left))
+
+
+@lru_cache(maxsize=2048)
+def _sample(rule: Rule) -> Expr | None:
+    """The left side of a rule for some arguments: enough to see of which operators it is made, and quick."""
+    for rank in range(3):
+        try:
+            return rule.instance({name: _any_of(name, kind, rank) for name, kind in rule.metavariables.items()}).lhs
+        except ATLError:
+            continue
+    return None
+
+
+def _any_of(name: str, kind: Kind, rank: int) -> Argument:
+    uid = sum(ord(letter) << 8 * place for place, letter in enumerate(name))
+    if kind.sort == "index":
+        return size(name)
+    body: Expr | Predicate = at_most(ONE, size(name))
+    if kind.sort == "tensor":
+        shape = tuple(size(f"{name}{place}") for place in range(kind.rank + (rank if kind.group else 0)))
+        body = TensorVar(uid, name, Type(None, shape))
+    if not kind.parameters:
+        return body
+    scalar = Type(None, ())
+    return Function(tuple("index" if parameter.sort == "index" else scalar for parameter in kind.parameters), body)
+
+
+def _applies_below(asked: Asked, trial: Derivation, site: Site) -> bool:
+    return any(
+        _trial(trial).attempted(asked.rule, at.path, asked.given, reverse=asked.reverse)
+        for at in trial.sites(site.path)
+    )
+
+
+def _elsewhere(asked: Asked, work: Derivation) -> list[str]:
+    """The same rule at other places, or in the other direction."""
+    out: list[str] = []
+    if asked.restricted:
+        for site in asked.everywhere:
+            if _trial(work).attempted(asked.rule, site.path, asked.given, reverse=asked.reverse):
+                out.append(
+                    f"it applies elsewhere, {_whereabouts(site)}: {_call(asked.rule, asked.reverse, asked.more)}"
+                )
+                break
+    if heads(asked.rule, not asked.reverse) is not None:
+        for site in asked.places:
+            if _trial(work).attempted(asked.rule, site.path, asked.given, reverse=not asked.reverse):
+                direction = "the other way round" if not asked.reverse else "from left to right"
+                out.append(f"it applies {direction}: {_call(asked.rule, not asked.reverse, asked.more)}")
+                break
+    elif not out:
+        out += _fits_backwards(asked, work)
+    return out
+
+
+def _fits_backwards(asked: Asked, work: Derivation) -> list[str]:
+    """The other direction, where that side of the rule is a single tensor, which fits nearly anything."""
+    for site in asked.places:
+        try:
+            given = work.settled(asked.given, site.path)
+        except WrongArgument:
+            continue  # a name in a text means nothing at this place
+        found = match(asked.rule, not asked.reverse, site.term, given)
+        if isinstance(found, Mismatch):
+            continue
+        missing = "".join(f", {name}=…" for name in asked.rule.metavariables if name not in found)
+        where = slice_of(site.program, site.path)
+        return [
+            f"the {side_name(not asked.reverse)} side fits {where}: {_call(asked.rule, not asked.reverse, missing)}"
+        ]
+    return []
+
+
+def _whereabouts(site: Site) -> str:
+    around = [above for above in site.spine()[:-1] if above.called]
+    return f"under {around[-1].called[0]}" if around else "at the whole program"
+
+
+def known_names(program_names: Iterable[str]) -> str:
+    """Names as a list, cut where it is long."""
+    names = list(dict.fromkeys(program_names))
+    return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")

@@ -1,0 +1,308 @@
+"""How sessions look: steps, differences and explanations in a terminal, and states that fold in a notebook."""
+
+from __future__ import annotations
+
+import html
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from atl.core.index import Bound, Index, Leaf, Var, index, map_leaves
+from atl.core.predicate import Predicate, substitute
+from atl.core.substitution import map_type, transform
+from atl.core.terms import Expr, Local, TensorVar, Term
+from atl.surface.program import Program
+from atl.surface.values import Condition, IndexExpr, Tensor
+from atl.text.latex import latex
+from atl.text.names import Names
+from atl.text.printing import place_of, show, show_index, show_predicate, show_program
+from rewrites.instantiation import Argument, Function
+from rewrites.kernel import ProvedPremise, Step
+from rewrites.places.choosing import Handle
+from rewrites.places.site import site_at
+from rewrites.rule import Kind, Rule
+from rewrites.rules.grades import grade_text
+from rewrites.session.rule_text import premises_text, side
+
+if TYPE_CHECKING:
+    from rewrites.session.session import Call
+
+T = TypeVar("T")
+
+_RED: Final = "\x1b[31m"
+_GREEN: Final = "\x1b[32m"
+_PLAIN: Final = "\x1b[0m"
+
+_LAYERS: Final = {
+    "trivial": "known there",
+    "linear": "by linear arithmetic",
+    "z3": "by z3",
+}
+MOST_FOLDED: Final = 200
+
+
+def marked(before: Program, after: Program) -> str:
+    """A program as text; where it is printed on a terminal, the lines that were not there before are in colour."""
+    if not on_a_terminal() or before is after:
+        return str(after)
+    lines = [(mark, line) for mark, line in Diff(before, after).lines if mark in " +"]
+    return "\n".join(f"{_GREEN}{line}{_PLAIN}" if mark == "+" else line for mark, line in lines)
+
+
+def on_a_terminal() -> bool:
+    """Whether colours can be seen, and are wanted."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+
+def written(value: Any) -> str:
+    """An argument of a call as Python, as far as it can be read back."""
+    match value:
+        case Handle():
+            return repr(value.path)
+        case IndexExpr():
+            return show_index(value.node)
+        case Condition():
+            return show_predicate(value.node)
+        case Tensor():
+            return show(value.node)
+        case tuple() | list():
+            inside = ", ".join(written(item) for item in value)
+            return f"({inside}{',' if len(value) == 1 else ''})" if isinstance(value, tuple) else f"[{inside}]"
+        case _ if callable(value):
+            return "…"
+        case _:
+            return repr(value)
+
+
+class Listing(tuple[T, ...]):
+    """A tuple that prints one item a line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{number:3}  {item!r}" for number, item in enumerate(self)) or "no steps yet"
+
+
+def call_line(call: Call) -> str:
+    """A call in one line: its text, and the rules by which it was done if they are others."""
+    steps = call.steps
+    if len(steps) == 1 and call.text.startswith("rw("):
+        return call.text
+    counted: dict[str, int] = {}
+    for step in steps:
+        name = f"{step.rule.name}{'⁻¹' if step.reverse else ''}"
+        counted[name] = counted.get(name, 0) + 1
+    by = ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in counted.items())
+    return (
+        f"{call.text}   -- {len(steps)} step{'' if len(steps) == 1 else 's'}: {by}"
+        if by
+        else f"{call.text}   -- no step"
+    )
+
+
+# -- differences ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Two programs, with the lines marked in which they differ; in colour where it is printed on a terminal."""
+
+    before: Program
+    after: Program
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """Each line with its mark: "-" before, "+" after, "^" beneath a part that differs, " " where they agree."""
+        old, new = str(self.before).split("\n"), str(self.after).split("\n")
+        out: list[tuple[str, str]] = []
+        for tag, low, high, to_low, to_high in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if tag == "equal":
+                out += [(" ", line) for line in old[low:high]]
+            elif tag == "replace" and high - low == to_high - to_low:
+                for left, right in zip(old[low:high], new[to_low:to_high], strict=True):
+                    first, second = _carets(left, right)
+                    out += [("-", left), *first, ("+", right), *second]
+            else:
+                out += [("-", line) for line in old[low:high]]
+                out += [("+", line) for line in new[to_low:to_high]]
+        return out
+
+    def text(self, *, colour: bool = False) -> str:
+        """The difference as text."""
+        if self.before.body == self.after.body and str(self.before) == str(self.after):
+            return "nothing has changed"
+        painted = {"-": _RED, "+": _GREEN}
+        out = []
+        for mark, line in self.lines:
+            shown = f"{mark if mark != '^' else ' '} {line}".rstrip()
+            out.append(f"{painted[mark]}{shown}{_PLAIN}" if colour and mark in painted else shown)
+        return "\n".join(out)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def __repr__(self) -> str:
+        return self.text(colour=on_a_terminal())
+
+    def _repr_html_(self) -> str:
+        return _lines_html(self.lines)
+
+
+def _carets(left: str, right: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """What stands beneath two lines that differ in a part only: carets under that part."""
+    start = 0
+    while start < min(len(left), len(right)) and left[start] == right[start]:
+        start += 1
+    stop = 0
+    while stop < min(len(left), len(right)) - start and left[-1 - stop] == right[-1 - stop]:
+        stop += 1
+    if start + stop < min(len(left), len(right)) // 4:
+        return [], []
+    marks = [" " * start + "^" * (len(line) - start - stop) for line in (left, right)]
+    first, second = ([("^", mark)] if mark.strip() else [] for mark in marks)
+    return first, second
+
+
+def _lines_html(lines: Iterable[tuple[str, str]]) -> str:
+    tints = {"-": ' style="background:#fdd"', "+": ' style="background:#dfd"'}
+    shown = [
+        f"<span{tints[mark]}>{html.escape(f'{mark} {line}')}</span>" if mark in tints else html.escape(f"  {line}")
+        for mark, line in lines
+        if mark != "^"
+    ]
+    return f"<pre>{chr(10).join(shown)}</pre>"
+
+
+# -- explanations -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A call, step by step."""
+
+    text: str
+    steps: Sequence[tuple[Step, Program, Program]]
+
+    def __str__(self) -> str:
+        many = len(self.steps) > 1
+        parts = [
+            explained(step, before, f"{k + 1}. " if many else "") for k, (step, before, _) in enumerate(self.steps)
+        ]
+        return "\n".join([self.text, *parts]) if many or not self.text.startswith("rw(") else "\n".join(parts)
+
+    __repr__ = __str__
+
+
+def explained(step: Step, before: Program, number: str = "") -> str:
+    """A step: the rule, the place, the arguments, the premises and how each was proved."""
+    rule = step.rule
+    source = f" ({rule.source})" if rule.source else ""
+    lines = [f"{number}{rule.name}{', from right to left' if step.reverse else ''}{source}: {rule.law}"]
+    lines.append(str(place_of(before, step.path)))
+    names = site_at(before, step.path).names
+    arguments = [f"{name} = {_argument(value, names)}" for name, value in step.arguments.items()]
+    lines += [f"  with {line}" for line in arguments]
+    lines += [f"  {_premise(premise)}" for premise in step.premises] or ["  no premises"]
+    return "\n".join(line for line in lines if line)
+
+
+def _argument(value: Argument, names: Names) -> str:
+    """An argument, with the names of the place; the parameters of a function are named x1, x2, …"""
+    if not isinstance(value, Function):
+        return _named(value, names, (), ())
+    indices: list[str] = []
+    tensors: list[str] = []
+    called: list[str] = []
+    for number, parameter in enumerate(value.parameters, 1):
+        name = f"i{number}" if parameter == "index" else f"x{number}"
+        (indices if parameter == "index" else tensors).append(name)
+        called.append(name)
+    return f"({', '.join(called)}) ↦ {_named(value.body, names, tuple(indices), tuple(tensors))}"
+
+
+def _named(value: Index | Expr | Predicate, names: Names, indices: tuple[str, ...], tensors: tuple[str, ...]) -> str:
+    """A part of a program with its free indices and tensors named: they are opened, and the printer does the rest."""
+    at = [*names.indices, *indices]
+    lets = [*names.tensors, *tensors]
+
+    def on_leaf(leaf: Leaf, depth: int = 0) -> Index:
+        if isinstance(leaf, Bound) and leaf.position >= depth:
+            place = len(at) - 1 - (leaf.position - depth)
+            return index(Var(place, at[place]))
+        return index(leaf)
+
+    def on_tensor(local: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
+        if isinstance(local, Local) and local.position >= tensor_depth:
+            place = len(lets) - 1 - (local.position - tensor_depth)
+            return TensorVar(
+                place, lets[place], map_type(local.of, lambda e: map_leaves(e, lambda f: on_leaf(f, depth)))
+            )
+        return None
+
+    if isinstance(value, Index):
+        return show_index(map_leaves(value, on_leaf))
+    if isinstance(value, Term):
+        return " ".join(show(transform(value, on_leaf, on_tensor)).split())
+    return show_predicate(substitute(value, on_leaf))
+
+
+def _premise(premise: ProvedPremise) -> str:
+    how = "nothing can stand here" if premise.vacuous else _LAYERS.get(premise.layer, premise.layer)
+    return f"premise {show_predicate(premise.premise)}: {how}"
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+_KINDS: Final = {"index": "an index", "condition": "a condition"}
+
+
+def described(rule: Rule) -> str:
+    """A rule in full: its law, the equation, its parameters with what they range over, and its premises."""
+    lines = [f"{rule.name} ({rule.family}{f', {rule.source}' if rule.source else ''}): {rule.law}"]
+    lines.append(f"    {side(rule, reverse=False, rank=0)}  =  {side(rule, reverse=True, rank=0)}")
+    lines += [f"  {name}: {_kind_text(kind)}" for name, kind in rule.metavariables.items()]
+    lines += [f"  premise: {text}" for text in premises_text(rule)] or ["  no premises"]
+    lines.append(f"  {grade_text(rule.name)}")
+    if rule.follows:
+        lines.append(f"  follows from {', '.join(dict.fromkeys(rule.follows))}")
+    return "\n".join(lines)
+
+
+def _kind_text(kind: Kind) -> str:
+    if kind.sort != "tensor":
+        what = _KINDS[kind.sort]
+    elif not kind.group:
+        what = f"a tensor of {kind.rank} dimensions" if kind.rank else "a scalar"
+    else:
+        what = f"a tensor of {kind.rank} or more dimensions" if kind.rank else "a tensor"
+    if not kind.parameters:
+        return what
+    of = [_KINDS.get(parameter.sort, "a tensor") for parameter in kind.parameters]
+    return f"{what}, as a function of {' and '.join(of)}"
+
+
+# -- notebooks --------------------------------------------------------------------------------------------------------
+
+
+def session_html(start: Program, calls: Sequence[Call]) -> str:
+    """The calls with the state after each, folded, and the goal below."""
+    out = ['<div class="atl-session">']
+    out.append(f"<details><summary><i>{html.escape(start.name)}</i></summary>{_program_html(start)}</details>")
+    hidden = len(calls) - MOST_FOLDED
+    if hidden > 0:
+        out.append(f"<p>… {hidden} calls …</p>")
+    for call in calls[max(hidden, 0) :]:
+        changes = Diff(call.before.rhs, call.theorem.rhs)
+        inside = _lines_html(changes.lines)
+        out.append(f"<details><summary><code>{html.escape(call_line(call))}</code></summary>{inside}</details>")
+    goal = calls[-1].theorem.rhs if calls else start
+    out.append(f"<div>{html.escape(latex(goal))}</div>")
+    out.append(f"<details><summary><i>as text</i></summary>{_program_html(goal)}</details>")
+    return "".join([*out, "</div>"])
+
+
+def _program_html(program: Program) -> str:
+    return f"<pre>{html.escape(show_program(program))}</pre>"

@@ -1,0 +1,114 @@
+"""A theorem as the Python script that derives it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from atl.checks.wellformed import Path
+from atl.core.index import Index
+from atl.core.terms import Expr
+from atl.errors import ATLError
+from atl.text.index_notation import write_condition, write_index
+from atl.text.names import ASCII
+from atl.text.printing import condition_text, index_text, show_program
+from rewrites.certificates.term_json import text_of
+from rewrites.derivation import Derivation, arguments_of
+from rewrites.instantiation import Argument, Function, sort_of
+from rewrites.kernel import Step, Theorem, reflexivity
+from rewrites.matching.match import Mismatch, match
+from rewrites.rules import RULES
+
+_KEYWORDS = frozenset({"name", "at", "around", "nth", "all", "reverse", "top_down"})
+"""What `Session.rw` takes itself: a rule's parameter of that name is given otherwise."""
+
+
+def as_python(theorem: Theorem) -> str:
+    """A script that derives the theorem again in a session, ending with `theorem = s.done()`.
+
+    Each step is `s.rw(rule, around=path, …)`, without the parameters that the place determines; indices and conditions
+    are written with the names of the place, anything else as JSON that `argument_in` of
+    `rewrites.certificates.term_json` reads. Where matching does not come to the arguments of the step, all of them are given to `exactly`.
+    """
+    work = Derivation(reflexivity(theorem.lhs), RULES)
+    calls = []
+    for step in theorem.steps:
+        told = _undetermined(step, work.term(step.path))
+        calls.append(_call(step, told, work))
+        # As the call will do it: by another way to the same arguments, loops may get other names.
+        if told is None or not work.attempted(step.rule, step.path, told, reverse=step.reverse):
+            work.apply(step.rule, step.path, step.arguments, reverse=step.reverse)
+    program = show_program(theorem.lhs)
+    literal = repr(program) if "\\" in program or '"""' in program else f'"""\n{program}\n"""'
+    lines = ["import atl", "from rewrites import reschedule"]
+    lines += ["from rewrites.session.script import exactly"] if any("s.do(exactly" in call for call in calls) else []
+    lines += (
+        ["from rewrites.certificates.term_json import argument_in"]
+        if any("argument_in(" in call for call in calls)
+        else []
+    )
+    return "\n".join(
+        [*lines, "", f"start = atl.parse({literal})", "s = reschedule(start)", *calls, "theorem = s.done()", ""]
+    )
+
+
+def exactly(work: Derivation, name: str, path: Path, arguments: Mapping[str, Any], *, reverse: bool = False) -> None:
+    """A tactic: one step of a rule at a path with all of its arguments, `s.do(exactly, "get_gen", (0,), {…})`."""
+    rule = work.rule(name)
+    work.apply(rule, path, work.settled(arguments_of(rule, arguments), path), reverse=reverse)
+
+
+def _call(step: Step, told: Mapping[str, Argument] | None, work: Derivation) -> str:
+    turned = ["reverse=True"] if step.reverse else []
+    if told is None:
+        values = [f"{name!r}: {_written(value, work, step)}" for name, value in step.arguments.items()]
+        parts = [repr(step.rule.name), repr(step.path), f"{{{', '.join(values)}}}", *turned]
+        return f"s.do(exactly, {', '.join(parts)})"
+    values = [f"{name}={_written(value, work, step)}" for name, value in told.items()]
+    return f"s.rw({', '.join([repr(step.rule.name), f'around={step.path!r}', *turned, *values])})"
+
+
+def _undetermined(step: Step, term: Expr) -> dict[str, Argument] | None:
+    """The parameters that a session has to be told, so that it takes the step with the same arguments, if it can."""
+    told: dict[str, Argument] = {}
+    while True:
+        if not _KEYWORDS.isdisjoint(told):
+            return None
+        try:
+            found = match(step.rule, step.reverse, term, told)
+        except ATLError:
+            return None
+        known = {} if isinstance(found, Mismatch) else found
+        missing = [name for name, value in step.arguments.items() if name not in known]
+        missing += [name for name, value in step.arguments.items() if name in known and known[name] != value]
+        if not missing:
+            return told
+        left = [name for name in missing if name not in told]
+        if not left:
+            return None
+        told[left[0]] = step.arguments[left[0]]
+
+
+def _written(value: Argument, work: Derivation, step: Step) -> str:
+    """An argument as Python: a number, a text with the names of the place, or JSON."""
+    if isinstance(value, Index) and value.constant is not None:
+        return str(value.constant)
+    if not isinstance(value, Function) and sort_of(value) != "tensor":
+        text = _as_text(value, work, step)
+        if text is not None:
+            return repr(text)
+    return f"argument_in({text_of(value, work.goal)!r}, start)"
+
+
+def _as_text(value: Any, work: Derivation, step: Step) -> str | None:
+    """An index or a condition as text, if it is read back at the place of the step."""
+    leaf = work.site(step.path).names.of_leaf
+    if isinstance(value, Index):
+        text = index_text(write_index(value, leaf), ASCII)
+    else:
+        text = condition_text(write_condition(value, leaf), ASCII)
+    name = next(name for name, argument in step.arguments.items() if argument is value)
+    try:
+        return text if work.settled(arguments_of(step.rule, {name: text}), step.path)[name] == value else None
+    except ATLError:
+        return None

@@ -1,0 +1,453 @@
+"""Interactive sessions: a goal that is rewritten step by step, each step a theorem of the kernel.
+
+>>> import atl
+>>> n = atl.sizes("n")
+>>> f = atl.tensor("f", n)
+>>> doubled = atl.program("doubled", [f], atl.let(atl.gen(n, lambda i: f[i]), lambda buf: 2 * buf))
+>>> s = reschedule(doubled)
+>>> s.inline("buf").rw("get_gen")
+doubled (f : float32[n]) : float32[n] :=
+  ⊞[i < n] 2 * f[i]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec
+
+from atl.checks.scope import outermost
+from atl.checks.wellformed import Path
+from atl.core.predicate import conjuncts
+from atl.errors import ATLError, ContradictoryAssumptions, WrongArgument
+from atl.prove import contradictory
+from atl.surface.program import Program
+from atl.surface.values import Condition, as_predicate
+from atl.text.printing import show_predicate
+from rewrites import tactics
+from rewrites.derivation import Derivation, Given, arguments_of, path_after
+from rewrites.kernel import NotATheorem, Step, Theorem, reflexivity
+from rewrites.places.choosing import Chosen, Handle, one, places
+from rewrites.places.site import Site, binders, sites, subterm
+from rewrites.rule import Rule
+from rewrites.rules import RULES
+from rewrites.session import display
+from rewrites.session.diagnosis import Asked, NoSite, refusal
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One call in a session: its text, and the theorems that it went through, from the one before it to its own."""
+
+    text: str
+    theorems: tuple[Theorem, ...]
+
+    @property
+    def before(self) -> Theorem:
+        """What had been proved when the call was made."""
+        return self.theorems[0]
+
+    @property
+    def theorem(self) -> Theorem:
+        """What was proved by it."""
+        return self.theorems[-1]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The kernel's steps of this call."""
+        return self.theorem.steps[len(self.before.steps) :]
+
+    def traced(self) -> list[tuple[Step, Program, Program]]:
+        """Each step with the programs before and after it."""
+        pairs = zip(self.theorems, self.theorems[1:], strict=False)
+        return [(step, a.rhs, b.rhs) for step, (a, b) in zip(self.steps, pairs, strict=True)]
+
+    def __repr__(self) -> str:
+        return display.call_line(self)
+
+
+def reschedule(program: Program, *, given: Sequence[Any] = ()) -> Session:
+    """A session that starts from `program = program`, under its assumptions and the given conditions on sizes."""
+    if not isinstance(program, Program):
+        raise WrongArgument(
+            f"{type(program).__name__} is no program",
+            required="an atl program",
+            suggestions=('make one with @atl.program, or atl.program("name", [inputs], body)',),
+        )
+    if isinstance(given, Condition):
+        raise WrongArgument(
+            f"given={given!r}", required="a list of conditions", suggestions=(f"write given=[{given!r}]",)
+        )
+    stated = [part for condition in given for part in conjuncts(as_predicate(condition))]
+    start = reflexivity(program, stated)
+    if contradictory(outermost(start.rhs).facts):
+        raise ContradictoryAssumptions(
+            f"no sizes meet the assumptions of {program.name} and the given ones: all would follow from them",
+            required=" and ".join(map(show_predicate, start.rhs.assumptions)),
+            suggestions=("drop one of the conditions in given=[…]",),
+        )
+    return Session(start)
+
+
+class Session:
+    """A derivation under way. Its goal equals the program that it started from, whatever is called here.
+
+    Programs are values: `undo`, `redo` and `branch` cost nothing. Every method that rewrites returns the session, which
+    prints as its goal.
+    """
+
+    def __init__(self, start: Theorem, calls: Sequence[Call] = (), rules: Mapping[str, Rule] = RULES) -> None:
+        self._start = start
+        self._calls = list(calls)
+        self._undone: list[Call] = []
+        self._rules = rules
+
+    # -- the state ----------------------------------------------------------------------------------------------------
+
+    @property
+    def theorem(self) -> Theorem:
+        """What has been proved so far: the start equals the goal."""
+        return self._calls[-1].theorem if self._calls else self._start
+
+    @property
+    def goal(self) -> Program:
+        """The program as it stands."""
+        return self.theorem.rhs
+
+    @property
+    def steps(self) -> display.Listing[Call]:
+        """The calls made so far."""
+        return display.Listing(self._calls)
+
+    def undo(self, count: int = 1) -> Session:
+        """Takes back the last calls."""
+        if not 0 <= count <= len(self._calls):
+            raise WrongArgument(
+                f"{count} calls to undo, {len(self._calls)} made", required="a number from 0 to that of the calls made"
+            )
+        for _ in range(count):
+            self._undone.append(self._calls.pop())
+        return self
+
+    def redo(self, count: int = 1) -> Session:
+        """Makes undone calls again."""
+        if not 0 <= count <= len(self._undone):
+            raise WrongArgument(
+                f"{count} calls to redo, {len(self._undone)} undone",
+                required="a number from 0 to that of the calls undone",
+            )
+        for _ in range(count):
+            self._calls.append(self._undone.pop())
+        return self
+
+    def branch(self) -> Session:
+        """A session of its own that goes on from here."""
+        return Session(self._start, self._calls, self._rules)
+
+    def done(self) -> Theorem:
+        """The theorem: the start equals the goal."""
+        return self.theorem
+
+    def diff(self, since: int = -1) -> display.Diff:
+        """What the last call changed, or all calls from number `since` on, counted from 0."""
+        if not isinstance(since, int) or not -max(1, len(self._calls)) <= since <= len(self._calls):
+            raise WrongArgument(
+                f"there is no call {since!r} to begin with", required=f"{len(self._calls)} made, counted from 0"
+            )
+        calls = self._calls[since:] if self._calls else []
+        before = calls[0].before.rhs if calls else self.goal
+        return display.Diff(before, self.goal)
+
+    def explain(self, number: int = -1) -> display.Explanation:
+        """A call in full: for each step the rule, the place, the arguments, and how each premise was proved."""
+        if not -len(self._calls) <= number < len(self._calls):
+            if not self._calls:
+                raise WrongArgument("no call has been made that could be explained", required="a call of this session")
+            made = f"{len(self._calls)} call{'' if len(self._calls) == 1 else 's'} made, counted from 0"
+            raise WrongArgument(f"there is no call {number}", required=made)
+        return display.Explanation(self._calls[number].text, self._calls[number].traced())
+
+    # -- places -------------------------------------------------------------------------------------------------------
+
+    def find(self, what: Chosen) -> Handle:
+        """A handle on a place, by path, name or pattern: later rewrites move it with what stands there."""
+        site = one(self.goal, what)
+        trail = tuple(self._calls)
+        label = what if isinstance(what, str) else str(what)
+
+        def locate() -> Path:
+            return self._followed(label, trail, site.path)
+
+        return Handle(label, locate)
+
+    def _followed(self, label: str, trail: Sequence[Call], path: Path) -> Path:
+        if tuple(self._calls[: len(trail)]) != tuple(trail):
+            raise NoSite(
+                f"the place {label} was found after calls that have been undone",
+                required="a place of this goal",
+                suggestions=(f"find it again: s.find({label!r})",),
+            )
+        for number, call in enumerate(self._calls[len(trail) :], len(trail)):
+            name = getattr(subterm(call.before.rhs.body, path), "name", None)
+            moved, gone = path_after(call.traced(), path)
+            if moved is None and name is not None and _named_so(call.before.rhs, name) == path:
+                moved = _named_so(call.theorem.rhs, name)
+            if moved is None:
+                assert gone is not None
+                raise NoSite(
+                    f"the place {label} is gone: {gone.rule.name} took it away, in {call.text}",
+                    required="a place of this goal",
+                    suggestions=(f"s.undo() goes back; call {number} is the one",),
+                )
+            path = moved
+        return path
+
+    def sites(self, name: str, *, reverse: bool = False, **arguments: Any) -> list[Site]:
+        """The places where a rule applies, in the order of a search: `nth=` counts them."""
+        work = self.begin()
+        rule = work.rule(name)
+        given = arguments_of(rule, arguments)
+        return [
+            site
+            for site in sites(self.goal)
+            if Derivation(self.theorem, self._rules).attempted(rule, site.path, given, reverse=reverse)
+        ]
+
+    # -- rewriting ----------------------------------------------------------------------------------------------------
+
+    def begin(self) -> Derivation:
+        """A derivation that starts at the goal, for a tactic to work on; `record` makes it a call."""
+        return Derivation(self.theorem, self._rules)
+
+    def record(self, text: str, work: Derivation) -> Session:
+        """Adds a derivation from the present goal as one call."""
+        if work.theorems[0] is not self.theorem:
+            raise NotATheorem(
+                "the derivation did not start at this session's goal", required="one that s.begin() made just now"
+            )
+        self._calls.append(Call(text, tuple(work.theorems)))
+        self._undone.clear()
+        return self
+
+    def do(
+        self, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs
+    ) -> Session:
+        """Carries out a tactic, a function of a derivation and further arguments, as one call."""
+        work = self.begin()
+        given = [value for place, value in enumerate(arguments) if any(v is not None for v in arguments[place:])]
+        written = [display.written(value) for value in given]
+        written += [f"{name}={display.written(value)}" for name, value in options.items() if value is not None]
+        text = f"{tactic.__name__}({', '.join(written)})"
+        try:
+            tactic(work, *arguments, **options)
+        except ATLError as error:
+            if work.taken:
+                error.summary += f", after {work.taken} step{'s' if work.taken > 1 else ''} of {text}"
+            raise
+        return self.record(text, work)
+
+    def rw(
+        self,
+        name: str,
+        *,
+        at: Chosen | None = None,
+        around: Chosen | None = None,
+        nth: int = 0,
+        all: bool = False,  # noqa: A002 (the contract's name)
+        reverse: bool = False,
+        top_down: bool = False,
+        **arguments: Any,
+    ) -> Session:
+        """Rewrites with a rule, from left to right or in `reverse`, at the first place where it applies.
+
+        The search goes bottom-up, or `top_down`. `at` says below which places to look, `around` which places are to be
+        rewritten themselves: each is a path, the name of a binder, a pattern such as "⊞[_ < n] _", or a handle. `nth`
+        passes over that many places; `all` goes once over all of them. Further arguments fix the rule's own parameters.
+
+        Raises `NoSite`, which says why no place takes the rule, `Undetermined`, `WrongArgument`.
+        """
+        if not isinstance(nth, int) or nth < 0:
+            raise WrongArgument(f"nth={nth!r}", required="how many places to pass over, from 0 on")
+        if all and nth:
+            raise WrongArgument("all=True and nth= exclude each other", required="one of the two")
+        work = self.begin()
+        rule = work.rule(name)
+        given = arguments_of(rule, arguments)
+        asked = _Search(rule, reverse, given, at, around, nth, every=all, top_down=top_down)
+        if not asked.carried_out(work):
+            raise asked.refused(self.begin(), _parameters(arguments))
+        return self.record(asked.written(arguments), work)
+
+    # -- tactics ------------------------------------------------------------------------------------------------------
+
+    def inline(self, name: Chosen, *, at: Chosen | None = None) -> Session:
+        """Unfolds a let, or a reshape operator: let buf := v in … buf[i] … → … v[i] …"""
+        return self.do(tactics.inline, name, at=at)
+
+    def simpl_guard(self, *, at: Chosen | None = None) -> Session:
+        """Drops what is known of guards: true conjuncts go, a false guard becomes the node that stores nothing."""
+        return self.do(tactics.simpl_guard, at=at)
+
+    def simpl_index(self) -> Session:
+        """Makes indices and bounds smaller by what is known of them: (i // c) // k → i // (c*k)."""
+        return self.do(tactics.simpl_index)
+
+    def solve_for_index(self, name: Chosen | None = None) -> Session:
+        """Writes conditions that fix a loop's index as index = …: [i = j*m + k] → [j = i // m ∧ k = i % m]."""
+        return self.do(tactics.solve_for_index, name)
+
+    def lbind(self, what: Chosen, name: str = "x", *, over: Chosen | None = None) -> Session:
+        """Binds a subterm to a name, at the place `over`: … e … → let x := e in … x …"""
+        return self.do(tactics.lbind, what, name, over=over)
+
+    def normalize(self) -> Session:
+        """Additions of tensors become loops of scalar ones, accesses are reduced, nested guards joined, lets lifted."""
+        return self.do(tactics.normalize)
+
+    def split_loop(self, name: Chosen, *at: Any) -> Session:
+        """Splits a loop at indices, say prologue and main loop: ⊞[i < n] e → (⊞[i < a] e) ++ ⊞[a <= i < n] e."""
+        return self.do(tactics.split_loop, name, *at)
+
+    def tile(self, name: Chosen | Sequence[Chosen], by: Any) -> Session:
+        """Runs a loop, or nested ones, in tiles: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_] · e(_).
+
+        The loops over tiles come first, then those within tiles: i, j and k become io, jo, ko, ii, ji, ki.
+        """
+        return self.do(tactics.tile, name, by)
+
+    def interchange(self, name: Chosen) -> Session:
+        """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e."""
+        return self.do(tactics.interchange, name)
+
+    def fuse(self, name: Chosen) -> Session:
+        """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …"""
+        return self.do(tactics.fuse, name)
+
+    def stage(self, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> Session:
+        """Keeps a subterm in a buffer at the loop `at`: ⊞i … e(i) … → let buf := ⊞i e(i) in ⊞i … buf[i] …
+
+        Of a let around the loop, or of an input, it keeps what is read inside of the loop.
+        """
+        return self.do(tactics.stage, what, at=at, name=name)
+
+    def hoist(self, name: Chosen, *, out_of: Chosen | None = None) -> Session:
+        """Moves a let out of a loop: ⊞i let x := e in b → let x := e in ⊞i b."""
+        return self.do(tactics.hoist, name, out_of=out_of)
+
+    def flatten_loops(self, name: Chosen) -> Session:
+        """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
+        return self.do(tactics.flatten_loops, name)
+
+    def unroll(self, name: Chosen) -> Session:
+        """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2)."""
+        return self.do(tactics.unroll, name)
+
+    # -- printing -----------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        """The goal; on a terminal, what the last call has changed is in colour."""
+        return display.marked(self._calls[-1].before.rhs if self._calls else self.goal, self.goal)
+
+    def _repr_html_(self) -> str:
+        return display.session_html(self.theorem.lhs, self._calls)
+
+    def _repr_latex_(self) -> str:
+        from atl.text.latex import latex
+
+        return latex(self.goal)
+
+
+def _named_so(program: Program, name: str) -> Path | None:
+    """The only binder that was given this name: a tactic may take a binder away and make it anew."""
+    found = [site.path for site in binders(program) if name in site.called[-1:]]
+    return found[0] if len(found) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What `rw` was asked for."""
+
+    rule: Rule
+    reverse: bool
+    given: Mapping[str, Given]
+    at: Chosen | None
+    around: Chosen | None
+    nth: int
+    every: bool
+    top_down: bool
+
+    def _places(self, work: Derivation) -> Iterator[Site]:
+        return iter(places(work.goal, self.at, self.around, top_down=self.top_down))
+
+    def carried_out(self, work: Derivation) -> bool:
+        if self.every:
+            return self._everywhere(work)
+        left = self.nth
+        for site in self._places(work):
+            trial = Derivation(work.theorem, work.rules) if left else work
+            if trial.attempted(self.rule, site.path, self.given, reverse=self.reverse):
+                if not left:
+                    return True
+                left -= 1
+        return False
+
+    def _everywhere(self, work: Derivation) -> bool:
+        if self.around is not None:
+            # Deeper places first: a rewrite moves nothing that stands outside of it.
+            chosen = {site.path for site in self._places(work)}
+            if self.top_down:
+                return bool(
+                    sum(
+                        work.attempted(self.rule, path, self.given, reverse=self.reverse)
+                        for path in sorted(chosen, key=len, reverse=True)
+                    )
+                )
+            return bool(
+                work.sweep([self.rule.name], reverse=self.reverse, given=self.given, where=lambda path: path in chosen)
+            )
+        below = {()} if self.at is None else {site.path for site in places(work.goal, None, self.at)}
+        outermost = [path for path in below if not any(path != o and path[: len(o)] == o for o in below)]
+        return bool(
+            sum(
+                work.sweep([self.rule.name], path, reverse=self.reverse, top_down=self.top_down, given=self.given)
+                for path in sorted(outermost)
+            )
+        )
+
+    def refused(self, work: Derivation, more: str) -> ATLError:
+        """Why the rule applies at none of the places; `more` are its parameters as they were written."""
+        found = list(self._places(work))
+        if self.nth:
+            count = sum(
+                Derivation(work.theorem, work.rules).attempted(self.rule, site.path, self.given, reverse=self.reverse)
+                for site in found
+            )
+            if count:
+                return NoSite(
+                    f"{self.rule.name} applies at {count} place{'s' if count > 1 else ''}; nth={self.nth} is beyond",
+                    required=f"nth from 0 to {count - 1}",
+                    suggestions=(f's.sites("{self.rule.name}") lists them',),
+                )
+        restricted = " and ".join(display.written(what) for what in (self.at, self.around) if what is not None)
+        asked = Asked(self.rule, self.reverse, self.given, found, list(sites(work.goal)), restricted, more)
+        return refusal(asked, work)
+
+    def written(self, arguments: Mapping[str, Any]) -> str:
+        """The call as Python."""
+        parts = [repr(self.rule.name)]
+        parts += [f"at={display.written(self.at)}"] if self.at is not None else []
+        parts += [f"around={display.written(self.around)}"] if self.around is not None else []
+        parts += [f"nth={self.nth}"] if self.nth else []
+        flags = (("all=True", self.every), ("reverse=True", self.reverse), ("top_down=True", self.top_down))
+        parts += [flag for flag, on in flags if on]
+        return f"rw({', '.join(parts)}{_parameters(arguments)})"
+
+
+def _parameters(arguments: Mapping[str, Any]) -> str:
+    """A rule's parameters as they stand in a call, after others."""
+    return "".join(f", {key}={display.written(value)}" for key, value in arguments.items())
+
+
+__all__ = ["Call", "Handle", "NoSite", "Session", "reschedule"]
