@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from atl import errors
 from atl.checks.scope import Scope, outermost
+from atl.core.forms import Part
 from atl.core.index import ZERO, Index, Size, divisors, index, never_negative
 from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, negation
 from atl.core.substitution import children, indices_in
@@ -108,19 +109,19 @@ def places(expr: Expr, scope: Scope, path: Path = ()) -> Iterator[tuple[Path, Ex
 
 
 def child_scopes(expr: Expr, scope: Scope) -> tuple[Scope, ...]:
-    """The scope of each direct part of a term (the context lemmas of §4.2.2)."""
-    match expr:
-        case Gen(low, high, _, name) | Reduce(_, low, high, _, name):
-            return (scope.bind(name, scope.index(low), scope.index(high))[1],)
-        case Guard(condition, _):
-            return (scope.assume(scope.predicate(condition)),)
-        case Select(condition, _, _):
-            opened = scope.predicate(condition)
-            return (scope.assume(opened), scope.assume(negation(opened)))
-        case Let():
-            return (scope, scope)
-        case _:
-            return tuple(scope for _ in children(expr))
+    """The scope of each direct part of a term, as its form says (the context lemmas of §4.2.2)."""
+    return tuple(_scope_of_part(expr, part, scope) for part in type(expr).form.parts)
+
+
+def _scope_of_part(expr: Expr, part: Part, scope: Scope) -> Scope:
+    inside = scope
+    if part.assumes is not None:
+        condition = scope.predicate(getattr(expr, part.assumes))
+        inside = inside.assume(negation(condition) if part.negated else condition)
+    for binder in part.indices:
+        low, high = scope.index(getattr(expr, binder.low)), scope.index(getattr(expr, binder.high))
+        inside = inside.bind(getattr(expr, binder.name), low, high)[1]
+    return inside
 
 
 def discharge(program: Program, path: Path, scope: Scope, needed: Iterator[Obligation]) -> None:

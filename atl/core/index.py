@@ -8,13 +8,13 @@ identities hold by themselves. Division is floor division and has its meaning on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
 from typing import Final, Literal, TypeAlias
 
-from atl.core.node import Identity, Node
+from atl.core.node import NOTHING_FREE, Identity, Node
 from atl.errors import ExtentError, TooLarge
 
 Order: TypeAlias = tuple[object, ...]
@@ -27,7 +27,8 @@ MAX_COEFFICIENT: Final = 2**62
 class Atom(Node):
     """An indivisible part of an index expression; `order` sorts atoms, the same in every run.
 
-    Each atom remembers the expression that is nothing but it.
+    What an atom is, its fields say (but for hints), not its place in the order. Each atom remembers the expression that
+    is nothing but it.
     """
 
     __slots__ = ("alone", "order")
@@ -35,10 +36,17 @@ class Atom(Node):
     order: Order
     _what = "index expression"
 
-    def _seal_atom(self, key: Order, parts: tuple[Node, ...] = (), **more: object) -> None:
-        object.__setattr__(self, "order", key)
-        loose = max((part.loose for part in parts), default=0)
-        self._seal(key, parts, **{"loose": loose, **more})  # type: ignore[arg-type]
+    def _seal_atom(
+        self,
+        fields: tuple[Hashable, ...],
+        order: Order,
+        parts: tuple[Node, ...] = (),
+        *,
+        loose: int = 0,
+        free: frozenset[int] = NOTHING_FREE,
+    ) -> None:
+        object.__setattr__(self, "order", order)
+        self._seal(fields, parts, loose=max([loose, *(part.loose for part in parts)]), free=free)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +60,7 @@ class Size(Atom):
     minimum: int = 0
 
     def __post_init__(self) -> None:
-        self._seal_atom((0, self.name))
+        self._seal_atom((self.name,), (0, self.name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +70,7 @@ class Bound(Atom):
     position: int
 
     def __post_init__(self) -> None:
-        self._seal_atom((1, -self.position), loose=self.position + 1)
+        self._seal_atom((self.position,), (1, -self.position), loose=self.position + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +81,7 @@ class Var(Atom):
     name: str = field(default="i")
 
     def __post_init__(self) -> None:
-        self._seal_atom((2, self.uid), free=frozenset((self.uid,)))
+        self._seal_atom((self.uid,), (2, self.uid), free=frozenset((self.uid,)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +92,8 @@ class Quotient(Atom):
     denominator: Index
 
     def __post_init__(self) -> None:
-        self._seal_atom((3, self.numerator.order, self.denominator.order), (self.numerator, self.denominator))
+        parts = (self.numerator, self.denominator)
+        self._seal_atom(parts, (3, self.numerator.order, self.denominator.order), parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +104,8 @@ class Extremum(Atom):
     choices: tuple[Index, ...]
 
     def __post_init__(self) -> None:
-        self._seal_atom((4, self.kind, *(choice.order for choice in self.choices)), self.choices)
+        order = (4, self.kind, *(choice.order for choice in self.choices))
+        self._seal_atom((self.kind, self.choices), order, self.choices)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +130,7 @@ class Array(Node):
 
     @property
     def order(self) -> Order:
-        """A key that sorts declarations, and tells any two apart."""
+        """A key that sorts declarations; two that differ in their bounds only may share it."""
         bounds = tuple(() if bound is None else bound.order for bound in (self.low, self.high))
         return (self.name, self.dtype, self.increasing, tuple(extent.order for extent in self.shape), *bounds)
 
@@ -135,7 +145,8 @@ class Read(Atom):
     def __post_init__(self) -> None:
         # The whole declaration is part of the term: two programs may give one name to arrays of which different facts
         # hold.
-        self._seal_atom((5, self.array.order, *(index.order for index in self.indices)), self.indices)
+        order = (5, self.array.order, *(index.order for index in self.indices))
+        self._seal_atom((self.array, self.indices), order, self.indices)
 
 
 Leaf: TypeAlias = Size | Bound | Var

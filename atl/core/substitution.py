@@ -5,39 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
+from typing import assert_never, cast
 
 from atl.core import predicate as predicates
+from atl.core.forms import Role
 from atl.core.index import Bound, Index, Leaf, Var, atoms, bound, index, map_leaves, shift
 from atl.core.node import Node
 from atl.core.predicate import Predicate
 from atl.core.terms import (
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
     Expr,
-    Flatten,
-    Gen,
-    Guard,
-    Input,
     Let,
     Local,
-    Padding,
-    PadLeft,
-    PadRight,
-    Reduce,
-    Reshape,
     ReshapeOp,
-    Select,
-    Split,
     TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
     Type,
-    Unary,
-    Value,
+    slots_of,
 )
 
 fresh_uid: Iterator[int] = count(1 << 40)
@@ -63,17 +45,9 @@ def children(expr: Expr) -> tuple[Child, ...]:
 
 
 def _children(expr: Expr) -> tuple[Child, ...]:
-    match expr:
-        case Input() | Local() | TensorVar() | Constant() | Value() | Padding():
-            return ()
-        case Gen(body=body) | Reduce(body=body):
-            return (Child(body, indices=1),)
-        case Let(value, body):
-            return (Child(value), Child(body, tensors=1))
-        case Guard(_, body) | Unary(_, body) | Cast(_, body) | Reshape(_, body) | Access(body, _):
-            return (Child(body),)
-        case Binary(_, left, right) | Concat(left, right) | Select(_, left, right):
-            return (Child(left), Child(right))
+    return tuple(
+        Child(getattr(expr, part.field), len(part.indices), len(part.tensors)) for part in type(expr).form.parts
+    )
 
 
 def rebuild(
@@ -104,40 +78,35 @@ def _with_parts(
     on_index: Callable[[Index], Index],
     on_predicate: Callable[[Predicate], Predicate],
 ) -> Expr:
-    match expr:
-        case Input() | Constant():
-            return expr
-        case Local(position, of):
-            return Local(position, map_type(of, on_index))
-        case TensorVar(uid, name, of):
-            return TensorVar(uid, name, map_type(of, on_index))
-        case Padding(of):
-            return Padding(map_type(of, on_index))
-        case Value(value, dtype):
-            return Value(on_index(value), dtype)
-        case Gen(low, high, _, name, mark):
-            return Gen(on_index(low), on_index(high), parts[0], name, mark)
-        case Reduce(monoid, low, high, _, name, mark):
-            return Reduce(monoid, on_index(low), on_index(high), parts[0], name, mark)
-        case Guard(predicate, _):
-            return Guard(on_predicate(predicate), parts[0])
-        case Let(value, _, name, mark):
-            same = parts[0].type == map_type(value.type, on_index)
-            return Let(parts[0], parts[1], name, mark) if same else bind(parts[0], parts[1], name, mark)
-        case Access(_, position):
-            return Access(parts[0], on_index(position))
-        case Unary(op, _):
-            return Unary(op, parts[0])
-        case Binary(op, _, _):
-            return Binary(op, parts[0], parts[1])
-        case Select(predicate, _, _):
-            return Select(on_predicate(predicate), parts[0], parts[1])
-        case Cast(dtype, _):
-            return Cast(dtype, parts[0])
-        case Concat(_, _):
-            return Concat(parts[0], parts[1])
-        case Reshape(op, _):
-            return Reshape(map_op(op, on_index), parts[0])
+    left = iter(parts)
+    made: dict[str, object] = {}
+    for slot in slots_of(type(expr)):
+        value = getattr(expr, slot.name)
+        match slot.role:
+            case Role.PART:
+                made[slot.name] = next(left)
+            case Role.INDEX:
+                made[slot.name] = on_index(value)
+            case Role.PREDICATE:
+                made[slot.name] = on_predicate(value)
+            case Role.OPERATOR:
+                made[slot.name] = map_op(value, on_index)
+            case Role.TYPE | Role.KNOWN_TYPE:
+                made[slot.name] = map_type(value, on_index)
+            case Role.STATIC | Role.ARRAY | Role.DTYPE | Role.VARIABLE | Role.HINT:
+                made[slot.name] = value
+            case _:
+                assert_never(slot.role)
+    if all(value is getattr(expr, name) for name, value in made.items()):
+        return expr
+    for part in type(expr).form.parts:
+        for place, binder in enumerate(reversed(part.tensors)):
+            of = getattr(expr, binder.value).type
+            new = cast("Expr", made[binder.value]).type
+            if new != map_type(of, on_index):
+                made[part.field] = _retyped(cast("Expr", made[part.field]), place, new)
+    rebuilt: Expr = type(expr)(**made)  # type: ignore[arg-type]
+    return rebuilt
 
 
 def bind(value: Expr, body: Expr, name: str = "x", mark: str = "") -> Let:
@@ -145,26 +114,36 @@ def bind(value: Expr, body: Expr, name: str = "x", mark: str = "") -> Let:
 
     A value that is replaced by an equal one may write its shape in another way.
     """
+    return Let(value, _retyped(body, 0, value.type), name, mark)
+
+
+def _retyped(body: Expr, position: int, of: Type) -> Expr:
+    """The body of a binder with this type for the tensor that is bound there."""
 
     def on_tensor(at: Local | TensorVar, indices: int, tensors: int) -> Expr | None:
-        if isinstance(at, Local) and at.position == tensors:
-            of = map_type(value.type, lambda extent: shift(extent, indices))
-            return at if at.of == of else Local(at.position, of)
+        if isinstance(at, Local) and at.position == tensors + position:
+            seen = map_type(of, lambda extent: shift(extent, indices))
+            return at if at.of == seen else Local(at.position, seen)
         return None
 
-    return Let(value, transform(body, _keep, on_tensor, untouched=lambda at, i, t: at.loose_tensors <= t), name, mark)
+    return transform(body, _keep, on_tensor, untouched=lambda at, i, t: at.loose_tensors <= t + position)
 
 
 def map_type(of: Type, on_index: Callable[[Index], Index]) -> Type:
-    return Type(of.dtype, tuple(on_index(extent) for extent in of.shape))
+    shape = tuple(on_index(extent) for extent in of.shape)
+    return of if all(new is old for new, old in zip(shape, of.shape, strict=True)) else Type(of.dtype, shape)
 
 
 def map_op(op: ReshapeOp, on_index: Callable[[Index], Index]) -> ReshapeOp:
-    match op:
-        case Transpose() | Flatten():
-            return op
-        case Split(by) | PadLeft(by) | PadRight(by) | TruncateLeft(by) | TruncateRight(by):
-            return type(op)(on_index(by))
+    """The operator with its amounts replaced."""
+    old = amounts(op)
+    new = tuple(on_index(amount) for amount in old)
+    return op if all(a is b for a, b in zip(new, old, strict=True)) else type(op)(*new)
+
+
+def amounts(op: ReshapeOp) -> tuple[Index, ...]:
+    """The index expressions of a reshape operator."""
+    return tuple(getattr(op, name) for name in type(op).form.indices)
 
 
 OnLeaf = Callable[[Leaf, int], Index]
@@ -337,18 +316,18 @@ def subterms(expr: Expr) -> Iterator[Expr]:
 
 def indices_in(expr: Expr) -> Iterator[Index]:
     """The index expressions that stand directly in a node."""
-    match expr:
-        case Input(array):
-            yield from array.shape
-        case Gen(low, high) | Reduce(_, low, high):
-            yield from (low, high)
-        case Guard(predicate, _) | Select(predicate, _, _):
-            yield from predicates.expressions(predicate)
-        case Access(_, position) | Value(position, _):
-            yield position
-        case Padding(of):
-            yield from of.shape
-        case Reshape(Split(by) | PadLeft(by) | PadRight(by) | TruncateLeft(by) | TruncateRight(by)):
-            yield by
-        case _:
-            return
+    for slot in slots_of(type(expr)):
+        value = getattr(expr, slot.name)
+        match slot.role:
+            case Role.INDEX:
+                yield value
+            case Role.PREDICATE:
+                yield from predicates.expressions(value)
+            case Role.OPERATOR:
+                yield from amounts(value)
+            case Role.TYPE | Role.ARRAY:
+                yield from value.shape
+            case Role.PART | Role.STATIC | Role.DTYPE | Role.VARIABLE | Role.KNOWN_TYPE | Role.HINT:
+                pass
+            case _:
+                assert_never(slot.role)

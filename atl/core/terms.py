@@ -10,12 +10,14 @@ facts, and is checked for a whole program (`atl.checks.wellformed`).
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, get_args
+from typing import ClassVar, Final, Literal, TypeAlias, assert_never, get_args
 
 from atl.core import dtypes
+from atl.core.forms import Form, IndexBinder, Part, Role, Slot, TensorBinder, layout
 from atl.core.index import Array, Bound, Index, atoms, ceildiv, shift
-from atl.core.node import Node
+from atl.core.node import NOTHING_FREE, Node
 from atl.core.predicate import Predicate
 from atl.errors import DtypeError, RaggedShape, RankError, Source
 
@@ -47,7 +49,65 @@ class Type:
         return f"{self.dtype or 'a literal'} ({', '.join(map(str, self.shape))})"
 
 
-class Term(Node):
+class Formed(Node):
+    """The base of what has a form: tensor expressions and reshape operators."""
+
+    __slots__ = ()
+
+    form: ClassVar[Form]
+
+    def __post_init__(self) -> None:
+        """Sets what is derived from the fields, as the form says.
+
+        Equal are nodes of one class whose fields are, but for hints. What is bound over a part is not free outside.
+        """
+        key: list[Hashable] = []
+        parts: list[Node] = []
+        loose = loose_tensors = 0
+        free = NOTHING_FREE
+        for slot in slots_of(type(self)):
+            value = getattr(self, slot.name)
+            match slot.role:
+                case Role.PART:
+                    key.append(value.identity)
+                    parts.append(value)
+                    loose = max(loose, value.loose - slot.indices)
+                    loose_tensors = max(loose_tensors, value.loose_tensors - slot.tensors)
+                case Role.INDEX | Role.PREDICATE | Role.OPERATOR | Role.ARRAY:
+                    key.append(value.identity)
+                    parts.append(value)
+                    loose = max(loose, value.loose)
+                case Role.TYPE | Role.KNOWN_TYPE:
+                    key += (value.dtype, *(extent.identity for extent in value.shape))
+                    parts += value.shape
+                    loose = max([loose, *(extent.loose for extent in value.shape)])
+                case Role.VARIABLE:
+                    key.append(value)
+                    if slot.name == self.form.bound:
+                        loose_tensors = value + 1
+                    else:
+                        free = frozenset((value,))
+                case Role.STATIC | Role.DTYPE:
+                    key.append(value)
+                case Role.HINT:
+                    pass
+                case _:
+                    assert_never(slot.role)
+        self._seal(tuple(key), tuple(parts), loose=loose, loose_tensors=loose_tensors, free=free)
+
+
+_slots: Final[dict[type[Formed], tuple[Slot, ...]]] = {}
+
+
+def slots_of(of: type[Formed]) -> tuple[Slot, ...]:
+    """The fields of a class in their order, with their roles."""
+    known = _slots.get(of)
+    if known is None:
+        known = _slots[of] = layout(of, of.form)
+    return known
+
+
+class Term(Formed):
     """The base of tensor expressions."""
 
     __slots__ = ("below", "source", "type")  # `below` is kept by `atl.core.substitution.children`
@@ -55,115 +115,117 @@ class Term(Node):
     type: Type
     source: Source | None
 
-    def _seal_term(
-        self,
-        key: tuple[object, ...],
-        parts: tuple[Node, ...],
-        type_: Type,
-        *,
-        binds: int = 0,
-        binds_tensor: int = 0,
-        loose_tensors: int = 0,
-        free: frozenset[int] = frozenset(),
-    ) -> None:
-        """Seals a node whose last part stands under `binds` index binders and `binds_tensor` tensor binders."""
-        loose = 0
-        for place, part in enumerate(parts):
-            under, under_tensor = (binds, binds_tensor) if place == len(parts) - 1 else (0, 0)
-            loose = max(loose, part.loose - under)
-            loose_tensors = max(loose_tensors, part.loose_tensors - under_tensor)
-        object.__setattr__(self, "type", type_)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "type", self._typed())
         object.__setattr__(self, "source", None)
-        self._seal(key, parts, loose=loose, loose_tensors=loose_tensors, free=free)
+        Formed.__post_init__(self)
+
+    def _typed(self) -> Type:
+        """The type of the term. Raises what is wrong with it as far as that needs no facts."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Input(Term):
     """An input tensor."""
 
+    form: ClassVar = Form("input", arrays=("array",))
     array: Array
 
-    def __post_init__(self) -> None:
-        self._seal_term((self.array,), (self.array,), Type(self.array.dtype, self.array.shape))
+    def _typed(self) -> Type:
+        return Type(self.array.dtype, self.array.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Local(Term):
-    """The tensor bound by the `position`-th let around; `of` is its type, seen from here."""
+    """The tensor bound by the `position`-th let around; `of` is its type, seen from here.
 
+    The type is part of what the term is: whoever keeps something by term may rely on its shape.
+    """
+
+    form: ClassVar = Form("local", bound="position", known_type="of")
     position: int
     of: Type
 
-    def __post_init__(self) -> None:
-        # The type is part of what the term is: whoever keeps something by term may rely on its shape.
-        key = (self.position, self.of.dtype, *self.of.shape)
-        self._seal_term(key, self.of.shape, self.of, loose_tensors=self.position + 1)
+    def _typed(self) -> Type:
+        return self.of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorVar(Term):
     """A let-bound tensor while the body of its let is being written or looked at."""
 
+    form: ClassVar = Form("variable", opened="uid", known_type="of", hints=("name",))
     uid: int
     name: str
     of: Type
 
-    def __post_init__(self) -> None:
-        self._seal_term((self.uid,), self.of.shape, self.of, free=frozenset((self.uid,)))
+    def _typed(self) -> Type:
+        return self.of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(Term):
     """A literal scalar. It is stored, zero too: never padding."""
 
+    form: ClassVar = Form("constant", static=("value",), dtypes=("dtype",))
     value: int | float
     dtype: str | None
 
-    def __post_init__(self) -> None:
+    def _typed(self) -> Type:
         if self.dtype is not None and not dtypes.holds_literal(self.dtype, self.value):
             raise DtypeError(
                 f"the literal {self.value} is no {self.dtype}",
                 required=f"a whole number in the range of {self.dtype}",
                 suggestions=(f'cast the other operand: atl.cast("{dtypes.FLOATS[0]}", …)',),
             )
-        self._seal_term((self.value, self.dtype), (), Type(self.dtype, ()))
+        return Type(self.dtype, ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value(Term):
     """An index expression as a scalar."""
 
+    form: ClassVar = Form("value", indices=("index",), dtypes=("dtype",))
     index: Index
     dtype: str | None
 
-    def __post_init__(self) -> None:
-        self._seal_term((self.index, self.dtype), (self.index,), Type(self.dtype, ()))
+    def _typed(self) -> Type:
+        return Type(self.dtype, ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gen(Term):
     """The tensor whose element at position p is the body at index low + p (Fig. 3.2); its extent is high - low."""
 
+    form: ClassVar = Form(
+        "gen",
+        indices=("low", "high"),
+        parts=(Part("body", indices=(IndexBinder("low", "high", "name"),)),),
+        hints=("name", "mark"),
+    )
     low: Index
     high: Index
     body: Expr
     name: str = field(default="i")
     mark: str = field(default="")
 
-    def __post_init__(self) -> None:
+    def _typed(self) -> Type:
         inner = _outside(self.body.type, self.name)
-        self._seal_term(
-            (self.low, self.high, self.body),
-            (self.low, self.high, self.body),
-            Type(inner.dtype, (self.high - self.low, *inner.shape)),
-            binds=1,
-        )
+        return Type(inner.dtype, (self.high - self.low, *inner.shape))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduce(Term):
     """The body at every index from low to high, folded by a commutative monoid; over an empty range, padding."""
 
+    form: ClassVar = Form(
+        "reduce",
+        static=("monoid",),
+        indices=("low", "high"),
+        parts=(Part("body", indices=(IndexBinder("low", "high", "name"),)),),
+        hints=("name", "mark"),
+    )
     monoid: Monoid
     low: Index
     high: Index
@@ -171,47 +233,49 @@ class Reduce(Term):
     name: str = field(default="k")
     mark: str = field(default="")
 
-    def __post_init__(self) -> None:
-        self._seal_term(
-            (self.monoid, self.low, self.high, self.body),
-            (self.low, self.high, self.body),
-            _outside(self.body.type, self.name),
-            binds=1,
-        )
+    def _typed(self) -> Type:
+        return _outside(self.body.type, self.name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guard(Term):
     """[p] . e: the body where the predicate holds, else padding of its shape; the body is looked at only there."""
 
+    form: ClassVar = Form("guard", predicates=("predicate",), parts=(Part("body", assumes="predicate"),))
     predicate: Predicate
     body: Expr
 
-    def __post_init__(self) -> None:
-        self._seal_term((self.predicate, self.body), (self.predicate, self.body), self.body.type)
+    def _typed(self) -> Type:
+        return self.body.type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Let(Term):
     """let x := value in body. As an equation it is substitution; lowering gives the value a buffer of its own."""
 
+    form: ClassVar = Form(
+        "let",
+        parts=(Part("value"), Part("body", tensors=(TensorBinder("value", "name"),))),
+        hints=("name", "mark"),
+    )
     value: Expr
     body: Expr
     name: str = field(default="x")
     mark: str = field(default="")
 
-    def __post_init__(self) -> None:
-        self._seal_term((self.value, self.body), (self.value, self.body), self.body.type, binds_tensor=1)
+    def _typed(self) -> Type:
+        return self.body.type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Access(Term):
     """e[i]: the i-th element along the first dimension; zero where there is none."""
 
+    form: ClassVar = Form("access", indices=("index",), parts=(Part("tensor"),))
     tensor: Expr
     index: Index
 
-    def __post_init__(self) -> None:
+    def _typed(self) -> Type:
         of = self.tensor.type
         if not of.shape:
             raise RankError(
@@ -219,175 +283,175 @@ class Access(Term):
                 required="a tensor of rank 1 or more",
                 suggestions=("drop the last index",),
             )
-        self._seal_term((self.tensor, self.index), (self.tensor, self.index), Type(of.dtype, of.shape[1:]))
+        return Type(of.dtype, of.shape[1:])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unary(Term):
     """A scalar function, element by element."""
 
+    form: ClassVar = Form("unary", static=("op",), parts=(Part("operand"),))
     op: UnaryOp
     operand: Expr
 
-    def __post_init__(self) -> None:
+    def _typed(self) -> Type:
         _check_arithmetic(self.op, self.operand.type.dtype)
-        self._seal_term((self.op, self.operand), (self.operand,), self.operand.type)
+        return self.operand.type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binary(Term):
     """A scalar operation, element by element over two tensors of one shape; "add" is the ⊕ of Fig. 3.1."""
 
+    form: ClassVar = Form("binary", static=("op",), parts=(Part("left"), Part("right")))
     op: BinaryOp
     left: Expr
     right: Expr
 
-    def __post_init__(self) -> None:
+    def _typed(self) -> Type:
         _check_arithmetic(self.op, _alike(f"'{self.op}'", self.left, self.right))
-        self._seal_term((self.op, self.left, self.right), (self.left, self.right), self.left.type)
+        return self.left.type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Select(Term):
     """The left operand where the predicate holds, the right one elsewhere; only the chosen one is looked at."""
 
+    form: ClassVar = Form(
+        "select",
+        predicates=("predicate",),
+        parts=(Part("left", assumes="predicate"), Part("right", assumes="predicate", negated=True)),
+    )
     predicate: Predicate
     left: Expr
     right: Expr
 
-    def __post_init__(self) -> None:
+    def _typed(self) -> Type:
         _alike("select", self.left, self.right)
-        parts = (self.predicate, self.left, self.right)
-        self._seal_term(parts, parts, self.left.type)
+        return self.left.type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cast(Term):
     """The operand with its elements converted, as C converts them."""
 
+    form: ClassVar = Form("cast", static=("dtype",), parts=(Part("operand"),))
     dtype: str
     operand: Expr
 
-    def __post_init__(self) -> None:
-        self._seal_term((self.dtype, self.operand), (self.operand,), Type(self.dtype, self.operand.type.shape))
+    def _typed(self) -> Type:
+        return Type(self.dtype, self.operand.type.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Concat(Term):
     """The elements of the left operand, then those of the right one, along the first dimension."""
 
+    form: ClassVar = Form("concat", parts=(Part("left"), Part("right")))
     left: Expr
     right: Expr
 
-    def __post_init__(self) -> None:
+    def _typed(self) -> Type:
         dtype = _alike("concat", self.left, self.right)
         _need_rank("concat", self.left.type, 1)
         extent = self.left.type.shape[0] + self.right.type.shape[0]
-        type_ = Type(dtype, (extent, *self.left.type.shape[1:]))
-        self._seal_term((self.left, self.right), (self.left, self.right), type_)
+        return Type(dtype, (extent, *self.left.type.shape[1:]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Padding(Term):
     """A tensor of this type that is nothing but padding: the node that stores nothing."""
 
+    form: ClassVar = Form("padding", types=("of",))
     of: Type
 
-    def __post_init__(self) -> None:
-        self._seal_term((self.of.dtype, *self.of.shape), self.of.shape, self.of)
+    def _typed(self) -> Type:
+        return self.of
 
 
 # -- reshape operators ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Transpose(Node):
-    """The first two dimensions exchanged."""
-
-    def __post_init__(self) -> None:
-        self._seal((), ())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Flatten(Node):
-    """The first two dimensions made one, row-major."""
-
-    def __post_init__(self) -> None:
-        self._seal((), ())
-
-
-class _By(Node):
-    """The reshape operators with an amount."""
+class Operator(Formed):
+    """The base of reshape operators: from a tensor to one whose elements are the same, elsewhere, and padding."""
 
     __slots__ = ()
 
-    def _seal_amount(self, by: Index) -> None:
-        self._seal(by, (by,), loose=by.loose)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transpose(Operator):
+    """The first two dimensions exchanged."""
+
+    form: ClassVar = Form("transpose")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Split(_By):
+class Flatten(Operator):
+    """The first two dimensions made one, row-major."""
+
+    form: ClassVar = Form("flatten")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split(Operator):
     """Rows of `by` elements, as many as are needed; the tail of the last one is padding. `by` > 0."""
 
+    form: ClassVar = Form("split", indices=("by",))
     by: Index
-
-    def __post_init__(self) -> None:
-        self._seal_amount(self.by)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PadLeft(_By):
+class PadLeft(Operator):
     """`by` >= 0 elements of padding before the first."""
 
+    form: ClassVar = Form("padl", indices=("by",))
     by: Index
-
-    def __post_init__(self) -> None:
-        self._seal_amount(self.by)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PadRight(_By):
+class PadRight(Operator):
     """`by` >= 0 elements of padding after the last."""
 
+    form: ClassVar = Form("padr", indices=("by",))
     by: Index
-
-    def __post_init__(self) -> None:
-        self._seal_amount(self.by)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TruncateLeft(_By):
+class TruncateLeft(Operator):
     """The first `by` elements dropped, 0 <= `by` <= extent (drop, not keep: erratum E3)."""
 
+    form: ClassVar = Form("truncl", indices=("by",))
     by: Index
-
-    def __post_init__(self) -> None:
-        self._seal_amount(self.by)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TruncateRight(_By):
+class TruncateRight(Operator):
     """The last `by` elements dropped, 0 <= `by` <= extent."""
 
+    form: ClassVar = Form("truncr", indices=("by",))
     by: Index
-
-    def __post_init__(self) -> None:
-        self._seal_amount(self.by)
 
 
 ReshapeOp: TypeAlias = Transpose | Flatten | Split | PadLeft | PadRight | TruncateLeft | TruncateRight
+
+OPERATORS: Final[tuple[type[ReshapeOp], ...]] = (
+    Transpose, Flatten, Split, PadLeft, PadRight, TruncateLeft, TruncateRight,
+)  # fmt: skip
+"""The reshape operators, in the order in which they are listed."""
+OPERATOR_CALLED: Final[dict[str, type[ReshapeOp]]] = {of.form.word: of for of in OPERATORS}
+"""The reshape operators by their words."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reshape(Term):
     """A reshape operator (Figs. 4.2 and 4.3) applied to a tensor."""
 
+    form: ClassVar = Form("reshape", operators=("op",), parts=(Part("operand"),))
     op: ReshapeOp
     operand: Expr
 
-    def __post_init__(self) -> None:
-        type_ = reshaped(self.op, self.operand.type)
-        self._seal_term((self.op, self.operand), (self.op, self.operand), type_)
+    def _typed(self) -> Type:
+        return reshaped(self.op, self.operand.type)
 
 
 def reshaped(op: ReshapeOp, of: Type) -> Type:
@@ -429,6 +493,14 @@ Expr: TypeAlias = (
     | Padding
     | Reshape
 )
+
+CONSTRUCTORS: Final[tuple[type[Expr], ...]] = (
+    Input, Local, TensorVar, Constant, Value, Gen, Reduce, Guard, Let, Access, Unary, Binary, Select, Cast, Concat,
+    Padding, Reshape,
+)  # fmt: skip
+"""The constructors of tensor expressions: the members of `Expr`."""
+CONSTRUCTOR_CALLED: Final[dict[str, type[Expr]]] = {of.form.word: of for of in CONSTRUCTORS}
+"""The constructors by their words."""
 
 
 # -- checks that need no facts ----------------------------------------------------------------------------------------

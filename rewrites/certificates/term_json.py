@@ -20,6 +20,7 @@ from atl.core import dtypes
 from atl.core.index import (
     AnyAtom,
     Array,
+    Atom,
     Bound,
     Extremum,
     Index,
@@ -66,6 +67,7 @@ from atl.core.terms import (
     Input,
     Let,
     Local,
+    Operator,
     Padding,
     PadLeft,
     PadRight,
@@ -560,8 +562,19 @@ class Digests:
     def _of_identity(self, identity: Identity) -> bytes:
         found = self._known.get(identity)
         if found is None:
-            found = self._known[identity] = self._of(identity.key)
+            found = self._known[identity] = self._of(_in_format_1(identity.key))
         return found
+
+
+def _in_format_1(key: Hashable) -> Hashable:
+    """The key of a node as certificates of format 1 hash it: atoms by their order, and an amount without a tuple."""
+    match key:
+        case (type() as of, tuple() as fields) if issubclass(of, Atom):
+            return of, of(*fields).order
+        case (type() as of, (amount,)) if issubclass(of, Operator):
+            return of, amount
+        case _:
+            return key
 
 
 def _hashed(*parts: bytes) -> bytes:

@@ -1,0 +1,151 @@
+"""Forms: what a constructor of the language is made of, said once and beside its fields.
+
+A form is data. From it come, for every constructor alike, the sealing of nodes, traversal and rebuilding, the scope of
+each part, matching, names, certificates, notation and counts; none of these knows a constructor by name. What a term
+*means* is no part of it: meanings are matches over the closed union, which the type checker finds incomplete when a
+constructor is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import Enum
+
+
+class Role(Enum):
+    """What a field is to its node."""
+
+    STATIC = "static"
+    """What a node says of itself: an operation, a literal. It counts in equality and in matching."""
+    ARRAY = "array"
+    """The declaration of an input."""
+    DTYPE = "dtype"
+    """The element type of a literal. It counts in equality; a rule is stated for every one."""
+    VARIABLE = "variable"
+    """Which bound or opened variable the node is."""
+    INDEX = "index"
+    """An index expression."""
+    PREDICATE = "predicate"
+    """A condition on indices."""
+    TYPE = "type"
+    """A type whose extents are index expressions of the node."""
+    KNOWN_TYPE = "known type"
+    """The type of what a variable stands for, seen from here."""
+    OPERATOR = "operator"
+    """A node with a form of its own that stands within this one: a reshape operator."""
+    PART = "part"
+    """A tensor expression."""
+    HINT = "hint"
+    """A name or a mark: printed and kept, and no part of what the node is."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBinder:
+    """An index bound over a part, low <= index < high: the fields with its range, and the one with its name."""
+
+    low: str
+    high: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorBinder:
+    """A tensor bound over a part: the field with its value, and the one with its name."""
+
+    value: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A field with a tensor expression, and what is bound and known there.
+
+    The ranges of the binders are seen from outside of all of them; the last binder is the innermost. `assumes` is the
+    field with a condition that holds there, or does not where `negated`.
+    """
+
+    field: str
+    indices: tuple[IndexBinder, ...] = ()
+    tensors: tuple[TensorBinder, ...] = ()
+    assumes: str | None = None
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What the nodes of a class are made of. Each field of the class has one role here, in the order of the fields.
+
+    `word` is what the constructor is called in text, in certificates and in counts.
+    """
+
+    word: str
+    static: tuple[str, ...] = ()
+    arrays: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    indices: tuple[str, ...] = ()
+    predicates: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    hints: tuple[str, ...] = ()
+    bound: str | None = None
+    """The field with the de Bruijn position of a let-bound tensor, whose type `known_type` holds."""
+    opened: str | None = None
+    """The field with the id of an opened variable, whose type `known_type` holds."""
+    known_type: str | None = None
+
+    def role(self, name: str) -> Role | None:
+        """What a field is; None for one that the form does not mention."""
+        return next((role for role, names in self._roles() if name in names), None)
+
+    def _roles(self) -> Iterator[tuple[Role, tuple[str | None, ...]]]:
+        yield Role.STATIC, self.static
+        yield Role.ARRAY, self.arrays
+        yield Role.DTYPE, self.dtypes
+        yield Role.INDEX, self.indices
+        yield Role.PREDICATE, self.predicates
+        yield Role.TYPE, self.types
+        yield Role.OPERATOR, self.operators
+        yield Role.PART, tuple(part.field for part in self.parts)
+        yield Role.HINT, self.hints
+        yield Role.VARIABLE, (self.bound, self.opened)
+        yield Role.KNOWN_TYPE, (self.known_type,)
+
+    @property
+    def mentioned(self) -> tuple[str, ...]:
+        """Every field with a role, as often as it has one."""
+        return tuple(name for _, names in self._roles() for name in names if name is not None)
+
+    @property
+    def binders(self) -> tuple[IndexBinder | TensorBinder, ...]:
+        """All that the constructor binds."""
+        found: list[IndexBinder | TensorBinder] = []
+        for part in self.parts:
+            found += (*part.indices, *part.tensors)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A field of a class: its name, its role, and how many indices and tensors are bound over it."""
+
+    name: str
+    role: Role
+    indices: int = 0
+    tensors: int = 0
+
+
+def layout(of: type, form: Form) -> tuple[Slot, ...]:
+    """The fields of a class in their order. Raises `TypeError` where the form does not say what each of them is."""
+    names = [field.name for field in fields(of)]
+    if sorted(names) != sorted(form.mentioned):
+        raise TypeError(f"the form of {of.__name__} is about {form.mentioned}, its fields are {tuple(names)}")
+    bound = {part.field: part for part in form.parts}
+    slots = []
+    for name in names:
+        part = bound.get(name)
+        role = form.role(name)
+        assert role is not None
+        slots.append(Slot(name, role, len(part.indices) if part else 0, len(part.tensors) if part else 0))
+    return tuple(slots)
