@@ -17,7 +17,9 @@ class Role(Enum):
     """What a field is to its node."""
 
     STATIC = "static"
-    """What a node says of itself: an operation, a literal. It counts in equality and in matching."""
+    """What a node says of itself in a word: an operation, an element type. It counts in equality and in matching."""
+    LITERAL = "literal"
+    """A number. It counts in equality and in matching."""
     ARRAY = "array"
     """The declaration of an input."""
     DTYPE = "dtype"
@@ -81,6 +83,7 @@ class Form:
 
     word: str
     static: tuple[str, ...] = ()
+    literals: tuple[str, ...] = ()
     arrays: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     indices: tuple[str, ...] = ()
@@ -101,6 +104,7 @@ class Form:
 
     def _roles(self) -> Iterator[tuple[Role, tuple[str | None, ...]]]:
         yield Role.STATIC, self.static
+        yield Role.LITERAL, self.literals
         yield Role.ARRAY, self.arrays
         yield Role.DTYPE, self.dtypes
         yield Role.INDEX, self.indices

@@ -93,7 +93,7 @@ def _with_parts(
                 made[slot.name] = map_op(value, on_index)
             case Role.TYPE | Role.KNOWN_TYPE:
                 made[slot.name] = map_type(value, on_index)
-            case Role.STATIC | Role.ARRAY | Role.DTYPE | Role.VARIABLE | Role.HINT:
+            case Role.STATIC | Role.LITERAL | Role.ARRAY | Role.DTYPE | Role.VARIABLE | Role.HINT:
                 made[slot.name] = value
             case _:
                 assert_never(slot.role)
@@ -327,7 +327,58 @@ def indices_in(expr: Expr) -> Iterator[Index]:
                 yield from amounts(value)
             case Role.TYPE | Role.ARRAY:
                 yield from value.shape
-            case Role.PART | Role.STATIC | Role.DTYPE | Role.VARIABLE | Role.KNOWN_TYPE | Role.HINT:
+            case Role.PART | Role.STATIC | Role.LITERAL | Role.DTYPE | Role.VARIABLE | Role.KNOWN_TYPE | Role.HINT:
                 pass
             case _:
                 assert_never(slot.role)
+
+
+def own_indices(expr: Expr) -> tuple[Index, ...]:
+    """The index expressions of a node itself: not those in its condition, nor in the declaration of its array."""
+    found: list[Index] = []
+    for slot in slots_of(type(expr)):
+        value = getattr(expr, slot.name)
+        if slot.role is Role.INDEX:
+            found.append(value)
+        elif slot.role is Role.OPERATOR:
+            found += amounts(value)
+        elif slot.role is Role.TYPE:
+            found += value.shape
+    return tuple(found)
+
+
+def conditions_in(expr: Expr) -> tuple[Predicate, ...]:
+    """The conditions that stand directly in a node."""
+    return tuple(getattr(expr, name) for name in type(expr).form.predicates)
+
+
+def static(expr: Expr) -> tuple[object, ...]:
+    """What a node says of itself that is no index, condition, part or hint; element types of literals are left out."""
+    found: list[object] = []
+    for slot in slots_of(type(expr)):
+        if slot.role in (Role.STATIC, Role.LITERAL, Role.ARRAY):
+            found.append(getattr(expr, slot.name))
+        elif slot.role is Role.OPERATOR:
+            found.append(type(getattr(expr, slot.name)))
+        elif slot.role is Role.VARIABLE and slot.name == expr.form.opened:
+            found.append(getattr(expr, slot.name))
+    return tuple(found)
+
+
+def names_bound(expr: Expr, position: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The hints of the indices and of the tensors that a node binds over one of its parts, the innermost last."""
+    part = type(expr).form.parts[position]
+    return (
+        tuple(getattr(expr, binder.name) for binder in part.indices),
+        tuple(getattr(expr, binder.name) for binder in part.tensors),
+    )
+
+
+def names_given(expr: Expr) -> tuple[str, ...]:
+    """The hints of all that a node binds."""
+    return tuple(getattr(expr, binder.name) for binder in type(expr).form.binders)
+
+
+def binds(expr: Expr) -> bool:
+    """Whether a node binds anything: a generation, a reduction, a let."""
+    return bool(type(expr).form.binders)

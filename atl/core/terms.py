@@ -19,7 +19,7 @@ from atl.core.forms import Form, IndexBinder, Part, Role, Slot, TensorBinder, la
 from atl.core.index import Array, Bound, Index, atoms, ceildiv, shift
 from atl.core.node import NOTHING_FREE, Node
 from atl.core.predicate import Predicate
-from atl.errors import DtypeError, RaggedShape, RankError, Source
+from atl.errors import DtypeError, RaggedShape, RankError, Source, WrongArgument
 
 Monoid: TypeAlias = Literal["sum", "product", "max", "min"]
 UnaryOp: TypeAlias = Literal["neg", "abs", "sqrt", "exp", "log", "tanh"]
@@ -87,7 +87,7 @@ class Formed(Node):
                         loose_tensors = value + 1
                     else:
                         free = frozenset((value,))
-                case Role.STATIC | Role.DTYPE:
+                case Role.STATIC | Role.LITERAL | Role.DTYPE:
                     key.append(value)
                 case Role.HINT:
                     pass
@@ -168,7 +168,7 @@ class TensorVar(Term):
 class Constant(Term):
     """A literal scalar. It is stored, zero too: never padding."""
 
-    form: ClassVar = Form("constant", static=("value",), dtypes=("dtype",))
+    form: ClassVar = Form("constant", literals=("value",), dtypes=("dtype",))
     value: int | float
     dtype: str | None
 
@@ -234,6 +234,7 @@ class Reduce(Term):
     mark: str = field(default="")
 
     def _typed(self) -> Type:
+        _need_one_of("monoid", self.monoid, MONOIDS)
         return _outside(self.body.type, self.name)
 
 
@@ -295,6 +296,7 @@ class Unary(Term):
     operand: Expr
 
     def _typed(self) -> Type:
+        _need_one_of("function", self.op, UNARY)
         _check_arithmetic(self.op, self.operand.type.dtype)
         return self.operand.type
 
@@ -309,6 +311,7 @@ class Binary(Term):
     right: Expr
 
     def _typed(self) -> Type:
+        _need_one_of("operation", self.op, BINARY)
         _check_arithmetic(self.op, _alike(f"'{self.op}'", self.left, self.right))
         return self.left.type
 
@@ -340,7 +343,7 @@ class Cast(Term):
     operand: Expr
 
     def _typed(self) -> Type:
-        return Type(self.dtype, self.operand.type.shape)
+        return Type(dtypes.checked_dtype(self.dtype), self.operand.type.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -517,6 +520,11 @@ def _outside(of: Type, name: str) -> Type:
                 suggestions=("generate the largest extent and guard the elements beyond the shorter ones",),
             )
     return Type(of.dtype, tuple(shift(extent, -1, 1) for extent in of.shape))
+
+
+def _need_one_of(what: str, chosen: object, known: tuple[str, ...]) -> None:
+    if chosen not in known:
+        raise WrongArgument(f"there is no {what} {chosen!r}", required=f"one of {', '.join(known)}")
 
 
 def _need_rank(what: str, of: Type, rank: int) -> None:

@@ -30,7 +30,8 @@ from atl.surface.program import Program
 from atl.text.parse import parse, parse_predicate
 from atl.text.printing import show_predicate, show_program
 from rewrites.admission import described, is_of
-from rewrites.certificates.term_json import DEEPEST, Digests, Json, Reader, abbreviated, depth_of, same, written
+from rewrites.certificates.digests import Digests
+from rewrites.certificates.term_json import DEEPEST, Json, Reader, abbreviated, depth_of, same, written
 from rewrites.instantiation import Argument
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, transitivity
 from rewrites.rule import Rule

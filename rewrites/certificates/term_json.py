@@ -11,16 +11,15 @@ refers to earlier ones only. What is read is made by the functions that make eve
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 from atl.core import dtypes
+from atl.core.forms import Role
 from atl.core.index import (
     AnyAtom,
     Array,
-    Atom,
     Bound,
     Extremum,
     Index,
@@ -35,7 +34,7 @@ from atl.core.index import (
     linear,
     read,
 )
-from atl.core.node import MAX_DEPTH, Identity, Node
+from atl.core.node import MAX_DEPTH
 from atl.core.predicate import (
     All,
     NonNegative,
@@ -51,39 +50,8 @@ from atl.core.predicate import (
 from atl.core.predicate import (
     Any as Some,
 )
-from atl.core.terms import (
-    BINARY,
-    MONOIDS,
-    UNARY,
-    Access,
-    Binary,
-    Cast,
-    Concat,
-    Constant,
-    Expr,
-    Flatten,
-    Gen,
-    Guard,
-    Input,
-    Let,
-    Local,
-    Operator,
-    Padding,
-    PadLeft,
-    PadRight,
-    Reduce,
-    Reshape,
-    ReshapeOp,
-    Select,
-    Split,
-    TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
-    Type,
-    Unary,
-    Value,
-)
+from atl.core.substitution import amounts
+from atl.core.terms import CONSTRUCTOR_CALLED, OPERATOR_CALLED, Expr, ReshapeOp, Type, slots_of
 from atl.errors import ATLError
 from atl.surface.program import Program
 from rewrites.instantiation import Argument, Function, Parameter, as_surface
@@ -93,16 +61,6 @@ Json: TypeAlias = Any
 
 DEEPEST: Final = 3 * MAX_DEPTH
 """A value nested deeper than this is no term's."""
-_RESHAPES: Final[dict[str, type[ReshapeOp]]] = {
-    "transpose": Transpose,
-    "flatten": Flatten,
-    "split": Split,
-    "padl": PadLeft,
-    "padr": PadRight,
-    "truncl": TruncateLeft,
-    "truncr": TruncateRight,
-}
-_RESHAPE_NAMES: Final = {op: name for name, op in _RESHAPES.items()}
 _SHOWN: Final = 60
 
 
@@ -227,44 +185,32 @@ class Writer:
         return _Link(known[0])
 
     def _entry(self, expr: Expr) -> tuple[Json, ...]:
-        match expr:
-            case Input(array):
-                return ("input", self._declared(array))
-            case Local(position, of):
-                return ("local", position, self._type(of))
-            case Constant(value, dtype):
-                return ("constant", repr(value), dtype)
-            case Value(expression, dtype):
-                return ("value", self._index(expression), dtype)
-            case Gen(low, high, body, name, mark):
-                return ("gen", self._index(low), self._index(high), self._link(body), name, mark)
-            case Reduce(monoid, low, high, body, name, mark):
-                return ("reduce", monoid, self._index(low), self._index(high), self._link(body), name, mark)
-            case Guard(predicate, body):
-                return ("guard", self._predicate(predicate), self._link(body))
-            case Let(value, body, name, mark):
-                return ("let", self._link(value), self._link(body), name, mark)
-            case Access(tensor, position):
-                return ("access", self._link(tensor), self._index(position))
-            case Unary(op, operand):
-                return ("unary", op, self._link(operand))
-            case Binary(op, left, right):
-                return ("binary", op, self._link(left), self._link(right))
-            case Select(predicate, left, right):
-                return ("select", self._predicate(predicate), self._link(left), self._link(right))
-            case Cast(dtype, operand):
-                return ("cast", dtype, self._link(operand))
-            case Concat(left, right):
-                return ("concat", self._link(left), self._link(right))
-            case Padding(of):
-                return ("padding", self._type(of))
-            case Reshape(op, operand):
-                amount = () if isinstance(op, Transpose | Flatten) else (self._index(op.by),)
-                return ("reshape", _RESHAPE_NAMES[type(op)], *amount, self._link(operand))
-            case TensorVar(_, name, _):
-                raise Unreadable(f"the variable {name} is free in an argument", required="closed arguments")
-            case _:
-                assert_never(expr)
+        """The word of the constructor, and its fields in their order."""
+        entry: list[Json] = [expr.form.word]
+        for slot in slots_of(type(expr)):
+            value = getattr(expr, slot.name)
+            match slot.role:
+                case Role.PART:
+                    entry.append(self._link(value))
+                case Role.INDEX:
+                    entry.append(self._index(value))
+                case Role.PREDICATE:
+                    entry.append(self._predicate(value))
+                case Role.OPERATOR:
+                    entry += (value.form.word, *map(self._index, amounts(value)))
+                case Role.TYPE | Role.KNOWN_TYPE:
+                    entry.append(self._type(value))
+                case Role.ARRAY:
+                    entry.append(self._declared(value))
+                case Role.LITERAL:
+                    entry.append(repr(value))
+                case Role.VARIABLE if slot.name == expr.form.opened:
+                    raise Unreadable("a variable is free in an argument", required="closed arguments")
+                case Role.STATIC | Role.DTYPE | Role.HINT | Role.VARIABLE:
+                    entry.append(value)
+                case _:
+                    assert_never(slot.role)
+        return tuple(entry)
 
     def used(self, written: Json) -> Json:
         """Counts the use of what stands at the top of an argument."""
@@ -396,53 +342,62 @@ class Reader:
         match data:
             case ["@", int(place)] if 0 <= place < len(self._table):
                 return self._table[place]
-            case ["gen", low, high, body, str(name), str(mark)]:
-                return Gen(self.index(low), self.index(high), self.tensor(body), name, mark)
-            case ["reduce", monoid, low, high, body, str(name), str(mark)] if monoid in MONOIDS:
-                return Reduce(monoid, self.index(low), self.index(high), self.tensor(body), name, mark)
-            case ["guard", predicate, body]:
-                return Guard(self.condition(predicate), self.tensor(body))
-            case ["let", value, body, str(name), str(mark)]:
-                return Let(self.tensor(value), self.tensor(body), name, mark)
-            case ["access", tensor, position]:
-                return Access(self.tensor(tensor), self.index(position))
-            case ["unary", op, operand] if op in UNARY:
-                return Unary(op, self.tensor(operand))
-            case ["binary", op, left, right] if op in BINARY:
-                return Binary(op, self.tensor(left), self.tensor(right))
-            case ["select", predicate, left, right]:
-                return Select(self.condition(predicate), self.tensor(left), self.tensor(right))
-            case ["concat", left, right]:
-                return Concat(self.tensor(left), self.tensor(right))
-            case ["reshape", str(op), *amount, operand] if op in _RESHAPES and len(amount) <= 1:
-                return Reshape(self._reshape(op, amount), self.tensor(operand))
-            case ["cast", str(dtype), operand]:
-                return Cast(dtypes.checked_dtype(dtype), self.tensor(operand))
-            case _:
-                return self._leaf(data)
-
-    def _leaf(self, data: Json) -> Expr:
-        match data:
-            case ["input", str(name)]:
-                return Input(self._declared(name))
-            case ["local", int(position), of] if 0 <= position <= MAX_DEPTH:
-                return Local(position, self._type(of))
-            case ["constant", str(text), None | str() as dtype]:
-                return Constant(_number(text), _dtype(dtype))
-            case ["value", expression, None | str() as dtype]:
-                return Value(self.index(expression), _dtype(dtype))
-            case ["padding", of]:
-                return Padding(self._type(of))
+            case [str(word), *values] if (of := CONSTRUCTOR_CALLED.get(word)) and not of.form.opened:
+                return self._node(of, values, data)
             case _:
                 raise _unreadable("a tensor expression", data)
 
-    def _reshape(self, name: str, amount: list[Json]) -> ReshapeOp:
-        op = _RESHAPES[name]
-        if op in (Transpose, Flatten):
-            return Flatten() if op is Flatten else Transpose()
-        if not amount:
-            raise Unreadable(f"{name} lacks its amount", required="an index")
-        return op(self.index(amount[0]))  # type: ignore[call-arg]
+    def _node(self, of: type[Expr], values: list[Json], data: Json) -> Expr:
+        """The node whose fields these are, in their order. The constructor checks what it is made of."""
+        left = iter(values)
+        try:
+            fields: list[Any] = [self._field(slot.role, next(left), left) for slot in slots_of(of)]
+        except StopIteration:
+            raise _unreadable("a tensor expression", data) from None
+        if any(True for _ in left):
+            raise _unreadable("a tensor expression", data)
+        made: Expr = of(*fields)
+        return made
+
+    def _field(self, role: Role, value: Json, more: Iterator[Json]) -> object:
+        """A field of this role; the amounts of an operator are `more` values."""
+        match role:
+            case Role.PART:
+                return self.tensor(value)
+            case Role.INDEX:
+                return self.index(value)
+            case Role.PREDICATE:
+                return self.condition(value)
+            case Role.OPERATOR:
+                return self._operator(value, more)
+            case Role.TYPE | Role.KNOWN_TYPE:
+                return self._type(value)
+            case Role.ARRAY:
+                return self._declared(_text(value))
+            case Role.LITERAL:
+                return _number(_text(value))
+            case Role.DTYPE:
+                return _dtype(None if value is None else _text(value))
+            case Role.STATIC | Role.HINT:
+                return _text(value)
+            case Role.VARIABLE:
+                if type(value) is not int or not 0 <= value <= MAX_DEPTH:
+                    raise _unreadable("the position of a let-bound tensor", value)
+                return value
+            case _:
+                assert_never(role)
+
+    def _operator(self, word: Json, more: Iterator[Json]) -> ReshapeOp:
+        of = OPERATOR_CALLED.get(_text(word))
+        if of is None:
+            raise _unreadable("a reshape operator", word)
+        return of(*[self.index(next(more)) for _ in of.form.indices])
+
+
+def _text(data: Json) -> str:
+    if not isinstance(data, str):
+        raise _unreadable("a word", data)
+    return data
 
 
 def _dtype(data: str | None) -> str | None:
@@ -514,69 +469,3 @@ def argument_in(text: str, program: Program) -> Any:
         raise Unreadable(
             f"this is no argument: {error}", required="what `rewrites.certificates.term_json.text_of` gives"
         ) from None
-
-
-# -- digests ----------------------------------------------------------------------------------------------------------
-
-_DIGITS: Final = 16
-
-
-class Digests:
-    """Hashes of terms that say what equality says: equal terms have one, names, marks and source lines do not count.
-
-    What was hashed is remembered, so that of a program only what a step has changed is hashed again.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[Identity, bytes] = {}
-
-    def of_program(self, program: Program) -> str:
-        """The hash of a program's name, inputs, assumptions and body."""
-        key = (program.name, program.inputs, program.assumptions, program.body)
-        return self._of(key).hex()[:_DIGITS]
-
-    def _of(self, key: Hashable) -> bytes:
-        match key:
-            case Node():
-                return self._of_identity(key.identity)
-            case Identity():
-                return self._of_identity(key)
-            case tuple():
-                return _hashed(b"(", *map(self._of, key))
-            case frozenset():
-                return _hashed(b"{", *sorted(map(self._of, key)))
-            case type():
-                return _hashed(b"t", key.__name__.encode())
-            case str():
-                return _hashed(b"s", key.encode("utf-8", "surrogatepass"))
-            case None:
-                return _hashed(b"n")
-            case int():
-                return _hashed(b"#", str(int(key)).encode())
-            case float():
-                # 1 and 1.0 are equal, so are the terms that hold them.
-                return _hashed(b"#", (str(int(key)) if key.is_integer() else repr(key)).encode())
-            case _:
-                raise Unreadable(f"a term holds {key!r}", required="names, numbers and terms")
-
-    def _of_identity(self, identity: Identity) -> bytes:
-        found = self._known.get(identity)
-        if found is None:
-            found = self._known[identity] = self._of(_in_format_1(identity.key))
-        return found
-
-
-def _in_format_1(key: Hashable) -> Hashable:
-    """The key of a node as certificates of format 1 hash it: atoms by their order, and an amount without a tuple."""
-    match key:
-        case (type() as of, tuple() as fields) if issubclass(of, Atom):
-            return of, of(*fields).order
-        case (type() as of, (amount,)) if issubclass(of, Operator):
-            return of, amount
-        case _:
-            return key
-
-
-def _hashed(*parts: bytes) -> bytes:
-    # Every part but the first, and a text, has a length of its own; a text stands alone after its letter.
-    return hashlib.sha256(b"".join(parts)).digest()

@@ -29,32 +29,26 @@ from atl.core.predicate import NonZero, Predicate, Zero, conjunction, conjuncts,
 from atl.core.predicate import substitute as substitute_predicate
 from atl.core.substitution import (
     children,
+    conditions_in,
     free_positions,
-    indices_in,
     map_type,
+    own_indices,
     rebuild,
     shift_term,
+    static,
     transform,
     unbound,
 )
 from atl.core.terms import (
-    Access,
     Expr,
-    Gen,
-    Guard,
     Local,
     Padding,
-    Reduce,
-    Reshape,
-    Select,
     TensorVar,
     Type,
-    Value,
 )
 from atl.errors import ATLError
 from rewrites.instantiation import Argument, Function, Parameter, is_predicate, is_term, lifted, of_indices, substituted
 from rewrites.matching.patterns import Application, Pattern, application, condition_variable, patterns
-from rewrites.matching.rule_index import static
 from rewrites.rule import Rule
 
 
@@ -93,7 +87,7 @@ class Match:
             return self._fail(wanted, found)
         return (
             self._conditions(wanted, found, indices)
-            and all(self.index(a, b, indices) for a, b in zip(_indices(wanted), _indices(found), strict=True))
+            and all(self.index(a, b, indices) for a, b in zip(own_indices(wanted), own_indices(found), strict=True))
             and all(
                 self.term(a.expr, b.expr, indices + a.indices, tensors + a.tensors)
                 for a, b in zip(children(wanted), children(found), strict=True)
@@ -238,11 +232,10 @@ class Match:
         return True
 
     def _conditions(self, wanted: Expr, found: Expr, indices: int) -> bool:
-        if isinstance(wanted, Guard | Select) and isinstance(found, Guard | Select):
-            return self.condition(wanted.predicate, found.predicate, indices) or self._fail(
-                wanted.predicate, found.predicate
-            )
-        return True
+        return all(
+            self.condition(a, b, indices) or self._fail(a, b)
+            for a, b in zip(conditions_in(wanted), conditions_in(found), strict=True)
+        )
 
     def condition(self, wanted: Predicate, found: Predicate, indices: int) -> bool:
         """Conjunctions match in any order; a metavariable among them takes what the other parts leave."""
@@ -379,14 +372,6 @@ def match(rule: Rule, reverse: bool, subterm: Expr, given: Mapping[str, Argument
 
 
 # -- parts of terms ---------------------------------------------------------------------------------------------------
-
-
-def _indices(term: Expr) -> tuple[Index, ...]:
-    match term:
-        case Gen() | Reduce() | Access() | Value() | Padding() | Reshape():
-            return tuple(indices_in(term))
-        case _:
-            return ()
 
 
 def _length(predicate: Predicate) -> int:

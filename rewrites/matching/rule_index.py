@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from atl.core.substitution import children
-from atl.core.terms import Binary, Cast, Constant, Expr, Input, Reduce, Reshape, TensorVar, Unary
+from atl.core.substitution import children, static
+from atl.core.terms import Expr
 from rewrites.matching.patterns import Pattern, all_patterns, application
 from rewrites.rule import Rule
 
@@ -22,27 +22,6 @@ class Head:
 
     node: Node
     below: tuple[Node | None, ...]
-
-
-def static(term: Expr) -> object:
-    """What a node says of itself that is neither index, predicate nor child; element types are left to the kernel."""
-    match term:
-        case Input(array):
-            return array
-        case Constant(value):
-            return value
-        case Reduce(monoid):
-            return monoid
-        case Unary(op) | Binary(op):
-            return op
-        case Cast(dtype):
-            return dtype
-        case Reshape(op):
-            return type(op)
-        case TensorVar(uid):
-            return uid
-        case _:
-            return None
 
 
 @lru_cache(maxsize=1024)

@@ -7,8 +7,8 @@ from functools import cached_property
 
 from atl.checks.scope import Scope, outermost
 from atl.checks.wellformed import Path, child_scopes
-from atl.core.substitution import children
-from atl.core.terms import Expr, Gen, Let, Reduce
+from atl.core.substitution import binds, children, names_bound, names_given
+from atl.core.terms import Expr, Let
 from atl.errors import WrongArgument
 from atl.surface.program import Program
 from atl.text.names import Names
@@ -49,27 +49,24 @@ class Site:
         """What the printer calls indices and let-bound tensors here."""
         names = Names((*self.program.sizes, *(array.name for array in self.program.inputs)))
         for outer, inner in zip(self.spine(), self.spine()[1:], strict=False):
-            match outer.term:
-                case Gen(name=name) | Reduce(name=name):
-                    names.bind_index(name)
-                case Let(name=name) if inner.path[-1] == 1:
-                    names.bind_tensor(name)
-                case _:
-                    pass
+            indices, tensors = names_bound(outer.term, inner.path[-1])
+            for name in indices:
+                names.bind_index(name)
+            for name in tensors:
+                names.bind_tensor(name)
         return names
 
     @property
     def called(self) -> tuple[str, ...]:
-        """The name of a binder or let: as it was given, and as it is printed here."""
-        match self.term:
-            case Gen(name=name) | Reduce(name=name) | Let(name=name):
-                # The names of this place are kept: the printed one is only looked up.
-                names = Names((*self.program.sizes, *(array.name for array in self.program.inputs)))
-                for taken in (*self.names.indices, *self.names.tensors):
-                    names.fresh(taken)
-                return tuple(dict.fromkeys((names.fresh(name), name)))
-            case _:
-                return ()
+        """The names of what is bound here: as they are printed, and as they were given."""
+        given = names_given(self.term)
+        if not given:
+            return ()
+        # The names of this place are kept: the printed ones are only looked up.
+        names = Names((*self.program.sizes, *(array.name for array in self.program.inputs)))
+        for taken in (*self.names.indices, *self.names.tensors):
+            names.fresh(taken)
+        return tuple(dict.fromkeys((*map(names.fresh, given), *given)))
 
     def __repr__(self) -> str:
         place = place_of(self.program, self.path)
@@ -123,4 +120,4 @@ def subterm(expr: Expr, path: Path) -> Expr:
 
 def binders(program: Program) -> Iterator[Site]:
     """The generations, reductions and lets, from the outside in and from left to right."""
-    return (site for site in sites(program, top_down=True) if isinstance(site.term, Gen | Reduce | Let))
+    return (site for site in sites(program, top_down=True) if binds(site.term))

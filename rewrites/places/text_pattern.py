@@ -13,8 +13,9 @@ from typing import Final, TypeAlias, get_args
 from atl.checks.wellformed import Path
 from atl.core.index import Bound, Extremum, Index, Leaf, Quotient, Read, Size, index, map_leaves
 from atl.core.predicate import Predicate, conjuncts, expressions, substitute
-from atl.core.substitution import children
+from atl.core.substitution import children, conditions_in, names_bound, names_given, own_indices, static
 from atl.core.terms import (
+    OPERATOR_CALLED,
     Access,
     Binary,
     BinaryOp,
@@ -22,23 +23,15 @@ from atl.core.terms import (
     Concat,
     Constant,
     Expr,
-    Flatten,
     Gen,
     Guard,
     Input,
     Let,
     Local,
     Padding,
-    PadLeft,
-    PadRight,
     Reduce,
     Reshape,
-    ReshapeOp,
     Select,
-    Split,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
     Unary,
     UnaryOp,
     Value,
@@ -55,15 +48,6 @@ _HOLE: Final = re.compile(r"(?<!\w)_(?!\w)")
 _NAMED_HOLE: Final = re.compile(r"_[0-9]+_")
 _BINDS: Final = {"++": Level.CONCAT, "+": Level.ADD, "-": Level.ADD, "*": Level.MULTIPLY, "/": Level.MULTIPLY}
 _SIGNS: Final[dict[str, BinaryOp]] = {sign: op for op, sign in INFIX.items()}
-_RESHAPES: Final[dict[str, type[ReshapeOp]]] = {
-    "transpose": Transpose,
-    "flatten": Flatten,
-    "split": Split,
-    "padl": PadLeft,
-    "padr": PadRight,
-    "truncl": TruncateLeft,
-    "truncr": TruncateRight,
-}
 _UNARY: Final[frozenset[str]] = frozenset(get_args(UnaryOp)) - {"neg"}
 
 
@@ -80,9 +64,9 @@ class Wanted:
     """What a subterm is to be: a kind of node (None: anything), what it says of itself, its indices and its parts."""
 
     of: type[Expr] | None = None
-    static: object = None
+    static: tuple[object, ...] = ()
     name: str | None = None
-    indices: tuple[Index, ...] = ()
+    indices: tuple[Index, ...] | None = ()
     condition: Predicate | None = None
     parts: tuple[Wanted, ...] = ()
 
@@ -129,19 +113,19 @@ class _PatternReader(IndexReader):
         match token.kind, token.text:
             case "number", text:
                 self.advance()
-                return Wanted(Constant, static=float(text))
+                return Wanted(Constant, static=(float(text),))
             case "word", "max" | "min" if self.after_next.text == "(":
                 self.advance()
-                return Wanted(Binary, static=token.text, parts=self._arguments())
+                return Wanted(Binary, static=(token.text,), parts=self._arguments(2))
             case "word", ("gen" | "sum" | "prod" | "max" | "min"):
                 return self._binder(self.advance())
             case "word", "let":
                 return self._let()
-            case "word", operator if operator in _RESHAPES:
+            case "word", word if word in OPERATOR_CALLED:
                 return self._reshape(self.advance())
             case "symbol", "-":
                 self.advance()
-                return Wanted(Unary, static="neg", parts=(self.expression(Level.POSTFIX),))
+                return Wanted(Unary, static=("neg",), parts=(self.expression(Level.POSTFIX),))
             case "symbol", "[":
                 return self._guard()
             case "symbol", "(":
@@ -154,9 +138,16 @@ class _PatternReader(IndexReader):
             case _:
                 raise self.error(f"expected a tensor expression, found {token}", required="an expression")
 
-    def _arguments(self) -> tuple[Wanted, ...]:
+    def _arguments(self, count: int) -> tuple[Wanted, ...]:
         self.expect("(", "before the operands")
-        return tuple(self.list_of(self.expression, ")", "operands"))
+        return self._operands(count)
+
+    def _operands(self, count: int) -> tuple[Wanted, ...]:
+        start = self.next
+        found = tuple(self.list_of(self.expression, ")", "operands"))
+        if len(found) != count:
+            raise self.error(f"{len(found)} operands", start, required=f"{count} of them")
+        return found
 
     def _binder(self, start: Token) -> Wanted:
         monoid = BINDERS[start.text]
@@ -170,7 +161,8 @@ class _PatternReader(IndexReader):
         high = self.index()
         self.expect("]", "after the range")
         of: type[Expr] = Gen if monoid is None else Reduce
-        return Wanted(of, monoid, name, (low, high), parts=(self.expression(),))
+        static = () if monoid is None else (monoid,)
+        return Wanted(of, static, name, (low, high), parts=(self.expression(),))
 
     def _let(self) -> Wanted:
         self.advance()
@@ -195,11 +187,9 @@ class _PatternReader(IndexReader):
         return self.condition()
 
     def _reshape(self, token: Token) -> Wanted:
-        op = _RESHAPES[token.text]
-        if op in (Transpose, Flatten):
-            return Wanted(Reshape, static=op, parts=(self.expression(Level.RESHAPE),))
-        by = self.index_operand()
-        return Wanted(Reshape, static=op, indices=(by,), parts=(self.expression(Level.RESHAPE),))
+        of = OPERATOR_CALLED[token.text]
+        amounts = tuple(self.index_operand() for _ in of.form.indices)
+        return Wanted(Reshape, static=(of,), indices=amounts, parts=(self.expression(Level.RESHAPE),))
 
     def _named(self, token: Token) -> Wanted:
         if not self.sees("("):
@@ -214,19 +204,19 @@ class _PatternReader(IndexReader):
                 self.advance()
                 condition = self._guarded()
                 self.expect(",", "after the condition")
-                return Wanted(Select, condition=condition, parts=tuple(self.list_of(self.expression, ")", "operands")))
+                return Wanted(Select, condition=condition, parts=self._operands(2))
             case "cast":
                 self.advance()
                 dtype = self.name("an element type")
                 self.expect(",", "after the element type")
-                return Wanted(Cast, dtype, parts=tuple(self.list_of(self.expression, ")", "operands")))
+                return Wanted(Cast, (dtype,), parts=self._operands(1))
             case "padding":
                 self.advance()
                 while not self.accept(")") and self.next.kind != "end":
                     self.advance()
-                return Wanted(Padding)
+                return Wanted(Padding, indices=None)
             case name if name in _UNARY:
-                return Wanted(Unary, static=name, parts=self._arguments())
+                return Wanted(Unary, static=(name,), parts=self._arguments(1))
             case _:
                 raise self.error(f"there is no function {token}", token, required=f"one of {', '.join(_UNARY)}")
 
@@ -234,7 +224,7 @@ class _PatternReader(IndexReader):
 def _joined(sign: str, left: Wanted, right: Wanted) -> Wanted:
     if sign == "++":
         return Wanted(Concat, parts=(left, right))
-    return Wanted(Binary, static=_SIGNS[sign], parts=(left, right))
+    return Wanted(Binary, static=(_SIGNS[sign],), parts=(left, right))
 
 
 def _unless_hole(name: str) -> str | None:
@@ -282,53 +272,24 @@ def _fits(wanted: Wanted, found: Expr, names: _Named) -> bool:
                 return False
     if type(found) is not wanted.of:
         return False
-    same, indices = _own(wanted, found)
-    if not same or not all(
-        fits_index(want, names.index(have)) for want, have in zip(wanted.indices, indices, strict=True)
+    if wanted.static != static(found) or wanted.name not in (None, *names_given(found)):
+        return False
+    if wanted.indices is not None and not all(
+        fits_index(want, names.index(have)) for want, have in zip(wanted.indices, own_indices(found), strict=True)
     ):
         return False
-    if isinstance(found, Guard | Select) and not _fits_condition(wanted.condition, names.predicate(found.predicate)):
+    if not all(_fits_condition(wanted.condition, names.predicate(condition)) for condition in conditions_in(found)):
         return False
     return all(
-        _fits(part, child.expr, _inside(wanted, found, child.indices, child.tensors, names))
-        for part, child in zip(wanted.parts, children(found), strict=True)
+        _fits(part, child.expr, _inside(wanted, found, position, names))
+        for position, (part, child) in enumerate(zip(wanted.parts, children(found), strict=True))
     )
 
 
-def _inside(wanted: Wanted, found: Expr, indices: int, tensors: int, names: _Named) -> _Named:
-    own = getattr(found, "name", "")
-    if indices:
-        return _Named((*names.indices, wanted.name or own), names.tensors)
-    if tensors:
-        return _Named(names.indices, (*names.tensors, (own,)))
-    return names
-
-
-def _own(wanted: Wanted, found: Expr) -> tuple[bool, tuple[Index, ...]]:
-    """Whether what a node says of itself is what is wanted; and its indices."""
-    match found:
-        case Gen(low, high, _, name):
-            return wanted.name in (None, name), (low, high)
-        case Reduce(monoid, low, high, _, name):
-            return monoid == wanted.static and wanted.name in (None, name), (low, high)
-        case Let(name=name):
-            return wanted.name in (None, name), ()
-        case Constant(value):
-            return value == wanted.static, ()
-        case Unary(op) | Binary(op):
-            return op == wanted.static, ()
-        case Cast(dtype):
-            return dtype == wanted.static, ()
-        case Access(_, position):
-            return True, (position,)
-        case Value(position):
-            return True, (position,)
-        case Reshape(Split(by) | PadLeft(by) | PadRight(by) | TruncateLeft(by) | TruncateRight(by) as op):
-            return type(op) is wanted.static, (by,)
-        case Reshape(op):
-            return type(op) is wanted.static, ()
-        case _:
-            return True, ()
+def _inside(wanted: Wanted, found: Expr, position: int, names: _Named) -> _Named:
+    indices, tensors = names_bound(found, position)
+    called = (wanted.name or name for name in indices)
+    return _Named((*names.indices, *called), (*names.tensors, *((name,) for name in tensors)))
 
 
 def _fits_condition(wanted: Predicate | None, found: Predicate) -> bool:
