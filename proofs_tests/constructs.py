@@ -11,61 +11,32 @@ from atl.core.index import Extremum, Index, Read, Size, atoms, value_of
 from atl.core.substitution import children, indices_in, subterms
 from atl.core.terms import (
     BINARY,
+    CONSTRUCTORS,
     MONOIDS,
+    OPERATOR_CALLED,
     UNARY,
     Access,
     Binary,
-    Cast,
-    Concat,
-    Constant,
     Expr,
-    Flatten,
     Gen,
-    Guard,
     Input,
     Let,
     Local,
-    PadLeft,
-    PadRight,
     Reduce,
     Reshape,
-    ReshapeOp,
-    Select,
     Split,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
-    Unary,
-    Value,
 )
 from atl.surface.program import Program
 
-RESHAPES: Final[dict[type[ReshapeOp], str]] = {
-    Transpose: "transpose",
-    Flatten: "flatten",
-    Split: "split",
-    PadLeft: "padl",
-    PadRight: "padr",
-    TruncateLeft: "truncl",
-    TruncateRight: "truncr",
-}
-
+UNWRITTEN: Final = ("variable", "padding")
+"""The constructors that stand in no program of a person: opened variables, and what rewriting makes of false guards."""
 ALL: Final = (
-    *("gen", "gen (lo, hi)", *(f"reduce {monoid}" for monoid in MONOIDS), "reduce (lo, hi)", "reduce of tensors"),
-    *("guard", "select", "let of a scalar", "let of a tensor", "let in a loop", "let used twice", "let in a let"),
-    *(
-        "access to an input",
-        "access to a let",
-        "access to an expression",
-        "literal",
-        "value of an index",
-        "cast",
-        "concat",
-    ),
-    *RESHAPES.values(),
-    *UNARY,
-    *BINARY,
-    "tensor arithmetic",
+    *(of.form.word for of in CONSTRUCTORS if of.form.word not in UNWRITTEN),
+    *dict.fromkeys((*MONOIDS, *UNARY, *BINARY)),
+    *OPERATOR_CALLED,
+    *("gen (lo, hi)", "reduce (lo, hi)", "reduce of tensors", "tensor arithmetic"),
+    *("let of a scalar", "let of a tensor", "let in a loop", "let used twice", "let in a let"),
+    *("access to an input", "access to a let", "access to an expression"),
     *("gather", "quotient", "remainder", "index minimum or maximum"),
     *(f"rank {rank}" for rank in range(5)),
     *DTYPES,
@@ -93,18 +64,17 @@ def constructs(program: Program, sizes: Mapping[str, int], events: Iterable[str]
 
 
 def _of(term: Expr) -> Iterator[str]:
-    """What a node is."""
+    """What a node is: the words of its form, and what else there is to it."""
+    form = type(term).form
+    yield form.word
+    yield from (getattr(term, name) for name in form.static)
+    yield from (type(getattr(term, name)).form.word for name in form.operators)
     match term:
         case Gen(low):
-            yield "gen" if low.constant == 0 else "gen (lo, hi)"
-        case Reduce(monoid, low):
-            yield f"reduce {monoid}"
+            yield from ("gen (lo, hi)",) * (low.constant != 0)
+        case Reduce(_, low):
             yield from ("reduce (lo, hi)",) * (low.constant != 0)
             yield from ("reduce of tensors",) * (term.type.rank > 0)
-        case Guard():
-            yield "guard"
-        case Select():
-            yield "select"
         case Let(value, body):
             yield "let of a tensor" if value.type.rank else "let of a scalar"
             if _uses(body, 0) > 1:
@@ -115,23 +85,10 @@ def _of(term: Expr) -> Iterator[str]:
             yield "access to a let"
         case Access(tensor) if not isinstance(tensor, Access):
             yield "access to an expression"
-        case Constant():
-            yield "literal"
-        case Value():
-            yield "value of an index"
-        case Unary(op):
-            yield op
-        case Binary(op):
-            yield op
+        case Binary():
             yield from ("tensor arithmetic",) * (term.type.rank > 0)
-        case Cast():
-            yield "cast"
-        case Concat():
-            yield "concat"
-        case Reshape(operator):
-            yield RESHAPES[type(operator)]
         case _:
-            return
+            return  # the words say it all
 
 
 def _uses(term: Expr, position: int) -> int:

@@ -8,33 +8,17 @@ from typing import Any, Final
 
 from atl.core.index import Index, Size, atoms, index
 from atl.core.terms import (
-    Flatten,
+    OPERATOR_CALLED,
     Gen,
     Guard,
     Let,
-    PadLeft,
-    PadRight,
     Reduce,
     Reshape,
-    Split,
     Term,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
 )
 from atl.surface.values import IndexExpr
 from rewrites import Session
 from rewrites.places.site import Site, sites
-
-OPERATORS: Final = {
-    "transpose": Transpose,
-    "flatten": Flatten,
-    "split": Split,
-    "padl": PadLeft,
-    "padr": PadRight,
-    "truncl": TruncateLeft,
-    "truncr": TruncateRight,
-}
 
 Call = Callable[[Session, Random], Session | None]
 """A call of a tactic; None when the goal has nothing for it."""
@@ -75,7 +59,7 @@ def _bound(random: Random, site: Site) -> IndexExpr:
 
 def _inline(s: Session, random: Random) -> Session | None:
     used = {type(site.term.op) for site in sites(s.goal) if isinstance(site.term, Reshape)}
-    operators = [word for word, op in OPERATORS.items() if op in used]
+    operators = [word for word, op in OPERATOR_CALLED.items() if op in used]
     if operators and random.random() < 0.5:
         return s.inline(random.choice(operators))
     let = _one(random, _lets(s))

@@ -13,7 +13,7 @@ from atl.core import dtypes
 from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, atoms
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
 from atl.core.predicate import Any as AnyOf
-from atl.core.substitution import indices_in, subterms
+from atl.core.substitution import amounts, indices_in, subterms
 from atl.core.terms import (
     Access,
     Binary,
@@ -21,24 +21,17 @@ from atl.core.terms import (
     Concat,
     Constant,
     Expr,
-    Flatten,
     Gen,
     Guard,
     Input,
     Let,
     Local,
     Padding,
-    PadLeft,
-    PadRight,
     Reduce,
     Reshape,
     ReshapeOp,
     Select,
-    Split,
     TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
     Unary,
     Value,
 )
@@ -183,21 +176,8 @@ class _Writer:
         return self.index(high) if low.constant == 0 else f"({self.index(low)}, {self.index(high)})"
 
     def reshape(self, op: ReshapeOp) -> str:
-        match op:
-            case Transpose():
-                return "atl.transpose("
-            case Flatten():
-                return "atl.flatten("
-            case Split(by):
-                return f"atl.split({self.index(by)}, "
-            case PadLeft(by):
-                return f"atl.padl({self.index(by)}, "
-            case PadRight(by):
-                return f"atl.padr({self.index(by)}, "
-            case TruncateLeft(by):
-                return f"atl.truncl({self.index(by)}, "
-            case TruncateRight(by):
-                return f"atl.truncr({self.index(by)}, "
+        by = "".join(f"{self.index(amount)}, " for amount in amounts(op))
+        return f"atl.{op.form.word}({by}"
 
     # -- indices and predicates ---------------------------------------------------------------------------------------
 

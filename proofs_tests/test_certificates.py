@@ -27,7 +27,7 @@ from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import Reader, Unreadable, argument_in, depth_of, text_of
 from rewrites.instantiation import Function
 from rewrites.kernel import Theorem, reflexivity, rewrite, symmetry, transitivity
-from rewrites.matching.correspondence import renamed
+from rewrites.matching.correspondence import with_hints_at
 from rewrites.rules import RULES
 from rewrites.session.script import as_python, exactly
 
@@ -67,7 +67,7 @@ def test_random_derivations_are_read_back() -> None:
 
 def test_names_and_marks_of_the_end_are_kept() -> None:
     theorem = inlined()
-    shown = replace(theorem.rhs, body=renamed(theorem.rhs.body, (), "row", "parallel"))
+    shown = replace(theorem.rhs, body=with_hints_at(theorem.rhs.body, (), {"name": "row", "mark": "parallel"}))
     marked = transitivity(theorem, reflexivity(shown))
     assert "⊞[row < n | parallel]" in str(loads(dumps(marked)).rhs)
 
@@ -390,7 +390,7 @@ def test_an_argument_of_another_program_is_not_written() -> None:
 
 def test_digests_say_what_equality_says() -> None:
     theorem, digests = inlined(), Digests()
-    shown = replace(theorem.rhs, body=renamed(theorem.rhs.body, (), "row", "parallel"))
+    shown = replace(theorem.rhs, body=with_hints_at(theorem.rhs.body, (), {"name": "row", "mark": "parallel"}))
     assert shown == theorem.rhs
     assert digests.of_program(shown) == Digests().of_program(theorem.rhs)
     assert digests.of_program(shown) != digests.of_program(theorem.lhs)

@@ -151,9 +151,8 @@ class Derivation:
 
     def rename(self, path: Path, name: str, mark: str | None = None) -> None:
         """Another name, or mark, for the binder at this path: no step, as theorems are about neither."""
-        at = self.term(path)
-        mark = getattr(at, "mark", "") if mark is None else mark
-        self.theorems[-1] = _shown_as(self.theorem, hints.renamed(self.goal.body, path, name, mark))
+        new = {"name": name} if mark is None else {"name": name, "mark": mark}
+        self.theorems[-1] = _shown_as(self.theorem, hints.with_hints_at(self.goal.body, path, new))
 
     def first_of(self, candidates: Iterable[T], act: Callable[[T], object]) -> None:
         """Carries out a change with the first of these with which it can be. Raises what is wrong with the first."""

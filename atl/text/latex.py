@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import Index
 from atl.core.predicate import Predicate
+from atl.core.substitution import amounts
 from atl.core.terms import (
     Access,
     Binary,
@@ -17,24 +18,17 @@ from atl.core.terms import (
     Concat,
     Constant,
     Expr,
-    Flatten,
     Gen,
     Guard,
     Input,
     Let,
     Local,
     Padding,
-    PadLeft,
-    PadRight,
     Reduce,
     Reshape,
     ReshapeOp,
     Select,
-    Split,
     TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
     Type,
     Unary,
     Value,
@@ -300,23 +294,8 @@ class _Writer:
         return f"{self._operand(base, Level.POSTFIX, last=False)}[{', '.join(reversed(indices))}]"
 
     def _reshape(self, op: ReshapeOp) -> str:
-        match op:
-            case Transpose():
-                return r"\mathsf{transpose}"
-            case Flatten():
-                return r"\mathsf{flatten}"
-            case Split(by):
-                return f"\\mathsf{{split}}_{{{self.index(by)}}}"
-            case PadLeft(by):
-                return f"\\mathsf{{padl}}_{{{self.index(by)}}}"
-            case PadRight(by):
-                return f"\\mathsf{{padr}}_{{{self.index(by)}}}"
-            case TruncateLeft(by):
-                return f"\\mathsf{{truncl}}_{{{self.index(by)}}}"
-            case TruncateRight(by):
-                return f"\\mathsf{{truncr}}_{{{self.index(by)}}}"
-            case _:
-                assert_never(op)
+        by = ", ".join(map(self.index, amounts(op)))
+        return f"\\mathsf{{{op.form.word}}}_{{{by}}}" if by else f"\\mathsf{{{op.form.word}}}"
 
 
 def _called(name: str, argument: str) -> str:

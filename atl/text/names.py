@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 from atl.core.index import Array, Bound, Index, Leaf, Read, Size, Var, atoms
 from atl.core.substitution import indices_in, subterms
-from atl.core.terms import BinaryOp, Expr, Input, Monoid, TensorVar
+from atl.core.terms import OPERATOR_CALLED, BinaryOp, Expr, Input, Monoid, TensorVar
 
 
 class Level(IntEnum):
@@ -62,9 +62,10 @@ ASCII: Final = Spelling("gen", "sum", "prod", ".", "and", "or", "!=", "+", "..."
 INFIX: Final[dict[BinaryOp, str]] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 """The operations that stand between their operands; the others are called."""
 
-RESHAPES: Final = ("transpose", "flatten", "split", "padl", "padr", "truncl", "truncr")
 BINDERS: Final[dict[str, Monoid | None]] = {"gen": None, "sum": "sum", "prod": "product", "max": "max", "min": "min"}
-RESERVED: Final = frozenset(("let", "in", "and", "or", "not", "true", "false", "inf", "ceildiv", *BINDERS, *RESHAPES))
+RESERVED: Final = frozenset(
+    ("let", "in", "and", "or", "not", "true", "false", "inf", "ceildiv", *BINDERS, *OPERATOR_CALLED)
+)
 """Words that are no names unless they stand between back quotes."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -29,6 +29,7 @@ from atl.core.node import MAX_DEPTH
 from atl.core.predicate import Predicate, equal
 from atl.core.substitution import map_type
 from atl.core.terms import (
+    OPERATOR_CALLED,
     Access,
     Binary,
     BinaryOp,
@@ -36,23 +37,15 @@ from atl.core.terms import (
     Concat,
     Constant,
     Expr,
-    Flatten,
     Gen,
     Guard,
     Input,
     Let,
     Local,
     Padding,
-    PadLeft,
-    PadRight,
     Reduce,
     Reshape,
-    ReshapeOp,
     Select,
-    Split,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
     Type,
     Unary,
     UnaryOp,
@@ -71,13 +64,6 @@ T = TypeVar("T")
 _BINDS: Final = {"++": Level.CONCAT, "+": Level.ADD, "-": Level.ADD, "*": Level.MULTIPLY, "/": Level.MULTIPLY}
 _OPERATIONS: Final[dict[str, BinaryOp]] = {"max": "max", "min": "min", **{sign: op for op, sign in INFIX.items()}}
 _UNARY: Final[dict[str, UnaryOp]] = {op: op for op in get_args(UnaryOp) if op != "neg"}
-_BY: Final[dict[str, Callable[[Index], ReshapeOp]]] = {
-    "split": Split,
-    "padl": PadLeft,
-    "padr": PadRight,
-    "truncl": TruncateLeft,
-    "truncr": TruncateRight,
-}
 _FUNCTIONS: Final = ("select", "cast", "value", "padding", *_UNARY)
 
 
@@ -280,7 +266,7 @@ class _Reader(IndexReader):
                 return self._binder()
             case "word", "let":
                 return self._let()
-            case "word", ("transpose" | "flatten" | "split" | "padl" | "padr" | "truncl" | "truncr"):
+            case "word", word if word in OPERATOR_CALLED:
                 return self._reshape()
             case "symbol", "-":
                 return self._minus()
@@ -389,26 +375,28 @@ class _Reader(IndexReader):
         return Guard(condition, self.expression(Level.GUARD))
 
     def _reshape(self) -> Expr:
-        """An operator before its operand, with its amount between them; also as a call, split(k, e)."""
+        """An operator before its operand, with its amounts between them; also as a call, split(k, e)."""
         token = self.advance()
-        make = _BY.get(token.text)
+        of = OPERATOR_CALLED[token.text]
+        wanted = len(of.form.indices)
+        amounts: list[Index] = []
         called = False
-        if make is None:
-            op: ReshapeOp = Transpose() if token.text == "transpose" else Flatten()
-        elif self.sees("("):
-            self.advance()
-            amount = self.index()
-            called = bool(self.accept(","))
+        while len(amounts) < wanted and not called:
+            if not self.accept("("):
+                amounts.append(self.index_operand())
+                continue
+            amounts.append(self.index())
+            called = len(amounts) == 1 and bool(self.accept(","))
             if not called:
                 self.expect(")", "after the amount")
-            op = make(amount)
-        else:
-            op = make(self.index_operand())
+        while len(amounts) < wanted:
+            amounts.append(self.index())
+            self.expect(",", "after the amount")
         operand = self.expression(Level.BINDER if called else Level.RESHAPE)
         if called:
             self.expect(")", "after the operand")
         with self.placed(token.start):
-            return Reshape(op, operand)
+            return Reshape(of(*amounts), operand)
 
     def _function(self) -> Expr:
         token = self.advance()

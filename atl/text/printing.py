@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, assert_never
 from atl.core import dtypes
 from atl.core.index import Array, Index
 from atl.core.predicate import Predicate, expressions
-from atl.core.substitution import children
+from atl.core.substitution import amounts, children
 from atl.core.terms import (
     Access,
     Binary,
@@ -26,24 +26,17 @@ from atl.core.terms import (
     Concat,
     Constant,
     Expr,
-    Flatten,
     Gen,
     Guard,
     Input,
     Let,
     Local,
     Padding,
-    PadLeft,
-    PadRight,
     Reduce,
     Reshape,
     ReshapeOp,
     Select,
-    Split,
     TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
     Type,
     Unary,
     Value,
@@ -510,23 +503,7 @@ class _Printer:
         return f"{start}{spelled(self._names.bind_index(hint))} < {stop}{_mark(mark)}"
 
     def _reshape(self, op: ReshapeOp) -> str:
-        match op:
-            case Transpose():
-                return "transpose"
-            case Flatten():
-                return "flatten"
-            case Split(by):
-                return f"split {self.amount(by)}"
-            case PadLeft(by):
-                return f"padl {self.amount(by)}"
-            case PadRight(by):
-                return f"padr {self.amount(by)}"
-            case TruncateLeft(by):
-                return f"truncl {self.amount(by)}"
-            case TruncateRight(by):
-                return f"truncr {self.amount(by)}"
-            case _:
-                assert_never(op)
+        return " ".join((op.form.word, *map(self.amount, amounts(op))))
 
     def _let(self, expr: Let, where: _Where, known: bool) -> _Piece:
         inner = isinstance(expr.value, Let)

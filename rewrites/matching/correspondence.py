@@ -7,13 +7,15 @@ here is trusted: theorems ignore hints.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from atl.checks.wellformed import Path
-from atl.core.index import Bound, atoms
+from atl.core.index import Bound as BoundIndex
+from atl.core.index import atoms
 from atl.core.substitution import children, with_children
-from atl.core.terms import Access, Expr, Gen, Let, Local, Reduce, TensorVar, Term
+from atl.core.terms import Access, Expr, Local, TensorVar, Term
 from rewrites.instantiation import Function
 from rewrites.kernel import Step
 from rewrites.matching.patterns import Application, Pattern, application, patterns
@@ -21,7 +23,8 @@ from rewrites.rule import Rule
 
 Key: TypeAlias = tuple[str, str, int]
 """A metavariable, "index" or "tensor", and which of its parameters of that sort."""
-Binder: TypeAlias = Gen | Reduce | Let
+Bound: TypeAlias = tuple[Path, str]
+"""A binder of a side: the path of its node, and the field with its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Skeleton:
 
     side: Expr
     applications: tuple[tuple[Path, Application], ...]
-    binders: dict[Key, Path]
+    binders: dict[Key, Bound]
 
     def of_metavariable(self, path: Path) -> tuple[Path, Application] | None:
         """The metavariable within which a path ends, and where it stands."""
@@ -45,7 +48,7 @@ def skeleton(rule: Rule, reverse: bool, term: Expr) -> Skeleton | None:
     for pattern in patterns(rule, reverse, term.type.rank):
         if _aligned(pattern.term, term, pattern):
             found: list[tuple[Path, Application]] = []
-            bound: dict[Key, Path] = {}
+            bound: dict[Key, Bound] = {}
             _read(pattern.term, (), pattern, [], [], found, bound)
             return Skeleton(pattern.term, tuple(found), bound)
     return None
@@ -63,16 +66,16 @@ def _read(
     wanted: Expr,
     path: Path,
     pattern: Pattern,
-    indices: list[Path],
-    tensors: list[Path],
+    indices: list[Bound],
+    tensors: list[Bound],
     found: list[tuple[Path, Application]],
-    bound: dict[Key, Path],
+    bound: dict[Key, Bound],
 ) -> None:
     applied = application(wanted, pattern)
     if applied is not None:
         found.append((path, applied))
         for place, at in enumerate(applied.indices):
-            used = [atom.position for atom in atoms(at) if isinstance(atom, Bound)]
+            used = [atom.position for atom in atoms(at) if isinstance(atom, BoundIndex)]
             if len(used) == 1 and used[0] < len(indices):
                 bound.setdefault((applied.name, "index", place), indices[-1 - used[0]])
         for place, argument in enumerate(applied.tensors):
@@ -83,17 +86,10 @@ def _read(
             if isinstance(tensor, Local) and 0 <= tensor.position - under < len(tensors):
                 bound.setdefault((applied.name, "tensor", place), tensors[-1 - (tensor.position - under)])
         return
-    for position, child in enumerate(children(wanted)):
-        below = (*path, position)
-        _read(
-            child.expr,
-            below,
-            pattern,
-            [*indices, *[path] * child.indices],
-            [*tensors, *[path] * child.tensors],
-            found,
-            bound,
-        )
+    for position, (child, part) in enumerate(zip(children(wanted), wanted.form.parts, strict=True)):
+        within = [*indices, *((path, binder.name) for binder in part.indices)]
+        beside = [*tensors, *((path, binder.name) for binder in part.tensors)]
+        _read(child.expr, (*path, position), pattern, within, beside, found, bound)
 
 
 def with_hints(rule: Rule, reverse: bool, before: Expr, after: Expr) -> Expr:
@@ -101,30 +97,32 @@ def with_hints(rule: Rule, reverse: bool, before: Expr, after: Expr) -> Expr:
     first, second = skeleton(rule, reverse, before), skeleton(rule, not reverse, after)
     if first is None or second is None:
         return after
-    for key, at in second.binders.items():
+    for key, (at, name) in second.binders.items():
         if key in first.binders:
-            source = _binder(before, first.binders[key])
-            after = renamed(after, at, source.name, source.mark)
+            where, source = first.binders[key]
+            kept = _part(before, where)
+            marks = {field: getattr(kept, field) for field in _marks(kept)}
+            after = with_hints_at(after, at, {name: getattr(kept, source), **marks})
     return after
 
 
-def _binder(term: Expr, path: Path) -> Binder:
-    for position in path:
-        term = children(term)[position].expr
-    assert isinstance(term, Gen | Reduce | Let)
-    return term
+def _marks(term: Expr) -> tuple[str, ...]:
+    """The fields with hints that are no binder's name."""
+    names = {binder.name for binder in term.form.binders}
+    return tuple(field for field in term.form.hints if field not in names)
 
 
-def renamed(term: Expr, path: Path, name: str, mark: str) -> Expr:
-    """The term with another name and mark for the binder at a path."""
+def with_hints_at(term: Expr, path: Path, hints: Mapping[str, object]) -> Expr:
+    """The term with other hints, by their fields, for the node at a path; those that it does not have are left out."""
     if not path:
-        if not isinstance(term, Gen | Reduce | Let) or (term.name, term.mark) == (name, mark):
+        own = {field: value for field, value in hints.items() if field in term.form.hints}
+        if all(getattr(term, field) == value for field, value in own.items()):
             return term
-        made = replace(term, name=name, mark=mark)
+        made = replace(term, **own)  # type: ignore[arg-type]
         object.__setattr__(made, "source", term.source)
         return made
     parts = [child.expr for child in children(term)]
-    parts[path[0]] = renamed(parts[path[0]], path[1:], name, mark)
+    parts[path[0]] = with_hints_at(parts[path[0]], path[1:], hints)
     return with_children(term, tuple(parts))
 
 
@@ -142,13 +140,13 @@ def moved(step: Step, before: Expr, after: Expr, path: Path) -> Path | None:
         target = next((where for where, other in second.applications if other.name == applied.name), None)
         target = target if target is not None else _in_argument(step, second, applied.name)
         return None if target is None else (*target, *path[len(at) :])
-    kept = [second.binders[key] for key, where in first.binders.items() if where == path and key in second.binders]
+    kept = [second.binders[key] for key, (at, _) in first.binders.items() if at == path and key in second.binders]
     if kept:
-        return kept[0]
+        return kept[0][0]
     same = _place_of(second.side, _part(first.side, path))
     if same is not None:
         return same
-    return () if not path and not any(where == () for where in first.binders.values()) else None
+    return () if not path and not any(at == () for at, _ in first.binders.values()) else None
 
 
 def _part(term: Expr, path: Path) -> Expr:

@@ -18,9 +18,8 @@ from atl.core.predicate import (
     expressions,
     negation,
 )
-from atl.core.terms import BINARY, MONOIDS, UNARY, Gen, Guard, Input, Let, Reduce, Select
+from atl.core.terms import BINARY, MONOIDS, OPERATOR_CALLED, UNARY, Gen, Guard, Input, Let, Reduce, Select
 from atl.prove import Proved, prove
-from atl.text.names import RESHAPES
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.places.choosing import Chosen, every, one
@@ -42,7 +41,7 @@ def inline(work: Derivation, name: Chosen, *, at: Chosen | None = None) -> None:
     let buf := v in … buf[i] …  →  … v[i] …
     """
     below = one(work.goal, at).path if at is not None else ()
-    if isinstance(name, str) and name in RESHAPES:
+    if isinstance(name, str) and name in OPERATOR_CALLED:
         if not work.sweep([f"unfold_{name}"], below):
             raise NoSite(f"there is no {name} in the goal", required=f"a use of {name}")
         return
