@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import ast
+import importlib.util
+import inspect
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, given, settings, strategies
@@ -21,9 +26,10 @@ from proofs_tests.rule_proofs import EVERY, standing
 from proofs_tests.rule_samples import Sample, sampled
 from proofs_tests.symbolic import proved
 from rewrites.named_operators import padding
+from rewrites.rewordings import FIRST_LAWS, FIRST_SPELLINGS, first_wording
 from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, rule
 from rewrites.rule import given as premises
-from rewrites.rules import RULES
+from rewrites.rules import RULES, stated_in, sums
 from rewrites.rules.grades import grade
 
 DECLARED = [one.name for one in declared_once()]
@@ -91,6 +97,107 @@ def test_a_rule_has_a_law_a_family_and_a_source() -> None:
         assert stated.law
         assert stated.family
         assert stated.source
+
+
+# -- files, laws, texts -----------------------------------------------------------------------------------------------
+
+
+def misplaced(stated: Iterable[Rule]) -> list[str]:
+    """The rules that do not stand in the file of their family."""
+    return [
+        f"{one.name} of the family {one.family} stands in {one.declaration.__module__}"
+        for one in stated
+        if one.declaration.__module__ != f"rewrites.rules.{one.family.replace(' ', '_')}"
+    ]
+
+
+def test_each_family_is_a_file() -> None:
+    assert misplaced(RULES.values()) == []
+    files = {path.stem for path in Path(sums.__file__).parent.glob("*.py")} - {"__init__", "grades"}
+    assert files == {one.family.replace(" ", "_") for one in RULES.values()}
+
+
+def test_a_rule_in_the_file_of_another_family_is_found() -> None:
+    planted = replace(RULES["get_gen"], family="reshape pairs")
+    assert misplaced([RULES["get_gen"], planted]) == [
+        "get_gen of the family reshape pairs stands in rewrites.rules.access"
+    ]
+
+
+def test_a_law_stands_alone() -> None:
+    laws = [RULES[name].law for name in DECLARED]
+    assert len(set(laws)) == len(laws)
+    assert [law for law in laws if law.startswith(("The same", "More"))] == []
+
+
+WORDED: dict[str, str] = {
+    one.declaration.__name__: inspect.getsource(one.declaration) for one in (RULES[name] for name in DECLARED)
+}
+"""The texts of the declarations."""
+REWORDED = [*FIRST_LAWS, *(name for name in FIRST_SPELLINGS if name not in FIRST_LAWS)]
+
+
+def test_no_two_rules_have_the_same_hash() -> None:
+    assert len(WORDED) == len(DECLARED)
+    assert len({one.digest for one in RULES.values()}) == len(RULES)
+
+
+def without_words(text: str) -> str:
+    """The syntax of a declaration without its docstring, in the spelling of today."""
+    (declared,) = ast.parse(text).body
+    assert isinstance(declared, ast.FunctionDef)
+    assert ast.get_docstring(declared)
+    del declared.body[0]
+    for node in ast.walk(declared):
+        if isinstance(node, ast.Name) and node.id == "nothing":
+            node.id = "padding"
+    return ast.dump(declared)
+
+
+@pytest.mark.parametrize("name", REWORDED)
+def test_a_rule_that_was_reworded_states_what_it_stated_before(name: str) -> None:
+    now, first = WORDED[name], first_wording(name, WORDED[name])
+    assert without_words(now) == without_words(first)
+    for before in (table[name] for table in (FIRST_LAWS, FIRST_SPELLINGS) if name in table):
+        assert (now.count(before[0]), first.count(before[0]), first.count(before[1])) == (1, 0, 1)
+
+
+def reloaded(path: Path, old: str, new: str) -> Rule:
+    """`sum_delta_only` as a changed copy of its file states it."""
+    text = Path(sums.__file__).read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("changed_rules", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return stated_in(module)["sum_delta_only"]
+
+
+def test_certificates_know_a_reworded_rule_by_its_first_words(tmp_path: Path) -> None:
+    law, first = FIRST_LAWS["sum_delta_only"]
+    assert RULES["sum_delta_only"].digest == "1c15c842e2c7eb65"
+    assert RULES["guard_false"].digest == "05822072ec0ca212"
+    assert RULES["max_rebase"].digest == "85fb31797e14a09a"
+    assert reloaded(tmp_path / "first.py", law, first).digest == "1c15c842e2c7eb65"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (FIRST_LAWS["sum_delta_only"][0], "A sum of one term is that term."),
+        (FIRST_LAWS["sum_delta_only"][0], FIRST_LAWS["sum_delta_only"][0] + " So it is."),
+        ("guard((lo <= a) & (a < hi), e(a))", "guard((lo <= a) & (a <= hi), e(a))"),
+        ('source="[R] sum_bound_indic_no_f")', 'source="[R] sum_bound_indic")'),
+    ],
+)
+def test_a_text_that_is_changed_again_has_a_hash_of_its_own(old: str, new: str, tmp_path: Path) -> None:
+    changed = reloaded(tmp_path / "changed.py", old, new)
+    assert changed.digest not in {one.digest for one in RULES.values()}
+
+
+# -- what a rule may lose ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

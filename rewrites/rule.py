@@ -39,6 +39,7 @@ from rewrites.kinds import (
     Vector,
     VectorT,
 )
+from rewrites.rewordings import first_wording
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,10 @@ class Rule:
 
     @property
     def digest(self) -> str:
-        """A hash of the rule's text: a certificate names the rules that it was made with."""
+        """A hash of the rule's text, as it was first worded: a certificate names the rules that it was made with."""
         chosen = self.states.args if isinstance(self.states, partial) else ()
-        text = "\n".join((*chosen, inspect.getsource(self.declaration)))
+        written = first_wording(self.declaration.__name__, inspect.getsource(self.declaration))
+        text = "\n".join((*chosen, written))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __str__(self) -> str:

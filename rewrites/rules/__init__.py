@@ -1,4 +1,4 @@
-"""The rules, each stated once, grouped by what they are about."""
+"""The rules, each stated once: a file for each family, which is named after it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,15 @@ from typing import Final
 from rewrites.rule import Rule, Schema
 from rewrites.rules import (
     access,
-    bindings,
-    conditions,
-    elements,
+    definitions,
     guards,
     indices,
     lets,
     loops,
-    ranges,
-    reductions,
+    normalisation,
     reshape_algebra,
-    reshapes,
+    reshape_pairs,
     scalars,
-    simplification,
-    summation,
     sums,
 )
 
@@ -37,9 +32,8 @@ def stated_in(*modules: ModuleType) -> dict[str, Rule]:
 
 
 RULES: Final[dict[str, Rule]] = stated_in(
-    access, elements, loops, ranges, reductions, sums, summation, guards, conditions, lets, bindings, reshapes,
-    reshape_algebra, indices, scalars, simplification,
-)  # fmt: skip
+    access, loops, sums, guards, lets, definitions, reshape_pairs, reshape_algebra, indices, scalars, normalisation
+)
 """Every rule by its name."""
 
 __all__ = ["RULES", "stated_in"]

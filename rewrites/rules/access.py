@@ -1,9 +1,13 @@
-"""Generation and access."""
+"""Reading: an element of what an operator makes, from elements of its operands."""
 
 from __future__ import annotations
 
-from atl import gen, guard
-from rewrites.rule import Body, Equation, Index, Vector, equation, given, rule
+from atl import concat, flatten, gen, guard, padl, padr, reduce, select, split, transpose, truncl, truncr
+from atl.core.terms import BINARY, MONOIDS, BinaryOp, Monoid, UnaryOp
+from rewrites.named_operators import binary, padding, unary
+from rewrites.rule import Body, Cond, Equation, Index, Matrix, Vector, equation, given, rule, rules
+
+# -- generations ------------------------------------------------------------------------------------------------------
 
 
 @rule(family="access", source="§4.2.1")
@@ -22,3 +26,106 @@ def get_gen(lo: Index, hi: Index, e: Body[Index], k: Index) -> Equation:
 def gen_eta(n: Index, v: Vector) -> Equation:
     """A tensor is the generation of its elements."""
     return equation(gen(n, lambda i: v[i]), v, given(n == v.shape[0]))
+
+
+# -- reshape operators ------------------------------------------------------------------------------------------------
+
+
+@rule(family="access", source="[R] get_concat_l")
+def concat_access_left(a: Vector, b: Vector, k: Index) -> Equation:
+    """An element of a concatenation, within its first part, is the element of that part."""
+    return equation(concat(a, b)[k], a[k], given(k < a.shape[0]))
+
+
+@rule(family="access", source="[R] get_concat_r")
+def concat_access_right(a: Vector, b: Vector, k: Index) -> Equation:
+    """An element of a concatenation, beyond its first part, is the element of the second part."""
+    return equation(concat(a, b)[k], b[k - a.shape[0]], given(a.shape[0] <= k))
+
+
+@rule(family="access", source="Fig. 4.3")
+def transpose_row(v: Matrix, i: Index) -> Equation:
+    """A row of a transpose is a column of the matrix."""
+    return equation(transpose(v)[i], gen(v.shape[0], lambda j: v[j, i]))
+
+
+@rule(family="access", source="Fig. 4.3")
+def flatten_access(v: Matrix, k: Index) -> Equation:
+    """Element k of a flattened matrix stands in row k // m and column k % m, where m is the length of a row."""
+    m = v.shape[1]
+    return equation(flatten(v)[k], v[k // m, k % m])
+
+
+@rule(family="access", source="[R] get_flatten_trunc")
+def flatten_access_at(v: Matrix, i: Index, j: Index) -> Equation:
+    """Element i * m + j of a flattened matrix is that of row i and column j, where m is the length of a row."""
+    return equation(flatten(v)[i * v.shape[1] + j], v[i, j], given(j >= 0, j < v.shape[1]))
+
+
+@rule(family="access", source="Fig. 4.3")
+def split_access(k: Index, v: Vector, i: Index, j: Index) -> Equation:
+    """Row i of a split holds the k elements from i * k on; the tail of the last row is padding."""
+    return equation(split(k, v)[i][j], guard(i * k + j < v.shape[0], v[i * k + j]), given(j >= 0, j < k))
+
+
+@rule(family="access", source="Fig. 4.3")
+def padl_access(k: Index, v: Vector, i: Index) -> Equation:
+    """An element of a tensor padded by k on the left is the one k places before, or padding where there is none."""
+    return equation(padl(k, v)[i], guard(k <= i, v[i - k]))
+
+
+@rule(family="access", source="Fig. 4.3")
+def padr_access(k: Index, v: Vector, i: Index) -> Equation:
+    """An element of a tensor padded on the right is the same one of the tensor, or padding beyond its end."""
+    return equation(padr(k, v)[i], guard(i < v.shape[0], v[i]))
+
+
+@rule(family="access", source="Fig. 4.3, E3")
+def truncl_access(k: Index, v: Vector, i: Index) -> Equation:
+    """An element of a tensor whose first k elements are dropped is the one k places further on."""
+    return equation(truncl(k, v)[i], v[i + k], given(i >= 0))
+
+
+@rule(family="access", source="Fig. 4.3, E3")
+def truncr_access(k: Index, v: Vector, i: Index) -> Equation:
+    """An element of a tensor whose last elements are dropped is the same one of the tensor."""
+    return equation(truncr(k, v)[i], v[i], given(i < v.shape[0] - k))
+
+
+# -- element by element -----------------------------------------------------------------------------------------------
+
+
+@rule(family="access", source="§3.2")
+def select_access(p: Cond, a: Vector, b: Vector, k: Index) -> Equation:
+    """An element of a selection between tensors is the selection between their elements."""
+    return equation(select(p, a, b)[k], select(p, a[k], b[k]))
+
+
+@rule(family="access", source="Fig. 3.2")
+def padding_access(v: Vector, k: Index) -> Equation:
+    """An element of padding is padding."""
+    return equation(padding(v)[k], padding(v[k]))
+
+
+@rules(named="{}_access", over=BINARY, family="access", source="[R] get_bin_distr")
+def binary_access(op: BinaryOp, a: Vector, b: Vector, k: Index) -> Equation:
+    """An element of a sum, product … of tensors is the sum, product … of their elements."""
+    return equation(binary(op, a, b)[k], binary(op, a[k], b[k]))
+
+
+@rules(named="{}_access", over=("neg", "abs", "sqrt", "tanh"), family="access", source="§3.2")
+def unary_access(op: UnaryOp, a: Vector, k: Index) -> Equation:
+    """An element of a function of a tensor is the function of the element, if the function keeps zero."""
+    return equation(unary(op, a)[k], unary(op, a[k]))
+
+
+@rules(named="{}_access", over=("exp", "log"), family="access", source="§3.2")
+def function_access(op: UnaryOp, a: Vector, k: Index) -> Equation:
+    """An element of a function of a tensor is the function of the element, where there is one."""
+    return equation(unary(op, a)[k], unary(op, a[k]), given(k >= 0, k < a.shape[0]))
+
+
+@rules(named="get_{}", over=MONOIDS, family="access", source="[R] get_sum")
+def get(m: Monoid, lo: Index, hi: Index, e: Body[Index], k: Index) -> Equation:
+    """An element of a sum is the sum of the elements; so for other folds."""
+    return equation(reduce(m, (lo, hi), e)[k], reduce(m, (lo, hi), lambda i: e(i)[k]))

@@ -16,23 +16,23 @@ def equal_index(a: Index, b: Index, e: Body[Index]) -> Equation:
 
 @rule(family="indices", source="[R] get_eq_index")
 def access_at(v: Vector, i: Index, j: Index) -> Equation:
-    """The element at an equal index."""
+    """The index of an access is replaced by an equal one."""
     return equation(v[i], v[j], given(i == j))
 
 
 @rule(family="indices", source="[R] ceil_floor_mod")
 def gen_range(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
-    """A generation over an equal range."""
+    """The bounds of a generation are replaced by equal ones."""
     return equation(gen((lo, hi), e), gen((a, b), e), given(lo == a, hi == b))
 
 
 @rules(named="{}_range", over=MONOIDS, family="indices", source="[R] ceil_floor_mod")
 def fold_range(m: Monoid, lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
-    """A sum, or another fold, over an equal range."""
+    """The bounds of a sum, or of another fold, are replaced by equal ones."""
     return equation(reduce(m, (lo, hi), e), reduce(m, (a, b), e), given(lo == a, hi == b))
 
 
 @rules(named="{}_by", over=AMOUNTS, family="indices", source="[R] truncr_Truncr")
 def amount(op: str, k: Index, j: Index, v: Vector) -> Equation:
-    """A reshape operator by an equal amount."""
+    """The amount of a reshape operator is replaced by an equal one."""
     return equation(moved_by(op, k, v), moved_by(op, j, v), given(k == j))

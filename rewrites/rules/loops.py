@@ -1,15 +1,65 @@
-"""Splitting, joining and interchanging generations."""
+"""Generations: their ranges moved and cut, tiled and joined; what goes into them and leaves them; concatenations."""
 
 from __future__ import annotations
 
-from atl import concat, gen, transpose
-from rewrites.rule import Body, Equation, Index, equation, rule
+from atl import ceildiv, concat, flatten, gen, guard, select, split, transpose, truncl, truncr
+from atl.core.terms import BINARY, UNARY, BinaryOp, UnaryOp
+from rewrites.named_operators import binary, padding, unary
+from rewrites.rule import Body, Cond, Equation, Index, Vector, equation, given, rule, rules
+
+# -- ranges: moved, and cut in parts ----------------------------------------------------------------------------------
 
 
 @rule(family="loops", source="§4.5.2, split_gen")
 def split_gen(lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
     """A generation is that of its first indices followed by that of the others."""
     return equation(gen((lo, hi), e), concat(gen((lo, k), e), gen((k, hi), e)))
+
+
+@rule(family="loops", source="[R] gen_trunc")
+def gen_rebase(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A generation may be counted from zero."""
+    return equation(gen((lo, hi), e), gen(hi - lo, lambda i: e(lo + i)))
+
+
+@rule(family="loops", source="substitution")
+def gen_shift(lo: Index, hi: Index, by: Index, e: Body[Index]) -> Equation:
+    """The range of a generation may be moved, if its index is moved back."""
+    return equation(gen((lo, hi), e), gen((lo + by, hi + by), lambda i: e(i - by)))
+
+
+@rule(family="loops", source="[R] gen_push_bounds")
+def gen_bounds(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """The index of a generation lies within its range, as a guard around the element may say."""
+    return equation(gen((lo, hi), e), gen((lo, hi), lambda i: guard((lo <= i) & (i < hi), e(i))))
+
+
+@rule(family="loops", source="[R] gen_nonpos_empty")
+def gen_empty(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A generation of no elements stores nothing."""
+    return equation(gen((lo, hi), e), padding(gen((lo, hi), e)), given(hi == lo))
+
+
+@rule(family="loops", source="[R] gen_step")
+def gen_one(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A generation of one element may be counted from zero, its index replaced by the lower bound."""
+    return equation(gen((lo, hi), e), gen(1, lambda i: e(lo)), given(hi == lo + 1))
+
+
+@rule(family="loops", source="[R] gen_step", follows=("split_gen", "gen_one"))
+def gen_step(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A generation is its first element followed by the others."""
+    return equation(gen((lo, hi), e), concat(gen(1, lambda i: e(lo)), gen((lo + 1, hi), e)), given(lo < hi))
+
+
+@rule(family="loops", source="§4.5.2", follows=("split_gen", "split_gen"))
+def split_gen_twice(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
+    """A generation is cut in three: prologue, main loop and epilogue."""
+    parts = concat(gen((lo, a), e), gen((a, b), e), gen((b, hi), e))
+    return equation(gen((lo, hi), e), parts)
+
+
+# -- two generations, and tiles ---------------------------------------------------------------------------------------
 
 
 @rule(family="loops", source="[R] transpose_gen_gen")
@@ -19,10 +69,66 @@ def gen_interchange(a: Index, b: Index, c: Index, d: Index, e: Body[Index, Index
     return equation(gen((a, b), lambda i: gen((c, d), lambda j: e(i, j))), transpose(inner_first))
 
 
-@rule(family="loops", source="[R] gen_trunc")
-def gen_rebase(lo: Index, hi: Index, e: Body[Index]) -> Equation:
-    """A generation counted from zero."""
-    return equation(gen((lo, hi), e), gen(hi - lo, lambda i: e(lo + i)))
+@rule(family="loops", source="[R] flatten_gen_gen", follows=("split_flatten", "flatten_gen_gen"))
+def gen_collapse(n: Index, m: Index, e: Body[Index, Index]) -> Equation:
+    """Two nested generations are computed by one loop, and stored as before."""
+    return equation(gen(n, m, e), split(m, gen(n * m, lambda k: e(k // m, k % m))))
+
+
+@rule(family="loops", source="§4.5.4", follows=("truncr_flatten_split", "unfold_split", "get_gen"))
+def tile_gen(lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
+    """A generation is computed in tiles of k, the last one guarded, and stored as before."""
+    n = hi - lo
+    tiles = gen(ceildiv(n, k), k, lambda o, i: guard(o * k + i < n, e(lo + o * k + i)))
+    return equation(gen((lo, hi), e), truncr(ceildiv(n, k) * k - n, flatten(tiles)))
+
+
+# -- truncations ------------------------------------------------------------------------------------------------------
+
+
+@rule(family="loops", source="[R] trunc_r_gen, trunc_gen")
+def truncr_of_gen(k: Index, lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A generation whose last k elements are dropped ends k earlier."""
+    return equation(truncr(k, gen((lo, hi), e)), gen((lo, hi - k), e))
+
+
+@rule(family="loops", source="[R] trunc_gen")
+def truncl_of_gen(k: Index, lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A generation whose first k elements are dropped begins k later."""
+    return equation(truncl(k, gen((lo, hi), e)), gen((lo + k, hi), e))
+
+
+@rule(family="loops", source="[R] gen_trunc", follows=("gen_shift", "truncl_of_gen"))
+def gen_trunc(n: Index, k: Index, e: Body[Index]) -> Equation:
+    """The indices of a generation are moved up by k, and the k elements that come before are dropped."""
+    return equation(gen(n, e), truncl(k, gen(n + k, lambda i: e(i - k))))
+
+
+@rule(family="loops", source="[R] gen_trunc_guarded")
+def gen_trunc_guarded(n: Index, k: Index, e: Body[Index]) -> Equation:
+    """The indices of a generation are moved up by k; what comes before is not computed, and is dropped."""
+    return equation(gen(n, e), truncl(k, gen(n + k, lambda i: guard(k <= i, e(i - k)))))
+
+
+# -- concatenations ---------------------------------------------------------------------------------------------------
+
+
+@rule(family="loops", source="§4.5.2")
+def concat_empty_left(a: Vector, b: Vector) -> Equation:
+    """An empty tensor followed by another one is that other one."""
+    return equation(concat(a, b), b, given(a.shape[0] == 0))
+
+
+@rule(family="loops", source="§4.5.2")
+def concat_empty_right(a: Vector, b: Vector) -> Equation:
+    """A tensor followed by an empty one is the tensor itself."""
+    return equation(concat(a, b), a, given(b.shape[0] == 0))
+
+
+@rule(family="loops", source="§4.5.2")
+def concat_assoc(a: Vector, b: Vector, c: Vector) -> Equation:
+    """(a ++ b) ++ c = a ++ (b ++ c)."""
+    return equation(concat(concat(a, b), c), concat(a, concat(b, c)))
 
 
 @rule(family="loops", source="[R] distrib_gen_concat")
@@ -32,3 +138,33 @@ def gen_concat(lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation
         transpose(gen((lo, hi), lambda i: concat(a(i), b(i)))),
         concat(transpose(gen((lo, hi), a)), transpose(gen((lo, hi), b))),
     )
+
+
+@rules(named="concat_{}", over=BINARY, family="loops", source="Fig. 4.3")
+def concat_binary(op: BinaryOp, a: Vector, b: Vector, c: Vector, d: Vector) -> Equation:
+    """Concatenations of parts of equal extents are added, multiplied … part by part."""
+    return equation(
+        binary(op, concat(a, b), concat(c, d)), concat(binary(op, a, c), binary(op, b, d)),
+        given(a.shape[0] == c.shape[0]),
+    )  # fmt: skip
+
+
+# -- arithmetic -------------------------------------------------------------------------------------------------------
+
+
+@rules(named="gen_{}", over=BINARY, family="loops", source="[R] tensor_gen_bin, gen_mul_distr")
+def gen_binary(op: BinaryOp, lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation:
+    """A generation of sums, products … is the sum, product … of the generations."""
+    return equation(gen((lo, hi), lambda i: binary(op, a(i), b(i))), binary(op, gen((lo, hi), a), gen((lo, hi), b)))
+
+
+@rules(named="gen_{}", over=UNARY, family="loops", source="[R] gen_map")
+def gen_unary(op: UnaryOp, lo: Index, hi: Index, a: Body[Index]) -> Equation:
+    """A generation of values of a function is the function of the generation."""
+    return equation(gen((lo, hi), lambda i: unary(op, a(i))), unary(op, gen((lo, hi), a)))
+
+
+@rule(family="loops", source="§3.2")
+def gen_select(p: Cond, lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation:
+    """A selection that does not depend on the index leaves a generation."""
+    return equation(gen((lo, hi), lambda i: select(p, a(i), b(i))), select(p, gen((lo, hi), a), gen((lo, hi), b)))

@@ -39,7 +39,7 @@ def add_mul(a: Elem, b: Elem, c: Elem) -> Equation:
 
 @rule(family="scalars", source="§3.3, 0*a")
 def mul_padding(a: Elem) -> Equation:
-    """A product with padding is zero."""
+    """A product with padding is padding."""
     return equation(a * padding(a), padding(a))
 
 

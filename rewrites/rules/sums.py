@@ -1,9 +1,13 @@
-"""Sums."""
+"""Sums, and folds by other monoids: terms that are padding count as zero, and an empty fold is padding."""
 
 from __future__ import annotations
 
-from atl import ceildiv, guard, sum
-from rewrites.rule import Body, Cond, Equation, Index, Scalar, equation, given, rule
+from atl import ceildiv, concat, gen, guard, reduce, sum, value
+from atl.core.terms import MONOIDS, Monoid
+from rewrites.named_operators import folded, padding
+from rewrites.rule import Body, Cond, Elem, Equation, Index, Scalar, Vector, equation, given, rule, rules
+
+# -- guarded terms ----------------------------------------------------------------------------------------------------
 
 
 @rule(family="sums", source="[R] sum_iverson_lift")
@@ -20,8 +24,23 @@ def sum_delta(lo: Index, hi: Index, a: Index, p: Cond[Index], e: Body[Index]) ->
 
 @rule(family="sums", source="[R] sum_bound_indic_no_f")
 def sum_delta_only(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
-    """The same with no further condition; in reverse it introduces a sum."""
+    """A sum of which only the term at a counts is that term, guarded by the range; in reverse it introduces a sum."""
     return equation(sum((lo, hi), lambda k: guard(k == a, e(k))), guard((lo <= a) & (a < hi), e(a)))
+
+
+@rule(family="sums", source="[R] sum_bound_indic_no_f_guard", follows=("sum_delta_only", "guard_true"))
+def sum_delta_within(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
+    """A sum of which only the term at a counts, which is in range, is that term; in reverse it introduces a sum."""
+    return equation(sum((lo, hi), lambda k: guard(k == a, e(k))), e(a), given(lo <= a, a < hi))
+
+
+@rule(family="sums", source="[R] sum_push_bound_indic")
+def sum_restrict(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
+    """A sum whose terms are guarded by a range within its own is the sum over that range."""
+    return equation(sum((lo, hi), lambda k: guard((a <= k) & (k < b), e(k))), sum((a, b), e), given(lo <= a, b <= hi))
+
+
+# -- linearity --------------------------------------------------------------------------------------------------------
 
 
 @rule(family="sums", source="[R] sum_bin_split")
@@ -30,10 +49,55 @@ def sum_add(lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation:
     return equation(sum((lo, hi), lambda i: a(i) + b(i)), sum((lo, hi), a) + sum((lo, hi), b))
 
 
+@rule(family="sums", source="linearity")
+def sum_sub(lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation:
+    """A sum of differences is the difference of the sums."""
+    return equation(sum((lo, hi), lambda i: a(i) - b(i)), sum((lo, hi), a) - sum((lo, hi), b))
+
+
+@rule(family="sums", source="linearity")
+def sum_neg(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A sum of negated terms is the sum negated."""
+    return equation(sum((lo, hi), lambda i: -e(i)), -sum((lo, hi), e))
+
+
 @rule(family="sums", source="distributivity")
 def sum_mul_left(lo: Index, hi: Index, c: Scalar, e: Body[Index]) -> Equation:
-    """A common factor leaves a sum."""
+    """A common factor on the left leaves a sum."""
     return equation(sum((lo, hi), lambda i: c * e(i)), c * sum((lo, hi), e))
+
+
+@rule(family="sums", source="distributivity", follows=("mul_comm", "sum_mul_left", "mul_comm"))
+def sum_mul_right(lo: Index, hi: Index, e: Body[Index], c: Elem) -> Equation:
+    """A common factor on the right leaves a sum."""
+    return equation(sum((lo, hi), lambda i: e(i) * c), sum((lo, hi), e) * c)
+
+
+@rule(family="sums", source="distributivity")
+def sum_div(lo: Index, hi: Index, e: Body[Index], c: Elem) -> Equation:
+    """A common divisor leaves a sum."""
+    return equation(sum((lo, hi), lambda i: e(i) / c), sum((lo, hi), e) / c)
+
+
+@rule(family="sums", source="induction")
+def sum_constant(lo: Index, hi: Index, e: Scalar) -> Equation:
+    """A sum of equal terms is their number times the term."""
+    return equation(sum((lo, hi), lambda i: e), value(hi - lo) * e, given(lo <= hi))
+
+
+@rule(family="sums", source="Fig. 3.2")
+def sum_padding(lo: Index, hi: Index, e: Elem) -> Equation:
+    """A sum of terms that are padding is padding."""
+    return equation(sum((lo, hi), lambda i: padding(e)), padding(e))
+
+
+@rule(family="sums", source="Fig. 3.2")
+def sum_concat(lo: Index, hi: Index, a: Vector[Index], b: Vector[Index]) -> Equation:
+    """A sum of concatenations is the concatenation of the sums."""
+    return equation(sum((lo, hi), lambda i: concat(a(i), b(i))), concat(sum((lo, hi), a), sum((lo, hi), b)))
+
+
+# -- ranges of a sum --------------------------------------------------------------------------------------------------
 
 
 @rule(family="sums", source="[D] section 8")
@@ -42,11 +106,94 @@ def split_sum(lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
     return equation(sum((lo, hi), e), sum((lo, k), e) + sum((k, hi), e), given(lo <= k, k <= hi))
 
 
+@rule(family="sums", source="[R] sum_of_nat_step", follows=("split_sum", "sum_one"))
+def sum_step(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A sum is its first term added to the sum of the others."""
+    return equation(sum((lo, hi), e), e(lo) + sum((lo + 1, hi), e), given(lo < hi))
+
+
 @rule(family="sums", source="[D] section 8")
 def tile_sum(n: Index, k: Index, e: Body[Index]) -> Equation:
-    """A sum in blocks of k terms, the last one guarded."""
+    """A sum is added up in blocks of k terms, the last one guarded."""
     return equation(
         sum(n, e),
         sum(ceildiv(n, k), lambda o: sum(k, lambda i: guard(o * k + i < n, e(o * k + i)))),
         given(k > 0),
+    )
+
+
+# -- folds by any monoid ----------------------------------------------------------------------------------------------
+
+
+@rules(named="{}_one", over=MONOIDS, family="sums", source="[R] sum_of_nat_step")
+def one(m: Monoid, lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A sum, or another fold, of one term is that term."""
+    return equation(reduce(m, (lo, hi), e), e(lo), given(hi == lo + 1))
+
+
+@rules(named="{}_empty", over=MONOIDS, family="sums", source="Fig. 5.3, SumBase")
+def empty(m: Monoid, lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A sum, or another fold, of no terms is padding."""
+    return equation(reduce(m, (lo, hi), e), padding(reduce(m, (lo, hi), e)), given(hi <= lo))
+
+
+@rules(named="{}_rebase", over=MONOIDS, family="sums", source="substitution")
+def rebase(m: Monoid, lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A sum, or another fold, may be counted from zero."""
+    return equation(reduce(m, (lo, hi), e), reduce(m, hi - lo, lambda i: e(lo + i)))
+
+
+@rules(named="{}_shift", over=MONOIDS, family="sums", source="substitution")
+def shift(m: Monoid, lo: Index, hi: Index, by: Index, e: Body[Index]) -> Equation:
+    """The range of a sum, or of another fold, may be moved, if its index is moved back."""
+    return equation(reduce(m, (lo, hi), e), reduce(m, (lo + by, hi + by), lambda i: e(i - by)))
+
+
+@rules(named="{}_reverse", over=MONOIDS, family="sums", source="commutativity")
+def reverse(m: Monoid, lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A sum, or another fold, may run from its last term to its first."""
+    return equation(reduce(m, (lo, hi), e), reduce(m, (lo, hi), lambda i: e(lo + hi - 1 - i)))
+
+
+@rules(named="{}_swap", over=MONOIDS, family="sums", source="[R] sum_swap")
+def swap(m: Monoid, a: Index, b: Index, c: Index, d: Index, e: Body[Index, Index]) -> Equation:
+    """Two nested sums, or other folds, change places."""
+    return equation(
+        reduce(m, (a, b), lambda i: reduce(m, (c, d), lambda j: e(i, j))),
+        reduce(m, (c, d), lambda j: reduce(m, (a, b), lambda i: e(i, j))),
+    )
+
+
+@rules(named="{}_gen_swap", over=MONOIDS, family="sums", source="[R] sum_gen_swap")
+def gen_swap(m: Monoid, a: Index, b: Index, c: Index, d: Index, e: Body[Index, Index]) -> Equation:
+    """A generation of sums is a sum of generations; so for other folds."""
+    return equation(
+        gen((a, b), lambda i: reduce(m, (c, d), lambda j: e(i, j))),
+        reduce(m, (c, d), lambda j: gen((a, b), lambda i: e(i, j))),
+    )
+
+
+@rules(named="split_{}", over=("product", "min", "max"), family="sums", source="[D] section 8")
+def split_fold(m: Monoid, lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
+    """A fold is that of its first terms folded with that of the others, where there are some of both."""
+    first, second = reduce(m, (lo, k), e), reduce(m, (k, hi), e)
+    return equation(reduce(m, (lo, hi), e), folded(m, first, second), given(lo < k, k < hi))
+
+
+@rules(named="{}_collapse", over=MONOIDS, family="sums", source="[R] flatten_gen_gen")
+def collapse(m: Monoid, n: Index, k: Index, e: Body[Index, Index]) -> Equation:
+    """Two nested sums, or other folds, are one over as many terms."""
+    return equation(
+        reduce(m, n, lambda i: reduce(m, k, lambda j: e(i, j))),
+        reduce(m, n * k, lambda p: e(p // k, p % k)),
+        given(k > 0),
+    )
+
+
+@rules(named="{}_pairs", over=("product", "min", "max"), family="sums", source="commutativity")
+def folds(m: Monoid, lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation:
+    """A product of terms a * b is the product of all a times that of all b; and so for minima and maxima."""
+    return equation(
+        reduce(m, (lo, hi), lambda i: folded(m, a(i), b(i))),
+        folded(m, reduce(m, (lo, hi), a), reduce(m, (lo, hi), b)),
     )

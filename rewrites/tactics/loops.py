@@ -31,7 +31,7 @@ def loops(work: Derivation, what: Chosen) -> list[Site]:
 
 
 def first_possible(work: Derivation, what: Chosen, act: Callable[[Site], object]) -> None:
-    """Carries out a change at the first of the loops that are meant where it can be. Raises what the first one says."""
+    """Changes the first of these loops that can be changed so. If none can, raises what is wrong with the first one."""
     work.first_of(loops(work, what), act)
 
 

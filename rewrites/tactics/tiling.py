@@ -138,10 +138,32 @@ def _seen_from(work: Derivation, place: Path, inside: Path, size: Index) -> Inde
 class _Nest:
     """Loops that are nested directly, on the way to tiles: those over tiles in their order, then those within tiles.
 
-    A sum changes places with any loop inside of it, and nothing else changes. Two generations that do leave a
-    transpose, and only the outermost two dimensions can be transposed: so while further loops are tiled, those within
-    tiles are one loop, which is taken apart at the end.
+    A sum changes places with any loop inside of it, and leaves nothing behind. When two generations change places, a
+    transpose is left around them, and a transpose reaches the outermost two dimensions only: so while further loops are
+    tiled, those within tiles are joined into one loop, which is taken apart at the end.
     """
+
+    # Three generations, of i, j and k, in tiles of 4. Each line stands inside of the one before, its path longer by
+    # zeros; guards and truncations are left out. The arrow is the path `within`, that of the loop within tiles, which
+    # is b where it holds several; each swap brings it one loop further in.
+    #
+    #     i tiled     i swapped    j tiled      joined            b swapped         k tiled      taken apart
+    #
+    #     flatten     flatten      flatten      flatten           flatten           flatten      flatten
+    #     ⊞[io]       ⊞[io]        ⊞[io]        ⊞[io]             ⊞[io]             ⊞[io]        ⊞[io]
+    #     ⊞[ii]  ←    transpose    transpose    transpose         transpose         transpose    transpose
+    #     ⊞[j]        ⊞[j]         flatten      flatten           flatten           flatten      flatten
+    #     ⊞[k]        transpose    ⊞[jo]        ⊞[jo]             ⊞[jo]             ⊞[jo]        ⊞[jo]
+    #                 ⊞[k]         ⊞[ji]  ←     transpose         transpose         transpose    transpose
+    #                 ⊞[ii]  ←     transpose    split             split             split        split
+    #                              ⊞[k]         ⊞[b < 4*4]  ←     transpose         transpose    transpose
+    #                              ⊞[ii]        ⊞[k]              ⊞[k]              flatten      flatten
+    #                                                             ⊞[b < 4*4]  ←     ⊞[ko]        ⊞[ko]
+    #                                                                               ⊞[ki]  ←     transpose
+    #                                                                               ⊞[b]         flatten
+    #                                                                                            ⊞[ii]  ←
+    #                                                                                            ⊞[ji]
+    #                                                                                            ⊞[ki]
 
     def __init__(self, work: Derivation, path: Path, sizes: Sequence[Index]) -> None:
         self.work = work

@@ -1,0 +1,26 @@
+"""Arithmetic and selections of tensors, computed element by element."""
+
+from __future__ import annotations
+
+from atl import gen, select
+from atl.core.terms import BINARY, UNARY, BinaryOp, UnaryOp
+from rewrites.named_operators import binary, unary
+from rewrites.rule import Cond, Equation, Vector, equation, rule, rules
+
+
+@rules(named="pointwise_{}", over=BINARY, family="normalisation", source="§4.3.2, normalize_bin")
+def pointwise_binary(op: BinaryOp, a: Vector, b: Vector) -> Equation:
+    """Tensors are added, multiplied … element by element."""
+    return equation(binary(op, a, b), gen(a.shape[0], lambda i: binary(op, a[i], b[i])))
+
+
+@rules(named="pointwise_{}", over=UNARY, family="normalisation", source="§4.3.2")
+def pointwise_unary(op: UnaryOp, a: Vector) -> Equation:
+    """A function of a tensor is computed element by element."""
+    return equation(unary(op, a), gen(a.shape[0], lambda i: unary(op, a[i])))
+
+
+@rule(family="normalisation", source="§4.3.2")
+def pointwise_select(p: Cond, a: Vector, b: Vector) -> Equation:
+    """Tensors are selected element by element."""
+    return equation(select(p, a, b), gen(a.shape[0], lambda i: select(p, a[i], b[i])))
