@@ -12,8 +12,8 @@ from atl.checks.scope import outermost
 from atl.checks.wellformed import Path, places
 from atl.core.index import Array, Leaf, Size, Var, value_of
 from atl.core.predicate import FALSE, Predicate, holds
+from atl.core.program import Program
 from atl.errors import ArgumentError
-from atl.surface.program import Program
 from padtypes.padset import PadSet, pad_set
 from padtypes.truncations import truncation_at
 

@@ -9,11 +9,11 @@ from atl.checks.scope import Scope, outermost
 from atl.checks.wellformed import Path, places
 from atl.core.index import index
 from atl.core.predicate import FALSE, Predicate, conjunction, negation
+from atl.core.program import Program
 from atl.core.reshape_definitions import kept
 from atl.core.substitution import map_op
 from atl.core.terms import Expr, Reshape, TruncateLeft, TruncateRight
 from atl.prove import Answer, Facts, prove
-from atl.surface.program import Program
 from padtypes.padset import Case, PadSet, pad_set
 
 

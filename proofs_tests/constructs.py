@@ -8,6 +8,7 @@ from typing import Final
 
 from atl.core.dtypes import DTYPES
 from atl.core.index import Extremum, Index, Read, Size, atoms, value_of
+from atl.core.program import Program
 from atl.core.substitution import children, indices_in, subterms
 from atl.core.terms import (
     BINARY,
@@ -38,7 +39,6 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.surface.program import Program
 
 RESHAPES: Final[dict[type[ReshapeOp], str]] = {
     Transpose: "transpose",

@@ -29,10 +29,10 @@ import numpy as np
 import atl
 from atl.core.index import Leaf, Size, index, value_of
 from atl.core.predicate import holds
+from atl.core.program import Program
 from atl.errors import ATLError
 from atl.meaning.interpret import denote
 from atl.meaning.scalars import Machine
-from atl.surface.program import Program
 from proofs_tests.generate import Case, case_by_seed
 from rewrites.certificates.certificate import CertificateError, dumps, loads
 from rewrites.instantiation import Argument

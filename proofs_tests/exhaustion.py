@@ -28,13 +28,13 @@ from atl.checks.scope import Scope
 from atl.checks.wellformed import obligations, places
 from atl.core.index import ONE, Array, Index, Size, constant, index
 from atl.core.predicate import FALSE, TRUE, Predicate, equal
+from atl.core.program import Program
 from atl.core.terms import Expr, Input, Type
 from atl.errors import ATLError
 from atl.meaning.interpret import denote
 from atl.meaning.polynomials import Polynomials, symbol
 from atl.meaning.scalars import Scalars
 from atl.prove import Facts, Proved, prove
-from atl.surface.program import Program
 from rewrites.instantiation import Argument, Function, abstracted, applied, of_indices
 from rewrites.matching.patterns import groups_of
 from rewrites.rule import Equation, Kind, Rule

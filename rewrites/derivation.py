@@ -15,11 +15,11 @@ from atl.checks.wellformed import Path
 from atl.core.index import Index, Size, atoms
 from atl.core.node import Node
 from atl.core.predicate import Predicate, expressions
+from atl.core.program import Program
 from atl.core.substitution import children, with_children
 from atl.core.terms import Expr
 from atl.errors import ATLError, ParseError, WrongArgument
 from atl.prove import Proved, prove
-from atl.surface.program import Program
 from atl.surface.values import as_index, as_predicate, as_tensor
 from atl.text.parse_index import IndexReader
 from atl.text.printing import place_of

@@ -19,11 +19,11 @@ from typing import Final
 from atl.checks.scope import Scope, outermost
 from atl.checks.wellformed import Path, child_scopes, obligations, places
 from atl.core.predicate import Predicate, equal
+from atl.core.program import Program
 from atl.core.substitution import bind, children, with_children
 from atl.core.terms import Expr, Let, Reduce
 from atl.errors import ATLError
 from atl.prove import Answer, Proved, prove
-from atl.surface.program import Program
 from atl.text.printing import show
 from rewrites.admission import admit
 from rewrites.instantiation import Argument, Arguments, Function

@@ -10,9 +10,9 @@ from atl.checks.scope import Scope, outermost, reads
 from atl.checks.wellformed import Obligation, discharge, places
 from atl.core.index import ZERO, Array, Index, Size
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, disjunction, negation, within
+from atl.core.program import Program
 from atl.core.substitution import indices_in
 from atl.core.terms import Access, Expr, Guard, Input, Local, Select, TensorVar
-from atl.surface.program import Program
 
 
 def check_safe(program: Program) -> None:

@@ -8,9 +8,9 @@ from functools import lru_cache
 from atl.core import predicate as predicates
 from atl.core.index import Bound, Index, Leaf, Read, Size, Var, atoms, index, map_leaves
 from atl.core.predicate import Predicate, at_most, within
+from atl.core.program import Program
 from atl.core.terms import Type
 from atl.prove import Facts
-from atl.surface.program import Program
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from atl import errors
 from atl.checks.scope import Scope, outermost
 from atl.core.index import ZERO, Index, Size, divisors, index, never_negative
 from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, negation
+from atl.core.program import Program
 from atl.core.substitution import children, indices_in
 from atl.core.terms import (
     Binary,
@@ -32,7 +33,7 @@ from atl.core.terms import (
     TruncateRight,
 )
 from atl.prove import Proved, Refuted, contradictory, prove
-from atl.surface.program import Program
+from atl.text.printing import place_of, show_predicate
 
 Path = tuple[int, ...]
 
@@ -83,7 +84,7 @@ def check_wellformed(program: Program) -> None:
     if contradictory(scope.facts):
         raise errors.ContradictoryAssumptions(
             f"no sizes meet the assumptions of {program.name}",
-            required=" and ".join(_shown(assumption) for assumption in program.assumptions),
+            required=" and ".join(show_predicate(assumption) for assumption in program.assumptions),
             suggestions=("drop one of the conditions in given=[…], or a min= of a size",),
         )
     for array in program.inputs:
@@ -92,12 +93,6 @@ def check_wellformed(program: Program) -> None:
             discharge(program, (), scope, _positive_divisors(expression))
     for path, at, here in places(program.body, scope):
         discharge(program, path, here, obligations(at, here))
-
-
-def _shown(predicate: Predicate) -> str:
-    from atl.text.printing import show_predicate
-
-    return show_predicate(predicate)
 
 
 def places(expr: Expr, scope: Scope, path: Path = ()) -> Iterator[tuple[Path, Expr, Scope]]:
@@ -129,8 +124,6 @@ def discharge(program: Program, path: Path, scope: Scope, needed: Iterator[Oblig
         answer = prove(scope.facts, obligation.goal)
         if isinstance(answer, Proved):
             continue
-        from atl.text.printing import place_of
-
         refuted = isinstance(answer, Refuted)
         raise obligation.error(
             obligation.summary if refuted else f"{obligation.summary}, as far as can be proved",
@@ -145,7 +138,7 @@ _MORE_FACTS = "state what is known of the sizes: atl.sizes(…, min=…), or atl
 
 
 def _given(scope: Scope) -> str:
-    facts = [_shown(fact) for fact in scope.facts.predicates]
+    facts = [show_predicate(fact) for fact in scope.facts.predicates]
     return f"  (known here: {', '.join(facts[:8])}{', …' if len(facts) > 8 else ''})" if facts else ""
 
 

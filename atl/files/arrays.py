@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core import dtypes
+from atl.core.program import Program
 from atl.errors import ArgumentError, ArrayError
-from atl.surface.program import Program
 
 
 def values_given(program: Program, written: Sequence[str]) -> dict[str, Any]:

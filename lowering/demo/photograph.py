@@ -23,13 +23,13 @@ from atl.checks.scope import outermost
 from atl.checks.wellformed import places
 from atl.core.index import ZERO
 from atl.core.predicate import within
+from atl.core.program import Program
 from atl.core.terms import Access
 from atl.errors import UnsafeAccess
 from atl.meaning.arguments import bind
 from atl.meaning.interpret import PAD, denote
 from atl.meaning.scalars import Machine
 from atl.prove import Proved, prove
-from atl.surface.program import Program
 from atl.text.printing import show_index, show_predicate, show_program
 from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
 from lowering.demo.pictures import Picture, Pixels, encoded, read_picture, shipped_picture, write_all

@@ -25,8 +25,8 @@ from pathlib import Path as File
 from typing import Any, Final, NoReturn
 
 from atl.checks.wellformed import Path
+from atl.core.program import Program
 from atl.errors import ATLError
-from atl.surface.program import Program
 from atl.text.parse import parse, parse_predicate
 from atl.text.printing import show_predicate, show_program
 from rewrites.admission import described, is_of

@@ -50,6 +50,7 @@ from atl.core.predicate import (
 from atl.core.predicate import (
     Any as Some,
 )
+from atl.core.program import Program
 from atl.core.terms import (
     BINARY,
     MONOIDS,
@@ -83,7 +84,6 @@ from atl.core.terms import (
     Value,
 )
 from atl.errors import ATLError
-from atl.surface.program import Program
 from rewrites.instantiation import Argument, Function, Parameter, as_surface
 
 Json: TypeAlias = Any

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from atl.checks.wellformed import Path
+from atl.core.program import Program
 from atl.errors import WrongArgument
-from atl.surface.program import Program
 from rewrites.places.site import Site, binders, site_at, sites, walk
 from rewrites.places.text_pattern import fits, is_name, pattern
 from rewrites.session.diagnosis import NoSite, known_names, unknown_name

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from atl.core.index import Bound, Index, Leaf, Var, index, map_leaves
 from atl.core.predicate import Predicate, substitute
+from atl.core.program import Program
 from atl.core.substitution import map_type, transform
 from atl.core.terms import Expr, Local, TensorVar, Term
-from atl.surface.program import Program
 from atl.surface.values import Condition, IndexExpr, Tensor
 from atl.text.latex import latex
 from atl.text.names import Names

@@ -9,9 +9,9 @@ from typing import Final
 from atl.checks.wellformed import Path
 from atl.core.index import Bound, Index, Leaf, Var, atoms, index, map_leaves
 from atl.core.predicate import Predicate, substitute
+from atl.core.program import Program
 from atl.core.substitution import children, indices_in, transform, with_children
 from atl.core.terms import Expr, Gen, Let, Local, Reduce, TensorVar, Term, Type
-from atl.surface.program import Program
 from atl.text.index_notation import write_index
 from atl.text.names import UNICODE, Names
 from atl.text.printing import index_text, place_of, show, show_index, show_predicate

@@ -28,7 +28,8 @@ def as_python(theorem: Theorem) -> str:
 
     Each step is `s.rw(rule, around=path, …)`, without the parameters that the place determines; indices and conditions
     are written with the names of the place, anything else as JSON that `argument_in` of
-    `rewrites.certificates.term_json` reads. Where matching does not come to the arguments of the step, all of them are given to `exactly`.
+    `rewrites.certificates.term_json` reads. Where matching does not come to the arguments of the step, all of them are
+    given to `exactly`.
     """
     work = Derivation(reflexivity(theorem.lhs), RULES)
     calls = []

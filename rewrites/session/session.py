@@ -19,10 +19,11 @@ from typing import Any, Concatenate, ParamSpec
 from atl.checks.scope import outermost
 from atl.checks.wellformed import Path
 from atl.core.predicate import conjuncts
+from atl.core.program import Program
 from atl.errors import ATLError, ContradictoryAssumptions, WrongArgument
 from atl.prove import contradictory
-from atl.surface.program import Program
 from atl.surface.values import Condition, as_predicate
+from atl.text.latex import latex
 from atl.text.printing import show_predicate
 from rewrites import tactics
 from rewrites.derivation import Derivation, Given, arguments_of, path_after
@@ -354,8 +355,6 @@ class Session:
         return display.session_html(self.theorem.lhs, self._calls)
 
     def _repr_latex_(self) -> str:
-        from atl.text.latex import latex
-
         return latex(self.goal)
 
 
