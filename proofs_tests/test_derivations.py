@@ -16,7 +16,8 @@ from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_kernel
 from proofs_tests.test_figure_8_6 import arguments, cases
 from rewrites import Session
-from rewrites.kernel import PremiseFailed, Theorem, reflexivity, rewrite
+from rewrites.errors import PremiseFailed
+from rewrites.kernel import Theorem, reflexivity, rewrite
 
 DERIVED: dict[str, tuple[Callable[[], Session], Callable[[], Program], int]] = {
     # name: (derivation, the schedule it reaches, the steps of the authors)

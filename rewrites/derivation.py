@@ -25,6 +25,7 @@ from atl.text.parse_index import IndexReader
 from atl.text.printing import place_of
 from rewrites import kernel
 from rewrites.admission import described, is_of
+from rewrites.errors import NoMatch, NoSite, Undetermined, unknown_name
 from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kernel import Step, Theorem
 from rewrites.matching import correspondence as hints
@@ -32,17 +33,37 @@ from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import by_outermost, may_match
 from rewrites.places.site import Site, binders, positions, site_at, subterm, walk
 from rewrites.rule import Kind, Rule
-from rewrites.session.diagnosis import Asked, Undetermined, refusal, unknown_name, unmatched
 
 T = TypeVar("T")
 
 
-class Derivation:
-    """Theorems that lead from a goal on. `rules` are those that may be used, by name."""
+class NotApplicable(NoSite):
+    """A rule does not apply at a path, whatever the reason."""
 
-    def __init__(self, start: Theorem, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, rule: Rule, reverse: bool, given: Mapping[str, Given], path: Path) -> None:
+        super().__init__(f"{rule.name} does not apply at {list(path)}")
+        self.rule = rule
+        self.reverse = reverse
+        self.given = given
+        self.path = path
+
+
+class Derivation:
+    """Theorems that lead from a goal on. `rules` are those that may be used, by name.
+
+    `diagnosis` makes of an error and the derivation, as it stands, the error that is raised: a session, which is for
+    people, has it say why a rule does not apply. Without it the errors are `NotApplicable` and `NoMatch` as they are.
+    """
+
+    def __init__(
+        self,
+        start: Theorem,
+        rules: Mapping[str, Rule],
+        diagnosis: Callable[[ATLError, Derivation], ATLError] = lambda error, work: error,
+    ) -> None:
         self.rules = rules
         self.theorems = [start]
+        self._diagnosis = diagnosis
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -101,7 +122,7 @@ class Derivation:
         rule = self.rule(name)
         arguments = arguments_of(rule, given)
         if not self.attempted(rule, path, arguments, reverse=reverse):
-            raise refusal(Asked(rule, reverse, arguments, [self.site(path)], [], ""), self)
+            raise self._diagnosis(NotApplicable(rule, reverse, arguments, path), self)
 
     def attempt(self, name: str, path: Path, *, reverse: bool = False, **given: Any) -> bool:
         """Rewrites the subterm at this path if the rule applies there."""
@@ -136,7 +157,7 @@ class Derivation:
         """What makes a side of the rule the subterm at a path. Raises `NoMatch` and `Undetermined`."""
         found = match(rule, reverse, self.term(path), self.settled(given, path))
         if isinstance(found, Mismatch):
-            raise unmatched(rule, reverse, self.term(path), found)
+            raise self._diagnosis(NoMatch(rule, reverse, self.term(path), found.wanted, found.found), self)
         missing = [name for name in rule.metavariables if name not in found]
         if missing:
             raise Undetermined(rule, reverse, missing)

@@ -83,7 +83,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.errors import ATLError
+from rewrites.errors import Unreadable
 from rewrites.instantiation import Argument, Function, Parameter, as_surface
 
 Json: TypeAlias = Any
@@ -102,12 +102,6 @@ _RESHAPES: Final[dict[str, type[ReshapeOp]]] = {
 }
 _RESHAPE_NAMES: Final = {op: name for name, op in _RESHAPES.items()}
 _SHOWN: Final = 60
-
-
-class Unreadable(ATLError, ValueError):
-    """A value is not how a term is written, or a term cannot be written."""
-
-    code = "ATL707"
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------

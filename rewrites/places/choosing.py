@@ -9,9 +9,9 @@ from typing import TypeAlias
 from atl.checks.wellformed import Path
 from atl.core.program import Program
 from atl.errors import WrongArgument
+from rewrites.errors import NoSite, known_names, unknown_name
 from rewrites.places.site import Site, binders, site_at, sites, walk
 from rewrites.places.text_pattern import fits, is_name, pattern
-from rewrites.session.diagnosis import NoSite, known_names, unknown_name
 
 
 @dataclass(frozen=True, eq=False)

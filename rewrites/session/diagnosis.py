@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from atl.checks.scope import Scope
 from atl.core.index import ONE, Index, Size, atoms, index, size
@@ -24,86 +22,35 @@ from atl.errors import ATLError, WrongArgument
 from atl.prove import Facts, Proved, Refuted, contradictory, prove
 from atl.prove.facts import topics_of
 from atl.text.printing import place_of, show_predicate
+from rewrites.derivation import Derivation, Given, NotApplicable
+from rewrites.errors import NoMatch, NoSite, NotEqual, Part, PremiseFailed, Undetermined, side_name
 from rewrites.instantiation import Argument, Function
-from rewrites.kernel import NotEqual, PremiseFailed
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import heads
 from rewrites.places.site import Site, site_at
 from rewrites.rule import Kind, Rule
 from rewrites.session.rule_text import bare, kind_of, place_in, side, slice_of, wanted_text
-
-if TYPE_CHECKING:
-    from rewrites.derivation import Derivation, Given
+from rewrites.tactics.simplification import inline, simpl_guard
 
 MOST_SUGGESTIONS = 4
-MOST_NAMES = 24
 
 
-class NoSite(ATLError, ValueError):
-    """A rule or tactic applies nowhere: no place matches, or a premise fails at those that do."""
-
-    code = "ATL704"
-
-
-class NoMatch(ATLError, ValueError):
-    """A subterm is no instance of a side of a rule."""
-
-    code = "ATL705"
-
-
-class Undetermined(ATLError, TypeError):
-    """A side of a rule does not tell what one of the rule's parameters is."""
-
-    code = "ATL706"
-
-    def __init__(self, rule: Rule, reverse: bool, missing: Sequence[str]) -> None:
-        self.missing = tuple(missing)
-        many = "parameters" if len(missing) > 1 else "parameter"
-        super().__init__(
-            f"the {side_name(reverse)} side of {rule.name} does not tell its {many} {', '.join(missing)}",
-            required=f"a value for {missing[0]}",
-            suggestions=(_how_to_determine(rule, reverse, missing[0]),),
-        )
-
-
-def _how_to_determine(rule: Rule, reverse: bool, name: str) -> str:
-    if any(parameter.sort == "tensor" for kind in rule.metavariables.values() for parameter in kind.parameters):
-        return 's.lbind("…", "x") binds a subterm to a name, s.stage("…", at="…") keeps it for the loops inside of one'
-    return f'pass it by name: s.rw("{rule.name}", {_flag(reverse)}{name}=…)'
-
-
-def unknown_name(what: str, name: str, known: Iterable[str], *, required: str) -> WrongArgument:
-    """What to say of a name that is not there; similar ones are suggested."""
-    near = get_close_matches(name, list(dict.fromkeys(each for each in known if each != name)), 3, 0.5)
-    return WrongArgument(
-        f"there is no {what} called {name!r}",
-        required=required,
-        suggestions=(f"did you mean {' or '.join(near)}?",) if near else (),
-    )
-
-
-def unmatched(rule: Rule, reverse: bool, term: Expr, mismatch: Mismatch) -> NoMatch:
-    """What to say of one subterm that is no instance."""
-    wanted, found = difference(rule, reverse, Site(_alone(term), (), term, None), mismatch)
-    return NoMatch(
-        f"{rule.name} does not match here: it wants {wanted}, and finds {found}",
-        required=f"the {side_name(reverse)} side of the rule, {side(rule, reverse, term.type.rank)}",
-    )
-
-
-def _alone(term: Expr) -> Program:
-    return Program("it", (), term)
+def diagnosed(error: ATLError, work: Derivation) -> ATLError:
+    """What a derivation was refused, with the reason: what a session gives to the derivations that it starts."""
+    match error:
+        case NotApplicable(rule=rule, reverse=reverse, given=given, path=path):
+            return refusal(Asked(rule, reverse, given, [work.site(path)], [], ""), work)
+        case NoMatch(rule=rule, reverse=reverse, term=term):
+            alone = Site(Program("it", (), term), (), term, None)
+            wanted, found = difference(rule, reverse, alone, error.wanted, error.found)
+            error.summary += f": it wants {wanted}, and finds {found}"
+            error.required = f"{error.required}, {side(rule, reverse, term.type.rank)}"
+            return error
+        case _:
+            return error
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
-
-
-def side_name(reverse: bool) -> str:
-    return "right" if reverse else "left"
-
-
-def _flag(reverse: bool) -> str:
-    return "reverse=True, " if reverse else ""
 
 
 def facts_text(facts: Facts, about: Predicate) -> str:
@@ -112,13 +59,12 @@ def facts_text(facts: Facts, about: Predicate) -> str:
     return show_predicate(conjunction(near.predicates)).replace(" ∧ ", ", ") if near.predicates else ""
 
 
-def difference(rule: Rule, reverse: bool, site: Site, mismatch: Mismatch) -> tuple[str, str]:
+def difference(rule: Rule, reverse: bool, site: Site, wanted: Part, found: Part) -> tuple[str, str]:
     """What the rule wants and what stands there, as texts."""
-    wanted = wanted_text(rule, reverse, site.term.type.rank, mismatch.wanted)
-    return wanted, _found_text(site, mismatch.found)
+    return wanted_text(rule, reverse, site.term.type.rank, wanted), _found_text(site, found)
 
 
-def _found_text(site: Site, found: Expr | Index | Predicate) -> str:
+def _found_text(site: Site, found: Part) -> str:
     where = place_in(site.term, found)
     if where is None:
         return bare(found)
@@ -127,7 +73,7 @@ def _found_text(site: Site, found: Expr | Index | Predicate) -> str:
     return bare(_opened(site_at(site.program, (*site.path, *where)).scope, found))
 
 
-def _opened(scope: Scope, found: Expr | Index | Predicate) -> Expr | Index | Predicate:
+def _opened(scope: Scope, found: Part) -> Part:
     if isinstance(found, Index):
         return scope.index(found)
     return found if isinstance(found, Term) else scope.predicate(found)
@@ -238,7 +184,7 @@ def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismat
             suggestions=tuple(_elsewhere(asked, work)[:MOST_SUGGESTIONS]),
         )
     site, mismatch = nearest
-    wanted, found = difference(rule, reverse, site, mismatch)
+    wanted, found = difference(rule, reverse, site, mismatch.wanted, mismatch.found)
     inside = place_in(site.term, mismatch.found) or ()
     return NoSite(
         f"no place {where} matches {rule.name}; the nearest one differs here: wanted {wanted}, found {found}",
@@ -256,8 +202,6 @@ def _call(rule: Rule, reverse: bool, more: str = "") -> str:
 
 
 def _trial(work: Derivation) -> Derivation:
-    from rewrites.derivation import Derivation
-
     return Derivation(work.theorem, work.rules)
 
 
@@ -303,8 +247,6 @@ def _first(asked: Asked, work: Derivation, site: Site, mismatch: Mismatch) -> It
     yield from _after_inlining(asked, work, mismatch)
     if any(isinstance(part.expr, Guard) for part in children(site.term)):
         trial = _trial(work)
-        from rewrites.tactics.simplification import simpl_guard
-
         if _does(lambda: simpl_guard(trial)) and _applies_below(asked, trial, site):
             yield f"s.simpl_guard() first: then {_call(asked.rule, asked.reverse, asked.more)} applies"
     for other in work.rules.values():
@@ -317,8 +259,6 @@ def _first(asked: Asked, work: Derivation, site: Site, mismatch: Mismatch) -> It
 
 def _after_inlining(asked: Asked, work: Derivation, mismatch: Mismatch) -> Iterable[str]:
     """A let-bound tensor stands in the way: inlined, it may do."""
-    from rewrites.tactics.simplification import inline
-
     inside = place_in(work.goal.body, mismatch.found)
     if not isinstance(mismatch.found, Local) or inside is None:
         return
@@ -416,9 +356,3 @@ def _fits_backwards(asked: Asked, work: Derivation) -> list[str]:
 def _whereabouts(site: Site) -> str:
     around = [above for above in site.spine()[:-1] if above.called]
     return f"under {around[-1].called[0]}" if around else "at the whole program"
-
-
-def known_names(program_names: Iterable[str]) -> str:
-    """Names as a list, cut where it is long."""
-    names = list(dict.fromkeys(program_names))
-    return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")

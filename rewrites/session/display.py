@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from atl.core.index import Bound, Index, Leaf, Var, index, map_leaves
 from atl.core.predicate import Predicate, substitute
@@ -25,10 +25,8 @@ from rewrites.places.choosing import Handle
 from rewrites.places.site import site_at
 from rewrites.rule import Kind, Rule
 from rewrites.rules.grades import grade_text
+from rewrites.session.call import Call
 from rewrites.session.rule_text import premises_text, side
-
-if TYPE_CHECKING:
-    from rewrites.session.session import Call
 
 T = TypeVar("T")
 
@@ -84,23 +82,6 @@ class Listing(tuple[T, ...]):
 
     def __repr__(self) -> str:
         return "\n".join(f"{number:3}  {item!r}" for number, item in enumerate(self)) or "no steps yet"
-
-
-def call_line(call: Call) -> str:
-    """A call in one line: its text, and the rules by which it was done if they are others."""
-    steps = call.steps
-    if len(steps) == 1 and call.text.startswith("rw("):
-        return call.text
-    counted: dict[str, int] = {}
-    for step in steps:
-        name = f"{step.rule.name}{'⁻¹' if step.reverse else ''}"
-        counted[name] = counted.get(name, 0) + 1
-    by = ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in counted.items())
-    return (
-        f"{call.text}   -- {len(steps)} step{'' if len(steps) == 1 else 's'}: {by}"
-        if by
-        else f"{call.text}   -- no step"
-    )
 
 
 # -- differences ------------------------------------------------------------------------------------------------------
@@ -297,7 +278,7 @@ def session_html(start: Program, calls: Sequence[Call]) -> str:
     for call in calls[max(hidden, 0) :]:
         changes = Diff(call.before.rhs, call.theorem.rhs)
         inside = _lines_html(changes.lines)
-        out.append(f"<details><summary><code>{html.escape(call_line(call))}</code></summary>{inside}</details>")
+        out.append(f"<details><summary><code>{html.escape(repr(call))}</code></summary>{inside}</details>")
     goal = calls[-1].theorem.rhs if calls else start
     out.append(f"<div>{html.escape(latex(goal))}</div>")
     out.append(f"<details><summary><i>as text</i></summary>{_program_html(goal)}</details>")

@@ -27,46 +27,17 @@ from atl.text.latex import latex
 from atl.text.printing import show_predicate
 from rewrites import tactics
 from rewrites.derivation import Derivation, Given, arguments_of, path_after
-from rewrites.kernel import NotATheorem, Step, Theorem, reflexivity
+from rewrites.errors import NoSite, NotATheorem
+from rewrites.kernel import Theorem, reflexivity
 from rewrites.places.choosing import Chosen, Handle, one, places
 from rewrites.places.site import Site, binders, sites, subterm
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.session import display
-from rewrites.session.diagnosis import Asked, NoSite, refusal
+from rewrites.session.call import Call
+from rewrites.session.diagnosis import Asked, diagnosed, refusal
 
 P = ParamSpec("P")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """One call in a session: its text, and the theorems that it went through, from the one before it to its own."""
-
-    text: str
-    theorems: tuple[Theorem, ...]
-
-    @property
-    def before(self) -> Theorem:
-        """What had been proved when the call was made."""
-        return self.theorems[0]
-
-    @property
-    def theorem(self) -> Theorem:
-        """What was proved by it."""
-        return self.theorems[-1]
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The kernel's steps of this call."""
-        return self.theorem.steps[len(self.before.steps) :]
-
-    def traced(self) -> list[tuple[Step, Program, Program]]:
-        """Each step with the programs before and after it."""
-        pairs = zip(self.theorems, self.theorems[1:], strict=False)
-        return [(step, a.rhs, b.rhs) for step, (a, b) in zip(self.steps, pairs, strict=True)]
-
-    def __repr__(self) -> str:
-        return display.call_line(self)
 
 
 def reschedule(program: Program, *, given: Sequence[Any] = ()) -> Session:
@@ -219,8 +190,11 @@ class Session:
     # -- rewriting ----------------------------------------------------------------------------------------------------
 
     def begin(self) -> Derivation:
-        """A derivation that starts at the goal, for a tactic to work on; `record` makes it a call."""
-        return Derivation(self.theorem, self._rules)
+        """A derivation that starts at the goal, for a tactic to work on; `record` makes it a call.
+
+        What it is refused is diagnosed: why a rule does not apply, and what would help.
+        """
+        return Derivation(self.theorem, self._rules, diagnosed)
 
     def record(self, text: str, work: Derivation) -> Session:
         """Adds a derivation from the present goal as one call."""

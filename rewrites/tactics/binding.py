@@ -8,10 +8,10 @@ from atl.core.substitution import children, free_positions, map_type, shift_term
 from atl.core.terms import Expr, Local
 from atl.errors import WrongArgument
 from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
 from rewrites.instantiation import Function
 from rewrites.places.choosing import Chosen, every
 from rewrites.places.text_pattern import is_name
-from rewrites.session.diagnosis import NoSite
 
 
 def lbind(work: Derivation, what: Chosen, name: str = "x", *, over: Chosen | None = None) -> None:

@@ -13,9 +13,9 @@ from atl.core.terms import Access, Expr, Gen, Input, Let, Local, Reduce
 from atl.prove import Facts, Proved, lower_bound, prove, simplify, upper_bound
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
 from rewrites.places.site import Site
-from rewrites.session.diagnosis import NoSite
 from rewrites.tactics.binding import bind, binders_between, first_place
 from rewrites.tactics.simplification import reduce_accesses, simplify_guards
 

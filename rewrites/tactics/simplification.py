@@ -23,9 +23,9 @@ from atl.prove import Proved, prove
 from atl.text.names import RESHAPES
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
+from rewrites.errors import NoSite, known_names
 from rewrites.places.choosing import Chosen, every, one
 from rewrites.places.site import Site, binders, positions
-from rewrites.session.diagnosis import NoSite, known_names
 
 OF_ACCESSES: Final = (
     "get_gen", "get_gen_guarded", "guard_access", "ll_get", "select_access", "padding_access",

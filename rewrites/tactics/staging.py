@@ -13,10 +13,10 @@ from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Reduce, Select
 from atl.errors import ATLError
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
 from rewrites.places.choosing import Chosen, chosen, nothing_chosen
 from rewrites.places.site import Site
-from rewrites.session.diagnosis import NoSite
 from rewrites.tactics.binding import abstracted, bind, binders_between, check_name, parameters_of_let
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.padding import padding_kept
