@@ -16,7 +16,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from typing import Final, NoReturn
 from atl.checks.wellformed import Path
 from atl.core.program import Program
 from atl.errors import ATLError
+from atl.files.whole import write_whole
 from atl.text.parse import parse, parse_predicate
 from atl.text.printing import show_predicate, show_program
 from rewrites.admission import described, is_of
@@ -75,23 +75,9 @@ def save(theorem: Theorem, path: str | os.PathLike[str]) -> None:
     text = dumps(theorem)
     target = File(path)
     try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, prefix=".", delete=False) as file:
-            temporary = File(file.name)
-            try:
-                file.write(text)
-            except BaseException:
-                temporary.unlink()
-                raise
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(target)
+        write_whole({target: lambda stream: stream.write(text.encode())})
     except OSError as error:
         raise CertificateError(f"{target} cannot be written: {error}", required="a place for a file") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def dumps(theorem: Theorem) -> str:
