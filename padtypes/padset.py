@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import Path, places
+from atl.checks.wellformed import Path, parts_in_scope
 from atl.core.index import ZERO, Array, Index, Leaf, Var, index, value_of
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, holds, less, negation, within
 from atl.core.program import Program
@@ -149,7 +149,7 @@ def infer(program: Program) -> dict[Path, PadSet]:
     >>> print(infer(atl.program("padded", [x], atl.padr(2, x)))[()])
     padding where n <= e0
     """
-    return {path: pad_set(at, scope) for path, at, scope in places(program.body, outermost(program))}
+    return {path: pad_set(at, scope) for path, at, scope in parts_in_scope(program.body, outermost(program))}
 
 
 def pad_set(e: Expr, scope: Scope) -> PadSet:

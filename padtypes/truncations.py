@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import Path, places
+from atl.checks.wellformed import Path, parts_in_scope
 from atl.core.index import index
 from atl.core.predicate import FALSE, Predicate, conjunction, negation
 from atl.core.program import Program
@@ -41,7 +41,7 @@ class Truncation:
 
 def truncations(program: Program) -> Iterator[Truncation]:
     """Every truncation of a program, from the outside in."""
-    for path, at, scope in places(program.body, outermost(program)):
+    for path, at, scope in parts_in_scope(program.body, outermost(program)):
         found = truncation_at(at, scope, path)
         if found is not None:
             yield found

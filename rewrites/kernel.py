@@ -17,7 +17,7 @@ from os import PathLike
 from typing import ClassVar, Final
 
 from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import Path, child_scopes, obligations, places
+from atl.checks.wellformed import Path, child_scopes, obligations, parts_in_scope
 from atl.core.predicate import Predicate, equal
 from atl.core.program import Program
 from atl.core.substitution import bind, children, with_children
@@ -129,9 +129,9 @@ class Theorem:
 
 def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
     """program = program, under its assumptions and the given ones, which are about its own sizes and arrays."""
-    for place, condition in enumerate(given):
-        admit("reflexivity", f"given[{place}]", Kind("condition"), condition, program.inputs)
-        _check_bound(f"given[{place}]", condition, [])
+    for position, condition in enumerate(given):
+        admit("reflexivity", f"given[{position}]", Kind("condition"), condition, program.inputs)
+        _check_bound(f"given[{position}]", condition, [])
     assumed = replace(program, assumptions=tuple(dict.fromkeys((*program.assumptions, *given))))
     return Theorem(_KEY, assumed, assumed, None)
 
@@ -225,8 +225,9 @@ def _check_bound(name: str, argument: Argument, spine: list[_Above]) -> None:
 def _ascend(rule: Rule, spine: list[_Above], before: Expr, after: Expr) -> tuple[Expr, list[ProvedPremise]]:
     """The whole term with the rewritten part in place (congruence).
 
-    The part's shape may be written in another way, equal by facts that hold there only. So where it is, each term above
-    must have a meaning with it, and a shape that is equal by what is known at that term.
+    The new part's shape may be written in another way than the old one's, and the two may be equal only by facts of the
+    path. Wherever it is written in another way, each term above is checked again with the new part in it: by what is
+    known where that term stands, it must have a meaning, and its shape must equal the one it had.
     """
     proved: list[ProvedPremise] = []
     for above in reversed(spine):
@@ -262,7 +263,7 @@ def _same_type(rule: Rule, before: Expr, after: Expr) -> list[Predicate]:
 
 def _check_wellformed(rule: Rule, after: Expr, scope: Scope) -> None:
     """What the rule brings in has a meaning: positive divisors, ranges that do not run backwards, equal shapes."""
-    for _, at, here in places(after, scope):
+    for _, at, here in parts_in_scope(after, scope):
         if isinstance(at, Let) and bind(at.value, at.body) != at:
             raise NotEqual(f"{rule.name} brings in the tensor {at.name} with another type than it has")
         _check_node(rule, at, here)

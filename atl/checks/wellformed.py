@@ -91,15 +91,15 @@ def check_wellformed(program: Program) -> None:
         bounds = [bound for bound in (array.low, array.high) if bound is not None]
         for expression in (*array.shape, *bounds):
             discharge(program, (), scope, _positive_divisors(expression))
-    for path, at, here in places(program.body, scope):
+    for path, at, here in parts_in_scope(program.body, scope):
         discharge(program, path, here, obligations(at, here))
 
 
-def places(expr: Expr, scope: Scope, path: Path = ()) -> Iterator[tuple[Path, Expr, Scope]]:
-    """Every place of a term with what is known there: the facts of binders, guards and selections around it."""
+def parts_in_scope(expr: Expr, scope: Scope, path: Path = ()) -> Iterator[tuple[Path, Expr, Scope]]:
+    """Every part of a term, with its path and what binders, guards and selections around it let one know there."""
     yield path, expr, scope
     for position, (child, inside) in enumerate(zip(children(expr), child_scopes(expr, scope), strict=True)):
-        yield from places(child.expr, inside, (*path, position))
+        yield from parts_in_scope(child.expr, inside, (*path, position))
 
 
 def child_scopes(expr: Expr, scope: Scope) -> tuple[Scope, ...]:

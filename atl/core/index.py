@@ -370,7 +370,7 @@ def _multiples(a: Index, b: Index) -> tuple[Index, Index]:
     out: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     for monomial, value in a.terms:
-        quotient = _without(monomial, factor)
+        quotient = without(monomial, factor)
         if quotient is not None and value % coefficient == 0:
             out[quotient] = value // coefficient
         else:
@@ -386,7 +386,8 @@ def quotient_exactly(a: Index, b: Index) -> Index | None:
     return out if not rest.terms else None
 
 
-def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
+def without(monomial: Monomial, factor: Monomial) -> Monomial | None:
+    """The monomial divided by a factor of it; None if it is none."""
     left = list(monomial)
     for atom in factor:
         if atom not in left:

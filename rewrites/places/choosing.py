@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -113,6 +113,10 @@ def places(program: Program, at: Chosen | None, around: Chosen | None, *, top_do
 
 
 def _all_below(program: Program, within: list[Path], top_down: bool) -> Iterator[Site]:
-    outermost = [path for path in within if not any(path != o and path[: len(o)] == o for o in within)]
-    for path in outermost:
+    for path in topmost(within):
         yield from walk(site_at(program, path), top_down=top_down)
+
+
+def topmost(paths: Collection[Path]) -> list[Path]:
+    """The paths that are not below another one of them."""
+    return [path for path in paths if not any(path != o and path[: len(o)] == o for o in paths)]

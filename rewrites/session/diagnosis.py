@@ -29,7 +29,7 @@ from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import heads
 from rewrites.places.site import Site, site_at
 from rewrites.rule import Kind, Rule
-from rewrites.session.rule_text import bare, kind_of, place_in, side, slice_of, wanted_text
+from rewrites.session.rule_text import bare, kind_of, path_in, side, slice_of, wanted_text
 from rewrites.tactics.simplification import inline, simpl_guard
 
 MOST_SUGGESTIONS = 4
@@ -65,7 +65,7 @@ def difference(rule: Rule, reverse: bool, site: Site, wanted: Part, found: Part)
 
 
 def _found_text(site: Site, found: Part) -> str:
-    where = place_in(site.term, found)
+    where = path_in(site.term, found)
     if where is None:
         return bare(found)
     if isinstance(found, Term):
@@ -185,7 +185,7 @@ def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismat
         )
     site, mismatch = nearest
     wanted, found = difference(rule, reverse, site, mismatch.wanted, mismatch.found)
-    inside = place_in(site.term, mismatch.found) or ()
+    inside = path_in(site.term, mismatch.found) or ()
     return NoSite(
         f"no place {where} matches {rule.name}; the nearest one differs here: wanted {wanted}, found {found}",
         place=place_of(work.goal, (*site.path, *inside)),
@@ -259,7 +259,7 @@ def _first(asked: Asked, work: Derivation, site: Site, mismatch: Mismatch) -> It
 
 def _after_inlining(asked: Asked, work: Derivation, mismatch: Mismatch) -> Iterable[str]:
     """A let-bound tensor stands in the way: inlined, it may do."""
-    inside = place_in(work.goal.body, mismatch.found)
+    inside = path_in(work.goal.body, mismatch.found)
     if not isinstance(mismatch.found, Local) or inside is None:
         return
     name = site_at(work.goal, inside).names.of_tensor(mismatch.found.position)
@@ -294,12 +294,12 @@ def _sample(rule: Rule) -> Expr | None:
 
 
 def _any_of(name: str, kind: Kind, rank: int) -> Argument:
-    uid = sum(ord(letter) << 8 * place for place, letter in enumerate(name))
+    uid = sum(ord(letter) << 8 * position for position, letter in enumerate(name))
     if kind.sort == "index":
         return size(name)
     body: Expr | Predicate = at_most(ONE, size(name))
     if kind.sort == "tensor":
-        shape = tuple(size(f"{name}{place}") for place in range(kind.rank + (rank if kind.group else 0)))
+        shape = tuple(size(f"{name}{position}") for position in range(kind.rank + (rank if kind.group else 0)))
         body = TensorVar(uid, name, Type(None, shape))
     if not kind.parameters:
         return body

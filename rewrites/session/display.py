@@ -211,15 +211,15 @@ def _named(value: Index | Expr | Predicate, names: Names, indices: tuple[str, ..
 
     def on_leaf(leaf: Leaf, depth: int = 0) -> Index:
         if isinstance(leaf, Bound) and leaf.position >= depth:
-            place = len(at) - 1 - (leaf.position - depth)
-            return index(Var(place, at[place]))
+            level = len(at) - 1 - (leaf.position - depth)
+            return index(Var(level, at[level]))
         return index(leaf)
 
     def on_tensor(local: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
         if isinstance(local, Local) and local.position >= tensor_depth:
-            place = len(lets) - 1 - (local.position - tensor_depth)
+            level = len(lets) - 1 - (local.position - tensor_depth)
             return TensorVar(
-                place, lets[place], map_type(local.of, lambda e: map_leaves(e, lambda f: on_leaf(f, depth)))
+                level, lets[level], map_type(local.of, lambda e: map_leaves(e, lambda f: on_leaf(f, depth)))
             )
         return None
 

@@ -29,7 +29,7 @@ from rewrites import tactics
 from rewrites.derivation import Derivation, Given, arguments_of, path_after
 from rewrites.errors import NoSite, NotATheorem
 from rewrites.kernel import Theorem, reflexivity
-from rewrites.places.choosing import Chosen, Handle, one, places
+from rewrites.places.choosing import Chosen, Handle, one, places, topmost
 from rewrites.places.site import Site, binders, sites, subterm
 from rewrites.rule import Rule
 from rewrites.rules import RULES
@@ -211,7 +211,7 @@ class Session:
     ) -> Session:
         """Carries out a tactic, a function of a derivation and further arguments, as one call."""
         work = self.begin()
-        given = [value for place, value in enumerate(arguments) if any(v is not None for v in arguments[place:])]
+        given = [value for position, value in enumerate(arguments) if any(v is not None for v in arguments[position:])]
         written = [display.written(value) for value in given]
         written += [f"{name}={display.written(value)}" for name, value in options.items() if value is not None]
         text = f"{tactic.__name__}({', '.join(written)})"
@@ -381,11 +381,10 @@ class _Search:
                 work.sweep([self.rule.name], reverse=self.reverse, given=self.given, where=lambda path: path in chosen)
             )
         below = {()} if self.at is None else {site.path for site in places(work.goal, None, self.at)}
-        outermost = [path for path in below if not any(path != o and path[: len(o)] == o for o in below)]
         return bool(
             sum(
                 work.sweep([self.rule.name], path, reverse=self.reverse, top_down=self.top_down, given=self.given)
-                for path in sorted(outermost)
+                for path in sorted(topmost(below))
             )
         )
 
