@@ -28,7 +28,7 @@ from rewrites.admission import described, is_of
 from rewrites.errors import NoMatch, NoSite, Undetermined, unknown_name
 from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kernel import Step, Theorem
-from rewrites.matching import correspondence as hints
+from rewrites.matching import correspondence
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import by_outermost, may_match
 from rewrites.places.site import Site, binders, positions, site_at, subterm, walk
@@ -150,7 +150,7 @@ class Derivation:
         before = self.term(path)
         made = kernel.rewrite(self.theorem, rule, path, arguments, reverse=reverse)
         after = subterm(made.rhs.body, path)
-        kept = hints.with_hints(rule, reverse, before, after)
+        kept = correspondence.with_hints(rule, reverse, before, after)
         self.theorems.append(made if kept is after else _shown_as(made, _replaced(made.rhs.body, path, kept)))
 
     def arguments(self, rule: Rule, path: Path, reverse: bool, given: Mapping[str, Given]) -> dict[str, Argument]:
@@ -174,7 +174,7 @@ class Derivation:
         """Another name, or mark, for the binder at this path: no step, as theorems are about neither."""
         at = self.term(path)
         mark = getattr(at, "mark", "") if mark is None else mark
-        self.theorems[-1] = _shown_as(self.theorem, hints.renamed(self.goal.body, path, name, mark))
+        self.theorems[-1] = _shown_as(self.theorem, correspondence.renamed(self.goal.body, path, name, mark))
 
     def first_of(self, candidates: Iterable[T], act: Callable[[T], object]) -> None:
         """Carries out a change with the first of these with which it can be. Raises what is wrong with the first."""
@@ -246,7 +246,8 @@ def path_after(steps: Sequence[tuple[Step, Program, Program]], path: Path) -> tu
         reached = len(step.path)
         if path[:reached] != step.path:
             continue
-        inside = hints.moved(step, subterm(before.body, step.path), subterm(after.body, step.path), path[reached:])
+        old, new = subterm(before.body, step.path), subterm(after.body, step.path)
+        inside = correspondence.moved(step, old, new, path[reached:])
         if inside is None:
             return None, step
         path = (*step.path, *inside)

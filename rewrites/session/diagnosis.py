@@ -29,7 +29,7 @@ from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import heads
 from rewrites.places.site import Site, site_at
 from rewrites.rule import Kind, Rule
-from rewrites.session.rule_text import bare, kind_of, path_in, side, slice_of, wanted_text
+from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, slice_of, wanted_text
 from rewrites.tactics.simplification import inline, simpl_guard
 
 MOST_SUGGESTIONS = 4
@@ -44,7 +44,7 @@ def diagnosed(error: ATLError, work: Derivation) -> ATLError:
             alone = Site(Program("it", (), term), (), term, None)
             wanted, found = difference(rule, reverse, alone, error.wanted, error.found)
             error.summary += f": it wants {wanted}, and finds {found}"
-            error.required = f"{error.required}, {side(rule, reverse, term.type.rank)}"
+            error.required = f"{error.required}, {side_text(rule, reverse, term.type.rank)}"
             return error
         case _:
             return error
@@ -67,10 +67,10 @@ def difference(rule: Rule, reverse: bool, site: Site, wanted: Part, found: Part)
 def _found_text(site: Site, found: Part) -> str:
     where = path_in(site.term, found)
     if where is None:
-        return bare(found)
+        return show_part(found)
     if isinstance(found, Term):
         return f"{kind_of(found)} {slice_of(site.program, (*site.path, *where))}".strip()
-    return bare(_opened(site_at(site.program, (*site.path, *where)).scope, found))
+    return show_part(_opened(site_at(site.program, (*site.path, *where)).scope, found))
 
 
 def _opened(scope: Scope, found: Part) -> Part:
@@ -175,7 +175,7 @@ def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismat
     where = f"below {asked.restricted}" if asked.restricted else "in the goal"
     rule, reverse = asked.rule, asked.reverse
     rank = nearest[0].term.type.rank if nearest is not None else 0
-    law = f"the {side_name(reverse)} side of the rule, {side(rule, reverse, rank)}"
+    law = f"the {side_name(reverse)} side of the rule, {side_text(rule, reverse, rank)}"
     if nearest is None or nearest[1].matched <= 0:
         scalars = nearest is not None and nearest[1].matched < 0 and all(not s.term.type.rank for s in asked.places)
         return NoSite(

@@ -26,7 +26,7 @@ from rewrites.places.site import site_at
 from rewrites.rule import Kind, Rule
 from rewrites.rules.grades import grade_text
 from rewrites.session.call import Call
-from rewrites.session.rule_text import premises_text, side
+from rewrites.session.rule_text import premises_text, side_text
 
 T = TypeVar("T")
 
@@ -243,7 +243,7 @@ _KINDS: Final = {"index": "an index", "condition": "a condition"}
 def described(rule: Rule) -> str:
     """A rule in full: its law, the equation, its parameters with what they range over, and its premises."""
     lines = [f"{rule.name} ({rule.family}{f', {rule.source}' if rule.source else ''}): {rule.law}"]
-    lines.append(f"    {side(rule, reverse=False, rank=0)}  =  {side(rule, reverse=True, rank=0)}")
+    lines.append(f"    {side_text(rule, reverse=False, rank=0)}  =  {side_text(rule, reverse=True, rank=0)}")
     lines += [f"  {name}: {_kind_text(kind)}" for name, kind in rule.metavariables.items()]
     lines += [f"  premise: {text}" for text in premises_text(rule)] or ["  no premises"]
     lines.append(f"  {grade_text(rule.name)}")

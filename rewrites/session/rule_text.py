@@ -40,7 +40,7 @@ _KINDS: Final = {
 }
 
 
-def side(rule: Rule, reverse: bool, rank: int) -> str:
+def side_text(rule: Rule, reverse: bool, rank: int) -> str:
     """A side of a rule as text, for elements of the least rank that fits."""
     for at in (rank, *range(9)):
         for pattern in patterns(rule, reverse, at):
@@ -52,7 +52,7 @@ def premises_text(rule: Rule) -> list[str]:
     """The premises of a rule as text, for elements of the least rank that fits."""
     premises = next((pattern.premises for rank in range(9) for pattern in patterns(rule, False, rank)), ())
     named = [substitute(premise, lambda leaf: _extent_named(leaf, 0)) for premise in premises]
-    return [_readable(bare(premise), rule) for premise in named]
+    return [_readable(show_part(premise), rule) for premise in named]
 
 
 def wanted_text(rule: Rule, reverse: bool, rank: int, wanted: Expr | Index | Predicate) -> str:
@@ -63,7 +63,7 @@ def wanted_text(rule: Rule, reverse: bool, rank: int, wanted: Expr | Index | Pre
             continue
         names = _names_at(pattern, where)
         if not isinstance(wanted, Term):
-            return _readable(bare(_opened(wanted, names)), rule)
+            return _readable(show_part(_opened(wanted, names)), rule)
         applied = application(wanted, pattern)
         if applied is None:
             return f"{kind_of(wanted)} {_text(rule, pattern, where)}".strip()
@@ -71,11 +71,11 @@ def wanted_text(rule: Rule, reverse: bool, rank: int, wanted: Expr | Index | Pre
         others = [name for name in names.indices if name not in used]
         without = f", which does not depend on {' and '.join(others)}" if others else ""
         return f"{_applied(applied, pattern, names)}{without}"
-    return bare(wanted)
+    return show_part(wanted)
 
 
-def bare(what: Expr | Index | Predicate) -> str:
-    """What stands alone as text."""
+def show_part(what: Expr | Index | Predicate) -> str:
+    """An index, a condition or a term as text, without what stands around it."""
     if isinstance(what, Index):
         return show_index(what)
     return show(what) if isinstance(what, Term) else show_predicate(what)
