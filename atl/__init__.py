@@ -9,6 +9,8 @@
 import sys as _sys
 
 from atl.checks.safety import check_safe
+from atl.core.node import print_with as _print_with
+from atl.core.program import Program
 from atl.errors import ATLError
 from atl.meaning.interpret import evaluate
 from atl.surface.operators import (
@@ -40,10 +42,14 @@ from atl.surface.operators import (
     truncr,
     value,
 )
-from atl.surface.program import Program, program, tensor
 from atl.surface.program import SizeAnnotation as Size
+from atl.surface.program import program, tensor
 from atl.surface.values import Condition, IndexExpr, Tensor
 from atl.text.parse import parse
+from atl.text.printing import written as _written
+
+# Core stands below the printer, and is given it here.
+_print_with(_written)
 
 # Terms may be 400 levels deep (atl.core.node.MAX_DEPTH), and a pass takes a few Python frames for each level.
 _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))

@@ -261,8 +261,8 @@ def _declare_rules(parser: argparse.ArgumentParser) -> None:
 
 def _rules(arguments: argparse.Namespace) -> int:
     from rewrites import rules
+    from rewrites.errors import unknown_name
     from rewrites.rules.grades import grade
-    from rewrites.session.diagnosis import unknown_name
 
     if unknown := [name for name in arguments.names if name not in rules]:
         raise unknown_name("rule", unknown[0], rules, required="a name that `atl rules` lists")

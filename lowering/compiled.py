@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, value_of
 from atl.core.predicate import expressions
+from atl.core.program import Program
 from atl.errors import ArrayError, OutOfMemory, WrongArgument, WrongName
 from atl.meaning.arguments import Arguments, bind, index_elements
 from atl.meaning.specialise import LARGEST, specialise
-from atl.surface.program import Program
+from atl.text.printing import show_index
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.scalars import C_TYPES
@@ -317,8 +318,6 @@ def _magnitude_of_atom(atom: AnyAtom, sizes: Mapping[str, int]) -> int:
 
 def _buffers(nest: LoopNest) -> list[str]:
     """What a kernel allocates, for a message."""
-    from atl.text.printing import show_index
-
     heap = [s for s in statements(nest.body) if isinstance(s, Allocate) and s.storage == "heap"]
     return [
         f"{s.buffer.name} ({show_index(s.capacity)} elements of {s.buffer.dtype})"

@@ -31,6 +31,7 @@ from atl.core.index import (
     index,
 )
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, within
+from atl.core.program import Program
 from atl.core.substitution import map_op
 from atl.core.terms import (
     OF_MONOID,
@@ -50,7 +51,6 @@ from atl.core.terms import (
 )
 from atl.errors import UnsafeAccess
 from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
-from atl.surface.program import Program
 from lowering.leaves import Storage, is_scalar_leaf, neutral, scalar
 from lowering.loopnest import (
     Accumulate,

@@ -19,6 +19,7 @@ from typing import TypeGuard, assert_never
 
 from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import TRUE, Predicate, less, negation
+from atl.core.program import Program
 from atl.core.reshape_definitions import origin
 from atl.core.substitution import bind, children, close, close_tensor, instantiate, instantiate_tensor
 from atl.core.terms import (
@@ -44,7 +45,6 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.surface.program import Program
 
 _NAMES = "ijklpqrstuvw"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from atl.core.index import Quotient, atoms
 from atl.core.predicate import conjunction
+from atl.core.program import Program
 from atl.core.terms import TruncateLeft
 from atl.errors import ATLError, UnsafeTruncation
 from atl.prove import Model, Proved, Refuted, Unknown
-from atl.surface.program import Program
 from atl.text.printing import place_of, show_predicate
 from padtypes.padset import Case
 from padtypes.picture import picture_of

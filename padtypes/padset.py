@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import Path, places
+from atl.checks.wellformed import Path, parts_in_scope
 from atl.core.index import ZERO, Array, Index, Leaf, Var, index, value_of
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, holds, less, negation, within
+from atl.core.program import Program
 from atl.core.reshape_definitions import Positions, origin
 from atl.core.substitution import map_op
 from atl.core.terms import Concat, Expr, Gen, Guard, Let, Padding, Reduce, Reshape
 from atl.prove import simplify_predicate
-from atl.surface.program import Program
+from atl.text.printing import show_predicate
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,6 @@ class PadSet:
         return not any(_computes(case, case.witnesses, known, leaf, element) for case in self.cases)
 
     def __str__(self) -> str:
-        from atl.text.printing import show_predicate
-
         if not self.cases:
             return "every element is padding"
         where = self.simplified
@@ -110,8 +109,6 @@ class PadSet:
 
 
 def _quantified(case: Case) -> str:
-    from atl.text.printing import show_predicate
-
     ranges = ", ".join(f"{w.low} <= {w.variable.name} < {w.high}" for w in case.witnesses)
     condition = show_predicate(negation(case.condition))
     return f"({condition} for all {ranges})" if ranges else f"({condition})"
@@ -152,7 +149,7 @@ def infer(program: Program) -> dict[Path, PadSet]:
     >>> print(infer(atl.program("padded", [x], atl.padr(2, x)))[()])
     padding where n <= e0
     """
-    return {path: pad_set(at, scope) for path, at, scope in places(program.body, outermost(program))}
+    return {path: pad_set(at, scope) for path, at, scope in parts_in_scope(program.body, outermost(program))}
 
 
 def pad_set(e: Expr, scope: Scope) -> PadSet:

@@ -9,11 +9,11 @@ from typing import Final, Literal, TypeAlias
 from xml.sax.saxutils import escape
 
 from atl.checks.scope import outermost
-from atl.checks.wellformed import Path, places
+from atl.checks.wellformed import Path, parts_in_scope
 from atl.core.index import Array, Leaf, Size, Var, value_of
 from atl.core.predicate import FALSE, Predicate, holds
+from atl.core.program import Program
 from atl.errors import ArgumentError
-from atl.surface.program import Program
 from padtypes.padset import PadSet, pad_set
 from padtypes.truncations import truncation_at
 
@@ -126,7 +126,7 @@ def draw(
     ##..
     # computed   . padding
     """
-    found = next((place for place in places(program.body, outermost(program)) if place[0] == path), None)
+    found = next((part for part in parts_in_scope(program.body, outermost(program)) if part[0] == path), None)
     if found is None:
         raise ArgumentError(f"{program.name} has no sub-expression at {path}", required="a path of padtypes.infer")
     missing = [name for name in program.sizes if name not in sizes]

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import Path, places
+from atl.checks.wellformed import Path, parts_in_scope
 from atl.core.index import index
 from atl.core.predicate import FALSE, Predicate, conjunction, negation
+from atl.core.program import Program
 from atl.core.reshape_definitions import kept
 from atl.core.substitution import map_op
 from atl.core.terms import Expr, Reshape, TruncateLeft, TruncateRight
 from atl.prove import Answer, Facts, prove
-from atl.surface.program import Program
 from padtypes.padset import Case, PadSet, pad_set
 
 
@@ -41,7 +41,7 @@ class Truncation:
 
 def truncations(program: Program) -> Iterator[Truncation]:
     """Every truncation of a program, from the outside in."""
-    for path, at, scope in places(program.body, outermost(program)):
+    for path, at, scope in parts_in_scope(program.body, outermost(program)):
         found = truncation_at(at, scope, path)
         if found is not None:
             yield found

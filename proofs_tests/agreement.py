@@ -25,10 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.dtypes import is_integer
+from atl.core.program import Program
 from atl.errors import AssumptionError, TooLarge, UnsafeAccess, UnsafeTruncation
 from atl.meaning.arguments import bind
 from atl.meaning.interpret import Pad, denote
-from atl.surface.program import Program
 from lowering.compiled import Kernel
 from lowering.loopnest import LoopNest
 from lowering.lower import lower, lower_unchecked

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.index import Leaf, Size, value_of
+from atl.core.program import Program
 from atl.meaning.arguments import bind, index_elements
-from atl.surface.program import Program
 from lowering.c.printer import declaration, function_names, print_unit
 from lowering.c.scalars import C_TYPES
 from lowering.compiled import Code, Kernel, check_names

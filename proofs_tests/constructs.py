@@ -8,6 +8,7 @@ from typing import Final
 
 from atl.core.dtypes import DTYPES
 from atl.core.index import Extremum, Index, Read, Size, atoms, value_of
+from atl.core.program import Program
 from atl.core.substitution import children, indices_in, subterms
 from atl.core.terms import (
     BINARY,
@@ -26,7 +27,6 @@ from atl.core.terms import (
     Reshape,
     Split,
 )
-from atl.surface.program import Program
 
 UNWRITTEN: Final = ("variable", "padding")
 """The constructors that stand in no program of a person: opened variables, and what rewriting makes of false guards."""

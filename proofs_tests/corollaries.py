@@ -12,6 +12,7 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from atl import Tensor
+from atl.checks.assembly import make_program
 from atl.checks.scope import Scope
 from atl.checks.wellformed import obligations
 from atl.core.index import Array, Index, Size, index
@@ -20,8 +21,6 @@ from atl.core.substitution import children
 from atl.core.terms import Expr, Gen, Guard, Input, Reduce, Select, Type
 from atl.errors import ATLError
 from atl.prove import Facts
-from atl.surface.program import make_program
-from atl.surface.values import Condition
 from rewrites import kernel
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, abstracted
@@ -77,7 +76,7 @@ def replayed(rule: Rule) -> Theorem | None:
     arguments = {name: named.argument(name, kind) for name, kind in rule.metavariables.items()}
     stated = rule.instance(arguments)
     given = [*stated.premises, *_meaning(stated.lhs), *_meaning(stated.rhs)]
-    start = make_program(rule.name, tuple(named.arrays), stated.lhs, [Condition(g) for g in given])
+    start = make_program(rule.name, tuple(named.arrays), stated.lhs, given)
     own: Own = {"index": [index(0)], "condition": []}
     for name, kind in rule.metavariables.items():
         if kind.sort in own and not kind.parameters:

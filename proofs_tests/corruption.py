@@ -29,12 +29,13 @@ import numpy as np
 import atl
 from atl.core.index import Leaf, Size, index, value_of
 from atl.core.predicate import holds
+from atl.core.program import Program
 from atl.errors import ATLError
 from atl.meaning.interpret import denote
 from atl.meaning.scalars import Machine
-from atl.surface.program import Program
 from proofs_tests.generate import Case, case_by_seed
-from rewrites.certificates.certificate import CertificateError, dumps, loads
+from rewrites.certificates.certificate import dumps, loads
+from rewrites.errors import CertificateError
 from rewrites.instantiation import Argument
 from rewrites.kernel import Theorem, reflexivity, rewrite
 from rewrites.matching.match import Mismatch, match

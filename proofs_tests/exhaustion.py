@@ -25,16 +25,16 @@ import numpy.typing as npt
 import atl
 from atl import IndexExpr, Tensor
 from atl.checks.scope import Scope
-from atl.checks.wellformed import obligations, places
+from atl.checks.wellformed import obligations, parts_in_scope
 from atl.core.index import ONE, Array, Index, Size, constant, index
 from atl.core.predicate import FALSE, TRUE, Predicate, equal
+from atl.core.program import Program
 from atl.core.terms import Expr, Input, Type
 from atl.errors import ATLError
 from atl.meaning.interpret import denote
 from atl.meaning.polynomials import Polynomials, symbol
 from atl.meaning.scalars import Scalars
 from atl.prove import Facts, Proved, prove
-from atl.surface.program import Program
 from rewrites.instantiation import Argument, Function, abstracted, applied, of_indices
 from rewrites.matching.patterns import groups_of
 from rewrites.rule import Equation, Kind, Rule
@@ -282,7 +282,7 @@ def _holds(premise: Predicate) -> bool:
 
 
 def _meaningful(term: Expr) -> bool:
-    for _, at, scope in places(term, Scope(KNOWN)):
+    for _, at, scope in parts_in_scope(term, Scope(KNOWN)):
         for obligation in obligations(at, scope):
             if not isinstance(prove(scope.facts, obligation.goal), Proved):
                 return False

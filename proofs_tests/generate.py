@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import atl
 from atl.core.dtypes import DTYPES, FLOATS, is_integer
 from atl.core.index import ZERO, Array, Index, Size, constant, value_of
+from atl.core.program import Program
 from atl.core.terms import Monoid
 from atl.errors import ATLError
-from atl.surface.program import Program
 from atl.surface.values import Condition, IndexExpr, Tensor, as_tensor
 from proofs_tests.choices import Choices, Drawn, Seeded, chance, choose, weighted
 from proofs_tests.generate_index import MAX_WORK, Ground, Scope, Shape, array_of, of

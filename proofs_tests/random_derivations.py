@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 import atl
 from atl import Program
+from atl.checks.assembly import make_program
 from atl.checks.wellformed import Path, check_wellformed
 from atl.core.index import Leaf, Size, value_of
 from atl.core.predicate import holds
@@ -30,7 +31,6 @@ from atl.errors import ATLError, NotExact
 from atl.meaning.interpret import denote
 from atl.meaning.polynomials import Polynomials, symbol
 from atl.meaning.scalars import Exact, Scalars
-from atl.surface.program import make_program
 from atl.surface.values import Tensor
 from examples import derivations
 from examples.schedules import blur, convolution, matmul, tensor_addition

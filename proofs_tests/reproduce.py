@@ -13,6 +13,7 @@ from atl.core import dtypes
 from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, atoms
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
 from atl.core.predicate import Any as AnyOf
+from atl.core.program import Program
 from atl.core.substitution import amounts, indices_in, subterms
 from atl.core.terms import (
     Access,
@@ -35,7 +36,6 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.surface.program import Program
 
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _FUNCTIONS = {"min": "atl.minimum", "max": "atl.maximum"}

@@ -12,10 +12,10 @@ import pytest
 import atl
 from atl.core.index import Quotient, constant, index, size
 from atl.core.predicate import at_most
+from atl.core.program import Program
 from atl.core.terms import Constant, Padding, Type, Value
 from atl.errors import ArgumentError, ArrayError, AssumptionError, ATLError
 from atl.meaning.arguments import bind
-from atl.surface.program import Program
 
 n, m, k, s = atl.sizes("n m k s")
 A, B = atl.tensor("A", n, k), atl.tensor("B", k, m)

@@ -22,9 +22,10 @@ from proofs_tests import corruption
 from proofs_tests.corruption import BY_HAND, guarded, inlined, reshaped, stepped, swapped, tiled, walks
 from proofs_tests.test_derivations import DERIVED, PIPELINES
 from rewrites import reschedule
-from rewrites.certificates.certificate import FORMAT, CertificateError, describe, dumps, load, loads, main, save
+from rewrites.certificates.certificate import FORMAT, describe, dumps, load, loads, main, save
 from rewrites.certificates.digests import Digests
-from rewrites.certificates.term_json import Reader, Unreadable, argument_in, depth_of, text_of
+from rewrites.certificates.term_json import Reader, argument_in, depth_of, text_of
+from rewrites.errors import CertificateError, Unreadable
 from rewrites.instantiation import Function
 from rewrites.kernel import Theorem, reflexivity, rewrite, symmetry, transitivity
 from rewrites.matching.correspondence import with_hints_at

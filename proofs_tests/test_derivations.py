@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from atl import Program
-from atl.surface.program import make_program
+from atl.checks.assembly import make_program
 from examples import derivations
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_kernel
 from proofs_tests.test_figure_8_6 import arguments, cases
 from rewrites import Session
-from rewrites.kernel import PremiseFailed, Theorem, reflexivity, rewrite
+from rewrites.errors import PremiseFailed
+from rewrites.kernel import Theorem, reflexivity, rewrite
 
 DERIVED: dict[str, tuple[Callable[[], Session], Callable[[], Program], int]] = {
     # name: (derivation, the schedule it reaches, the steps of the authors)

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 import atl
 from atl.core import reshape_definitions as definitions
+from atl.core.program import Program
 from atl.core.reshape_definitions import Pairs
 from atl.core.terms import Flatten, ReshapeOp, Split
-from atl.surface.program import Program
 from lowering import lower as lowered
 from lowering import reindex
 from lowering.c import helpers as c_helpers

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,13 +28,13 @@ ROOMS: dict[str, frozenset[str]] = {
 }
 """Each room that is installed, with the rooms that it may use."""
 
-WORKSHOPS = ("proofs_tests", "bench")
+WORKSHOPS = ("proofs_tests", "bench", "examples")
 """The rooms that are used from a checkout; they may use all others."""
 
 LOOK_INSIDE = frozenset({"proofs_tests"})
 """The rooms that may go past another's façade: tests are of inner things too."""
 
-OPEN_ROOMS = frozenset({"atl"})
+OPEN_ROOMS = frozenset({"atl", "examples"})
 """The rooms whose modules, and not only whose façade, are for others."""
 
 COMMAND_LINE = "atl.cli"
@@ -44,6 +45,7 @@ STARTS_IT = "atl.__main__"
 
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
+MAX_FILES_IN_FOLDER = 14
 
 HEAVY = ("cffi", "matplotlib", "skimage", "sympy", "z3")
 """What `import atl` must not import."""
@@ -214,6 +216,104 @@ def test_arrows_that_are_allowed_are_no_faults(tmp_path: Path) -> None:
         },
     )
     assert import_faults(tmp_path) == []
+
+
+# -- no circle of imports ---------------------------------------------------------------------------------------------
+
+
+def circle_faults(root: Path) -> list[str]:
+    """Circles among the imports, lazy ones and those for types alone included: the shortest through each module."""
+    tree = {module.name: module for module in modules(root)}
+    uses = {name: {found for imported in imports(module) if (found := _imported_module(imported, tree))}
+            for name, module in tree.items()}  # fmt: skip
+    faults: list[str] = []
+    told: set[str] = set()
+    for name, module in tree.items():
+        if name not in told and (circle := _shortest_circle(uses, name)):
+            told.update(circle)
+            faults.append(f"{module.at(1)} imports itself: {' -> '.join(circle)}")
+    return faults
+
+
+def _imported_module(imported: Imported, tree: Mapping[str, Module]) -> str | None:
+    """The module of ours that is imported: a package stands for what its `__init__.py` says."""
+    return next((name for name in (f"{imported.base}.{imported.name}", imported.base) if name in tree), None)
+
+
+def _shortest_circle(uses: Mapping[str, set[str]], start: str) -> list[str]:
+    """The modules from one back to itself, or none."""
+    paths = [[start]]
+    seen: set[str] = set()
+    for path in paths:
+        for used in sorted(uses[path[-1]]):
+            if used == start:
+                return [*path, start]
+            if used not in seen:
+                seen.add(used)
+                paths.append([*path, used])
+    return []
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert circle_faults(HERE) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from atl.core import a",
+        "import atl.core.a",
+        "from .a import f",
+        "def late():\n    from atl.core.a import f",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from atl.core.a import f",
+        "import importlib\nimportlib.import_module('atl.core.a')",
+    ],
+    ids=["plain", "a module", "relative", "within a function", "for types alone", "by its name"],
+)
+def test_a_circle_of_imports_is_found(back: str, tmp_path: Path) -> None:
+    plant(
+        tmp_path,
+        {
+            "atl/core/a.py": "from atl.core.b import g",
+            "atl/core/b.py": "from atl.core import c",
+            "atl/core/c.py": back,
+            "atl/core/d.py": "from atl.core.a import f\nfrom atl.core import d1",
+            "atl/core/d1.py": "",
+        },
+    )
+    assert circle_faults(tmp_path) == [
+        "atl/core/a.py:1 imports itself: atl.core.a -> atl.core.b -> atl.core.c -> atl.core.a"
+    ]
+
+
+def test_a_module_that_imports_its_own_package_is_found(tmp_path: Path) -> None:
+    plant(tmp_path, {"atl/__init__.py": "from atl.a import f", "atl/a.py": "import atl"})
+    assert circle_faults(tmp_path) == ["atl/__init__.py:1 imports itself: atl -> atl.a -> atl"]
+
+
+# -- no folder is crowded ---------------------------------------------------------------------------------------------
+
+
+def crowd_faults(root: Path) -> list[str]:
+    """Folders of the library with more Python files side by side than one takes in at a glance."""
+    counted = Counter(module.path.parent for module in modules(root) if module.room in ROOMS)
+    return [
+        f"{folder} has {count} files, more than {MAX_FILES_IN_FOLDER}"
+        for folder, count in counted.items()
+        if count > MAX_FILES_IN_FOLDER
+    ]
+
+
+def test_no_folder_is_crowded() -> None:
+    assert crowd_faults(HERE) == []
+
+
+def test_a_crowded_folder_is_found(tmp_path: Path) -> None:
+    many = {f"atl/many/f{number}.py": "" for number in range(MAX_FILES_IN_FOLDER + 1)}
+    full = {f"atl/full/f{number}.py": "" for number in range(MAX_FILES_IN_FOLDER)}
+    tests = {f"proofs_tests/f{number}.py": "" for number in range(MAX_FILES_IN_FOLDER + 1)}
+    plant(tmp_path, {**many, **full, **tests, "atl/full/more/f.py": ""})
+    assert crowd_faults(tmp_path) == ["atl/many has 15 files, more than 14"]
 
 
 # -- nothing is too long to be read -----------------------------------------------------------------------------------

@@ -15,12 +15,13 @@ import pytest
 import atl
 from atl.core import predicate
 from atl.core.index import Quotient, Var, constant, index, size
+from atl.core.literals import strengthen
+from atl.core.program import Program
 from atl.core.terms import Guard, Monoid, Padding, Reduce, TensorVar, Type, Value
 from atl.errors import ArgumentError, EscapedIndex, ExtentError, NotExact, TooLarge
 from atl.meaning.interpret import PAD, Meaning, denote
 from atl.meaning.scalars import Exact, Machine, Scalars
-from atl.surface.program import Program
-from atl.surface.values import IndexExpr, TensorLike, as_tensor, strengthen
+from atl.surface.values import IndexExpr, TensorLike, as_tensor
 
 Array = npt.NDArray[Any]
 n, m, k, z = atl.sizes("n m k z")

@@ -13,6 +13,7 @@ import pytest
 
 import atl
 from atl.core.index import Index
+from atl.core.program import Program
 from atl.errors import (
     ArgumentError,
     ArrayError,
@@ -24,7 +25,6 @@ from atl.errors import (
     WrongName,
 )
 from atl.meaning.specialise import specialise
-from atl.surface.program import Program
 from lowering import Kernel, compile, lower  # noqa: A004 (the contract's name)
 from lowering.c.printer import print_unit
 from lowering.loopnest import Assign, Block, Cell, For, If, LoopNest

@@ -13,9 +13,9 @@ from atl import Program
 from atl.core.index import Quotient, Var, bound, constant, index, size
 from atl.core.terms import Access, Let, Local, Reduce, Reshape, Split, Type
 from rewrites import NoSite, reschedule
-from rewrites.admission import NotAdmitted
+from rewrites.errors import NotAdmitted, NotATheorem, NotEqual, PremiseFailed
 from rewrites.instantiation import Function
-from rewrites.kernel import NotATheorem, NotEqual, PremiseFailed, Theorem, reflexivity, rewrite, symmetry, transitivity
+from rewrites.kernel import Theorem, reflexivity, rewrite, symmetry, transitivity
 from rewrites.rules import RULES
 
 n = atl.sizes("n")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import atl
+from atl.core.program import Program
 from atl.prove import forget
-from atl.surface.program import Program
 from lowering import lower, print_nest
 from lowering.loopnest import Block, For, If
 from lowering.lower import lower_unchecked

@@ -11,7 +11,7 @@ import atl
 from atl.errors import ContradictoryAssumptions, ParseError, WrongArgument
 from lowering import compile as compiled
 from proofs_tests.session_programs import f, k, m, matmul, n, pipeline
-from rewrites import NoSite, Session, Undetermined, reschedule, rules
+from rewrites import Derivation, NoMatch, NoSite, Session, Undetermined, reschedule, rules
 from rewrites.instantiation import abstracted
 
 
@@ -353,3 +353,16 @@ def test_a_text_that_means_nothing_at_some_places_hides_no_near_miss() -> None:
     """p is an index within the sum only; the nearest place is there, and the others are passed over."""
     with pytest.raises(NoSite, match="no place in the goal matches gen_eta"):
         reschedule(matmul()).rw("gen_eta", n="p + 1")
+
+
+def test_only_a_session_says_why_a_rule_does_not_apply() -> None:
+    start = reschedule(_read_beyond())
+    alone, told = Derivation(start.theorem, rules), start.begin()
+    with pytest.raises(NoSite, match=r"^get_gen does not apply at \[0\]"):
+        alone.rewrite("get_gen", (0,))
+    with pytest.raises(NoSite, match=r"get_gen matches here, but a premise fails: i \+ 1 < n"):
+        told.rewrite("get_gen", (0,))
+    with pytest.raises(NoMatch, match=r"^get_gen does not match here \[ATL705\]"):
+        alone.arguments(rules["get_gen"], (), False, {})
+    with pytest.raises(NoMatch, match=r"get_gen does not match here: it wants an access .*, and finds a gen"):
+        told.arguments(rules["get_gen"], (), False, {})

@@ -15,12 +15,17 @@ pipeline = pipeline, by 3 steps
 """
 
 from rewrites.certificates.certificate import load
+from rewrites.certificates.certificate import save as _save
 from rewrites.derivation import Derivation
+from rewrites.errors import NoMatch, NoSite, Undetermined
 from rewrites.kernel import Theorem
 from rewrites.places.choosing import Handle
 from rewrites.rules import RULES as rules  # noqa: N811 (the contract's name)
-from rewrites.session.diagnosis import NoMatch, NoSite, Undetermined
+from rewrites.session.script import as_python as _as_python
 from rewrites.session.session import Session, reschedule
+
+# The kernel imports neither: a theorem is given here what it is written with.
+Theorem.write_with(save=_save, script=_as_python)
 
 __all__ = [
     "Derivation",

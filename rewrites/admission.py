@@ -13,15 +13,9 @@ from atl.core.index import Array, Index, Quotient, Read, Size, atoms
 from atl.core.predicate import expressions
 from atl.core.substitution import bind, indices_in, subterms
 from atl.core.terms import Expr, Input, Let, Local, TensorVar, Type
-from atl.errors import ATLError
+from rewrites.errors import NotAdmitted
 from rewrites.instantiation import Argument, Function, is_predicate, is_term, sort_of
 from rewrites.kinds import Kind
-
-
-class NotAdmitted(ATLError, ValueError):
-    """An argument of a rule is not of its kind, or not a term of this program."""
-
-    code = "ATL709"
 
 
 @lru_cache(maxsize=8192)

@@ -15,34 +15,55 @@ from atl.checks.wellformed import Path
 from atl.core.index import Index, Size, atoms
 from atl.core.node import Node
 from atl.core.predicate import Predicate, expressions
+from atl.core.program import Program
 from atl.core.substitution import children, with_children
 from atl.core.terms import Expr
 from atl.errors import ATLError, ParseError, WrongArgument
 from atl.prove import Proved, prove
-from atl.surface.program import Program
 from atl.surface.values import as_index, as_predicate, as_tensor
 from atl.text.parse_index import IndexReader
 from atl.text.printing import place_of
 from rewrites import kernel
 from rewrites.admission import described, is_of
+from rewrites.errors import NoMatch, NoSite, Undetermined, unknown_name
 from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kernel import Step, Theorem
-from rewrites.matching import correspondence as hints
+from rewrites.matching import correspondence
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import by_outermost, may_match
 from rewrites.places.site import Site, binders, positions, site_at, subterm, walk
 from rewrites.rule import Kind, Rule
-from rewrites.session.diagnosis import Asked, Undetermined, refusal, unknown_name, unmatched
 
 T = TypeVar("T")
 
 
-class Derivation:
-    """Theorems that lead from a goal on. `rules` are those that may be used, by name."""
+class NotApplicable(NoSite):
+    """A rule does not apply at a path, whatever the reason."""
 
-    def __init__(self, start: Theorem, rules: Mapping[str, Rule]) -> None:
+    def __init__(self, rule: Rule, reverse: bool, given: Mapping[str, Given], path: Path) -> None:
+        super().__init__(f"{rule.name} does not apply at {list(path)}")
+        self.rule = rule
+        self.reverse = reverse
+        self.given = given
+        self.path = path
+
+
+class Derivation:
+    """Theorems that lead from a goal on. `rules` are those that may be used, by name.
+
+    `diagnosis` makes of an error and the derivation, as it stands, the error that is raised: a session, which is for
+    people, has it say why a rule does not apply. Without it the errors are `NotApplicable` and `NoMatch` as they are.
+    """
+
+    def __init__(
+        self,
+        start: Theorem,
+        rules: Mapping[str, Rule],
+        diagnosis: Callable[[ATLError, Derivation], ATLError] = lambda error, work: error,
+    ) -> None:
         self.rules = rules
         self.theorems = [start]
+        self._diagnosis = diagnosis
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -101,7 +122,7 @@ class Derivation:
         rule = self.rule(name)
         arguments = arguments_of(rule, given)
         if not self.attempted(rule, path, arguments, reverse=reverse):
-            raise refusal(Asked(rule, reverse, arguments, [self.site(path)], [], ""), self)
+            raise self._diagnosis(NotApplicable(rule, reverse, arguments, path), self)
 
     def attempt(self, name: str, path: Path, *, reverse: bool = False, **given: Any) -> bool:
         """Rewrites the subterm at this path if the rule applies there."""
@@ -129,14 +150,14 @@ class Derivation:
         before = self.term(path)
         made = kernel.rewrite(self.theorem, rule, path, arguments, reverse=reverse)
         after = subterm(made.rhs.body, path)
-        kept = hints.with_hints(rule, reverse, before, after)
+        kept = correspondence.with_hints(rule, reverse, before, after)
         self.theorems.append(made if kept is after else _shown_as(made, _replaced(made.rhs.body, path, kept)))
 
     def arguments(self, rule: Rule, path: Path, reverse: bool, given: Mapping[str, Given]) -> dict[str, Argument]:
         """What makes a side of the rule the subterm at a path. Raises `NoMatch` and `Undetermined`."""
         found = match(rule, reverse, self.term(path), self.settled(given, path))
         if isinstance(found, Mismatch):
-            raise unmatched(rule, reverse, self.term(path), found)
+            raise self._diagnosis(NoMatch(rule, reverse, self.term(path), found.wanted, found.found), self)
         missing = [name for name in rule.metavariables if name not in found]
         if missing:
             raise Undetermined(rule, reverse, missing)
@@ -152,7 +173,7 @@ class Derivation:
     def rename(self, path: Path, name: str, mark: str | None = None) -> None:
         """Another name, or mark, for the binder at this path: no step, as theorems are about neither."""
         new = {"name": name} if mark is None else {"name": name, "mark": mark}
-        self.theorems[-1] = _shown_as(self.theorem, hints.with_hints_at(self.goal.body, path, new))
+        self.theorems[-1] = _shown_as(self.theorem, correspondence.with_hints_at(self.goal.body, path, new))
 
     def first_of(self, candidates: Iterable[T], act: Callable[[T], object]) -> None:
         """Carries out a change with the first of these with which it can be. Raises what is wrong with the first."""
@@ -224,7 +245,8 @@ def path_after(steps: Sequence[tuple[Step, Program, Program]], path: Path) -> tu
         reached = len(step.path)
         if path[:reached] != step.path:
             continue
-        inside = hints.moved(step, subterm(before.body, step.path), subterm(after.body, step.path), path[reached:])
+        old, new = subterm(before.body, step.path), subterm(after.body, step.path)
+        inside = correspondence.moved(step, old, new, path[reached:])
         if inside is None:
             return None, step
         path = (*step.path, *inside)

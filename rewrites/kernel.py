@@ -11,51 +11,26 @@ What is trusted: this file and `rewrites.admission`, the functions that build an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Final
+from typing import ClassVar, Final
 
 from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import Path, child_scopes, obligations, places
+from atl.checks.wellformed import Path, child_scopes, obligations, parts_in_scope
 from atl.core.predicate import Predicate, equal
+from atl.core.program import Program
 from atl.core.substitution import bind, children, with_children
 from atl.core.terms import Expr, Let, Reduce
-from atl.errors import ATLError
-from atl.prove import Answer, Proved, prove
-from atl.surface.program import Program
+from atl.prove import Proved, prove
 from atl.text.printing import show
 from rewrites.admission import admit
+from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
 from rewrites.instantiation import Argument, Arguments, Function
 from rewrites.kinds import Kind
-from rewrites.rule import Equation, Rule
+from rewrites.rule import Rule
 
 _KEY: Final = object()
-
-
-class NotEqual(ATLError, ValueError):
-    """The subterm at a path is not the side of the rule's instance that is to be rewritten."""
-
-    code = "ATL701"
-
-
-class PremiseFailed(ATLError, ValueError):
-    """A premise of a rule's instance is refuted, or cannot be proved, where it is to be applied."""
-
-    code = "ATL702"
-
-    def __init__(self, rule: Rule, premise: Predicate, scope: Scope, answer: Answer, summary: str) -> None:
-        super().__init__(summary)
-        self.rule = rule
-        self.premise = premise
-        self.scope = scope
-        self.answer = answer
-
-
-class NotATheorem(ATLError, ValueError):
-    """Two theorems do not compose, or something else was asked for that does not follow."""
-
-    code = "ATL703"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +68,15 @@ class _Chain:
 
 
 class Theorem:
-    """lhs = rhs. Only the kernel makes one; `steps` lead from the left side to the right."""
+    """lhs = rhs. Only the kernel makes one; `steps` lead from the left side to the right.
+
+    How it is saved and written as a script stands above the kernel, which imports neither: `rewrites/__init__.py` hands
+    both in by `write_with`.
+    """
 
     __slots__ = ("_chain", "_lhs", "_rhs")
+    saved_by: ClassVar[Callable[[Theorem, str | PathLike[str]], None]]
+    scripted_by: ClassVar[Callable[[Theorem], str]]
 
     def __init__(self, key: object, lhs: Program, rhs: Program, chain: _Chain | None) -> None:
         if key is not _KEY:
@@ -129,15 +110,18 @@ class Theorem:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a certificate, which `rewrites.load` replays with this kernel alone."""
-        from rewrites.certificates.certificate import save
-
-        save(self, path)
+        type(self).saved_by(self, path)
 
     def as_python(self) -> str:
         """The derivation as a script for a session."""
-        from rewrites.session.script import as_python
+        return type(self).scripted_by(self)
 
-        return as_python(self)
+    @classmethod
+    def write_with(
+        cls, *, save: Callable[[Theorem, str | PathLike[str]], None], script: Callable[[Theorem], str]
+    ) -> None:
+        """Hands in what `save` and `as_python` do."""
+        cls.saved_by, cls.scripted_by = save, script
 
     def __repr__(self) -> str:
         return f"{self._lhs.name} = {self._rhs.name}, by {len(self.steps)} steps"
@@ -145,9 +129,9 @@ class Theorem:
 
 def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
     """program = program, under its assumptions and the given ones, which are about its own sizes and arrays."""
-    for place, condition in enumerate(given):
-        admit("reflexivity", f"given[{place}]", Kind("condition"), condition, program.inputs)
-        _check_bound(f"given[{place}]", condition, [])
+    for position, condition in enumerate(given):
+        admit("reflexivity", f"given[{position}]", Kind("condition"), condition, program.inputs)
+        _check_bound(f"given[{position}]", condition, [])
     assumed = replace(program, assumptions=tuple(dict.fromkeys((*program.assumptions, *given))))
     return Theorem(_KEY, assumed, assumed, None)
 
@@ -241,8 +225,9 @@ def _check_bound(name: str, argument: Argument, spine: list[_Above]) -> None:
 def _ascend(rule: Rule, spine: list[_Above], before: Expr, after: Expr) -> tuple[Expr, list[ProvedPremise]]:
     """The whole term with the rewritten part in place (congruence).
 
-    The part's shape may be written in another way, equal by facts that hold there only. So where it is, each term above
-    must have a meaning with it, and a shape that is equal by what is known at that term.
+    The new part's shape may be written in another way than the old one's, and the two may be equal only by facts of the
+    path. Wherever it is written in another way, each term above is checked again with the new part in it: by what is
+    known where that term stands, it must have a meaning, and its shape must equal the one it had.
     """
     proved: list[ProvedPremise] = []
     for above in reversed(spine):
@@ -278,7 +263,7 @@ def _same_type(rule: Rule, before: Expr, after: Expr) -> list[Predicate]:
 
 def _check_wellformed(rule: Rule, after: Expr, scope: Scope) -> None:
     """What the rule brings in has a meaning: positive divisors, ranges that do not run backwards, equal shapes."""
-    for _, at, here in places(after, scope):
+    for _, at, here in parts_in_scope(after, scope):
         if isinstance(at, Let) and bind(at.value, at.body) != at:
             raise NotEqual(f"{rule.name} brings in the tensor {at.name} with another type than it has")
         _check_node(rule, at, here)
@@ -291,7 +276,4 @@ def _check_node(rule: Rule, node: Expr, scope: Scope) -> None:
             raise PremiseFailed(rule, obligation.goal, scope, answer, obligation.summary)
 
 
-__all__ = [
-    "Equation", "NotATheorem", "NotEqual", "PremiseFailed", "ProvedPremise", "Step", "Theorem", "reflexivity",
-    "rewrite", "symmetry", "transitivity",
-]  # fmt: skip
+__all__ = ["ProvedPremise", "Step", "Theorem", "reflexivity", "rewrite", "symmetry", "transitivity"]

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from atl import errors
 from atl.checks.scope import Scope, outermost, reads
-from atl.checks.wellformed import Obligation, discharge, places
+from atl.checks.wellformed import Obligation, discharge, parts_in_scope
 from atl.core.index import ZERO, Array, Index, Size
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, disjunction, negation, within
+from atl.core.program import Program
 from atl.core.substitution import indices_in
 from atl.core.terms import Access, Expr, Guard, Input, Local, Select, TensorVar
-from atl.surface.program import Program
 
 
 def check_safe(program: Program) -> None:
@@ -28,7 +28,7 @@ def check_safe(program: Program) -> None:
     >>> atl.check_safe(atl.program("shift", [x], atl.gen(n, lambda i: atl.guard(i >= 1, x[i - 1]))))
     """
     scope = outermost(program)
-    for path, at, here in places(program.body, scope):
+    for path, at, here in parts_in_scope(program.body, scope):
         discharge(program, path, here, _accesses(at, here))
 
 

@@ -8,9 +8,9 @@ from functools import lru_cache
 from atl.core import predicate as predicates
 from atl.core.index import Bound, Index, Leaf, Read, Size, Var, atoms, index, map_leaves
 from atl.core.predicate import Predicate, at_most, within
+from atl.core.program import Program
 from atl.core.terms import Type
 from atl.prove import Facts
-from atl.surface.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ class Scope:
     def bind(self, name: str, low: Index, high: Index, uid: int | None = None) -> tuple[Var, Scope]:
         """A variable for the index of a binder from `low` to `high` (seen from outside), and the scope of its body."""
         if uid is None:
-            # What is kept is told apart by the names of indices too: equal facts may write them in another way.
+            # Equality ignores the names of variables, but facts are shown with them. So the names are part of the key
+            # under which `_inside` keeps the facts of a body: one look at it never shows the names of another.
             names = tuple(getattr(at.atom, "name", "") for at in self.indices)
             variable, inside = _inside(self.facts, names, name, low, high)
         else:

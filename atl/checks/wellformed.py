@@ -15,6 +15,7 @@ from atl.checks.scope import Scope, outermost
 from atl.core.forms import Part
 from atl.core.index import ZERO, Index, Size, divisors, index, never_negative
 from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, negation
+from atl.core.program import Program
 from atl.core.substitution import children, indices_in
 from atl.core.terms import (
     Binary,
@@ -33,7 +34,7 @@ from atl.core.terms import (
     TruncateRight,
 )
 from atl.prove import Proved, Refuted, contradictory, prove
-from atl.surface.program import Program
+from atl.text.printing import place_of, show_predicate
 
 Path = tuple[int, ...]
 
@@ -84,28 +85,22 @@ def check_wellformed(program: Program) -> None:
     if contradictory(scope.facts):
         raise errors.ContradictoryAssumptions(
             f"no sizes meet the assumptions of {program.name}",
-            required=" and ".join(_shown(assumption) for assumption in program.assumptions),
+            required=" and ".join(show_predicate(assumption) for assumption in program.assumptions),
             suggestions=("drop one of the conditions in given=[…], or a min= of a size",),
         )
     for array in program.inputs:
         bounds = [bound for bound in (array.low, array.high) if bound is not None]
         for expression in (*array.shape, *bounds):
             discharge(program, (), scope, _positive_divisors(expression))
-    for path, at, here in places(program.body, scope):
+    for path, at, here in parts_in_scope(program.body, scope):
         discharge(program, path, here, obligations(at, here))
 
 
-def _shown(predicate: Predicate) -> str:
-    from atl.text.printing import show_predicate
-
-    return show_predicate(predicate)
-
-
-def places(expr: Expr, scope: Scope, path: Path = ()) -> Iterator[tuple[Path, Expr, Scope]]:
-    """Every place of a term with what is known there: the facts of binders, guards and selections around it."""
+def parts_in_scope(expr: Expr, scope: Scope, path: Path = ()) -> Iterator[tuple[Path, Expr, Scope]]:
+    """Every part of a term, with its path and what binders, guards and selections around it let one know there."""
     yield path, expr, scope
     for position, (child, inside) in enumerate(zip(children(expr), child_scopes(expr, scope), strict=True)):
-        yield from places(child.expr, inside, (*path, position))
+        yield from parts_in_scope(child.expr, inside, (*path, position))
 
 
 def child_scopes(expr: Expr, scope: Scope) -> tuple[Scope, ...]:
@@ -130,8 +125,6 @@ def discharge(program: Program, path: Path, scope: Scope, needed: Iterator[Oblig
         answer = prove(scope.facts, obligation.goal)
         if isinstance(answer, Proved):
             continue
-        from atl.text.printing import place_of
-
         refuted = isinstance(answer, Refuted)
         raise obligation.error(
             obligation.summary if refuted else f"{obligation.summary}, as far as can be proved",
@@ -146,7 +139,7 @@ _MORE_FACTS = "state what is known of the sizes: atl.sizes(…, min=…), or atl
 
 
 def _given(scope: Scope) -> str:
-    facts = [_shown(fact) for fact in scope.facts.predicates]
+    facts = [show_predicate(fact) for fact in scope.facts.predicates]
     return f"  (known here: {', '.join(facts[:8])}{', …' if len(facts) > 8 else ''})" if facts else ""
 
 

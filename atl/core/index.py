@@ -14,7 +14,7 @@ from functools import lru_cache
 from math import gcd
 from typing import Final, Literal, TypeAlias
 
-from atl.core.node import NOTHING_FREE, Identity, Node
+from atl.core.node import NOTHING_FREE, Identity, Node, Printed
 from atl.errors import ExtentError, TooLarge
 
 Order: TypeAlias = tuple[object, ...]
@@ -155,8 +155,8 @@ Monomial: TypeAlias = tuple[AnyAtom, ...]
 """A product of atoms in canonical order, with repetition; the empty one is 1."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Index(Node):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Index(Printed, Node):
     """A polynomial: its monomials with their non-zero coefficients, in canonical order, the constant last."""
 
     terms: tuple[tuple[Monomial, int], ...]
@@ -203,15 +203,26 @@ class Index(Node):
 
     # -- arithmetic ----------------------------------------------------------------------------------------------
 
+    # Of anything else than nodes and integers, such as what a person writes with, the other operand knows more.
+
     def __add__(self, other: Index | int) -> Index:
-        added = index(other)
+        added = _operand(other)
+        if added is None:
+            return NotImplemented
         if not added.terms:
             return self
         return linear(((1, self), (1, added))) if self.terms else added
 
+    __radd__ = __add__
+
     def __sub__(self, other: Index | int) -> Index:
-        taken = index(other)
+        taken = _operand(other)
+        if taken is None:
+            return NotImplemented
         return linear(((1, self), (-1, taken))) if taken.terms else self
+
+    def __rsub__(self, other: int) -> Index:
+        return linear(((1, constant(other)), (-1, self)))
 
     def __neg__(self) -> Index:
         return linear(((-1, self),))
@@ -219,6 +230,8 @@ class Index(Node):
     def __mul__(self, other: Index | int) -> Index:
         if isinstance(other, int):
             return linear(((other, self),))
+        if not isinstance(other, Index):
+            return NotImplemented
         gathered: dict[Monomial, int] = {}
         for left, a in self.terms:
             for right, b in other.terms:
@@ -226,21 +239,19 @@ class Index(Node):
                 gathered[product] = gathered.get(product, 0) + a * b
         return polynomial(gathered)
 
+    __rmul__ = __mul__
+
     def __floordiv__(self, other: Index | int) -> Index:
-        return floordiv(self, index(other))
+        divisor = _operand(other)
+        return NotImplemented if divisor is None else floordiv(self, divisor)
 
     def __mod__(self, other: Index | int) -> Index:
-        divisor = index(other)
-        return self - divisor * floordiv(self, divisor)
+        divisor = _operand(other)
+        return NotImplemented if divisor is None else self - divisor * floordiv(self, divisor)
 
-    def __str__(self) -> str:
-        from atl.text.printing import (
-            show_index,  # the printer stands above; this is for debugging only
-        )
 
-        return show_index(self)
-
-    __repr__ = __str__
+def _operand(value: object) -> Index | None:
+    return value if isinstance(value, Index) else constant(value) if isinstance(value, int) else None
 
 
 def _atom_order(atom: Atom) -> Order:
@@ -370,7 +381,7 @@ def _multiples(a: Index, b: Index) -> tuple[Index, Index]:
     out: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     for monomial, value in a.terms:
-        quotient = _without(monomial, factor)
+        quotient = without(monomial, factor)
         if quotient is not None and value % coefficient == 0:
             out[quotient] = value // coefficient
         else:
@@ -386,7 +397,8 @@ def quotient_exactly(a: Index, b: Index) -> Index | None:
     return out if not rest.terms else None
 
 
-def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
+def without(monomial: Monomial, factor: Monomial) -> Monomial | None:
+    """The monomial divided by a factor of it; None if it is none."""
     left = list(monomial)
     for atom in factor:
         if atom not in left:

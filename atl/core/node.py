@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from typing import ClassVar, Final, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 from weakref import ref
 
 from atl.errors import TooLarge
@@ -65,6 +65,26 @@ def identity(key: Hashable) -> Identity:
 NOTHING_FREE: Final[frozenset[int]] = frozenset()
 
 
+class Printed:
+    """What `str` and `repr` write as a person would: index expressions and programs. How, is said by `print_with`."""
+
+    __slots__ = ()
+    written: ClassVar[Callable[[Any], str]] = object.__repr__
+
+    def __str__(self) -> str:
+        return type(self).written(self)
+
+    __repr__ = __str__
+
+
+def print_with(written: Callable[[Any], str]) -> None:
+    """Hands down how index expressions and programs are printed: `atl.text.printing` says it, which stands above.
+
+    This is the one thing that core is given from above. `atl/__init__.py` gives it, before there is anything to print.
+    """
+    Printed.written = written
+
+
 class Node:
     """The base of index expressions, predicates and tensor expressions.
 
@@ -109,7 +129,9 @@ class Node:
         put(self, "free", free)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Node) and self.identity is other.identity)
+        if isinstance(other, Node):
+            return self.identity is other.identity
+        return NotImplemented  # what a person writes with may know how to be compared with a node
 
     def __hash__(self) -> int:
         return hash(self.identity)

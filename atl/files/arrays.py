@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core import dtypes
+from atl.core.program import Program
 from atl.errors import ArgumentError, ArrayError
-from atl.surface.program import Program
+from atl.files.whole import write_whole
 
 
 def values_given(program: Program, written: Sequence[str]) -> dict[str, Any]:
@@ -67,15 +66,7 @@ def _number(name: str, value: str, dtype: str) -> int | float:
 
 def save(path: Path, array: npt.NDArray[Any]) -> None:
     """Writes a .npy file in one step: it is whole, or not there. Raises `ArrayError`."""
-    temporary: Path | None = None
     try:
-        handle, name = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
-        temporary = Path(name)
-        with os.fdopen(handle, "wb") as stream:
-            np.save(stream, array)
-        temporary.replace(path)
+        write_whole({path: lambda stream: np.save(stream, array)})
     except OSError as error:
         raise ArrayError(f"{path} cannot be written: {error}", required="a place for the result") from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)

@@ -9,8 +9,8 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+from atl.core.program import Program
 from atl.errors import ATLError, Place, Source, WrongArgument
-from atl.surface.program import Program
 
 WRITTEN = "path/to/file.py:name or package.module:name"
 

@@ -18,9 +18,10 @@ import numpy.typing as npt
 from atl.core import dtypes
 from atl.core.index import Array, Index, Leaf, Size, atoms, value_of
 from atl.core.predicate import Predicate, expressions, holds
+from atl.core.program import Program
 from atl.errors import ArgumentError, ArrayError, AssumptionError, WrongArgument
-from atl.surface.program import Program
 from atl.surface.refused_habits import Symbolic
+from atl.text.printing import show_predicate
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 LARGEST: Final = 2**63 - 1
@@ -269,8 +270,6 @@ def _check_shape(array: Array, call: Arguments) -> None:
 
 
 def _check_assumption(program: Program, assumption: Predicate, call: Arguments) -> None:
-    from atl.text.printing import show_predicate
-
     try:
         met = holds(assumption, _leaf(call), index_elements(call.arrays))
     except ZeroDivisionError:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from atl.core import dtypes
 from atl.core.index import Bound, Index, Leaf, Size, value_of
 from atl.core.predicate import Predicate, holds
+from atl.core.program import Program
 from atl.core.terms import (
     OF_MONOID,
     Access,
@@ -49,7 +50,6 @@ from atl.core.terms import (
 from atl.errors import ArgumentError, EscapedIndex, ExtentError, TooLarge
 from atl.meaning.arguments import bind, index_elements
 from atl.meaning.scalars import Exact, Machine, Scalars
-from atl.surface.program import Program
 
 E = TypeVar("E")
 Positions: TypeAlias = tuple[int, ...]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
+from atl.checks.assembly import make_program
 from atl.core.index import (
     ONE,
     AnyAtom,
@@ -27,10 +28,11 @@ from atl.core.index import (
     read,
 )
 from atl.core.predicate import FALSE, TRUE, Predicate, expressions, map_indices
+from atl.core.program import Program
 from atl.core.substitution import rebuild
 from atl.core.terms import Expr, Input
 from atl.errors import ArgumentError, AssumptionError
-from atl.surface.program import Program, make_program
+from atl.text.printing import show_predicate
 
 LARGEST: Final = 2**56
 """A size is at most this: then linear expressions with ordinary coefficients cannot overflow in a kernel."""
@@ -119,8 +121,6 @@ class _Substitution:
     def assumption(self, program: Program, assumption: Predicate) -> Predicate:
         left = map_indices(assumption, self.index)
         if left == FALSE:
-            from atl.text.printing import show_predicate
-
             used = [size.name for e in expressions(assumption) for size in atoms(e) if isinstance(size, Size)]
             raise AssumptionError(
                 f"the sizes that are fixed break an assumption of {program.name}",

@@ -58,24 +58,24 @@ class Facts:
         while grown and left:
             grown = False
             out = []
-            for place in left:
-                if self.topics[place] and reached.isdisjoint(self.topics[place]):
-                    out.append(place)
+            for position in left:
+                if self.topics[position] and reached.isdisjoint(self.topics[position]):
+                    out.append(position)
                 else:
-                    reached |= self.topics[place]
+                    reached |= self.topics[position]
                     grown = True
             left = out
         if not left:
             return self, EMPTY
         rest = set(left)
-        return self._at([place for place in range(len(self.predicates)) if place not in rest]), self._at(left)
+        return self._at([position for position in range(len(self.predicates)) if position not in rest]), self._at(left)
 
     def only(self, wanted: Callable[[Predicate], bool]) -> Facts:
         """The facts that are wanted, in their order."""
-        return self._at([place for place, predicate in enumerate(self.predicates) if wanted(predicate)])
+        return self._at([position for position, predicate in enumerate(self.predicates) if wanted(predicate)])
 
-    def _at(self, places: list[int]) -> Facts:
-        return Facts(tuple(self.predicates[k] for k in places), tuple(self.topics[k] for k in places))
+    def _at(self, positions: list[int]) -> Facts:
+        return Facts(tuple(self.predicates[k] for k in positions), tuple(self.topics[k] for k in positions))
 
 
 EMPTY = Facts()

@@ -135,7 +135,7 @@ def _connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
     topics = topics_of(goal)
     near, rest = facts.about(topics) if topics else (facts, EMPTY)
     if not rest.predicates:
-        return _Query(near, goal, thorough).answer()
+        return _Query(near, goal, thorough=thorough).answer()
     answer = prove(near, goal, thorough=thorough)
     if isinstance(answer, Proved):
         return answer
@@ -153,6 +153,12 @@ def _connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
+    """A question on its way through the layers.
+
+    `thorough` asks the slow ones too; of a goal that is `simplified`, or whose quotients are taken `as_written`, no
+    other way to write it is tried.
+    """
+
     facts: Facts
     goal: Predicate
     thorough: bool
@@ -191,7 +197,9 @@ class _Query:
         if (model := self._sampled(samples, LAST_TRIES, table, solution)) is not None:
             return Refuted(model)
         if not self.simplified and (simpler := self._simpler()) != self.goal:
-            return self._proved("linear") if simpler == TRUE else _Query(self.facts, simpler, True, True).answer()
+            if simpler == TRUE:
+                return self._proved("linear")
+            return _Query(self.facts, simpler, thorough=True, simplified=True).answer()
         return self._by_z3(table, whole, solution)
 
     def _divided_out(self) -> tuple[tuple[Predicate, ...], Predicate]:
@@ -370,10 +378,10 @@ def _solve_equalities(facts: Sequence[Predicate], denied: Predicate) -> _Solutio
     left = [*facts, *conjuncts(denied)]
     declaring = {leaf for predicate in left for leaf in _declaring(predicate)}
     solved: list[tuple[Leaf, Index]] = []
-    place = 0
-    while place < len(left):
-        predicate = left[place]
-        place += 1
+    position = 0
+    while position < len(left):
+        predicate = left[position]
+        position += 1
         if not isinstance(predicate, Zero) or (found := _solvable(predicate.expression, declaring)) is None:
             continue
         leaf, value = found
@@ -385,7 +393,7 @@ def _solve_equalities(facts: Sequence[Predicate], denied: Predicate) -> _Solutio
         solved.append((leaf, value))
         if isinstance(leaf, Size):
             left.append(non_negative(value))
-        place = 0
+        position = 0
     if not solved:
         return _Solution(facts, denied, solved)
     return _Solution(left, TRUE, solved)

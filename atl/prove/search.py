@@ -39,12 +39,12 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """A row that is tested once the unknown at `place` is known; `slope` is what multiplies it, if it is linear."""
+    """A row that is tested once the unknown at `position` is known; `slope` is what multiplies it, if it is linear."""
 
     row: Row
     slope: tuple[tuple[int, tuple[int, ...]], ...]
     rest: tuple[tuple[int, tuple[int, ...]], ...]
-    place: int
+    position: int
     linear: bool
     equality: bool
 
@@ -54,7 +54,7 @@ _Stage: TypeAlias = dict[int, list[_Test]]
 
 @dataclass(slots=True)
 class _Choice:
-    """What holds in one alternative: its tests by place, and further cases inside."""
+    """What holds in one alternative: its tests by position, and further cases inside."""
 
     tests: _Stage
     cases: list[list[_Choice]]
@@ -101,10 +101,10 @@ class Search:
         values: dict[int, int] = {}
         elements: Elements = {}
         self._meet(tests.get(-1, ()), values)
-        for place, column in enumerate(self.plan.unknowns):
+        for position, column in enumerate(self.plan.unknowns):
             atom = self.plan.table.atoms[column]
             known = self._known_element(column, atom, values, elements)
-            here = tests.get(place, ())
+            here = tests.get(position, ())
             if known is None:
                 low, high = self._range(column, atom, values, elements)
                 values[column] = self._choose(here, values, low, high, attempt)
@@ -112,7 +112,7 @@ class Search:
                 values[column] = known
             if isinstance(atom, Read):
                 elements[self._position(column, atom, values)] = values[column]
-            for derived in self.plan.computed[place]:
+            for derived in self.plan.computed[position]:
                 values[derived] = self._derived(derived, values)
             self._meet(here, values)
         return Sample({column: values[column] for column in self.plan.unknowns}, elements)
@@ -120,8 +120,8 @@ class Search:
     # -- cases ---------------------------------------------------------------------------------------------------
 
     def _choose_cases(self, choice: _Choice, tests: _Stage) -> None:
-        for place, group in choice.tests.items():
-            tests.setdefault(place, []).extend(group)
+        for position, group in choice.tests.items():
+            tests.setdefault(position, []).extend(group)
         for case in choice.cases:
             if not case:
                 raise _Stuck
@@ -286,19 +286,19 @@ def _planned(table: Table) -> _Plan:
             others.remove(column)
             if isinstance(table.atoms[column], Read) or not plan.unknowns:
                 # A quotient of constants is one by zero or less, of dead code: it may be anything.
-                _place(plan, column)
+                _next_unknown(plan, column)
             else:
                 plan.ready[column] = len(plan.unknowns) - 1
                 plan.computed[-1].append(column)
 
     settle()
     for leaf in leaves:
-        _place(plan, leaf)
+        _next_unknown(plan, leaf)
         settle()
     return plan
 
 
-def _place(plan: _Plan, column: int) -> None:
+def _next_unknown(plan: _Plan, column: int) -> None:
     plan.ready[column] = len(plan.unknowns)
     plan.unknowns.append(column)
     plan.computed.append([])
@@ -313,24 +313,24 @@ def _choice(plan: _Plan, system: System) -> _Choice:
     for equality, rows in ((False, system.rows), (True, system.equalities)):
         for row in rows:
             test = _tested(plan, row, equality)
-            tests.setdefault(test.place, []).append(test)
+            tests.setdefault(test.position, []).append(test)
     return _Choice(tests, [[_choice(plan, part) for part in case] for case in system.cases])
 
 
 def _tested(plan: _Plan, row: Row, equality: bool) -> _Test:
     monomials, ready = plan.table.monomials, plan.ready
-    place = max((ready[atom] for column in row for atom in monomials[column]), default=-1)
-    last = plan.unknowns[place] if place >= 0 else 0
+    position = max((ready[atom] for column in row for atom in monomials[column]), default=-1)
+    last = plan.unknowns[position] if position >= 0 else 0
     slope: list[tuple[int, tuple[int, ...]]] = []
     rest: list[tuple[int, tuple[int, ...]]] = []
-    linear = place >= 0
+    linear = position >= 0
     for column, coefficient in row.items():
         monomial = monomials[column]
-        late = [atom for atom in monomial if ready[atom] == place]
-        if not late or place < 0:
+        late = [atom for atom in monomial if ready[atom] == position]
+        if not late or position < 0:
             rest.append((coefficient, monomial))
         elif late == [last]:
             slope.append((coefficient, tuple(atom for atom in monomial if atom != last)))
         else:
             linear = False
-    return _Test(row, tuple(slope), tuple(rest), place, linear, equality)
+    return _Test(row, tuple(slope), tuple(rest), position, linear, equality)

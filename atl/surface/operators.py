@@ -12,6 +12,7 @@ from atl.core.index import Index, Size, Var, index
 from atl.core.index import ceildiv as ceiling
 from atl.core.index import imax as greatest
 from atl.core.index import imin as least
+from atl.core.literals import agree, strengthen
 from atl.core.node import refuse_runaway_recursion
 from atl.core.substitution import close, close_tensor, fresh_uid
 from atl.core.terms import (
@@ -40,6 +41,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.errors import Source, WrongArgument, WrongName
+from atl.surface.declarations import checked_name
 from atl.surface.values import (
     Binder,
     Condition,
@@ -47,25 +49,14 @@ from atl.surface.values import (
     IndexLike,
     Tensor,
     TensorLike,
-    agree,
     arithmetic,
     as_index,
     as_predicate,
     as_tensor,
     located,
-    strengthen,
 )
 
 Range = IndexLike | tuple[IndexLike, IndexLike]
-
-
-def checked_name(name: object, what: str) -> str:
-    if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
-        raise WrongName(
-            f"{name!r} cannot name {what}",
-            required="a name of ASCII letters, digits and underscores that does not start with a digit",
-        )
-    return name
 
 
 def sizes(names: str, *, min: int = 0) -> Any:  # noqa: A002 (the contract's name)
@@ -215,7 +206,7 @@ def let(e: TensorLike, body: Callable[[Tensor], TensorLike], *, name: str | None
 
 def concat(first: TensorLike, *others: TensorLike) -> Tensor:
     """The operands one after the other along the first dimension. Shape: (n + m + …, rest). Source: Fig. 4.3."""
-    out, *rest = agree(*(as_tensor(part) for part in (first, *others)))
+    out, *rest = agree(*(as_tensor(part).node for part in (first, *others)))
     for part in rest:
         out = located(Concat(out, part))
     return Tensor(out)
@@ -268,7 +259,7 @@ def truncr(k: IndexLike, e: TensorLike) -> Tensor:
 
 def select(condition: Condition | bool, a: TensorLike, b: TensorLike) -> Tensor:
     """a where the condition holds, else b; only the chosen one is looked at. Shapes: equal."""
-    left, right = agree(as_tensor(a), as_tensor(b))
+    left, right = agree(as_tensor(a).node, as_tensor(b).node)
     return Tensor(located(Select(as_predicate(condition), left, right)))
 
 

@@ -1,101 +1,25 @@
-"""Programs: a tensor expression with its inputs and what is assumed of the sizes."""
+"""How a program is declared: its inputs, then its body, in a call or as a decorated function."""
 
 from __future__ import annotations
 
-import ast
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, NoReturn, overload
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
+from atl.checks.assembly import make_program
 from atl.core import dtypes
-from atl.core.index import Array, Index, Read, Size, Var, atoms, index
-from atl.core.predicate import Predicate, at_most, conjuncts, expressions
-from atl.core.substitution import indices_in, subterms
-from atl.core.terms import Expr, Input, TensorVar, Type
-from atl.errors import EscapedIndex, Place, WrongArgument, WrongName
-from atl.surface.operators import checked_name
-from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor, strengthen
-
-
-@dataclass(frozen=True)
-class Program:
-    """A named tensor expression, closed but for its inputs and sizes.
-
-    `inputs` are the declared arrays in the order of a call; `assumptions` are conditions on the sizes, which every call
-    checks. Two programs are equal when their names, inputs, bodies and assumptions are.
-    """
-
-    name: str
-    inputs: tuple[Array, ...]
-    body: Expr
-    assumptions: tuple[Predicate, ...] = field(default=())
-
-    @property
-    def type(self) -> Type:
-        return self.body.type
-
-    @property
-    def shape(self) -> tuple[IndexExpr, ...]:
-        """The extents of the result."""
-        return tuple(IndexExpr(extent) for extent in self.body.type.shape)
-
-    @property
-    def dtype(self) -> str:
-        """The element type of the result."""
-        return self.body.type.dtype or dtypes.DEFAULT
-
-    @cached_property
-    def sizes(self) -> tuple[str, ...]:
-        """The names of all sizes, in the order in which the inputs, then the body, mention them."""
-        return tuple(dict.fromkeys(size.name for size in _sizes_in(self.inputs, self.body, self.assumptions)))
-
-    @cached_property
-    def free_sizes(self) -> tuple[str, ...]:
-        """The sizes that no array of a call determines: they are keywords of the call."""
-        given = {size.name for array in self.inputs for extent in array.shape if isinstance(size := extent.atom, Size)}
-        return tuple(name for name in self.sizes if name not in given)
-
-    def __call__(self, *_arguments: object, **_named: object) -> NoReturn:
-        """A program is not called: it is evaluated, or compiled to a kernel, and the kernel is called."""
-        raise WrongArgument(
-            f"the program {self.name} is called",
-            required="a kernel, or the reference interpreter",
-            suggestions=(
-                f"atl.evaluate({self.name}, …) computes its meaning",
-                f"lowering.compile({self.name}) gives a kernel that can be called with NumPy arrays",
-            ),
-        )
-
-    def __str__(self) -> str:
-        from atl.text.printing import show_program
-
-        return show_program(self)
-
-    __repr__ = __str__
-
-
-def _sizes_in(inputs: Iterable[Array], body: Expr, assumptions: Iterable[Predicate]) -> Iterable[Size]:
-    """Every occurrence of a size."""
-    found: list[Index] = []
-    for array in inputs:
-        found.extend(array.shape)
-        found.extend(bound for bound in (array.low, array.high) if bound is not None)
-    for term in subterms(body):
-        found.extend(indices_in(term))
-    for assumption in assumptions:
-        found.extend(expressions(assumption))
-    for expression in found:
-        yield from (atom for atom in atoms(expression) if isinstance(atom, Size))
-
-
-# -- declarations -----------------------------------------------------------------------------------------------------
+from atl.core.index import Array, Index, Size, index
+from atl.core.predicate import Predicate
+from atl.core.program import Program
+from atl.core.terms import Input
+from atl.errors import WrongArgument
+from atl.surface.declarations import TensorSpec, checked_name, extent_written
+from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 
 
 def tensor(
     name: str,
-    *shape: IndexExpr | int,
+    *shape: IndexExpr | Index | int,
     dtype: str = dtypes.DEFAULT,
     range: tuple[Any, Any] | None = None,  # noqa: A002 (the contract's name)
     order: str | None = None,
@@ -133,58 +57,6 @@ def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, A
             raise WrongArgument(f"an extent of {name} is {value}", required="a non-negative size")
     low, high = (as_index(bounds[0]), as_index(bounds[1])) if bounds is not None else (None, None)
     return Array(name, shape, kind, low, high, order == "strict")
-
-
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """What `atl.Tensor["n k", "float64"]` in an annotation says: extents, separated by spaces, and an element type."""
-
-    extents: tuple[str, ...]
-    dtype: str = dtypes.DEFAULT
-
-    @staticmethod
-    def written(item: str | tuple[str, ...]) -> TensorSpec:
-        parts = item if isinstance(item, tuple) else (item,)
-        if not parts or len(parts) > 2 or not all(isinstance(part, str) for part in parts):
-            raise WrongArgument(
-                f"atl.Tensor[{item!r}]", required='extents and an element type: atl.Tensor["n k", "float64"]'
-            )
-        return TensorSpec(
-            tuple(parts[0].split()), dtypes.checked_dtype(parts[1]) if len(parts) == 2 else dtypes.DEFAULT
-        )
-
-    def declare(self, name: str) -> Tensor:
-        return tensor(name, *(IndexExpr(extent_written(text)) for text in self.extents), dtype=self.dtype)
-
-
-def extent_written(text: str) -> Index:
-    """The index expression that a text without spaces, such as "2*n+1", means; its names are sizes."""
-    try:
-        return _extent(ast.parse(text, mode="eval").body)
-    except SyntaxError:
-        raise WrongArgument(f"{text!r} is not an extent", required='a size or an expression such as "2*n+1"') from None
-
-
-def _extent(node: ast.expr) -> Index:
-    match node:
-        case ast.Name(name):
-            return index(Size(checked_name(name, "a size")))
-        case ast.Constant(int() as value):
-            return index(value)
-        case ast.BinOp(left, ast.Add(), right):
-            return _extent(left) + _extent(right)
-        case ast.BinOp(left, ast.Sub(), right):
-            return _extent(left) - _extent(right)
-        case ast.BinOp(left, ast.Mult(), right):
-            return _extent(left) * _extent(right)
-        case ast.BinOp(left, ast.FloorDiv(), right):
-            return _extent(left) // _extent(right)
-        case _:
-            raise WrongArgument(
-                f"{ast.unparse(node)!r} is not an extent",
-                required='sizes and integers joined by + - * //, such as "2*n+1"',
-                suggestions=('separate extents by spaces: atl.Tensor["n m"]',) if isinstance(node, ast.Tuple) else (),
-            )
 
 
 class SizeAnnotation:
@@ -232,7 +104,7 @@ def program(
         if not isinstance(node, Input):
             raise WrongArgument(f"{item!r} is not an input", required="tensors declared by atl.tensor(…)")
         declared.append(node.array)
-    return make_program(checked_name(name, "a program"), tuple(declared), as_tensor(body).node, given)
+    return make_program(checked_name(name, "a program"), tuple(declared), as_tensor(body).node, _stated(given))
 
 
 def _from_function(function: Callable[..., Tensor], given: Sequence[Any]) -> Program:
@@ -246,7 +118,8 @@ def _from_function(function: Callable[..., Tensor], given: Sequence[Any]) -> Pro
             )
         match annotations.get(parameter):
             case TensorSpec() as spec:
-                arguments.append(spec.declare(parameter))
+                shape = (IndexExpr(extent_written(text)) for text in spec.extents)
+                arguments.append(tensor(parameter, *shape, dtype=spec.dtype))
             case annotation if annotation is SizeAnnotation:
                 arguments.append(IndexExpr(index(Size(checked_name(parameter, "a size")))))
             case Tensor(node=Input()) as declared:
@@ -258,88 +131,13 @@ def _from_function(function: Callable[..., Tensor], given: Sequence[Any]) -> Pro
                 )
     body = function(*arguments)
     inputs = tuple(a.node.array for a in arguments if isinstance(a, Tensor) and isinstance(a.node, Input))
-    return make_program(function.__name__, inputs, as_tensor(body).node, given)
+    return make_program(function.__name__, inputs, as_tensor(body).node, _stated(given))
 
 
-def make_program(name: str, inputs: tuple[Array, ...], body: Expr, given: Sequence[Any] = ()) -> Program:
-    """The program of these parts, checked. `given` are conditions, or predicates as nodes."""
-    from atl.checks.wellformed import check_wellformed
-
-    body = strengthen(body, dtypes.DEFAULT)
-    _check_names(name, inputs, body)
-    _check_closed(body)
+def _stated(given: Sequence[Any]) -> list[Predicate]:
+    """The conditions that a program is given, as predicates."""
     if isinstance(given, Condition):
         raise WrongArgument(
             f"given={given!r}", required="a list of conditions", suggestions=(f"write given=[{given!r}]",)
         )
-    stated = tuple(
-        part
-        for condition in given
-        for part in conjuncts(condition if hasattr(condition, "identity") else as_predicate(condition))
-    )
-    minima: dict[str, int] = {}
-    for size in _sizes_in(inputs, body, stated):
-        minima[size.name] = max(minima.get(size.name, 0), size.minimum)
-    least = tuple(at_most(index(low), index(Size(size))) for size, low in minima.items() if low)
-    made = Program(name, inputs, body, tuple(dict.fromkeys((*least, *stated))))
-    check_wellformed(made)
-    return made
-
-
-def _check_names(name: str, inputs: tuple[Array, ...], body: Expr) -> None:
-    seen: dict[str, Array] = {}
-    for array in inputs:
-        if array.name in seen:
-            raise WrongName(f"two inputs are called {array.name}", required="a name of its own for every input")
-        seen[array.name] = array
-    used = {term.array.name: term.array for term in subterms(body) if isinstance(term, Input)}
-    for term in subterms(body):
-        for expression in indices_in(term):
-            used.update({atom.array.name: atom.array for atom in atoms(expression) if isinstance(atom, Read)})
-    for array_name, array in used.items():
-        if array_name not in seen:
-            raise WrongName(
-                f"{name} uses the tensor {array_name}, which is not among its inputs",
-                required=f"every input in the list of inputs (there are: {', '.join(seen) or 'none'})",
-                suggestions=(f"add {array_name} to the inputs",),
-            )
-        if seen[array_name] != array:
-            raise WrongName(
-                f"{array_name} is declared twice, and differently: "
-                f"{Input(seen[array_name]).type} in the inputs of {name}, {Input(array).type} in its body",
-                required="one declaration for each input",
-                suggestions=(f"use the one tensor {array_name} in both places, or another name",),
-            )
-    for size in _sizes_in(inputs, body, ()):
-        if size.name in seen:
-            raise WrongName(f"{size.name} names both a size and an input", required="different names")
-
-
-def _check_closed(body: Expr) -> None:
-    if not (body.free or body.loose or body.loose_tensors):
-        return
-    where = next((term for term in subterms(body) if term.free and not _free_below(term)), body)
-    escaped = " and ".join(_free_names(body)) or "an index or a let-bound tensor"
-    raise EscapedIndex(
-        f"{escaped} is used outside of the operator that binds it",
-        place=Place(source=where.source),
-        required="every one to be used inside of the function that was given to gen, sum or let",
-        suggestions=("build the expression inside of that function and return it from there",),
-    )
-
-
-def _free_names(body: Expr) -> dict[str, None]:
-    """What is free in the body, in words: the names are those of the parameters that brought it in."""
-    names: dict[str, None] = {}
-    for term in subterms(body):
-        if isinstance(term, TensorVar):
-            names[f"the let-bound tensor {term.name}"] = None
-        for expression in indices_in(term):
-            names.update({f"the index {atom.name}": None for atom in atoms(expression) if isinstance(atom, Var)})
-    return names
-
-
-def _free_below(term: Expr) -> bool:
-    from atl.core.substitution import children
-
-    return any(child.expr.free for child in children(term))
+    return [as_predicate(condition) for condition in given]

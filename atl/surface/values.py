@@ -11,20 +11,18 @@ from collections.abc import Callable
 from fractions import Fraction
 from math import isnan
 from types import EllipsisType
-from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, Union, overload
+from typing import NoReturn, TypeAlias, TypeVar, Union, overload
 
-from atl.core import dtypes, predicate
-from atl.core.index import Index, Var, floordiv, index, read
+from atl.core import dtypes, literals, predicate
+from atl.core.index import Index, floordiv, index, read
 from atl.core.predicate import Predicate
-from atl.core.substitution import close, fresh_uid, rebuild
-from atl.core.terms import Access, Binary, BinaryOp, Constant, Expr, Gen, Input, Unary, Value
+from atl.core.terms import Access, Binary, BinaryOp, Constant, Expr, Input, Unary, Value
 from atl.errors import DtypeError, RankError, Source, SymbolicValue, WrongArgument
+from atl.surface.declarations import TensorSpec
 from atl.surface.refused_habits import Symbolic
+from atl.text.printing import show, show_predicate
 
-if TYPE_CHECKING:
-    from atl.surface.program import TensorSpec
-
-IndexLike: TypeAlias = Union["IndexExpr", int, "Tensor"]
+IndexLike: TypeAlias = Union["IndexExpr", Index, int, "Tensor"]
 TensorLike: TypeAlias = Union["Tensor", int, float]
 T = TypeVar("T", bound=Expr)
 
@@ -149,8 +147,6 @@ class Condition(Symbolic):
     __ne__ = __eq__
 
     def __repr__(self) -> str:
-        from atl.text.printing import show_predicate
-
         return show_predicate(self.node)
 
 
@@ -175,8 +171,6 @@ class Tensor(Symbolic):
         self.node = node
 
     def __class_getitem__(cls, item: str | tuple[str, ...]) -> TensorSpec:
-        from atl.surface.program import TensorSpec
-
         return TensorSpec.written(item)
 
     @property
@@ -286,8 +280,6 @@ class Tensor(Symbolic):
         return IndexExpr(as_index(self)) != other
 
     def __repr__(self) -> str:
-        from atl.text.printing import show
-
         return show(self.node)
 
 
@@ -305,6 +297,8 @@ def as_index(value: object) -> Index:
     match value:
         case IndexExpr():
             return value.node
+        case Index():
+            return value  # an extent of a program
         case bool():
             pass
         case int() | numbers.Integral():
@@ -445,44 +439,9 @@ def _in_place_of_tensor(value: object) -> tuple[str, ...]:
             return ()
 
 
-def strengthen(expr: Expr, dtype: str) -> Expr:
-    """The term with its untyped literals given an element type."""
-    if expr.type.dtype is not None:
-        return expr
-    match expr:
-        case Constant(value, None):
-            return Constant(value, dtype)
-        case Value(position, None):
-            return Value(position, dtype)
-        case _:
-            return rebuild(expr, lambda child: strengthen(child.expr, dtype), lambda e: e)
-
-
-def agree(*tensors: Tensor) -> tuple[Expr, ...]:
-    """The nodes, with literals among them given the element type of the others."""
-    dtype = next((tensor.dtype for tensor in tensors if tensor.dtype is not None), None)
-    return tuple(tensor.node if dtype is None else strengthen(tensor.node, dtype) for tensor in tensors)
-
-
 def arithmetic(op: BinaryOp, left: object, right: object) -> Tensor:
-    """A scalar operation; where a scalar meets a tensor, it meets each of its elements."""
-    first, second = agree(as_tensor(left), as_tensor(right))
-    if 0 in (first.type.rank, second.type.rank) and first.type.rank != second.type.rank:
-        return _spread(op, first, second)
-    return Tensor(located(Binary(op, first, second)))
-
-
-def _spread(op: BinaryOp, left: Expr, right: Expr) -> Tensor:
-    """The generation of the scalar operation over every element of the operand that is a tensor."""
-    larger = left if left.type.rank else right
-    variables = [Var(next(fresh_uid), name) for name in "ijklpqrstuvw"[: larger.type.rank]]
-    element: Expr = larger
-    for variable in variables:
-        element = Access(element, index(variable))
-    node: Expr = Binary(op, element, right) if larger is left else Binary(op, left, element)
-    for variable, extent in zip(reversed(variables), reversed(larger.type.shape), strict=True):
-        node = Gen(index(0), extent, close(node, variable), variable.name)
-    return Tensor(located(node))
+    """A scalar operation on what a person writes; where a scalar meets a tensor, it meets each of its elements."""
+    return Tensor(located(literals.arithmetic(op, as_tensor(left).node, as_tensor(right).node)))
 
 
 Binder: TypeAlias = Callable[..., object]

@@ -27,6 +27,7 @@ from atl.core.index import (
     constant,
     index,
     polynomial,
+    without,
 )
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from atl.errors import TooLarge
@@ -214,22 +215,13 @@ def _factors(expression: Index, quotient: Quotient, b: Index) -> Iterator[Index]
     found: dict[Monomial, int] = {}
     for atoms, coefficient in expression.terms:
         if quotient in atoms and coefficient % leading == 0:
-            left = _without(_without(atoms, (quotient,)) or (), lead)
+            left = without(without(atoms, (quotient,)) or (), lead)
             if left is not None:
                 found[left] = -coefficient // leading
     if len(b.terms) == 1 and found:
         yield polynomial(found)
     elif found:
         yield from (polynomial({atoms: coefficient}) for atoms, coefficient in found.items())
-
-
-def _without(atoms: Monomial, taken: Monomial) -> Monomial | None:
-    left = list(atoms)
-    for atom in taken:
-        if atom not in left:
-            return None
-        left.remove(atom)
-    return tuple(left)
 
 
 # -- writing expressions ----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import Index
 from atl.core.predicate import Predicate
+from atl.core.program import Program
 from atl.core.substitution import amounts
 from atl.core.terms import (
     Access,
@@ -33,7 +34,6 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.surface.program import Program
 from atl.text.index_notation import (
     Comparison,
     Condition,

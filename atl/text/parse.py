@@ -22,16 +22,18 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar, get_args
 
+from atl.checks.assembly import make_program
 from atl.checks.scope import outermost
 from atl.core import dtypes
 from atl.core.index import Array, Index, index, shift
+from atl.core.literals import agree, arithmetic, strengthen
 from atl.core.node import MAX_DEPTH
 from atl.core.predicate import Predicate, equal
+from atl.core.program import Program
 from atl.core.substitution import map_type
 from atl.core.terms import (
     OPERATOR_CALLED,
     Access,
-    Binary,
     BinaryOp,
     Cast,
     Concat,
@@ -53,8 +55,6 @@ from atl.core.terms import (
 )
 from atl.errors import ATLError, DtypeError, Place, ShapeError, TooLarge
 from atl.prove import Proved, prove
-from atl.surface.program import Program, make_program
-from atl.surface.values import Tensor, agree, arithmetic, strengthen
 from atl.text.names import BINDERS, INFIX, RESERVED, Level
 from atl.text.parse_index import IndexReader
 from atl.text.tokens import Token
@@ -409,7 +409,7 @@ class _Reader(IndexReader):
                     self.expect(",", "after the condition")
                     left = self.expression()
                     self.expect(",", "between the operands")
-                    first, second = agree(Tensor(left), Tensor(self.expression()))
+                    first, second = agree(left, self.expression())
                     made = Select(condition, first, second)
                 case "cast":
                     dtype = self._dtype()
@@ -450,8 +450,5 @@ def _moved(of: Type, binders: int) -> Type:
 
 def _joined(sign: str, left: Expr, right: Expr) -> Expr:
     if sign == "++":
-        return Concat(*agree(Tensor(left), Tensor(right)))
-    if left.type.rank != right.type.rank:
-        return arithmetic(_OPERATIONS[sign], Tensor(left), Tensor(right)).node
-    first, second = agree(Tensor(left), Tensor(right))
-    return Binary(_OPERATIONS[sign], first, second)
+        return Concat(*agree(left, right))
+    return arithmetic(_OPERATIONS[sign], left, right)

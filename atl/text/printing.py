@@ -18,6 +18,7 @@ from typing import Final, TypeAlias, assert_never
 from atl.core import dtypes
 from atl.core.index import Array, Index
 from atl.core.predicate import Predicate, expressions
+from atl.core.program import Program
 from atl.core.substitution import amounts, children
 from atl.core.terms import (
     Access,
@@ -42,7 +43,6 @@ from atl.core.terms import (
     Value,
 )
 from atl.errors import Place
-from atl.surface.program import Program
 from atl.text.index_notation import (
     Comparison,
     Condition,
@@ -111,6 +111,11 @@ def show_predicate(predicate: Predicate, *, ascii: bool = False) -> str:  # noqa
     """
     names = names_of_index(expressions(predicate))
     return condition_text(write_condition(predicate, names.of_leaf), ASCII if ascii else UNICODE)
+
+
+def written(what: Index | Program) -> str:
+    """What `str` gives for what core prints: an index expression or a program."""
+    return show_program(what) if isinstance(what, Program) else show_index(what)
 
 
 def show(expr: Expr, *, ascii: bool = False, abridge: bool = True) -> str:  # noqa: A002

@@ -12,6 +12,7 @@ import atl
 from atl import IndexExpr, Program, Tensor
 
 n, m = atl.sizes("n m", min=1)
+k_n, k_m = atl.sizes("k_n k_m", min=1)
 v = atl.tensor("v", n, m)
 
 
@@ -82,38 +83,54 @@ def fused_with_tails() -> Program:
     return atl.program("blur_fused_tails", [v], body, given=[n >= 2, m >= 2])
 
 
+def row_of_three(y: IndexExpr, x: IndexExpr) -> Tensor:
+    """Three neighbours of the interior pixel (y, x - 1), counted from the corner of the picture."""
+    return v[y, x] + v[y, x + 1] + v[y, x + 2]
+
+
+def tile(yo: IndexExpr, xo: IndexExpr, *, last: bool) -> Tensor:
+    """A tile of k_n rows of the interior, transposed; only the columns of the last one need a guard."""
+
+    def column(e: Tensor, xi: IndexExpr) -> Tensor:
+        return atl.guard(xo * k_m + xi < m - 2, e) if last else e
+
+    def staged_row(yi: IndexExpr, xi: IndexExpr) -> Tensor:
+        y, x = yo * k_n + yi, xo * k_m + xi
+        if not last:
+            return row_of_three(y, x)
+        return atl.guard(x + 1 < m, v[y, x] + v[y, x + 1] + atl.guard(x + 2 < m, v[y, x + 2]))
+
+    staged = atl.gen(k_n + 2, k_m, staged_row)
+    return atl.let(
+        staged,
+        lambda buf: atl.transpose(
+            atl.gen(k_n, k_m, lambda yi, xi: column(buf[yi, xi] + buf[yi + 1, xi] + buf[yi + 2, xi], xi))
+        ),
+        name="buf",
+    )
+
+
+def row_of_no_tile(yo: IndexExpr) -> Tensor:
+    """The rows of the interior that fill no tile, over the whole width."""
+    rows, columns = n - 2, m - 2
+    staged = atl.gen(k_n + 2, columns, lambda yi, x: atl.guard(yo * k_n + yi < n, row_of_three(yo * k_n + yi, x)))
+    return atl.let(
+        staged,
+        lambda buf: atl.gen(
+            k_n,
+            columns,
+            lambda yi, x: atl.guard(yo * k_n + yi < rows, buf[yi, x] + buf[yi + 1, x] + buf[yi + 2, x]),
+        ),
+        name="buf",
+    )
+
+
 def tiled_staged_with_tails() -> Program:
     """Fig. 8.2: the border split off, the interior in tiles of k_n x k_m, each with a buffer of its row sums.
 
     For n, m >= 2 and any tile sizes; the last tile of rows and the last of columns are guarded.
     """
-    k_n, k_m = atl.sizes("k_n k_m", min=1)
     rows, columns = n - 2, m - 2
-
-    def inner_row(y: IndexExpr, x: IndexExpr) -> Tensor:
-        """Three neighbours of the interior pixel (y, x - 1), counted from the corner of the picture."""
-        return v[y, x] + v[y, x + 1] + v[y, x + 2]
-
-    def tile(yo: IndexExpr, xo: IndexExpr, *, last: bool) -> Tensor:
-        """A tile of k_n rows, transposed; only the columns of the last one need a guard."""
-
-        def column(e: Tensor, xi: IndexExpr) -> Tensor:
-            return atl.guard(xo * k_m + xi < columns, e) if last else e
-
-        def staged_row(yi: IndexExpr, xi: IndexExpr) -> Tensor:
-            y, x = yo * k_n + yi, xo * k_m + xi
-            if not last:
-                return inner_row(y, x)
-            return atl.guard(x + 1 < m, v[y, x] + v[y, x + 1] + atl.guard(x + 2 < m, v[y, x + 2]))
-
-        staged = atl.gen(k_n + 2, k_m, staged_row)
-        return atl.let(
-            staged,
-            lambda buf: atl.transpose(
-                atl.gen(k_n, k_m, lambda yi, xi: column(buf[yi, xi] + buf[yi + 1, xi] + buf[yi + 2, xi], xi))
-            ),
-            name="buf",
-        )
 
     def tile_row(yo: IndexExpr) -> Tensor:
         whole, all_tiles = columns // k_m, atl.ceildiv(columns, k_m)
@@ -122,19 +139,6 @@ def tiled_staged_with_tails() -> Program:
             atl.gen((whole, all_tiles), lambda xo: tile(yo, xo, last=True)),
         )
         return atl.transpose(atl.truncr(all_tiles * k_m - columns, atl.flatten(tiles)))
-
-    def row_of_no_tile(yo: IndexExpr) -> Tensor:
-        """The rows that fill no tile, over the whole width."""
-        staged = atl.gen(k_n + 2, columns, lambda yi, x: atl.guard(yo * k_n + yi < n, inner_row(yo * k_n + yi, x)))
-        return atl.let(
-            staged,
-            lambda buf: atl.gen(
-                k_n,
-                columns,
-                lambda yi, x: atl.guard(yo * k_n + yi < rows, buf[yi, x] + buf[yi + 1, x] + buf[yi + 2, x]),
-            ),
-            name="buf",
-        )
 
     whole, all_tiles = rows // k_n, atl.ceildiv(rows, k_n)
     interior = atl.truncr(

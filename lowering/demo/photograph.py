@@ -20,16 +20,16 @@ import numpy.typing as npt
 
 import atl
 from atl.checks.scope import outermost
-from atl.checks.wellformed import places
+from atl.checks.wellformed import parts_in_scope
 from atl.core.index import ZERO
 from atl.core.predicate import within
+from atl.core.program import Program
 from atl.core.terms import Access
 from atl.errors import UnsafeAccess
 from atl.meaning.arguments import bind
 from atl.meaning.interpret import PAD, denote
 from atl.meaning.scalars import Machine
 from atl.prove import Proved, prove
-from atl.surface.program import Program
 from atl.text.printing import show_index, show_predicate, show_program
 from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
 from lowering.demo.pictures import Picture, Pixels, encoded, read_picture, shipped_picture, write_all
@@ -135,7 +135,7 @@ def _checks(program: Program, kernel: Kernel, *, ascii: bool) -> Section:  # noq
 def _accesses(program: Program, *, ascii: bool) -> list[tuple[str, str, bool]]:  # noqa: A002
     """What makes each access safe, the facts that are known there, and whether it is proved; each question once."""
     found: dict[tuple[str, str], bool] = {}
-    for _, at, here in places(program.body, outermost(program)):
+    for _, at, here in parts_in_scope(program.body, outermost(program)):
         if isinstance(at, Access):
             position, extent = here.index(at.index), here.shape(at.tensor.type)[0]
             stated = f"0 <= {show_index(position, ascii=ascii)} < {show_index(extent, ascii=ascii)}"

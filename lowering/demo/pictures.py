@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
-import tempfile
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from atl.errors import ImageError
+from atl.files.whole import write_whole
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 """Height, width and channels: one for grey, three for red, green and blue."""
@@ -147,30 +147,17 @@ def encoded(pixels: Pixels) -> bytes:
 
 def write_all(files: Mapping[Path, bytes]) -> None:
     """Writes each file in one step, and none before all of them lie complete on the disk. Raises `ImageError`."""
-    waiting: dict[Path, Path] = {}
     try:
-        for path, content in files.items():
+        for path in files:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=".writing-", suffix=path.suffix, dir=path.parent)
-            waiting[path] = Path(name)
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-        for path, temporary in waiting.items():
-            # A temporary file is for its owner only; a result is as other files of the user are.
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(path)
+        write_whole({path: partial(_write, content) for path, content in files.items()})
     except OSError as error:
         raise ImageError(
             f"the pictures cannot be written: {error}",
             required="a directory that can be written",
             suggestions=("choose another one with --out DIR",),
         ) from error
-    finally:
-        for temporary in waiting.values():
-            temporary.unlink(missing_ok=True)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _write(content: bytes, stream: IO[bytes]) -> None:
+    stream.write(content)

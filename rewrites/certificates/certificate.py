@@ -16,22 +16,23 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path as File
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from atl.checks.wellformed import Path
+from atl.core.program import Program
 from atl.errors import ATLError
-from atl.surface.program import Program
+from atl.files.whole import write_whole
 from atl.text.parse import parse, parse_predicate
 from atl.text.printing import show_predicate, show_program
 from rewrites.admission import described, is_of
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import DEEPEST, Json, Reader, abbreviated, depth_of, same, written
+from rewrites.errors import CertificateError
 from rewrites.instantiation import Argument
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, transitivity
 from rewrites.rule import Rule
@@ -44,24 +45,6 @@ LARGEST: Final = 1 << 26
 _DIRECTIONS: Final = ("forward", "reverse")
 _NOT_OURS: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What a rule's own text may raise for arguments that it was not written for."""
-
-
-class CertificateError(ATLError, ValueError):
-    """A certificate is refused, or a theorem cannot be written as one.
-
-    `step` is the first step that differs, counted from 1 (None: no step is to blame), `field` the part of the file that
-    is wrong; `found` is what that part would have to be, where it is known.
-    """
-
-    code = "ATL708"
-
-    def __init__(
-        self, summary: str, *, step: int | None = None, field: str = "", found: Json = None, **parts: Any
-    ) -> None:
-        super().__init__(summary if step is None else f"step {step}: {summary}", **parts)
-        self.step = step
-        self.field = field
-        self.found = found
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +76,9 @@ def save(theorem: Theorem, path: str | os.PathLike[str]) -> None:
     text = dumps(theorem)
     target = File(path)
     try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, prefix=".", delete=False) as file:
-            temporary = File(file.name)
-            try:
-                file.write(text)
-            except BaseException:
-                temporary.unlink()
-                raise
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(target)
+        write_whole({target: lambda stream: stream.write(text.encode())})
     except OSError as error:
         raise CertificateError(f"{target} cannot be written: {error}", required="a place for a file") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def dumps(theorem: Theorem) -> str:

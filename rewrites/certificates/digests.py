@@ -8,9 +8,9 @@ from typing import Final
 
 from atl.core.index import Atom
 from atl.core.node import Identity, Node
+from atl.core.program import Program
 from atl.core.terms import Operator
-from atl.surface.program import Program
-from rewrites.certificates.term_json import Unreadable
+from rewrites.errors import Unreadable
 
 _DIGITS: Final = 16
 

@@ -50,10 +50,10 @@ from atl.core.predicate import (
 from atl.core.predicate import (
     Any as Some,
 )
+from atl.core.program import Program
 from atl.core.substitution import amounts
 from atl.core.terms import CONSTRUCTOR_CALLED, OPERATOR_CALLED, Expr, ReshapeOp, Type, slots_of
-from atl.errors import ATLError
-from atl.surface.program import Program
+from rewrites.errors import Unreadable
 from rewrites.instantiation import Argument, Function, Parameter, as_surface
 
 Json: TypeAlias = Any
@@ -62,12 +62,6 @@ Json: TypeAlias = Any
 DEEPEST: Final = 3 * MAX_DEPTH
 """A value nested deeper than this is no term's."""
 _SHOWN: Final = 60
-
-
-class Unreadable(ATLError, ValueError):
-    """A value is not how a term is written, or a term cannot be written."""
-
-    code = "ATL707"
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from atl.checks.wellformed import Path
+from atl.core.program import Program
 from atl.errors import WrongArgument
-from atl.surface.program import Program
+from rewrites.errors import NoSite, known_names, unknown_name
 from rewrites.places.site import Site, binders, site_at, sites, walk
 from rewrites.places.text_pattern import fits, is_name, pattern
-from rewrites.session.diagnosis import NoSite, known_names, unknown_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +113,10 @@ def places(program: Program, at: Chosen | None, around: Chosen | None, *, top_do
 
 
 def _all_below(program: Program, within: list[Path], top_down: bool) -> Iterator[Site]:
-    outermost = [path for path in within if not any(path != o and path[: len(o)] == o for o in within)]
-    for path in outermost:
+    for path in topmost(within):
         yield from walk(site_at(program, path), top_down=top_down)
+
+
+def topmost(paths: Collection[Path]) -> list[Path]:
+    """The paths that are not below another one of them."""
+    return [path for path in paths if not any(path != o and path[: len(o)] == o for o in paths)]

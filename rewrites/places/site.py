@@ -7,10 +7,10 @@ from functools import cached_property
 
 from atl.checks.scope import Scope, outermost
 from atl.checks.wellformed import Path, child_scopes
+from atl.core.program import Program
 from atl.core.substitution import binds, children, names_bound, names_given
 from atl.core.terms import Expr, Let
 from atl.errors import WrongArgument
-from atl.surface.program import Program
 from atl.text.names import Names
 from atl.text.printing import place_of
 

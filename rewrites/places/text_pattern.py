@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, TypeAlias, get_args
+from typing import Final, get_args
 
-from atl.checks.wellformed import Path
 from atl.core.index import Bound, Extremum, Index, Leaf, Quotient, Read, Size, index, map_leaves
 from atl.core.predicate import Predicate, conjuncts, expressions, substitute
 from atl.core.substitution import children, conditions_in, names_bound, names_given, own_indices, static
@@ -41,8 +40,6 @@ from atl.text.names import BINDERS, INFIX, Level
 from atl.text.parse_index import IndexReader
 from atl.text.tokens import Token
 from rewrites.places.site import Site
-
-Chosen: TypeAlias = "Path | str"
 
 _HOLE: Final = re.compile(r"(?<!\w)_(?!\w)")
 _NAMED_HOLE: Final = re.compile(r"_[0-9]+_")

@@ -9,101 +9,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from atl.checks.scope import Scope
 from atl.core.index import ONE, Index, Size, atoms, index, size
 from atl.core.predicate import Predicate, at_most, conjunction, expressions, negation
+from atl.core.program import Program
 from atl.core.substitution import children, subterms
 from atl.core.terms import Expr, Guard, Local, TensorVar, Term, Type
 from atl.errors import ATLError, WrongArgument
 from atl.prove import Facts, Proved, Refuted, contradictory, prove
 from atl.prove.facts import topics_of
-from atl.surface.program import Program
 from atl.text.printing import place_of, show_predicate
+from rewrites.derivation import Derivation, Given, NotApplicable
+from rewrites.errors import NoMatch, NoSite, NotEqual, Part, PremiseFailed, Undetermined, side_name
 from rewrites.instantiation import Argument, Function
-from rewrites.kernel import NotEqual, PremiseFailed
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import heads
 from rewrites.places.site import Site, site_at
 from rewrites.rule import Kind, Rule
-from rewrites.session.rule_text import bare, kind_of, place_in, side, slice_of, wanted_text
-
-if TYPE_CHECKING:
-    from rewrites.derivation import Derivation, Given
+from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, slice_of, wanted_text
+from rewrites.tactics.simplification import inline, simpl_guard
 
 MOST_SUGGESTIONS = 4
-MOST_NAMES = 24
 
 
-class NoSite(ATLError, ValueError):
-    """A rule or tactic applies nowhere: no place matches, or a premise fails at those that do."""
-
-    code = "ATL704"
-
-
-class NoMatch(ATLError, ValueError):
-    """A subterm is no instance of a side of a rule."""
-
-    code = "ATL705"
-
-
-class Undetermined(ATLError, TypeError):
-    """A side of a rule does not tell what one of the rule's parameters is."""
-
-    code = "ATL706"
-
-    def __init__(self, rule: Rule, reverse: bool, missing: Sequence[str]) -> None:
-        self.missing = tuple(missing)
-        many = "parameters" if len(missing) > 1 else "parameter"
-        super().__init__(
-            f"the {side_name(reverse)} side of {rule.name} does not tell its {many} {', '.join(missing)}",
-            required=f"a value for {missing[0]}",
-            suggestions=(_how_to_determine(rule, reverse, missing[0]),),
-        )
-
-
-def _how_to_determine(rule: Rule, reverse: bool, name: str) -> str:
-    if any(parameter.sort == "tensor" for kind in rule.metavariables.values() for parameter in kind.parameters):
-        return 's.lbind("…", "x") binds a subterm to a name, s.stage("…", at="…") keeps it for the loops inside of one'
-    return f'pass it by name: s.rw("{rule.name}", {_flag(reverse)}{name}=…)'
-
-
-def unknown_name(what: str, name: str, known: Iterable[str], *, required: str) -> WrongArgument:
-    """What to say of a name that is not there; similar ones are suggested."""
-    near = get_close_matches(name, list(dict.fromkeys(each for each in known if each != name)), 3, 0.5)
-    return WrongArgument(
-        f"there is no {what} called {name!r}",
-        required=required,
-        suggestions=(f"did you mean {' or '.join(near)}?",) if near else (),
-    )
-
-
-def unmatched(rule: Rule, reverse: bool, term: Expr, mismatch: Mismatch) -> NoMatch:
-    """What to say of one subterm that is no instance."""
-    wanted, found = difference(rule, reverse, Site(_alone(term), (), term, None), mismatch)
-    return NoMatch(
-        f"{rule.name} does not match here: it wants {wanted}, and finds {found}",
-        required=f"the {side_name(reverse)} side of the rule, {side(rule, reverse, term.type.rank)}",
-    )
-
-
-def _alone(term: Expr) -> Program:
-    return Program("it", (), term)
+def diagnosed(error: ATLError, work: Derivation) -> ATLError:
+    """What a derivation was refused, with the reason: what a session gives to the derivations that it starts."""
+    match error:
+        case NotApplicable(rule=rule, reverse=reverse, given=given, path=path):
+            return refusal(Asked(rule, reverse, given, [work.site(path)], [], ""), work)
+        case NoMatch(rule=rule, reverse=reverse, term=term):
+            alone = Site(Program("it", (), term), (), term, None)
+            wanted, found = difference(rule, reverse, alone, error.wanted, error.found)
+            error.summary += f": it wants {wanted}, and finds {found}"
+            error.required = f"{error.required}, {side_text(rule, reverse, term.type.rank)}"
+            return error
+        case _:
+            return error
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
-
-
-def side_name(reverse: bool) -> str:
-    return "right" if reverse else "left"
-
-
-def _flag(reverse: bool) -> str:
-    return "reverse=True, " if reverse else ""
 
 
 def facts_text(facts: Facts, about: Predicate) -> str:
@@ -112,22 +59,21 @@ def facts_text(facts: Facts, about: Predicate) -> str:
     return show_predicate(conjunction(near.predicates)).replace(" ∧ ", ", ") if near.predicates else ""
 
 
-def difference(rule: Rule, reverse: bool, site: Site, mismatch: Mismatch) -> tuple[str, str]:
+def difference(rule: Rule, reverse: bool, site: Site, wanted: Part, found: Part) -> tuple[str, str]:
     """What the rule wants and what stands there, as texts."""
-    wanted = wanted_text(rule, reverse, site.term.type.rank, mismatch.wanted)
-    return wanted, _found_text(site, mismatch.found)
+    return wanted_text(rule, reverse, site.term.type.rank, wanted), _found_text(site, found)
 
 
-def _found_text(site: Site, found: Expr | Index | Predicate) -> str:
-    where = place_in(site.term, found)
+def _found_text(site: Site, found: Part) -> str:
+    where = path_in(site.term, found)
     if where is None:
-        return bare(found)
+        return show_part(found)
     if isinstance(found, Term):
         return f"{kind_of(found)} {slice_of(site.program, (*site.path, *where))}".strip()
-    return bare(_opened(site_at(site.program, (*site.path, *where)).scope, found))
+    return show_part(_opened(site_at(site.program, (*site.path, *where)).scope, found))
 
 
-def _opened(scope: Scope, found: Expr | Index | Predicate) -> Expr | Index | Predicate:
+def _opened(scope: Scope, found: Part) -> Part:
     if isinstance(found, Index):
         return scope.index(found)
     return found if isinstance(found, Term) else scope.predicate(found)
@@ -229,7 +175,7 @@ def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismat
     where = f"below {asked.restricted}" if asked.restricted else "in the goal"
     rule, reverse = asked.rule, asked.reverse
     rank = nearest[0].term.type.rank if nearest is not None else 0
-    law = f"the {side_name(reverse)} side of the rule, {side(rule, reverse, rank)}"
+    law = f"the {side_name(reverse)} side of the rule, {side_text(rule, reverse, rank)}"
     if nearest is None or nearest[1].matched <= 0:
         scalars = nearest is not None and nearest[1].matched < 0 and all(not s.term.type.rank for s in asked.places)
         return NoSite(
@@ -238,8 +184,8 @@ def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismat
             suggestions=tuple(_elsewhere(asked, work)[:MOST_SUGGESTIONS]),
         )
     site, mismatch = nearest
-    wanted, found = difference(rule, reverse, site, mismatch)
-    inside = place_in(site.term, mismatch.found) or ()
+    wanted, found = difference(rule, reverse, site, mismatch.wanted, mismatch.found)
+    inside = path_in(site.term, mismatch.found) or ()
     return NoSite(
         f"no place {where} matches {rule.name}; the nearest one differs here: wanted {wanted}, found {found}",
         place=place_of(work.goal, (*site.path, *inside)),
@@ -256,8 +202,6 @@ def _call(rule: Rule, reverse: bool, more: str = "") -> str:
 
 
 def _trial(work: Derivation) -> Derivation:
-    from rewrites.derivation import Derivation
-
     return Derivation(work.theorem, work.rules)
 
 
@@ -303,8 +247,6 @@ def _first(asked: Asked, work: Derivation, site: Site, mismatch: Mismatch) -> It
     yield from _after_inlining(asked, work, mismatch)
     if any(isinstance(part.expr, Guard) for part in children(site.term)):
         trial = _trial(work)
-        from rewrites.tactics.simplification import simpl_guard
-
         if _does(lambda: simpl_guard(trial)) and _applies_below(asked, trial, site):
             yield f"s.simpl_guard() first: then {_call(asked.rule, asked.reverse, asked.more)} applies"
     for other in work.rules.values():
@@ -317,9 +259,7 @@ def _first(asked: Asked, work: Derivation, site: Site, mismatch: Mismatch) -> It
 
 def _after_inlining(asked: Asked, work: Derivation, mismatch: Mismatch) -> Iterable[str]:
     """A let-bound tensor stands in the way: inlined, it may do."""
-    from rewrites.tactics.simplification import inline
-
-    inside = place_in(work.goal.body, mismatch.found)
+    inside = path_in(work.goal.body, mismatch.found)
     if not isinstance(mismatch.found, Local) or inside is None:
         return
     name = site_at(work.goal, inside).names.of_tensor(mismatch.found.position)
@@ -354,12 +294,12 @@ def _sample(rule: Rule) -> Expr | None:
 
 
 def _any_of(name: str, kind: Kind, rank: int) -> Argument:
-    uid = sum(ord(letter) << 8 * place for place, letter in enumerate(name))
+    uid = sum(ord(letter) << 8 * position for position, letter in enumerate(name))
     if kind.sort == "index":
         return size(name)
     body: Expr | Predicate = at_most(ONE, size(name))
     if kind.sort == "tensor":
-        shape = tuple(size(f"{name}{place}") for place in range(kind.rank + (rank if kind.group else 0)))
+        shape = tuple(size(f"{name}{position}") for position in range(kind.rank + (rank if kind.group else 0)))
         body = TensorVar(uid, name, Type(None, shape))
     if not kind.parameters:
         return body
@@ -416,9 +356,3 @@ def _fits_backwards(asked: Asked, work: Derivation) -> list[str]:
 def _whereabouts(site: Site) -> str:
     around = [above for above in site.spine()[:-1] if above.called]
     return f"under {around[-1].called[0]}" if around else "at the whole program"
-
-
-def known_names(program_names: Iterable[str]) -> str:
-    """Names as a list, cut where it is long."""
-    names = list(dict.fromkeys(program_names))
-    return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from atl.core.index import Bound, Index, Leaf, Var, index, map_leaves
 from atl.core.predicate import Predicate, substitute
+from atl.core.program import Program
 from atl.core.substitution import map_type, transform
 from atl.core.terms import Expr, Local, TensorVar, Term
-from atl.surface.program import Program
 from atl.surface.values import Condition, IndexExpr, Tensor
 from atl.text.latex import latex
 from atl.text.names import Names
@@ -25,10 +25,8 @@ from rewrites.places.choosing import Handle
 from rewrites.places.site import site_at
 from rewrites.rule import Kind, Rule
 from rewrites.rules.grades import grade_text
-from rewrites.session.rule_text import premises_text, side
-
-if TYPE_CHECKING:
-    from rewrites.session.session import Call
+from rewrites.session.call import Call
+from rewrites.session.rule_text import premises_text, side_text
 
 T = TypeVar("T")
 
@@ -84,23 +82,6 @@ class Listing(tuple[T, ...]):
 
     def __repr__(self) -> str:
         return "\n".join(f"{number:3}  {item!r}" for number, item in enumerate(self)) or "no steps yet"
-
-
-def call_line(call: Call) -> str:
-    """A call in one line: its text, and the rules by which it was done if they are others."""
-    steps = call.steps
-    if len(steps) == 1 and call.text.startswith("rw("):
-        return call.text
-    counted: dict[str, int] = {}
-    for step in steps:
-        name = f"{step.rule.name}{'⁻¹' if step.reverse else ''}"
-        counted[name] = counted.get(name, 0) + 1
-    by = ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in counted.items())
-    return (
-        f"{call.text}   -- {len(steps)} step{'' if len(steps) == 1 else 's'}: {by}"
-        if by
-        else f"{call.text}   -- no step"
-    )
 
 
 # -- differences ------------------------------------------------------------------------------------------------------
@@ -230,15 +211,15 @@ def _named(value: Index | Expr | Predicate, names: Names, indices: tuple[str, ..
 
     def on_leaf(leaf: Leaf, depth: int = 0) -> Index:
         if isinstance(leaf, Bound) and leaf.position >= depth:
-            place = len(at) - 1 - (leaf.position - depth)
-            return index(Var(place, at[place]))
+            level = len(at) - 1 - (leaf.position - depth)
+            return index(Var(level, at[level]))
         return index(leaf)
 
     def on_tensor(local: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
         if isinstance(local, Local) and local.position >= tensor_depth:
-            place = len(lets) - 1 - (local.position - tensor_depth)
+            level = len(lets) - 1 - (local.position - tensor_depth)
             return TensorVar(
-                place, lets[place], map_type(local.of, lambda e: map_leaves(e, lambda f: on_leaf(f, depth)))
+                level, lets[level], map_type(local.of, lambda e: map_leaves(e, lambda f: on_leaf(f, depth)))
             )
         return None
 
@@ -262,7 +243,7 @@ _KINDS: Final = {"index": "an index", "condition": "a condition"}
 def described(rule: Rule) -> str:
     """A rule in full: its law, the equation, its parameters with what they range over, and its premises."""
     lines = [f"{rule.name} ({rule.family}{f', {rule.source}' if rule.source else ''}): {rule.law}"]
-    lines.append(f"    {side(rule, reverse=False, rank=0)}  =  {side(rule, reverse=True, rank=0)}")
+    lines.append(f"    {side_text(rule, reverse=False, rank=0)}  =  {side_text(rule, reverse=True, rank=0)}")
     lines += [f"  {name}: {_kind_text(kind)}" for name, kind in rule.metavariables.items()]
     lines += [f"  premise: {text}" for text in premises_text(rule)] or ["  no premises"]
     lines.append(f"  {grade_text(rule.name)}")
@@ -297,7 +278,7 @@ def session_html(start: Program, calls: Sequence[Call]) -> str:
     for call in calls[max(hidden, 0) :]:
         changes = Diff(call.before.rhs, call.theorem.rhs)
         inside = _lines_html(changes.lines)
-        out.append(f"<details><summary><code>{html.escape(call_line(call))}</code></summary>{inside}</details>")
+        out.append(f"<details><summary><code>{html.escape(repr(call))}</code></summary>{inside}</details>")
     goal = calls[-1].theorem.rhs if calls else start
     out.append(f"<div>{html.escape(latex(goal))}</div>")
     out.append(f"<details><summary><i>as text</i></summary>{_program_html(goal)}</details>")

@@ -9,9 +9,9 @@ from typing import Final
 from atl.checks.wellformed import Path
 from atl.core.index import Bound, Index, Leaf, Var, atoms, index, map_leaves
 from atl.core.predicate import Predicate, substitute
+from atl.core.program import Program
 from atl.core.substitution import children, indices_in, transform, with_children
 from atl.core.terms import Expr, Gen, Let, Local, Reduce, TensorVar, Term, Type
-from atl.surface.program import Program
 from atl.text.index_notation import write_index
 from atl.text.names import UNICODE, Names
 from atl.text.printing import index_text, place_of, show, show_index, show_predicate
@@ -40,7 +40,7 @@ _KINDS: Final = {
 }
 
 
-def side(rule: Rule, reverse: bool, rank: int) -> str:
+def side_text(rule: Rule, reverse: bool, rank: int) -> str:
     """A side of a rule as text, for elements of the least rank that fits."""
     for at in (rank, *range(9)):
         for pattern in patterns(rule, reverse, at):
@@ -52,18 +52,18 @@ def premises_text(rule: Rule) -> list[str]:
     """The premises of a rule as text, for elements of the least rank that fits."""
     premises = next((pattern.premises for rank in range(9) for pattern in patterns(rule, False, rank)), ())
     named = [substitute(premise, lambda leaf: _extent_named(leaf, 0)) for premise in premises]
-    return [_readable(bare(premise), rule) for premise in named]
+    return [_readable(show_part(premise), rule) for premise in named]
 
 
 def wanted_text(rule: Rule, reverse: bool, rank: int, wanted: Expr | Index | Predicate) -> str:
     """A part of a side of a rule, in words."""
     for pattern in patterns(rule, reverse, rank):
-        where = place_in(pattern.term, wanted)
+        where = path_in(pattern.term, wanted)
         if where is None:
             continue
         names = _names_at(pattern, where)
         if not isinstance(wanted, Term):
-            return _readable(bare(_opened(wanted, names)), rule)
+            return _readable(show_part(_opened(wanted, names)), rule)
         applied = application(wanted, pattern)
         if applied is None:
             return f"{kind_of(wanted)} {_text(rule, pattern, where)}".strip()
@@ -71,11 +71,11 @@ def wanted_text(rule: Rule, reverse: bool, rank: int, wanted: Expr | Index | Pre
         others = [name for name in names.indices if name not in used]
         without = f", which does not depend on {' and '.join(others)}" if others else ""
         return f"{_applied(applied, pattern, names)}{without}"
-    return bare(wanted)
+    return show_part(wanted)
 
 
-def bare(what: Expr | Index | Predicate) -> str:
-    """What stands alone as text."""
+def show_part(what: Expr | Index | Predicate) -> str:
+    """An index, a condition or a term as text, without what stands around it."""
     if isinstance(what, Index):
         return show_index(what)
     return show(what) if isinstance(what, Term) else show_predicate(what)
@@ -93,12 +93,12 @@ def slice_of(root: Program | Expr, path: Path) -> str:
     return f"{text} …" if place.text[place.stop : place.stop + 1] == "\n" else text
 
 
-def place_in(root: Expr, what: Expr | Index | Predicate) -> Path | None:
+def path_in(root: Expr, what: Expr | Index | Predicate) -> Path | None:
     """The path to a node, or to the node of which an index or a condition is part."""
     if root is what or any(at is what for at in indices_in(root)) or getattr(root, "predicate", None) is what:
         return ()
     for position, child in enumerate(children(root)):
-        below = place_in(child.expr, what)
+        below = path_in(child.expr, what)
         if below is not None:
             return (position, *below)
     return None
@@ -111,8 +111,8 @@ def _text(rule: Rule, pattern: Pattern, path: Path) -> str:
     written: list[str] = []
     term = transform(_applied_everywhere(pattern.term, pattern, Names(), written), _extent_named)
     text = slice_of(term, path) if path else " ".join(show(term).split())
-    for place, applied in enumerate(written):
-        text = text.replace(_PLACEHOLDER.format(place), applied)
+    for position, applied in enumerate(written):
+        text = text.replace(_PLACEHOLDER.format(position), applied)
     return _readable(text, rule)
 
 
@@ -144,8 +144,8 @@ def _applied_everywhere(term: Expr, pattern: Pattern, names: Names, written: lis
         if not applied.indices and not applied.tensors:
             return term
         written.append(_applied(applied, pattern, names))
-        place = len(written) - 1
-        return TensorVar(place, _PLACEHOLDER.format(place), Type(None, tuple(index(0) for _ in term.type.shape)))
+        number = len(written) - 1
+        return TensorVar(number, _PLACEHOLDER.format(number), Type(None, tuple(index(0) for _ in term.type.shape)))
     parts = []
     for position, child in enumerate(children(term)):
         _enter(term, position, names)
@@ -168,14 +168,14 @@ def _applied(applied: Application, pattern: Pattern, names: Names) -> str:
 def _with_tensors_named(term: Expr, names: Names, under: int) -> Expr:
     def on_leaf(leaf: Leaf, depth: int) -> Index:
         if isinstance(leaf, Bound) and depth <= leaf.position < depth + len(names.indices):
-            place = len(names.indices) - 1 - (leaf.position - depth)
-            return index(Var(place, names.indices[place]))
+            level = len(names.indices) - 1 - (leaf.position - depth)
+            return index(Var(level, names.indices[level]))
         return index(leaf)
 
     def on_tensor(at: Local | TensorVar, _depth: int, tensor_depth: int) -> Expr | None:
         if isinstance(at, Local) and 0 <= at.position - tensor_depth - under < len(names.tensors):
-            place = at.position - tensor_depth - under
-            return TensorVar(place, names.of_tensor(place), at.of)
+            level = at.position - tensor_depth - under
+            return TensorVar(level, names.of_tensor(level), at.of)
         return None
 
     return transform(term, on_leaf, on_tensor)
@@ -215,8 +215,8 @@ def _opened(what: Index | Predicate, names: Names) -> Index | Predicate:
 
     def leaf(at: Leaf) -> Index:
         if isinstance(at, Bound) and at.position < len(names.indices):
-            place = len(names.indices) - 1 - at.position
-            return index(Var(place, names.indices[place]))
+            level = len(names.indices) - 1 - at.position
+            return index(Var(level, names.indices[level]))
         return index(at)
 
     return map_leaves(what, leaf) if isinstance(what, Index) else substitute(what, leaf)

@@ -19,53 +19,25 @@ from typing import Any, Concatenate, ParamSpec
 from atl.checks.scope import outermost
 from atl.checks.wellformed import Path
 from atl.core.predicate import conjuncts
+from atl.core.program import Program
 from atl.errors import ATLError, ContradictoryAssumptions, WrongArgument
 from atl.prove import contradictory
-from atl.surface.program import Program
 from atl.surface.values import Condition, as_predicate
+from atl.text.latex import latex
 from atl.text.printing import show_predicate
 from rewrites import tactics
 from rewrites.derivation import Derivation, Given, arguments_of, path_after
-from rewrites.kernel import NotATheorem, Step, Theorem, reflexivity
-from rewrites.places.choosing import Chosen, Handle, one, places
+from rewrites.errors import NoSite, NotATheorem
+from rewrites.kernel import Theorem, reflexivity
+from rewrites.places.choosing import Chosen, Handle, one, places, topmost
 from rewrites.places.site import Site, binders, sites, subterm
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.session import display
-from rewrites.session.diagnosis import Asked, NoSite, refusal
+from rewrites.session.call import Call
+from rewrites.session.diagnosis import Asked, diagnosed, refusal
 
 P = ParamSpec("P")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """One call in a session: its text, and the theorems that it went through, from the one before it to its own."""
-
-    text: str
-    theorems: tuple[Theorem, ...]
-
-    @property
-    def before(self) -> Theorem:
-        """What had been proved when the call was made."""
-        return self.theorems[0]
-
-    @property
-    def theorem(self) -> Theorem:
-        """What was proved by it."""
-        return self.theorems[-1]
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The kernel's steps of this call."""
-        return self.theorem.steps[len(self.before.steps) :]
-
-    def traced(self) -> list[tuple[Step, Program, Program]]:
-        """Each step with the programs before and after it."""
-        pairs = zip(self.theorems, self.theorems[1:], strict=False)
-        return [(step, a.rhs, b.rhs) for step, (a, b) in zip(self.steps, pairs, strict=True)]
-
-    def __repr__(self) -> str:
-        return display.call_line(self)
 
 
 def reschedule(program: Program, *, given: Sequence[Any] = ()) -> Session:
@@ -218,8 +190,11 @@ class Session:
     # -- rewriting ----------------------------------------------------------------------------------------------------
 
     def begin(self) -> Derivation:
-        """A derivation that starts at the goal, for a tactic to work on; `record` makes it a call."""
-        return Derivation(self.theorem, self._rules)
+        """A derivation that starts at the goal, for a tactic to work on; `record` makes it a call.
+
+        What it is refused is diagnosed: why a rule does not apply, and what would help.
+        """
+        return Derivation(self.theorem, self._rules, diagnosed)
 
     def record(self, text: str, work: Derivation) -> Session:
         """Adds a derivation from the present goal as one call."""
@@ -236,7 +211,7 @@ class Session:
     ) -> Session:
         """Carries out a tactic, a function of a derivation and further arguments, as one call."""
         work = self.begin()
-        given = [value for place, value in enumerate(arguments) if any(v is not None for v in arguments[place:])]
+        given = [value for position, value in enumerate(arguments) if any(v is not None for v in arguments[position:])]
         written = [display.written(value) for value in given]
         written += [f"{name}={display.written(value)}" for name, value in options.items() if value is not None]
         text = f"{tactic.__name__}({', '.join(written)})"
@@ -354,8 +329,6 @@ class Session:
         return display.session_html(self.theorem.lhs, self._calls)
 
     def _repr_latex_(self) -> str:
-        from atl.text.latex import latex
-
         return latex(self.goal)
 
 
@@ -408,11 +381,10 @@ class _Search:
                 work.sweep([self.rule.name], reverse=self.reverse, given=self.given, where=lambda path: path in chosen)
             )
         below = {()} if self.at is None else {site.path for site in places(work.goal, None, self.at)}
-        outermost = [path for path in below if not any(path != o and path[: len(o)] == o for o in below)]
         return bool(
             sum(
                 work.sweep([self.rule.name], path, reverse=self.reverse, top_down=self.top_down, given=self.given)
-                for path in sorted(outermost)
+                for path in sorted(topmost(below))
             )
         )
 

@@ -8,10 +8,10 @@ from atl.core.substitution import children, free_positions, map_type, shift_term
 from atl.core.terms import Expr, Local
 from atl.errors import WrongArgument
 from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
 from rewrites.instantiation import Function
 from rewrites.places.choosing import Chosen, every
 from rewrites.places.text_pattern import is_name
-from rewrites.session.diagnosis import NoSite
 
 
 def lbind(work: Derivation, what: Chosen, name: str = "x", *, over: Chosen | None = None) -> None:
@@ -82,12 +82,12 @@ def binders_between(term: Expr, path: Path) -> tuple[int, int]:
     return indices, tensors
 
 
-def first_place(term: Expr, value: Expr, path: Path) -> Path | None:
+def first_path(term: Expr, value: Expr, path: Path) -> Path | None:
     """The first place where a term holds a value, as it is seen from there."""
     if term == value:
         return path
     for position, child in enumerate(children(term)):
-        found = first_place(child.expr, shift_term(value, child.indices, child.tensors), (*path, position))
+        found = first_path(child.expr, shift_term(value, child.indices, child.tensors), (*path, position))
         if found is not None:
             return found
     return None

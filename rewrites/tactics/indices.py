@@ -12,10 +12,10 @@ from atl.core.substitution import indices_in
 from atl.core.terms import Access, Gen, Guard, Reduce, Reshape, Value
 from atl.prove import simplify
 from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
 from rewrites.instantiation import Function
 from rewrites.matching.match import function_of
 from rewrites.places.site import Site
-from rewrites.session.diagnosis import NoSite
 
 
 def simpl_index(work: Derivation) -> None:

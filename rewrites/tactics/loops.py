@@ -14,9 +14,9 @@ from atl.errors import WrongArgument
 from atl.surface.values import as_index
 from atl.text.printing import place_of, show_index
 from rewrites.derivation import Derivation, Text
+from rewrites.errors import NoSite
 from rewrites.places.choosing import Chosen, every
 from rewrites.places.site import Site
-from rewrites.session.diagnosis import NoSite
 from rewrites.tactics.simplification import simplify_guards
 
 MOST_UNROLLED = 64

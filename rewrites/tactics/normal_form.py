@@ -8,7 +8,7 @@ from atl.checks.wellformed import Path
 from atl.core.substitution import children
 from atl.core.terms import BINARY, UNARY, Binary, Cast, Expr, Guard, Let, Reduce, Unary
 from rewrites.derivation import Derivation
-from rewrites.tactics.binding import bind, first_place
+from rewrites.tactics.binding import bind, first_path
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 
 POINTWISE: Final = (*(f"pointwise_{op}" for op in (*BINARY, *UNARY)), "pointwise_select")
@@ -68,6 +68,6 @@ def _lift(work: Derivation, statement: Path, path: Path) -> None:
     assert isinstance(at, Let)
     name, value = at.name, at.value
     work.rewrite("unfold_let", path)
-    use = first_place(work.term(path), value, path)
+    use = first_path(work.term(path), value, path)
     if use is not None:
         bind(work, statement, use[len(statement) :], name)

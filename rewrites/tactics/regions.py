@@ -13,10 +13,10 @@ from atl.core.terms import Access, Expr, Gen, Input, Let, Local, Reduce
 from atl.prove import Facts, Proved, lower_bound, prove, simplify, upper_bound
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
 from rewrites.places.site import Site
-from rewrites.session.diagnosis import NoSite
-from rewrites.tactics.binding import bind, binders_between, first_place
+from rewrites.tactics.binding import bind, binders_between, first_path
 from rewrites.tactics.simplification import reduce_accesses, simplify_guards
 
 _DIMENSIONS = "ijkl"
@@ -38,8 +38,8 @@ class Extent:
     count: Index
 
 
-def stage_region(work: Derivation, let: Path, place: Path, name: str) -> None:
-    """Computes at a place what is read below it of the tensor that the let at `let` binds.
+def stage_region(work: Derivation, let: Path, above: Path, name: str) -> None:
+    """Computes at the path `above` what is read below it of the tensor that the let at `let` binds.
 
     let buf := ⊞[i < n] e(i) in ⊞[o < m] … buf[o*8 + ii] …  →  ⊞[o < m] let buf := ⊞[i < 8] e(o*8 + i) in … buf[ii] …
 
@@ -53,15 +53,15 @@ def stage_region(work: Derivation, let: Path, place: Path, name: str) -> None:
         assert isinstance(around, Let)
     names = _loop_names(around.value)
     work.rewrite("unfold_let", let)
-    above = (*let, *place[len(let) + 1 :])
-    _compute_region(work, let, above, around.value, names, name)
-    elsewhere = first_place(work.term(let), around.value, ())
+    inside = (*let, *above[len(let) + 1 :])
+    _compute_region(work, let, inside, around.value, names, name)
+    elsewhere = first_path(work.term(let), around.value, ())
     if elsewhere is not None:
         bind(work, let, elsewhere, around.name)
 
 
-def stage_input(work: Derivation, reads: Sequence[Path], place: Path, name: str | None) -> None:
-    """Copies at a place what is read below it of an input, at some of the places that read it.
+def stage_input(work: Derivation, reads: Sequence[Path], above: Path, name: str | None) -> None:
+    """Copies at the path `above` what is read below it of an input, at some of the paths `reads` that read it.
 
     ⊞[o < m] … v[o*8 + ii] …  →  ⊞[o < m] let v := ⊞[i < 8] [o*8 + i < n] · v[o*8 + i] in … v[ii] …
     """
@@ -72,12 +72,12 @@ def stage_input(work: Derivation, reads: Sequence[Path], place: Path, name: str 
     (array,) = arrays
     for at in reads:
         _written_as_generations(work, at)
-    bind(work, place, reads[0][len(place) :], name or array.name)
-    stage_region(work, place, (*place, 1), name or array.name)
-    match work.term(place):
+    bind(work, above, reads[0][len(above) :], name or array.name)
+    stage_region(work, above, (*above, 1), name or array.name)
+    match work.term(above):
         case Let(body=Let(value=Local())):
             # All of it is read: the buffer is what was bound.
-            work.rewrite("unfold_let", (*place, 1))
+            work.rewrite("unfold_let", (*above, 1))
         case _:
             pass
 
@@ -120,10 +120,10 @@ def _loop_names(value: Expr) -> list[str]:
 def _uses(term: Expr, value: Expr, path: Path, most: int) -> list[Use]:
     """The accesses to a value, with no more indices than it has generations; the value is as seen from the term."""
     read: list[Index] = []
-    at, place = term, path
+    at, below = term, path
     while isinstance(at, Access):
         read.append(at.index)
-        at, place = at.tensor, (*place, 0)
+        at, below = at.tensor, (*below, 0)
     if read and at == value:
         drop = max(0, len(read) - most)
         return [Use(path + (0,) * drop, tuple(reversed(read))[:most])]
@@ -202,9 +202,9 @@ def _read_from_region(work: Derivation, above: Path, use: Use, region: Sequence[
             "e": Function(("index",), _rows(value, use.indices, here, dimension, names)),
             "k": use.indices[dimension] - here[dimension].base,
         }
-        place = (*use.path, *(0,) * (rank - 1 - dimension))
-        work.apply(work.rule("get_gen"), place, arguments, reverse=True)
-        work.rename((*place, 0), names[dimension])
+        path = (*use.path, *(0,) * (rank - 1 - dimension))
+        work.apply(work.rule("get_gen"), path, arguments, reverse=True)
+        work.rename((*path, 0), names[dimension])
 
 
 def _rows(value: Expr, indices: Sequence[Index], here: Sequence[Extent], first: int, names: Sequence[str]) -> Expr:

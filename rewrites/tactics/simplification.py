@@ -22,9 +22,9 @@ from atl.core.terms import BINARY, MONOIDS, OPERATOR_CALLED, UNARY, Gen, Guard, 
 from atl.prove import Proved, prove
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
+from rewrites.errors import NoSite, known_names
 from rewrites.places.choosing import Chosen, every, one
 from rewrites.places.site import Site, binders, positions
-from rewrites.session.diagnosis import NoSite, known_names
 
 OF_ACCESSES: Final = (
     "get_gen", "get_gen_guarded", "guard_access", "ll_get", "select_access", "padding_access",
@@ -130,8 +130,8 @@ def _without_implied(work: Derivation, site: Site, parts: Sequence[Predicate]) -
         return False
     if work.attempt("guard_implied", site.path, p=conjunction(stay), q=conjunction(dropped)):
         return True
-    for place, part in enumerate(dropped):
-        work.rewrite("guard_implied", site.path, p=conjunction((*dropped[place + 1 :], *stay)), q=part)
+    for position, part in enumerate(dropped):
+        work.rewrite("guard_implied", site.path, p=conjunction((*dropped[position + 1 :], *stay)), q=part)
     return True
 
 
@@ -152,8 +152,8 @@ def solve_for_index(work: Derivation, name: Chosen | None = None) -> None:
     meant = None if name is None else {site.path for site in every(work.goal, name)}
     for site in list(work.sites(top_down=True)):
         if isinstance(site.term, Guard) and site.above is not None:
-            for place in _loops_around(site, meant):
-                if _solve(work, site, place):
+            for position in _loops_around(site, meant):
+                if _solve(work, site, position):
                     break
     if work.taken == before:
         raise NoSite(
@@ -165,24 +165,24 @@ def solve_for_index(work: Derivation, name: Chosen | None = None) -> None:
 def _loops_around(site: Site, meant: set[Path] | None) -> list[int]:
     """The de Bruijn positions of the indices that may be solved for, the nearest loop's first."""
     loops = [above for above in reversed(site.spine()[:-1]) if isinstance(above.term, Gen | Reduce)]
-    return [place for place, above in enumerate(loops) if meant is None or above.path in meant]
+    return [position for position, above in enumerate(loops) if meant is None or above.path in meant]
 
 
-def _solve(work: Derivation, site: Site, place: int) -> bool:
+def _solve(work: Derivation, site: Site, position: int) -> bool:
     assert isinstance(site.term, Guard)
     predicate = site.term.predicate
     parts = conjuncts(predicate)
     return any(
         candidate != predicate and work.attempt("guard_equivalent", site.path, q=candidate)
-        for candidate in _solutions(parts, bound(place))
+        for candidate in _solutions(parts, bound(position))
     )
 
 
 def _solutions(parts: Sequence[Predicate], variable: Index) -> list[Predicate]:
     """Conditions that may say the same, with the variable alone on one side of an equation."""
     out: list[Predicate] = []
-    for place, part in enumerate(parts):
-        rest = [other for k, other in enumerate(parts) if k != place]
+    for position, part in enumerate(parts):
+        rest = [other for k, other in enumerate(parts) if k != position]
         for factor, remainder in _linear_in(part, variable):
             if factor.constant is not None and factor.constant < 2:
                 continue

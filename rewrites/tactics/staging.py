@@ -13,10 +13,10 @@ from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Reduce, Select
 from atl.errors import ATLError
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
 from rewrites.places.choosing import Chosen, chosen, nothing_chosen
 from rewrites.places.site import Site
-from rewrites.session.diagnosis import NoSite
 from rewrites.tactics.binding import abstracted, bind, binders_between, check_name, parameters_of_let
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.padding import padding_kept
@@ -131,16 +131,16 @@ def stage_at(work: Derivation, path: Path, above: Path, name: str) -> Path:
     for predicate in _that_matter(work, path, above, _guards_between(work, path, above)):
         work.rewrite("guard_true", path, reverse=True, p=predicate)
     at = path
-    for place, low, high in _loops_between(work, path, above):
+    for position, low, high in _loops_between(work, path, above):
         value = work.term(at)
-        if place not in free_positions(value)[0]:
+        if position not in free_positions(value)[0]:
             continue
-        body = transform(value, partial(_generalised, place))
+        body = transform(value, partial(_generalised, position))
         rule = work.rule("get_gen")
         arguments: dict[str, Argument] = {
             "lo": low,
             "hi": high,
-            "k": bound(place) - low,
+            "k": bound(position) - low,
             "e": Function(("index",), body),
         }
         try:
@@ -152,7 +152,7 @@ def stage_at(work: Derivation, path: Path, above: Path, name: str) -> Path:
                 required="loops between whose bounds do not depend on each other",
                 suggestions=("stage it at an inner loop",),
             ) from error
-        work.rename((*at, 0), _loop_name(work, path, place))
+        work.rename((*at, 0), _loop_name(work, path, position))
         at = (*at, 0)
     bind(work, above, at[len(above) :], name)
     simplify_guards(work, (*above, 0))
@@ -184,11 +184,11 @@ def _highest(work: Derivation, path: Path, above: Path) -> tuple[Path, bool]:
     return (*path, 0), True
 
 
-def _generalised(place: int, leaf: Leaf, depth: int) -> Index:
+def _generalised(position: int, leaf: Leaf, depth: int) -> Index:
     """One more binder: the index at `place` becomes its own, all others are one further out."""
     if not isinstance(leaf, Bound) or leaf.position < depth:
         return index(leaf)
-    if leaf.position - depth == place:
+    if leaf.position - depth == position:
         return bound(depth)
     return bound(leaf.position + 1)
 
@@ -211,12 +211,12 @@ def _loops_between(work: Derivation, path: Path, above: Path) -> list[tuple[int,
     return out
 
 
-def _loop_name(work: Derivation, path: Path, place: int) -> str:
+def _loop_name(work: Derivation, path: Path, position: int) -> str:
     count = 0
     for length in range(len(path) - 1, -1, -1):
         term = work.term(path[:length])
         if isinstance(term, Gen | Reduce):
-            if count == place:
+            if count == position:
                 return term.name
             count += 1
     return "i"
@@ -238,10 +238,11 @@ def _that_matter(work: Derivation, path: Path, above: Path, guards: list[Predica
 
     They would make the buffer larger by a dimension, in which all is the same.
     """
-    between = {place for place, _, _ in _loops_between(work, path, above)}
-    inside = {place for place in free_positions(work.term(path))[0] if place in between}
+    between = {position for position, _, _ in _loops_between(work, path, above)}
+    inside = {position for position in free_positions(work.term(path))[0] if position in between}
+    together = [_used(part) for guard in guards for part in conjuncts(guard)]
     while True:
-        more = {place for guard in guards for part in conjuncts(guard) if inside & _used(part) for place in _used(part)}
+        more = {position for used in together if inside & used for position in used}
         if more & between <= inside:
             break
         inside |= more & between

@@ -15,10 +15,10 @@ from atl.core.terms import Gen, Guard, Reduce, Reshape
 from atl.errors import ATLError, WrongArgument
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
 from rewrites.places.choosing import Chosen, Handle
 from rewrites.places.site import Site
-from rewrites.session.diagnosis import NoSite
 from rewrites.tactics.binding import binders_between
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import as_bound, first_possible, from_zero, loops, swap

@@ -31,9 +31,9 @@ def contradict(rows: list[Row], equalities: list[Row], budget: Budget) -> bool:
             return True
         rows = solved
     lines: dict[frozenset[tuple[int, int]], _Line] = {}
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         coefficients = dict(row)
-        if _keep(lines, coefficients, coefficients.pop(0, 0), 1 << place):
+        if _keep(lines, coefficients, coefficients.pop(0, 0), 1 << position):
             return True
     steps = 0
     current = list(lines.values())
@@ -54,9 +54,9 @@ def contradict(rows: list[Row], equalities: list[Row], budget: Budget) -> bool:
 def projected(rows: list[Row], kept: frozenset[int], budget: Budget) -> list[Row]:
     """Rows that speak of kept columns only and follow from the given ones by eliminating the others."""
     lines: dict[frozenset[tuple[int, int]], _Line] = {}
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         coefficients = dict(row)
-        _keep(lines, coefficients, coefficients.pop(0, 0), 1 << place)
+        _keep(lines, coefficients, coefficients.pop(0, 0), 1 << position)
     current = list(lines.values())
     for steps in range(len(rows)):
         column, current = _next_column(current, kept)
@@ -171,9 +171,9 @@ def _without_equalities(rows: list[Row], equalities: list[Row]) -> list[Row] | N
         size, column = min(coefficients, key=lambda pair: (pair[0], -pair[1]))
         value = equality[column]
         for group in (rows, left):
-            for place, row in enumerate(group):
+            for position, row in enumerate(group):
                 if other := row.get(column):
-                    group[place] = _replaced(row, size, equality, -other if value > 0 else other)
+                    group[position] = _replaced(row, size, equality, -other if value > 0 else other)
     return rows
 
 

@@ -101,9 +101,9 @@ def _pairs(table: Table, divisors: dict[Monomial, None]) -> Pairs:
     for monomial in divisors:
         product = table.column(monomial)
         for degree in range(1, len(monomial)):
-            for places in combinations(range(len(monomial)), degree):
-                a = tuple(monomial[k] for k in places)
-                b = tuple(monomial[k] for k in range(len(monomial)) if k not in places)
+            for positions in combinations(range(len(monomial)), degree):
+                a = tuple(monomial[k] for k in positions)
+                b = tuple(monomial[k] for k in range(len(monomial)) if k not in positions)
                 out.setdefault(table.column(a), {})[table.column(b)] = product
     return out
 

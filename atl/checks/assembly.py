@@ -1,0 +1,92 @@
+"""Programs put together from their parts, and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from atl.checks.wellformed import check_wellformed
+from atl.core import dtypes
+from atl.core.index import Array, Read, Size, Var, atoms, index
+from atl.core.literals import strengthen
+from atl.core.predicate import Predicate, at_most, conjuncts
+from atl.core.program import Program, sizes_in
+from atl.core.substitution import children, indices_in, subterms
+from atl.core.terms import Expr, Input, TensorVar
+from atl.errors import EscapedIndex, Place, WrongName
+
+
+def make_program(name: str, inputs: tuple[Array, ...], body: Expr, given: Sequence[Predicate] = ()) -> Program:
+    """The program of these parts, checked.
+
+    Its literals get an element type, and the `min=` of its sizes are assumed beside what is given.
+
+    Raises `WrongName`, `EscapedIndex` and what `check_wellformed` raises.
+    """
+    body = strengthen(body, dtypes.DEFAULT)
+    _check_names(name, inputs, body)
+    _check_closed(body)
+    stated = tuple(part for condition in given for part in conjuncts(condition))
+    minima: dict[str, int] = {}
+    for size in sizes_in(inputs, body, stated):
+        minima[size.name] = max(minima.get(size.name, 0), size.minimum)
+    least = tuple(at_most(index(low), index(Size(size))) for size, low in minima.items() if low)
+    made = Program(name, inputs, body, tuple(dict.fromkeys((*least, *stated))))
+    check_wellformed(made)
+    return made
+
+
+def _check_names(name: str, inputs: tuple[Array, ...], body: Expr) -> None:
+    seen: dict[str, Array] = {}
+    for array in inputs:
+        if array.name in seen:
+            raise WrongName(f"two inputs are called {array.name}", required="a name of its own for every input")
+        seen[array.name] = array
+    used = {term.array.name: term.array for term in subterms(body) if isinstance(term, Input)}
+    for term in subterms(body):
+        for expression in indices_in(term):
+            used.update({atom.array.name: atom.array for atom in atoms(expression) if isinstance(atom, Read)})
+    for array_name, array in used.items():
+        if array_name not in seen:
+            raise WrongName(
+                f"{name} uses the tensor {array_name}, which is not among its inputs",
+                required=f"every input in the list of inputs (there are: {', '.join(seen) or 'none'})",
+                suggestions=(f"add {array_name} to the inputs",),
+            )
+        if seen[array_name] != array:
+            raise WrongName(
+                f"{array_name} is declared twice, and differently: "
+                f"{Input(seen[array_name]).type} in the inputs of {name}, {Input(array).type} in its body",
+                required="one declaration for each input",
+                suggestions=(f"use the one tensor {array_name} in both places, or another name",),
+            )
+    for size in sizes_in(inputs, body, ()):
+        if size.name in seen:
+            raise WrongName(f"{size.name} names both a size and an input", required="different names")
+
+
+def _check_closed(body: Expr) -> None:
+    if not (body.free or body.loose or body.loose_tensors):
+        return
+    where = next((term for term in subterms(body) if term.free and not _free_below(term)), body)
+    escaped = " and ".join(_free_names(body)) or "an index or a let-bound tensor"
+    raise EscapedIndex(
+        f"{escaped} is used outside of the operator that binds it",
+        place=Place(source=where.source),
+        required="every one to be used inside of the function that was given to gen, sum or let",
+        suggestions=("build the expression inside of that function and return it from there",),
+    )
+
+
+def _free_names(body: Expr) -> dict[str, None]:
+    """What is free in the body, in words: the names are those of the parameters that brought it in."""
+    names: dict[str, None] = {}
+    for term in subterms(body):
+        if isinstance(term, TensorVar):
+            names[f"the let-bound tensor {term.name}"] = None
+        for expression in indices_in(term):
+            names.update({f"the index {atom.name}": None for atom in atoms(expression) if isinstance(atom, Var)})
+    return names
+
+
+def _free_below(term: Expr) -> bool:
+    return any(child.expr.free for child in children(term))

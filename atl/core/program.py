@@ -1,0 +1,80 @@
+"""Programs: a tensor expression with its inputs and what is assumed of the sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NoReturn
+
+from atl.core import dtypes
+from atl.core.index import Array, Index, Size, atoms
+from atl.core.node import Printed
+from atl.core.predicate import Predicate, expressions
+from atl.core.substitution import indices_in, subterms
+from atl.core.terms import Expr, Type
+from atl.errors import WrongArgument
+
+
+@dataclass(frozen=True, repr=False)
+class Program(Printed):
+    """A named tensor expression, closed but for its inputs and sizes.
+
+    `inputs` are the declared arrays in the order of a call; `assumptions` are conditions on the sizes, which every call
+    checks. Two programs are equal when their names, inputs, bodies and assumptions are.
+    """
+
+    name: str
+    inputs: tuple[Array, ...]
+    body: Expr
+    assumptions: tuple[Predicate, ...] = field(default=())
+
+    @property
+    def type(self) -> Type:
+        return self.body.type
+
+    @property
+    def shape(self) -> tuple[Index, ...]:
+        """The extents of the result."""
+        return self.body.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """The element type of the result."""
+        return self.body.type.dtype or dtypes.DEFAULT
+
+    @cached_property
+    def sizes(self) -> tuple[str, ...]:
+        """The names of all sizes, in the order in which the inputs, then the body, mention them."""
+        return tuple(dict.fromkeys(size.name for size in sizes_in(self.inputs, self.body, self.assumptions)))
+
+    @cached_property
+    def free_sizes(self) -> tuple[str, ...]:
+        """The sizes that no array of a call determines: they are keywords of the call."""
+        given = {size.name for array in self.inputs for extent in array.shape if isinstance(size := extent.atom, Size)}
+        return tuple(name for name in self.sizes if name not in given)
+
+    def __call__(self, *_arguments: object, **_named: object) -> NoReturn:
+        """A program is not called: it is evaluated, or compiled to a kernel, and the kernel is called."""
+        raise WrongArgument(
+            f"the program {self.name} is called",
+            required="a kernel, or the reference interpreter",
+            suggestions=(
+                f"atl.evaluate({self.name}, …) computes its meaning",
+                f"lowering.compile({self.name}) gives a kernel that can be called with NumPy arrays",
+            ),
+        )
+
+
+def sizes_in(inputs: Iterable[Array], body: Expr, assumptions: Iterable[Predicate]) -> Iterable[Size]:
+    """Every occurrence of a size."""
+    found: list[Index] = []
+    for array in inputs:
+        found.extend(array.shape)
+        found.extend(bound for bound in (array.low, array.high) if bound is not None)
+    for term in subterms(body):
+        found.extend(indices_in(term))
+    for assumption in assumptions:
+        found.extend(expressions(assumption))
+    for expression in found:
+        yield from (atom for atom in atoms(expression) if isinstance(atom, Size))

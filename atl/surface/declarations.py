@@ -1,0 +1,69 @@
+"""What annotations and texts declare: names, extents, and the type of an input."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from atl.core import dtypes
+from atl.core.index import Index, Size, index
+from atl.errors import WrongArgument, WrongName
+
+
+def checked_name(name: object, what: str) -> str:
+    """The name, if it can be one of a size, an input, a let or a program."""
+    if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
+        raise WrongName(
+            f"{name!r} cannot name {what}",
+            required="a name of ASCII letters, digits and underscores that does not start with a digit",
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """What `atl.Tensor["n k", "float64"]` in an annotation says: extents, separated by spaces, and an element type."""
+
+    extents: tuple[str, ...]
+    dtype: str = dtypes.DEFAULT
+
+    @staticmethod
+    def written(item: str | tuple[str, ...]) -> TensorSpec:
+        parts = item if isinstance(item, tuple) else (item,)
+        if not parts or len(parts) > 2 or not all(isinstance(part, str) for part in parts):
+            raise WrongArgument(
+                f"atl.Tensor[{item!r}]", required='extents and an element type: atl.Tensor["n k", "float64"]'
+            )
+        return TensorSpec(
+            tuple(parts[0].split()), dtypes.checked_dtype(parts[1]) if len(parts) == 2 else dtypes.DEFAULT
+        )
+
+
+def extent_written(text: str) -> Index:
+    """The index expression that a text without spaces, such as "2*n+1", means; its names are sizes."""
+    try:
+        return _extent(ast.parse(text, mode="eval").body)
+    except SyntaxError:
+        raise WrongArgument(f"{text!r} is not an extent", required='a size or an expression such as "2*n+1"') from None
+
+
+def _extent(node: ast.expr) -> Index:
+    match node:
+        case ast.Name(name):
+            return index(Size(checked_name(name, "a size")))
+        case ast.Constant(int() as value):
+            return index(value)
+        case ast.BinOp(left, ast.Add(), right):
+            return _extent(left) + _extent(right)
+        case ast.BinOp(left, ast.Sub(), right):
+            return _extent(left) - _extent(right)
+        case ast.BinOp(left, ast.Mult(), right):
+            return _extent(left) * _extent(right)
+        case ast.BinOp(left, ast.FloorDiv(), right):
+            return _extent(left) // _extent(right)
+        case _:
+            raise WrongArgument(
+                f"{ast.unparse(node)!r} is not an extent",
+                required='sizes and integers joined by + - * //, such as "2*n+1"',
+                suggestions=('separate extents by spaces: atl.Tensor["n m"]',) if isinstance(node, ast.Tuple) else (),
+            )

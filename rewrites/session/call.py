@@ -1,0 +1,49 @@
+"""One call of a session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atl.core.program import Program
+from rewrites.kernel import Step, Theorem
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One call in a session: its text, and the theorems that it went through, from the one before it to its own."""
+
+    text: str
+    theorems: tuple[Theorem, ...]
+
+    @property
+    def before(self) -> Theorem:
+        """What had been proved when the call was made."""
+        return self.theorems[0]
+
+    @property
+    def theorem(self) -> Theorem:
+        """What was proved by it."""
+        return self.theorems[-1]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The kernel's steps of this call."""
+        return self.theorem.steps[len(self.before.steps) :]
+
+    def traced(self) -> list[tuple[Step, Program, Program]]:
+        """Each step with the programs before and after it."""
+        pairs = zip(self.theorems, self.theorems[1:], strict=False)
+        return [(step, a.rhs, b.rhs) for step, (a, b) in zip(self.steps, pairs, strict=True)]
+
+    def __repr__(self) -> str:
+        """One line: the text, and the rules by which it was done if they are others."""
+        steps = self.steps
+        if len(steps) == 1 and self.text.startswith("rw("):
+            return self.text
+        counted: dict[str, int] = {}
+        for step in steps:
+            name = f"{step.rule.name}{'⁻¹' if step.reverse else ''}"
+            counted[name] = counted.get(name, 0) + 1
+        by = ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in counted.items())
+        many = f"{len(steps)} step{'' if len(steps) == 1 else 's'}: {by}"
+        return f"{self.text}   -- {many if by else 'no step'}"
