@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from atl.checks.scope import Scope
-from atl.core.dtypes import DEFAULT, bits, is_integer
+from atl.core.dtypes import DEFAULT
 from atl.core.index import Index
 from atl.core.predicate import FALSE, TRUE, negation
-from atl.core.terms import Access, Binary, Cast, Constant, Expr, Input, Local, Monoid, Select, Unary, Value
-from atl.prove import simplify, simplify_predicate
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Padding,
+    Reduce,
+    Reshape,
+    Select,
+    TensorVar,
+    Unary,
+    Value,
+)
+from atl.prove import simplify_predicate
 from lowering.loopnest import Apply, Buffer, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
 
 Storage: TypeAlias = Buffer | Scalar
@@ -32,7 +50,7 @@ def scalar(e: Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[
             case Constant(value):
                 return Number(value, dtype)
             case Value(position):
-                return FromIndex(simplify(here.facts, here.index(position)), dtype)
+                return FromIndex(here.index(position), dtype)
             case Input() | Local() | Access():
                 return _load(at, here, tensors, inputs)
             case Unary(op, operand):
@@ -50,8 +68,10 @@ def scalar(e: Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[
                 return Choose(
                     condition, visit(left, here.assume(condition)), visit(right, here.assume(negation(condition)))
                 )
-            case _:
+            case Gen() | Reduce() | Guard() | Let() | Concat() | Reshape() | Padding() | TensorVar():
                 raise AssertionError(f"{type(at).__name__} is no leaf of a normalised program")
+            case _:
+                assert_never(at)
 
     return visit(e, scope)
 
@@ -71,16 +91,3 @@ def _load(e: Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[s
     if isinstance(storage, Scalar):
         return Load(storage)
     return Load(Cell(storage, tuple(zip(reversed(positions), storage.extents, strict=True))))
-
-
-def neutral(monoid: Monoid, dtype: str) -> Number:
-    """The value that a fold starts from."""
-    match monoid:
-        case "sum":
-            return Number(0, dtype)
-        case "product":
-            return Number(1, dtype)
-        case "max":
-            return Number(-(1 << (bits(dtype) - 1)) if is_integer(dtype) else -inf, dtype)
-        case "min":
-            return Number((1 << (bits(dtype) - 1)) - 1 if is_integer(dtype) else inf, dtype)

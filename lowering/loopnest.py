@@ -3,16 +3,19 @@
 A statement stores scalars into cells of buffers or into scalar variables. A cell keeps its index as the list of
 (index, extent) pairs that the reindexers produced; its flat address is theirs by Horner's rule. All index expressions
 and predicates are over sizes and opened loop variables (`Var`), each variable with an id of its own in the nest.
+
+Quotients round down, as Python's do. C's rounds towards zero, and so do other targets'; which of them may be printed as
+the target's own is proved once and written into the nest (`LoopNest.natural`), so that printers ask no prover.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
-from atl.core.index import ONE, ZERO, Array, Index, Var
-from atl.core.predicate import Predicate
+from atl.core.index import ONE, ZERO, AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, index
+from atl.core.predicate import Predicate, negation, within
 from atl.core.reshape_definitions import Pairs
 from atl.core.terms import BinaryOp, UnaryOp
 
@@ -63,6 +66,13 @@ class Scalar:
     uid: int
     name: str
     dtype: str
+
+
+def key(storage: Buffer | Scalar) -> Hashable:
+    """What a buffer or scalar variable is known by in a nest; an input, by its own name."""
+    if isinstance(storage, Scalar):
+        return ("scalar", storage.uid)
+    return storage.name if storage.role == "input" else ("buffer", storage.uid)
 
 
 # -- scalar expressions -----------------------------------------------------------------------------------------------
@@ -137,10 +147,18 @@ class For:
     body: Block
     mark: str = field(default="")
 
+    @property
+    def range(self) -> Predicate:
+        """What the loop says of its variable."""
+        return within(self.low, index(self.variable), self.high)
+
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """The body, where the predicate holds; its parts are tested from left to right."""
+    """The body, where the predicate holds; its parts are tested from left to right.
+
+    With a predicate that is true it is a block: what is declared in it ends with it.
+    """
 
     predicate: Predicate
     body: Block
@@ -169,6 +187,7 @@ class Declare:
 
     variable: Scalar
     initial: ScalarExpr
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +201,7 @@ class Allocate:
     capacity: Index
     storage: Literal["heap", "stack"] = "heap"
     zeroed: bool = True
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +226,31 @@ Statement: TypeAlias = For | If | Assign | Accumulate | Declare | Allocate | Cle
 Block: TypeAlias = tuple[Statement, ...]
 
 
+# -- nests ------------------------------------------------------------------------------------------------------------
+
+Conditions: TypeAlias = frozenset[Predicate]
+"""What a place of a nest stands under: the range of each loop around it, and the predicate of each branch.
+
+The branches are the body of an `If`, the two sides of a `Choose`, and within a predicate each part: it is tested only
+where those to the left of it hold, or in a disjunction where they do not. The outermost place stands under nothing.
+"""
+
+
+def under(conditions: Conditions, predicate: Predicate) -> Conditions:
+    """The conditions of a place one loop or branch further in."""
+    return conditions | {predicate}
+
+
 @dataclass(frozen=True, slots=True)
 class LoopNest:
     """A lowered program. `assumptions` hold of the sizes of every call; `sizes` are the parameters, in order.
 
     `complete` says that every element of the output is proved to be stored, so that it need not be cleared first.
+
+    `natural` says of numerators of quotients under which conditions they are proved not to be negative: there, rounding
+    down and rounding towards zero are the same. An entry is a statement by itself, which holds wherever the conditions
+    do, for the variables of loops are told apart in the whole nest; so to move or to drop a statement makes none of
+    them false. What is not in there is not known. The loop-nest interpreter traps an entry that a run contradicts.
     """
 
     name: str
@@ -220,6 +260,7 @@ class LoopNest:
     body: Block
     assumptions: tuple[Predicate, ...] = field(default=())
     complete: bool = False
+    natural: frozenset[tuple[Conditions, Index]] = frozenset()
 
 
 def statements(block: Block) -> Iterator[Statement]:
@@ -228,3 +269,38 @@ def statements(block: Block) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, For | If):
             yield from statements(statement.body)
+
+
+def opposite(statement: Statement, following: Statement) -> bool:
+    """Whether the two are the branches of one test: each stands under the negation of the other's condition."""
+    return (
+        isinstance(statement, If) and isinstance(following, If) and following.predicate == negation(statement.predicate)
+    )
+
+
+def numerators(expression: Index) -> Iterator[Index]:
+    """The numerators of all quotients that are computed with the expression, inner ones first.
+
+    An element of an array of indices is read at a flat address, so that its array's extents are computed too.
+    """
+    for monomial, _ in expression.terms:
+        for atom in monomial:
+            yield from _numerators_in(atom)
+
+
+def _numerators_in(atom: AnyAtom) -> Iterator[Index]:
+    match atom:
+        case Size() | Var() | Bound():
+            return
+        case Quotient(numerator, denominator):
+            yield from numerators(numerator)
+            yield from numerators(denominator)
+            yield numerator
+        case Extremum(_, choices):
+            for choice in choices:
+                yield from numerators(choice)
+        case Read(array, indices):
+            for part in (*indices, *array.shape):
+                yield from numerators(part)
+        case _:
+            assert_never(atom)

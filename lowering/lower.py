@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import padtypes
 from atl.checks.safety import check_safe
@@ -19,9 +19,12 @@ from atl.core.dtypes import bits
 from atl.core.index import (
     ONE,
     ZERO,
+    Bound,
     Extremum,
     Index,
     Quotient,
+    Read,
+    Size,
     Var,
     constant,
     divisors,
@@ -35,23 +38,32 @@ from atl.core.program import Program
 from atl.core.substitution import map_op
 from atl.core.terms import (
     OF_MONOID,
+    Access,
     Binary,
     BinaryOp,
+    Cast,
     Concat,
+    Constant,
     Expr,
     Gen,
     Guard,
+    Input,
     Let,
-    Monoid,
+    Local,
     Padding,
     PadLeft,
     PadRight,
     Reduce,
     Reshape,
+    Select,
+    TensorVar,
+    Unary,
+    Value,
 )
 from atl.errors import UnsafeAccess
 from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
-from lowering.leaves import Storage, is_scalar_leaf, neutral, scalar
+from lowering.folds import RESULT_NAMES, neutral
+from lowering.leaves import Storage, is_scalar_leaf, scalar
 from lowering.loopnest import (
     Accumulate,
     Allocate,
@@ -73,6 +85,7 @@ from lowering.loopnest import (
     elements,
 )
 from lowering.normalize import normalize
+from lowering.passes import after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills
 
@@ -117,18 +130,23 @@ def lower(program: Program, *, registers: bool = True) -> LoopNest:
 
     With `registers=False` it is that of Fig. 4.1 to the letter: a sum adds to its element of the buffer, arithmetic is
     done element by element, and the cells stored are exactly those of the elements that are not padding (Theorem 2).
-    With registers a sum runs in a scalar variable, which is stored even where the sum is empty: a zero more. And an
-    addition of tensor sums is two statements with one destination: a zero less, where neither stores.
+    With registers the output has the same values, but two kinds of cells are not those of Theorem 2. A sum runs in a
+    scalar variable, which is stored at the end: where the sum is empty, so that its element is padding, a zero is
+    stored. And an addition of tensor sums is two statements with one destination: where neither of them stores,
+    nothing is stored to an element that is not padding, and it is zero because the buffer was.
+
+    All passes (`lowering.passes`) run over either nest: each of them keeps the cells of the output that are stored, and
+    the values in them. What they drop are stores to buffers and variables that the output does not depend on.
 
     Raises `UnsafeAccess` and `UnsafeTruncation`.
     """
     check_safe(program)
     padtypes.check(program)
-    return lower_unchecked(program, registers=registers)
+    return after_passes(lower_unchecked(program, registers=registers))
 
 
 def lower_unchecked(program: Program, *, registers: bool = True) -> LoopNest:
-    """What `lower` makes of a program whatever its pad-sets are; it may store out of bounds. For tests."""
+    """The loop nest of a program whatever its pad-sets are, before any pass; it may store out of bounds. For tests."""
     return _Lowering(program, registers).nest(normalize(program, one_pass=not registers).body, outermost(program))
 
 
@@ -205,8 +223,12 @@ class _Lowering:
                 return (*assigned, *added)
             case Padding():
                 return ()
-            case _:
+            case Input() | Local() | TensorVar() | Constant() | Value():
                 return self._store(context.scalar(e), to)
+            case Access() | Unary() | Binary() | Cast() | Select():
+                return self._store(context.scalar(e), to)
+            case _:
+                assert_never(e)
 
     def _loop(self, name: str, low: Index, high: Index, mark: str, context: Context, body: Body) -> Block:
         """A loop; the buffers hoisted out of an outermost one are allocated before it and freed after it."""
@@ -248,7 +270,7 @@ class _Lowering:
             self._direct += not in_scalar
             return self._fold(e, to, context)
         nonempty = less(context.scope.index(e.low), context.scope.index(e.high))
-        total = Scalar(next(self._ids), _NAMES[e.monoid], self.program.dtype if e.type.dtype is None else e.type.dtype)
+        total = Scalar(next(self._ids), RESULT_NAMES[e.monoid], e.type.dtype or self.program.dtype)
         loop = self._fold(e, Destination(total), context)
         result: ScalarExpr = Load(total)
         start = Declare(total, neutral(e.monoid, total.dtype))
@@ -269,28 +291,32 @@ class _Lowering:
         value = e.value
         variable = Scalar(next(self._ids), e.name, value.type.dtype or self.program.dtype)
         inside = replace(context, tensors=(*context.tensors, variable))
-        return (*self._scalar_value(value, variable, context), *self.statement(e.body, to, inside))
+        first, computed = self._scalar_value(value, variable, context)
+        return (Declare(variable, first, e.mark), *computed, *self.statement(e.body, to, inside))
 
-    def _scalar_value(self, value: Expr, variable: Scalar, context: Context) -> Block:
-        """The declaration of a scalar, and what gives it its value."""
+    def _scalar_value(self, value: Expr, variable: Scalar, context: Context) -> tuple[ScalarExpr, Block]:
+        """What a scalar variable is declared with, and what gives it its value then."""
         zero = Number(0, variable.dtype)
         scope = context.scope
         match value:
             case Guard(predicate, body) if is_scalar_leaf(body):
                 condition = simplify_predicate(scope.facts, scope.predicate(predicate))
                 inner = context.assume(condition).scalar(body)
-                return (Declare(variable, inner if condition == TRUE else Choose(condition, inner, zero)),)
+                return inner if condition == TRUE else Choose(condition, inner, zero), ()
             case Reduce(monoid, low, high) if monoid == "sum" or context.proves(
                 less(scope.index(low), scope.index(high))
             ):
-                return (
-                    Declare(variable, neutral(monoid, variable.dtype)),
-                    *self._fold(value, Destination(variable), context),
-                )
-            case _ if is_scalar_leaf(value):
-                return (Declare(variable, context.scalar(value)),)
+                return neutral(monoid, variable.dtype), self._fold(value, Destination(variable), context)
+            case Input() | Local() | TensorVar() | Constant() | Value():
+                return context.scalar(value), ()
+            case Access() | Unary() | Binary() | Cast() | Select():
+                return context.scalar(value), ()
+            case Guard() | Reduce() | Let() | Padding():
+                return zero, self.statement(value, Destination(variable), context)
+            case Gen() | Concat() | Reshape():
+                raise AssertionError("a scalar has no dimensions")
             case _:
-                return (Declare(variable, zero), *self.statement(value, Destination(variable), context))
+                assert_never(value)
 
     def _buffer_let(self, e: Let, to: Destination, context: Context) -> Block:
         """A buffer for a let-bound tensor: on the stack, on the heap, or hoisted out of the loops around."""
@@ -303,11 +329,11 @@ class _Lowering:
         needed = tuple(self._needed(e.name, extent, context) for extent in extents)
         count = elements(needed)
         if count.constant is not None and count.constant * bits(dtype) // 8 <= STACK_LIMIT:
-            return (Allocate(buffer, count, "stack", not filled), *stored, *used, Free(buffer))
+            return (Allocate(buffer, count, "stack", not filled, e.mark), *stored, *used, Free(buffer))
         capacity = self._capacity(needed, context)
         if not context.loops or capacity is None:
-            return (Allocate(buffer, count, "heap", not filled), *stored, *used, Free(buffer))
-        self._hoisted.append(Allocate(buffer, capacity, "heap", zeroed=False))
+            return (Allocate(buffer, count, "heap", not filled, e.mark), *stored, *used, Free(buffer))
+        self._hoisted.append(Allocate(buffer, capacity, "heap", zeroed=False, mark=e.mark))
         return (Clear(buffer, count, zeroed=not filled), *stored, *used)
 
     def _needed(self, name: str, extent: Index, context: Context) -> Index:
@@ -364,10 +390,9 @@ def _with_positive_divisors(e: Index) -> Index:
                     product = product * floordiv(_with_positive_divisors(numerator), divisor)
                 case Extremum(kind, choices):
                     product = product * extremum(kind, *map(_with_positive_divisors, choices))
-                case _:
+                case Size() | Var() | Bound() | Read():
                     product = product * index(atom)
+                case _:
+                    assert_never(atom)
         total = total + product
     return total
-
-
-_NAMES: dict[Monoid, str] = {"sum": "total", "product": "product", "max": "greatest", "min": "least"}

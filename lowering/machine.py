@@ -2,7 +2,7 @@
 
 An array is a partial map from flat addresses to values, so that what C would do silently is a `Trap` here: an access
 outside of a buffer or of one of its dimensions, a read of a cell that holds nothing, a second assignment to a cell, a
-buffer that is used after it was freed, or is never freed.
+buffer that is used after it was freed, or is never freed, a quotient that would be rounded the wrong way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.index import Array, Index, Leaf, Size, Var, value_of
-from atl.core.predicate import Predicate, holds
+from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, negation
+from atl.core.predicate import Any as AnyOf
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.errors import ATLError, TooLarge
 from atl.meaning.scalars import Machine
@@ -30,6 +31,7 @@ from lowering.loopnest import (
     Cell,
     Choose,
     Clear,
+    Conditions,
     Convert,
     Declare,
     For,
@@ -42,6 +44,8 @@ from lowering.loopnest import (
     Scalar,
     ScalarExpr,
     Statement,
+    numerators,
+    under,
 )
 
 AnyArray: TypeAlias = npt.NDArray[Any]
@@ -59,6 +63,7 @@ TrapKind: TypeAlias = Literal[
     "redeclared",
     "incomplete",  # an element of an output said to be complete that was not stored
     "divisor",  # an index divided by zero or less
+    "numerator",  # one that is said not to be negative, and is
 ]
 
 
@@ -145,6 +150,8 @@ class _Run:
         self._stack: dict[Scalar, Any] = {}
         self._heap: dict[int, Memory] = {}
         self._freed: set[int] = set()
+        self._conditions: Conditions = frozenset()  # that the run stands under
+        self._numerators: dict[Index, tuple[Index, ...]] = {}
         self._scalars = Machine()
 
     def outcome(self) -> Outcome:
@@ -182,8 +189,10 @@ class _Run:
                     self._free(buffer)
                     if allocated.pop(buffer.uid, None) is None:
                         raise Trap("double free", f"{buffer.name} is freed in a block that did not allocate it")
-                case _:
+                case For() | If() | Assign() | Accumulate() | Clear():
                     self._statement(statement)
+                case _:
+                    assert_never(statement)
         for buffer in allocated.values():
             raise Trap("leak", f"{buffer.name} is not freed at the end of its block")
         for variable in declared:
@@ -194,13 +203,18 @@ class _Run:
             case For(variable, low, high, body):
                 if variable in self._variables:
                     raise Trap("redeclared", f"the loop variable {variable.name} is in use")
-                for value in range(self._index(low), self._index(high)):
+                values = range(self._index(low), self._index(high))
+                outside = self._enter(statement.range)
+                for value in values:
                     self._variables[variable] = value
                     self._block(body)
                 self._variables.pop(variable, None)
+                self._conditions = outside
             case If(predicate, body):
                 if self._holds(predicate):
+                    outside = self._enter(predicate)
                     self._block(body)
+                    self._conditions = outside
             case Assign(target, value):
                 self._assign(target, self._value(value))
             case Accumulate(target, op, value):
@@ -318,7 +332,11 @@ class _Run:
             case Apply(op, arguments):
                 raise AssertionError(f"{op} of {len(arguments)} arguments")
             case Choose(predicate, left, right):
-                return self._value(left if self._holds(predicate) else right)
+                chosen, condition = (left, predicate) if self._holds(predicate) else (right, negation(predicate))
+                outside = self._enter(condition)
+                value = self._value(chosen)
+                self._conditions = outside
+                return value
             case Convert(argument, dtype):
                 return scalars.cast(dtype, argument.dtype, self._value(argument))
             case _:
@@ -343,10 +361,56 @@ class _Run:
 
     def _index(self, expression: Index) -> int:
         value = expression.constant
-        return value_of(expression, self._leaf, self._element) if value is None else value
+        if value is not None:
+            return value
+        if self._nest.natural:
+            self._look_at_numerators(expression)
+        return value_of(expression, self._leaf, self._element)
 
     def _holds(self, predicate: Predicate) -> bool:
-        return holds(predicate, self._leaf, self._element)
+        """Whether the predicate is true; its parts are tested from left to right, each under those before it."""
+        match predicate:
+            case NonNegative(expression):
+                return self._index(expression) >= 0
+            case Zero(expression):
+                return self._index(expression) == 0
+            case NonZero(expression):
+                return self._index(expression) != 0
+            case All(parts):
+                return self._all_are(True, parts)
+            case AnyOf(parts):
+                return not self._all_are(False, parts)
+            case _:
+                assert_never(predicate)
+
+    def _all_are(self, truth: bool, parts: tuple[Predicate, ...]) -> bool:
+        outside = self._conditions
+        try:
+            for part in parts:
+                if self._holds(part) is not truth:
+                    return False
+                self._enter(part if truth else negation(part))
+            return True
+        finally:
+            self._conditions = outside
+
+    def _enter(self, predicate: Predicate) -> Conditions:
+        """The conditions so far; from here on the run stands under this one too. Nobody asks where nothing is said."""
+        outside = self._conditions
+        if self._nest.natural:
+            self._conditions = under(outside, predicate)
+        return outside
+
+    def _look_at_numerators(self, expression: Index) -> None:
+        """Raises a trap where the expression has a negative numerator that the nest says is none."""
+        found = self._numerators.get(expression)
+        if found is None:
+            found = self._numerators[expression] = tuple(numerators(expression))
+        for numerator in found:
+            if (self._conditions, numerator) in self._nest.natural:
+                value = value_of(numerator, self._leaf, self._element)
+                if value < 0:
+                    raise Trap("numerator", f"{value} is divided where the nest says that it is not negative")
 
     def _leaf(self, leaf: Leaf) -> int:
         if isinstance(leaf, Size):

@@ -45,6 +45,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
+from lowering.folds import RESULT_NAMES
 
 _NAMES = "ijklpqrstuvw"
 
@@ -101,8 +102,12 @@ class _Normalizer:
                 return Reshape(op, self.statement(operand))
             case Padding():
                 return e
-            case _:
+            case Input() | Local() | TensorVar() | Constant() | Value():
                 return self._arithmetic(e)
+            case Access() | Unary() | Binary() | Cast() | Select():
+                return self._arithmetic(e)
+            case _:
+                assert_never(e)
 
     def _generated(self, e: Reduce) -> Expr:
         """v = gen i. v[i], down to a reduction to a scalar (§4.3.2)."""
@@ -170,9 +175,11 @@ class _Normalizer:
                 out = Reshape(op, self._without_lets(operand, bindings))
                 return self._bound(self.statement(out), "reshaped", bindings) if _has_let(out) else out
             case Reduce("sum") if _has_let(e):
-                return self._bound(self.statement(e), _result_name(e), bindings)
-            case _:
+                return self._bound(self.statement(e), RESULT_NAMES[e.monoid], bindings)
+            case Input() | Local() | TensorVar() | Constant() | Value() | Gen() | Reduce() | Padding():
                 return e
+            case _:
+                assert_never(e)
 
     # -- reads --------------------------------------------------------------------------------------------------------
 
@@ -255,8 +262,8 @@ class _Normalizer:
                 return _or_zero(predicate, self._under(predicate, body, bindings, self.scalar))
             case Padding():
                 return _zero(e.type)
-            case Reduce(name=name):
-                return self._bound(self.statement(e), _result_name(e), bindings)
+            case Reduce(monoid):
+                return self._bound(self.statement(e), RESULT_NAMES[monoid], bindings)
             case Let(value, body, name, mark):
                 tensor = self._bound(self.statement(value), name, bindings, mark)
                 return self.scalar(instantiate_tensor(body, tensor), bindings)
@@ -280,10 +287,6 @@ class _Normalizer:
         return out
 
 
-def _result_name(e: Reduce) -> str:
-    return {"sum": "total", "product": "product", "max": "greatest", "min": "least"}[e.monoid]
-
-
 def _has_order(e: Expr) -> bool:
     """Whether an operand is a statement whose loops would run in another order, or more often, element by element.
 
@@ -298,8 +301,12 @@ def _has_order(e: Expr) -> bool:
             return e.type.rank > 0
         case Gen() | Guard() | Concat() | Reshape():
             return _has_let(e) or any(_has_order(child.expr) for child in children(e))
-        case _:
+        case Input() | Local() | TensorVar() | Constant() | Value() | Padding():
             return False
+        case Access() | Unary() | Binary() | Cast() | Select() | Reduce():
+            return False
+        case _:
+            assert_never(e)
 
 
 def _has_let(e: Expr) -> bool:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
-from atl.core.index import ZERO, Index, Leaf, Var, index, map_leaves
+from atl.checks.scope import known_at_the_start
+from atl.core.index import ZERO, Bound, Index, Leaf, Size, Var, index, map_leaves
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, within
 from atl.core.predicate import substitute as substitute_predicate
 from atl.prove import Answer, Facts, Proved, Refuted, prove
@@ -29,9 +30,12 @@ from lowering.loopnest import (
     Buffer,
     Cell,
     Clear,
+    Declare,
     For,
+    Free,
     If,
     LoopNest,
+    Scalar,
     elements,
 )
 
@@ -106,7 +110,7 @@ def report(nest: LoopNest) -> Report:
 
 def obligations(nest: LoopNest) -> Iterator[Obligation]:
     """All obligations of a nest, in the order of its text."""
-    facts = Facts().assume(*nest.assumptions)
+    facts = known_at_the_start(nest.assumptions, nest.inputs)
     walk = _Walk(nest)
     walk.block(nest.body, facts, ())
     yield from walk.found
@@ -136,19 +140,23 @@ class _Walk:
                     self.block(body, facts.assume(within(low, index(variable), high)), (*loops, variable))
                 case If(predicate, body):
                     self.block(body, facts.assume(predicate), loops)
-                case Assign(Cell() as cell, _):
-                    self._store(cell, True, facts, loops)
-                case Accumulate(Cell() as cell, _, _):
-                    self._store(cell, False, facts, loops)
+                case Assign(target):
+                    self._store(target, True, facts, loops)
+                case Accumulate(target):
+                    self._store(target, False, facts, loops)
                 case Allocate(buffer, capacity):
                     self._room[buffer.uid] = capacity
                     self._empty(buffer, facts, loops)
                 case Clear(buffer, _):
                     self._empty(buffer, facts, loops)
-                case _:
+                case Declare() | Free():
                     pass
+                case _:
+                    assert_never(statement)
 
-    def _store(self, cell: Cell, assigns: bool, facts: Facts, loops: tuple[Var, ...]) -> None:
+    def _store(self, cell: Cell | Scalar, assigns: bool, facts: Facts, loops: tuple[Var, ...]) -> None:
+        if isinstance(cell, Scalar):
+            return
         since = loops[self._emptied[cell.buffer.uid] :]
         self.stores.setdefault(cell.buffer.uid, []).append(_Store(cell, assigns, facts, since))
 
@@ -201,5 +209,7 @@ def _prime(variable: Leaf) -> Index:
     match variable:
         case Var(uid, name):
             return index(Var(uid + _PRIMED, f"{name}'"))
-        case _:
+        case Size() | Bound():
             return index(variable)
+        case _:
+            assert_never(variable)

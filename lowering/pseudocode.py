@@ -29,14 +29,15 @@ from lowering.loopnest import (
     Scalar,
     ScalarExpr,
     elements,
+    key,
 )
-from lowering.text_scope import Place, key, outermost, show_condition, show_index, shown
+from lowering.text_scope import Place, outermost, show_condition, show_index, shown
 
 _LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
 
 
 def print_nest(nest: LoopNest) -> str:
-    """The loop nest as a text, with nothing simplified.
+    """The loop nest as a text, statement by statement, as it is.
 
     >>> import atl
     >>> from lowering import lower, print_nest
@@ -65,17 +66,20 @@ def _block(place: Place, block: Block) -> list[str]:
     lines: list[str] = []
     for statement in block:
         match statement:
-            case Declare(variable, initial):
+            case Declare(variable, initial, mark):
                 first = _scalar(place, initial).text
                 name, place = place.bind(key(variable), variable.name)
-                lines.append(f"{name} = {first}")
-            case Allocate(buffer, capacity, storage, zeroed):
+                lines.append(f"{name} = {first}{_shown_mark(mark)}")
+            case Allocate(buffer, capacity, storage, zeroed, mark):
                 _, place = place.bind(key(buffer), buffer.name)
                 whole = elements(buffer.extents) == capacity
                 room = shown(place, key(buffer), buffer.extents if whole else (capacity,))
-                lines.append(f"{'zeros' if zeroed else 'room for'} {room}{' on the stack' * (storage == 'stack')}")
-            case _:
+                text = f"{'zeros' if zeroed else 'room for'} {room}{' on the stack' * (storage == 'stack')}"
+                lines.append(f"{text}{_shown_mark(mark)}")
+            case For() | If() | Assign() | Accumulate() | Clear() | Free():
                 lines += _statement(place, statement)
+            case _:
+                assert_never(statement)
     return lines
 
 
@@ -84,7 +88,7 @@ def _statement(place: Place, statement: For | If | Assign | Accumulate | Clear |
         case For(variable, low, high, body, mark):
             ends = f"{_end(place, low)}..{_end(place, high)}"
             name, inside = place.bind(variable, variable.name)
-            return [f"for {name} in {ends}:{f'  # {mark}' if mark else ''}", *indented(_block(inside, body))]
+            return [f"for {name} in {ends}:{_shown_mark(mark)}", *indented(_block(inside, body))]
         case If(predicate, body):
             return [f"if {show_condition(place, predicate)}:", *indented(_block(place, body))]
         case Assign(target, value):
@@ -98,6 +102,10 @@ def _statement(place: Place, statement: For | If | Assign | Accumulate | Clear |
         case Free(buffer):
             return [f"free {place.name(key(buffer))}"]
     assert_never(statement)
+
+
+def _shown_mark(mark: str) -> str:
+    return f"  # {mark}" if mark else ""
 
 
 def _end(place: Place, index: Index) -> str:

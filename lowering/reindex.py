@@ -8,12 +8,12 @@ list.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from atl.core.index import Index
 from atl.core.predicate import Predicate, conjunction
 from atl.core.reshape_definitions import Pairs, destination, kept
-from atl.core.terms import ReshapeOp, TruncateLeft, TruncateRight
+from atl.core.terms import Flatten, PadLeft, PadRight, ReshapeOp, Split, Transpose, TruncateLeft, TruncateRight
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ def stored_at(reindexer: Reindexer, pairs: Pairs = ()) -> Stored:
                 position, extent = pairs[0]
                 kept_by_all.append(kept(step, extent, position))
                 pairs = destination(step, pairs)
-            case _:
+            case Transpose() | Flatten() | Split() | PadLeft() | PadRight():
                 pairs = destination(step, pairs)
+            case _:
+                assert_never(step)
     return Stored(pairs, conjunction(kept_by_all))

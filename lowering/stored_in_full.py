@@ -5,13 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
+from typing import assert_never
 
 from atl.checks.scope import Scope
 from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import FALSE, Predicate, at_most, less, within
 from atl.core.reshape_definitions import Positions, origin
 from atl.core.substitution import map_op
-from atl.core.terms import Binary, Concat, Expr, Gen, Guard, Let, Padding, Reduce, Reshape
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Padding,
+    Reduce,
+    Reshape,
+    Select,
+    TensorVar,
+    Unary,
+    Value,
+)
 from atl.prove import Proved, prove
 from lowering.loopnest import Accumulate, Block, Buffer, Cell, statements
 
@@ -22,9 +42,10 @@ _FIRST = 1 << 20
 def fills(e: Expr, scope: Scope, buffer: Buffer, stores: Block, *, added_after: int, sums_stored: bool) -> bool:
     """Whether `stores`, the lowering of the normalised term, is proved to assign every element of the buffer first.
 
-    That is so where the term has no padding and nothing is added to what the buffer holds; but for `added_after`
-    additions, each by the second of two statements, of which the first one assigns. With `sums_stored` all sums to a
-    scalar ran in a scalar variable, and are stored even when they are empty.
+    Two things must hold: no element of the term is padding, and no statement adds to a cell to which none has assigned.
+    An addition of tensors is lowered to a statement that assigns and a later one that adds; `added_after` is how many
+    statements of the second kind there are, and any further addition to the buffer fails. With `sums_stored` all sums
+    to a scalar ran in a scalar variable, and are stored even when they are empty.
     """
     if additions(buffer, stores) > added_after:
         return False
@@ -86,5 +107,9 @@ def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums
             return part(left, at)
         case Padding():
             return known(FALSE)
-        case _:
+        case Input() | Local() | TensorVar() | Constant() | Value():
             return True
+        case Access() | Unary() | Binary() | Cast() | Select():
+            return True
+        case _:
+            assert_never(e)

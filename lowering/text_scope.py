@@ -1,26 +1,29 @@
-"""A place in a text made from a loop nest: the names in sight there, and the facts that hold."""
+"""A place in a text made from a loop nest: the names in sight there, and the conditions that it stands under."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from atl.core.index import Index, Size, constant
-from atl.core.predicate import Predicate, at_most
-from atl.prove import Facts, simplify, simplify_predicate
+from atl.core.index import Index, Size
+from atl.core.predicate import Predicate
 from atl.text.index_notation import write_condition, write_index
 from atl.text.names import ASCII
 from atl.text.printing import condition_text, index_text
 from lowering.c.names import Names
-from lowering.loopnest import Buffer, LoopNest, Scalar
+from lowering.loopnest import Conditions, LoopNest, key, under
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is known at a place. Sizes and loop variables stand for themselves among the names, storage by its `key`."""
+    """Where a printer stands in a nest.
 
-    names: Names = field(default_factory=Names)
-    facts: Facts = field(default_factory=Facts)
+    Sizes and loop variables stand for themselves among the names, storage by its `key`. `natural` is that of the nest.
+    """
+
+    names: Names
+    conditions: Conditions
+    natural: frozenset[tuple[Conditions, Index]]
 
     def name(self, of: Hashable) -> str:
         return self.names.of[of]
@@ -30,18 +33,17 @@ class Place:
         name, names = self.names.bind(key, hint)
         return name, replace(self, names=names)
 
-    def assume(self, *predicates: Predicate) -> Place:
-        return replace(self, facts=self.facts.assume(*predicates))
+    def under(self, predicate: Predicate) -> Place:
+        """The place in a loop or branch here."""
+        return replace(self, conditions=under(self.conditions, predicate))
 
-    def simplify(self, expression: Index) -> Index:
-        return simplify(self.facts, expression)
-
-    def simplify_predicate(self, predicate: Predicate) -> Predicate:
-        return simplify_predicate(self.facts, predicate)
+    def is_natural(self, numerator: Index) -> bool:
+        """Whether the nest says that this numerator of a quotient is not negative here."""
+        return (self.conditions, numerator) in self.natural
 
 
 def outermost(nest: LoopNest) -> Place:
-    """Where the body of a loop nest stands: its parameters are in sight, and what is assumed of a call holds."""
+    """Where the body of a loop nest stands: its parameters are in sight."""
     names = Names().bind_all(
         [
             *((array.name, array.name) for array in nest.inputs),
@@ -49,15 +51,7 @@ def outermost(nest: LoopNest) -> Place:
             (key(nest.output), nest.output.name),
         ]
     )
-    extents = (at_most(constant(0), extent) for array in nest.inputs for extent in array.shape)
-    return Place(names).assume(*nest.assumptions, *extents)
-
-
-def key(storage: Buffer | Scalar) -> Hashable:
-    """What a buffer or scalar variable is known by among the names of a place; an input, by its own name."""
-    if isinstance(storage, Scalar):
-        return ("scalar", storage.uid)
-    return storage.name if storage.role == "input" else ("buffer", storage.uid)
+    return Place(names, frozenset(), nest.natural)
 
 
 # -- the notation of programs, with the names of a place --------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import assert_never
 
 from atl.checks.scope import Scope, outermost
 from atl.checks.wellformed import Path, parts_in_scope
@@ -18,7 +19,26 @@ from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, hol
 from atl.core.program import Program
 from atl.core.reshape_definitions import Positions, origin
 from atl.core.substitution import map_op
-from atl.core.terms import Concat, Expr, Gen, Guard, Let, Padding, Reduce, Reshape
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Padding,
+    Reduce,
+    Reshape,
+    Select,
+    TensorVar,
+    Unary,
+    Value,
+)
 from atl.prove import simplify_predicate
 from atl.text.printing import show_predicate
 
@@ -193,9 +213,11 @@ def _cases(e: Expr, at: Positions, scope: Scope, path: Path, ids: Iterator[int])
             yield from _where(source.present, _cases(operand, source.at, scope, (*path, 0), ids))
         case Padding():
             return
-        case _:
+        case Input() | Local() | TensorVar() | Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select():
             # Reads, literals and arithmetic are stored, even where what they read is padding (E27).
             yield Case(TRUE, leaf=path)
+        case _:
+            assert_never(e)
 
 
 def _where(condition: Predicate, cases: Iterator[Case]) -> Iterator[Case]:

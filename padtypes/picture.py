@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, assert_never
 from xml.sax.saxutils import escape
 
 from atl.checks.scope import outermost
 from atl.checks.wellformed import Path, parts_in_scope
-from atl.core.index import Array, Leaf, Size, Var, value_of
+from atl.core.index import Array, Bound, Leaf, Size, Var, value_of
 from atl.core.predicate import FALSE, Predicate, holds
 from atl.core.program import Program
 from atl.errors import ArgumentError
@@ -141,8 +141,9 @@ def draw(
                 return sizes[name]
             case Var(_, name):
                 return given.get(name, 0)
-            case _:
+            case Bound():
                 return 0
+        assert_never(leaf)
 
     truncation = truncation_at(at, scope, path)
     if truncation is not None:

@@ -33,6 +33,7 @@ from lowering.compiled import Kernel
 from lowering.loopnest import LoopNest
 from lowering.lower import lower, lower_unchecked
 from lowering.machine import Outcome, Trap, execute
+from lowering.passes import after_passes
 from proofs_tests.batch import Call, Sanitized, compile_many
 from proofs_tests.batch import Report as Stopped
 from proofs_tests.exactness import UNIT, Bounded, Bounds
@@ -130,7 +131,7 @@ def interpreted(wanted: Expected) -> Fault | Discarded | None:
         outcome = execute(wanted.nest, wanted.case.sizes, wanted.case.arrays, steps=STEPS)
         if difference := disagreement(outcome.to_numpy(), wanted):
             return Fault("loop nest", difference)
-        letter = lower_unchecked(wanted.case.program, registers=False)
+        letter = after_passes(lower_unchecked(wanted.case.program, registers=False))
         if letter.body != wanted.nest.body:
             outcome = execute(letter, wanted.case.sizes, wanted.case.arrays, steps=STEPS)
     except TooLarge:

@@ -1,4 +1,4 @@
-"""Loop nests written by hand, built and called without the rest of the compiler."""
+"""Loop nests written by hand, printed, built and called after the passes that `lower` runs too."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from atl.core.index import Array, Index, Var, constant, index, size
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.scalars import C_TYPES
 from lowering.loopnest import Apply, Buffer, Cell, For, Load, LoopNest, ScalarExpr
+from lowering.passes import after_passes
 from lowering.toolchain import build_shared, load
 
 AnyArray = npt.NDArray[Any]
@@ -63,7 +64,8 @@ def run(
     count: int = 1,
     flags: Sequence[str] = (),
 ) -> AnyArray:
-    """Builds the nest without a warning and calls it; the output is poisoned before."""
+    """Builds the nest, after all passes, without a warning and calls it; the output is poisoned before."""
+    of = after_passes(of)
     (name,) = function_names((of,))
     path = build_shared(print_c(of), name=name, extra_flags=(*WARNINGS, *flags))
     ffi, library = load(path, declaration(of, name))
@@ -75,6 +77,6 @@ def run(
 
 
 def body_of(of: LoopNest) -> str:
-    """The function's lines, without what stands before them."""
-    text = print_c(of)
+    """The function's lines after all passes, without what stands before them."""
+    text = print_c(after_passes(of))
     return text[text.index(f"/* {function_names((of,))[0]}:") :]

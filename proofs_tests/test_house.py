@@ -43,6 +43,12 @@ COMMAND_LINE = "atl.cli"
 STARTS_IT = "atl.__main__"
 """What `python -m atl` runs: the one module that imports the command line."""
 
+PRINTERS = ("lowering.c", "lowering.pseudocode", "lowering.text_scope")
+"""The rooms and modules that print loop nests."""
+
+WORKS_OUT = ("atl.prove", "atl.checks", "lowering.passes", "lowering.lower")
+"""What they ask nothing of: what a printer needs to know is written in the nest."""
+
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
 MAX_FILES_IN_FOLDER = 14
@@ -314,6 +320,49 @@ def test_a_crowded_folder_is_found(tmp_path: Path) -> None:
     tests = {f"proofs_tests/f{number}.py": "" for number in range(MAX_FILES_IN_FOLDER + 1)}
     plant(tmp_path, {**many, **full, **tests, "atl/full/more/f.py": ""})
     assert crowd_faults(tmp_path) == ["atl/many has 15 files, more than 14"]
+
+
+# -- printers ask no prover -------------------------------------------------------------------------------------------
+
+
+def printer_faults(root: Path) -> list[str]:
+    """Imports by which a printer of loop nests could work something out by proof."""
+    return [
+        f"{module.at(imported.line)} a printer imports {known}"
+        for module in modules(root)
+        if any(_is_within(module.name, printer) for printer in PRINTERS)
+        for imported in imports(module)
+        for known in WORKS_OUT
+        if _is_within(imported.base, known) or _is_within(f"{imported.base}.{imported.name}", known)
+    ]
+
+
+def _is_within(name: str, room: str) -> bool:
+    return name == room or name.startswith(f"{room}.")
+
+
+def test_printers_ask_no_prover() -> None:
+    assert printer_faults(HERE) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "known"),
+    [
+        ("lowering/c/index.py", "from atl.prove import prove", "atl.prove"),
+        ("lowering/c/deep/a.py", "def f():\n    from atl.prove.simplify import simplify", "atl.prove"),
+        ("lowering/pseudocode.py", "from atl import prove", "atl.prove"),
+        ("lowering/text_scope.py", "import atl.prove.facts", "atl.prove"),
+        ("lowering/c/__init__.py", "from ..passes import simplified", "lowering.passes"),
+        ("lowering/c/a.py", "from atl.checks.scope import Scope", "atl.checks"),
+    ],
+)
+def test_a_printer_that_asks_a_prover_is_found(path: str, text: str, known: str, tmp_path: Path) -> None:
+    plant(
+        tmp_path, {path: text, "lowering/lower.py": "from atl.prove import prove", "lowering/cc.py": "import atl.prove"}
+    )
+    (found,) = printer_faults(tmp_path)
+    assert found.startswith(path)
+    assert found.endswith(f"a printer imports {known}")
 
 
 # -- nothing is too long to be read -----------------------------------------------------------------------------------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from atl.core import predicate as predicates
-from atl.core.index import Bound, Index, Leaf, Read, Size, Var, atoms, index, map_leaves
+from atl.core.index import Array, Bound, Index, Leaf, Read, Size, Var, atoms, index, map_leaves
 from atl.core.predicate import Predicate, at_most, within
 from atl.core.program import Program
 from atl.core.terms import Type
@@ -61,10 +62,15 @@ def _inside(facts: Facts, names: tuple[str, ...], name: str, low: Index, high: I
 
 
 def outermost(program: Program) -> Scope:
-    """The scope of a program's body: its assumptions hold, and its arrays have no negative extents."""
-    computed = (extent for array in program.inputs for extent in array.shape if not isinstance(extent.atom, Size))
+    """The scope of a program's body."""
+    return Scope(known_at_the_start(program.assumptions, program.inputs))
+
+
+def known_at_the_start(assumptions: Iterable[Predicate], inputs: Iterable[Array]) -> Facts:
+    """What holds in the whole of a program: its assumptions; and its arrays have no negative extents."""
+    computed = (extent for array in inputs for extent in array.shape if not isinstance(extent.atom, Size))
     extents = (at_most(index(0), extent) for extent in computed)
-    return Scope(Facts().assume(*program.assumptions, *extents))
+    return Facts().assume(*assumptions, *extents)
 
 
 def reads(expression: Index) -> tuple[Read, ...]:

@@ -40,10 +40,9 @@ def allocation(place: Place, statement: Allocate, size: str) -> str:
 
 def _capacity(place: Place, statement: Allocate) -> tuple[list[Text], int]:
     """The factors of the capacity that are known only in a call, and the product of the others."""
-    capacity = place.simplify(statement.capacity)
-    factors = [place.simplify(extent) for extent in statement.buffer.extents]
-    if elements(tuple(factors)) != capacity:
-        factors = _factors(capacity)
+    factors = list(statement.buffer.extents)
+    if elements(statement.buffer.extents) != statement.capacity:
+        factors = _factors(statement.capacity)
     number = prod(factor.constant for factor in factors if factor.constant is not None)
     texts = [_saturating(place, factor) for factor in factors if factor.constant is None]
     if number > MUCH and texts:

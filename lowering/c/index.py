@@ -1,7 +1,7 @@
 """Index expressions and predicates in C.
 
 A polynomial is factored by Horner's rule where that makes it shorter, and a - b * (a // b) becomes a % b again. A
-quotient is C's own where the numerator is proved not to be negative; elsewhere a helper rounds down.
+quotient is C's own where the nest says that the numerator is not negative; elsewhere a helper rounds down.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from math import gcd
 from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import ONE, ZERO, AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, index, polynomial
-from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation, non_negative
+from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation
 from atl.core.reshape_definitions import Pairs
-from atl.prove import Proved, prove
 from lowering.c.text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM, Text
 from lowering.loopnest import elements, flat
 from lowering.text_scope import Place
@@ -26,8 +25,8 @@ FEW: Final = 10
 
 
 def index_text(place: Place, expression: Index) -> Text:
-    """The expression, simplified by the facts of the place."""
-    return _polynomial(place, place.simplify(expression))
+    """The expression, as short as factoring makes it."""
+    return _sum(_parts(place, _terms(expression)))
 
 
 def address_text(place: Place, pairs: Pairs) -> Text:
@@ -59,7 +58,7 @@ def _nested(place: Place, pairs: Pairs) -> Text:
     for position, extent in pairs:
         if parts and extent != ONE:
             parts = [_times(parts, index_text(place, extent), after=True)]
-        parts.extend(_parts(place, _terms(place.simplify(position))))
+        parts.extend(_parts(place, _terms(position)))
     return _sum(parts)
 
 
@@ -84,10 +83,6 @@ class Part:
 
     text: Text
     negative: bool = False
-
-
-def _polynomial(place: Place, expression: Index) -> Text:
-    return _sum(_parts(place, _terms(expression)))
 
 
 def _parts(place: Place, terms: Mapping[tuple[Factor, ...], int]) -> list[Part]:
@@ -169,8 +164,9 @@ def _reading_order_of_factor(factor: Factor) -> tuple[object, ...]:
             return (1, factor.order)
         case Remainder(numerator, denominator):
             return (0, (3, numerator.order, denominator.order))
-        case _:
+        case Var() | Bound() | Quotient() | Extremum() | Read():
             return (0, factor.order)
+    assert_never(factor)
 
 
 def _shared_factors(terms: Mapping[tuple[Factor, ...], int]) -> list[Factor]:
@@ -257,7 +253,7 @@ def _factor(place: Place, factor: Factor) -> Text:
         case Remainder(a, b):
             return _division(place, a, b, "%", "floor_mod")
         case Extremum(kind, choices):
-            texts = [_polynomial(place, choice).text for choice in choices]
+            texts = [index_text(place, choice).text for choice in choices]
             return Text(reduce(lambda inner, outer: f"{kind}_int64({outer}, {inner})", reversed(texts)))
         case Read(array, indices):
             name = place.name(array.name)
@@ -271,8 +267,8 @@ def _factor(place: Place, factor: Factor) -> Text:
 
 
 def _division(place: Place, a: Index, b: Index, operator: str, helper: str) -> Text:
-    above, below = _polynomial(place, a), _polynomial(place, b)
-    if isinstance(prove(place.facts, non_negative(a), thorough=False), Proved):
+    above, below = index_text(place, a), index_text(place, b)
+    if place.is_natural(a):
         narrow = above.narrow and below.narrow
         return Text(f"{above.at(PRODUCT)} {operator} {below.at(PRODUCT + 1)}", PRODUCT, narrow)
     return Text(f"{helper}({above.text}, {below.text})")
@@ -282,7 +278,7 @@ def _division(place: Place, a: Index, b: Index, operator: str, helper: str) -> T
 
 
 def predicate_text(place: Place, predicate: Predicate) -> Text:
-    """The predicate as it is; what holds in a part counts for the parts to the right of it."""
+    """The predicate as it is; a part is tested under those to the left of it."""
     match predicate:
         case NonNegative(expression):
             return _comparison(place, expression)
@@ -294,13 +290,13 @@ def predicate_text(place: Place, predicate: Predicate) -> Text:
             texts = []
             for part in parts:
                 texts.append(predicate_text(place, part).at(AND + 1))
-                place = place.assume(part)
+                place = place.under(part)
             return Text(" && ".join(texts) or "1", AND)
         case Any(parts):
             texts = []
             for part in parts:
                 texts.append(predicate_text(place, part).at(AND + 1))
-                place = place.assume(negation(part))
+                place = place.under(negation(part))
             return Text(" || ".join(texts) or "0", OR)
     assert_never(predicate)
 

@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import TypeAlias, assert_never
 
-from atl.core.index import ONE, Array, Index, Size, index
-from atl.core.predicate import FALSE, TRUE, Predicate, conjunction, negation, within
+from atl.core.index import ONE, Array, Index, Size
+from atl.core.predicate import TRUE, Predicate, negation
 from lowering.c.capacity import allocation
 from lowering.c.helpers import identifiers, preamble
 from lowering.c.index import count_text, index_text, predicate_text
 from lowering.c.names import Names, identifier
 from lowering.c.scalars import C_TYPES, helper, scalar_text, storage_text
 from lowering.c.text import PRODUCT, WIDTH, indented, wrapped
-from lowering.dead_stores import without_dead_stores
 from lowering.loopnest import (
     Accumulate,
     Allocate,
@@ -34,8 +33,10 @@ from lowering.loopnest import (
     LoopNest,
     Statement,
     elements,
+    key,
+    opposite,
 )
-from lowering.text_scope import Place, key, outermost, show_condition, show_index, shown
+from lowering.text_scope import Place, outermost, show_condition, show_index, shown
 
 Lines: TypeAlias = list[str]
 Live: TypeAlias = tuple[str, ...]
@@ -54,9 +55,7 @@ def print_c(nest: LoopNest) -> str:
 def print_unit(nests: Sequence[LoopNest], *, static: bool = False) -> str:
     """Several loop nests as one file; `function_names` tells what their functions are called."""
     names = function_names(nests)
-    functions = [
-        _function(without_dead_stores(nest), name, static=static) for nest, name in zip(nests, names, strict=True)
-    ]
+    functions = [_function(nest, name, static=static) for nest, name in zip(nests, names, strict=True)]
     code = "\n".join(functions)
     before = preamble(code)
     return f"{before}\n{code}" if before else code
@@ -155,11 +154,13 @@ def _block(place: Place, live: Live, block: Block) -> Lines:
                 name = place.name(key(buffer))
                 new = [f"free({name});"] if name in live else []
                 live = tuple(other for other in live if other != name)
-            case If(predicate, body) if at < len(block) and _opposite(predicate, block[at]):
+            case If(predicate, body) if at < len(block) and opposite(statement, block[at]):
                 new = _branches(place, live, predicate, body, block[at])
                 at += 1
-            case _:
+            case For() | If() | Assign() | Accumulate() | Clear():
                 new = _statement(place, live, statement)
+            case _:
+                assert_never(statement)
         lines += new
     return lines
 
@@ -169,7 +170,7 @@ def _statement(place: Place, live: Live, statement: For | If | Assign | Accumula
         case For(variable, low, high, body):
             first, last = index_text(place, low).text, index_text(place, high).text
             name, inside = place.bind(variable, variable.name)
-            lines = _block(inside.assume(within(low, index(variable), high)), live, body)
+            lines = _block(inside.under(statement.range), live, body)
             return _braced(f"for (int64_t {name} = {first}; {name} < {last}; {name}++)", lines)
         case If(predicate, body):
             return _branches(place, live, predicate, body, None)
@@ -197,26 +198,16 @@ def _braced(head: str, lines: Lines) -> Lines:
     return [f"{head} {{", *indented(lines), "}"] if lines else []
 
 
-def _opposite(predicate: Predicate, following: Statement) -> bool:
-    return isinstance(following, If) and following.predicate == negation(predicate)
-
-
 def _branches(place: Place, live: Live, predicate: Predicate, body: Block, other: Statement | None) -> Lines:
-    """An `if`, with an `else` where the next statement is one with the opposite condition; nested ones become one."""
-    while other is None and len(body) == 1 and isinstance(body[0], If):
-        predicate, body = conjunction((predicate, body[0].predicate)), body[0].body
-    otherwise = other.body if isinstance(other, If) else ()
-    simpler = place.simplify_predicate(predicate)
-    if simpler in (TRUE, FALSE):
-        lines = _block(place, live, body if simpler == TRUE else otherwise)
-        # Declarations must not reach what follows: its names are chosen without them.
-        return ["{", *indented(lines), "}"] if any(isinstance(s, Declare | Allocate) for s in body) else lines
-    lines = _block(place.assume(simpler), live, body)
-    opposite = negation(simpler)
-    rest = _block(place.assume(opposite), live, otherwise)
+    """An `if`, with an `else` where the next statement is one with the opposite condition; or a block."""
+    lines = _block(place.under(predicate), live, body)
+    if predicate == TRUE:
+        return ["{", *indented(lines), "}"]
+    opposite = negation(predicate)
+    rest = _block(place.under(opposite), live, other.body) if isinstance(other, If) else []
     if not lines:
         return _braced(f"if ({predicate_text(place, opposite).text})", rest)
-    then = _braced(f"if ({predicate_text(place, simpler).text})", lines)
+    then = _braced(f"if ({predicate_text(place, predicate).text})", lines)
     return [*then[:-1], "} else {", *indented(rest), "}"] if rest else then
 
 

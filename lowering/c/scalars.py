@@ -8,12 +8,12 @@ from typing import Final, assert_never
 import numpy as np
 
 from atl.core.dtypes import is_integer
-from atl.core.predicate import FALSE, TRUE, negation
+from atl.core.predicate import negation
 from atl.core.terms import BinaryOp, UnaryOp
 from lowering.c.index import address_text, index_text, predicate_text
 from lowering.c.text import OR, PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text
-from lowering.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
-from lowering.text_scope import Place, key
+from lowering.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr, key
+from lowering.text_scope import Place
 
 C_TYPES: Final = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
 
@@ -93,10 +93,9 @@ def _narrow(e: ScalarExpr) -> bool:
 
 
 def _from_index(place: Place, e: FromIndex, *, wide: bool) -> Text:
-    index = place.simplify(e.index)
-    if index.constant is not None:
-        return literal(index.constant, e.dtype, wide=wide)
-    text = index_text(place, index)
+    if e.index.constant is not None:
+        return literal(e.index.constant, e.dtype, wide=wide)
+    text = index_text(place, e.index)
     if e.dtype == "int64":
         return text.widened()
     if e.dtype == "int32" and text.narrow:
@@ -105,14 +104,9 @@ def _from_index(place: Place, e: FromIndex, *, wide: bool) -> Text:
 
 
 def _choice(place: Place, e: Choose, *, wide: bool) -> Text:
-    predicate = place.simplify_predicate(e.predicate)
-    if predicate == TRUE:
-        return scalar_text(place, e.left, wide=wide)
-    if predicate == FALSE:
-        return scalar_text(place, e.right, wide=wide)
-    condition = predicate_text(place, predicate)
-    left = scalar_text(place.assume(predicate), e.left, wide=wide)
-    right = scalar_text(place.assume(negation(predicate)), e.right, wide=wide)
+    condition = predicate_text(place, e.predicate)
+    left = scalar_text(place.under(e.predicate), e.left, wide=wide)
+    right = scalar_text(place.under(negation(e.predicate)), e.right, wide=wide)
     return Text(f"{condition.at(OR)} ? {left.at(OR)} : {right.at(TERNARY)}", TERNARY)
 
 

@@ -27,9 +27,9 @@ from lowering.loopnest import (
     Scalar,
     ScalarExpr,
     Statement,
+    key,
     statements,
 )
-from lowering.text_scope import key
 
 
 def without_dead_stores(nest: LoopNest) -> LoopNest:

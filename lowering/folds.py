@@ -1,0 +1,25 @@
+"""Folds: the value that each one starts from, and what its result is called."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+from atl.core.dtypes import bits, is_integer
+from atl.core.terms import Monoid
+from lowering.loopnest import Number
+
+RESULT_NAMES: Final[dict[Monoid, str]] = {"sum": "total", "product": "product", "max": "greatest", "min": "least"}
+
+
+def neutral(monoid: Monoid, dtype: str) -> Number:
+    """The value that a fold starts from."""
+    match monoid:
+        case "sum":
+            return Number(0, dtype)
+        case "product":
+            return Number(1, dtype)
+        case "max":
+            return Number(-(1 << (bits(dtype) - 1)) if is_integer(dtype) else -inf, dtype)
+        case "min":
+            return Number((1 << (bits(dtype) - 1)) - 1 if is_integer(dtype) else inf, dtype)

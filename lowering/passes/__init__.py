@@ -1,0 +1,34 @@
+"""Passes over loop nests: what is worked out about a nest before it is printed or run, by proof or by looking at it.
+
+A pass is a function from a loop nest to one that stores the same values to the same cells of the output, whatever the
+sizes and arrays that the nest's assumptions allow. So it keeps the footprint of a nest too (Theorem 2): the cells that
+hold a value at the end. `lower` runs them all, in this order; printers, obligations and the loop-nest interpreter see
+the nest after the last of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from lowering.loopnest import LoopNest
+from lowering.passes.conditions import with_conditions_joined
+from lowering.passes.dead_stores import without_dead_stores
+from lowering.passes.natural import with_natural_numerators
+from lowering.passes.simplification import simplified
+
+Pass: TypeAlias = Callable[[LoopNest], LoopNest]
+
+PASSES: Final[tuple[Pass, ...]] = (
+    without_dead_stores,  # first: what is left out need not be simplified
+    simplified,
+    with_conditions_joined,  # after both, for they may leave a branch with one statement
+    with_natural_numerators,  # last: it speaks of the very expressions that are printed and run
+)
+
+
+def after_passes(nest: LoopNest) -> LoopNest:
+    """The loop nest after all passes."""
+    for run in PASSES:
+        nest = run(nest)
+    return nest

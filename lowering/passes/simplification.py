@@ -1,0 +1,116 @@
+"""Loop nests with index expressions and predicates made smaller by what is known at their places."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from atl.checks.scope import known_at_the_start
+from atl.core.predicate import FALSE, TRUE, Predicate, negation
+from atl.prove import Facts, simplify, simplify_predicate
+from lowering.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Cell,
+    Choose,
+    Clear,
+    Convert,
+    Declare,
+    For,
+    Free,
+    FromIndex,
+    If,
+    Load,
+    LoopNest,
+    Number,
+    Scalar,
+    ScalarExpr,
+    Statement,
+)
+
+
+def simplified(nest: LoopNest) -> LoopNest:
+    """The loop nest with every index expression and predicate simplified, and without the branches that are decided.
+
+    The pairs of a cell are simplified one by one. That is enough for its flat address: simplifying replaces quotients,
+    minima and maxima and leaves sums and products alone, so that the address of simplified pairs is the simplified
+    address. The extents of buffers stay as they were declared.
+    """
+    return replace(nest, body=_block(known_at_the_start(nest.assumptions, nest.inputs), nest.body))
+
+
+# -- statements -------------------------------------------------------------------------------------------------------
+
+
+def _block(facts: Facts, block: Block) -> Block:
+    return tuple(kept for statement in block for kept in _statement(facts, statement))
+
+
+def _statement(facts: Facts, statement: Statement) -> Block:
+    match statement:
+        case For(variable, low, high, body, mark):
+            loop = For(variable, simplify(facts, low), simplify(facts, high), (), mark)
+            inner = _block(facts.assume(loop.range), body)
+            return (replace(loop, body=inner),) if inner else ()
+        case If(predicate, body):
+            return _branch(facts, predicate, body)
+        case Assign(target, value):
+            return (Assign(_storage(facts, target), _scalar(facts, value)),)
+        case Accumulate(target, op, value):
+            return (Accumulate(_storage(facts, target), op, _scalar(facts, value)),)
+        case Declare(variable, initial, mark):
+            return (Declare(variable, _scalar(facts, initial), mark),)
+        case Allocate(_, capacity):
+            return (replace(statement, capacity=simplify(facts, capacity)),)
+        case Clear(_, count):
+            return (replace(statement, count=simplify(facts, count)),)
+        case Free():
+            return (statement,)
+    assert_never(statement)
+
+
+def _branch(facts: Facts, predicate: Predicate, body: Block) -> Block:
+    simpler = simplify_predicate(facts, predicate)
+    if simpler == FALSE:
+        return ()
+    inner = _block(facts.assume(simpler), body)
+    # A block of its own where its declarations would reach what follows.
+    if simpler == TRUE and not any(isinstance(inside, Declare | Allocate) for inside in inner):
+        return inner
+    return (If(simpler, inner),) if inner else ()
+
+
+# -- scalars ----------------------------------------------------------------------------------------------------------
+
+
+def _storage(facts: Facts, at: Cell | Scalar) -> Cell | Scalar:
+    if isinstance(at, Scalar):
+        return at
+    pairs = tuple((simplify(facts, position), simplify(facts, extent)) for position, extent in at.pairs)
+    return Cell(at.buffer, pairs)
+
+
+def _scalar(facts: Facts, e: ScalarExpr) -> ScalarExpr:
+    match e:
+        case Number():
+            return e
+        case Load(source):
+            return Load(_storage(facts, source))
+        case FromIndex(index, dtype):
+            return FromIndex(simplify(facts, index), dtype)
+        case Apply(op, arguments, dtype):
+            return Apply(op, tuple(_scalar(facts, argument) for argument in arguments), dtype)
+        case Choose(predicate, left, right):
+            simpler = simplify_predicate(facts, predicate)
+            if simpler == TRUE:
+                return _scalar(facts, left)
+            if simpler == FALSE:
+                return _scalar(facts, right)
+            there, elsewhere = facts.assume(simpler), facts.assume(negation(simpler))
+            return Choose(simpler, _scalar(there, left), _scalar(elsewhere, right))
+        case Convert(argument, dtype):
+            return Convert(_scalar(facts, argument), dtype)
+    assert_never(e)

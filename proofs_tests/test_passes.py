@@ -1,0 +1,456 @@
+"""Passes over loop nests: before and after each one a nest stores the same, and a pass that goes wrong is found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache, lru_cache
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import atl
+from atl.core.index import ZERO, Array, Index, Leaf, Size, constant, imax, imin, read, value_of
+from atl.core.predicate import TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
+from atl.core.program import Program
+from atl.core.substitution import bind, rebuild
+from atl.core.terms import Let
+from atl.errors import ATLError, TooLarge
+from atl.prove import Facts, Proved, simplify
+from examples.schedules import blur, convolution, matmul, tensor_addition
+from lowering import compile as compile_kernel
+from lowering import lower, print_c, print_nest
+from lowering.loopnest import (
+    Allocate,
+    Assign,
+    Buffer,
+    Choose,
+    Declare,
+    For,
+    Free,
+    FromIndex,
+    If,
+    Load,
+    LoopNest,
+    Number,
+    Scalar,
+    Statement,
+    elements,
+    flat,
+    key,
+    numerators,
+    statements,
+)
+from lowering.lower import lower_unchecked
+from lowering.machine import AnyArray, Outcome, Trap, execute
+from lowering.passes import PASSES, Pass, after_passes, conditions, dead_stores, natural, simplification
+from lowering.passes.conditions import with_conditions_joined
+from lowering.passes.natural import with_natural_numerators
+from lowering.passes.simplification import simplified
+from proofs_tests.generate import Case, case_by_seed
+from proofs_tests.nests import at, body_of, cell, i, j, k, loop, m, n, nest, output, tensor, vi, vj
+
+STEPS: Final = 5_000
+GENERATED: Final = 60
+"""How many generated programs each pass is tried on."""
+
+Call = tuple[LoopNest, Mapping[str, int], Mapping[str, AnyArray]]
+
+
+# -- before and after -------------------------------------------------------------------------------------------------
+
+
+def difference(of: Pass, call: Call) -> str | None:
+    """What a pass changes in what a call leaves in the output, with the cells that hold a value."""
+    before, sizes, arrays = call
+    try:
+        wanted = execute(before, sizes, arrays, steps=STEPS)
+    except TooLarge:
+        return None
+    try:
+        found = execute(of(before), sizes, arrays, steps=STEPS)
+    except Trap as trap:
+        return str(trap)
+    return None if _same(wanted, found) else f"{dict(found.cells)} in place of {dict(wanted.cells)}"
+
+
+def _same(a: Outcome, b: Outcome) -> bool:
+    def equal_values(x: Any, y: Any) -> bool:
+        return bool(x == y) or (math.isnan(x) and math.isnan(y))
+
+    return a.cells.keys() == b.cells.keys() and all(equal_values(a.cells[at], b.cells[at]) for at in a.cells)
+
+
+def differences(of: Pass, calls: Iterable[Call]) -> Iterator[str]:
+    for call in calls:
+        if (found := difference(of, call)) is not None:
+            yield f"{call[0].name} at {dict(call[1])}: {found}"
+
+
+@cache
+def calls_before(of: Pass) -> tuple[Call, ...]:
+    """All calls there are, of nests as they come to this pass."""
+    if of == PASSES[0]:
+        return (*by_hand(), *generated(), *examples())
+    earlier = PASSES[PASSES.index(of) - 1]
+    return tuple((earlier(before), sizes, arrays) for before, sizes, arrays in calls_before(earlier))
+
+
+@lru_cache(maxsize=1)
+def generated() -> tuple[Call, ...]:
+    """Generated programs at sizes of theirs: as they are lowered, and to the letter of Fig. 4.1."""
+    calls: list[Call] = []
+    number = 0
+    while len(calls) < 2 * GENERATED:
+        made = case_by_seed(11, number)
+        number += 1
+        if not isinstance(made, Case):
+            continue
+        try:
+            lower(made.program)
+        except ATLError:
+            continue
+        lowered = (lower_unchecked(made.program, registers=registers) for registers in (True, False))
+        calls.extend((of, made.sizes, made.arrays) for of in lowered)
+    return tuple(calls)
+
+
+SIZES: Final = dict.fromkeys(("B", "K", "C", "W", "R", "M", "N", "n", "m", "k_n", "k_m"), 3) | {"W": 5, "n": 7, "m": 5}
+
+
+def examples() -> Iterator[Call]:
+    numbers = np.random.default_rng(5)
+    for make in (
+        *(convolution.gather, convolution.scatter, convolution.im2col, matmul.tiled_with_tails),
+        *(blur.fused_with_tails, tensor_addition.nested, tensor_addition.flat),
+    ):
+        program = make()
+        sizes = {name: SIZES[name] for name in program.sizes}
+        arrays = {
+            array.name: numbers.integers(-3, 4, [_extent(extent, sizes) for extent in array.shape]).astype(array.dtype)
+            for array in program.inputs
+        }
+        for registers in (True, False):
+            yield lower_unchecked(program, registers=registers), sizes, arrays
+
+
+def _extent(extent: Index, sizes: Mapping[str, int]) -> int:
+    def leaf(leaf: Leaf) -> int:
+        assert isinstance(leaf, Size)
+        return sizes[leaf.name]
+
+    return value_of(extent, leaf, lambda array, indices: 0)
+
+
+def only_loop(of: LoopNest) -> For:
+    (statement,) = of.body
+    assert isinstance(statement, For)
+    return statement
+
+
+def number(value: int) -> Number:
+    return Number(value, "float32")
+
+
+def choices() -> LoopNest:
+    """Selections in selections, some of them decided by those around them, and some by the range of the loop."""
+    inner = Choose(less(i, k + 1), number(2), Choose(less(i, n), number(3), number(4)))
+    value = Choose(less(i, k), Choose(less(i, k + 2), number(1), number(5)), inner)
+    return nest("choices", [], out := output(n), loop(vi, n, Assign(cell(out, i), value)), sizes="n m k")
+
+
+def branches() -> LoopNest:
+    """Conditions in conditions, opposite ones, and one that is true and holds a declaration."""
+    out, scalar = output(n), Scalar(9, "s", "float32")
+    first, second = less(i, k), less(ZERO, i)
+    body = (
+        If(first, (If(second, (Assign(cell(out, i), number(1)),)),)),
+        If(at_most(k, i), (Declare(scalar, number(2)), If(less(i, n), (Assign(cell(out, i), Load(scalar)),)))),
+        If(at_most(ZERO, i), (Declare(scalar, number(3)),)),
+    )
+    return nest("branches", [], out, loop(vi, n, *body), sizes="n m k", complete=False)
+
+
+def quotients() -> LoopNest:
+    """Quotients whose numerators are negative at some places, and at others not."""
+    halves, inside = (i - k) // 2, at_most(k, i)
+    value = Choose(inside, FromIndex(halves, "float32"), FromIndex(halves - 1, "float32"))
+    range_ = conjunction((at_most(k, i), less(halves, m), at_most((i - k) // 3, m)))
+    out = output(n, constant(2))
+    return nest(
+        "quotients",
+        [],
+        out,
+        loop(vi, n, Assign(cell(out, i, ZERO), value), If(range_, (Assign(cell(out, i, i // n + 1), number(1)),))),
+        sizes="n m k",
+        complete=False,
+    )
+
+
+def storage() -> LoopNest:
+    """A buffer and a variable that are needed by way of another one, and some that are not."""
+    x, X = tensor("x", n)  # noqa: N806
+    out, used, dead = output(n), Buffer(1, "used", "float32", (n,)), Buffer(2, "dead", "float32", (n,))
+    first, second, unread = (Scalar(uid, name, "float32") for uid, name in enumerate(("first", "second", "unread"), 5))
+    body: tuple[Statement, ...] = (
+        Declare(first, Choose(less(i, k), at(X, i), number(7))),
+        Declare(second, Load(first)),
+        Declare(unread, Load(second)),
+        Assign(cell(used, i), Load(second)),
+        Assign(cell(dead, i), at(used, i)),
+    )
+    return nest(
+        "storage",
+        [x],
+        out,
+        Allocate(used, n),
+        Allocate(dead, n),
+        loop(vi, n, *body),
+        loop(vj, n, Assign(cell(out, j), at(used, j))),
+        Free(dead),
+        Free(used),
+        sizes="n m k",
+    )
+
+
+def by_hand() -> Iterator[Call]:
+    arrays = {"x": np.arange(1, 6, dtype=np.float32)}
+    for of in (choices(), branches(), quotients(), storage()):
+        for at_k in (0, 2, 5):
+            yield of, {"n": 5, "m": 2, "k": at_k}, arrays
+
+
+@pytest.mark.parametrize("of", PASSES)
+def test_a_pass_keeps_every_cell_of_the_output_and_its_value(of: Pass) -> None:
+    calls = calls_before(of)
+    assert list(differences(of, calls)) == []
+    assert sum(of(before) != before for before, _, _ in calls) >= 5
+
+
+@pytest.mark.parametrize("of", PASSES[1:])
+def test_a_pass_that_is_run_again_changes_nothing_more(of: Pass) -> None:
+    # But for dead stores: where a branch is decided, what only it reads is dead too.
+    for before, _, _ in [*by_hand(), *generated()]:
+        once = after_passes(before)
+        assert of(once) == once
+
+
+# -- planted faults ---------------------------------------------------------------------------------------------------
+
+
+def _proves_everything(*_given: object, **_named: object) -> Proved:
+    return Proved("linear")
+
+
+def _first_part(parts: Iterable[Predicate]) -> Predicate:
+    return next(iter(parts))
+
+
+LOADED: Final = dead_stores._loaded
+
+FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
+    "only what the output itself is stored from is kept": (
+        *(dead_stores, "_needed", lambda nest: frozenset({key(nest.output)})),
+        dead_stores.without_dead_stores,
+    ),
+    "what is read under a condition is taken for unread": (
+        *(dead_stores, "_loaded", lambda e: [] if isinstance(e, Choose) else LOADED(e)),
+        dead_stores.without_dead_stores,
+    ),
+    "a condition is taken to hold in both branches": (simplification, "negation", lambda p: p, simplified),
+    "sizes are taken to be large": (
+        *(simplification, "known_at_the_start", lambda *_: Facts().assume(less(constant(6), k))),
+        simplified,
+    ),
+    "every condition is taken to be decided": (
+        *(simplification, "simplify_predicate", lambda *_: TRUE),
+        simplified,
+    ),
+    "one of two conditions is enough": (conditions, "conjunction", disjunction, with_conditions_joined),
+    "the inner condition is lost": (conditions, "conjunction", _first_part, with_conditions_joined),
+    "every numerator is said not to be negative": (natural, "prove", _proves_everything, with_natural_numerators),
+    "a size is taken to be zero": (
+        *(natural, "known_at_the_start", lambda *_: Facts().assume(equal(k, ZERO))),
+        with_natural_numerators,
+    ),
+}
+"""Names in the module of a pass, and with what in their place the pass goes wrong."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_pass_that_goes_wrong_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, name, wrong, of = FAULTS[fault]
+    calls = calls_before(of)
+    monkeypatch.setattr(module, name, wrong)
+    assert next(differences(of, calls), None) is not None
+
+
+def test_every_pass_has_a_planted_fault() -> None:
+    assert {of for *_, of in FAULTS.values()} == set(PASSES)
+
+
+# -- what a nest says of its numerators -------------------------------------------------------------------------------
+
+
+def test_a_numerator_is_natural_where_the_conditions_around_it_say_so() -> None:
+    """One quotient stands at three places of one nest; C's own division is printed where its numerator is natural."""
+    lines = [line.strip() for line in body_of(quotients()).split("\n")]
+    assert "out[i * 2] = k <= i ? (float)((i - k) / 2) : (float)(floor_div(i - k, 2) - 1);" in lines
+    assert "if (k <= i && (i - k) / 2 < m) {" in lines  # at a third it is no more than at a half
+
+
+def test_a_numerator_that_the_sizes_make_natural_is_so_everywhere() -> None:
+    halves = nest("f", [], out := output(), Assign(cell(out), FromIndex((n + m) // 2, "float32")), sizes="n m")
+    assert with_natural_numerators(halves).natural == {(frozenset(), n + m)}
+
+
+def test_the_numerators_of_an_expression_are_those_of_its_parts_too() -> None:
+    inner = (i + 1) // 2
+    outer = (inner + j) // k
+    assert list(numerators(outer * 3 + n)) == [i + 1, inner + j]
+    assert list(numerators(imax(outer, i) * m)) == [i + 1, inner + j]
+    positions = Array("f", (n, (m + 1) // 2), "int64", ZERO, n)
+    assert list(numerators(read(positions, (inner, i)))) == [i + 1, m + 1]
+
+
+def test_a_negative_numerator_that_is_said_to_be_none_is_trapped() -> None:
+    out, sizes = output(n), {"n": 2, "k": 1}
+    of = nest("f", [], out, loop(vi, n, Assign(cell(out, i), FromIndex((i - k) // 2, "float32"))), sizes="n k")
+    there = frozenset({only_loop(of).range})
+    assert execute(of, sizes, {}).to_numpy().tolist() == [-1, 0]
+    with pytest.raises(Trap, match="numerator: -1 is divided where the nest says that it is not negative"):
+        execute(replace(of, natural=frozenset({(there, i - k)})), sizes, {})
+    # Said of another place, it is not said of this one.
+    assert execute(replace(of, natural=frozenset({(frozenset(), i - k)})), sizes, {}).to_numpy().tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize(
+    ("condition", "kind"),
+    [
+        (conjunction((at_most(k, i), less((i - k) // 2, m))), at_most(k, i)),
+        (disjunction((less(i, k), less((i - k) // 2, m))), negation(less(i, k))),
+    ],
+)
+def test_within_a_condition_a_part_stands_under_those_before_it(condition: Predicate, kind: Predicate) -> None:
+    out = output(n)
+    store = Assign(cell(out, i), number(1))
+    of = nest("f", [], out, loop(vi, n, If(condition, (store,))), sizes="n m k", complete=False)
+    range_ = only_loop(of).range
+    assert with_natural_numerators(of).natural == {(frozenset({range_, kind}), i - k)}
+    sizes = {"n": 5, "m": 1, "k": 2}
+    assert difference(with_natural_numerators, (of, sizes, {})) is None
+    wrong = replace(of, natural=frozenset({(frozenset({range_, kind}), i - k), (frozenset({range_}), i - k)}))
+    assert execute(wrong, sizes, {}).cells  # the numerator stands at no place under the range alone
+    first = conjunction((less((i - k) // 2, m), at_most(k, i)))
+    with pytest.raises(Trap, match="numerator"):
+        execute(replace(wrong, body=(loop(vi, n, If(first, (store,))),)), sizes, {})
+
+
+# -- simplification ---------------------------------------------------------------------------------------------------
+
+
+def test_the_address_of_simplified_pairs_is_the_simplified_address() -> None:
+    facts = Facts().assume(at_most(ZERO, i), less(i, n), less(ZERO, m), equal(k, m * 2), at_most(ZERO, j), less(j, m))
+    mixed = (i * m + j) // m
+    for pairs in (
+        ((mixed, n), (j, m)),
+        ((i // 8, n), (mixed % 8, constant(8))),
+        ((imin(i, n), n), ((i * m * 3 + j * 2) // k, (k * m) // m), (j // m, constant(1))),
+    ):
+        one_by_one = tuple((simplify(facts, position), simplify(facts, extent)) for position, extent in pairs)
+        assert flat(one_by_one) == simplify(facts, flat(pairs))
+
+
+def test_a_condition_that_is_true_stays_a_block_where_something_is_declared_in_it() -> None:
+    value = Scalar(9, "s", "float32")
+    out = output(n)
+    block = If(at_most(ZERO, i), (Declare(value, number(1)), Assign(cell(out, i), Load(value))))
+    twice = nest("twice", [], out, loop(vi, n, block), sizes="n")
+    assert only_loop(after_passes(twice)).body == (replace(block, predicate=TRUE),)
+
+
+# -- one nest for all -------------------------------------------------------------------------------------------------
+
+
+def dead_and_decided() -> Program:
+    """A buffer that nothing reads, and a condition that the range of its loop decides."""
+    size = atl.sizes("n")
+    x = atl.tensor("x", size)
+    body = atl.gen(size, lambda i: atl.select(i < size + 1, x[i], 0))
+    return atl.program("decided", [x], atl.let(atl.gen(size, lambda i: x[i] * 2), lambda _: body, name="unread"))
+
+
+def test_the_nest_that_is_printed_is_the_nest_of_the_kernel(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATL_CACHE", str(tmp_path))
+    program = dead_and_decided()
+    of = lower(program)
+    assert print_nest(of) == "decided(x[n]) -> out[n]\n    for i in 0..n:\n        out[i] = x[i]"
+    assert compile_kernel(program).nest == of == after_passes(lower_unchecked(program))
+    assert print_c(of) == compile_kernel(program).source
+    assert any(isinstance(statement, Allocate) for statement in statements(lower_unchecked(program).body))
+    assert not any(isinstance(statement, Allocate) for statement in statements(of.body))
+
+
+def test_to_the_letter_too_all_passes_are_run() -> None:
+    program = dead_and_decided()
+    assert lower(program, registers=False) == after_passes(lower_unchecked(program, registers=False))
+
+
+def test_a_nest_that_no_pass_has_seen_is_printed_all_the_same() -> None:
+    """What is not said of a numerator is not known: C rounds down by a helper then."""
+    assert "floor_div(i - k, 2)" in print_c(quotients())
+    assert "k <= i && floor_div(i - k, 2) < m" in print_c(quotients())
+
+
+# -- marks ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_mark_of_a_let_comes_to_its_storage() -> None:
+    size, width = atl.sizes("n m")
+    X = atl.tensor("X", size, width)  # noqa: N806
+
+    def row(i: atl.IndexExpr) -> atl.Tensor:
+        total = atl.let(atl.sum(width, lambda j: X[i, j]), lambda s: atl.gen(width, lambda j: X[i, j] * s), name="s")
+        return atl.let(total, lambda r: atl.gen(width, lambda j: r[width - 1 - j]), name="r")
+
+    def tile() -> atl.Tensor:
+        return atl.let(atl.gen(4, atl.value), lambda t: atl.gen(4, lambda i: t[3 - i]), name="t")
+
+    whole = atl.let(atl.gen(size, row), lambda w: atl.gen(size, width, lambda i, j: w[size - 1 - i, j]), name="w")
+
+    def marked(program: Program) -> Program:
+        def visit(e: Any) -> Any:
+            out = rebuild(e, lambda child: visit(child.expr), lambda index: index)
+            return bind(out.value, out.body, out.name, f"mark of {out.name}") if isinstance(out, Let) else out
+
+        return replace(program, body=visit(program.body))
+
+    found: dict[str, str] = {}
+    for body in (whole, tile()):
+        for statement in statements(lower(marked(atl.program("marks", [X], body))).body):
+            match statement:
+                case Allocate(buffer, mark=mark):
+                    found[buffer.name] = mark
+                case Declare(variable, mark=mark):
+                    found[variable.name] = mark
+                case _:
+                    pass
+    # A row is hoisted out of the loop over rows, a tile is on the stack; the total of a sum has no let.
+    assert found == {"w": "mark of w", "r": "mark of r", "s": "mark of s", "t": "mark of t"}
+
+
+def test_the_marks_of_storage_are_shown() -> None:
+    out, buffer, value = output(n), Buffer(1, "row", "float32", (n,)), Scalar(5, "s", "float32")
+    of = nest(
+        "shown",
+        [],
+        out,
+        Allocate(buffer, elements(buffer.extents), mark="shared"),
+        loop(vi, n, Declare(value, number(1), "registers"), Assign(cell(out, i), Load(value))),
+        Free(buffer),
+        sizes="n",
+    )
+    assert "zeros row[n]  # shared" in print_nest(of)
+    assert "s = 1.0  # registers" in print_nest(of)
