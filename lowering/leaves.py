@@ -21,6 +21,7 @@ from atl.core.terms import (
     Input,
     Let,
     Local,
+    Metavariable,
     Padding,
     Reduce,
     Reshape,
@@ -68,7 +69,7 @@ def scalar(e: Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[
                 return Choose(
                     condition, visit(left, here.assume(condition)), visit(right, here.assume(negation(condition)))
                 )
-            case Gen() | Reduce() | Guard() | Let() | Concat() | Reshape() | Padding() | TensorVar():
+            case Gen() | Reduce() | Guard() | Let() | Concat() | Reshape() | Padding() | TensorVar() | Metavariable():
                 raise AssertionError(f"{type(at).__name__} is no leaf of a normalised program")
             case _:
                 assert_never(at)

@@ -50,6 +50,7 @@ from atl.core.terms import (
     Input,
     Let,
     Local,
+    Metavariable,
     Padding,
     PadLeft,
     PadRight,
@@ -223,7 +224,7 @@ class _Lowering:
                 return (*assigned, *added)
             case Padding():
                 return ()
-            case Input() | Local() | TensorVar() | Constant() | Value():
+            case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
                 return self._store(context.scalar(e), to)
             case Access() | Unary() | Binary() | Cast() | Select():
                 return self._store(context.scalar(e), to)
@@ -307,7 +308,7 @@ class _Lowering:
                 less(scope.index(low), scope.index(high))
             ):
                 return neutral(monoid, variable.dtype), self._fold(value, Destination(variable), context)
-            case Input() | Local() | TensorVar() | Constant() | Value():
+            case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
                 return context.scalar(value), ()
             case Access() | Unary() | Binary() | Cast() | Select():
                 return context.scalar(value), ()

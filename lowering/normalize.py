@@ -34,6 +34,7 @@ from atl.core.terms import (
     Input,
     Let,
     Local,
+    Metavariable,
     Padding,
     Reduce,
     Reshape,
@@ -102,7 +103,7 @@ class _Normalizer:
                 return Reshape(op, self.statement(operand))
             case Padding():
                 return e
-            case Input() | Local() | TensorVar() | Constant() | Value():
+            case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
                 return self._arithmetic(e)
             case Access() | Unary() | Binary() | Cast() | Select():
                 return self._arithmetic(e)
@@ -176,7 +177,7 @@ class _Normalizer:
                 return self._bound(self.statement(out), "reshaped", bindings) if _has_let(out) else out
             case Reduce("sum") if _has_let(e):
                 return self._bound(self.statement(e), RESULT_NAMES[e.monoid], bindings)
-            case Input() | Local() | TensorVar() | Constant() | Value() | Gen() | Reduce() | Padding():
+            case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Gen() | Reduce() | Padding():
                 return e
             case _:
                 assert_never(e)
@@ -189,7 +190,7 @@ class _Normalizer:
             return e
         first, *rest = at
         match e:
-            case Input() | Local() | TensorVar():
+            case Input() | Local() | TensorVar() | Metavariable():
                 return _accessed(e, at)
             case Access(tensor, position):
                 return self.read(tensor, (position, *at))
@@ -239,7 +240,7 @@ class _Normalizer:
     def scalar(self, e: Expr, bindings: list[_Binding]) -> Expr:
         """A scalar inside of arithmetic; what is no arithmetic is bound, in the order of evaluation."""
         match e:
-            case Constant() | Value() | Local() | TensorVar() | Input():
+            case Constant() | Value() | Local() | TensorVar() | Metavariable() | Input():
                 return e
             case Access():
                 positions, at = _positions(e)
@@ -301,7 +302,7 @@ def _has_order(e: Expr) -> bool:
             return e.type.rank > 0
         case Gen() | Guard() | Concat() | Reshape():
             return _has_let(e) or any(_has_order(child.expr) for child in children(e))
-        case Input() | Local() | TensorVar() | Constant() | Value() | Padding():
+        case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():
             return False
         case Access() | Unary() | Binary() | Cast() | Select() | Reduce():
             return False

@@ -24,6 +24,7 @@ from atl.core.terms import (
     Input,
     Let,
     Local,
+    Metavariable,
     Padding,
     Reduce,
     Reshape,
@@ -107,7 +108,7 @@ def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums
             return part(left, at)
         case Padding():
             return known(FALSE)
-        case Input() | Local() | TensorVar() | Constant() | Value():
+        case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
             return True
         case Access() | Unary() | Binary() | Cast() | Select():
             return True

@@ -31,6 +31,7 @@ from atl.core.terms import (
     Input,
     Let,
     Local,
+    Metavariable,
     Padding,
     Reduce,
     Reshape,
@@ -213,7 +214,19 @@ def _cases(e: Expr, at: Positions, scope: Scope, path: Path, ids: Iterator[int])
             yield from _where(source.present, _cases(operand, source.at, scope, (*path, 0), ids))
         case Padding():
             return
-        case Input() | Local() | TensorVar() | Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select():
+        case (
+            Input()
+            | Local()
+            | TensorVar()
+            | Metavariable()
+            | Constant()
+            | Value()
+            | Access()
+            | Unary()
+            | Binary()
+            | Cast()
+            | Select()
+        ):
             # Reads, literals and arithmetic are stored, even where what they read is padding (E27).
             yield Case(TRUE, leaf=path)
         case _:

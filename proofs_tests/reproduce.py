@@ -27,6 +27,7 @@ from atl.core.terms import (
     Input,
     Let,
     Local,
+    Metavariable,
     Padding,
     Reduce,
     Reshape,
@@ -133,7 +134,7 @@ class _Writer:
                 return array.name
             case Local(position):
                 return self.tensors[-1 - position]
-            case TensorVar() | Padding():
+            case TensorVar() | Metavariable() | Padding():
                 raise ValueError(f"{type(e).__name__} is not written by a person")
             case Constant(value):
                 return f'atl.cast("{e.type.dtype or dtypes.DEFAULT}", {value!r})'

@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 
 from atl.checks.scope import Scope
 from atl.checks.wellformed import obligations
+from atl.core.dtypes import TRUTH
 from atl.core.index import ZERO as NONE
 from atl.core.index import Array, Index, Leaf, Size, Var, atoms, divisors, index, map_leaves, read
 from atl.core.index import Read as ReadOf
@@ -51,6 +52,7 @@ from atl.core.terms import (
     Input,
     Let,
     Local,
+    Metavariable,
     Padding,
     Reduce,
     Reshape,
@@ -63,7 +65,7 @@ from atl.errors import ATLError, RankError
 from atl.prove import Facts, Proved, prove, simplify
 from proofs_tests import symbolic_values as values
 from proofs_tests.symbolic_values import Fold, Given, Operation, Poly, Read, atom, bracket, constant, vanishes
-from rewrites.matching.patterns import Application, Pattern, application, groups_of, variables_of
+from rewrites.matching.patterns import Pattern, groups_of, variables_of
 from rewrites.rule import Equation, Rule
 
 DEEPEST: Final = 14
@@ -97,7 +99,6 @@ class Peel:
 class Reader:
     """Reads a term at positions within its shape. `inside` are the indices of the folds around."""
 
-    pattern: Pattern
     bound: dict[int, Expr]
     linear: bool
     peel: Peel | None = None
@@ -105,10 +106,9 @@ class Reader:
 
     def read(self, term: Expr, at: tuple[Index, ...], facts: Facts) -> Poly:
         facts = facts.assume(*_granted(term, Scope(facts)))
-        generic = application(term, self.pattern)
-        if generic is not None:
-            return self._generic(generic, at, facts)
         match term:
+            case Metavariable():
+                return self._generic(term, at, facts)
             case TensorVar(uid):
                 return self.read(self.bound[uid], at, facts)
             case Constant(value):
@@ -242,7 +242,7 @@ class Reader:
 
     # -- what is generic ----------------------------------------------------------------------------------------------
 
-    def _generic(self, of: Application, at: tuple[Index, ...], facts: Facts) -> Poly:
+    def _generic(self, of: Metavariable, at: tuple[Index, ...], facts: Facts) -> Poly:
         positions = tuple(simplify(facts, position) for position in (*of.indices, *at))
         if not of.tensors:
             return atom(Read(of.name, positions))
@@ -365,7 +365,6 @@ class Goal:
     In an induction step `hypothesis` is the goal before, and variables in `fixed` are not solved for.
     """
 
-    pattern: Pattern
     lhs: Expr
     rhs: Expr
     at: tuple[Index, ...]
@@ -399,7 +398,7 @@ class Goal:
         return replace(self, facts=(*self.facts, literal))
 
     def difference(self, facts: Facts, *, linear: bool, peels: tuple[Peel | None, Peel | None] = (None, None)) -> Poly:
-        left, right = (Reader(self.pattern, {}, linear, peel) for peel in peels)
+        left, right = (Reader({}, linear, peel) for peel in peels)
         return left.read(self.lhs, self.at, facts) - right.read(self.rhs, self.at, facts)
 
 
@@ -471,7 +470,7 @@ def _goal(pattern: Pattern, stated: Equation) -> Goal:
             raise Stuck(f"the extents {a} and {b} are not proved equal")
     at = tuple(index(Var(next(_ids), f"p{place}")) for place in range(lhs.type.rank))
     inside = [within(NONE, position, extent) for position, extent in zip(at, lhs.type.shape, strict=True)]
-    return _solved(Goal(pattern, lhs, rhs, at, tuple(facts + inside)))
+    return _solved(Goal(lhs, rhs, at, tuple(facts + inside)))
 
 
 def _solved(goal: Goal) -> Goal:
@@ -493,7 +492,7 @@ def _window(expression: Index) -> Index:
     for monomial, coefficient in expression.terms:
         term = index(coefficient)
         for part in monomial:
-            if isinstance(part, ReadOf) and part.array.name.startswith("?"):
+            if isinstance(part, ReadOf) and part.array.dtype == TRUTH:
                 reach = index(Size(f"{part.array.name}.reach"))
                 array = Array(f"{part.array.name}.", tuple(reach * 2 for _ in part.indices), "int64")
                 term = term * read(array, tuple(position + reach for position in part.indices))

@@ -10,6 +10,8 @@ FLOATS: Final = ("float32", "float64")
 INTEGERS: Final = ("int32", "int64")
 DTYPES: Final = FLOATS + INTEGERS
 RESERVED: Final = ("float16", "bfloat16")
+TRUTH: Final = "bool"
+"""The element type of the arrays that stand for the conditions of rules: true is an element that is not negative."""
 DEFAULT: Final = "float32"
 """What a tensor declared without a dtype, and a literal that meets no tensor, has."""
 

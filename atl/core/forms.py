@@ -28,6 +28,8 @@ class Role(Enum):
     """Which bound or opened variable the node is."""
     INDEX = "index"
     """An index expression."""
+    INDICES = "indices"
+    """Index expressions, any number of them."""
     PREDICATE = "predicate"
     """A condition on indices."""
     TYPE = "type"
@@ -38,6 +40,8 @@ class Role(Enum):
     """A node with a form of its own that stands within this one: a reshape operator."""
     PART = "part"
     """A tensor expression."""
+    PARTS = "parts"
+    """Tensor expressions, any number of them, over which nothing is bound."""
     HINT = "hint"
     """A name or a mark: printed and kept, and no part of what the node is."""
 
@@ -87,10 +91,12 @@ class Form:
     arrays: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     indices: tuple[str, ...] = ()
+    index_lists: tuple[str, ...] = ()
     predicates: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
+    part_lists: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     bound: str | None = None
     """The field with the de Bruijn position of a let-bound tensor, whose type `known_type` holds."""
@@ -108,10 +114,12 @@ class Form:
         yield Role.ARRAY, self.arrays
         yield Role.DTYPE, self.dtypes
         yield Role.INDEX, self.indices
+        yield Role.INDICES, self.index_lists
         yield Role.PREDICATE, self.predicates
         yield Role.TYPE, self.types
         yield Role.OPERATOR, self.operators
         yield Role.PART, tuple(part.field for part in self.parts)
+        yield Role.PARTS, self.part_lists
         yield Role.HINT, self.hints
         yield Role.VARIABLE, (self.bound, self.opened)
         yield Role.KNOWN_TYPE, (self.known_type,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from typing import assert_never, cast
+from typing import TypeVar, assert_never, cast
 
 from atl.core import predicate as predicates
 from atl.core.forms import Role
@@ -45,9 +45,13 @@ def children(expr: Expr) -> tuple[Child, ...]:
 
 
 def _children(expr: Expr) -> tuple[Child, ...]:
-    return tuple(
-        Child(getattr(expr, part.field), len(part.indices), len(part.tensors)) for part in type(expr).form.parts
-    )
+    found: list[Child] = []
+    for slot in slots_of(type(expr)):
+        if slot.role is Role.PART:
+            found.append(Child(getattr(expr, slot.name), slot.indices, slot.tensors))
+        elif slot.role is Role.PARTS:
+            found += map(Child, getattr(expr, slot.name))
+    return tuple(found)
 
 
 def rebuild(
@@ -85,8 +89,12 @@ def _with_parts(
         match slot.role:
             case Role.PART:
                 made[slot.name] = next(left)
+            case Role.PARTS:
+                made[slot.name] = _kept_if_same(value, tuple(next(left) for _ in value))
             case Role.INDEX:
                 made[slot.name] = on_index(value)
+            case Role.INDICES:
+                made[slot.name] = _kept_if_same(value, tuple(map(on_index, value)))
             case Role.PREDICATE:
                 made[slot.name] = on_predicate(value)
             case Role.OPERATOR:
@@ -107,6 +115,13 @@ def _with_parts(
                 made[part.field] = _retyped(cast("Expr", made[part.field]), place, new)
     rebuilt: Expr = type(expr)(**made)  # type: ignore[arg-type]
     return rebuilt
+
+
+Many = TypeVar("Many", bound=tuple[object, ...])
+
+
+def _kept_if_same(old: Many, new: Many) -> Many:
+    return old if all(a is b for a, b in zip(new, old, strict=True)) else new
 
 
 def bind(value: Expr, body: Expr, name: str = "x", mark: str = "") -> Let:
@@ -290,7 +305,7 @@ def free_positions(expr: Expr) -> tuple[frozenset[int], frozenset[int]]:
         seen.add(key)
         if isinstance(at, Local) and at.position >= tensors:
             found[1].add(at.position - tensors)
-        for expression in (*indices_in(at), *(at.type.shape if isinstance(at, Local | TensorVar) else ())):
+        for expression in (*indices_in(at), *(at.type.shape if at.form.known_type else ())):
             if expression.loose > indices:
                 here = (atom.position for atom in atoms(expression) if isinstance(atom, Bound))
                 found[0].update(position - indices for position in here if position >= indices)
@@ -321,13 +336,24 @@ def indices_in(expr: Expr) -> Iterator[Index]:
         match slot.role:
             case Role.INDEX:
                 yield value
+            case Role.INDICES:
+                yield from value
             case Role.PREDICATE:
                 yield from predicates.expressions(value)
             case Role.OPERATOR:
                 yield from amounts(value)
             case Role.TYPE | Role.ARRAY:
                 yield from value.shape
-            case Role.PART | Role.STATIC | Role.LITERAL | Role.DTYPE | Role.VARIABLE | Role.KNOWN_TYPE | Role.HINT:
+            case (
+                Role.PART
+                | Role.PARTS
+                | Role.STATIC
+                | Role.LITERAL
+                | Role.DTYPE
+                | Role.VARIABLE
+                | Role.KNOWN_TYPE
+                | Role.HINT
+            ):
                 pass
             case _:
                 assert_never(slot.role)
@@ -340,6 +366,8 @@ def own_indices(expr: Expr) -> tuple[Index, ...]:
         value = getattr(expr, slot.name)
         if slot.role is Role.INDEX:
             found.append(value)
+        elif slot.role is Role.INDICES:
+            found += value
         elif slot.role is Role.OPERATOR:
             found += amounts(value)
         elif slot.role is Role.TYPE:
@@ -367,7 +395,10 @@ def static(expr: Expr) -> tuple[object, ...]:
 
 def names_bound(expr: Expr, position: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The hints of the indices and of the tensors that a node binds over one of its parts, the innermost last."""
-    part = type(expr).form.parts[position]
+    form = type(expr).form
+    if position >= len(form.parts):
+        return (), ()  # nothing is bound over a list of parts
+    part = form.parts[position]
     return (
         tuple(getattr(expr, binder.name) for binder in part.indices),
         tuple(getattr(expr, binder.name) for binder in part.tensors),

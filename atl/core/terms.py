@@ -77,6 +77,11 @@ class Formed(Node):
                     key.append(value.identity)
                     parts.append(value)
                     loose = max(loose, value.loose)
+                case Role.INDICES | Role.PARTS:
+                    key.append(tuple(part.identity for part in value))
+                    parts += value
+                    loose = max([loose, *(part.loose for part in value)])
+                    loose_tensors = max([loose_tensors, *(part.loose_tensors for part in value)])
                 case Role.TYPE | Role.KNOWN_TYPE:
                     key += (value.dtype, *(extent.identity for extent in value.shape))
                     parts += value.shape
@@ -159,6 +164,31 @@ class TensorVar(Term):
     uid: int
     name: str
     of: Type
+
+    def _typed(self) -> Type:
+        return self.of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Metavariable(Term):
+    """A tensor that a rule speaks of, as a function of indices and of tensors: in patterns, and in no program.
+
+    `of` is the type of what it gives; patterns have no element types.
+    """
+
+    form: ClassVar = Form(
+        "metavariable",
+        opened="uid",
+        known_type="of",
+        index_lists=("indices",),
+        part_lists=("tensors",),
+        hints=("name",),
+    )
+    uid: int
+    name: str
+    of: Type
+    indices: tuple[Index, ...] = ()
+    tensors: tuple[Expr, ...] = ()
 
     def _typed(self) -> Type:
         return self.of
@@ -481,6 +511,7 @@ Expr: TypeAlias = (
     Input
     | Local
     | TensorVar
+    | Metavariable
     | Constant
     | Value
     | Gen
@@ -498,8 +529,8 @@ Expr: TypeAlias = (
 )
 
 CONSTRUCTORS: Final[tuple[type[Expr], ...]] = (
-    Input, Local, TensorVar, Constant, Value, Gen, Reduce, Guard, Let, Access, Unary, Binary, Select, Cast, Concat,
-    Padding, Reshape,
+    Input, Local, TensorVar, Metavariable, Constant, Value, Gen, Reduce, Guard, Let, Access, Unary, Binary, Select,
+    Cast, Concat, Padding, Reshape,
 )  # fmt: skip
 """The constructors of tensor expressions: the members of `Expr`."""
 CONSTRUCTOR_CALLED: Final[dict[str, type[Expr]]] = {of.form.word: of for of in CONSTRUCTORS}

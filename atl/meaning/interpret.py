@@ -33,6 +33,7 @@ from atl.core.terms import (
     Input,
     Let,
     Local,
+    Metavariable,
     Padding,
     PadLeft,
     PadRight,
@@ -191,8 +192,8 @@ class _Interpreter(Generic[E]):
                 return lambda env, at: scalars.element(held[at], dtype)
             case Local(position):
                 return self._computed(lambda env, at: env.tensors[~position].at(at), dtype)
-            case TensorVar(_, name):
-                raise EscapedIndex(f"the let-bound tensor {name} has no value here", required="a closed term")
+            case TensorVar(name=name) | Metavariable(name=name):
+                raise EscapedIndex(f"the tensor {name} has no value here", required="a closed term")
             case Constant(literal):
                 return lambda env, at: scalars.constant(literal, dtype)
             case Value(expression):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
 
+from atl.core.dtypes import TRUTH
 from atl.core.index import (
     ONE,
     AnyAtom,
@@ -124,7 +125,16 @@ class Truth:
     value: bool
 
 
-Condition: TypeAlias = Comparison | Connected | Truth
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A condition of a rule, as a function of indices; or its negation."""
+
+    name: str
+    indices: tuple[Written, ...]
+    negated: bool
+
+
+Condition: TypeAlias = Comparison | Connected | Truth | Statement
 
 
 # -- terms of a sum ---------------------------------------------------------------------------------------------------
@@ -295,7 +305,7 @@ def write_condition(predicate: Predicate, naming: Naming) -> Condition:
     """The notation of a predicate."""
     match predicate:
         case NonNegative(expression):
-            return _inequality(_terms(expression), naming)
+            return _statement(expression, naming) or _inequality(_terms(expression), naming)
         case Zero(expression):
             return _equation("=", expression, naming)
         case NonZero(expression):
@@ -310,6 +320,17 @@ def write_condition(predicate: Predicate, naming: Naming) -> Condition:
             return written[0] if len(written) == 1 else Connected(every, tuple(written))
         case _:
             assert_never(predicate)
+
+
+def _statement(expression: Index, naming: Naming) -> Statement | None:
+    """A condition of a rule, p(i), where 0 <= the expression says that it holds or that it does not."""
+    for negated, truth in ((False, expression), (True, -expression - 1)):
+        match truth.atom:
+            case Read(array, indices) if array.dtype == TRUTH:
+                return Statement(array.name, tuple(write_index(at, naming) for at in indices), negated)
+            case _:
+                pass
+    return None
 
 
 def _inequality(terms: list[_Term], naming: Naming) -> Comparison:

@@ -24,6 +24,7 @@ from atl.core.terms import (
     Input,
     Let,
     Local,
+    Metavariable,
     Padding,
     Reduce,
     Reshape,
@@ -44,6 +45,7 @@ from atl.text.index_notation import (
     Name,
     Number,
     Product,
+    Statement,
     Sum,
     Truth,
     Written,
@@ -149,6 +151,9 @@ def _condition(condition: Condition, *, inner: bool = False) -> str:
                 f" {_RELATIONS[sign]} {_index(operand)}" for sign, operand in zip(relations, operands[1:], strict=True)
             )
             return _index(operands[0]) + "".join(rest)
+        case Statement(name, indices, negated):
+            stated = _name(name) + (f"({', '.join(map(_index, indices))})" if indices else "")
+            return f"\\lnot {stated}" if negated else stated
         case Connected(every, parts):
             text = (r" \land " if every else r" \lor ").join(_condition(part, inner=True) for part in parts)
             return f"({text})" if inner else text
@@ -205,6 +210,9 @@ class _Writer:
                 return _name(self._names.of_tensor(position)), Level.ATOM, False
             case TensorVar():
                 return _name(self._names.of_variable(expr)), Level.ATOM, False
+            case Metavariable(name=name, indices=indices, tensors=tensors):
+                arguments = [*map(self.index, indices), *(self.piece(at)[0] for at in tensors)]
+                return _name(name) + (f"({', '.join(arguments)})" if arguments else ""), Level.ATOM, False
             case Constant(value, _):
                 return _literal(value), Level.MINUS if repr(value).startswith("-") else Level.ATOM, False
             case Value(position, _):

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 from atl.core.index import Array, Bound, Index, Leaf, Read, Size, Var, atoms
 from atl.core.substitution import indices_in, subterms
-from atl.core.terms import OPERATOR_CALLED, BinaryOp, Expr, Input, Monoid, TensorVar
+from atl.core.terms import OPERATOR_CALLED, BinaryOp, Expr, Input, Metavariable, Monoid, TensorVar
 
 
 class Level(IntEnum):
@@ -153,6 +153,8 @@ def names_in(expr: Expr) -> Names:
                 taken[array.name] = None
             case TensorVar():
                 opened.append(term)
+            case Metavariable(name=name):
+                taken[name] = None
             case _:
                 pass
         for expression in indices_in(term):

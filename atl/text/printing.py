@@ -32,6 +32,7 @@ from atl.core.terms import (
     Input,
     Let,
     Local,
+    Metavariable,
     Padding,
     Reduce,
     Reshape,
@@ -53,6 +54,7 @@ from atl.text.index_notation import (
     Name,
     Number,
     Product,
+    Statement,
     Sum,
     Truth,
     Written,
@@ -223,6 +225,11 @@ def _sum_text(terms: tuple[tuple[bool, Written], ...], spelling: Spelling) -> st
     return "".join(out)
 
 
+def _applied(name: str, arguments: list[str]) -> str:
+    """A function of a rule with its arguments."""
+    return f"{spelled(name)}({', '.join(arguments)})" if arguments else spelled(name)
+
+
 def condition_text(condition: Condition, spelling: Spelling, *, inner: bool = False) -> str:
     """The notation of a condition as text; in parentheses if it is `inner` and has several parts."""
     match condition:
@@ -234,6 +241,9 @@ def condition_text(condition: Condition, spelling: Spelling, *, inner: bool = Fa
                 sign = spelling.unequal if relation == "!=" else relation
                 out.append(f" {sign} {index_text(operand, spelling)}")
             return "".join(out)
+        case Statement(name, indices, negated):
+            text = _applied(name, [index_text(at, spelling) for at in indices])
+            return f"not {text}" if negated else text
         case Connected(every, parts):
             word = spelling.conjunction if every else spelling.disjunction
             text = f" {word} ".join(condition_text(part, spelling, inner=True) for part in parts)
@@ -320,7 +330,7 @@ class _Printer:
 
     def _tells_type(self, expr: Expr) -> bool:
         match expr:
-            case Input() | Local() | TensorVar() | Cast():
+            case Input() | Local() | TensorVar() | Metavariable() | Cast():
                 return True
             case Padding(of):
                 return of.dtype is not None
@@ -362,6 +372,10 @@ class _Printer:
                 return _Piece(name if name.startswith("#") else spelled(name))
             case TensorVar():
                 return _Piece(spelled(self._names.of_variable(expr)))
+            case Metavariable(name=name, indices=indices, tensors=tensors):
+                parts = (self.piece(at, where.below(position), known=True) for position, at in enumerate(tensors))
+                arguments = [*map(self.index, indices), *(part.doc for part in parts)]
+                return _Piece(call(spelled(name), arguments) if arguments else spelled(name))
             case Constant(value, dtype):
                 text = repr(value)
                 return _Piece(text + self._suffix(dtype, known), Level.MINUS if text.startswith("-") else Level.ATOM)

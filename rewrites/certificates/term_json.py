@@ -180,6 +180,8 @@ class Writer:
 
     def _entry(self, expr: Expr) -> tuple[Json, ...]:
         """The word of the constructor, and its fields in their order."""
+        if expr.form.opened:
+            raise _open_term()
         entry: list[Json] = [expr.form.word]
         for slot in slots_of(type(expr)):
             value = getattr(expr, slot.name)
@@ -198,10 +200,10 @@ class Writer:
                     entry.append(self._declared(value))
                 case Role.LITERAL:
                     entry.append(repr(value))
-                case Role.VARIABLE if slot.name == expr.form.opened:
-                    raise Unreadable("a variable is free in an argument", required="closed arguments")
                 case Role.STATIC | Role.DTYPE | Role.HINT | Role.VARIABLE:
                     entry.append(value)
+                case Role.INDICES | Role.PARTS:
+                    raise _open_term()
                 case _:
                     assert_never(slot.role)
         return tuple(entry)
@@ -358,6 +360,8 @@ class Reader:
         match role:
             case Role.PART:
                 return self.tensor(value)
+            case Role.INDICES | Role.PARTS:
+                raise _unreadable("a field of a term", value)
             case Role.INDEX:
                 return self.index(value)
             case Role.PREDICATE:
@@ -386,6 +390,10 @@ class Reader:
         if of is None:
             raise _unreadable("a reshape operator", word)
         return of(*[self.index(next(more)) for _ in of.form.indices])
+
+
+def _open_term() -> Unreadable:
+    return Unreadable("a variable is free in an argument", required="closed arguments")
 
 
 def _text(data: Json) -> str:

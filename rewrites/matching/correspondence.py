@@ -15,10 +15,10 @@ from atl.checks.wellformed import Path
 from atl.core.index import Bound as BoundIndex
 from atl.core.index import atoms
 from atl.core.substitution import children, with_children
-from atl.core.terms import Access, Expr, Local, TensorVar, Term
+from atl.core.terms import Access, Expr, Local, Metavariable, Term
 from rewrites.instantiation import Function
 from rewrites.kernel import Step
-from rewrites.matching.patterns import Application, Pattern, application, patterns
+from rewrites.matching.patterns import patterns
 from rewrites.rule import Rule
 
 Key: TypeAlias = tuple[str, str, int]
@@ -32,10 +32,10 @@ class Skeleton:
     """A side of a rule laid over a term: where metavariables stand, and which binder each of their parameters has."""
 
     side: Expr
-    applications: tuple[tuple[Path, Application], ...]
+    applications: tuple[tuple[Path, Metavariable], ...]
     binders: dict[Key, Bound]
 
-    def of_metavariable(self, path: Path) -> tuple[Path, Application] | None:
+    def of_metavariable(self, path: Path) -> tuple[Path, Metavariable] | None:
         """The metavariable within which a path ends, and where it stands."""
         for at, applied in self.applications:
             if path[: len(at)] == at:
@@ -46,50 +46,46 @@ class Skeleton:
 def skeleton(rule: Rule, reverse: bool, term: Expr) -> Skeleton | None:
     """The left side of the rule (its right one with `reverse`), laid over this term."""
     for pattern in patterns(rule, reverse, term.type.rank):
-        if _aligned(pattern.term, term, pattern):
-            found: list[tuple[Path, Application]] = []
+        if _aligned(pattern.term, term):
+            found: list[tuple[Path, Metavariable]] = []
             bound: dict[Key, Bound] = {}
-            _read(pattern.term, (), pattern, [], [], found, bound)
+            _read(pattern.term, (), [], [], found, bound)
             return Skeleton(pattern.term, tuple(found), bound)
     return None
 
 
-def _aligned(wanted: Expr, found: Expr, pattern: Pattern) -> bool:
-    if application(wanted, pattern) is not None:
+def _aligned(wanted: Expr, found: Expr) -> bool:
+    if isinstance(wanted, Metavariable):
         return wanted.type.rank == found.type.rank
     return type(wanted) is type(found) and all(
-        _aligned(a.expr, b.expr, pattern) for a, b in zip(children(wanted), children(found), strict=True)
+        _aligned(a.expr, b.expr) for a, b in zip(children(wanted), children(found), strict=True)
     )
 
 
 def _read(
     wanted: Expr,
     path: Path,
-    pattern: Pattern,
     indices: list[Bound],
     tensors: list[Bound],
-    found: list[tuple[Path, Application]],
+    found: list[tuple[Path, Metavariable]],
     bound: dict[Key, Bound],
 ) -> None:
-    applied = application(wanted, pattern)
-    if applied is not None:
-        found.append((path, applied))
-        for place, at in enumerate(applied.indices):
+    if isinstance(wanted, Metavariable):
+        found.append((path, wanted))
+        for place, at in enumerate(wanted.indices):
             used = [atom.position for atom in atoms(at) if isinstance(atom, BoundIndex)]
             if len(used) == 1 and used[0] < len(indices):
-                bound.setdefault((applied.name, "index", place), indices[-1 - used[0]])
-        for place, argument in enumerate(applied.tensors):
-            tensor, under = argument, len(applied.tensors) - 1 - place
+                bound.setdefault((wanted.name, "index", place), indices[-1 - used[0]])
+        for place, tensor in enumerate(wanted.tensors):
             while isinstance(tensor, Access):
-                tensor = tensor.tensor
-            # Each argument stands under those that are applied after it (see `rewrites.matching.patterns`).
-            if isinstance(tensor, Local) and 0 <= tensor.position - under < len(tensors):
-                bound.setdefault((applied.name, "tensor", place), tensors[-1 - (tensor.position - under)])
+                tensor = tensor.tensor  # noqa: PLW2901 (what is accessed)
+            if isinstance(tensor, Local) and tensor.position < len(tensors):
+                bound.setdefault((wanted.name, "tensor", place), tensors[-1 - tensor.position])
         return
     for position, (child, part) in enumerate(zip(children(wanted), wanted.form.parts, strict=True)):
         within = [*indices, *((path, binder.name) for binder in part.indices)]
         beside = [*tensors, *((path, binder.name) for binder in part.tensors)]
-        _read(child.expr, (*path, position), pattern, within, beside, found, bound)
+        _read(child.expr, (*path, position), within, beside, found, bound)
 
 
 def with_hints(rule: Rule, reverse: bool, before: Expr, after: Expr) -> Expr:
@@ -171,7 +167,7 @@ def _in_argument(step: Step, side: Skeleton, name: str) -> Path | None:
     for where, applied in side.applications:
         function = step.arguments[applied.name]
         for place, tensor in enumerate(reversed(applied.tensors)):
-            if isinstance(tensor, TensorVar) and tensor.name == name and isinstance(function, Function):
+            if isinstance(tensor, Metavariable) and tensor.name == name and isinstance(function, Function):
                 used = _first_use(function.body, place) if isinstance(function.body, Term) else None
                 return None if used is None else (*where, *used)
     return None

@@ -8,7 +8,7 @@ occurs linearly. Nothing here is trusted: the kernel compares the instance with 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from atl.core.index import (
     ZERO,
@@ -42,13 +42,14 @@ from atl.core.substitution import (
 from atl.core.terms import (
     Expr,
     Local,
+    Metavariable,
     Padding,
     TensorVar,
     Type,
 )
 from atl.errors import ATLError
 from rewrites.instantiation import Argument, Function, Parameter, is_predicate, is_term, lifted, of_indices, substituted
-from rewrites.matching.patterns import Application, Pattern, application, condition_variable, patterns
+from rewrites.matching.patterns import Pattern, condition_variable, patterns
 from rewrites.rule import Rule
 
 
@@ -69,7 +70,7 @@ class Match:
     found: dict[str, Argument] = field(default_factory=dict)
     extents: dict[str, Index] = field(default_factory=dict)
     postponed: list[tuple[Index, Index, int]] = field(default_factory=list)
-    applied: list[tuple[Application, Expr]] = field(default_factory=list)
+    applied: list[tuple[Metavariable, Expr]] = field(default_factory=list)
     matched: int = 0
     mismatch: Mismatch | None = None
 
@@ -77,9 +78,8 @@ class Match:
 
     def term(self, wanted: Expr, found: Expr, indices: int, tensors: int) -> bool:
         """Matches under so many binders of the pattern."""
-        applied = application(wanted, self.pattern)
-        if applied is not None:
-            return self._application(applied, wanted, found, indices, tensors) or self._fail(wanted, found)
+        if isinstance(wanted, Metavariable):
+            return self._application(wanted, found, indices, tensors) or self._fail(wanted, found)
         if type(wanted) is not type(found) or static(wanted) != static(found):
             return self._fail(wanted, found)
         self.matched += 1
@@ -99,10 +99,10 @@ class Match:
             self.mismatch = Mismatch(self.matched, wanted, found)
         return False
 
-    def _application(self, applied: Application, wanted: Expr, found: Expr, indices: int, tensors: int) -> bool:
+    def _application(self, applied: Metavariable, found: Expr, indices: int, tensors: int) -> bool:
         known = self.found.get(applied.name)
         if known is not None:
-            if wanted.type.rank != found.type.rank:
+            if applied.type.rank != found.type.rank:
                 return False
             self._note_extents(applied.name, found.type, indices)
             return self._agrees(known, applied, found, indices, tensors)
@@ -113,7 +113,7 @@ class Match:
             if not indices and not tensors and not applied.tensors:
                 self.applied.append((applied, found))
             return True
-        if wanted.type.rank != found.type.rank:
+        if applied.type.rank != found.type.rank:
             return False
         kept = {place: position for position, place in enumerate(reversed(places)) if place is not None}
         kept_locals = {place: position for position, place in enumerate(reversed(locals_)) if place is not None}
@@ -150,7 +150,7 @@ class Match:
             if lowered is not None:
                 self.extents.setdefault(f"{name}.{dimension}", lowered)
 
-    def _agrees(self, known: Argument, applied: Application, found: Expr, indices: int, tensors: int) -> bool:
+    def _agrees(self, known: Argument, applied: Metavariable, found: Expr, indices: int, tensors: int) -> bool:
         """Whether a metavariable that was found before, applied here, is this term, as far as can be told yet."""
         if isinstance(known, Function):
             if not is_term(known.body):
@@ -179,11 +179,7 @@ class Match:
 
     def _unknown(self, wanted: Index) -> list[Var]:
         variables = dict.fromkeys(atom for atom in atoms(wanted) if isinstance(atom, Var))
-        return [
-            v
-            for v in variables
-            if self._value(v) is None and v.uid in self.pattern.names and v.uid not in self.pattern.conditions
-        ]
+        return [v for v in variables if self._value(v) is None and v.uid in self.pattern.names]
 
     def _value(self, variable: Var) -> Index | None:
         name = self.pattern.names.get(variable.uid, "")
@@ -239,12 +235,12 @@ class Match:
 
     def condition(self, wanted: Predicate, found: Predicate, indices: int) -> bool:
         """Conjunctions match in any order; a metavariable among them takes what the other parts leave."""
-        if condition_variable(negation(wanted), self.pattern) is not None:
+        if condition_variable(negation(wanted)) is not None:
             return self.condition(negation(wanted), negation(found), indices)
         literals: list[Predicate] = []
         variables: list[tuple[str, tuple[Index, ...]]] = []
         for part in conjuncts(wanted):
-            variable = condition_variable(part, self.pattern)
+            variable = condition_variable(part)
             if variable is None:
                 literals.append(part)
             else:
@@ -346,7 +342,7 @@ class Match:
             if name not in self.found and len(known) == rank:
                 self.found[name] = Padding(Type(dtype, known))
 
-    def _abstract_from(self, applied: Application, found: Expr) -> None:
+    def _abstract_from(self, applied: Metavariable, found: Expr) -> None:
         """e(a) for a known index a: the term as a function of a, wherever a is an index in it."""
         at = [self._known(position, 0) for position in applied.indices]
         arguments = tuple(position for position in at if position is not None and position.constant is None)
@@ -381,8 +377,8 @@ def _length(predicate: Predicate) -> int:
 def _of_dtype(at: Expr, dtype: str | None) -> Expr:
     """A variable of a pattern with an element type, so that it fits into a term."""
     match at:
-        case TensorVar(uid, name, of):
-            return TensorVar(uid, name, Type(dtype, of.shape))
+        case Metavariable():
+            return replace(at, of=Type(dtype, at.of.shape))
         case Local(position, of):
             return Local(position, Type(dtype, of.shape))
         case _:

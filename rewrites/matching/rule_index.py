@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from atl.core.substitution import children, static
-from atl.core.terms import Expr
-from rewrites.matching.patterns import Pattern, all_patterns, application
+from atl.core.terms import Expr, Metavariable
+from rewrites.matching.patterns import all_patterns
 from rewrites.rule import Rule
 
 Node: TypeAlias = tuple[type, object]
@@ -29,15 +29,15 @@ def heads(rule: Rule, reverse: bool) -> frozenset[Head] | None:
     """The heads of a side of the rule, for elements of every rank; None if it may be any term."""
     found: set[Head] = set()
     for pattern in all_patterns(rule, reverse):
-        if application(pattern.term, pattern) is not None:
+        if isinstance(pattern.term, Metavariable):
             return None
-        below = tuple(_head(child.expr, pattern) for child in children(pattern.term))
+        below = tuple(_head(child.expr) for child in children(pattern.term))
         found.add(Head((type(pattern.term), static(pattern.term)), below))
     return frozenset(found)
 
 
-def _head(term: Expr, pattern: Pattern) -> Node | None:
-    return None if application(term, pattern) is not None else (type(term), static(term))
+def _head(term: Expr) -> Node | None:
+    return None if isinstance(term, Metavariable) else (type(term), static(term))
 
 
 def may_match(rule: Rule, reverse: bool, term: Expr) -> bool:

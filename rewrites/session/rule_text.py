@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,17 +9,13 @@ from atl.checks.wellformed import Path
 from atl.core.index import Bound, Index, Leaf, Var, atoms, index, map_leaves
 from atl.core.predicate import Predicate, substitute
 from atl.core.program import Program
-from atl.core.substitution import children, indices_in, transform, with_children
-from atl.core.terms import Expr, Gen, Let, Local, Reduce, TensorVar, Term, Type
-from atl.text.index_notation import write_index
-from atl.text.names import UNICODE, Names
-from atl.text.printing import index_text, place_of, show, show_index, show_predicate
-from rewrites.matching.patterns import Application, Pattern, application, patterns
+from atl.core.substitution import children, indices_in, names_bound
+from atl.core.terms import Expr, Metavariable, Term
+from atl.text.names import Names
+from atl.text.printing import place_of, show, show_index, show_predicate
+from rewrites.matching.patterns import Pattern, patterns
 from rewrites.rule import Rule
 
-_PLACEHOLDER: Final = "applied_{}_"
-"""What a metavariable with its arguments is called while the rest of a pattern is printed."""
-_RENAMED: Final = 1 << 40
 _KINDS: Final = {
     "Gen": "a generation",
     "Reduce": "a reduction",
@@ -44,15 +39,14 @@ def side_text(rule: Rule, reverse: bool, rank: int) -> str:
     """A side of a rule as text, for elements of the least rank that fits."""
     for at in (rank, *range(9)):
         for pattern in patterns(rule, reverse, at):
-            return _text(rule, pattern, ())
+            return " ".join(show(pattern.term).split())
     return rule.law
 
 
 def premises_text(rule: Rule) -> list[str]:
     """The premises of a rule as text, for elements of the least rank that fits."""
     premises = next((pattern.premises for rank in range(9) for pattern in patterns(rule, False, rank)), ())
-    named = [substitute(premise, lambda leaf: _extent_named(leaf, 0)) for premise in premises]
-    return [_readable(show_part(premise), rule) for premise in named]
+    return [show_part(premise) for premise in premises]
 
 
 def wanted_text(rule: Rule, reverse: bool, rank: int, wanted: Expr | Index | Predicate) -> str:
@@ -63,14 +57,13 @@ def wanted_text(rule: Rule, reverse: bool, rank: int, wanted: Expr | Index | Pre
             continue
         names = _names_at(pattern, where)
         if not isinstance(wanted, Term):
-            return _readable(show_part(_opened(wanted, names)), rule)
-        applied = application(wanted, pattern)
-        if applied is None:
-            return f"{kind_of(wanted)} {_text(rule, pattern, where)}".strip()
-        used = {written for at in applied.indices for written in _names_in(at, names)}
+            return show_part(_opened(wanted, names))
+        text = slice_of(pattern.term, where)
+        if not isinstance(wanted, Metavariable):
+            return f"{kind_of(wanted)} {text}".strip()
+        used = {written for at in wanted.indices for written in _names_in(at, names)}
         others = [name for name in names.indices if name not in used]
-        without = f", which does not depend on {' and '.join(others)}" if others else ""
-        return f"{_applied(applied, pattern, names)}{without}"
+        return f"{text}, which does not depend on {' and '.join(others)}" if others else text
     return show_part(wanted)
 
 
@@ -104,108 +97,18 @@ def path_in(root: Expr, what: Expr | Index | Predicate) -> Path | None:
     return None
 
 
-# -- patterns made readable -------------------------------------------------------------------------------------------
-
-
-def _text(rule: Rule, pattern: Pattern, path: Path) -> str:
-    written: list[str] = []
-    term = transform(_applied_everywhere(pattern.term, pattern, Names(), written), _extent_named)
-    text = slice_of(term, path) if path else " ".join(show(term).split())
-    for position, applied in enumerate(written):
-        text = text.replace(_PLACEHOLDER.format(position), applied)
-    return _readable(text, rule)
-
-
-def _extent_named(leaf: Leaf, _depth: int) -> Index:
-    """The first extent of v is called v.0 in a pattern, and v_0 where it is printed."""
-    if not isinstance(leaf, Var) or "." not in leaf.name:
-        return index(leaf)
-    # A variable is its id: with another name only, it would be the same.
-    return index(Var(leaf.uid + _RENAMED, leaf.name.replace(".", "_")))
-
-
-def _readable(text: str, rule: Rule) -> str:
-    """Conditions by their names: they are variables >= 0 in a pattern."""
-    for name in _conditions(rule):
-        text = re.sub(rf"0 <= `\?{name}`\[([^\]]*)\]", rf"{name}(\1)", text)
-        text = re.sub(rf"\b0 <= {name}\b", name, text)
-        text = re.sub(rf"\b{name} < 0\b", f"not {name}", text)
-    return text
-
-
-def _conditions(rule: Rule) -> list[str]:
-    return [name for name, kind in rule.metavariables.items() if kind.sort == "condition"]
-
-
-def _applied_everywhere(term: Expr, pattern: Pattern, names: Names, written: list[str]) -> Expr:
-    """The pattern with a placeholder for e(i), whose text is written down, in place of what stands for it."""
-    applied = application(term, pattern)
-    if applied is not None:
-        if not applied.indices and not applied.tensors:
-            return term
-        written.append(_applied(applied, pattern, names))
-        number = len(written) - 1
-        return TensorVar(number, _PLACEHOLDER.format(number), Type(None, tuple(index(0) for _ in term.type.shape)))
-    parts = []
-    for position, child in enumerate(children(term)):
-        _enter(term, position, names)
-        parts.append(_applied_everywhere(child.expr, pattern, names, written))
-        _leave(term, position, names)
-    return with_children(term, tuple(parts))
-
-
-def _applied(applied: Application, pattern: Pattern, names: Names) -> str:
-    """A metavariable with its arguments."""
-    arguments = [index_text(write_index(at, names.of_leaf), UNICODE) for at in applied.indices]
-    for under, at in enumerate(reversed(applied.tensors)):
-        # Each argument stands under those that are applied after it (see `rewrites.matching.patterns`).
-        inner = application(at, pattern)
-        text = show(_with_tensors_named(at, names, under)) if inner is None else _applied(inner, pattern, names)
-        arguments.insert(len(applied.indices), text)
-    return f"{applied.name}({', '.join(arguments)})" if arguments else applied.name
-
-
-def _with_tensors_named(term: Expr, names: Names, under: int) -> Expr:
-    def on_leaf(leaf: Leaf, depth: int) -> Index:
-        if isinstance(leaf, Bound) and depth <= leaf.position < depth + len(names.indices):
-            level = len(names.indices) - 1 - (leaf.position - depth)
-            return index(Var(level, names.indices[level]))
-        return index(leaf)
-
-    def on_tensor(at: Local | TensorVar, _depth: int, tensor_depth: int) -> Expr | None:
-        if isinstance(at, Local) and 0 <= at.position - tensor_depth - under < len(names.tensors):
-            level = at.position - tensor_depth - under
-            return TensorVar(level, names.of_tensor(level), at.of)
-        return None
-
-    return transform(term, on_leaf, on_tensor)
-
-
-def _enter(term: Expr, position: int, names: Names) -> None:
-    match term:
-        case Gen(name=name) | Reduce(name=name):
-            names.bind_index(name)
-        case Let(name=name) if position == 1:
-            names.bind_tensor(name)
-        case _:
-            pass
-
-
-def _leave(term: Expr, position: int, names: Names) -> None:
-    match term:
-        case Gen() | Reduce():
-            names.unbind_index()
-        case Let() if position == 1:
-            names.unbind_tensor()
-        case _:
-            pass
+# -- within a pattern -------------------------------------------------------------------------------------------------
 
 
 def _names_at(pattern: Pattern, path: Path) -> Names:
     names = Names()
     term = pattern.term
     for position in path:
-        _enter(term, position, names)
+        indices, tensors = names_bound(term, position)
+        for name in indices:
+            names.bind_index(name)
+        for name in tensors:
+            names.bind_tensor(name)
         term = children(term)[position].expr
     return names
 

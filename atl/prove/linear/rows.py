@@ -51,8 +51,8 @@ class Table:
         self.columns[(column,)] = column
         self.atoms[column] = atom
         self._of_atom[atom] = column
-        if parts:
-            self.parts[column] = parts
+        if not isinstance(atom, Size | Bound | Var):
+            self.parts[column] = parts  # none, of a scalar input
         return column
 
     def column(self, monomial: tuple[int, ...]) -> int:
