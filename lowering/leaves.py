@@ -43,7 +43,10 @@ def is_scalar_leaf(e: Expr) -> bool:
 
 
 def scalar(e: Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[str, Buffer]) -> ScalarExpr:
-    """The scalar expression of a leaf. `tensors` are what hold the let-bound tensors, the innermost last."""
+    """The scalar expression of a leaf. `tensors` are what hold the let-bound tensors, the innermost last.
+
+    A selection that the scope decides is its one branch: what only the other one reads is not needed then.
+    """
 
     def visit(at: Expr, here: Scope) -> ScalarExpr:
         dtype = at.type.dtype or DEFAULT
@@ -87,8 +90,12 @@ def _load(e: Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[s
             storage: Storage = inputs[array.name]
         case Local(position):
             storage = tensors[-1 - position]
-        case _:
+        case TensorVar() | Constant() | Value() | Unary() | Binary() | Cast() | Select() | Padding():
             raise AssertionError("a normalised access is to a named tensor")
+        case Gen() | Reduce() | Guard() | Let() | Concat() | Reshape() | Access():
+            raise AssertionError("a normalised access is to a named tensor")
+        case _:
+            assert_never(e)
     if isinstance(storage, Scalar):
         return Load(storage)
     return Load(Cell(storage, tuple(zip(reversed(positions), storage.extents, strict=True))))

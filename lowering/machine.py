@@ -204,7 +204,7 @@ class _Run:
                 if variable in self._variables:
                     raise Trap("redeclared", f"the loop variable {variable.name} is in use")
                 values = range(self._index(low), self._index(high))
-                outside = self._enter(statement.range)
+                outside = self._enter(statement)
                 for value in values:
                     self._variables[variable] = value
                     self._block(body)
@@ -394,11 +394,11 @@ class _Run:
         finally:
             self._conditions = outside
 
-    def _enter(self, predicate: Predicate) -> Conditions:
-        """The conditions so far; from here on the run stands under this one too. Nobody asks where nothing is said."""
+    def _enter(self, branch: Predicate | For) -> Conditions:
+        """Goes into a branch or a loop; the conditions outside. Nobody asks for them where nothing is said of any."""
         outside = self._conditions
         if self._nest.natural:
-            self._conditions = under(outside, predicate)
+            self._conditions = under(outside, branch.range if isinstance(branch, For) else branch)
         return outside
 
     def _look_at_numerators(self, expression: Index) -> None:

@@ -55,15 +55,10 @@ class Picture:
         return list(product(*(range(extent) for extent in self.shape[:-2])))
 
     def _rows(self, panel: tuple[int, ...]) -> list[list[State]]:
-        match self.shape[-2:]:
-            case ():
-                return [[self.cells[()]]]
-            case (n,):
-                return [[self.cells[(i,)] for i in range(n)]]
-            case (n, m):
-                return [[self.cells[(*panel, i, j)] for j in range(m)] for i in range(n)]
-            case _:
-                return []
+        if len(self.shape) < 2:
+            return [[self.cells[at] for at in product(*map(range, self.shape))]]
+        n, m = self.shape[-2:]
+        return [[self.cells[(*panel, i, j)] for j in range(m)] for i in range(n)]
 
     def svg(self, *, cell: int = 18) -> str:
         """The picture as a standalone SVG document; `cell` is the side of an element in pixels."""
