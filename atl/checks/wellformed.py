@@ -9,26 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 from atl import errors
 from atl.checks.scope import Scope, outermost
 from atl.core.forms import Part
 from atl.core.index import ZERO, Index, Size, divisors, index, never_negative
-from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, negation
+from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, negation, within
 from atl.core.substitution import children, indices_in
 from atl.core.terms import (
     Binary,
     Concat,
     Expr,
+    Flatten,
     Gen,
     Guard,
     Let,
     PadLeft,
     PadRight,
+    Place,
     Reduce,
     Reshape,
+    ReshapeOp,
     Select,
     Split,
+    Transpose,
     TruncateLeft,
     TruncateRight,
 )
@@ -175,8 +180,9 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
             yield from _same_shape(scope, "concat", left, right, 1)
         case Reduce(monoid, _, _, body) if monoid != "sum":
             yield from _no_padding_folded(monoid, body)
+            yield from _nothing_placed_folded(monoid, body)
         case Reshape(op, operand):
-            yield from _amount(op, scope.index(operand.type.shape[0]), scope)
+            yield from _amount(op, operand, scope)
         case _:
             return
 
@@ -247,7 +253,31 @@ def _no_padding_folded(monoid: str, body: Expr) -> Iterator[Obligation]:
             return
 
 
-def _amount(op: object, extent: Index, scope: Scope) -> Iterator[Obligation]:
+def _nothing_placed_folded(monoid: str, body: Expr) -> Iterator[Obligation]:
+    """All but one element of a placed term is zero where it is folded in; so it is however it was reshaped."""
+    match body:
+        case Reshape(op=Place()):
+            yield Obligation(
+                NonNegative(index(0) - 1),
+                errors.UnsafeGuard,
+                "a placed term stands inside of a reduction by {0}, where the zeros around it would be folded in",
+                "no placed term that stands directly in the body",
+                (monoid,),
+                (
+                    "write atl.gen(n, lambda k: atl.select(k == i, e, neutral)) with the value to be folded elsewhere",
+                    "bind a sum of placed terms by a let around the reduction, and read its elements",
+                ),
+            )
+        case Concat(left, right):
+            yield from _nothing_placed_folded(monoid, left)
+            yield from _nothing_placed_folded(monoid, right)
+        case Gen(body=inner) | Let(body=inner) | Reduce(body=inner) | Guard(body=inner) | Reshape(operand=inner):
+            yield from _nothing_placed_folded(monoid, inner)
+        case _:
+            return
+
+
+def _amount(op: ReshapeOp, operand: Expr, scope: Scope) -> Iterator[Obligation]:
     match op:
         case Split(by):
             amount = scope.index(by)
@@ -270,7 +300,7 @@ def _amount(op: object, extent: Index, scope: Scope) -> Iterator[Obligation]:
                 ("a truncation drops elements",),
             )
         case TruncateLeft(by) | TruncateRight(by):
-            amount = scope.index(by)
+            amount, extent = scope.index(by), scope.index(operand.type.shape[0])
             for low, high in ((ZERO, amount), (amount, extent)):
                 yield Obligation(
                     at_most(low, high),
@@ -280,5 +310,17 @@ def _amount(op: object, extent: Index, scope: Scope) -> Iterator[Obligation]:
                     (amount, extent, low, high),
                     ("to keep k elements, drop {1} - k",),
                 )
-        case _:
+        case Place(extent, at):
+            whole, position = scope.index(extent), scope.index(at)
+            yield Obligation(
+                within(ZERO, position, whole),
+                errors.ExtentError,
+                "an element is placed at {0} of {1}",
+                "0 <= {0} < {1}",
+                (position, whole),
+                ("guard what is placed: atl.guard((0 <= {0}) & ({0} < {1}), atl.place({1}, {0}, …))",),
+            )
+        case Transpose() | Flatten():
             return
+        case _:
+            assert_never(op)
