@@ -30,8 +30,11 @@ from atl.surface.operators import (
     minimum,
     padl,
     padr,
+    place,
     reduce,
+    scatter,
     select,
+    shear,
     sizes,
     split,
     sqrt,
@@ -40,6 +43,7 @@ from atl.surface.operators import (
     transpose,
     truncl,
     truncr,
+    unshear,
     value,
 )
 from atl.surface.program import SizeAnnotation as Size
@@ -58,6 +62,6 @@ __version__ = "0.1.0"
 __all__ = [
     "ATLError", "Condition", "IndexExpr", "Program", "Size", "Tensor", "abs", "cast", "ceildiv", "check_safe", "concat",
     "evaluate", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum", "minimum", "padl", "padr",
-    "parse", "program", "reduce", "select", "sizes", "split", "sqrt", "sum", "tanh", "tensor", "transpose", "truncl",
-    "truncr", "value",
+    "parse", "place", "program", "reduce", "scatter", "select", "shear", "sizes", "split", "sqrt", "sum", "tanh",
+    "tensor", "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip

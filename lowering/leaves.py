@@ -90,7 +90,7 @@ def _load(e: Expr, scope: Scope, tensors: tuple[Storage, ...], inputs: Mapping[s
             storage: Storage = inputs[array.name]
         case Local(position):
             storage = tensors[-1 - position]
-        case TensorVar() | Constant() | Value() | Unary() | Binary() | Cast() | Select() | Padding():
+        case TensorVar() | Metavariable() | Constant() | Value() | Unary() | Binary() | Cast() | Select() | Padding():
             raise AssertionError("a normalised access is to a named tensor")
         case Gen() | Reduce() | Guard() | Let() | Concat() | Reshape() | Access():
             raise AssertionError("a normalised access is to a named tensor")

@@ -36,6 +36,7 @@ from atl.core.terms import (
     Local,
     Metavariable,
     Padding,
+    Place,
     Reduce,
     Reshape,
     Select,
@@ -291,7 +292,7 @@ class _Normalizer:
 def _has_order(e: Expr) -> bool:
     """Whether an operand is a statement whose loops would run in another order, or more often, element by element.
 
-    So are sums of tensors, and what has a let below its loops.
+    So are sums of tensors, what has a let below its loops, and what stores one element of many.
     """
     match e:
         case Let(_, body):
@@ -300,6 +301,8 @@ def _has_order(e: Expr) -> bool:
             return _has_order(left) or _has_order(right)
         case Reduce("sum"):
             return e.type.rank > 0
+        case Reshape(op=Place()):
+            return True
         case Gen() | Guard() | Concat() | Reshape():
             return _has_let(e) or any(_has_order(child.expr) for child in children(e))
         case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():

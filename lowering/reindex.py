@@ -13,7 +13,7 @@ from typing import TypeAlias, assert_never
 from atl.core.index import Index
 from atl.core.predicate import Predicate, conjunction
 from atl.core.reshape_definitions import Pairs, destination, kept
-from atl.core.terms import Flatten, PadLeft, PadRight, ReshapeOp, Split, Transpose, TruncateLeft, TruncateRight
+from atl.core.terms import Flatten, PadLeft, PadRight, Place, ReshapeOp, Split, Transpose, TruncateLeft, TruncateRight
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def stored_at(reindexer: Reindexer, pairs: Pairs = ()) -> Stored:
                 position, extent = pairs[0]
                 kept_by_all.append(kept(step, extent, position))
                 pairs = destination(step, pairs)
-            case Transpose() | Flatten() | Split() | PadLeft() | PadRight():
+            case Transpose() | Flatten() | Split() | PadLeft() | PadRight() | Place():
                 pairs = destination(step, pairs)
             case _:
                 assert_never(step)

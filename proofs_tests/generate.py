@@ -7,7 +7,7 @@ The same code serves Hypothesis (`cases`) and runs by seed (`case_by_seed`), by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -338,6 +338,9 @@ class Maker:
             (2, lambda: atl.flatten(self.tensor(scope, (constant(1), *shape), dtype))),
             (3, lambda: self._truncated(scope, shape, dtype)),
         ]
+        if self.ground.positive(extent, scope):
+            options.append((2, lambda: self._placed(scope, extent, tuple(rest), dtype)))
+        options.append((1, lambda: self._scattered(scope, extent, tuple(rest), dtype)))
         if len(shape) >= 2:
             swapped = (shape[1], shape[0], *shape[2:])
             options.append((4, lambda: atl.transpose(self.tensor(scope, swapped, dtype))))
@@ -352,6 +355,34 @@ class Maker:
             options.append((3, lambda: atl.padr(of(second), self.tensor(scope, (first, *rest), dtype))))
             options.append((3, lambda: atl.padl(of(second), self.tensor(scope, (first, *rest), dtype))))
         return options
+
+    def _placed(self, scope: Scope, extent: Index, rest: Shape, dtype: str) -> Tensor:
+        """An element placed in a tensor of it; no fold but a sum may meet it."""
+        if scope.folded:
+            return self._generation(scope, (extent, *rest), dtype)
+        position, conditions = self.ground.position(extent, scope)
+        return self._guarded_by(conditions, atl.place(of(extent), position, self.tensor(scope, rest, dtype)))
+
+    def _scattered(self, scope: Scope, extent: Index, rest: Shape, dtype: str) -> Tensor:
+        """A sum of placed terms, at positions that may repeat."""
+        if scope.folded:
+            return self._generation(scope, (extent, *rest), dtype)
+        high = self.ground.extent(scope, local=True)
+        times = self.ground.value(high, scope)
+        if times * scope.work * self.ground.elements((extent, *rest), scope) > MAX_WORK:
+            high, times = constant(2), 2
+
+        def term(p: IndexExpr) -> Tensor:
+            inside = scope.inside(p, ZERO, high, times)
+            position, conditions = self.ground.position(extent, inside)
+            return self._guarded_by(conditions, atl.place(of(extent), position, self.tensor(inside, rest, dtype)))
+
+        return atl.sum(of(high), term)
+
+    def _guarded_by(self, conditions: Sequence[Condition], e: Tensor) -> Tensor:
+        for condition in conditions:
+            e = atl.guard(condition, e)
+        return e
 
     def _concat(self, scope: Scope, first: Index, second: Index, rest: Shape, dtype: str) -> Tensor:
         return atl.concat(self.tensor(scope, (first, *rest), dtype), self.tensor(scope, (second, *rest), dtype))

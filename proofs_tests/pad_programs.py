@@ -106,6 +106,7 @@ class Maker:
             (2, lambda: self.generated(depth, rank)),
             (1, lambda: self.summed(depth, rank)),
             (1, lambda: self.guarded(depth, rank)),
+            (2, lambda: self.placed(depth, rank)),
         ]
         if rank >= 2:
             options += [(3, lambda: self.transposed(depth, rank)), (2, lambda: self.split(depth, rank))]
@@ -158,6 +159,21 @@ class Maker:
         inner = self.term(depth - 1, rank - 1)
         self.used["split"] += 1
         return Padded(atl.split(choose(self.choices, [self.k, self.t, self.n * 0 + 2]), inner.tensor))
+
+    def placed(self, depth: int, rank: int) -> Padded:
+        """One row, or several that a sum adds up, in more; what is known of the padding around it."""
+        inner = Padded(self._scalar((self.n * 0,))) if rank == 1 else self.term(depth - 1, rank - 1)
+        self.used["place"] += 1
+        before, after = (
+            choose(self.choices, [self.n, self.k, self.t, self.n * 0]),
+            choose(self.choices, [self.m, self.t]),
+        )
+        if chance(self.choices, 50):
+            return Padded(atl.place(before + 1 + after, before, inner.tensor), before, after)
+        rows = choose(self.choices, [self.m, self.k])
+        self.used["sum"] += 1
+        placed = atl.sum(rows, lambda p: atl.place(before + rows + after, before + p, inner.tensor))
+        return Padded(placed, before, after)
 
     def flattened(self, depth: int, rank: int) -> Padded:
         inner = self.term(depth - 1, rank + 1)

@@ -59,6 +59,7 @@ from atl.core.terms import (
     Padding,
     PadLeft,
     PadRight,
+    Place,
     Reduce,
     Reshape,
     Select,
@@ -511,6 +512,7 @@ class Writer:
                 lambda: self.binder(rank, dtype, fuel, reduce=False),
                 lambda: Concat(same(), same()),
                 lambda: Reshape(choose(by)(self.index(1)), same()),
+                lambda: Reshape(Place(self.index(1), self.index(1)), self.term(rank - 1, dtype, fuel)),
             ]
         if 0 < rank < 3:
             forms.append(lambda: Reshape(Flatten(), self.term(rank + 1, dtype, fuel)))

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from atl.core.terms import OF_MONOID, BinaryOp, Constant, Monoid, Padding, Unary, UnaryOp
-from atl.surface.operators import flatten, padl, padr, split, transpose, truncl, truncr
+from atl.core.index import Index
+from atl.core.terms import (
+    OF_MONOID,
+    OPERATOR_CALLED,
+    OPERATORS,
+    BinaryOp,
+    Constant,
+    Monoid,
+    Padding,
+    Reshape,
+    Unary,
+    UnaryOp,
+)
 from atl.surface.values import IndexExpr, Tensor, arithmetic
 
 
@@ -37,25 +47,25 @@ def folded(monoid: Monoid, a: Tensor, b: Tensor) -> Tensor:
 
 def moved(op: str, v: Tensor) -> Tensor:
     """The reshape operator of this name that takes no amount."""
-    return _OF_NAME[op](v)
+    return _reshaped(op, (), v)
 
 
 def moved_by(op: str, k: IndexExpr, v: Tensor) -> Tensor:
     """The reshape operator of this name with its amount."""
-    return _BY_AMOUNT[op](k, v)
+    return _reshaped(op, (k.node,), v)
 
 
-_OF_NAME: Final[dict[str, Callable[[Tensor], Tensor]]] = {"transpose": transpose, "flatten": flatten}
-_BY_AMOUNT: Final[dict[str, Callable[[IndexExpr, Tensor], Tensor]]] = {
-    "split": split,
-    "padl": padl,
-    "padr": padr,
-    "truncl": truncl,
-    "truncr": truncr,
-}
-EXCHANGES: Final = tuple(_OF_NAME)
+def _reshaped(op: str, amounts: tuple[Index, ...], v: Tensor) -> Tensor:
+    return Tensor(Reshape(OPERATOR_CALLED[op](*amounts), v.node))
+
+
+def _with_amounts(number: int) -> tuple[str, ...]:
+    return tuple(of.form.word for of in OPERATORS if len(of.form.indices) == number)
+
+
+EXCHANGES: Final = _with_amounts(0)
 """The reshape operators that take no amount, of a tensor of rank 2 or more."""
-AMOUNTS: Final = tuple(_BY_AMOUNT)
-"""The reshape operators with an amount, of a tensor of rank 1 or more."""
+AMOUNTS: Final = _with_amounts(1)
+"""The reshape operators with one amount, of a tensor of rank 1 or more."""
 PADS_AND_TRUNCATIONS: Final = ("padl", "padr", "truncl", "truncr")
 """Those of them that keep the rank."""

@@ -11,8 +11,8 @@ from atl.checks.wellformed import Obligation, discharge, parts_in_scope
 from atl.core.index import ZERO, Array, Index, Size
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, disjunction, negation, within
 from atl.core.program import Program
-from atl.core.substitution import indices_in
-from atl.core.terms import Access, Expr, Guard, Input, Local, Select, TensorVar
+from atl.core.substitution import conditions_in, unconditional_indices
+from atl.core.terms import Access, Expr, Input, Local
 
 
 def check_safe(program: Program) -> None:
@@ -33,30 +33,22 @@ def check_safe(program: Program) -> None:
 
 
 def _accesses(expr: Expr, scope: Scope) -> Iterator[Obligation]:
-    match expr:
-        case Guard(condition, _) | Select(condition, _, _):
-            yield from _reads_in_predicate(scope.predicate(condition), scope)
-        case Access(tensor, position):
-            opened = scope.index(position)
-            yield from _reads_in(opened)
-            yield _in_range(_described(tensor), opened, scope.shape(tensor.type)[0])
-        case _:
-            for expression in indices_in(expr):
-                yield from _reads_in(scope.index(expression))
+    """The access of a node, if it is one, and the reads of integer arrays in its indices and conditions."""
+    for condition in conditions_in(expr):
+        yield from _reads_in_predicate(scope.predicate(condition), scope)
+    for expression in unconditional_indices(expr):
+        yield from _reads_in(scope.index(expression))
+    if isinstance(expr, Access):
+        yield _in_range(_described(expr.tensor), scope.index(expr.index), scope.shape(expr.tensor.type)[0])
 
 
 def _described(tensor: Expr) -> str:
-    match tensor:
-        case Input(array):
-            return array.name
-        case TensorVar(_, name, _):
-            return name
-        case Access(inner, _):
-            return _described(inner)
-        case Local():
-            return "the let-bound tensor"
-        case _:
-            return "the tensor"
+    """What an access is to, in words."""
+    while isinstance(tensor, Access):
+        tensor = tensor.tensor
+    if isinstance(tensor, Input):
+        return tensor.array.name
+    return "the let-bound tensor" if isinstance(tensor, Local) else "the tensor"
 
 
 def _in_range(what: str, position: Index, extent: Index) -> Obligation:

@@ -9,29 +9,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 from atl import errors
 from atl.checks.scope import Scope, outermost
 from atl.core.forms import Part
-from atl.core.index import ZERO, Index, Size, divisors, index, never_negative
-from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, negation
+from atl.core.index import ZERO, Index, Size, divisors, index, never_negative, shift
+from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, negation, within
 from atl.core.program import Program
 from atl.core.substitution import children, indices_in
 from atl.core.terms import (
+    Access,
     Binary,
+    Cast,
     Concat,
+    Constant,
     Expr,
+    Flatten,
     Gen,
     Guard,
+    Input,
     Let,
+    Local,
+    Metavariable,
+    Padding,
     PadLeft,
     PadRight,
+    Place,
     Reduce,
     Reshape,
+    ReshapeOp,
     Select,
     Split,
+    TensorVar,
+    Transpose,
     TruncateLeft,
     TruncateRight,
+    Unary,
+    Value,
 )
 from atl.prove import Proved, Refuted, contradictory, prove
 from atl.text.printing import place_of, show_predicate
@@ -105,7 +120,9 @@ def parts_in_scope(expr: Expr, scope: Scope, path: Path = ()) -> Iterator[tuple[
 
 def child_scopes(expr: Expr, scope: Scope) -> tuple[Scope, ...]:
     """The scope of each direct part of a term, as its form says (the context lemmas of §4.2.2)."""
-    return tuple(_scope_of_part(expr, part, scope) for part in type(expr).form.parts)
+    parts = tuple(_scope_of_part(expr, part, scope) for part in type(expr).form.parts)
+    lists = sum(len(getattr(expr, name)) for name in type(expr).form.part_lists)
+    return (*parts, *(scope,) * lists)
 
 
 def _scope_of_part(expr: Expr, part: Part, scope: Scope) -> Scope:
@@ -148,8 +165,10 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
     for expression in indices_in(expr):
         if divisors(expression):
             yield from _positive_divisors(scope.index(expression))
-    if isinstance(expr, Gen | Reduce | Guard | Select):
-        yield from _shape_outside(expr, scope)
+    for part in type(expr).form.parts:
+        if part.indices or part.assumes:
+            shape = getattr(expr, part.field).type.shape
+            yield from _shape_outside(tuple(shift(extent, -len(part.indices)) for extent in shape), scope)
     match expr:
         case Gen(low, high):
             yield Obligation(
@@ -168,15 +187,34 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
             yield from _same_shape(scope, "concat", left, right, 1)
         case Reduce(monoid, _, _, body) if monoid != "sum":
             yield from _no_padding_folded(monoid, body)
+            yield from _nothing_placed_folded(monoid, body)
         case Reshape(op, operand):
-            yield from _amount(op, scope.index(operand.type.shape[0]), scope)
+            yield from _amount(op, operand, scope)
+        case Padding(of):
+            yield from _extents_of_padding(scope.shape(of))
+        case Reduce() | Guard() | Let() | Access() | Unary() | Cast() | Value() | Constant():
+            return  # their indices and parts have a meaning, and so have they
+        case Input() | Local() | TensorVar() | Metavariable():
+            return  # declared, bound or left open elsewhere
         case _:
-            return
+            assert_never(expr)
 
 
-def _shape_outside(expr: Expr, scope: Scope) -> Iterator[Obligation]:
+def _extents_of_padding(shape: tuple[Index, ...]) -> Iterator[Obligation]:
+    for extent in shape:
+        yield Obligation(
+            at_most(ZERO, extent),
+            errors.ExtentError,
+            "padding of extent {0}, which may be negative",
+            "0 <= {0}",
+            (extent,),
+            ("write atl.imax(0, {0})",),
+        )
+
+
+def _shape_outside(shape: tuple[Index, ...], scope: Scope) -> Iterator[Obligation]:
     """The shape of a body has a meaning where the body is not looked at too: the tensor is empty there, or padding."""
-    for extent in expr.type.shape[1 if isinstance(expr, Gen) else 0 :]:
+    for extent in shape:
         if never_negative(extent):
             continue
         opened = scope.index(extent)
@@ -236,11 +274,43 @@ def _no_padding_folded(monoid: str, body: Expr) -> Iterator[Obligation]:
             )
         case Gen(body=inner) | Let(body=inner) | Reduce(body=inner):
             yield from _no_padding_folded(monoid, inner)
-        case _:
+        case Access() | Unary() | Binary() | Select() | Cast() | Concat() | Padding() | Reshape():
+            return  # what is computed or read from them counts as it is
+        case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
             return
+        case _:
+            assert_never(body)
 
 
-def _amount(op: object, extent: Index, scope: Scope) -> Iterator[Obligation]:
+def _nothing_placed_folded(monoid: str, body: Expr) -> Iterator[Obligation]:
+    """All but one element of a placed term is zero where it is folded in; so it is however it was reshaped."""
+    match body:
+        case Reshape(op=Place()):
+            yield Obligation(
+                NonNegative(index(0) - 1),
+                errors.UnsafeGuard,
+                "a placed term stands inside of a reduction by {0}, where the zeros around it would be folded in",
+                "no placed term that stands directly in the body",
+                (monoid,),
+                (
+                    "write atl.gen(n, lambda k: atl.select(k == i, e, neutral)) with the value to be folded elsewhere",
+                    "bind a sum of placed terms by a let around the reduction, and read its elements",
+                ),
+            )
+        case Concat(left, right):
+            yield from _nothing_placed_folded(monoid, left)
+            yield from _nothing_placed_folded(monoid, right)
+        case Gen(body=inner) | Let(body=inner) | Reduce(body=inner) | Guard(body=inner) | Reshape(operand=inner):
+            yield from _nothing_placed_folded(monoid, inner)
+        case Access() | Unary() | Binary() | Select() | Cast() | Padding():
+            return  # what is computed or read from them counts as it is
+        case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
+            return
+        case _:
+            assert_never(body)
+
+
+def _amount(op: ReshapeOp, operand: Expr, scope: Scope) -> Iterator[Obligation]:
     match op:
         case Split(by):
             amount = scope.index(by)
@@ -263,7 +333,7 @@ def _amount(op: object, extent: Index, scope: Scope) -> Iterator[Obligation]:
                 ("a truncation drops elements",),
             )
         case TruncateLeft(by) | TruncateRight(by):
-            amount = scope.index(by)
+            amount, extent = scope.index(by), scope.index(operand.type.shape[0])
             for low, high in ((ZERO, amount), (amount, extent)):
                 yield Obligation(
                     at_most(low, high),
@@ -273,5 +343,17 @@ def _amount(op: object, extent: Index, scope: Scope) -> Iterator[Obligation]:
                     (amount, extent, low, high),
                     ("to keep k elements, drop {1} - k",),
                 )
-        case _:
+        case Place(extent, at):
+            whole, position = scope.index(extent), scope.index(at)
+            yield Obligation(
+                within(ZERO, position, whole),
+                errors.ExtentError,
+                "an element is placed at {0} of {1}",
+                "0 <= {0} < {1}",
+                (position, whole),
+                ("guard what is placed: atl.guard((0 <= {0}) & ({0} < {1}), atl.place({1}, {0}, …))",),
+            )
+        case Transpose() | Flatten():
             return
+        case _:
+            assert_never(op)

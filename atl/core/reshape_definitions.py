@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from atl.core.index import ZERO, Index, ceildiv, floordiv
-from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less
-from atl.core.terms import Flatten, PadLeft, PadRight, ReshapeOp, Split, Transpose, TruncateLeft, TruncateRight
+from atl.core.predicate import FALSE, TRUE, Predicate, at_most, equal, less
+from atl.core.terms import Flatten, PadLeft, PadRight, Place, ReshapeOp, Split, Transpose, TruncateLeft, TruncateRight
 
 Positions: TypeAlias = tuple[Index, ...]
 Pairs: TypeAlias = tuple[tuple[Index, Index], ...]
@@ -48,12 +48,16 @@ def origin(op: ReshapeOp, shape: Positions, at: Positions) -> Origin:
             return Origin((first + by, *rest))
         case TruncateRight():
             return Origin(at)
+        case Place(_, position):
+            return Origin(tuple(rest), equal(first, position))
         case _:
             assert_never(op)
 
 
 def destination(op: ReshapeOp, pairs: Pairs) -> Pairs:
     """The index structure, in the result, of the operand's element with this one."""
+    if isinstance(op, Place):
+        return ((op.at, op.extent), *pairs)
     (i, n), *rest = pairs
     match op:
         case Transpose():

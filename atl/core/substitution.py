@@ -375,6 +375,12 @@ def own_indices(expr: Expr) -> tuple[Index, ...]:
     return tuple(found)
 
 
+def unconditional_indices(expr: Expr) -> tuple[Index, ...]:
+    """The index expressions of a node, and of the declaration of its array: all but those in its conditions."""
+    declared = (extent for name in type(expr).form.arrays for extent in getattr(expr, name).shape)
+    return (*own_indices(expr), *declared)
+
+
 def conditions_in(expr: Expr) -> tuple[Predicate, ...]:
     """The conditions that stand directly in a node."""
     return tuple(getattr(expr, name) for name in type(expr).form.predicates)

@@ -465,10 +465,22 @@ class TruncateRight(Operator):
     by: Index
 
 
-ReshapeOp: TypeAlias = Transpose | Flatten | Split | PadLeft | PadRight | TruncateLeft | TruncateRight
+@dataclass(frozen=True, slots=True, eq=False)
+class Place(Operator):
+    """A first dimension of `extent`, with the operand at `at` and padding elsewhere, 0 <= `at` < `extent`.
+
+    The adjoint of an access; a sum of placed terms is a scatter (§7.2.1, E16).
+    """
+
+    form: ClassVar = Form("place", indices=("extent", "at"))
+    extent: Index
+    at: Index
+
+
+ReshapeOp: TypeAlias = Transpose | Flatten | Split | PadLeft | PadRight | TruncateLeft | TruncateRight | Place
 
 OPERATORS: Final[tuple[type[ReshapeOp], ...]] = (
-    Transpose, Flatten, Split, PadLeft, PadRight, TruncateLeft, TruncateRight,
+    Transpose, Flatten, Split, PadLeft, PadRight, TruncateLeft, TruncateRight, Place,
 )  # fmt: skip
 """The reshape operators, in the order in which they are listed."""
 OPERATOR_CALLED: Final[dict[str, type[ReshapeOp]]] = {of.form.word: of for of in OPERATORS}
@@ -505,6 +517,8 @@ def reshaped(op: ReshapeOp, of: Type) -> Type:
         case TruncateLeft(by) | TruncateRight(by):
             _need_rank("a truncation", of, 1)
             return Type(of.dtype, (of.shape[0] - by, *of.shape[1:]))
+        case Place(extent):
+            return Type(of.dtype, (extent, *of.shape))
 
 
 Expr: TypeAlias = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import reduce as fold
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ from atl.core.terms import (
     Padding,
     PadLeft,
     PadRight,
+    Place,
     Reduce,
     Reshape,
     Select,
@@ -295,7 +296,6 @@ class _Interpreter(Generic[E]):
 
     def _reshape(self, term: Reshape) -> ElementAt[E]:
         inner, shape = self.meaning(term.operand), term.operand.type.shape
-        n = self.index(shape[0])
         match term.op:
             case Transpose():
                 return lambda env, at: inner(env, (at[1], at[0], *at[2:]))
@@ -303,7 +303,7 @@ class _Interpreter(Generic[E]):
                 m = self.index(shape[1])
                 return lambda env, at: inner(env, (*divmod(at[0], m(env)), *at[1:]))
             case Split(by):
-                k = self.index(by)
+                n, k = self.index(shape[0]), self.index(by)
 
                 def piece(env: Environment, at: Positions) -> E | Pad:
                     i = at[0] * k(env) + at[1]
@@ -314,12 +314,18 @@ class _Interpreter(Generic[E]):
                 k = self.index(by)
                 return lambda env, at: inner(env, (at[0] - k(env), *at[1:])) if at[0] >= k(env) else PAD
             case PadRight():
+                n = self.index(shape[0])
                 return lambda env, at: inner(env, at) if at[0] < n(env) else PAD
             case TruncateLeft(by):
                 k = self.index(by)
                 return lambda env, at: inner(env, (at[0] + k(env), *at[1:]))
             case TruncateRight():
                 return inner
+            case Place(_, position):
+                place = self.index(position)
+                return lambda env, at: inner(env, at[1:]) if at[0] == place(env) else PAD
+            case _:
+                assert_never(term.op)
 
     # -- indices -----------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from atl.core.terms import (
     Monoid,
     PadLeft,
     PadRight,
+    Place,
     Reduce,
     Reshape,
     ReshapeOp,
@@ -40,7 +41,7 @@ from atl.core.terms import (
     UnaryOp,
     Value,
 )
-from atl.errors import Source, WrongArgument, WrongName
+from atl.errors import RankError, Source, WrongArgument, WrongName
 from atl.surface.declarations import checked_name
 from atl.surface.values import (
     Binder,
@@ -252,6 +253,111 @@ def truncl(k: IndexLike, e: TensorLike) -> Tensor:
 def truncr(k: IndexLike, e: TensorLike) -> Tensor:
     """The last k elements dropped, 0 <= k <= n. Shape: (n - k, rest). Source: Fig. 5.3 (drop, erratum E3)."""
     return _reshape(TruncateRight(as_index(k)), e)
+
+
+def place(n: IndexLike, i: IndexLike, e: TensorLike) -> Tensor:
+    """place(n, i, e)[k] = e where k = i, else padding. Shape: (n, shape of e), for e of any rank; 0 <= i < n.
+
+    The adjoint of an access: a kernel stores e to the cells at i, and nothing to the others. That i is a position
+    there must be provable (`ExtentError`); a guard around the whole makes it so. Source: §7.2.1, E16.
+
+    >>> import atl
+    >>> n = atl.sizes("n", min=3)
+    >>> atl.evaluate(atl.program("one_hot", [], atl.place(n, 2, 1)), n=4)
+    array([0., 0., 1., 0.], dtype=float32)
+    """
+    return _reshape(Place(as_index(n), as_index(i)), e)
+
+
+# -- sparse placement (§7.2) ------------------------------------------------------------------------------------------
+
+
+def scatter(
+    n: IndexLike, range_: Range, at: Callable[[IndexExpr], IndexLike], e: Callable[[IndexExpr], TensorLike]
+) -> Tensor:
+    """The sum over p of place(n, at(p), e(p)): every e(p) is added to what stands at at(p). Shape: (n, shape of e).
+
+    Positions may repeat; one that none hits is padding. `range_` is an extent, or a pair (lo, hi). What `place` asks
+    of a position is asked of each; a guard around it leaves one out: `sum(m, lambda p: guard(q, place(n, …)))`.
+    Source: Fig. 7.3, E16.
+
+    >>> import atl
+    >>> n, k = atl.sizes("n k")
+    >>> x = atl.tensor("x", n, dtype="int64", range=(0, k))
+    >>> histogram = atl.program("histogram", [x], atl.scatter(k, n, lambda i: x[i], lambda i: atl.cast("int64", 1)))
+    >>> histogram
+    histogram (x : int64[n] in [0, k)) : int64[k] :=
+      Σ[i < n] place k x[i] 1
+    >>> atl.evaluate(histogram, [2, 0, 2], k=4)
+    array([1, 0, 2, 0])
+    """
+    for function in (at, e):
+        if not callable(function):
+            raise WrongArgument(
+                "scatter needs an extent, a range, and two functions of an index, to a position and to a tensor",
+                required="atl.scatter(n, m, lambda p: …, lambda p: …)",
+            )
+    name = _parameter_names(cast_to(Binder, e), 1, "scatter")[0]
+    low, high = _bounds("scatter", range_)
+    variable = Var(next(fresh_uid), name)
+    p = IndexExpr(index(variable))
+    term = place(n, at(p), e(p)).node
+    return Tensor(located(Reduce("sum", low, high, close(term, variable), name)))
+
+
+def shear(e: TensorLike) -> Tensor:
+    """The diagonals of a matrix as rows: row d holds the elements at [i, j] with j - i = d - (n - 1).
+
+    shear(e)[d, r] = e[s(d) + r, s(d) + r + d - (n - 1)] where there is such a column, else padding; the first row
+    with an element, s(d), is max(0, n - D - max(0, d - D + 1)), where D = min(n, m).
+    Shape: (max(0, n + m - 1), min(n, m), rest) of (n, m, rest). Source: §7.2.2, E6.
+
+    >>> import atl, numpy as np
+    >>> A = atl.tensor("A", *atl.sizes("n m"), dtype="float64")
+    >>> atl.evaluate(atl.program("diagonals", [A], atl.shear(A)), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[0., 3.],
+           [1., 4.],
+           [2., 0.]])
+    """
+    matrix = _with_two_dimensions("shear", e)
+    n, m, *_ = matrix.shape
+
+    def diagonal(d: IndexExpr, r: IndexExpr) -> Tensor:
+        row = _first_row(n, m, d) + r
+        column = row + d - (n - 1)
+        return guard((column >= 0) & (column < m), matrix[row, column])
+
+    return gen(imax(0, n + m - 1), imin(n, m), diagonal)
+
+
+def unshear(n: IndexLike, m: IndexLike, e: TensorLike) -> Tensor:
+    """The n × m matrix whose diagonals are the rows of e: unshear(n, m, shear(t)) = t.
+
+    unshear(n, m, e)[i, j] = e[d, i - s(d)] with d = j - i + n - 1, and s as in `shear`.
+    Shape: (n, m, rest) of (max(0, n + m - 1), min(n, m), rest). Source: §7.2.2, E6.
+    """
+    rows, columns, diagonals = IndexExpr(as_index(n)), IndexExpr(as_index(m)), _with_two_dimensions("unshear", e)
+
+    def element(i: IndexExpr, j: IndexExpr) -> Tensor:
+        d = j - i + rows - 1
+        return diagonals[d, i - _first_row(rows, columns, d)]
+
+    return gen(rows, columns, element)
+
+
+def _with_two_dimensions(what: str, e: TensorLike) -> Tensor:
+    matrix = as_tensor(e)
+    if matrix.rank < 2:
+        raise RankError(
+            f"{what} needs 2 dimensions, this tensor has {matrix.rank}", required="a tensor of rank 2 or more"
+        )
+    return matrix
+
+
+def _first_row(n: IndexExpr, m: IndexExpr, d: IndexExpr) -> IndexExpr:
+    """Where, in an n × m matrix, the elements of diagonal d begin to be kept: as far up as all D of them fit (E6)."""
+    least = imin(n, m)
+    return imax(0, n - least - imax(0, d - least + 1))
 
 
 # -- scalars ----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from rewrites.rules import (
     lets,
     loops,
     normalisation,
+    placement,
     reshape_algebra,
     reshape_pairs,
     scalars,
@@ -32,7 +33,18 @@ def stated_in(*modules: ModuleType) -> dict[str, Rule]:
 
 
 RULES: Final[dict[str, Rule]] = stated_in(
-    access, loops, sums, guards, lets, definitions, reshape_pairs, reshape_algebra, indices, scalars, normalisation
+    access,
+    loops,
+    sums,
+    guards,
+    lets,
+    definitions,
+    reshape_pairs,
+    reshape_algebra,
+    placement,
+    indices,
+    scalars,
+    normalisation,
 )
 """Every rule by its name."""
 

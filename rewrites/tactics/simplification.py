@@ -28,8 +28,7 @@ from rewrites.places.site import Site, binders, positions
 
 OF_ACCESSES: Final = (
     "get_gen", "get_gen_guarded", "guard_access", "ll_get", "select_access", "padding_access",
-    "concat_access_left", "concat_access_right", "transpose_access", "flatten_access", "split_access", "padl_access",
-    "padr_access", "truncl_access", "truncr_access",
+    "concat_access_left", "concat_access_right", *(f"{operator}_access" for operator in OPERATOR_CALLED),
     *(f"get_{monoid}" for monoid in MONOIDS), *(f"{op}_access" for op in (*BINARY, *UNARY)),
 )  # fmt: skip
 """What reading one element of an operator's result computes."""

@@ -1,0 +1,198 @@
+"""Placed terms: one element of a tensor stored, all others padding; sums of them are scatters (§7.2)."""
+
+from __future__ import annotations
+
+from atl import ceildiv, flatten, gen, guard, let, padl, padr, place, select, split, sum, transpose, truncl, truncr
+from atl.core.terms import BINARY, BinaryOp, UnaryOp
+from rewrites.named_operators import binary, padding, unary
+from rewrites.rule import (
+    Body,
+    Cond,
+    Elem,
+    ElemT,
+    Equation,
+    Index,
+    Scalar,
+    Vector,
+    VectorT,
+    equation,
+    given,
+    rule,
+    rules,
+)
+
+# -- elements ---------------------------------------------------------------------------------------------------------
+
+
+@rule(family="placement", source="Fig. 7.3")
+def place_access(n: Index, i: Index, e: Elem, k: Index) -> Equation:
+    """An element of a placed term is that term where it stands, and padding elsewhere."""
+    return equation(place(n, i, e)[k], guard(k == i, e))
+
+
+@rule(family="placement", source="Fig. 7.4, RWSCAT")
+def gen_as_place(lo: Index, hi: Index, a: Index, e: Body[Index]) -> Equation:
+    """A generation of which only the element at a is computed places that element."""
+    return equation(gen((lo, hi), lambda i: guard(i == a, e(i))), place(hi - lo, a - lo, e(a)))
+
+
+@rule(family="placement", source="Fig. 7.3", follows=("gen_as_place",))
+def unfold_place(n: Index, i: Index, e: Elem) -> Equation:
+    """A placed term is, by its elements, a generation that computes it at its position only."""
+    return equation(place(n, i, e), gen(n, lambda k: guard(k == i, e)))
+
+
+@rule(family="placement", source="Fig. 7.3")
+def place_pads(n: Index, i: Index, e: Elem) -> Equation:
+    """A placed term is one element with padding before and after it."""
+    return equation(place(n, i, e), padl(i, padr(n - 1 - i, gen(1, lambda k: e))))
+
+
+@rule(family="placement", source="Fig. 4.3")
+def gen_restrict(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Equation:
+    """A generation of which only a range of elements is computed runs over that range, with padding around it."""
+    return equation(
+        gen((lo, hi), lambda i: guard((a <= i) & (i < b), e(i))), padl(a - lo, padr(hi - b, gen((a, b), e)))
+    )
+
+
+@rule(family="placement", source="Fig. 7.3")
+def gen_scatter(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A tensor is the sum of its elements, each placed where it stands."""
+    return equation(gen((lo, hi), e), sum((lo, hi), lambda i: place(hi - lo, i - lo, e(i))))
+
+
+# -- guards, sums, arithmetic -----------------------------------------------------------------------------------------
+
+
+@rule(family="placement", source="Fig. 7.3, E16")
+def place_of_guard(n: Index, i: Index, p: Cond, e: Elem) -> Equation:
+    """A guard leaves a placed term: what is not computed is not stored."""
+    return equation(place(n, i, guard(p, e)), guard(p, place(n, i, e)))
+
+
+@rule(family="placement", source="Fig. 7.3")
+def place_of_select(n: Index, i: Index, p: Cond, a: Elem, b: Elem) -> Equation:
+    """A selection of what is placed is a selection between placed terms."""
+    return equation(place(n, i, select(p, a, b)), select(p, place(n, i, a), place(n, i, b)))
+
+
+@rule(family="placement", source="Fig. 7.3")
+def place_of_padding(n: Index, i: Index, e: Elem) -> Equation:
+    """Padding, placed, is padding."""
+    return equation(place(n, i, padding(e)), padding(place(n, i, e)))
+
+
+@rule(family="placement", source="linearity")
+def place_of_sum(n: Index, i: Index, lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A sum leaves a placed term: each of its terms is added to the cells of one position."""
+    return equation(place(n, i, sum((lo, hi), e)), sum((lo, hi), lambda k: place(n, i, e(k))))
+
+
+@rules(named="place_of_{}", over=BINARY, family="placement", source="0 op 0 = 0")
+def place_of_binary(op: BinaryOp, n: Index, i: Index, a: Elem, b: Elem) -> Equation:
+    """A sum, product … of what is placed at one position is the sum, product … of the placed terms."""
+    return equation(place(n, i, binary(op, a, b)), binary(op, place(n, i, a), place(n, i, b)))
+
+
+@rules(named="place_of_{}", over=("neg", "abs", "sqrt", "tanh"), family="placement", source="§3.2")
+def place_of_unary(op: UnaryOp, n: Index, i: Index, a: Elem) -> Equation:
+    """A function that keeps zero leaves a placed term."""
+    return equation(place(n, i, unary(op, a)), unary(op, place(n, i, a)))
+
+
+@rule(family="placement", source="linearity")
+def place_scaled(n: Index, i: Index, c: Scalar, e: Elem) -> Equation:
+    """A placed term times a scalar is the product with the scalar, placed."""
+    return equation(place(n, i, c * e), c * place(n, i, e))
+
+
+# -- lets -------------------------------------------------------------------------------------------------------------
+
+
+@rule(family="placement", source="[R] ll_get")
+def ll_place(n: Index, i: Index, x: ElemT, e: Body[ElemT]) -> Equation:
+    """A let leaves a placed term."""
+    return equation(place(n, i, let(x, e)), let(x, lambda y: place(n, i, e(y))))
+
+
+@rule(family="placement", source="[R] tlet_f_bound_body")
+def let_of_place(n: Index, i: Index, x: ElemT, e: Body[VectorT]) -> Equation:
+    """A placed term is bound without its padding, and placed where it is used."""
+    return equation(let(place(n, i, x), e), let(x, lambda y: e(place(n, i, y))))
+
+
+# -- other reshape operators ------------------------------------------------------------------------------------------
+
+
+@rule(family="placement", source="Fig. 4.3")
+def gen_place(n: Index, i: Index, lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """Terms placed at one position in every row are, transposed, one row that is placed."""
+    return equation(gen((lo, hi), lambda j: place(n, i, e(j))), transpose(place(n, i, gen((lo, hi), e))))
+
+
+@rule(family="placement", source="Fig. 4.3", follows=("gen_eta", "gen_place"))
+def transpose_of_place(n: Index, i: Index, v: Vector) -> Equation:
+    """A placed row, transposed, is a column: each of its elements is placed in a row of its own."""
+    return equation(transpose(place(n, i, v)), gen(v.shape[0], lambda j: place(n, i, v[j])))
+
+
+@rule(family="placement", source="Fig. 4.3")
+def place_place(n: Index, i: Index, m: Index, j: Index, e: Elem) -> Equation:
+    """A term placed in two dimensions may be placed in them in either order, under a transpose."""
+    return equation(transpose(place(n, i, place(m, j, e))), place(m, j, place(n, i, e)))
+
+
+@rule(family="placement", source="Fig. 4.3")
+def flatten_of_place(n: Index, i: Index, v: Vector) -> Equation:
+    """A placed row, flattened, is the row with whole rows of padding before and after it."""
+    m = v.shape[0]
+    return equation(flatten(place(n, i, v)), padl(i * m, padr((n - 1 - i) * m, v)))
+
+
+@rule(family="placement", source="Fig. 4.3", follows=("flatten_of_place", "padr_of_place", "padl_of_place"))
+def flatten_of_places(n: Index, i: Index, m: Index, j: Index, e: Elem) -> Equation:
+    """A term placed in row i and column j, flattened, is placed at i * m + j, where m is the length of a row."""
+    return equation(flatten(place(n, i, place(m, j, e))), place(n * m, i * m + j, e))
+
+
+@rule(family="placement", source="Fig. 4.3")
+def split_of_place(n: Index, k: Index, i: Index, e: Elem) -> Equation:
+    """A placed term, split into rows of k, is placed in row i // k and column i % k."""
+    return equation(split(k, place(n, i, e)), place(ceildiv(n, k), i // k, place(k, i % k, e)))
+
+
+@rule(family="placement", source="Fig. 4.3")
+def padl_of_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
+    """A placed term padded on the left is placed so much further on."""
+    return equation(padl(k, place(n, i, e)), place(n + k, i + k, e))
+
+
+@rule(family="placement", source="Fig. 4.3")
+def padr_of_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
+    """A placed term padded on the right is placed in a longer tensor."""
+    return equation(padr(k, place(n, i, e)), place(n + k, i, e))
+
+
+@rule(family="placement", source="Fig. 4.3, E3")
+def truncl_of_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
+    """A placed term of which less is dropped on the left than stands before it is placed so much earlier."""
+    return equation(truncl(k, place(n, i, e)), place(n - k, i - k, e))
+
+
+@rule(family="placement", source="Fig. 4.3, E3")
+def truncr_of_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
+    """A placed term of which less is dropped on the right than stands after it is placed in a shorter tensor."""
+    return equation(truncr(k, place(n, i, e)), place(n - k, i, e))
+
+
+@rule(family="placement", source="Fig. 4.3, E3")
+def truncl_past_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
+    """A placed term that is dropped on the left leaves padding."""
+    return equation(truncl(k, place(n, i, e)), padding(truncl(k, place(n, i, e))), given(i < k))
+
+
+@rule(family="placement", source="Fig. 4.3, E3")
+def truncr_past_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
+    """A placed term that is dropped on the right leaves padding."""
+    return equation(truncr(k, place(n, i, e)), padding(truncr(k, place(n, i, e))), given(n - k <= i))
