@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
 
+from atl.core.marks import Mark
+
 
 class Role(Enum):
     """What a field is to its node."""
@@ -39,7 +41,9 @@ class Role(Enum):
     PART = "part"
     """A tensor expression."""
     HINT = "hint"
-    """A name or a mark: printed and kept, and no part of what the node is."""
+    """A name: printed and kept, and no part of what the node is."""
+    MARK = "mark"
+    """How what the node binds is to run or to be kept: printed and kept, and no part of what the node is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,14 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Marked:
+    """A field with a mark, and the set that it is of."""
+
+    field: str
+    of: type[Mark]
+
+
+@dataclass(frozen=True, slots=True)
 class Form:
     """What the nodes of a class are made of. Each field of the class has one role here, in the order of the fields.
 
@@ -92,6 +104,7 @@ class Form:
     operators: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     hints: tuple[str, ...] = ()
+    mark: Marked | None = None
     bound: str | None = None
     """The field with the de Bruijn position of a let-bound tensor, whose type `known_type` holds."""
     opened: str | None = None
@@ -113,6 +126,7 @@ class Form:
         yield Role.OPERATOR, self.operators
         yield Role.PART, tuple(part.field for part in self.parts)
         yield Role.HINT, self.hints
+        yield Role.MARK, (self.mark.field if self.mark else None,)
         yield Role.VARIABLE, (self.bound, self.opened)
         yield Role.KNOWN_TYPE, (self.known_type,)
 
@@ -120,6 +134,11 @@ class Form:
     def mentioned(self) -> tuple[str, ...]:
         """Every field with a role, as often as it has one."""
         return tuple(name for _, names in self._roles() for name in names if name is not None)
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The fields that are printed and kept, and no part of what the node is."""
+        return (*self.hints, self.mark.field) if self.mark else self.hints
 
     @property
     def binders(self) -> tuple[IndexBinder | TensorBinder, ...]:
@@ -132,12 +151,13 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A field of a class: its name, its role, and how many indices and tensors are bound over it."""
+    """A field of a class: its name, its role, how many indices and tensors are bound over it, and the set of a mark."""
 
     name: str
     role: Role
     indices: int = 0
     tensors: int = 0
+    marks: type[Mark] | None = None
 
 
 def layout(of: type, form: Form) -> tuple[Slot, ...]:
@@ -151,5 +171,6 @@ def layout(of: type, form: Form) -> tuple[Slot, ...]:
         part = bound.get(name)
         role = form.role(name)
         assert role is not None
-        slots.append(Slot(name, role, len(part.indices) if part else 0, len(part.tensors) if part else 0))
+        marks = form.mark.of if form.mark and role is Role.MARK else None
+        slots.append(Slot(name, role, len(part.indices) if part else 0, len(part.tensors) if part else 0, marks))
     return tuple(slots)

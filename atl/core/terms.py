@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, TypeAlias, assert_never, get_args
 
 from atl.core import dtypes
-from atl.core.forms import Form, IndexBinder, Part, Role, Slot, TensorBinder, layout
+from atl.core.forms import Form, IndexBinder, Marked, Part, Role, Slot, TensorBinder, layout
 from atl.core.index import Array, Bound, Index, atoms, ceildiv, shift
+from atl.core.marks import CALLED, LetMark, LoopMark, Mark
 from atl.core.node import NOTHING_FREE, Node
 from atl.core.predicate import Predicate
 from atl.errors import DtypeError, RaggedShape, RankError, Source, WrongArgument
@@ -59,7 +60,8 @@ class Formed(Node):
     def __post_init__(self) -> None:
         """Sets what is derived from the fields, as the form says.
 
-        Equal are nodes of one class whose fields are, but for hints. What is bound over a part is not free outside.
+        Equal are nodes of one class whose fields are, but for names and marks. What is bound over a part is not free
+        outside.
         """
         key: list[Hashable] = []
         parts: list[Node] = []
@@ -91,6 +93,8 @@ class Formed(Node):
                     key.append(value)
                 case Role.HINT:
                     pass
+                case Role.MARK:
+                    _need_mark(slot.marks, value)
                 case _:
                     assert_never(slot.role)
         self._seal(tuple(key), tuple(parts), loose=loose, loose_tensors=loose_tensors, free=free)
@@ -202,13 +206,14 @@ class Gen(Term):
         "gen",
         indices=("low", "high"),
         parts=(Part("body", indices=(IndexBinder("low", "high", "name"),)),),
-        hints=("name", "mark"),
+        hints=("name",),
+        mark=Marked("mark", LoopMark),
     )
     low: Index
     high: Index
     body: Expr
     name: str = field(default="i")
-    mark: str = field(default="")
+    mark: LoopMark = field(default=LoopMark.NONE)
 
     def _typed(self) -> Type:
         inner = _outside(self.body.type, self.name)
@@ -224,14 +229,15 @@ class Reduce(Term):
         static=("monoid",),
         indices=("low", "high"),
         parts=(Part("body", indices=(IndexBinder("low", "high", "name"),)),),
-        hints=("name", "mark"),
+        hints=("name",),
+        mark=Marked("mark", LoopMark),
     )
     monoid: Monoid
     low: Index
     high: Index
     body: Expr
     name: str = field(default="k")
-    mark: str = field(default="")
+    mark: LoopMark = field(default=LoopMark.NONE)
 
     def _typed(self) -> Type:
         _need_one_of("monoid", self.monoid, MONOIDS)
@@ -257,12 +263,13 @@ class Let(Term):
     form: ClassVar = Form(
         "let",
         parts=(Part("value"), Part("body", tensors=(TensorBinder("value", "name"),))),
-        hints=("name", "mark"),
+        hints=("name",),
+        mark=Marked("mark", LetMark),
     )
     value: Expr
     body: Expr
     name: str = field(default="x")
-    mark: str = field(default="")
+    mark: LetMark = field(default=LetMark.NONE)
 
     def _typed(self) -> Type:
         return self.body.type
@@ -525,6 +532,11 @@ def _outside(of: Type, name: str) -> Type:
 def _need_one_of(what: str, chosen: object, known: tuple[str, ...]) -> None:
     if chosen not in known:
         raise WrongArgument(f"there is no {what} {chosen!r}", required=f"one of {', '.join(known)}")
+
+
+def _need_mark(of: type[Mark] | None, given: object) -> None:
+    if of is not None and not isinstance(given, of):
+        raise WrongArgument(f"{given!r} is no mark of {CALLED[of]}", required=f"one of {', '.join(map(str, of))}")
 
 
 def _need_rank(what: str, of: Type, rank: int) -> None:
