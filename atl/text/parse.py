@@ -10,7 +10,8 @@
                  | abs(e) | sqrt(e) | exp(e) | log(e) | tanh(e) | min(e, e) | max(e, e)
                  | A | 2.5 | 2:int32
 
-A mark stands in the range, gen[i < n | parallel] e, or after the name of a let. The body of a binder or a let reaches
+A mark of a loop stands in the range, gen[i < n | parallel] e, that of a let after its name, let x | stack := e in e:
+one of those in `atl.core.marks`. The body of a binder or a let reaches
 as far to the right as it can; a guard reaches over products, not over sums. A size is declared by the type of an input
 that mentions it, or by itself. A literal has the element type of what it meets, like on the surface, or the one that it
 tells. Names that are reserved, or are no words, stand between back quotes. From # to the end of its line is a comment.
