@@ -14,7 +14,6 @@ from rewrites.rule import (
     Index,
     Scalar,
     Vector,
-    VectorT,
     equation,
     given,
     rule,
@@ -57,9 +56,9 @@ def gen_restrict(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Eq
 
 
 @rule(family="placement", source="Fig. 7.3")
-def gen_scatter(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+def gen_scatter(n: Index, e: Body[Index]) -> Equation:
     """A tensor is the sum of its elements, each placed where it stands."""
-    return equation(gen((lo, hi), e), sum((lo, hi), lambda i: place(hi - lo, i - lo, e(i))))
+    return equation(gen(n, e), sum(n, lambda i: place(n, i, e(i))))
 
 
 # -- guards, sums, arithmetic -----------------------------------------------------------------------------------------
@@ -114,12 +113,6 @@ def place_scaled(n: Index, i: Index, c: Scalar, e: Elem) -> Equation:
 def ll_place(n: Index, i: Index, x: ElemT, e: Body[ElemT]) -> Equation:
     """A let leaves a placed term."""
     return equation(place(n, i, let(x, e)), let(x, lambda y: place(n, i, e(y))))
-
-
-@rule(family="placement", source="[R] tlet_f_bound_body")
-def let_of_place(n: Index, i: Index, x: ElemT, e: Body[VectorT]) -> Equation:
-    """A placed term is bound without its padding, and placed where it is used."""
-    return equation(let(place(n, i, x), e), let(x, lambda y: e(place(n, i, y))))
 
 
 # -- other reshape operators ------------------------------------------------------------------------------------------
