@@ -299,3 +299,10 @@ def test_a_guarded_range_becomes_the_range_of_the_loop() -> None:
     s.rw("gen_restrict")
     assert str(s.goal).endswith("padl 1 padr 1 ⊞[1 <= i < n + 1] v[i - 1]")
     padtypes.check(s.goal)
+
+
+def test_a_shear_and_back_is_nothing() -> None:
+    s = reschedule(atl.program("same", [A], atl.let(atl.shear(A), lambda d: atl.unshear(n, m, d), name="d")))
+    s.inline("d")
+    s.rw("unshear_shear")
+    assert str(s.goal).endswith(":=\n  A")

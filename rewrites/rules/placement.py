@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from atl import ceildiv, flatten, gen, guard, let, padl, padr, place, select, split, sum, transpose, truncl, truncr
+from atl import (
+    ceildiv,
+    flatten,
+    gen,
+    guard,
+    let,
+    padl,
+    padr,
+    place,
+    select,
+    shear,
+    split,
+    sum,
+    transpose,
+    truncl,
+    truncr,
+    unshear,
+)  # fmt: skip
 from atl.core.terms import BINARY, BinaryOp, UnaryOp
 from rewrites.named_operators import binary, padding, unary
 from rewrites.rule import (
@@ -12,13 +29,14 @@ from rewrites.rule import (
     ElemT,
     Equation,
     Index,
+    Matrix,
     Scalar,
     Vector,
     equation,
     given,
     rule,
     rules,
-)
+)  # fmt: skip
 
 # -- elements ---------------------------------------------------------------------------------------------------------
 
@@ -189,3 +207,12 @@ def truncl_past_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
 def truncr_past_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
     """A placed term that is dropped on the right leaves padding."""
     return equation(truncr(k, place(n, i, e)), padding(truncr(k, place(n, i, e))), given(n - k <= i))
+
+
+# -- shears -----------------------------------------------------------------------------------------------------------
+
+
+@rule(family="placement", source="§7.2.2, E6")
+def unshear_shear(v: Matrix) -> Equation:
+    """The matrix with the diagonals of a matrix is that matrix."""
+    return equation(unshear(v.shape[0], v.shape[1], shear(v)), v)
