@@ -8,9 +8,12 @@ constructor is added.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
+from typing import ClassVar, Final, assert_never
+
+from atl.core.node import NOTHING_FREE, Node
 
 
 class Role(Enum):
@@ -151,15 +154,97 @@ class Slot:
 
 
 def layout(of: type, form: Form) -> tuple[Slot, ...]:
-    """The fields of a class in their order. Raises `TypeError` where the form does not say what each of them is."""
+    """The fields of a class in their order. Raises `TypeError` where the form does not fit the fields."""
     names = [field.name for field in fields(of)]
     if sorted(names) != sorted(form.mentioned):
         raise TypeError(f"the form of {of.__name__} is about {form.mentioned}, its fields are {tuple(names)}")
+    inner = [*(part.field for part in form.parts), *form.part_lists]
+    if [name for name in names if name in inner] != inner:
+        raise TypeError(f"the parts of {of.__name__} stand in another order among its fields than in its form")
+    for part in form.parts:
+        for role, needed in _mentioned_by(part):
+            if form.role(needed) is not role:
+                raise TypeError(f"{needed}, by the form of {of.__name__}, is no {role.value}")
     bound = {part.field: part for part in form.parts}
     slots = []
     for name in names:
-        part = bound.get(name)
-        role = form.role(name)
-        assert role is not None
-        slots.append(Slot(name, role, len(part.indices) if part else 0, len(part.tensors) if part else 0))
+        over = bound.get(name, Part(name))
+        known = form.role(name)
+        assert known is not None
+        slots.append(Slot(name, known, len(over.indices), len(over.tensors)))
     return tuple(slots)
+
+
+def _mentioned_by(part: Part) -> Iterator[tuple[Role, str]]:
+    """The fields that a part speaks of, each with the role that it must have."""
+    for index in part.indices:
+        yield from ((Role.INDEX, index.low), (Role.INDEX, index.high), (Role.HINT, index.name))
+    for tensor in part.tensors:
+        yield from ((Role.PART, tensor.value), (Role.HINT, tensor.name))
+    if part.assumes is not None:
+        yield Role.PREDICATE, part.assumes
+    if part.at is not None:
+        yield Role.INDEX, part.at
+
+
+class Formed(Node):
+    """The base of what has a form: tensor expressions and reshape operators."""
+
+    __slots__ = ()
+
+    form: ClassVar[Form]
+
+    def __post_init__(self) -> None:
+        """Sets what is derived from the fields, as the form says.
+
+        Equal are nodes of one class whose fields are, but for hints. What is bound over a part is not free outside.
+        """
+        key: list[Hashable] = []
+        parts: list[Node] = []
+        loose = loose_tensors = 0
+        free = NOTHING_FREE
+        for slot in slots_of(type(self)):
+            value = getattr(self, slot.name)
+            match slot.role:
+                case Role.PART:
+                    key.append(value.identity)
+                    parts.append(value)
+                    loose = max(loose, value.loose - slot.indices)
+                    loose_tensors = max(loose_tensors, value.loose_tensors - slot.tensors)
+                case Role.INDEX | Role.PREDICATE | Role.OPERATOR | Role.ARRAY:
+                    key.append(value.identity)
+                    parts.append(value)
+                    loose = max(loose, value.loose)
+                case Role.INDICES | Role.PARTS:
+                    key.append(tuple(part.identity for part in value))
+                    parts += value
+                    loose = max([loose, *(part.loose for part in value)])
+                    loose_tensors = max([loose_tensors, *(part.loose_tensors for part in value)])
+                case Role.TYPE | Role.KNOWN_TYPE:
+                    key += (value.dtype, *(extent.identity for extent in value.shape))
+                    parts += value.shape
+                    loose = max([loose, *(extent.loose for extent in value.shape)])
+                case Role.VARIABLE:
+                    key.append(value)
+                    if slot.name == self.form.bound:
+                        loose_tensors = value + 1
+                    else:
+                        free = frozenset((value,))
+                case Role.STATIC | Role.LITERAL | Role.DTYPE:
+                    key.append(value)
+                case Role.HINT:
+                    pass
+                case _:
+                    assert_never(slot.role)
+        self._seal(tuple(key), tuple(parts), loose=loose, loose_tensors=loose_tensors, free=free)
+
+
+_slots: Final[dict[type[Formed], tuple[Slot, ...]]] = {}
+
+
+def slots_of(of: type[Formed]) -> tuple[Slot, ...]:
+    """The fields of a class in their order, with their roles."""
+    known = _slots.get(of)
+    if known is None:
+        known = _slots[of] = layout(of, of.form)
+    return known

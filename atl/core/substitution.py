@@ -8,7 +8,7 @@ from itertools import count
 from typing import TypeVar, assert_never, cast
 
 from atl.core import predicate as predicates
-from atl.core.forms import Part, Role
+from atl.core.forms import Part, Role, slots_of
 from atl.core.index import Array, Bound, Index, Leaf, Var, atoms, bound, index, map_leaves, shift
 from atl.core.node import Node
 from atl.core.predicate import Predicate
@@ -19,7 +19,6 @@ from atl.core.terms import (
     ReshapeOp,
     TensorVar,
     Type,
-    slots_of,
 )
 
 fresh_uid: Iterator[int] = count(1 << 40)

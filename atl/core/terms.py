@@ -10,14 +10,12 @@ facts, and is checked for a whole program (`atl.checks.wellformed`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal, TypeAlias, assert_never, get_args
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from atl.core import dtypes
-from atl.core.forms import Form, IndexBinder, Part, Role, Slot, TensorBinder, layout
+from atl.core.forms import Form, Formed, IndexBinder, Part, TensorBinder
 from atl.core.index import Array, Bound, Index, atoms, ceildiv, shift
-from atl.core.node import NOTHING_FREE, Node
 from atl.core.predicate import Predicate
 from atl.errors import DtypeError, RaggedShape, RankError, Source, WrongArgument
 
@@ -47,69 +45,6 @@ class Type:
 
     def __str__(self) -> str:
         return f"{self.dtype or 'a literal'} ({', '.join(map(str, self.shape))})"
-
-
-class Formed(Node):
-    """The base of what has a form: tensor expressions and reshape operators."""
-
-    __slots__ = ()
-
-    form: ClassVar[Form]
-
-    def __post_init__(self) -> None:
-        """Sets what is derived from the fields, as the form says.
-
-        Equal are nodes of one class whose fields are, but for hints. What is bound over a part is not free outside.
-        """
-        key: list[Hashable] = []
-        parts: list[Node] = []
-        loose = loose_tensors = 0
-        free = NOTHING_FREE
-        for slot in slots_of(type(self)):
-            value = getattr(self, slot.name)
-            match slot.role:
-                case Role.PART:
-                    key.append(value.identity)
-                    parts.append(value)
-                    loose = max(loose, value.loose - slot.indices)
-                    loose_tensors = max(loose_tensors, value.loose_tensors - slot.tensors)
-                case Role.INDEX | Role.PREDICATE | Role.OPERATOR | Role.ARRAY:
-                    key.append(value.identity)
-                    parts.append(value)
-                    loose = max(loose, value.loose)
-                case Role.INDICES | Role.PARTS:
-                    key.append(tuple(part.identity for part in value))
-                    parts += value
-                    loose = max([loose, *(part.loose for part in value)])
-                    loose_tensors = max([loose_tensors, *(part.loose_tensors for part in value)])
-                case Role.TYPE | Role.KNOWN_TYPE:
-                    key += (value.dtype, *(extent.identity for extent in value.shape))
-                    parts += value.shape
-                    loose = max([loose, *(extent.loose for extent in value.shape)])
-                case Role.VARIABLE:
-                    key.append(value)
-                    if slot.name == self.form.bound:
-                        loose_tensors = value + 1
-                    else:
-                        free = frozenset((value,))
-                case Role.STATIC | Role.LITERAL | Role.DTYPE:
-                    key.append(value)
-                case Role.HINT:
-                    pass
-                case _:
-                    assert_never(slot.role)
-        self._seal(tuple(key), tuple(parts), loose=loose, loose_tensors=loose_tensors, free=free)
-
-
-_slots: Final[dict[type[Formed], tuple[Slot, ...]]] = {}
-
-
-def slots_of(of: type[Formed]) -> tuple[Slot, ...]:
-    """The fields of a class in their order, with their roles."""
-    known = _slots.get(of)
-    if known is None:
-        known = _slots[of] = layout(of, of.form)
-    return known
 
 
 class Term(Formed):

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 from atl.core import dtypes
-from atl.core.forms import Role
+from atl.core.forms import Role, slots_of
 from atl.core.index import (
     AnyAtom,
     Array,
@@ -52,7 +52,7 @@ from atl.core.predicate import (
 )
 from atl.core.program import Program
 from atl.core.substitution import amounts
-from atl.core.terms import CONSTRUCTOR_CALLED, OPERATOR_CALLED, Expr, ReshapeOp, Term, Type, slots_of
+from atl.core.terms import CONSTRUCTOR_CALLED, OPERATOR_CALLED, Expr, ReshapeOp, Term, Type
 from rewrites.errors import Unreadable
 from rewrites.instantiation import Argument, Function, Parameter, as_surface
 
