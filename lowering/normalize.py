@@ -21,7 +21,7 @@ from atl.core.index import ZERO, Index, Var, index
 from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, less, negation
 from atl.core.program import Program
-from atl.core.reshape_definitions import origin
+from atl.core.reshape_definitions import origin, positions_needed
 from atl.core.substitution import bind, children, close, close_tensor, instantiate, instantiate_tensor
 from atl.core.terms import (
     Access,
@@ -41,9 +41,7 @@ from atl.core.terms import (
     Reduce,
     Reshape,
     Select,
-    Split,
     TensorVar,
-    Transpose,
     Type,
     Unary,
     Value,
@@ -231,7 +229,7 @@ class _Normalizer:
 
     def _read_reshaped(self, e: Reshape, at: tuple[Index, ...]) -> Expr:
         """The element of a reshape by its definition; where there is none it reads as zero."""
-        if len(at) < (2 if isinstance(e.op, Transpose | Split) else 1):
+        if len(at) < positions_needed(e.op):
             return _accessed(e, at)
         where = origin(e.op, e.operand.type.shape, at)
         value = self.read(e.operand, where.at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 from atl.checks.scope import Scope, outermost
 from atl.checks.wellformed import Path, parts_in_scope
@@ -12,7 +13,18 @@ from atl.core.predicate import FALSE, Predicate, conjunction, negation
 from atl.core.program import Program
 from atl.core.reshape_definitions import kept
 from atl.core.substitution import map_op
-from atl.core.terms import Expr, Reshape, TruncateLeft, TruncateRight
+from atl.core.terms import (
+    Expr,
+    Flatten,
+    PadLeft,
+    PadRight,
+    Place,
+    Reshape,
+    Split,
+    Transpose,
+    TruncateLeft,
+    TruncateRight,
+)
 from atl.prove import Answer, Facts, prove
 from padtypes.padset import Case, PadSet, pad_set
 
@@ -49,8 +61,13 @@ def truncations(program: Program) -> Iterator[Truncation]:
 
 def truncation_at(e: Expr, scope: Scope, path: Path = ()) -> Truncation | None:
     """The truncation that stands at this place, if one does."""
-    if isinstance(e, Reshape) and isinstance(e.op, TruncateLeft | TruncateRight):
-        op = map_op(e.op, scope.index)
-        assert isinstance(op, TruncateLeft | TruncateRight)
-        return Truncation(path, op, pad_set(e.operand, scope))
-    return None
+    if not isinstance(e, Reshape):
+        return None
+    op = map_op(e.op, scope.index)
+    match op:
+        case TruncateLeft() | TruncateRight():
+            return Truncation(path, op, pad_set(e.operand, scope))
+        case Transpose() | Flatten() | Split() | PadLeft() | PadRight() | Place():
+            return None  # no element is cut
+        case _:
+            assert_never(op)

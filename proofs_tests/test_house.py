@@ -49,9 +49,6 @@ PRINTERS = ("lowering.c", "lowering.pseudocode", "lowering.text_scope")
 WORKS_OUT = ("atl.prove", "atl.checks", "lowering.passes", "lowering.lower")
 """What they ask nothing of: what a printer needs to know is written in the nest."""
 
-EXHAUSTIVE = ("lowering", "padtypes")
-"""The rooms in which a match names every constructor that it knows."""
-
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
 MAX_FILES_IN_FOLDER = 14
@@ -366,44 +363,6 @@ def test_a_printer_that_asks_a_prover_is_found(path: str, text: str, known: str,
     (found,) = printer_faults(tmp_path)
     assert found.startswith(path)
     assert found.endswith(f"a printer imports {known}")
-
-
-# -- a new constructor is never passed over in silence ----------------------------------------------------------------
-
-
-def default_faults(root: Path) -> list[str]:
-    """Cases that take whatever is left and do something with it: a type checker finds no constructor missing there."""
-    return [
-        f"{module.at(case.pattern.lineno)} takes what is left, and does not say that it never comes"
-        for module in modules(root)
-        if module.room in EXHAUSTIVE
-        for node in ast.walk(module.syntax)
-        if isinstance(node, ast.Match)
-        for case in node.cases
-        if isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None and not _is_never(case.body)
-    ]
-
-
-def _is_never(body: list[ast.stmt]) -> bool:
-    match body:
-        case [ast.Expr(value=ast.Call(func=ast.Name(id="assert_never")))]:
-            return True
-        case _:
-            return False
-
-
-def test_a_match_names_every_constructor() -> None:
-    assert default_faults(HERE) == []
-
-
-@pytest.mark.parametrize(
-    "default", ["case _:\n        pass", "case other:\n        f(other)", "case _ if x:\n        pass"]
-)
-def test_a_match_with_a_default_is_found(default: str, tmp_path: Path) -> None:
-    text = f"match x:\n    case 1:\n        pass\n    {default}\n"
-    allowed = "match x:\n    case 1 as y:\n        pass\n    case _:\n        assert_never(x)\n"
-    plant(tmp_path, {"lowering/a.py": text, "lowering/b.py": allowed, "atl/a.py": text})
-    assert default_faults(tmp_path) == ["lowering/a.py:4 takes what is left, and does not say that it never comes"]
 
 
 # -- nothing is too long to be read -----------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from functools import lru_cache
 
 from atl.core.index import Array, Index, Quotient, Read, Size, atoms
 from atl.core.predicate import expressions
-from atl.core.substitution import bind, indices_in, subterms
-from atl.core.terms import Expr, Input, Let, Local, TensorVar, Type
+from atl.core.substitution import binds_by_type, indices_in, names_given, subterms
+from atl.core.terms import Expr, Type
 from rewrites.errors import NotAdmitted
 from rewrites.instantiation import Argument, Function, is_predicate, is_term, sort_of
 from rewrites.kinds import Kind
@@ -46,13 +46,15 @@ def _check_type(of: object, name: str, inputs: tuple[Array, ...]) -> None:
 
 def _check_term(term: Expr, name: str, inputs: tuple[Array, ...]) -> None:
     for part in subterms(term):
-        if isinstance(part, Input):
-            _check_array(part.array, name, inputs)
-        if isinstance(part, Local | TensorVar):
-            _check_type(part.of, name, inputs)
-        if isinstance(part, Let) and bind(part.value, part.body) != part:
+        form = type(part).form
+        for declared in form.arrays:
+            _check_array(getattr(part, declared), name, inputs)
+        if form.known_type is not None:
+            _check_type(getattr(part, form.known_type), name, inputs)
+        if not binds_by_type(part):
             raise NotAdmitted(
-                f"{name} binds {part.name} with another type than its value has", required="a let as atl.let makes it"
+                f"{name} binds {', '.join(names_given(part))} with another type than its value has",
+                required="a let as atl.let makes it",
             )
         for expression in indices_in(part):
             _check_index(expression, name, inputs)

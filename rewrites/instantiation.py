@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeGuard, get_args, overload
+from typing import Literal, TypeAlias, TypeGuard, assert_never, get_args, overload
 
 from atl.core import predicate as predicates
 from atl.core.index import Bound, Index, Leaf, Var, bound, index, map_leaves
 from atl.core.predicate import Predicate
 from atl.core.substitution import close, close_tensor, fresh_uid, map_type, shift_term, transform, unbound
-from atl.core.terms import Expr, Local, TensorVar, Type
+from atl.core.terms import Expr, Local, TensorVar, Term, Type
 from atl.errors import WrongArgument
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 
@@ -90,11 +90,9 @@ def substituted(body: Expr | Predicate, indices: tuple[Index, ...], tensors: tup
             at.position - tensor_count, map_type(at.of, lambda e: map_leaves(e, lambda leaf: on_leaf(leaf, depth)))
         )
 
-    if isinstance(
-        body, predicates.NonNegative | predicates.Zero | predicates.NonZero | predicates.All | predicates.Any
-    ):
-        return predicates.substitute(body, lambda leaf: on_leaf(leaf, 0))
-    return transform(body, on_leaf, on_tensor, untouched=unbound())
+    if isinstance(body, Term):
+        return transform(body, on_leaf, on_tensor, untouched=unbound())
+    return predicates.substitute(body, lambda leaf: on_leaf(leaf, 0))
 
 
 def lifted(expression: Index, by: int) -> Index:
@@ -113,8 +111,10 @@ def as_surface(argument: Argument) -> object:
             return applied(argument)
         case predicates.NonNegative() | predicates.Zero() | predicates.NonZero() | predicates.All() | predicates.Any():
             return Condition(argument)
-        case _:
+        case Term():
             return Tensor(argument)
+        case _:
+            assert_never(argument)
 
 
 def applied(function: Function) -> Callable[..., Tensor | Condition]:
@@ -131,11 +131,7 @@ def applied(function: Function) -> Callable[..., Tensor | Condition]:
             else:
                 tensors.append(as_tensor(value).node)
         made = substituted(function.body, tuple(indices), tuple(tensors))
-        if isinstance(
-            made, predicates.NonNegative | predicates.Zero | predicates.NonZero | predicates.All | predicates.Any
-        ):
-            return Condition(made)
-        return Tensor(made)
+        return Tensor(made) if isinstance(made, Term) else Condition(made)
 
     return call
 

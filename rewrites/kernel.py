@@ -17,11 +17,11 @@ from os import PathLike
 from typing import ClassVar, Final
 
 from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import Path, child_scopes, obligations, parts_in_scope
+from atl.checks.wellformed import Path, child_scopes, looks_below, obligations, parts_in_scope
 from atl.core.predicate import Predicate, equal
 from atl.core.program import Program
-from atl.core.substitution import bind, children, with_children
-from atl.core.terms import Expr, Let, Reduce
+from atl.core.substitution import binds_by_type, children, names_given, with_children
+from atl.core.terms import Expr
 from atl.prove import Proved, prove
 from atl.text.printing import show
 from rewrites.admission import admit
@@ -234,9 +234,8 @@ def _ascend(rule: Rule, spine: list[_Above], before: Expr, after: Expr) -> tuple
         parts = [child.expr for child in children(above.term)]
         parts[above.position] = after
         rebuilt = with_children(above.term, tuple(parts))
-        if isinstance(rebuilt, Let) and bind(rebuilt.value, rebuilt.body) != rebuilt:
-            raise NotEqual(f"{rule.name} brings in the tensor {rebuilt.name} with another type than it has")
-        if after.type != before.type or isinstance(rebuilt, Reduce):
+        _check_bound_types(rule, rebuilt)
+        if after.type != before.type or looks_below(rebuilt):
             _check_node(rule, rebuilt, above.scope)
             proved.extend(_prove(rule, goal, above.scope) for goal in _same_type(rule, above.term, rebuilt))
         before, after = above.term, rebuilt
@@ -264,9 +263,14 @@ def _same_type(rule: Rule, before: Expr, after: Expr) -> list[Predicate]:
 def _check_wellformed(rule: Rule, after: Expr, scope: Scope) -> None:
     """What the rule brings in has a meaning: positive divisors, ranges that do not run backwards, equal shapes."""
     for _, at, here in parts_in_scope(after, scope):
-        if isinstance(at, Let) and bind(at.value, at.body) != at:
-            raise NotEqual(f"{rule.name} brings in the tensor {at.name} with another type than it has")
+        _check_bound_types(rule, at)
         _check_node(rule, at, here)
+
+
+def _check_bound_types(rule: Rule, node: Expr) -> None:
+    if not binds_by_type(node):
+        names = ", ".join(names_given(node))
+        raise NotEqual(f"{rule.name} brings in the tensor {names} with another type than it has")
 
 
 def _check_node(rule: Rule, node: Expr, scope: Scope) -> None:

@@ -10,7 +10,7 @@ from atl.core.index import Array, Read, Size, Var, atoms, index
 from atl.core.literals import strengthen
 from atl.core.predicate import Predicate, at_most, conjuncts
 from atl.core.program import Program, sizes_in
-from atl.core.substitution import children, indices_in, subterms
+from atl.core.substitution import arrays_in, children, indices_in, subterms
 from atl.core.terms import Expr, Input, TensorVar
 from atl.errors import EscapedIndex, Place, WrongName
 
@@ -41,8 +41,9 @@ def _check_names(name: str, inputs: tuple[Array, ...], body: Expr) -> None:
         if array.name in seen:
             raise WrongName(f"two inputs are called {array.name}", required="a name of its own for every input")
         seen[array.name] = array
-    used = {term.array.name: term.array for term in subterms(body) if isinstance(term, Input)}
+    used: dict[str, Array] = {}
     for term in subterms(body):
+        used.update({array.name: array for array in arrays_in(term)})
         for expression in indices_in(term):
             used.update({atom.array.name: atom.array for atom in atoms(expression) if isinstance(atom, Read)})
     for array_name, array in used.items():

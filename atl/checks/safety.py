@@ -33,13 +33,15 @@ def check_safe(program: Program) -> None:
 
 
 def _accesses(expr: Expr, scope: Scope) -> Iterator[Obligation]:
-    """The access of a node, if it is one, and the reads of integer arrays in its indices and conditions."""
+    """The accesses that a node makes by its form, and the reads of integer arrays in its indices and conditions."""
     for condition in conditions_in(expr):
         yield from _reads_in_predicate(scope.predicate(condition), scope)
     for expression in unconditional_indices(expr):
         yield from _reads_in(scope.index(expression))
-    if isinstance(expr, Access):
-        yield _in_range(_described(expr.tensor), scope.index(expr.index), scope.shape(expr.tensor.type)[0])
+    for part in type(expr).form.parts:
+        if part.at is not None:
+            tensor = getattr(expr, part.field)
+            yield _in_range(_described(tensor), scope.index(getattr(expr, part.at)), scope.shape(tensor.type)[0])
 
 
 def _described(tensor: Expr) -> str:

@@ -200,6 +200,19 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
             assert_never(expr)
 
 
+def looks_below(expr: Expr) -> bool:
+    """Whether the obligations of a node depend on more than its own fields and the types of its parts."""
+    match expr:
+        case Reduce():
+            return True  # no guard may stand directly in the body of some
+        case Gen() | Guard() | Let() | Access() | Unary() | Binary() | Select() | Cast() | Concat() | Reshape():
+            return False
+        case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():
+            return False
+        case _:
+            assert_never(expr)
+
+
 def _extents_of_padding(shape: tuple[Index, ...]) -> Iterator[Obligation]:
     for extent in shape:
         yield Obligation(

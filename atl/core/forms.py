@@ -75,7 +75,8 @@ class Part:
     """A field with a tensor expression, and what is bound and known there.
 
     The ranges of the binders are seen from outside of all of them; the last binder is the innermost. `assumes` is the
-    field with a condition that holds there, or does not where `negated`.
+    field with a condition that holds there, or does not where `negated`. `at` is the field with the position at which
+    the node reads its first dimension, so that it must lie within it.
     """
 
     field: str
@@ -83,6 +84,7 @@ class Part:
     tensors: tuple[TensorBinder, ...] = ()
     assumes: str | None = None
     negated: bool = False
+    at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,8 @@ def _mentioned_by(part: Part) -> Iterator[tuple[Role, str]]:
         yield from ((Role.PART, tensor.value), (Role.HINT, tensor.name))
     if part.assumes is not None:
         yield Role.PREDICATE, part.assumes
+    if part.at is not None:
+        yield Role.INDEX, part.at
 
 
 class Formed(Node):

@@ -368,11 +368,10 @@ def _divide_by_constant(a: Index, divisor: int) -> Index:
     divisor //= common
     if inner.constant is not None or divisor == 1:
         return out + (constant(inner.constant // divisor) if inner.constant is not None else inner)
-    match inner.atom:
-        case Quotient(numerator, denominator) if denominator.constant is not None:
-            return out + floordiv(numerator, denominator * divisor)
-        case _:
-            return out + index(Quotient(inner, constant(divisor)))
+    nested = inner.atom
+    if isinstance(nested, Quotient) and nested.denominator.constant is not None:
+        return out + floordiv(nested.numerator, nested.denominator * divisor)
+    return out + index(Quotient(inner, constant(divisor)))
 
 
 def _multiples(a: Index, b: Index) -> tuple[Index, Index]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from atl.core.index import Var, index
 from atl.core.substitution import close, fresh_uid, rebuild
-from atl.core.terms import Access, Binary, BinaryOp, Constant, Expr, Gen, Value
+from atl.core.terms import Access, Binary, BinaryOp, Expr, Gen
 
 
 def strengthen(expr: Expr, dtype: str) -> Expr:
     """The term with its untyped literals given an element type."""
     if expr.type.dtype is not None:
         return expr
-    match expr:
-        case Constant(value, None):
-            return Constant(value, dtype)
-        case Value(position, None):
-            return Value(position, dtype)
-        case _:
-            return rebuild(expr, lambda child: strengthen(child.expr, dtype), lambda e: e)
+    made = rebuild(expr, lambda child: strengthen(child.expr, dtype), lambda e: e)
+    untyped: dict[str, Any] = {name: dtype for name in type(made).form.dtypes if getattr(made, name) is None}
+    return replace(made, **untyped) if untyped else made
 
 
 def agree(*terms: Expr) -> tuple[Expr, ...]:

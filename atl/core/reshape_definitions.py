@@ -54,6 +54,17 @@ def origin(op: ReshapeOp, shape: Positions, at: Positions) -> Origin:
             assert_never(op)
 
 
+def positions_needed(op: ReshapeOp) -> int:
+    """How many dimensions of the result the operator's definition speaks of."""
+    match op:
+        case Transpose() | Split():
+            return 2
+        case Flatten() | PadLeft() | PadRight() | TruncateLeft() | TruncateRight() | Place():
+            return 1
+        case _:
+            assert_never(op)
+
+
 def destination(op: ReshapeOp, pairs: Pairs) -> Pairs:
     """The index structure, in the result, of the operand's element with this one."""
     if isinstance(op, Place):

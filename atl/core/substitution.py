@@ -8,8 +8,8 @@ from itertools import count
 from typing import TypeVar, assert_never, cast
 
 from atl.core import predicate as predicates
-from atl.core.forms import Role, slots_of
-from atl.core.index import Bound, Index, Leaf, Var, atoms, bound, index, map_leaves, shift
+from atl.core.forms import Part, Role, slots_of
+from atl.core.index import Array, Bound, Index, Leaf, Var, atoms, bound, index, map_leaves, shift
 from atl.core.marks import LetMark
 from atl.core.node import Node
 from atl.core.predicate import Predicate
@@ -114,7 +114,7 @@ def _with_parts(
             of = getattr(expr, binder.value).type
             new = cast("Expr", made[binder.value]).type
             if new != map_type(of, on_index):
-                made[part.field] = _retyped(cast("Expr", made[part.field]), place, new)
+                made[part.field] = _retyped(cast("Expr", made[part.field]), place, _seen_in(part, new))
     rebuilt: Expr = type(expr)(**made)  # type: ignore[arg-type]
     return rebuilt
 
@@ -132,6 +132,21 @@ def bind(value: Expr, body: Expr, name: str = "x", mark: LetMark = LetMark.NONE)
     A value that is replaced by an equal one may write its shape in another way.
     """
     return Let(value, _retyped(body, 0, value.type), name, mark)
+
+
+def binds_by_type(expr: Expr) -> bool:
+    """Whether each tensor that a node binds has in the part just the type of its value, as `bind` sees to it."""
+    return all(
+        _retyped(body, place, _seen_in(part, getattr(expr, binder.value).type)) == body
+        for part in type(expr).form.parts
+        for place, binder in enumerate(reversed(part.tensors))
+        for body in (getattr(expr, part.field),)
+    )
+
+
+def _seen_in(part: Part, of: Type) -> Type:
+    """A type from outside of a node, seen from within a part of it."""
+    return map_type(of, lambda extent: shift(extent, len(part.indices)))
 
 
 def _retyped(body: Expr, position: int, of: Type) -> Expr:
@@ -287,8 +302,10 @@ def close_tensor(body: Expr, variable: TensorVar) -> Expr:
                 return Local(position + 1, of)
             case TensorVar(uid, of=of) if uid == variable.uid:
                 return Local(tensors, of)
-            case _:
+            case Local() | TensorVar():
                 return None
+            case _:
+                assert_never(at)
 
     return transform(
         body, _keep, on_tensor, untouched=lambda at, i, t: variable.uid not in at.free and at.loose_tensors <= t
@@ -372,8 +389,13 @@ def own_indices(expr: Expr) -> tuple[Index, ...]:
 
 def unconditional_indices(expr: Expr) -> tuple[Index, ...]:
     """The index expressions of a node, and of the declaration of its array: all but those in its conditions."""
-    declared = (extent for name in type(expr).form.arrays for extent in getattr(expr, name).shape)
+    declared = (extent for array in arrays_in(expr) for extent in array.shape)
     return (*own_indices(expr), *declared)
+
+
+def arrays_in(expr: Expr) -> tuple[Array, ...]:
+    """The inputs whose declarations stand directly in a node."""
+    return tuple(getattr(expr, name) for name in type(expr).form.arrays)
 
 
 def conditions_in(expr: Expr) -> tuple[Predicate, ...]:

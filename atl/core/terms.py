@@ -241,7 +241,7 @@ class Let(Term):
 class Access(Term):
     """e[i]: the i-th element along the first dimension; zero where there is none."""
 
-    form: ClassVar = Form("access", indices=("index",), parts=(Part("tensor"),))
+    form: ClassVar = Form("access", indices=("index",), parts=(Part("tensor", at="index"),))
     tensor: Expr
     index: Index
 

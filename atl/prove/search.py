@@ -182,8 +182,10 @@ class Search:
                 if array.increasing:
                     low, high = self._between_neighbours(column, atom, values, elements, low, high)
                 return low, high
-            case _:
+            case Bound() | Var() | Quotient() | Extremum():
                 return None, None
+            case _:
+                assert_never(atom)
 
     def _between_neighbours(
         self, column: int, read: Read, values: dict[int, int], elements: Elements, low: int | None, high: int | None

@@ -347,8 +347,14 @@ def _index_of_element(node: Expr) -> Index:
             return _index_of_element(left) * _index_of_element(right)
         case Unary("neg", operand):
             return -_index_of_element(operand)
+        case Input() | Access():
+            return _index_read(node)
         case _:
-            pass
+            raise _no_index()
+
+
+def _index_read(node: Expr) -> Index:
+    """An element of an input, used as an index."""
     positions: list[Index] = []
     at: Expr = node
     while isinstance(at, Access):
@@ -366,7 +372,11 @@ def _index_of_element(node: Expr) -> Index:
                 f'if its elements are indices, declare it so: atl.tensor("{at.array.name}", …, dtype="int32")',
             ),
         )
-    raise WrongArgument(
+    raise _no_index()
+
+
+def _no_index() -> WrongArgument:
+    return WrongArgument(
         "this tensor expression is used as an index: in an access, in a comparison, or with // or %",
         required="an element of an integer input, as in idx[i]",
         suggestions=("pass the computed indices as an input of their own",),

@@ -9,9 +9,9 @@ from enum import IntEnum
 from itertools import count
 from typing import Final, assert_never
 
-from atl.core.index import Array, Bound, Index, Leaf, Read, Size, Var, atoms
-from atl.core.substitution import indices_in, subterms
-from atl.core.terms import OPERATOR_CALLED, BinaryOp, Expr, Input, Metavariable, Monoid, TensorVar
+from atl.core.index import Array, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms
+from atl.core.substitution import arrays_in, indices_in, subterms
+from atl.core.terms import OPERATOR_CALLED, BinaryOp, Expr, Metavariable, Monoid, TensorVar
 
 
 class Level(IntEnum):
@@ -148,15 +148,12 @@ def names_in(expr: Expr) -> Names:
     taken: dict[str, None] = {}
     opened: list[Var | TensorVar] = []
     for term in subterms(expr):
-        match term:
-            case Input(array):
-                taken[array.name] = None
-            case TensorVar():
-                opened.append(term)
-            case Metavariable(name=name):
-                taken[name] = None
-            case _:
-                pass
+        for array in arrays_in(term):
+            taken[array.name] = None
+        if isinstance(term, TensorVar):
+            opened.append(term)
+        elif isinstance(term, Metavariable):
+            taken[term.name] = None
         for expression in indices_in(term):
             _gather(expression, taken, opened)
     return _opened_names(taken, opened)
@@ -178,8 +175,10 @@ def _gather(expression: Index, taken: dict[str, None], opened: list[Var | Tensor
                 taken[name] = None
             case Var():
                 opened.append(atom)
+            case Bound() | Quotient() | Extremum():
+                pass  # what they are made of comes as atoms of its own
             case _:
-                pass
+                assert_never(atom)
 
 
 def _opened_names(taken: Iterable[str], opened: Iterable[Var | TensorVar]) -> Names:

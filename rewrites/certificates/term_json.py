@@ -53,7 +53,7 @@ from atl.core.predicate import (
 )
 from atl.core.program import Program
 from atl.core.substitution import amounts
-from atl.core.terms import CONSTRUCTOR_CALLED, OPERATOR_CALLED, Expr, ReshapeOp, Type
+from atl.core.terms import CONSTRUCTOR_CALLED, OPERATOR_CALLED, Expr, ReshapeOp, Term, Type
 from rewrites.errors import Unreadable
 from rewrites.instantiation import Argument, Function, Parameter, as_surface
 
@@ -92,8 +92,10 @@ class Writer:
                 return ("function", tuple(map(self._parameter, parameters)), kind, written)
             case NonNegative() | Zero() | NonZero() | All() | Some():
                 return ("condition", self._predicate(argument))
-            case _:
+            case Term():
                 return ("tensor", self._link(argument))
+            case _:
+                assert_never(argument)
 
     def finish(self) -> list[Json]:
         """The table: what occurs more than once and is more than a leaf, in an order that the arguments determine."""

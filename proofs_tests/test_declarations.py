@@ -1,0 +1,88 @@
+"""What is declared of an input belongs to it: no proof about one declaration serves another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl.core.index import Array, Read, Size, bound, index
+from atl.core.substitution import subterms
+from atl.core.terms import Guard, Input
+from atl.errors import UnsafeAccess
+from rewrites import kernel, reschedule
+from rewrites.errors import NoSite, NotAdmitted, NotEqual, PremiseFailed
+from rewrites.rules import RULES
+
+# -- what a declaration says of an array is part of what is read ------------------------------------------------------
+
+
+def test_reads_of_arrays_with_other_bounds_are_other_reads() -> None:
+    zero, seven = index(0), index(7)
+    bounds = [
+        (None, None),
+        (zero, None),
+        (None, zero),
+        (zero, zero),
+        (zero, seven),
+        (seven, zero),
+        (zero, index(Size("m"))),
+    ]
+    arrays = [Array("A", (index(Size("n")),), "int64", low, high) for low, high in bounds]
+    arrays += [replace(array, increasing=True) for array in arrays]
+    assert len(set(arrays)) == len(arrays)
+    assert len({index(Read(array, (bound(0),))) for array in arrays}) == len(arrays)
+    assert len({Input(array) for array in arrays}) == len(arrays)
+
+
+def gathered(bounds: tuple[Any, Any] | None) -> atl.Program:
+    n = atl.sizes("n")
+    choice = atl.tensor("A", n, dtype="int64", range=bounds)
+    x = atl.tensor("x", n)
+    return atl.program("p", [choice, x], atl.gen(n, lambda i: atl.guard(choice[i] >= 0, x[i])))
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["stated first", "stated last"])
+def test_what_one_program_states_of_an_array_proves_nothing_in_another(first: bool) -> None:
+    m = atl.sizes("m")
+    programs = [gathered((0, m)), gathered(None)]
+    for stated in programs if first else programs[::-1]:
+        session = reschedule(stated)
+        if stated is programs[0]:
+            session.rw("guard_true")
+            assert not any(isinstance(term, Guard) for term in subterms(session.goal.body))
+        else:
+            with pytest.raises((NoSite, PremiseFailed)):
+                session.rw("guard_true")
+    (step,) = reschedule(programs[0]).rw("guard_true").done().steps
+    with pytest.raises((NotAdmitted, NotEqual)):
+        kernel.rewrite(kernel.reflexivity(programs[1]), step.rule, step.path, step.arguments)
+    guard: Any = next(term for term in subterms(programs[1].body) if isinstance(term, Guard))
+    with pytest.raises(PremiseFailed):
+        kernel.rewrite(
+            kernel.reflexivity(programs[1]), RULES["guard_true"], (0,), {"p": guard.predicate, "e": guard.body}
+        )
+
+
+# -- a scalar input is read without an index --------------------------------------------------------------------------
+
+
+def test_a_condition_on_a_scalar_input_of_no_known_range_is_checked_rewritten_and_run() -> None:
+    n = atl.sizes("n")
+    k, x = atl.tensor("k", dtype="int64"), atl.tensor("x", n)
+    first = atl.program("first", [k, x], atl.gen(n, lambda i: atl.guard(atl.imin(k) > i, x[i])))
+    atl.check_safe(first)
+    elements = np.arange(1, 6, dtype=np.float32)
+    assert atl.evaluate(first, k=3, x=elements).tolist() == [1, 2, 3, 0, 0]
+    session = reschedule(first)
+    with pytest.raises((NoSite, PremiseFailed)):
+        session.rw("guard_true")
+    split = session.split_loop("i", 0).done()
+    assert atl.evaluate(split.rhs, k=-1, x=elements).tolist() == [0, 0, 0, 0, 0]
+    beyond = atl.program("beyond", [k, x], atl.gen(n, lambda i: atl.guard(atl.imin(k) > i, x[atl.imin(k) - 1])))
+    with pytest.raises(UnsafeAccess) as refused:
+        atl.check_safe(beyond)
+    assert refused.value.numbers
