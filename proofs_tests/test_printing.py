@@ -589,13 +589,3 @@ def test_a_quotient_that_means_nothing_is_printed(divisor: int) -> None:
     """It stands where nothing is computed."""
     nothing = index(Quotient(size("m"), constant(divisor)))
     assert show_index(nothing + size("n")) == f"m // {divisor} + n".replace("// -2", "// (-2)")
-
-
-def test_the_extents_of_a_program_are_computed_with_like_any_size() -> None:
-    n, m = atl.sizes("n m")
-    (extent,) = atl.program("ones", [], atl.gen(n, lambda i: 1)).shape
-    results: tuple[Any, ...] = (extent + m, m + extent, 1 + extent, 1 - extent, 2 * extent, extent * m, extent % m)
-    assert list(map(str, results)) == ["m + n", "m + n", "n + 1", "1 - n", "2*n", "m*n", "n % m"]
-    compared: tuple[Any, ...] = (extent < m, extent == m, extent != m)
-    assert list(map(str, compared)) == ["n < m", "m = n", "m ≠ n"]
-    assert str(atl.gen(extent, lambda i: 1).shape) == "(n,)"
