@@ -174,6 +174,12 @@ def branches() -> LoopNest:
     return nest("branches", [], out, loop(vi, n, *body), sizes="n m k", complete=False)
 
 
+def guards() -> LoopNest:
+    """A condition within a condition, neither of which follows from the other."""
+    inner = If(less(ZERO, i), (Assign(cell(out := output(n), i), number(1)),))
+    return nest("guards", [], out, loop(vi, n, If(less(i, k), (inner,))), sizes="n m k", complete=False)
+
+
 def quotients() -> LoopNest:
     """Quotients whose numerators are negative at some places, and at others not."""
     halves, inside = (i - k) // 2, at_most(k, i)
@@ -218,7 +224,7 @@ def storage() -> LoopNest:
 
 def by_hand() -> Iterator[Call]:
     arrays = {"x": np.arange(1, 6, dtype=np.float32)}
-    for of in (choices(), branches(), quotients(), storage()):
+    for of in (choices(), branches(), guards(), quotients(), storage()):
         for at_k in (0, 2, 5):
             yield of, {"n": 5, "m": 2, "k": at_k}, arrays
 
