@@ -1,4 +1,4 @@
-"""What is declared belongs to what it is declared of: no proof about one input serves another, and extents are terms."""
+"""What is declared of an input serves no proof about another one; extents of programs are terms like any other."""
 
 from __future__ import annotations
 
