@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from lowering import lower, print_c, print_nest
 from lowering.machine import run
 from proofs_tests.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import Derivation, NoSite, Session, load, reschedule
+from rewrites.certificates.certificate import dumps, loads
+from rewrites.errors import CertificateError
 from rewrites.places.site import binders
 from rewrites.tactics.tiling import marks_of_tiles
 
@@ -138,6 +142,18 @@ def test_places_are_chosen_as_everywhere_and_all_that_are_meant_are_marked() -> 
     assert str(pieces.goal).count("| unroll]") == 2
 
 
+def test_a_pattern_asks_for_the_mark_that_is_written_in_it() -> None:
+    s = reschedule(matmul()).lbind("A[_, _]", "a").mark("j", "vector").mark("i", "block.x").mark("a", "registers")
+    assert s.find("⊞[_ < _ | vector] _").path == (0,)
+    assert s.find("⊞[_ < _] _").path == ()
+    assert s.find("let _ | registers := _ in _").path == s.find("let _ := _ in _").path == s.find("a").path
+    assert marked(s.branch().mark("⊞[_ < _ | block.x] _", None)) == {"j": "vector", "a": "registers"}
+    with pytest.raises(NoSite, match="nothing in the goal fits the pattern"):
+        s.find("⊞[_ < _ | parallel] _")
+    with pytest.raises(ATLError, match="nor a pattern: there is no mark 'vectr'"):
+        s.find("⊞[_ < _ | vectr] _")
+
+
 def test_of_a_loop_and_a_let_of_one_name_that_is_marked_which_can_be() -> None:
     s = reschedule(atl.program("t", [f], atl.let(atl.gen(n, lambda x: f[x]), lambda x: x + x)))
     assert marked(s.rename("let _ := _ in _", "x").rename("⊞[_ < _] _", "x").mark("x", "parallel")) == {"x": "parallel"}
@@ -208,6 +224,26 @@ def test_a_certificate_keeps_the_marks_of_a_session_that_ends_with_them(tmp_path
     only = reschedule(matmul()).mark("i", "block.x").done()
     only.save(tmp_path / "only.atl.json")
     assert programs_of(load(tmp_path / "only.atl.json")) == programs_of(only)
+
+
+@pytest.mark.parametrize("mark", ["vectr", "shared", ""])
+def test_a_mark_in_a_certificate_is_one_that_there_is(mark: str) -> None:
+    s = reschedule(matmul()).mark("p", "vector").lbind("Σ[_ < _] _", "x")
+    text = dumps(s.done())
+    assert text.count('"p", "vector"') == 1
+    within = text.replace('"p", "vector"', f'"p", "{mark}"')
+    if not mark:
+        assert loads(within).rhs == s.goal
+        return
+    with pytest.raises(CertificateError, match=f"is refused: .*{mark}") as caught:
+        loads(within)
+    assert "a mark of a loop: parallel, vector" in (caught.value.required or "")
+    data = json.loads(text)
+    shown = "\n".join(data["end"]["text"]).replace("vector", mark)
+    data["end"] = {"text": shown.split("\n"), "sha256": hashlib.sha256(shown.encode()).hexdigest()}
+    with pytest.raises(CertificateError, match="the end program is refused") as caught:
+        loads(json.dumps(data))
+    assert "a mark of a loop: parallel, vector" in str(caught.value)
 
 
 def test_a_script_gives_the_names_and_marks_that_its_steps_do_not() -> None:

@@ -27,7 +27,7 @@ from atl.checks.scope import outermost
 from atl.core import dtypes
 from atl.core.index import Array, Index, index, shift
 from atl.core.literals import agree, arithmetic, strengthen
-from atl.core.marks import LetMark, LoopMark, M, marks, read_mark
+from atl.core.marks import LetMark, LoopMark
 from atl.core.node import MAX_DEPTH
 from atl.core.predicate import Predicate, equal
 from atl.core.program import Program
@@ -323,7 +323,7 @@ class _Reader(IndexReader):
         name = self.name("an index")
         self.expect("<", "and the upper bound")
         high = self.index()
-        mark = self._mark(LoopMark)
+        mark = self.mark(LoopMark)
         self.expect("]", "after the range")
         self.indices.append(name)
         body = self.expression()
@@ -333,22 +333,10 @@ class _Reader(IndexReader):
                 return Gen(low, high, body, name, mark)
             return Reduce(monoid, low, high, body, name, mark)
 
-    def _mark(self, of: type[M]) -> M:
-        """| and a mark, if there is one here: words, with dots between them."""
-        if not self.accept("|"):
-            return of("")
-        first = self.next
-        while self.next.kind in ("name", "word") or self.sees("."):
-            self.advance()
-        if self.last.stop <= first.start:
-            raise self.error("expected a mark", required=f"one of {', '.join(marks(of))}")
-        with self.placed(first.start):
-            return read_mark(of, self.text[first.start : self.last.stop])
-
     def _let(self) -> Expr:
         self.advance()
         name = self.name("a tensor")
-        mark = self._mark(LetMark)
+        mark = self.mark(LetMark)
         self.expect(":=", "before the value of the let")
         start = self.next.start
         value = self.expression()

@@ -34,7 +34,7 @@ from atl.core.index import (
     linear,
     read,
 )
-from atl.core.marks import Mark, read_mark
+from atl.core.marks import read_mark
 from atl.core.node import MAX_DEPTH
 from atl.core.predicate import (
     All,
@@ -384,7 +384,8 @@ class Reader:
             case Role.STATIC | Role.HINT:
                 return _text(value)
             case Role.MARK:
-                return _mark(slot.marks, _text(value))
+                assert slot.marks is not None
+                return read_mark(slot.marks, _text(value))
             case Role.VARIABLE:
                 if type(value) is not int or not 0 <= value <= MAX_DEPTH:
                     raise _unreadable("the position of a let-bound tensor", value)
@@ -411,12 +412,6 @@ def _text(data: Json) -> str:
 
 def _dtype(data: str | None) -> str | None:
     return None if data is None else dtypes.checked_dtype(data)
-
-
-def _mark(of: type[Mark] | None, text: str) -> Mark:
-    if of is None:
-        raise _unreadable("a mark", text)
-    return read_mark(of, text)
 
 
 def _number(text: str) -> int | float:
