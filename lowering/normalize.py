@@ -22,7 +22,7 @@ from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, less, negation
 from atl.core.program import Program
 from atl.core.reshape_definitions import origin, positions_needed
-from atl.core.substitution import bind, children, close, close_tensor, instantiate, instantiate_tensor
+from atl.core.substitution import bind, close, close_tensor, instantiate, instantiate_tensor
 from atl.core.terms import (
     Access,
     Binary,
@@ -46,6 +46,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
+from atl.core.traversal import children
 from lowering.folds import RESULT_NAMES
 
 _NAMES = "ijklpqrstuvw"

@@ -13,7 +13,7 @@ from itertools import count
 from typing import assert_never
 
 from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import Path, parts_in_scope
+from atl.checks.wellformed import parts_in_scope
 from atl.core.index import ZERO, Array, Index, Leaf, Var, index, value_of
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, holds, less, negation, within
 from atl.core.program import Program
@@ -40,6 +40,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
+from atl.core.traversal import Path
 from atl.prove import simplify_predicate
 from atl.text.printing import show_predicate
 

@@ -9,10 +9,11 @@ from typing import Final, Literal, TypeAlias, assert_never
 from xml.sax.saxutils import escape
 
 from atl.checks.scope import outermost
-from atl.checks.wellformed import Path, parts_in_scope
+from atl.checks.wellformed import parts_in_scope
 from atl.core.index import Array, Bound, Leaf, Size, Var, value_of
 from atl.core.predicate import FALSE, Predicate, holds
 from atl.core.program import Program
+from atl.core.traversal import Path
 from atl.errors import ArgumentError
 from padtypes.padset import PadSet, pad_set
 from padtypes.truncations import truncation_at

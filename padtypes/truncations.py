@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import Path, parts_in_scope
+from atl.checks.wellformed import parts_in_scope
 from atl.core.index import index
 from atl.core.predicate import FALSE, Predicate, conjunction, negation
 from atl.core.program import Program
@@ -25,6 +25,7 @@ from atl.core.terms import (
     TruncateLeft,
     TruncateRight,
 )
+from atl.core.traversal import Path
 from atl.prove import Answer, Facts, prove
 from padtypes.padset import Case, PadSet, pad_set
 

@@ -9,7 +9,6 @@ from typing import Final
 from atl.core.dtypes import DTYPES
 from atl.core.index import Extremum, Index, Read, Size, atoms, value_of
 from atl.core.program import Program
-from atl.core.substitution import children, indices_in, subterms
 from atl.core.terms import (
     BINARY,
     CONSTRUCTORS,
@@ -27,6 +26,7 @@ from atl.core.terms import (
     Reshape,
     Split,
 )
+from atl.core.traversal import children, indices_in, subterms
 
 UNWRITTEN: Final = ("padding", *(of.form.word for of in CONSTRUCTORS if of.form.opened))
 """The constructors that stand in no program of a person: opened variables, and what rewriting makes of false guards."""

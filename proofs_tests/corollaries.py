@@ -17,8 +17,8 @@ from atl.checks.scope import Scope
 from atl.checks.wellformed import obligations
 from atl.core.index import Array, Index, Size, index
 from atl.core.predicate import Predicate, non_negative
-from atl.core.substitution import children
 from atl.core.terms import Expr, Gen, Guard, Input, Reduce, Select, Type
+from atl.core.traversal import children
 from atl.errors import ATLError
 from atl.prove import Facts
 from rewrites import kernel

@@ -31,6 +31,7 @@ from atl.core.index import Leaf, Size, index, value_of
 from atl.core.marks import LoopMark
 from atl.core.predicate import holds
 from atl.core.program import Program
+from atl.core.traversal import subterm
 from atl.errors import ATLError
 from atl.meaning.interpret import denote
 from atl.meaning.scalars import Machine
@@ -41,7 +42,7 @@ from rewrites.instantiation import Argument
 from rewrites.kernel import Theorem, reflexivity, rewrite
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import may_match
-from rewrites.places.site import Site, sites, subterm
+from rewrites.places.site import Site, sites
 from rewrites.rules import RULES
 
 Data = dict[str, Any]

@@ -25,9 +25,10 @@ import numpy.typing as npt
 import atl
 from atl import Program
 from atl.checks.assembly import make_program
-from atl.checks.wellformed import Path, check_wellformed
+from atl.checks.wellformed import check_wellformed
 from atl.core.index import Leaf, Size, value_of
 from atl.core.predicate import holds
+from atl.core.traversal import Path
 from atl.errors import ATLError, NotExact
 from atl.meaning.interpret import denote
 from atl.meaning.polynomials import Polynomials, symbol

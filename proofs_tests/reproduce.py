@@ -14,7 +14,6 @@ from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, 
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
 from atl.core.predicate import Any as AnyOf
 from atl.core.program import Program
-from atl.core.substitution import amounts, indices_in, subterms
 from atl.core.terms import (
     Access,
     Binary,
@@ -37,6 +36,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
+from atl.core.traversal import amounts, indices_in, subterms
 
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _FUNCTIONS = {"min": "atl.minimum", "max": "atl.maximum"}

@@ -38,7 +38,7 @@ from atl.core.predicate import (
     within,
 )
 from atl.core.reshape_definitions import origin
-from atl.core.substitution import children, indices_in, instantiate, instantiate_tensor, rebuild, transform
+from atl.core.substitution import instantiate, instantiate_tensor, rebuild, transform
 from atl.core.terms import (
     Access,
     Binary,
@@ -61,6 +61,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
+from atl.core.traversal import children, indices_in
 from atl.errors import ATLError, RankError
 from atl.prove import Facts, Proved, prove, simplify
 from proofs_tests import symbolic_values as values

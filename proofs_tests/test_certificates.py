@@ -15,8 +15,8 @@ import pytest
 import atl
 from atl.core.index import Bound, Extremum, Quotient, Read, Size, index
 from atl.core.marks import LoopMark
-from atl.core.substitution import children
 from atl.core.terms import Binary, Constant, Let, Local
+from atl.core.traversal import children
 from atl.errors import ATLError
 from atl.prove import forget
 from proofs_tests import corruption

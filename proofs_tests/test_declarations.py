@@ -10,8 +10,8 @@ import pytest
 
 import atl
 from atl.core.index import Array, Read, Size, bound, index
-from atl.core.substitution import subterms
 from atl.core.terms import Guard, Input
+from atl.core.traversal import subterms
 from atl.errors import UnsafeAccess
 from rewrites import kernel, reschedule
 from rewrites.errors import NoSite, NotAdmitted, NotEqual, PremiseFailed

@@ -12,8 +12,8 @@ import pytest
 
 import padtypes
 from atl import Program
-from atl.core.substitution import children
 from atl.core.terms import Concat, Flatten, Gen, Reshape, Split, Transpose, TruncateLeft, TruncateRight
+from atl.core.traversal import children
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_kernel
 from lowering import lower

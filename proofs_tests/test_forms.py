@@ -14,18 +14,7 @@ from atl.core.forms import Form, Formed, IndexBinder, Part, Role, Slot, TensorBi
 from atl.core.index import Array, Bound, Index, Size, Var, atoms, bound, index, read
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, at_most, expressions, negation
-from atl.core.substitution import (
-    binds_by_type,
-    children,
-    conditions_in,
-    free_positions,
-    indices_in,
-    names_given,
-    rebuild,
-    shift_term,
-    static,
-    with_children,
-)
+from atl.core.substitution import binds_by_type, free_positions, rebuild, shift_term, with_children
 from atl.core.terms import (
     CONSTRUCTORS,
     OPERATORS,
@@ -61,6 +50,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
+from atl.core.traversal import children, conditions_in, indices_in, names_given, static
 from rewrites.certificates.term_json import Reader, written
 
 # -- a sample of each -------------------------------------------------------------------------------------------------

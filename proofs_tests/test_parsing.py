@@ -14,7 +14,6 @@ import atl
 from atl.core.index import Array, Bound, Var, constant, index, size
 from atl.core.node import MAX_DEPTH
 from atl.core.program import Program
-from atl.core.substitution import children
 from atl.core.terms import (
     Access,
     Binary,
@@ -30,6 +29,7 @@ from atl.core.terms import (
     Type,
     Unary,
 )
+from atl.core.traversal import children
 from atl.errors import (
     ATLError,
     DtypeError,

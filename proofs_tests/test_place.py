@@ -14,8 +14,8 @@ import atl
 import padtypes
 from atl import IndexExpr, Program, Tensor
 from atl.core.index import Leaf, Size
-from atl.core.substitution import subterms
 from atl.core.terms import Place, Reshape
+from atl.core.traversal import subterms
 from atl.errors import ExtentError, RankError, UnsafeAccess, UnsafeGuard, UnsafeTruncation, WrongArgument
 from atl.meaning.interpret import PAD, denote
 from atl.meaning.scalars import Machine

@@ -11,8 +11,9 @@ from functools import lru_cache
 
 from atl.core.index import Array, Index, Quotient, Read, Size, atoms
 from atl.core.predicate import expressions
-from atl.core.substitution import binds_by_type, indices_in, names_given, subterms
+from atl.core.substitution import binds_by_type
 from atl.core.terms import Expr, Type
+from atl.core.traversal import indices_in, names_given, subterms
 from rewrites.errors import NotAdmitted
 from rewrites.instantiation import Argument, Function, is_predicate, is_term, sort_of
 from rewrites.kinds import Kind

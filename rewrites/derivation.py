@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar, cast
 
-from atl.checks.wellformed import Path
 from atl.core.index import Index, Size, atoms
 from atl.core.marks import Mark
 from atl.core.node import Node
 from atl.core.predicate import Predicate, expressions
 from atl.core.program import Program
-from atl.core.substitution import children, with_children
+from atl.core.substitution import with_children
 from atl.core.terms import Expr
+from atl.core.traversal import Path, children, subterm
 from atl.errors import ATLError, ParseError, WrongArgument
 from atl.prove import Proved, prove
 from atl.surface.values import as_index, as_predicate, as_tensor
@@ -32,7 +32,7 @@ from rewrites.kernel import Step, Theorem
 from rewrites.matching import correspondence
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import by_outermost, may_match
-from rewrites.places.site import Site, binders, positions, site_at, subterm, walk
+from rewrites.places.site import Site, binders, positions, site_at, walk
 from rewrites.rule import Kind, Rule
 
 T = TypeVar("T")

@@ -17,11 +17,12 @@ from os import PathLike
 from typing import ClassVar, Final
 
 from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import Path, child_scopes, looks_below, obligations, parts_in_scope
+from atl.checks.wellformed import child_scopes, looks_below, obligations, parts_in_scope
 from atl.core.predicate import Predicate, equal
 from atl.core.program import Program
-from atl.core.substitution import binds_by_type, children, names_given, with_children
+from atl.core.substitution import binds_by_type, with_children
 from atl.core.terms import Expr
+from atl.core.traversal import Path, children, names_given
 from atl.prove import Proved, prove
 from atl.text.printing import show
 from rewrites.admission import admit

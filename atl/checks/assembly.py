@@ -10,8 +10,8 @@ from atl.core.index import Array, Read, Size, Var, atoms, index
 from atl.core.literals import strengthen
 from atl.core.predicate import Predicate, at_most, conjuncts
 from atl.core.program import Program, sizes_in
-from atl.core.substitution import arrays_in, children, indices_in, subterms
 from atl.core.terms import Expr, Input, TensorVar
+from atl.core.traversal import arrays_in, children, indices_in, subterms
 from atl.errors import EscapedIndex, Place, WrongName
 
 

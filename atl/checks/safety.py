@@ -11,8 +11,8 @@ from atl.checks.wellformed import Obligation, discharge, parts_in_scope
 from atl.core.index import ZERO, Array, Index, Size
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, disjunction, negation, within
 from atl.core.program import Program
-from atl.core.substitution import conditions_in, unconditional_indices
 from atl.core.terms import Access, Expr, Input, Local
+from atl.core.traversal import conditions_in, unconditional_indices
 
 
 def check_safe(program: Program) -> None:

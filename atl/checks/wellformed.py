@@ -17,7 +17,6 @@ from atl.core.forms import Part
 from atl.core.index import ZERO, Index, Size, divisors, index, never_negative, shift
 from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, negation, within
 from atl.core.program import Program
-from atl.core.substitution import children, indices_in
 from atl.core.terms import (
     Access,
     Binary,
@@ -48,10 +47,9 @@ from atl.core.terms import (
     Unary,
     Value,
 )
+from atl.core.traversal import Path, children, indices_in
 from atl.prove import Proved, Refuted, contradictory, prove
 from atl.text.printing import place_of, show_predicate
-
-Path = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

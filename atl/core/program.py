@@ -11,8 +11,8 @@ from atl.core import dtypes
 from atl.core.index import Array, Index, Size, atoms
 from atl.core.node import Printed
 from atl.core.predicate import Predicate, expressions
-from atl.core.substitution import indices_in, subterms
 from atl.core.terms import Expr, Type
+from atl.core.traversal import indices_in, subterms
 from atl.errors import WrongArgument
 
 

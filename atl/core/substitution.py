@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar, assert_never, cast
 
 from atl.core import predicate as predicates
 from atl.core.forms import Part, Role, slots_of
-from atl.core.index import Array, Bound, Index, Leaf, Var, atoms, bound, index, map_leaves, shift
+from atl.core.index import Bound, Index, Leaf, Var, atoms, bound, index, map_leaves, shift
 from atl.core.marks import LetMark
 from atl.core.node import Node
 from atl.core.predicate import Predicate
@@ -21,37 +20,10 @@ from atl.core.terms import (
     TensorVar,
     Type,
 )
+from atl.core.traversal import Child, amounts, children, indices_in
 
 fresh_uid: Iterator[int] = count(1 << 40)
 """Ids of variables opened while a program is written; small ids are left to those who open terms level by level."""
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    """A direct part of a term, with how many index and tensor binders stand between."""
-
-    expr: Expr
-    indices: int = 0
-    tensors: int = 0
-
-
-def children(expr: Expr) -> tuple[Child, ...]:
-    """The tensor expressions directly below, from left to right. Each node remembers its own."""
-    known: tuple[Child, ...] | None = getattr(expr, "below", None)
-    if known is None:
-        known = _children(expr)
-        object.__setattr__(expr, "below", known)
-    return known
-
-
-def _children(expr: Expr) -> tuple[Child, ...]:
-    found: list[Child] = []
-    for slot in slots_of(type(expr)):
-        if slot.role is Role.PART:
-            found.append(Child(getattr(expr, slot.name), slot.indices, slot.tensors))
-        elif slot.role is Role.PARTS:
-            found += map(Child, getattr(expr, slot.name))
-    return tuple(found)
 
 
 def rebuild(
@@ -171,11 +143,6 @@ def map_op(op: ReshapeOp, on_index: Callable[[Index], Index]) -> ReshapeOp:
     old = amounts(op)
     new = tuple(on_index(amount) for amount in old)
     return op if all(a is b for a, b in zip(new, old, strict=True)) else type(op)(*new)
-
-
-def amounts(op: ReshapeOp) -> tuple[Index, ...]:
-    """The index expressions of a reshape operator."""
-    return tuple(getattr(op, name) for name in type(op).form.indices)
 
 
 OnLeaf = Callable[[Leaf, int], Index]
@@ -333,106 +300,3 @@ def free_positions(expr: Expr) -> tuple[frozenset[int], frozenset[int]]:
 
     visit(expr, 0, 0)
     return frozenset(found[0]), frozenset(found[1])
-
-
-def subterms(expr: Expr) -> Iterator[Expr]:
-    """The term and everything below it, from left to right, shared parts once."""
-    seen: set[int] = set()
-    stack = [expr]
-    while stack:
-        at = stack.pop()
-        if id(at) in seen:
-            continue
-        seen.add(id(at))
-        yield at
-        stack.extend(child.expr for child in reversed(children(at)))
-
-
-def indices_in(expr: Expr) -> Iterator[Index]:
-    """The index expressions that stand directly in a node."""
-    for slot in slots_of(type(expr)):
-        value = getattr(expr, slot.name)
-        match slot.role:
-            case Role.INDEX:
-                yield value
-            case Role.INDICES:
-                yield from value
-            case Role.PREDICATE:
-                yield from predicates.expressions(value)
-            case Role.OPERATOR:
-                yield from amounts(value)
-            case Role.TYPE | Role.ARRAY:
-                yield from value.shape
-            case Role.PART | Role.PARTS | Role.STATIC | Role.LITERAL | Role.DTYPE | Role.VARIABLE:
-                pass
-            case Role.KNOWN_TYPE | Role.HINT | Role.MARK:
-                pass
-            case _:
-                assert_never(slot.role)
-
-
-def own_indices(expr: Expr) -> tuple[Index, ...]:
-    """The index expressions of a node itself: not those in its condition, nor in the declaration of its array."""
-    found: list[Index] = []
-    for slot in slots_of(type(expr)):
-        value = getattr(expr, slot.name)
-        if slot.role is Role.INDEX:
-            found.append(value)
-        elif slot.role is Role.INDICES:
-            found += value
-        elif slot.role is Role.OPERATOR:
-            found += amounts(value)
-        elif slot.role is Role.TYPE:
-            found += value.shape
-    return tuple(found)
-
-
-def unconditional_indices(expr: Expr) -> tuple[Index, ...]:
-    """The index expressions of a node, and of the declaration of its array: all but those in its conditions."""
-    declared = (extent for array in arrays_in(expr) for extent in array.shape)
-    return (*own_indices(expr), *declared)
-
-
-def arrays_in(expr: Expr) -> tuple[Array, ...]:
-    """The inputs whose declarations stand directly in a node."""
-    return tuple(getattr(expr, name) for name in type(expr).form.arrays)
-
-
-def conditions_in(expr: Expr) -> tuple[Predicate, ...]:
-    """The conditions that stand directly in a node."""
-    return tuple(getattr(expr, name) for name in type(expr).form.predicates)
-
-
-def static(expr: Expr) -> tuple[object, ...]:
-    """What a node says of itself that is no index, condition, part or hint; element types of literals are left out."""
-    found: list[object] = []
-    for slot in slots_of(type(expr)):
-        if slot.role in (Role.STATIC, Role.LITERAL, Role.ARRAY):
-            found.append(getattr(expr, slot.name))
-        elif slot.role is Role.OPERATOR:
-            found.append(type(getattr(expr, slot.name)))
-        elif slot.role is Role.VARIABLE and slot.name == expr.form.opened:
-            found.append(getattr(expr, slot.name))
-    return tuple(found)
-
-
-def names_bound(expr: Expr, position: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The hints of the indices and of the tensors that a node binds over one of its parts, the innermost last."""
-    form = type(expr).form
-    if position >= len(form.parts):
-        return (), ()  # nothing is bound over a list of parts
-    part = form.parts[position]
-    return (
-        tuple(getattr(expr, binder.name) for binder in part.indices),
-        tuple(getattr(expr, binder.name) for binder in part.tensors),
-    )
-
-
-def names_given(expr: Expr) -> tuple[str, ...]:
-    """The hints of all that a node binds."""
-    return tuple(getattr(expr, binder.name) for binder in type(expr).form.binders)
-
-
-def binds(expr: Expr) -> bool:
-    """Whether a node binds anything: a generation, a reduction, a let."""
-    return bool(type(expr).form.binders)

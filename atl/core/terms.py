@@ -51,7 +51,7 @@ class Type:
 class Term(Formed):
     """The base of tensor expressions."""
 
-    __slots__ = ("below", "source", "type")  # `below` is kept by `atl.core.substitution.children`
+    __slots__ = ("below", "source", "type")  # `below` is kept by `atl.core.traversal.children`
 
     type: Type
     source: Source | None

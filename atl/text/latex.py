@@ -12,7 +12,6 @@ from atl.core.index import Index
 from atl.core.marks import Mark
 from atl.core.predicate import Predicate
 from atl.core.program import Program
-from atl.core.substitution import amounts
 from atl.core.terms import (
     Access,
     Binary,
@@ -36,6 +35,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
+from atl.core.traversal import amounts
 from atl.text.index_notation import (
     Comparison,
     Condition,

@@ -10,8 +10,8 @@ from itertools import count
 from typing import Final, assert_never
 
 from atl.core.index import Array, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms
-from atl.core.substitution import arrays_in, indices_in, subterms
 from atl.core.terms import OPERATOR_CALLED, BinaryOp, Expr, Metavariable, Monoid, TensorVar
+from atl.core.traversal import arrays_in, indices_in, subterms
 
 
 class Level(IntEnum):

@@ -18,7 +18,6 @@ from atl.core.index import Array, Index
 from atl.core.marks import LoopMark, Mark
 from atl.core.predicate import Predicate, expressions
 from atl.core.program import Program
-from atl.core.substitution import amounts, children
 from atl.core.terms import (
     Access,
     Binary,
@@ -42,6 +41,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
+from atl.core.traversal import Path, amounts, children
 from atl.errors import Place
 from atl.text.index_notation import (
     Comparison,
@@ -77,8 +77,6 @@ from atl.text.pretty import (
     seq,
     width_of,
 )
-
-Path: TypeAlias = tuple[int, ...]
 
 WHOLE: Final = 600
 """A term with more nodes than this is abridged in messages and in `repr`."""
@@ -130,7 +128,7 @@ def show_program(program: Program, *, ascii: bool = False, abridge: bool = False
 
 
 def place_of(program: Program | Expr, path: Path, *, note: str = "", ascii: bool = False) -> Place:  # noqa: A002
-    """The place of the part that is reached by these positions in `substitution.children`, for carets beneath it.
+    """The place of the part that is reached by these positions in `traversal.children`, for carets beneath it.
 
     Only its first line is meant. The user's own line is that of the nearest part around that has one. The note, if any,
     stands at the end of that line.

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from atl.checks.wellformed import Path
 from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.program import Program
-from atl.core.substitution import children
 from atl.core.terms import Expr, Gen, Let, Reduce
+from atl.core.traversal import Path, children
 from atl.errors import UnsupportedMark
 from atl.text.printing import place_of, show_index
 from lowering.loopnest import (

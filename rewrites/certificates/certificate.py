@@ -23,8 +23,8 @@ from functools import lru_cache
 from pathlib import Path as File
 from typing import Final, NoReturn
 
-from atl.checks.wellformed import Path
 from atl.core.program import Program
+from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.files.whole import write_whole
 from atl.text.parse import parse, parse_predicate

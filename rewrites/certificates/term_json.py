@@ -52,8 +52,8 @@ from atl.core.predicate import (
     Any as Some,
 )
 from atl.core.program import Program
-from atl.core.substitution import amounts
 from atl.core.terms import CONSTRUCTOR_CALLED, OPERATOR_CALLED, Expr, ReshapeOp, Term, Type
+from atl.core.traversal import amounts
 from rewrites.errors import Unreadable
 from rewrites.instantiation import Argument, Function, Parameter, as_surface
 

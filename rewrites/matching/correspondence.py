@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from atl.checks.wellformed import Path
 from atl.core.index import Bound as BoundIndex
 from atl.core.index import atoms
-from atl.core.substitution import children, with_children
+from atl.core.substitution import with_children
 from atl.core.terms import Access, Expr, Local, Metavariable, Term
+from atl.core.traversal import Path, children
 from rewrites.instantiation import Function
 from rewrites.kernel import Step
 from rewrites.matching.patterns import patterns

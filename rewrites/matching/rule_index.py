@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from atl.core.substitution import children, static
 from atl.core.terms import Expr, Metavariable
+from atl.core.traversal import children, static
 from rewrites.matching.patterns import all_patterns
 from rewrites.rule import Rule
 

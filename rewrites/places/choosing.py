@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from atl.checks.wellformed import Path
 from atl.core.program import Program
+from atl.core.traversal import Path
 from atl.errors import WrongArgument
 from rewrites.errors import NoSite, known_names, unknown_name
 from rewrites.places.site import Site, binders, site_at, sites, walk

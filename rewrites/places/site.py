@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import Path, child_scopes
+from atl.checks.wellformed import child_scopes
 from atl.core.program import Program
-from atl.core.substitution import binds, children, names_bound, names_given
 from atl.core.terms import Expr, Let
+from atl.core.traversal import Path, binds, children, names_bound, names_given
 from atl.errors import WrongArgument
 from atl.text.names import Names
 from atl.text.printing import place_of
@@ -109,13 +109,6 @@ def positions(term: Expr, *, top_down: bool = False) -> tuple[int, ...]:
     """The positions of the direct parts in the order of a search."""
     found = tuple(range(len(children(term))))
     return found[::-1] if isinstance(term, Let) and not top_down else found
-
-
-def subterm(expr: Expr, path: Path) -> Expr:
-    """The part of a term at the end of a path."""
-    for position in path:
-        expr = children(expr)[position].expr
-    return expr
 
 
 def binders(program: Program) -> Iterator[Site]:

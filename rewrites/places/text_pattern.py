@@ -14,7 +14,6 @@ from typing import Final, get_args
 from atl.core.index import Bound, Extremum, Index, Leaf, Quotient, Read, Size, index, map_leaves
 from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.predicate import Predicate, conjuncts, expressions, substitute
-from atl.core.substitution import children, conditions_in, names_bound, names_given, own_indices, static
 from atl.core.terms import (
     OPERATOR_CALLED,
     Access,
@@ -37,6 +36,7 @@ from atl.core.terms import (
     UnaryOp,
     Value,
 )
+from atl.core.traversal import children, conditions_in, names_bound, names_given, own_indices, static
 from atl.errors import ATLError, ParseError
 from atl.text.names import BINDERS, INFIX, Level
 from atl.text.parse_index import IndexReader

@@ -16,8 +16,8 @@ from atl.checks.scope import Scope
 from atl.core.index import ONE, Index, Size, atoms, index, size
 from atl.core.predicate import Predicate, at_most, conjunction, expressions, negation
 from atl.core.program import Program
-from atl.core.substitution import children, subterms
 from atl.core.terms import Expr, Guard, Local, TensorVar, Term, Type
+from atl.core.traversal import children, subterms
 from atl.errors import ATLError, WrongArgument
 from atl.prove import Facts, Proved, Refuted, contradictory, prove
 from atl.prove.facts import topics_of

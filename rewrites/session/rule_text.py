@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from atl.checks.wellformed import Path
 from atl.core.index import Bound, Index, Leaf, Var, atoms, index, map_leaves
 from atl.core.predicate import Predicate, substitute
 from atl.core.program import Program
-from atl.core.substitution import children, indices_in, names_bound
 from atl.core.terms import Expr, Metavariable, Term
+from atl.core.traversal import Path, children, indices_in, names_bound
 from atl.text.names import Names
 from atl.text.printing import place_of, show, show_index, show_predicate
 from rewrites.matching.patterns import Pattern, patterns

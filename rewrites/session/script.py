@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from atl.checks.wellformed import Path
 from atl.core.index import Index
-from atl.core.substitution import children, names_given
 from atl.core.terms import Expr
+from atl.core.traversal import Path, children, names_given
 from atl.errors import ATLError
 from atl.text.index_notation import write_condition, write_index
 from atl.text.names import ASCII

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec
 
 from atl.checks.scope import outermost
-from atl.checks.wellformed import Path
 from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.predicate import conjuncts
 from atl.core.program import Program
+from atl.core.traversal import Path, subterm
 from atl.errors import ATLError, ContradictoryAssumptions, WrongArgument
 from atl.prove import contradictory
 from atl.surface.values import Condition, as_predicate
@@ -31,7 +31,7 @@ from rewrites.derivation import Derivation, Given, arguments_of, path_after
 from rewrites.errors import NoSite, NotATheorem
 from rewrites.kernel import Theorem, reflexivity
 from rewrites.places.choosing import Chosen, Handle, one, places, topmost
-from rewrites.places.site import Site, binders, sites, subterm
+from rewrites.places.site import Site, binders, sites
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.session import display

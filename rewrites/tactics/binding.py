@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from atl.checks.wellformed import Path
 from atl.core.index import shift
 from atl.core.marks import LetMark
-from atl.core.substitution import children, free_positions, map_type, shift_term, with_children
+from atl.core.substitution import free_positions, map_type, shift_term, with_children
 from atl.core.terms import Expr, Local
+from atl.core.traversal import Path, children
 from atl.errors import WrongArgument
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from atl.checks.scope import Scope
-from atl.checks.wellformed import Path
 from atl.core.index import Index, Leaf, Quotient, Var, atoms, bound, index, map_leaves
 from atl.core.predicate import map_indices
-from atl.core.substitution import indices_in
 from atl.core.terms import Access, Gen, Guard, Reduce, Reshape, Value
+from atl.core.traversal import Path, indices_in
 from atl.prove import simplify
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from atl.checks.wellformed import Path
 from atl.core.index import ZERO, Index, imin
 from atl.core.marks import LoopMark
 from atl.core.predicate import at_most, conjunction
 from atl.core.terms import Expr, Gen, Guard, Let, Reduce, Reshape
+from atl.core.traversal import Path
 from atl.errors import WrongArgument
 from atl.surface.values import as_index
 from atl.text.printing import place_of, show_index

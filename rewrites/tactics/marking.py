@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atl.core.marks import unknown_mark
-from atl.core.substitution import binds
+from atl.core.traversal import binds
 from atl.errors import WrongArgument
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from atl.checks.wellformed import Path
-from atl.core.substitution import children
 from atl.core.terms import BINARY, UNARY, Binary, Cast, Expr, Guard, Let, Reduce, Unary
+from atl.core.traversal import Path, children
 from rewrites.derivation import Derivation
 from rewrites.tactics.binding import bind, first_path
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from atl.checks.wellformed import Path
 from atl.core.index import Bound, atoms
 from atl.core.predicate import Predicate, conjunction, conjuncts, expressions
-from atl.core.substitution import children
 from atl.core.terms import Binary, Concat, Expr, Gen, Guard, Let, Reduce, Reshape, TruncateLeft, TruncateRight
+from atl.core.traversal import Path, children
 from atl.errors import ATLError
 from rewrites.derivation import Derivation
 from rewrites.tactics.binding import bind

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from atl.checks.wellformed import Path
 from atl.core.index import ONE, ZERO, Index, Leaf, Var, bound, imax, imin, index, map_leaves, shift
 from atl.core.predicate import Predicate, at_most
-from atl.core.substitution import children, shift_term
+from atl.core.substitution import shift_term
 from atl.core.terms import Access, Expr, Gen, Input, Let, Local, Reduce
+from atl.core.traversal import Path, children
 from atl.prove import Facts, Proved, lower_bound, prove, simplify, upper_bound
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from atl.checks.scope import Scope
-from atl.checks.wellformed import Path
 from atl.core.index import Bound, Index, atoms, bound, floordiv, index
 from atl.core.predicate import (
     NonNegative,
@@ -19,6 +18,7 @@ from atl.core.predicate import (
     negation,
 )
 from atl.core.terms import BINARY, MONOIDS, OPERATOR_CALLED, UNARY, Gen, Guard, Input, Let, Reduce, Select
+from atl.core.traversal import Path
 from atl.prove import Proved, prove
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation

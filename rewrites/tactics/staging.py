@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from atl.checks.wellformed import Path
 from atl.core.index import Bound, Index, Leaf, atoms, bound, index, shift
 from atl.core.predicate import Predicate, conjunction, conjuncts, expressions, substitute
-from atl.core.substitution import children, free_positions, shift_term, transform
+from atl.core.substitution import free_positions, shift_term, transform
 from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Reduce, Select
+from atl.core.traversal import Path, children
 from atl.errors import ATLError
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation

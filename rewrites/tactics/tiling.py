@@ -7,12 +7,12 @@ from functools import partial
 from math import prod
 from typing import Any, assert_never, cast
 
-from atl.checks.wellformed import Path
 from atl.core.index import Bound, Index, Leaf, Size, atoms, bound, index, shift
 from atl.core.marks import LoopMark
 from atl.core.predicate import at_most
 from atl.core.substitution import transform
 from atl.core.terms import Gen, Guard, Reduce, Reshape
+from atl.core.traversal import Path
 from atl.errors import ATLError, WrongArgument
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
