@@ -32,7 +32,7 @@ from lowering.loopnest import (
     elements,
     key,
 )
-from lowering.text_scope import Place, outermost, show_condition, show_index, shown
+from lowering.text_scope import TextScope, outermost, show_condition, show_index, shown
 
 _LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
 
@@ -52,56 +52,56 @@ def print_nest(nest: LoopNest) -> str:
                 total += x[k]
             out[i] = total
     """
-    place = outermost(nest)
-    inputs = ", ".join(shown(place, array.name, array.shape) for array in nest.inputs)
-    out = shown(place, key(nest.output), nest.output.extents)
-    cleared = [] if nest.complete else [f"clear {place.name(key(nest.output))}"]
-    lines = [f"{nest.name}({inputs}) -> {out}", *indented([*cleared, *_block(place, nest.body)])]
+    scope = outermost(nest)
+    inputs = ", ".join(shown(scope, array.name, array.shape) for array in nest.inputs)
+    out = shown(scope, key(nest.output), nest.output.extents)
+    cleared = [] if nest.complete else [f"clear {scope.name(key(nest.output))}"]
+    lines = [f"{nest.name}({inputs}) -> {out}", *indented([*cleared, *_block(scope, nest.body)])]
     return "\n".join(part for line in lines for part in wrapped(line))
 
 
 # -- statements -------------------------------------------------------------------------------------------------------
 
 
-def _block(place: Place, block: Block) -> list[str]:
+def _block(scope: TextScope, block: Block) -> list[str]:
     lines: list[str] = []
     for statement in block:
         match statement:
             case Declare(variable, initial, mark):
-                first = _scalar(place, initial).text
-                name, place = place.bind(key(variable), variable.name)
+                first = _scalar(scope, initial).text
+                name, scope = scope.bind(key(variable), variable.name)
                 lines.append(f"{name} = {first}{_shown_mark(mark)}")
             case Allocate(buffer, capacity, storage, zeroed, mark):
-                _, place = place.bind(key(buffer), buffer.name)
+                _, scope = scope.bind(key(buffer), buffer.name)
                 whole = elements(buffer.extents) == capacity
-                room = shown(place, key(buffer), buffer.extents if whole else (capacity,))
+                room = shown(scope, key(buffer), buffer.extents if whole else (capacity,))
                 text = f"{'zeros' if zeroed else 'room for'} {room}{' on the stack' * (storage == 'stack')}"
                 lines.append(f"{text}{_shown_mark(mark)}")
             case For() | If() | Assign() | Accumulate() | Clear() | Free():
-                lines += _statement(place, statement)
+                lines += _statement(scope, statement)
             case _:
                 assert_never(statement)
     return lines
 
 
-def _statement(place: Place, statement: For | If | Assign | Accumulate | Clear | Free) -> list[str]:
+def _statement(scope: TextScope, statement: For | If | Assign | Accumulate | Clear | Free) -> list[str]:
     match statement:
         case For(variable, low, high, body, mark):
-            ends = f"{_end(place, low)}..{_end(place, high)}"
-            name, inside = place.bind(variable, variable.name)
+            ends = f"{_end(scope, low)}..{_end(scope, high)}"
+            name, inside = scope.bind(variable, variable.name)
             return [f"for {name} in {ends}:{_shown_mark(mark)}", *indented(_block(inside, body))]
         case If(predicate, body):
-            return [f"if {show_condition(place, predicate)}:", *indented(_block(place, body))]
+            return [f"if {show_condition(scope, predicate)}:", *indented(_block(scope, body))]
         case Assign(target, value):
-            return [f"{_stored(place, target)} = {_scalar(place, value).text}"]
+            return [f"{_stored(scope, target)} = {_scalar(scope, value).text}"]
         case Accumulate(target, op, value):
-            into, by = _stored(place, target), _scalar(place, value).text
+            into, by = _stored(scope, target), _scalar(scope, value).text
             return [f"{into} {INFIX[op]}= {by}" if op in INFIX else f"{into} = {op}({into}, {by})"]
         case Clear(buffer, count, zeroed):
-            name = place.name(key(buffer))
-            return [f"{'clear' if zeroed else 'forget'} {name}[0..{_end(place, count)}]"]
+            name = scope.name(key(buffer))
+            return [f"{'clear' if zeroed else 'forget'} {name}[0..{_end(scope, count)}]"]
         case Free(buffer):
-            return [f"free {place.name(key(buffer))}"]
+            return [f"free {scope.name(key(buffer))}"]
     assert_never(statement)
 
 
@@ -109,42 +109,42 @@ def _shown_mark(mark: Mark) -> str:
     return f"  # {mark.value}" if mark.value else ""
 
 
-def _end(place: Place, index: Index) -> str:
+def _end(scope: TextScope, index: Index) -> str:
     """An end of a range a..b."""
-    text = show_index(place, index)
+    text = show_index(scope, index)
     return text if index.constant is not None or index.atom is not None else f"({text})"
 
 
 # -- scalars ----------------------------------------------------------------------------------------------------------
 
 
-def _stored(place: Place, target: Cell | Scalar) -> str:
+def _stored(scope: TextScope, target: Cell | Scalar) -> str:
     if isinstance(target, Scalar):
-        return place.name(key(target))
-    return shown(place, key(target.buffer), tuple(position for position, _ in target.pairs))
+        return scope.name(key(target))
+    return shown(scope, key(target.buffer), tuple(position for position, _ in target.pairs))
 
 
-def _scalar(place: Place, e: ScalarExpr) -> Text:
+def _scalar(scope: TextScope, e: ScalarExpr) -> Text:
     match e:
         case Number(value, dtype):
             return Text(
                 str(float(value) if dtype.startswith("float") else int(value)), PRIMARY if value >= 0 else UNARY
             )
         case Load(source):
-            return Text(_stored(place, source))
+            return Text(_stored(scope, source))
         case FromIndex(index):
-            text = show_index(place, index)
+            text = show_index(scope, index)
             return Text(text, PRIMARY if index.atom is not None else SUM)
         case Apply("neg", (argument,)):
-            return Text(f"-{_scalar(place, argument).at(PRIMARY)}", UNARY)
+            return Text(f"-{_scalar(scope, argument).at(PRIMARY)}", UNARY)
         case Apply(op, (left, right)) if op in _LEVELS:
             level = _LEVELS[op]
-            return Text(f"{_scalar(place, left).at(level)} {INFIX[op]} {_scalar(place, right).at(level + 1)}", level)
+            return Text(f"{_scalar(scope, left).at(level)} {INFIX[op]} {_scalar(scope, right).at(level + 1)}", level)
         case Apply(op, arguments):
-            return Text(f"{op}({', '.join(_scalar(place, argument).text for argument in arguments)})")
+            return Text(f"{op}({', '.join(_scalar(scope, argument).text for argument in arguments)})")
         case Choose(predicate, left, right):
-            then, otherwise = _scalar(place, left).at(SUM), _scalar(place, right).at(TERNARY)
-            return Text(f"{then} if {show_condition(place, predicate)} else {otherwise}", TERNARY)
+            then, otherwise = _scalar(scope, left).at(SUM), _scalar(scope, right).at(TERNARY)
+            return Text(f"{then} if {show_condition(scope, predicate)} else {otherwise}", TERNARY)
         case Convert(argument, dtype):
-            return Text(f"{dtype}({_scalar(place, argument).text})")
+            return Text(f"{dtype}({_scalar(scope, argument).text})")
     assert_never(e)

@@ -15,7 +15,7 @@ from lowering.loopnest import Conditions, LoopNest, key, under
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TextScope:
     """Where a printer stands in a nest.
 
     Sizes and loop variables stand for themselves among the names, storage by its `key`. `natural` is that of the nest.
@@ -28,12 +28,12 @@ class Place:
     def name(self, of: Hashable) -> str:
         return self.names.of[of]
 
-    def bind(self, key: Hashable, hint: str) -> tuple[str, Place]:
+    def bind(self, key: Hashable, hint: str) -> tuple[str, TextScope]:
         """A name for a new thing, and the place where it is in sight."""
         name, names = self.names.bind(key, hint)
         return name, replace(self, names=names)
 
-    def under(self, predicate: Predicate) -> Place:
+    def under(self, predicate: Predicate) -> TextScope:
         """The place in a loop or branch here."""
         return replace(self, conditions=under(self.conditions, predicate))
 
@@ -42,7 +42,7 @@ class Place:
         return (self.conditions, numerator) in self.natural
 
 
-def outermost(nest: LoopNest) -> Place:
+def outermost(nest: LoopNest) -> TextScope:
     """Where the body of a loop nest stands: its parameters are in sight."""
     names = Names().bind_all(
         [
@@ -51,21 +51,21 @@ def outermost(nest: LoopNest) -> Place:
             (key(nest.output), nest.output.name),
         ]
     )
-    return Place(names, frozenset(), nest.natural)
+    return TextScope(names, frozenset(), nest.natural)
 
 
 # -- the notation of programs, with the names of a place --------------------------------------------------------------
 
 
-def show_index(place: Place, expression: Index) -> str:
-    return index_text(write_index(expression, place.name), ASCII)
+def show_index(scope: TextScope, expression: Index) -> str:
+    return index_text(write_index(expression, scope.name), ASCII)
 
 
-def show_condition(place: Place, predicate: Predicate) -> str:
-    return condition_text(write_condition(predicate, place.name), ASCII)
+def show_condition(scope: TextScope, predicate: Predicate) -> str:
+    return condition_text(write_condition(predicate, scope.name), ASCII)
 
 
-def shown(place: Place, storage: Hashable, indices: Sequence[Index]) -> str:
+def shown(scope: TextScope, storage: Hashable, indices: Sequence[Index]) -> str:
     """A tensor with its extents, or an element with its indices; of rank 0, the name alone."""
-    name = place.name(storage)
-    return f"{name}[{', '.join(show_index(place, index) for index in indices)}]" if indices else name
+    name = scope.name(storage)
+    return f"{name}[{', '.join(show_index(scope, index) for index in indices)}]" if indices else name

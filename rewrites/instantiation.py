@@ -77,15 +77,15 @@ def substituted(body: Expr | Predicate, indices: tuple[Index, ...], tensors: tup
     def on_leaf(leaf: Leaf, depth: int) -> Index:
         if not isinstance(leaf, Bound) or leaf.position < depth:
             return index(leaf)
-        place = leaf.position - depth
-        return lifted(indices[-1 - place], depth) if place < count else bound(leaf.position - count)
+        parameter = leaf.position - depth
+        return lifted(indices[-1 - parameter], depth) if parameter < count else bound(leaf.position - count)
 
     def on_tensor(at: Local | TensorVar, depth: int, tensor_depth: int) -> Expr | None:
         if not isinstance(at, Local) or at.position < tensor_depth:
             return None
-        place = at.position - tensor_depth
-        if place < tensor_count:
-            return shift_term(tensors[-1 - place], depth, tensor_depth)
+        parameter = at.position - tensor_depth
+        if parameter < tensor_count:
+            return shift_term(tensors[-1 - parameter], depth, tensor_depth)
         return Local(
             at.position - tensor_count, map_type(at.of, lambda e: map_leaves(e, lambda leaf: on_leaf(leaf, depth)))
         )

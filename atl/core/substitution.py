@@ -82,11 +82,11 @@ def _with_parts(
     if all(value is getattr(expr, name) for name, value in made.items()):
         return expr
     for part in type(expr).form.parts:
-        for place, binder in enumerate(reversed(part.tensors)):
+        for position, binder in enumerate(reversed(part.tensors)):
             of = getattr(expr, binder.value).type
             new = cast("Expr", made[binder.value]).type
             if new != map_type(of, on_index):
-                made[part.field] = _retyped(cast("Expr", made[part.field]), place, _seen_in(part, new))
+                made[part.field] = _retyped(cast("Expr", made[part.field]), position, _seen_in(part, new))
     rebuilt: Expr = type(expr)(**made)  # type: ignore[arg-type]
     return rebuilt
 
@@ -109,9 +109,9 @@ def bind(value: Expr, body: Expr, name: str = "x", mark: LetMark = LetMark.NONE)
 def binds_by_type(expr: Expr) -> bool:
     """Whether each tensor that a node binds has in the part just the type of its value, as `bind` sees to it."""
     return all(
-        _retyped(body, place, _seen_in(part, getattr(expr, binder.value).type)) == body
+        _retyped(body, position, _seen_in(part, getattr(expr, binder.value).type)) == body
         for part in type(expr).form.parts
-        for place, binder in enumerate(reversed(part.tensors))
+        for position, binder in enumerate(reversed(part.tensors))
         for body in (getattr(expr, part.field),)
     )
 

@@ -12,7 +12,7 @@ from atl.core.index import AnyAtom, Index, Monomial, constant, index, polynomial
 from lowering.c.index import index_text
 from lowering.c.text import PRODUCT, SUM, Text
 from lowering.loopnest import Allocate, elements
-from lowering.text_scope import Place
+from lowering.text_scope import TextScope
 
 MUCH: Final = 2**40
 """A larger number of elements is not multiplied by their size without a check."""
@@ -20,12 +20,12 @@ SMALL: Final = 64
 """A linear expression whose coefficients sum up to this at most cannot overflow: sizes are at most 2^56."""
 
 
-def allocation(place: Place, statement: Allocate, size: str) -> str:
+def allocation(scope: TextScope, statement: Allocate, size: str) -> str:
     """The call that gets storage; where products in the capacity overflow, it asks for more than any memory has.
 
     `size` is that of an element. The capacity is written as the product of the extents, where it is that.
     """
-    texts, number = _capacity(place, statement)
+    texts, number = _capacity(scope, statement)
     if number != 1:
         size = f"{number} * {size}" if texts or not statement.zeroed else size
     if not texts:
@@ -38,13 +38,13 @@ def allocation(place: Place, statement: Allocate, size: str) -> str:
     return f"calloc({room}, 1)" if statement.zeroed else f"malloc({room})"
 
 
-def _capacity(place: Place, statement: Allocate) -> tuple[list[Text], int]:
+def _capacity(scope: TextScope, statement: Allocate) -> tuple[list[Text], int]:
     """The factors of the capacity that are known only in a call, and the product of the others."""
     factors = list(statement.buffer.extents)
     if elements(statement.buffer.extents) != statement.capacity:
         factors = _factors(statement.capacity)
     number = prod(factor.constant for factor in factors if factor.constant is not None)
-    texts = [_saturating(place, factor) for factor in factors if factor.constant is None]
+    texts = [_saturating(scope, factor) for factor in factors if factor.constant is None]
     if number > MUCH and texts:
         return [*texts, Text(str(number))], 1
     return texts, number
@@ -62,21 +62,21 @@ def _factors(e: Index) -> list[Index]:
     return [*map(index, common.elements()), polynomial(rest), constant(number)]
 
 
-def _saturating(place: Place, e: Index) -> Text:
+def _saturating(scope: TextScope, e: Index) -> Text:
     """An expression that is not negative; where its terms overflow, a very large number."""
     linear = all(len(monomial) <= 1 for monomial, _ in e.terms)
     if linear and sum(abs(value) for monomial, value in e.terms if monomial) <= SMALL:
-        return index_text(place, e)
+        return index_text(scope, e)
     added: list[Text] = []
     for monomial, value in e.terms:
         if value > 0:
-            factors = [index_text(place, index(atom)) for atom in monomial]
+            factors = [index_text(scope, index(atom)) for atom in monomial]
             if value > 1 or not factors:
                 factors.append(Text(str(value)))
             added.append(_nested("saturating_product", factors))
     total = _nested("saturating_sum", added or [Text("0")])
     taken = polynomial({monomial: -value for monomial, value in e.terms if value < 0})
-    return Text(f"{total.text} - {index_text(place, taken).at(PRODUCT)}", SUM) if taken.terms else total
+    return Text(f"{total.text} - {index_text(scope, taken).at(PRODUCT)}", SUM) if taken.terms else total
 
 
 def _nested(function: str, texts: list[Text]) -> Text:

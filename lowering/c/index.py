@@ -17,33 +17,33 @@ from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, 
 from atl.core.reshape_definitions import Pairs
 from lowering.c.text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM, Text
 from lowering.loopnest import elements, flat
-from lowering.text_scope import Place
+from lowering.text_scope import TextScope
 
 SLACK: Final = 4
 FEW: Final = 10
 """A polynomial of more terms is factored in one way, without a comparison of several."""
 
 
-def index_text(place: Place, expression: Index) -> Text:
+def index_text(scope: TextScope, expression: Index) -> Text:
     """The expression, as short as factoring makes it."""
-    return _sum(_parts(place, _terms(expression)))
+    return _sum(_parts(scope, _terms(expression)))
 
 
-def address_text(place: Place, pairs: Pairs) -> Text:
+def address_text(scope: TextScope, pairs: Pairs) -> Text:
     """The flat address of an index structure: nested as its pairs are, or as a polynomial that is clearly shorter.
 
     The polynomial of ((i, n // 64), (k, 64)) stays nested, that of ((i // 64, n // 64), (i % 64, 64)) is `i`.
     """
-    whole = index_text(place, flat(pairs))
-    return _unless_clearly_shorter(_nested(place, pairs), whole) if len(pairs) > 1 else whole
+    whole = index_text(scope, flat(pairs))
+    return _unless_clearly_shorter(_nested(scope, pairs), whole) if len(pairs) > 1 else whole
 
 
-def count_text(place: Place, count: Index, extents: tuple[Index, ...]) -> Text:
+def count_text(scope: TextScope, count: Index, extents: tuple[Index, ...]) -> Text:
     """A number of elements: as the product of the extents, if it is that and the polynomial is not clearly shorter."""
-    whole = index_text(place, count)
+    whole = index_text(scope, count)
     if len(extents) < 2 or elements(extents) != count:
         return whole
-    factors = [index_text(place, extent) for extent in extents]
+    factors = [index_text(scope, extent) for extent in extents]
     if sum(factor.narrow for factor in factors) > 1:
         return whole
     return _unless_clearly_shorter(Text(" * ".join(factor.at(PRODUCT + 1) for factor in factors), PRODUCT), whole)
@@ -53,12 +53,12 @@ def _unless_clearly_shorter(structured: Text, whole: Text) -> Text:
     return structured if len(structured.text) <= len(whole.text) + SLACK else whole
 
 
-def _nested(place: Place, pairs: Pairs) -> Text:
+def _nested(scope: TextScope, pairs: Pairs) -> Text:
     parts: list[Part] = []
     for position, extent in pairs:
         if parts and extent != ONE:
-            parts = [_times(parts, index_text(place, extent), after=True)]
-        parts.extend(_parts(place, _terms(position)))
+            parts = [_times(parts, index_text(scope, extent), after=True)]
+        parts.extend(_parts(scope, _terms(position)))
     return _sum(parts)
 
 
@@ -85,22 +85,22 @@ class Part:
     negative: bool = False
 
 
-def _parts(place: Place, terms: Mapping[tuple[Factor, ...], int]) -> list[Part]:
+def _parts(scope: TextScope, terms: Mapping[tuple[Factor, ...], int]) -> list[Part]:
     """The summands, in the order in which they are written, and with common factors taken out where that is shorter."""
     ordered = sorted(terms.items(), key=lambda term: _reading_order(term[0]))
-    best = [Part(_product(place, abs(value), factors), value < 0) for factors, value in ordered]
+    best = [Part(_product(scope, abs(value), factors), value < 0) for factors, value in ordered]
     if len(terms) < 2:
         return best
     shared = _shared_factors(terms)
     for factor in shared if len(terms) <= FEW else shared[:1]:
         inside: Terms = {_without(factors, factor): value for factors, value in terms.items() if factor in factors}
         outside: Terms = {factors: value for factors, value in terms.items() if factor not in factors}
-        multiple = _times(_parts(place, inside), _factor(place, factor), after=True)
-        best = _shorter([multiple, *_parts(place, outside)], best)
+        multiple = _times(_parts(scope, inside), _factor(scope, factor), after=True)
+        best = _shorter([multiple, *_parts(scope, outside)], best)
     common = gcd(*terms.values())
     if common > 1:
         inside = {factors: value // common for factors, value in terms.items()}
-        best = _shorter([_times(_parts(place, inside), _literal(common), after=False)], best)
+        best = _shorter([_times(_parts(scope, inside), _literal(common), after=False)], best)
     return best
 
 
@@ -138,8 +138,8 @@ def _sum(parts: list[Part]) -> Text:
     return Text(text, SUM, narrow)
 
 
-def _product(place: Place, coefficient: int, factors: tuple[Factor, ...]) -> Text:
-    texts = [_factor(place, factor) for factor in sorted(factors, key=_reading_order_of_factor)]
+def _product(scope: TextScope, coefficient: int, factors: tuple[Factor, ...]) -> Text:
+    texts = [_factor(scope, factor) for factor in sorted(factors, key=_reading_order_of_factor)]
     if coefficient != 1 or not texts:
         texts.insert(0, _literal(coefficient))
     if len(texts) == 1:
@@ -244,31 +244,31 @@ def _exact_quotient(a: Index, b: Index) -> Index | None:
 # -- atoms ------------------------------------------------------------------------------------------------------------
 
 
-def _factor(place: Place, factor: Factor) -> Text:
+def _factor(scope: TextScope, factor: Factor) -> Text:
     match factor:
         case Size() | Var():
-            return Text(place.name(factor))
+            return Text(scope.name(factor))
         case Quotient(a, b):
-            return _division(place, a, b, "/", "floor_div")
+            return _division(scope, a, b, "/", "floor_div")
         case Remainder(a, b):
-            return _division(place, a, b, "%", "floor_mod")
+            return _division(scope, a, b, "%", "floor_mod")
         case Extremum(kind, choices):
-            texts = [index_text(place, choice).text for choice in choices]
+            texts = [index_text(scope, choice).text for choice in choices]
             return Text(reduce(lambda inner, outer: f"{kind}_int64({outer}, {inner})", reversed(texts)))
         case Read(array, indices):
-            name = place.name(array.name)
+            name = scope.name(array.name)
             if not indices:
                 return Text(name, PRIMARY, array.dtype == "int32")
-            address = address_text(place, tuple(zip(indices, array.shape, strict=True)))
+            address = address_text(scope, tuple(zip(indices, array.shape, strict=True)))
             return Text(f"{name}[{address.text}]", PRIMARY, array.dtype == "int32")
         case Bound():
             raise AssertionError("a loop nest has no bound indices")
     assert_never(factor)
 
 
-def _division(place: Place, a: Index, b: Index, operator: str, helper: str) -> Text:
-    above, below = index_text(place, a), index_text(place, b)
-    if place.is_natural(a):
+def _division(scope: TextScope, a: Index, b: Index, operator: str, helper: str) -> Text:
+    above, below = index_text(scope, a), index_text(scope, b)
+    if scope.is_natural(a):
         narrow = above.narrow and below.narrow
         return Text(f"{above.at(PRODUCT)} {operator} {below.at(PRODUCT + 1)}", PRODUCT, narrow)
     return Text(f"{helper}({above.text}, {below.text})")
@@ -277,26 +277,26 @@ def _division(place: Place, a: Index, b: Index, operator: str, helper: str) -> T
 # -- predicates -------------------------------------------------------------------------------------------------------
 
 
-def predicate_text(place: Place, predicate: Predicate) -> Text:
+def predicate_text(scope: TextScope, predicate: Predicate) -> Text:
     """The predicate as it is; a part is tested under those to the left of it."""
     match predicate:
         case NonNegative(expression):
-            return _comparison(place, expression)
+            return _comparison(scope, expression)
         case Zero(expression):
-            return _equation(place, expression, "==")
+            return _equation(scope, expression, "==")
         case NonZero(expression):
-            return _equation(place, expression, "!=")
+            return _equation(scope, expression, "!=")
         case All(parts):
             texts = []
             for part in parts:
-                texts.append(predicate_text(place, part).at(AND + 1))
-                place = place.under(part)
+                texts.append(predicate_text(scope, part).at(AND + 1))
+                scope = scope.under(part)
             return Text(" && ".join(texts) or "1", AND)
         case Any(parts):
             texts = []
             for part in parts:
-                texts.append(predicate_text(place, part).at(AND + 1))
-                place = place.under(negation(part))
+                texts.append(predicate_text(scope, part).at(AND + 1))
+                scope = scope.under(negation(part))
             return Text(" || ".join(texts) or "0", OR)
     assert_never(predicate)
 
@@ -310,28 +310,28 @@ def _sides(expression: Index) -> tuple[Terms, Terms, int]:
     return positive, negative, offset
 
 
-def _side(place: Place, terms: Terms, offset: int) -> str:
-    return _sum(_parts(place, {**terms, (): offset} if offset else terms)).at(SUM)
+def _side(scope: TextScope, terms: Terms, offset: int) -> str:
+    return _sum(_parts(scope, {**terms, (): offset} if offset else terms)).at(SUM)
 
 
-def _comparison(place: Place, expression: Index) -> Text:
+def _comparison(scope: TextScope, expression: Index) -> Text:
     """expression >= 0 with every term on the side where it is positive."""
     larger, smaller, offset = _sides(expression)
     if not larger:
-        text = f"{_side(place, smaller, 0)} < {offset + 1}"
+        text = f"{_side(scope, smaller, 0)} < {offset + 1}"
     elif not smaller:
-        text = f"{-offset} <= {_side(place, larger, 0)}"
+        text = f"{-offset} <= {_side(scope, larger, 0)}"
     elif offset < 0:
-        text = f"{_side(place, smaller, -offset - 1)} < {_side(place, larger, 0)}"
+        text = f"{_side(scope, smaller, -offset - 1)} < {_side(scope, larger, 0)}"
     else:
-        text = f"{_side(place, smaller, 0)} <= {_side(place, larger, offset)}"
+        text = f"{_side(scope, smaller, 0)} <= {_side(scope, larger, offset)}"
     return Text(text, COMPARISON)
 
 
-def _equation(place: Place, expression: Index, operator: str) -> Text:
+def _equation(scope: TextScope, expression: Index, operator: str) -> Text:
     left, right, offset = _sides(expression)
     if not left:
         left, right, offset = right, left, -offset
     if not right:
-        return Text(f"{_side(place, left, 0)} {operator} {-offset}", EQUALITY)
-    return Text(f"{_side(place, left, max(offset, 0))} {operator} {_side(place, right, max(-offset, 0))}", EQUALITY)
+        return Text(f"{_side(scope, left, 0)} {operator} {-offset}", EQUALITY)
+    return Text(f"{_side(scope, left, max(offset, 0))} {operator} {_side(scope, right, max(-offset, 0))}", EQUALITY)

@@ -37,7 +37,7 @@ from lowering.loopnest import (
     opposite,
 )
 from lowering.targets.marks import check_marks
-from lowering.text_scope import Place, outermost, show_condition, show_index, shown
+from lowering.text_scope import TextScope, outermost, show_condition, show_index, shown
 
 Lines: TypeAlias = list[str]
 Live: TypeAlias = tuple[str, ...]
@@ -88,47 +88,47 @@ def declaration(nest: LoopNest, name: str) -> str:
 
 
 def _function(nest: LoopNest, name: str, *, static: bool) -> str:
-    place = outermost(nest)
+    scope = outermost(nest)
     body: Lines = []
-    out = place.name(key(nest.output))
+    out = scope.name(key(nest.output))
     if not nest.complete:
-        body.append(f"memset({out}, 0, {_bytes(place, nest.output, elements(nest.output.extents))});")
-    body += _block(place, (), nest.body)
+        body.append(f"memset({out}, 0, {_bytes(scope, nest.output, elements(nest.output.extents))});")
+    body += _block(scope, (), nest.body)
     used = identifiers("\n".join(body))
-    parameters = _parameters(nest, place)
+    parameters = _parameters(nest, scope)
     body[:0] = [f"(void){parameter};" for parameter, _ in parameters if parameter not in used]
     head = f"{'static ' if static else ''}int {name}({', '.join(text for _, text in parameters)})"
-    lines = [*_comment(nest, name, place), *wrapped(head), "{", *indented([*body, "return 0;"]), "}"]
+    lines = [*_comment(nest, name, scope), *wrapped(head), "{", *indented([*body, "return 0;"]), "}"]
     return "\n".join(part for line in lines for part in wrapped(line)) + "\n"
 
 
-def _parameters(nest: LoopNest, place: Place) -> list[tuple[str, str]]:
+def _parameters(nest: LoopNest, scope: TextScope) -> list[tuple[str, str]]:
     """Each parameter's name, and its declaration."""
     out: list[tuple[str, str]] = []
     for array in nest.inputs:
-        name, kind = place.name(array.name), C_TYPES[array.dtype]
+        name, kind = scope.name(array.name), C_TYPES[array.dtype]
         out.append((name, f"const {kind} *restrict {name}" if array.shape else f"{kind} {name}"))
-    out += [(name, f"int64_t {name}") for size in nest.sizes for name in (place.name(Size(size)),)]
-    name = place.name(key(nest.output))
+    out += [(name, f"int64_t {name}") for size in nest.sizes for name in (scope.name(Size(size)),)]
+    name = scope.name(key(nest.output))
     return [*out, (name, f"{C_TYPES[nest.output.dtype]} *restrict {name}")]
 
 
-def _comment(nest: LoopNest, name: str, place: Place) -> Lines:
+def _comment(nest: LoopNest, name: str, scope: TextScope) -> Lines:
     """What the function computes from what, and what must hold of its arguments."""
-    facts = [show_condition(place, assumption) for assumption in nest.assumptions if assumption != TRUE]
-    facts += [fact for array in nest.inputs for fact in _declared(place, array)]
-    inputs = [shown(place, array.name, array.shape) for array in nest.inputs]
-    text = f"{name}: {shown(place, key(nest.output), nest.output.extents)}"
+    facts = [show_condition(scope, assumption) for assumption in nest.assumptions if assumption != TRUE]
+    facts += [fact for array in nest.inputs for fact in _declared(scope, array)]
+    inputs = [shown(scope, array.name, array.shape) for array in nest.inputs]
+    text = f"{name}: {shown(scope, key(nest.output), nest.output.extents)}"
     text += (f" from {', '.join(inputs)}" if inputs else "") + (f", where {', '.join(facts)}" if facts else "")
     return textwrap.wrap(f"/* {text}. */", WIDTH, subsequent_indent="   ", break_long_words=False)
 
 
-def _declared(place: Place, array: Array) -> list[str]:
-    name = place.name(array.name)
+def _declared(scope: TextScope, array: Array) -> list[str]:
+    name = scope.name(array.name)
     facts: list[str] = []
     if array.low is not None and array.high is not None:
         element = f"{name}[...]" if array.shape else name
-        facts.append(f"{show_index(place, array.low)} <= {element} < {show_index(place, array.high)}")
+        facts.append(f"{show_index(scope, array.low)} <= {element} < {show_index(scope, array.high)}")
     if array.increasing:
         facts.append(f"{name} increases strictly along its last dimension")
     return facts
@@ -137,7 +137,7 @@ def _declared(place: Place, array: Array) -> list[str]:
 # -- statements -------------------------------------------------------------------------------------------------------
 
 
-def _block(place: Place, live: Live, block: Block) -> Lines:
+def _block(scope: TextScope, live: Live, block: Block) -> Lines:
     """The statements in order. What a declaration adds to the names in sight lasts to the end of the block."""
     lines: Lines = []
     at = 0
@@ -149,41 +149,41 @@ def _block(place: Place, live: Live, block: Block) -> Lines:
                 more = takewhile(lambda s: isinstance(s, Allocate) and s.storage == "heap", block[at:])
                 run = [statement, *(s for s in more if isinstance(s, Allocate))]
                 at += len(run) - 1
-                place, live, new = _allocate(place, live, run)
+                scope, live, new = _allocate(scope, live, run)
             case Allocate(buffer):
-                place, new = _on_stack(place, statement)
+                scope, new = _on_stack(scope, statement)
             case Declare(variable, initial):
-                first = scalar_text(place, initial).text
-                name, place = place.bind(key(variable), variable.name)
+                first = scalar_text(scope, initial).text
+                name, scope = scope.bind(key(variable), variable.name)
                 new = [f"{C_TYPES[variable.dtype]} {name} = {first};"]
             case Free(buffer):
-                name = place.name(key(buffer))
+                name = scope.name(key(buffer))
                 new = [f"free({name});"] if name in live else []
                 live = tuple(other for other in live if other != name)
             case If(predicate, body) if at < len(block) and opposite(statement, block[at]):
-                new = _branches(place, live, predicate, body, block[at])
+                new = _branches(scope, live, predicate, body, block[at])
                 at += 1
             case For() | If() | Assign() | Accumulate() | Clear():
-                new = _statement(place, live, statement)
+                new = _statement(scope, live, statement)
             case _:
                 assert_never(statement)
         lines += new
     return lines
 
 
-def _statement(place: Place, live: Live, statement: For | If | Assign | Accumulate | Clear) -> Lines:
+def _statement(scope: TextScope, live: Live, statement: For | If | Assign | Accumulate | Clear) -> Lines:
     match statement:
         case For(variable, low, high, body):
-            first, last = index_text(place, low).text, index_text(place, high).text
-            name, inside = place.bind(variable, variable.name)
+            first, last = index_text(scope, low).text, index_text(scope, high).text
+            name, inside = scope.bind(variable, variable.name)
             lines = _block(inside.under(statement.range), live, body)
             return _braced(f"for (int64_t {name} = {first}; {name} < {last}; {name}++)", lines)
         case If(predicate, body):
-            return _branches(place, live, predicate, body, None)
+            return _branches(scope, live, predicate, body, None)
         case Assign(target, value):
-            return [f"{storage_text(place, target).text} = {scalar_text(place, value).text};"]
+            return [f"{storage_text(scope, target).text} = {scalar_text(scope, value).text};"]
         case Accumulate(target, op, value):
-            into, by = storage_text(place, target).text, scalar_text(place, value).text
+            into, by = storage_text(scope, target).text, scalar_text(scope, value).text
             match op:
                 case "add" | "sub" | "mul" | "div":
                     sign = {"add": "+", "sub": "-", "mul": "*", "div": "/"}[op]
@@ -195,7 +195,7 @@ def _statement(place: Place, live: Live, statement: For | If | Assign | Accumula
             # Else every cell is stored before it is read.
             if not zeroed:
                 return []
-            return [f"memset({place.name(key(buffer))}, 0, {_bytes(place, buffer, count)});"]
+            return [f"memset({scope.name(key(buffer))}, 0, {_bytes(scope, buffer, count)});"]
     assert_never(statement)
 
 
@@ -204,51 +204,51 @@ def _braced(head: str, lines: Lines) -> Lines:
     return [f"{head} {{", *indented(lines), "}"] if lines else []
 
 
-def _branches(place: Place, live: Live, predicate: Predicate, body: Block, other: Statement | None) -> Lines:
+def _branches(scope: TextScope, live: Live, predicate: Predicate, body: Block, other: Statement | None) -> Lines:
     """An `if`, with an `else` where the next statement is one with the opposite condition; or a block."""
-    lines = _block(place.under(predicate), live, body)
+    lines = _block(scope.under(predicate), live, body)
     if predicate == TRUE:
         return ["{", *indented(lines), "}"]
     opposite = negation(predicate)
-    rest = _block(place.under(opposite), live, other.body) if isinstance(other, If) else []
+    rest = _block(scope.under(opposite), live, other.body) if isinstance(other, If) else []
     if not lines:
-        return _braced(f"if ({predicate_text(place, opposite).text})", rest)
-    then = _braced(f"if ({predicate_text(place, predicate).text})", lines)
+        return _braced(f"if ({predicate_text(scope, opposite).text})", rest)
+    then = _braced(f"if ({predicate_text(scope, predicate).text})", lines)
     return [*then[:-1], "} else {", *indented(rest), "}"] if rest else then
 
 
 # -- storage ----------------------------------------------------------------------------------------------------------
 
 
-def _on_stack(place: Place, statement: Allocate) -> tuple[Place, Lines]:
+def _on_stack(scope: TextScope, statement: Allocate) -> tuple[TextScope, Lines]:
     buffer = statement.buffer
     count = statement.capacity.constant
     if count is None:
         raise AssertionError(f"the stack buffer {buffer.name} has no constant capacity")
-    name, place = place.bind(key(buffer), buffer.name)
+    name, scope = scope.bind(key(buffer), buffer.name)
     # An array of C has at least one element.
     text = f"{C_TYPES[buffer.dtype]} {name}[{max(count, 1)}]{' = {0}' if statement.zeroed else ''};"
-    return place, [text]
+    return scope, [text]
 
 
-def _allocate(place: Place, live: Live, run: list[Allocate]) -> tuple[Place, Live, Lines]:
+def _allocate(scope: TextScope, live: Live, run: list[Allocate]) -> tuple[TextScope, Live, Lines]:
     """Buffers on the heap, and a return that frees what is there when one of them could not be had."""
     lines: Lines = []
     made: list[str] = []
     for statement in run:
         buffer = statement.buffer
-        name, inside = place.bind(key(buffer), buffer.name)
-        call = allocation(place, statement, f"sizeof *{name}")
-        place = inside
+        name, inside = scope.bind(key(buffer), buffer.name)
+        call = allocation(scope, statement, f"sizeof *{name}")
+        scope = inside
         lines.append(f"{C_TYPES[buffer.dtype]} *restrict {name} = {call};")
         made.append(name)
     there = (*live, *(made if len(made) > 1 else ()))
     failed = " || ".join(f"{name} == NULL" for name in made)
     lines += _braced(f"if ({failed})", [*(f"free({name});" for name in reversed(there)), "return OUT_OF_MEMORY;"])
-    return place, (*live, *made), lines
+    return scope, (*live, *made), lines
 
 
-def _bytes(place: Place, buffer: Buffer, count: Index) -> str:
+def _bytes(scope: TextScope, buffer: Buffer, count: Index) -> str:
     """The size of the first elements of a buffer that is there, so that nothing overflows."""
-    size = f"sizeof *{place.name(key(buffer))}"
-    return size if count == ONE else f"{count_text(place, count, buffer.extents).at(PRODUCT)} * {size}"
+    size = f"sizeof *{scope.name(key(buffer))}"
+    return size if count == ONE else f"{count_text(scope, count, buffer.extents).at(PRODUCT)} * {size}"

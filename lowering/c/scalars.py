@@ -13,7 +13,7 @@ from atl.core.terms import BinaryOp, UnaryOp
 from lowering.c.index import address_text, index_text, predicate_text
 from lowering.c.text import OR, PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text
 from lowering.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr, key
-from lowering.text_scope import Place
+from lowering.text_scope import TextScope
 
 C_TYPES: Final = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
 
@@ -33,25 +33,25 @@ def helper(operation: str, dtype: str) -> str:
 # -- cells ------------------------------------------------------------------------------------------------------------
 
 
-def storage_text(place: Place, target: Cell | Scalar) -> Text:
+def storage_text(scope: TextScope, target: Cell | Scalar) -> Text:
     """A cell or variable, to read or to write. An input of rank 0 is passed by value, such an output by its address."""
     match target:
         case Scalar():
-            return Text(place.name(key(target)))
+            return Text(scope.name(key(target)))
         case Cell(buffer, pairs):
-            name = place.name(key(buffer))
+            name = scope.name(key(buffer))
             if buffer.role == "input" and not buffer.extents:
                 return Text(name)
             if buffer.role == "output" and not buffer.extents:
                 return Text(f"*{name}", UNARY)
-            return Text(f"{name}[{address_text(place, pairs).text}]")
+            return Text(f"{name}[{address_text(scope, pairs).text}]")
     assert_never(target)
 
 
 # -- expressions ------------------------------------------------------------------------------------------------------
 
 
-def scalar_text(place: Place, e: ScalarExpr, *, wide: bool = False) -> Text:
+def scalar_text(scope: TextScope, e: ScalarExpr, *, wide: bool = False) -> Text:
     """The expression in C, with no more brackets than it needs.
 
     Integer literals are ints in C; with `wide`, those of an int64 are int64_t, so that operations among them are too.
@@ -60,16 +60,16 @@ def scalar_text(place: Place, e: ScalarExpr, *, wide: bool = False) -> Text:
         case Number(value, dtype):
             return literal(value, dtype, wide=wide)
         case Load(source):
-            return storage_text(place, source)
+            return storage_text(scope, source)
         case FromIndex():
-            return _from_index(place, e, wide=wide)
+            return _from_index(scope, e, wide=wide)
         case Apply(op, arguments, dtype):
             among_literals = wide or (dtype == "int64" and all(_narrow(argument) for argument in arguments))
-            return _applied(op, [scalar_text(place, argument, wide=among_literals) for argument in arguments], dtype)
+            return _applied(op, [scalar_text(scope, argument, wide=among_literals) for argument in arguments], dtype)
         case Choose():
-            return _choice(place, e, wide=wide)
+            return _choice(scope, e, wide=wide)
         case Convert(argument, dtype):
-            inner = scalar_text(place, argument)
+            inner = scalar_text(scope, argument)
             if argument.dtype == dtype and not _narrow(argument):
                 return inner
             return Text(f"({C_TYPES[dtype]}){inner.at(UNARY)}", UNARY)
@@ -92,10 +92,10 @@ def _narrow(e: ScalarExpr) -> bool:
     assert_never(e)
 
 
-def _from_index(place: Place, e: FromIndex, *, wide: bool) -> Text:
+def _from_index(scope: TextScope, e: FromIndex, *, wide: bool) -> Text:
     if e.index.constant is not None:
         return literal(e.index.constant, e.dtype, wide=wide)
-    text = index_text(place, e.index)
+    text = index_text(scope, e.index)
     if e.dtype == "int64":
         return text.widened()
     if e.dtype == "int32" and text.narrow:
@@ -103,10 +103,10 @@ def _from_index(place: Place, e: FromIndex, *, wide: bool) -> Text:
     return Text(f"({C_TYPES[e.dtype]}){text.at(UNARY)}", UNARY)
 
 
-def _choice(place: Place, e: Choose, *, wide: bool) -> Text:
-    condition = predicate_text(place, e.predicate)
-    left = scalar_text(place.under(e.predicate), e.left, wide=wide)
-    right = scalar_text(place.under(negation(e.predicate)), e.right, wide=wide)
+def _choice(scope: TextScope, e: Choose, *, wide: bool) -> Text:
+    condition = predicate_text(scope, e.predicate)
+    left = scalar_text(scope.under(e.predicate), e.left, wide=wide)
+    right = scalar_text(scope.under(negation(e.predicate)), e.right, wide=wide)
     return Text(f"{condition.at(OR)} ? {left.at(OR)} : {right.at(TERNARY)}", TERNARY)
 
 

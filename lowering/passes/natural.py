@@ -41,29 +41,31 @@ from lowering.loopnest import (
 
 def with_natural_numerators(nest: LoopNest) -> LoopNest:
     """The loop nest whose `natural` has every numerator that is proved not to be negative where it stands."""
-    start = _Place(known_at_the_start(nest.assumptions, nest.inputs))
+    start = _Inside(known_at_the_start(nest.assumptions, nest.inputs))
     everything = chain(((start, extent) for extent in nest.output.extents), _in_block(start, nest.body))
     asked = {
-        (place.conditions, numerator): place for place, expression in everything for numerator in numerators(expression)
+        (inside.conditions, numerator): inside
+        for inside, expression in everything
+        for numerator in numerators(expression)
     }
     natural = frozenset(
         (conditions, numerator)
-        for (conditions, numerator), place in asked.items()
-        if isinstance(prove(place.facts, non_negative(numerator), thorough=False), Proved)
+        for (conditions, numerator), inside in asked.items()
+        if isinstance(prove(inside.facts, non_negative(numerator), thorough=False), Proved)
     )
     return replace(nest, natural=natural)
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Inside:
     """A place of the nest: `predicate` is that of the loop or branch which it is the inside of, `outside` is around."""
 
     start: Facts
-    outside: _Place | None = None
+    outside: _Inside | None = None
     predicate: Predicate | None = None
 
-    def under(self, predicate: Predicate) -> _Place:
-        return _Place(self.start, self, predicate)
+    def under(self, predicate: Predicate) -> _Inside:
+        return _Inside(self.start, self, predicate)
 
     # Most places have no quotient; then nothing is asked about them.
 
@@ -80,80 +82,80 @@ class _Place:
         return self.outside.facts.assume(self.predicate)
 
 
-Expressions: TypeAlias = Iterator[tuple[_Place, Index]]
+Expressions: TypeAlias = Iterator[tuple[_Inside, Index]]
 """Index expressions with the places where they stand."""
 
 
-def _in_block(place: _Place, block: Block) -> Expressions:
+def _in_block(inside: _Inside, block: Block) -> Expressions:
     for statement in block:
-        yield from _in_statement(place, statement)
+        yield from _in_statement(inside, statement)
 
 
-def _in_statement(place: _Place, statement: Statement) -> Expressions:
+def _in_statement(inside: _Inside, statement: Statement) -> Expressions:
     match statement:
         case For(_, low, high, body):
-            yield place, low
-            yield place, high
-            yield from _in_block(place.under(statement.range), body)
+            yield inside, low
+            yield inside, high
+            yield from _in_block(inside.under(statement.range), body)
         case If(predicate, body):
-            yield from _in_predicate(place, predicate)
-            yield from _in_block(place.under(predicate), body)
+            yield from _in_predicate(inside, predicate)
+            yield from _in_block(inside.under(predicate), body)
         case Assign(target, value) | Accumulate(target, _, value):
-            yield from _in_storage(place, target)
-            yield from _in_scalar(place, value)
+            yield from _in_storage(inside, target)
+            yield from _in_scalar(inside, value)
         case Declare(_, initial):
-            yield from _in_scalar(place, initial)
+            yield from _in_scalar(inside, initial)
         case Allocate(buffer, capacity):
-            yield place, capacity
-            yield from ((place, extent) for extent in buffer.extents)
+            yield inside, capacity
+            yield from ((inside, extent) for extent in buffer.extents)
         case Clear(buffer, count):
-            yield place, count
-            yield from ((place, extent) for extent in buffer.extents)
+            yield inside, count
+            yield from ((inside, extent) for extent in buffer.extents)
         case Free():
             return
         case _:
             assert_never(statement)
 
 
-def _in_storage(place: _Place, at: Cell | Scalar) -> Expressions:
+def _in_storage(inside: _Inside, at: Cell | Scalar) -> Expressions:
     if isinstance(at, Cell):
         for pair in at.pairs:
-            yield from ((place, expression) for expression in pair)
+            yield from ((inside, expression) for expression in pair)
 
 
-def _in_scalar(place: _Place, e: ScalarExpr) -> Expressions:
+def _in_scalar(inside: _Inside, e: ScalarExpr) -> Expressions:
     match e:
         case Number():
             return
         case Load(source):
-            yield from _in_storage(place, source)
+            yield from _in_storage(inside, source)
         case FromIndex(index):
-            yield place, index
+            yield inside, index
         case Apply(_, arguments):
             for argument in arguments:
-                yield from _in_scalar(place, argument)
+                yield from _in_scalar(inside, argument)
         case Choose(predicate, left, right):
-            yield from _in_predicate(place, predicate)
-            yield from _in_scalar(place.under(predicate), left)
-            yield from _in_scalar(place.under(negation(predicate)), right)
+            yield from _in_predicate(inside, predicate)
+            yield from _in_scalar(inside.under(predicate), left)
+            yield from _in_scalar(inside.under(negation(predicate)), right)
         case Convert(argument):
-            yield from _in_scalar(place, argument)
+            yield from _in_scalar(inside, argument)
         case _:
             assert_never(e)
 
 
-def _in_predicate(place: _Place, predicate: Predicate) -> Expressions:
+def _in_predicate(inside: _Inside, predicate: Predicate) -> Expressions:
     """A part is tested only where those to the left of it hold, or in a disjunction where they do not."""
     match predicate:
         case NonNegative(expression) | Zero(expression) | NonZero(expression):
-            yield place, expression
+            yield inside, expression
         case All(parts):
             for part in parts:
-                yield from _in_predicate(place, part)
-                place = place.under(part)
+                yield from _in_predicate(inside, part)
+                inside = inside.under(part)
         case Any(parts):
             for part in parts:
-                yield from _in_predicate(place, part)
-                place = place.under(negation(part))
+                yield from _in_predicate(inside, part)
+                inside = inside.under(negation(part))
         case _:
             assert_never(predicate)

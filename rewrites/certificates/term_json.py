@@ -80,7 +80,7 @@ class Writer:
         self._numbers: dict[tuple[Json, ...], int] = {}
         self._known: dict[int, tuple[int, Expr]] = {}
         self._uses: list[int] = []
-        self._places: dict[int, int] = {}
+        self._entry_numbers: dict[int, int] = {}
 
     def argument(self, argument: Argument) -> Json:
         """An argument, in which tensor expressions are still links to entries."""
@@ -104,14 +104,14 @@ class Writer:
             for number, uses in enumerate(self._uses)
             if uses > 1 and any(isinstance(part, _Link) for part in self._entries[number])
         ]
-        self._places = {number: place for place, number in enumerate(shared)}
+        self._entry_numbers = {number: entry for entry, number in enumerate(shared)}
         return [tuple(self.resolved(part) for part in self._entries[number]) for number in shared]
 
     def resolved(self, written: Json) -> Json:
         """What was written, with the links replaced: by the place in the table, or by the entry itself."""
         if isinstance(written, _Link):
-            place = self._places.get(written.number)
-            return self.resolved(self._entries[written.number]) if place is None else ("@", place)
+            entry = self._entry_numbers.get(written.number)
+            return self.resolved(self._entries[written.number]) if entry is None else ("@", entry)
         return tuple(self.resolved(part) for part in written) if isinstance(written, tuple) else written
 
     def _parameter(self, parameter: Parameter) -> Json:
@@ -341,8 +341,8 @@ class Reader:
     def tensor(self, data: Json) -> Expr:
         """A tensor expression."""
         match data:
-            case ["@", int(place)] if 0 <= place < len(self._table):
-                return self._table[place]
+            case ["@", int(entry)] if 0 <= entry < len(self._table):
+                return self._table[entry]
             case [str(word), *values] if (of := CONSTRUCTOR_CALLED.get(word)) and not of.form.opened:
                 return self._node(of, values, data)
             case _:

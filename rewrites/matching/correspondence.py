@@ -73,15 +73,15 @@ def _read(
 ) -> None:
     if isinstance(wanted, Metavariable):
         found.append((path, wanted))
-        for place, at in enumerate(wanted.indices):
+        for position, at in enumerate(wanted.indices):
             used = [atom.position for atom in atoms(at) if isinstance(atom, BoundIndex)]
             if len(used) == 1 and used[0] < len(indices):
-                bound.setdefault((wanted.name, "index", place), []).append(indices[-1 - used[0]])
-        for place, tensor in enumerate(wanted.tensors):
+                bound.setdefault((wanted.name, "index", position), []).append(indices[-1 - used[0]])
+        for position, tensor in enumerate(wanted.tensors):
             while isinstance(tensor, Access):
                 tensor = tensor.tensor  # noqa: PLW2901 (what is accessed)
             if isinstance(tensor, Local) and tensor.position < len(tensors):
-                bound.setdefault((wanted.name, "tensor", place), []).append(tensors[-1 - tensor.position])
+                bound.setdefault((wanted.name, "tensor", position), []).append(tensors[-1 - tensor.position])
         return
     for position, (child, part) in enumerate(zip(children(wanted), wanted.form.parts, strict=True)):
         within = [*indices, *((path, binder.name) for binder in part.indices)]
@@ -144,7 +144,7 @@ def moved(step: Step, before: Expr, after: Expr, path: Path) -> Path | None:
     kept = [second.binders[key] for key, of in first.binders.items() if of[0][0] == path and key in second.binders]
     if kept:
         return kept[0][0][0]
-    same = _place_of(second.side, _part(first.side, path))
+    same = _first_path(second.side, _part(first.side, path))
     if same is not None:
         return same
     return () if not path and not any(of[0][0] == () for of in first.binders.values()) else None
@@ -156,14 +156,14 @@ def _part(term: Expr, path: Path) -> Expr:
     return term
 
 
-def _place_of(term: Expr, part: Expr) -> Path | None:
+def _first_path(term: Expr, part: Expr) -> Path | None:
     """The first place at which a part stands."""
     if term == part:
         return ()
-    for place, child in enumerate(children(term)):
-        below = _place_of(child.expr, part)
+    for position, child in enumerate(children(term)):
+        below = _first_path(child.expr, part)
         if below is not None:
-            return (place, *below)
+            return (position, *below)
     return None
 
 
@@ -171,18 +171,19 @@ def _in_argument(step: Step, side: Skeleton, name: str) -> Path | None:
     """Where a metavariable stands that another one is applied to: where that one uses its parameter first."""
     for where, applied in side.applications:
         function = step.arguments[applied.name]
-        for place, tensor in enumerate(reversed(applied.tensors)):
+        for position, tensor in enumerate(reversed(applied.tensors)):
             if isinstance(tensor, Metavariable) and tensor.name == name and isinstance(function, Function):
-                used = _first_use(function.body, place) if isinstance(function.body, Term) else None
+                used = _first_use(function.body, position) if isinstance(function.body, Term) else None
                 return None if used is None else (*where, *used)
     return None
 
 
-def _first_use(term: Expr, position: int) -> Path | None:
-    if isinstance(term, Local) and term.position == position:
+def _first_use(term: Expr, tensor: int) -> Path | None:
+    """The first place at which the let-bound tensor with this de Bruijn position is used."""
+    if isinstance(term, Local) and term.position == tensor:
         return ()
-    for place, child in enumerate(children(term)):
-        below = _first_use(child.expr, position + child.tensors)
+    for position, child in enumerate(children(term)):
+        below = _first_use(child.expr, tensor + child.tensors)
         if below is not None:
-            return (place, *below)
+            return (position, *below)
     return None

@@ -105,8 +105,8 @@ class Match:
             return True
         if applied.type.rank != found.type.rank:
             return False
-        kept = {place: position for position, place in enumerate(reversed(places)) if place is not None}
-        kept_locals = {place: position for position, place in enumerate(reversed(locals_)) if place is not None}
+        kept = {at: position for position, at in enumerate(reversed(places)) if at is not None}
+        kept_locals = {at: position for position, at in enumerate(reversed(locals_)) if at is not None}
         body = _abstract(found, indices, tensors, kept, kept_locals)
         if body is None:
             return False
@@ -299,7 +299,7 @@ class Match:
         places = [_bound_position(position, indices) for position in at]
         if None in places:
             return True
-        kept = {place: position for position, place in enumerate(reversed(places)) if place is not None}
+        kept = {at: position for position, at in enumerate(reversed(places)) if at is not None}
         mapped = [_remapped(expression, indices, kept) for expression in expressions(found)]
         if any(expression is None for expression in mapped):
             return False

@@ -305,10 +305,10 @@ def _fits_condition(wanted: Predicate | None, found: Predicate) -> bool:
         return True
     parts = list(conjuncts(found))
     for want in conjuncts(wanted):
-        place = next((k for k, have in enumerate(parts) if _fits_literal(want, have)), None)
-        if place is None:
+        found_at = next((k for k, have in enumerate(parts) if _fits_literal(want, have)), None)
+        if found_at is None:
             return False
-        del parts[place]
+        del parts[found_at]
     return not parts
 
 
@@ -352,13 +352,13 @@ def fits_index(wanted: Index, found: Index, *, zero: bool = False) -> bool:
         if len(monomial) == 1 and _is_hole(index(monomial[0])):
             rest = True
             continue
-        place = next(
+        found_at = next(
             (k for k, (other, value) in enumerate(left) if (value == coefficient) and _fits_monomial(monomial, other)),
             None,
         )
-        if place is None:
+        if found_at is None:
             return False
-        del left[place]
+        del left[found_at]
     return (zero or bool(left)) if rest else not left
 
 
@@ -367,10 +367,10 @@ def _fits_monomial(wanted: tuple[object, ...], found: tuple[object, ...]) -> boo
     others = [atom for atom in wanted if atom not in holes]
     left = list(found)
     for atom in others:
-        place = next((k for k, have in enumerate(left) if _fits_atom(atom, have)), None)
-        if place is None:
+        found_at = next((k for k, have in enumerate(left) if _fits_atom(atom, have)), None)
+        if found_at is None:
             return False
-        del left[place]
+        del left[found_at]
     return bool(left) if holes else not left
 
 

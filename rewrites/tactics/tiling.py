@@ -149,9 +149,9 @@ def _check_size(work: Derivation, path: Path, by: Index) -> None:
         )
 
 
-def _seen_from(work: Derivation, place: Path, inside: Path, size: Index) -> Index:
+def _seen_from(work: Derivation, outer: Path, inside: Path, size: Index) -> Index:
     """An index that is written at a place, as it is written at one inside of it."""
-    return shift(size, binders_between(work.term(place), inside[len(place) :])[0])
+    return shift(size, binders_between(work.term(outer), inside[len(outer) :])[0])
 
 
 # -- three loops and more ---------------------------------------------------------------------------------------------
@@ -200,13 +200,13 @@ class _Nest:
             self.marks.append(term.mark)
             self.is_gen.append(isinstance(term, Gen))
             at = (*at, 0)
-        self.gens = [place for place, is_gen in enumerate(self.is_gen) if is_gen]
-        self.sums = [place for place, is_gen in enumerate(self.is_gen) if not is_gen]
+        self.gens = [loop for loop, is_gen in enumerate(self.is_gen) if is_gen]
+        self.sums = [loop for loop, is_gen in enumerate(self.is_gen) if not is_gen]
 
     def tiled(self) -> None:
         """Tiles all of the loops."""
-        for done, place in enumerate(self.sums):
-            self._tile_sum(place, done)
+        for done, loop in enumerate(self.sums):
+            self._tile_sum(loop, done)
         if self.gens:
             self._in_order(self._tile_generations())
         self.work.sweep(["guard_guard"], self.path)
@@ -231,26 +231,26 @@ class _Nest:
                 suggestions=("tile the loops one by one",),
             ) from error
 
-    def _tile_sum(self, place: int, done: int) -> None:
+    def _tile_sum(self, loop: int, done: int) -> None:
         """Tiles a sum while the generations still are whole, and brings the sum within a tile to the very inside."""
         at = self.path
-        for _ in range(place):
+        for _ in range(loop):
             at = self._past_guards((*at, 0))
-        inner = one_tile(self.work, at, _seen_from(self.work, self.path, at, self.sizes[place]))
-        for _ in range(len(self.sizes) - 1 - place + done):
+        inner = one_tile(self.work, at, _seen_from(self.work, self.path, at, self.sizes[loop]))
+        for _ in range(len(self.sizes) - 1 - loop + done):
             inner = self._swap(inner)
 
     def _tile_generations(self) -> Path:
         """Tiles the generations, from the outermost on. The path of the first loop within tiles."""
         last, at, within = self.gens[-1], self.path, self.path
-        for place in range(last + 1):
+        for loop in range(last + 1):
             at = self._past_guards(at)
-            if not self.is_gen[place]:
+            if not self.is_gen[loop]:
                 at = (*at, 0)
                 continue
-            within = one_tile(self.work, at, _seen_from(self.work, self.path, at, self.sizes[place]))
-            rest = last - place
-            if place != self.gens[0]:
+            within = one_tile(self.work, at, _seen_from(self.work, self.path, at, self.sizes[loop]))
+            rest = last - loop
+            if loop != self.gens[0]:
                 within = self._joined(within, rest) if rest else self._apart(within)
             at = (*within, 0) if not rest else within
             for _ in range(rest):
@@ -278,14 +278,14 @@ class _Nest:
         """Takes apart the loop that holds all those within tiles but the last: ⊞ii ⊞[b] e → … ⊞bi … ⊞ii e."""
         first = swap(self.work, inner)
         for count in range(len(self.gens) - 2, 0, -1):
-            sizes = [_seen_from(self.work, self.path, first, self.sizes[place]) for place in self.gens[: count + 1]]
+            sizes = [_seen_from(self.work, self.path, first, self.sizes[loop]) for loop in self.gens[: count + 1]]
             self._split(first, prod(sizes[:-1], start=index(1)), sizes[-1])
             first = (*first, 0)
         at = first
-        for place in self.gens:
+        for loop in self.gens:
             at = self._past_guards(at)
-            self.work.rename(at, f"{self.names[place]}i")
-            self.work.mark(at, marks_of_tiles(self.marks[place])[1])
+            self.work.rename(at, f"{self.names[loop]}i")
+            self.work.mark(at, marks_of_tiles(self.marks[loop])[1])
             at = (*at, 0)
         return first
 
@@ -313,8 +313,8 @@ class _Nest:
 
     def _in_order(self, first: Path) -> None:
         """Within tiles, the generations come before the sums: each sum moves out to where it stood among them."""
-        for moved, place in enumerate(self.sums):
-            behind = sum(gen > place for gen in self.gens)
+        for moved, loop in enumerate(self.sums):
+            behind = sum(gen > loop for gen in self.gens)
             start = len(self.gens) + moved
             for depth in range(start - 1, start - 1 - behind, -1):
                 self._swap((*first, *(0,) * depth))
