@@ -180,6 +180,12 @@ class NoSuchAttribute(ATLError, AttributeError):
     code = "ATL107"
 
 
+class UnknownMark(ATLError, ValueError):
+    """There is no such mark, or it is one of a loop where one of a let is needed, or the other way round."""
+
+    code = "ATL108"
+
+
 # -- shapes and types -------------------------------------------------------------------------------------------------
 
 
@@ -298,3 +304,16 @@ class CheckoutNeeded(ATLError, RuntimeError):
     """The command needs a checkout of the repository."""
 
     code = "ATL504"
+
+
+class UnsupportedMark(ATLError, NotImplementedError):
+    """A target does not carry out a mark, or not where it stands; `binder` is the name of what is marked."""
+
+    code = "ATL505"
+
+    def __init__(
+        self, summary: str, *, binder: str, mark: str, required: str | None = None, suggestions: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(summary, required=required, suggestions=suggestions)
+        self.binder = binder
+        self.mark = mark

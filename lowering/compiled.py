@@ -23,6 +23,7 @@ from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.scalars import C_TYPES
 from lowering.loopnest import Allocate, LoopNest, elements, statements
 from lowering.lower import lower
+from lowering.targets.marks import check_marks
 from lowering.toolchain import build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]
@@ -43,8 +44,8 @@ def compile(  # noqa: A001 (the contract's name)
     With `fast_math` the compiler may assume that there are no NaN and no infinities: what the kernel makes of them is
     unspecified, nothing else in the process is touched.
 
-    Raises `UnsafeAccess`, `UnsafeTruncation`, `CompilerMissing`, `CompilerFailed`; `ArgumentError` and
-    `AssumptionError` for `sizes`.
+    Raises `UnsafeAccess`, `UnsafeTruncation`, `UnsupportedMark`, `CompilerMissing`, `CompilerFailed`; `ArgumentError`
+    and `AssumptionError` for `sizes`.
 
     >>> import atl, numpy as np
     >>> from lowering import compile
@@ -69,6 +70,7 @@ def compile(  # noqa: A001 (the contract's name)
     program = specialise(program, sizes or {})
     check_names(program)
     nest = lower(program)
+    check_marks(nest, target, program)
     source = print_c(nest)
     (name,) = function_names((nest,))
     path = build_shared(source, name=name, fast_math=fast_math)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, assert_never
+from typing import Final, Literal, TypeAlias, assert_never
 
 from atl.core.index import ONE, ZERO, AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, index
+from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, negation, within
 from atl.core.reshape_definitions import Pairs
 from atl.core.terms import BinaryOp, UnaryOp
@@ -136,6 +137,10 @@ ScalarExpr: TypeAlias = Number | Load | FromIndex | Apply | Choose | Convert
 
 # -- statements -------------------------------------------------------------------------------------------------------
 
+Storage: TypeAlias = Literal["heap", "stack"]
+STACK_LIMIT: Final = 32 * 1024
+"""A buffer of constant size up to this many bytes lives on the stack, unless its mark says otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class For:
@@ -145,7 +150,7 @@ class For:
     low: Index
     high: Index
     body: Block
-    mark: str = field(default="")
+    mark: LoopMark = LoopMark.NONE
 
     @property
     def range(self) -> Predicate:
@@ -187,7 +192,7 @@ class Declare:
 
     variable: Scalar
     initial: ScalarExpr
-    mark: str = ""
+    mark: LetMark = LetMark.NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +204,9 @@ class Allocate:
 
     buffer: Buffer
     capacity: Index
-    storage: Literal["heap", "stack"] = "heap"
+    storage: Storage = "heap"
     zeroed: bool = True
-    mark: str = ""
+    mark: LetMark = LetMark.NONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from atl.core.index import (
     imax,
     index,
 )
+from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, within
 from atl.core.program import Program
 from atl.core.substitution import map_op
@@ -66,6 +67,7 @@ from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
 from lowering.leaves import Storage, is_scalar_leaf, scalar
 from lowering.loopnest import (
+    STACK_LIMIT,
     Accumulate,
     Allocate,
     Assign,
@@ -91,8 +93,6 @@ from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
-STACK_LIMIT = 32 * 1024
-"""A buffer of constant size up to this many bytes lives on the stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class _Lowering:
             case _:
                 assert_never(e)
 
-    def _loop(self, name: str, low: Index, high: Index, mark: str, context: Context, body: Body) -> Block:
+    def _loop(self, name: str, low: Index, high: Index, mark: LoopMark, context: Context, body: Body) -> Block:
         """A loop; the buffers hoisted out of an outermost one are allocated before it and freed after it."""
         variable, scope = context.scope.bind(name, low, high, uid=next(self._ids))
         inside = replace(context, scope=scope, loops=(*context.loops, (variable, low, high)))
@@ -329,7 +329,8 @@ class _Lowering:
         used = self.statement(e.body, to, replace(context, tensors=(*context.tensors, buffer)))
         needed = tuple(self._needed(e.name, extent, context) for extent in extents)
         count = elements(needed)
-        if count.constant is not None and count.constant * bits(dtype) // 8 <= STACK_LIMIT:
+        small = count.constant is not None and count.constant * bits(dtype) // 8 <= STACK_LIMIT
+        if small and e.mark is not LetMark.HEAP:
             return (Allocate(buffer, count, "stack", not filled, e.mark), *stored, *used, Free(buffer))
         capacity = self._capacity(needed, context)
         if not context.loops or capacity is None:

@@ -18,6 +18,7 @@ from itertools import count, cycle, islice
 from typing import TypeGuard, assert_never
 
 from atl.core.index import ZERO, Index, Var, index
+from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, less, negation
 from atl.core.program import Program
 from atl.core.reshape_definitions import origin, positions_needed
@@ -56,7 +57,7 @@ class _Binding:
 
     variable: TensorVar
     value: Expr
-    mark: str = ""
+    mark: LetMark = LetMark.NONE
 
 
 def normalize(program: Program, *, one_pass: bool = False) -> Program:
@@ -272,7 +273,7 @@ class _Normalizer:
             case _:
                 assert_never(e)
 
-    def _bound(self, value: Expr, name: str, bindings: list[_Binding], mark: str = "") -> TensorVar:
+    def _bound(self, value: Expr, name: str, bindings: list[_Binding], mark: LetMark = LetMark.NONE) -> TensorVar:
         variable = TensorVar(next(self._ids), name, value.type)
         bindings.append(_Binding(variable, value, mark))
         return variable

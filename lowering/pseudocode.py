@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from atl.core.index import Index
+from atl.core.marks import Mark
 from atl.core.terms import BinaryOp
 from atl.text.names import INFIX
 from lowering.c.text import PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text, indented, wrapped
@@ -104,8 +105,8 @@ def _statement(place: Place, statement: For | If | Assign | Accumulate | Clear |
     assert_never(statement)
 
 
-def _shown_mark(mark: str) -> str:
-    return f"  # {mark}" if mark else ""
+def _shown_mark(mark: Mark) -> str:
+    return f"  # {mark.value}" if mark.value else ""
 
 
 def _end(place: Place, index: Index) -> str:

@@ -28,7 +28,7 @@ from atl.core.terms import (
     Split,
 )
 
-UNWRITTEN: Final = ("variable", "padding")
+UNWRITTEN: Final = ("padding", *(of.form.word for of in CONSTRUCTORS if of.form.opened))
 """The constructors that stand in no program of a person: opened variables, and what rewriting makes of false guards."""
 ALL: Final = (
     *(of.form.word for of in CONSTRUCTORS if of.form.word not in UNWRITTEN),

@@ -28,6 +28,7 @@ import numpy as np
 
 import atl
 from atl.core.index import Leaf, Size, index, value_of
+from atl.core.marks import LoopMark
 from atl.core.predicate import holds
 from atl.core.program import Program
 from atl.errors import ATLError
@@ -288,6 +289,31 @@ def _edit(lines: list[str], random: Random) -> None:
     lines[number] = line[: piece.start()] + new + line[piece.end() :]
 
 
+_RANGE: Final = re.compile(r"(?<=[⊞Σ]\[)([^]|]*)")
+
+
+def mark_changed(data: Data, random: Random) -> None:
+    """The mark of a loop: in the end program, with a hash that is made to match, or within an argument."""
+    new = random.choice([*(mark.value for mark in LoopMark if mark.value), "shared", "vectr", "block", "vector | runs"])
+    end, written = data["end"], [*(step["with"] for step in data["steps"]), data["terms"]]
+    loops = [at[key] for at, key in (place for value in written for place in places(value)) if _is_loop(at[key])]  # type: ignore[index]
+    if loops and random.random() < 0.5:
+        random.choice(loops)[-1] = new
+        return
+    text = "\n".join(end["text"])
+    ranges = list(_RANGE.finditer(text))
+    if ranges:
+        stop = random.choice(ranges).end()
+        text = f"{text[:stop]} | {new}{text[stop:]}"
+    else:
+        text = text.replace(":=", f":= ⊞[i < 1 | {new}]", 1)
+    end["text"], end["sha256"] = text.split("\n"), _sha256(text)
+
+
+def _is_loop(value: Any) -> bool:
+    return isinstance(value, list) and value[:1] in (["gen"], ["reduce"])
+
+
 def hash_changed(data: Data, random: Random) -> None:
     steps: list[Data] = data["steps"]
     holders: list[tuple[Data, str]] = [
@@ -347,6 +373,7 @@ CHANGES: Final[dict[str, Change]] = {
     f"instantiation{MATCHED}": instantiation_changed,
     f"bound{MATCHED}": bound_changed,
     f"program{MATCHED}": program_and_hash_changed,
+    "mark": mark_changed,
     "hash": hash_changed,
     "assumption": premise_changed,
     "version": version_changed,

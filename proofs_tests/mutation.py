@@ -36,6 +36,11 @@ _OTHER_WAY: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
 EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     ("sum_collapse", "p + 1 in p % k"): "each row is summed as a whole, from wherever in it",
     ("tile_gen", "a floor for ceildiv(n, k)"): "unless k divides n, less than nothing would be cut off",
+    ("gen_scatter", "i + 1 in place(n, i, e(i))"): "it has a meaning only where there are no elements",
+    ("place_of_guard", "n for i in place(n, i, e)"): "it has a meaning only where the guard does not hold",
+    ("place_of_select", "n for i in place(n, i, a)"): "it has a meaning only where the other one is selected",
+    ("place_of_select", "n for i in place(n, i, b)"): "it has a meaning only where the other one is selected",
+    ("transpose_of_place", "n for i in place(n, i, v[j])"): "it has a meaning only where there are no columns",
     ("tile_sum", "n + 1 in ceildiv(n, k)"): "a block more is guarded as a whole",
 }
 """Mutants that are true, but not proved for all sizes, and why."""

@@ -139,6 +139,21 @@ def _extent(site: Site) -> int | None:
     return (site.term.high - site.term.low).constant
 
 
+def _mark(s: Session, random: Random) -> Session | None:
+    """A loop or a let, or all of that name, with a mark that it has not had, or without one."""
+    site = _one(random, _loops(s) + _lets(s))
+    if site is None or site.term.form.mark is None:
+        return None
+    chosen = random.choice(list(site.term.form.mark.of))
+    what = site.path if random.random() < 0.5 else site.called[0]
+    return s.mark(what, random.choice([chosen, chosen.value]))
+
+
+def _rename(s: Session, random: Random) -> Session | None:
+    site = _one(random, _loops(s) + _lets(s))
+    return None if site is None else s.rename(site.path, random.choice(["i", "row", "let", "x1"]))
+
+
 def _anywhere(name: str) -> Call:
     def call(s: Session, random: Random) -> Session | None:
         del random
@@ -164,5 +179,7 @@ TACTICS: Final[dict[str, Call]] = {
     "hoist": _hoist,
     "flatten_loops": _flatten_loops,
     "unroll": _unroll,
+    "mark": _mark,
+    "rename": _rename,
 }
 """Every tactic of a session by its name."""

@@ -89,6 +89,7 @@ def test_the_type_checker_names_every_function_that_the_recipe_names(tmp_path: P
 PROGRAMS: Final = """
 import atl
 from atl.core.index import Array, Size, bound, index
+from atl.core.marks import LoopMark
 from atl.core.program import Program
 from atl.core.terms import Access, Gen, Input, Scan
 
@@ -97,7 +98,7 @@ x = Array("x", (n,), "float32")
 
 def prefixes(outer, inner, position):
     read = Access(Input(x), position)
-    return Program("p", (x,), Gen(index(0), outer, Scan(index(0), inner, read, "k", "parallel"), "i"))
+    return Program("p", (x,), Gen(index(0), outer, Scan(index(0), inner, read, "k", LoopMark.PARALLEL), "i"))
 
 # The index of the new binder is the innermost one; taken for that of the loop around, the second access seems safe.
 protected, unprotected = prefixes(m, n, bound(0)), prefixes(n, m, bound(0))
@@ -141,7 +142,7 @@ assert fits(Wanted(Scan, name="k", indices=(index(0), n), parts=(ANYTHING,)), bi
 assert not fits(Wanted(Scan, indices=(index(1), n), parts=(ANYTHING,)), binder)
 table, (values,) = written([{{"e": protected.body}}], protected.inputs)
 back = Reader(protected.inputs, table).argument(values["e"])
-assert back == protected.body != unprotected.body and (back.body.name, back.body.mark) == ("k", "parallel")
+assert back == protected.body != unprotected.body and (back.body.name, back.body.mark) == ("k", LoopMark.PARALLEL)
 assert is_term(scan) and "scan" in ALL
 """
 

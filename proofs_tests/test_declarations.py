@@ -1,4 +1,4 @@
-"""What is declared of an input belongs to it: no proof about one declaration serves another."""
+"""What is declared of an input serves no proof about another one; extents of programs are terms like any other."""
 
 from __future__ import annotations
 
@@ -86,3 +86,13 @@ def test_a_condition_on_a_scalar_input_of_no_known_range_is_checked_rewritten_an
     with pytest.raises(UnsafeAccess) as refused:
         atl.check_safe(beyond)
     assert refused.value.numbers
+
+
+def test_the_extents_of_a_program_are_computed_with_like_any_size() -> None:
+    n, m = atl.sizes("n m")
+    (extent,) = atl.program("ones", [], atl.gen(n, lambda i: 1)).shape
+    results: tuple[Any, ...] = (extent + m, m + extent, 1 + extent, 1 - extent, 2 * extent, extent * m, extent % m)
+    assert list(map(str, results)) == ["m + n", "m + n", "n + 1", "1 - n", "2*n", "m*n", "n % m"]
+    compared: tuple[Any, ...] = (extent < m, extent == m, extent != m)
+    assert list(map(str, compared)) == ["n < m", "m = n", "m ≠ n"]
+    assert str(atl.gen(extent, lambda i: 1).shape) == "(n,)"

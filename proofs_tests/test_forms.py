@@ -12,6 +12,7 @@ import pytest
 import atl
 from atl.core.forms import Form, Formed, IndexBinder, Part, Role, Slot, TensorBinder, layout, slots_of
 from atl.core.index import Array, Bound, Index, Size, Var, atoms, bound, index, read
+from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, at_most, expressions, negation
 from atl.core.substitution import (
     binds_by_type,
@@ -102,10 +103,10 @@ def samples(*, opened: bool = True) -> tuple[Expr, ...]:
         *variables,
         Constant(3, "float32"),
         Value(bound(6), "float32"),
-        Gen(low, high, one, "i", "parallel"),
-        Reduce("max", low, high, one, "k", "unrolled"),
+        Gen(low, high, one, "i", LoopMark.PARALLEL),
+        Reduce("max", low, high, one, "k", LoopMark.UNROLL),
         Guard(holds, one),
-        Let(vector(N), Access(Local(0, Type("float32", (N,))), bound(0)), "x", "stack"),
+        Let(vector(N), Access(Local(0, Type("float32", (N,))), bound(0)), "x", LetMark.STACK),
         Let(one, Binary("mul", Local(0, Type("float32", ())), one), "y"),
         Access(matrix, bound(7)),
         Unary("neg", one),
@@ -175,6 +176,8 @@ ROLES_OF: Final[dict[object, set[Role]]] = {
     int | float: {Role.LITERAL},
     str | None: {Role.DTYPE},
     str: {Role.STATIC, Role.HINT},
+    LoopMark: {Role.MARK},
+    LetMark: {Role.MARK},
 }
 """What a field may be, by its annotation. Which of two texts is a hint is seen by what it changes."""
 
@@ -368,6 +371,10 @@ def another(of: type[Formed], slot: Slot, value: Any) -> Any:
             return (Unary("abs", value[0]), *value[1:])
         case Role.HINT:
             return f"{value}2"
+        case Role.MARK:
+            return next(mark for mark in type(value) if mark is not value)
+        case Role.MARK:
+            return next(mark for mark in type(value) if mark is not value)
         case _:
             assert_never(slot.role)
 
@@ -377,7 +384,7 @@ def equality_faults(node: Any) -> list[str]:
     faults = []
     for slot in slots_of(type(node)):
         other = replace(node, **{slot.name: another(type(node), slot, getattr(node, slot.name))})
-        hint = slot.role is Role.HINT
+        hint = slot.role in (Role.HINT, Role.MARK)
         if (other == node) != hint or (hash(other) == hash(node)) != hint:
             faults.append(f"{slot.name} is {'seen' if hint else 'not seen'} by equality")
         if hint and getattr(other, "type", None) != getattr(node, "type", None):
@@ -417,7 +424,7 @@ def test_a_term_in_a_certificate_is_read_back_with_its_hints(sample: Expr) -> No
     table, (values,) = written([{"e": sample}], INPUTS)
     back = Reader(INPUTS, table).argument(values["e"])
     assert back == sample
-    for name in sample.form.hints:
+    for name in sample.form.unseen:
         assert getattr(back, name) == getattr(sample, name)
 
 

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -90,8 +91,13 @@ def modules(root: Path) -> list[Module]:
             parts = relative.with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
             text = path.read_text(encoding="utf-8")
-            found.append(Module(name, relative, text, ast.parse(text, str(relative))))
+            found.append(Module(name, relative, text, _syntax(text, str(relative))))
     return found
+
+
+@lru_cache(maxsize=1024)
+def _syntax(text: str, path: str) -> ast.Module:
+    return ast.parse(text, path)
 
 
 # -- arrows only run down the house -----------------------------------------------------------------------------------

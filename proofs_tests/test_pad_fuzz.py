@@ -9,7 +9,7 @@ import pytest
 import padtypes.padset
 from atl.core.predicate import FALSE
 from atl.core.reshape_definitions import Origin, origin
-from atl.core.terms import Split
+from atl.core.terms import OPERATOR_CALLED, Split
 from lowering.toolchain import find_compiler, has_sanitizers
 from proofs_tests.pad_fuzz import run_pads
 
@@ -23,6 +23,7 @@ def test_no_accepted_program_stores_where_it_must_not_and_few_safe_ones_are_refu
     assert counts.counterexamples == counts.refused - counts.gave_up
     assert counts.gave_up <= 0.01 * (counts.accepted + counts.refused)
     assert counts.safe_accepted >= 0.9 * counts.safe
+    assert {word for word in OPERATOR_CALLED if counts.operators[word] < 0.02 * counts.made} == set()
 
 
 @pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the C compiler has no sanitizers")

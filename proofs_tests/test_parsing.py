@@ -38,6 +38,7 @@ from atl.errors import (
     RankError,
     ShapeError,
     TooLarge,
+    UnknownMark,
     UnsafeGuard,
     WrongName,
 )
@@ -82,7 +83,12 @@ def refusal(text: str) -> ATLError:
         ("x § 2", ParseError, "'§' means nothing here", "§"),
         ("`x", ParseError, "a quotation that starts with ` does not end on its line", "`"),
         ("gen[i < n] …", ParseError, "this text was abridged: it is not the whole program", "…"),
-        ('gen[i < n | "\\q"] 0', ParseError, "this string is no mark", '"\\q"'),
+        ("gen[i < n | vectr] 0", UnknownMark, "there is no mark 'vectr'", "vectr"),
+        ("gen[i < n | block.w] 0", UnknownMark, "there is no mark 'block.w'", "block.w"),
+        ("sum[i < n | shared] 0", UnknownMark, "shared is a mark of a let, and not of a loop", "shared"),
+        ("let y | thread.x := x in y", UnknownMark, "thread.x is a mark of a loop, and not of a let", "thread.x"),
+        ("gen[i < n | parallel | vector] 0", ParseError, "expected ']' after the range, found '|'", "|"),
+        ('gen[i < n | "parallel"] 0', ParseError, "'\"' means nothing here", '"'),
         (f"x[{'9' * 500}]", ParseError, "a number of 500 digits", "9" * 500),
         ("gen[i < n | ] 0", ParseError, "expected a mark", "]"),
         ("x[0, 0]", RankError, "a scalar has no elements to access", "x[0, 0]"),
@@ -323,7 +329,7 @@ def test_a_program_is_shown_as_mathematics_in_a_notebook() -> None:
 
 def test_latex_has_balanced_braces_whatever_is_shown() -> None:
     term = parse_expr(
-        "(let `a b` | x := gen[1 <= i < n | y_z]"
+        "(let `a b` | stack := gen[1 <= i < n | block.x]"
         " select(i = 2 ∨ i ≠ 3 ∧ true, cast(float32, value(i % 3)), sqrt(abs(A[i, 0]))) in"
         " `a b` ++ flatten transpose split 3 padl 1 padr 2 truncl 1 truncr 1 A[0])"
         " ⊕ -(A[1] - padding(float32[n])) * max(A[0], min(A[1], A[2]))",

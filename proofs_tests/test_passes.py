@@ -13,6 +13,7 @@ import pytest
 
 import atl
 from atl.core.index import ZERO, Array, Index, Leaf, Size, constant, imax, imin, read, value_of
+from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
 from atl.core.program import Program
 from atl.core.substitution import bind, rebuild
@@ -173,6 +174,12 @@ def branches() -> LoopNest:
     return nest("branches", [], out, loop(vi, n, *body), sizes="n m k", complete=False)
 
 
+def guards() -> LoopNest:
+    """A condition within a condition, neither of which follows from the other."""
+    inner = If(less(ZERO, i), (Assign(cell(out := output(n), i), number(1)),))
+    return nest("guards", [], out, loop(vi, n, If(less(i, k), (inner,))), sizes="n m k", complete=False)
+
+
 def quotients() -> LoopNest:
     """Quotients whose numerators are negative at some places, and at others not."""
     halves, inside = (i - k) // 2, at_most(k, i)
@@ -217,7 +224,7 @@ def storage() -> LoopNest:
 
 def by_hand() -> Iterator[Call]:
     arrays = {"x": np.arange(1, 6, dtype=np.float32)}
-    for of in (choices(), branches(), quotients(), storage()):
+    for of in (choices(), branches(), guards(), quotients(), storage()):
         for at_k in (0, 2, 5):
             yield of, {"n": 5, "m": 2, "k": at_k}, arrays
 
@@ -420,14 +427,16 @@ def test_the_mark_of_a_let_comes_to_its_storage() -> None:
 
     whole = atl.let(atl.gen(size, row), lambda w: atl.gen(size, width, lambda i, j: w[size - 1 - i, j]), name="w")
 
+    marks = {"w": LetMark.GLOBAL, "r": LetMark.SHARED, "s": LetMark.REGISTERS, "t": LetMark.STACK}
+
     def marked(program: Program) -> Program:
         def visit(e: Any) -> Any:
             out = rebuild(e, lambda child: visit(child.expr), lambda index: index)
-            return bind(out.value, out.body, out.name, f"mark of {out.name}") if isinstance(out, Let) else out
+            return bind(out.value, out.body, out.name, marks[out.name]) if isinstance(out, Let) else out
 
         return replace(program, body=visit(program.body))
 
-    found: dict[str, str] = {}
+    found: dict[str, LetMark] = {}
     for body in (whole, tile()):
         for statement in statements(lower(marked(atl.program("marks", [X], body))).body):
             match statement:
@@ -438,7 +447,7 @@ def test_the_mark_of_a_let_comes_to_its_storage() -> None:
                 case _:
                     pass
     # A row is hoisted out of the loop over rows, a tile is on the stack; the total of a sum has no let.
-    assert found == {"w": "mark of w", "r": "mark of r", "s": "mark of s", "t": "mark of t"}
+    assert found == marks
 
 
 def test_the_marks_of_storage_are_shown() -> None:
@@ -447,8 +456,8 @@ def test_the_marks_of_storage_are_shown() -> None:
         "shown",
         [],
         out,
-        Allocate(buffer, elements(buffer.extents), mark="shared"),
-        loop(vi, n, Declare(value, number(1), "registers"), Assign(cell(out, i), Load(value))),
+        Allocate(buffer, elements(buffer.extents), mark=LetMark.SHARED),
+        loop(vi, n, Declare(value, number(1), LetMark.REGISTERS), Assign(cell(out, i), Load(value))),
         Free(buffer),
         sizes="n",
     )

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from atl.checks.wellformed import Path
 from atl.core.index import Index, Size, atoms
+from atl.core.marks import Mark
 from atl.core.node import Node
 from atl.core.predicate import Predicate, expressions
 from atl.core.program import Program
@@ -51,6 +52,9 @@ class NotApplicable(NoSite):
 class Derivation:
     """Theorems that lead from a goal on. `rules` are those that may be used, by name.
 
+    `start` is where it began, `theorems` are that one and the one after each step; each of them is shown with the names
+    and marks that were chosen before the next step, the first one too.
+
     `diagnosis` makes of an error and the derivation, as it stands, the error that is raised: a session, which is for
     people, has it say why a rule does not apply. Without it the errors are `NotApplicable` and `NoMatch` as they are.
     """
@@ -62,6 +66,7 @@ class Derivation:
         diagnosis: Callable[[ATLError, Derivation], ATLError] = lambda error, work: error,
     ) -> None:
         self.rules = rules
+        self.start = start
         self.theorems = [start]
         self._diagnosis = diagnosis
 
@@ -170,10 +175,19 @@ class Derivation:
         site = self.site(path)
         return {name: value.read(site) if isinstance(value, Text) else value for name, value in given.items()}
 
-    def rename(self, path: Path, name: str, mark: str | None = None) -> None:
-        """Another name, or mark, for the binder at this path: no step, as theorems are about neither."""
-        new = {"name": name} if mark is None else {"name": name, "mark": mark}
-        self.theorems[-1] = _shown_as(self.theorem, correspondence.with_hints_at(self.goal.body, path, new))
+    def rename(self, path: Path, name: str) -> None:
+        """Another name for the binder at this path: no step, as theorems are not about names."""
+        self._show(path, "name", name)
+
+    def mark(self, path: Path, mark: Mark) -> None:
+        """Another mark for the binder at this path: no step either."""
+        marked = self.term(path).form.mark
+        if marked is not None:
+            self._show(path, marked.field, mark)
+
+    def _show(self, path: Path, field: str, value: object) -> None:
+        shown = correspondence.with_hints_at(self.goal.body, path, {field: value})
+        self.theorems[-1] = _shown_as(self.theorem, shown)
 
     def first_of(self, candidates: Iterable[T], act: Callable[[T], object]) -> None:
         """Carries out a change with the first of these with which it can be. Raises what is wrong with the first."""
@@ -262,7 +276,7 @@ def _replaced(body: Expr, path: Path, part: Expr) -> Expr:
 
 
 def _shown_as(theorem: Theorem, body: Expr) -> Theorem:
-    """The theorem with other names on its right side: it equals that side, so the two compose."""
+    """The theorem with other names and marks on its right side: it equals that side, so the two compose."""
     return kernel.transitivity(theorem, kernel.reflexivity(replace(theorem.rhs, body=body)))
 
 

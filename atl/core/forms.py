@@ -13,7 +13,9 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import ClassVar, Final, assert_never
 
+from atl.core.marks import CALLED, Mark
 from atl.core.node import NOTHING_FREE, Node
+from atl.errors import WrongArgument
 
 
 class Role(Enum):
@@ -46,7 +48,9 @@ class Role(Enum):
     PARTS = "parts"
     """Tensor expressions, any number of them, over which nothing is bound."""
     HINT = "hint"
-    """A name or a mark: printed and kept, and no part of what the node is."""
+    """A name: printed and kept, and no part of what the node is."""
+    MARK = "mark"
+    """How what the node binds is to run or to be kept: printed and kept, and no part of what the node is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,14 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Marked:
+    """A field with a mark, and the set that it is of."""
+
+    field: str
+    of: type[Mark]
+
+
+@dataclass(frozen=True, slots=True)
 class Form:
     """What the nodes of a class are made of. Each field of the class has one role here, in the order of the fields.
 
@@ -103,6 +115,7 @@ class Form:
     parts: tuple[Part, ...] = ()
     part_lists: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    mark: Marked | None = None
     bound: str | None = None
     """The field with the de Bruijn position of a let-bound tensor, whose type `known_type` holds."""
     opened: str | None = None
@@ -126,6 +139,7 @@ class Form:
         yield Role.PART, tuple(part.field for part in self.parts)
         yield Role.PARTS, self.part_lists
         yield Role.HINT, self.hints
+        yield Role.MARK, (self.mark.field if self.mark else None,)
         yield Role.VARIABLE, (self.bound, self.opened)
         yield Role.KNOWN_TYPE, (self.known_type,)
 
@@ -133,6 +147,11 @@ class Form:
     def mentioned(self) -> tuple[str, ...]:
         """Every field with a role, as often as it has one."""
         return tuple(name for _, names in self._roles() for name in names if name is not None)
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The fields that are printed and kept, and no part of what the node is."""
+        return (*self.hints, self.mark.field) if self.mark else self.hints
 
     @property
     def binders(self) -> tuple[IndexBinder | TensorBinder, ...]:
@@ -145,12 +164,13 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A field of a class: its name, its role, and how many indices and tensors are bound over it."""
+    """A field of a class: its name, its role, how many indices and tensors are bound over it, and the set of a mark."""
 
     name: str
     role: Role
     indices: int = 0
     tensors: int = 0
+    marks: type[Mark] | None = None
 
 
 def layout(of: type, form: Form) -> tuple[Slot, ...]:
@@ -171,7 +191,15 @@ def layout(of: type, form: Form) -> tuple[Slot, ...]:
         over = bound.get(name, Part(name))
         known = form.role(name)
         assert known is not None
-        slots.append(Slot(name, known, len(over.indices), len(over.tensors)))
+        slots.append(
+            Slot(
+                name,
+                known,
+                len(over.indices),
+                len(over.tensors),
+                form.mark.of if form.mark and known is Role.MARK else None,
+            )
+        )
     return tuple(slots)
 
 
@@ -234,6 +262,8 @@ class Formed(Node):
                     key.append(value)
                 case Role.HINT:
                     pass
+                case Role.MARK:
+                    _need_mark(slot.marks, value)
                 case _:
                     assert_never(slot.role)
         self._seal(tuple(key), tuple(parts), loose=loose, loose_tensors=loose_tensors, free=free)
@@ -248,3 +278,8 @@ def slots_of(of: type[Formed]) -> tuple[Slot, ...]:
     if known is None:
         known = _slots[of] = layout(of, of.form)
     return known
+
+
+def _need_mark(of: type[Mark] | None, given: object) -> None:
+    if of is not None and not isinstance(given, of):
+        raise WrongArgument(f"{given!r} is no mark of {CALLED[of]}", required=f"one of {', '.join(map(str, of))}")

@@ -10,6 +10,7 @@ from typing import TypeVar, assert_never, cast
 from atl.core import predicate as predicates
 from atl.core.forms import Part, Role, slots_of
 from atl.core.index import Array, Bound, Index, Leaf, Var, atoms, bound, index, map_leaves, shift
+from atl.core.marks import LetMark
 from atl.core.node import Node
 from atl.core.predicate import Predicate
 from atl.core.terms import (
@@ -100,7 +101,9 @@ def _with_parts(
                 made[slot.name] = map_op(value, on_index)
             case Role.TYPE | Role.KNOWN_TYPE:
                 made[slot.name] = map_type(value, on_index)
-            case Role.STATIC | Role.LITERAL | Role.ARRAY | Role.DTYPE | Role.VARIABLE | Role.HINT:
+            case Role.STATIC | Role.LITERAL | Role.ARRAY | Role.DTYPE | Role.VARIABLE:
+                made[slot.name] = value
+            case Role.HINT | Role.MARK:
                 made[slot.name] = value
             case _:
                 assert_never(slot.role)
@@ -123,7 +126,7 @@ def _kept_if_same(old: Many, new: Many) -> Many:
     return old if all(a is b for a, b in zip(new, old, strict=True)) else new
 
 
-def bind(value: Expr, body: Expr, name: str = "x", mark: str = "") -> Let:
+def bind(value: Expr, body: Expr, name: str = "x", mark: LetMark = LetMark.NONE) -> Let:
     """let name := value in body, where the bound tensor has in the body just the type that the value has.
 
     A value that is replaced by an equal one may write its shape in another way.
@@ -360,16 +363,9 @@ def indices_in(expr: Expr) -> Iterator[Index]:
                 yield from amounts(value)
             case Role.TYPE | Role.ARRAY:
                 yield from value.shape
-            case (
-                Role.PART
-                | Role.PARTS
-                | Role.STATIC
-                | Role.LITERAL
-                | Role.DTYPE
-                | Role.VARIABLE
-                | Role.KNOWN_TYPE
-                | Role.HINT
-            ):
+            case Role.PART | Role.PARTS | Role.STATIC | Role.LITERAL | Role.DTYPE | Role.VARIABLE:
+                pass
+            case Role.KNOWN_TYPE | Role.HINT | Role.MARK:
                 pass
             case _:
                 assert_never(slot.role)

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from atl.core import dtypes
-from atl.core.forms import Form, Formed, IndexBinder, Part, TensorBinder
+from atl.core.forms import Form, Formed, IndexBinder, Marked, Part, TensorBinder
 from atl.core.index import Array, Bound, Index, atoms, ceildiv, shift
+from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate
 from atl.errors import DtypeError, RaggedShape, RankError, Source, WrongArgument
 
@@ -167,13 +168,14 @@ class Gen(Term):
         "gen",
         indices=("low", "high"),
         parts=(Part("body", indices=(IndexBinder("low", "high", "name"),)),),
-        hints=("name", "mark"),
+        hints=("name",),
+        mark=Marked("mark", LoopMark),
     )
     low: Index
     high: Index
     body: Expr
     name: str = field(default="i")
-    mark: str = field(default="")
+    mark: LoopMark = field(default=LoopMark.NONE)
 
     def _typed(self) -> Type:
         inner = _outside(self.body.type, self.name)
@@ -189,14 +191,15 @@ class Reduce(Term):
         static=("monoid",),
         indices=("low", "high"),
         parts=(Part("body", indices=(IndexBinder("low", "high", "name"),)),),
-        hints=("name", "mark"),
+        hints=("name",),
+        mark=Marked("mark", LoopMark),
     )
     monoid: Monoid
     low: Index
     high: Index
     body: Expr
     name: str = field(default="k")
-    mark: str = field(default="")
+    mark: LoopMark = field(default=LoopMark.NONE)
 
     def _typed(self) -> Type:
         _need_one_of("monoid", self.monoid, MONOIDS)
@@ -222,12 +225,13 @@ class Let(Term):
     form: ClassVar = Form(
         "let",
         parts=(Part("value"), Part("body", tensors=(TensorBinder("value", "name"),))),
-        hints=("name", "mark"),
+        hints=("name",),
+        mark=Marked("mark", LetMark),
     )
     value: Expr
     body: Expr
     name: str = field(default="x")
-    mark: str = field(default="")
+    mark: LetMark = field(default=LetMark.NONE)
 
     def _typed(self) -> Type:
         return self.body.type

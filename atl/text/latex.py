@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import Index
+from atl.core.marks import Mark
 from atl.core.predicate import Predicate
 from atl.core.program import Program
 from atl.core.substitution import amounts
@@ -317,5 +318,5 @@ def _literal(value: float) -> str:
     return f"{mantissa} \\cdot 10^{{{int(exponent)}}}" if exponent else text
 
 
-def _mark(mark: str) -> str:
-    return f"\\ \\text{{[{mark.translate(_SPECIAL)}]}}" if mark else ""
+def _mark(mark: Mark) -> str:
+    return f"\\ \\text{{[{mark.value}]}}" if mark.value else ""

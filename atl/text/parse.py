@@ -10,7 +10,8 @@
                  | abs(e) | sqrt(e) | exp(e) | log(e) | tanh(e) | min(e, e) | max(e, e)
                  | A | 2.5 | 2:int32
 
-A mark stands in the range, gen[i < n | parallel] e, or after the name of a let. The body of a binder or a let reaches
+A mark of a loop stands in the range, gen[i < n | parallel] e, that of a let after its name, let x | stack := e in e:
+one of those in `atl.core.marks`. The body of a binder or a let reaches
 as far to the right as it can; a guard reaches over products, not over sums. A size is declared by the type of an input
 that mentions it, or by itself. A literal has the element type of what it meets, like on the surface, or the one that it
 tells. Names that are reserved, or are no words, stand between back quotes. From # to the end of its line is a comment.
@@ -18,7 +19,6 @@ tells. Names that are reserved, or are no words, stand between back quotes. From
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar, get_args
 
@@ -27,6 +27,7 @@ from atl.checks.scope import outermost
 from atl.core import dtypes
 from atl.core.index import Array, Index, index, shift
 from atl.core.literals import agree, arithmetic, strengthen
+from atl.core.marks import LetMark, LoopMark
 from atl.core.node import MAX_DEPTH
 from atl.core.predicate import Predicate, equal
 from atl.core.program import Program
@@ -322,7 +323,7 @@ class _Reader(IndexReader):
         name = self.name("an index")
         self.expect("<", "and the upper bound")
         high = self.index()
-        mark = self._mark("]")
+        mark = self.mark(LoopMark)
         self.expect("]", "after the range")
         self.indices.append(name)
         body = self.expression()
@@ -332,27 +333,10 @@ class _Reader(IndexReader):
                 return Gen(low, high, body, name, mark)
             return Reduce(monoid, low, high, body, name, mark)
 
-    def _mark(self, close: str) -> str:
-        """| and what stands up to the closing symbol: the text itself, or what a string says."""
-        if not self.accept("|"):
-            return ""
-        first = self.next
-        if first.kind == "string":
-            self.advance()
-            try:
-                return str(json.loads(first.text))
-            except ValueError:
-                raise self.error("this string is no mark", first, required="a string as in JSON") from None
-        while not self.sees(close) and self.next.kind != "end":
-            self.advance()
-        if self.last.stop <= first.start:
-            raise self.error("expected a mark", required="words that say how the binder runs")
-        return self.text[first.start : self.last.stop]
-
     def _let(self) -> Expr:
         self.advance()
         name = self.name("a tensor")
-        mark = self._mark(":=")
+        mark = self.mark(LetMark)
         self.expect(":=", "before the value of the let")
         start = self.next.start
         value = self.expression()

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeVar
 
 from atl.core import dtypes
 from atl.core.index import Array, Index, bound, ceildiv, extremum, floordiv, index, read, size
+from atl.core.marks import M, marks, read_mark
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
 from atl.core.terms import Type
 from atl.errors import ATLError, ParseError, Place
@@ -136,6 +137,18 @@ class IndexReader:
             out.append(read_one())
         self.expect(close, f"after the {what}")
         return out
+
+    def mark(self, of: type[M]) -> M:
+        """| and a mark, if there is one here: words, with dots between them."""
+        if not self.accept("|"):
+            return of("")
+        first = self.next
+        while self.next.kind in ("name", "word") or self.sees("."):
+            self.advance()
+        if self.last.stop <= first.start:
+            raise self.error("expected a mark", required=f"one of {', '.join(marks(of))}")
+        with self.placed(first.start):
+            return read_mark(of, self.text[first.start : self.last.stop])
 
     # -- conditions and index expressions -----------------------------------------------------------------------------
 

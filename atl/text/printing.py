@@ -10,13 +10,12 @@ words. A binder prints with the name that the user gave it, made unique where it
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
 from atl.core import dtypes
 from atl.core.index import Array, Index
+from atl.core.marks import LoopMark, Mark
 from atl.core.predicate import Predicate, expressions
 from atl.core.program import Program
 from atl.core.substitution import amounts, children
@@ -268,7 +267,6 @@ class _Where:
         return _Where(None, self.far + (NEAR // 2 if self.path else 1))
 
 
-_PLAIN_MARK: Final = re.compile(r"[A-Za-z_]\w*(?:[ .:-]\w+)*", re.ASCII)
 _Prefixed: TypeAlias = Gen | Reduce | Guard | Reshape
 
 
@@ -516,7 +514,7 @@ class _Printer:
             case _:
                 assert_never(at)
 
-    def _range(self, low: Index, high: Index, hint: str, mark: str) -> str:
+    def _range(self, low: Index, high: Index, hint: str, mark: LoopMark) -> str:
         start = "" if low.constant == 0 else f"{self.index(low)} <= "
         stop = self.index(high)
         return f"{start}{spelled(self._names.bind_index(hint))} < {stop}{_mark(mark)}"
@@ -537,7 +535,5 @@ class _Printer:
         return _Piece(Group(seq(first, LINE if short else HARD, body.doc)), Level.BINDER, open=True)
 
 
-def _mark(mark: str) -> str:
-    if not mark:
-        return ""
-    return f" | {mark if _PLAIN_MARK.fullmatch(mark) else json.dumps(mark)}"
+def _mark(mark: Mark) -> str:
+    return f" | {mark.value}" if mark.value else ""

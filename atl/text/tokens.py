@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 from atl.errors import ParseError, Place
 from atl.text.names import RESERVED
 
-Kind: TypeAlias = Literal["name", "word", "number", "string", "symbol", "end"]
+Kind: TypeAlias = Literal["name", "word", "number", "symbol", "end"]
 
 _SAME: Final = {
     "⊞": "gen", "Σ": "sum", "∑": "sum", "Π": "prod", "∏": "prod", "∧": "and", "&": "and", "∨": "or", "¬": "not",
@@ -23,7 +23,6 @@ _TOKEN: Final = re.compile(
       | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
       | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
       | `(?P<quoted>(?:[^`\\\n]|\\.)+)`
-      | (?P<string>"(?:[^"\\\n]|\\.)*")
       | (?P<elided>…|\.\.\.)
       | (?P<symbol>:=|//|\+\+|<=|>=|!=|==|[-+*/%<>=()\[\],.:|&~⊞Σ∑Π∏∧∨¬∞≤≥≠·⊕∘−×⌈⌉⌊⌋])
     """,
@@ -74,8 +73,6 @@ def tokens(text: str) -> Iterator[Token]:
                         required=f"at most {MANY_DIGITS} digits",
                     )
                 yield Token("number", found.group(), start, at)
-            case "string":
-                yield Token("string", found.group(), start, at)
             case _:
                 meant = _SAME.get(found.group(), found.group())
                 plain: Kind = "name" if meant[0].isalpha() or meant[0] == "_" else "symbol"
@@ -84,7 +81,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def _unknown(text: str, at: int) -> ParseError:
-    unclosed = text[at] in '`"'
+    unclosed = text[at] == "`"
     return ParseError(
         f"a quotation that starts with {text[at]} does not end on its line"
         if unclosed

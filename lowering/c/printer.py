@@ -36,6 +36,7 @@ from lowering.loopnest import (
     key,
     opposite,
 )
+from lowering.targets.marks import check_marks
 from lowering.text_scope import Place, outermost, show_condition, show_index, shown
 
 Lines: TypeAlias = list[str]
@@ -47,13 +48,18 @@ def print_c(nest: LoopNest) -> str:
     """The loop nest as a file of C11 with one function, and before it the headers and helpers that it uses.
 
     Names are the user's, changed where C reserves them. Index arithmetic is exact modulo 2^64, and quotients and
-    remainders round as Python's do.
+    remainders round as Python's do. Raises `UnsupportedMark`.
     """
     return print_unit((nest,))
 
 
 def print_unit(nests: Sequence[LoopNest], *, static: bool = False) -> str:
-    """Several loop nests as one file; `function_names` tells what their functions are called."""
+    """Several loop nests as one file; `function_names` tells what their functions are called.
+
+    Raises `UnsupportedMark`.
+    """
+    for nest in nests:
+        check_marks(nest, "c")
     names = function_names(nests)
     functions = [_function(nest, name, static=static) for nest, name in zip(nests, names, strict=True)]
     code = "\n".join(functions)

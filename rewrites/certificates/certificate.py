@@ -364,7 +364,9 @@ def _arguments(
     try:
         reader = Reader(start.inputs, terms)
     except (ATLError, *_NOT_OURS) as error:
-        raise CertificateError(f"the table of terms is refused: {_said(error)}", field="terms") from error
+        raise CertificateError(
+            f"the table of terms is refused: {_said(error)}", field="terms", required=_required(error)
+        ) from error
     found = [_arguments_of(line, rules[line.rule], reader) for line in lines]
     again, steps = written(found, start.inputs)
     for line, step in zip(lines, steps, strict=True):
@@ -394,7 +396,9 @@ def _arguments_of(line: _Line, rule: Rule, reader: Reader) -> dict[str, Argument
         try:
             value = reader.argument(line.arguments[name])
         except (ATLError, *_NOT_OURS) as error:
-            raise CertificateError(f"{name} is refused: {_said(error)}", step=line.number, field="with") from error
+            raise CertificateError(
+                f"{name} is refused: {_said(error)}", step=line.number, field="with", required=_required(error)
+            ) from error
         if not is_of(value, rule.metavariables[name]):
             raise CertificateError(
                 f"{name} = {abbreviated(line.arguments[name])} is not what {rule.name} takes",
@@ -404,6 +408,10 @@ def _arguments_of(line: _Line, rule: Rule, reader: Reader) -> dict[str, Argument
             )
         out[name] = value
     return out
+
+
+def _required(error: BaseException) -> str | None:
+    return error.required if isinstance(error, ATLError) else None
 
 
 def _said(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
 from atl.core import dtypes
-from atl.core.forms import Role, slots_of
+from atl.core.forms import Role, Slot, slots_of
 from atl.core.index import (
     AnyAtom,
     Array,
@@ -34,6 +34,7 @@ from atl.core.index import (
     linear,
     read,
 )
+from atl.core.marks import read_mark
 from atl.core.node import MAX_DEPTH
 from atl.core.predicate import (
     All,
@@ -202,6 +203,8 @@ class Writer:
                     entry.append(self._declared(value))
                 case Role.LITERAL:
                     entry.append(repr(value))
+                case Role.MARK:
+                    entry.append(value.value)
                 case Role.STATIC | Role.DTYPE | Role.HINT | Role.VARIABLE:
                     entry.append(value)
                 case Role.INDICES | Role.PARTS:
@@ -349,7 +352,7 @@ class Reader:
         """The node whose fields these are, in their order. The constructor checks what it is made of."""
         left = iter(values)
         try:
-            fields: list[Any] = [self._field(slot.role, next(left), left) for slot in slots_of(of)]
+            fields: list[Any] = [self._field(slot, next(left), left) for slot in slots_of(of)]
         except StopIteration:
             raise _unreadable("a tensor expression", data) from None
         if any(True for _ in left):
@@ -357,9 +360,9 @@ class Reader:
         made: Expr = of(*fields)
         return made
 
-    def _field(self, role: Role, value: Json, more: Iterator[Json]) -> object:
-        """A field of this role; the amounts of an operator are `more` values."""
-        match role:
+    def _field(self, slot: Slot, value: Json, more: Iterator[Json]) -> object:
+        """What a field holds; the amounts of an operator are `more` values."""
+        match slot.role:
             case Role.PART:
                 return self.tensor(value)
             case Role.INDICES | Role.PARTS:
@@ -380,12 +383,15 @@ class Reader:
                 return _dtype(None if value is None else _text(value))
             case Role.STATIC | Role.HINT:
                 return _text(value)
+            case Role.MARK:
+                assert slot.marks is not None
+                return read_mark(slot.marks, _text(value))
             case Role.VARIABLE:
                 if type(value) is not int or not 0 <= value <= MAX_DEPTH:
                     raise _unreadable("the position of a let-bound tensor", value)
                 return value
             case _:
-                assert_never(role)
+                assert_never(slot.role)
 
     def _operator(self, word: Json, more: Iterator[Json]) -> ReshapeOp:
         of = OPERATOR_CALLED.get(_text(word))

@@ -1,8 +1,9 @@
 """Names, marks and places across a rewrite: what an equation says nothing of, and a person wants to keep.
 
 A side of a rule is a skeleton of nodes with metavariables at its leaves. A binder on one side goes on as the binder on
-the other side whose index the same metavariable takes at the same place, as it is, or alone in i - lo or x[i]. Nothing
-here is trusted: theorems ignore hints.
+the other side whose index the same metavariable takes at the same place, as it is, or alone in i - lo or x[i]. Where it
+goes on as several, the first has its place and its name, and all have its mark. Nothing here is trusted: theorems are
+about neither.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ Bound: TypeAlias = tuple[Path, str]
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A side of a rule laid over a term: where metavariables stand, and which binder each of their parameters has."""
+    """A side of a rule laid over a term: where metavariables stand, and which binders each of their parameters has."""
 
     side: Expr
     applications: tuple[tuple[Path, Metavariable], ...]
-    binders: dict[Key, Bound]
+    binders: dict[Key, list[Bound]]
 
     def of_metavariable(self, path: Path) -> tuple[Path, Metavariable] | None:
         """The metavariable within which a path ends, and where it stands."""
@@ -48,7 +49,7 @@ def skeleton(rule: Rule, reverse: bool, term: Expr) -> Skeleton | None:
     for pattern in patterns(rule, reverse, term.type.rank):
         if _aligned(pattern.term, term):
             found: list[tuple[Path, Metavariable]] = []
-            bound: dict[Key, Bound] = {}
+            bound: dict[Key, list[Bound]] = {}
             _read(pattern.term, (), [], [], found, bound)
             return Skeleton(pattern.term, tuple(found), bound)
     return None
@@ -68,19 +69,19 @@ def _read(
     indices: list[Bound],
     tensors: list[Bound],
     found: list[tuple[Path, Metavariable]],
-    bound: dict[Key, Bound],
+    bound: dict[Key, list[Bound]],
 ) -> None:
     if isinstance(wanted, Metavariable):
         found.append((path, wanted))
         for place, at in enumerate(wanted.indices):
             used = [atom.position for atom in atoms(at) if isinstance(atom, BoundIndex)]
             if len(used) == 1 and used[0] < len(indices):
-                bound.setdefault((wanted.name, "index", place), indices[-1 - used[0]])
+                bound.setdefault((wanted.name, "index", place), []).append(indices[-1 - used[0]])
         for place, tensor in enumerate(wanted.tensors):
             while isinstance(tensor, Access):
                 tensor = tensor.tensor  # noqa: PLW2901 (what is accessed)
             if isinstance(tensor, Local) and tensor.position < len(tensors):
-                bound.setdefault((wanted.name, "tensor", place), tensors[-1 - tensor.position])
+                bound.setdefault((wanted.name, "tensor", place), []).append(tensors[-1 - tensor.position])
         return
     for position, (child, part) in enumerate(zip(children(wanted), wanted.form.parts, strict=True)):
         within = [*indices, *((path, binder.name) for binder in part.indices)]
@@ -93,25 +94,29 @@ def with_hints(rule: Rule, reverse: bool, before: Expr, after: Expr) -> Expr:
     first, second = skeleton(rule, reverse, before), skeleton(rule, not reverse, after)
     if first is None or second is None:
         return after
-    for key, (at, name) in second.binders.items():
+    for key, targets in second.binders.items():
         if key in first.binders:
-            where, source = first.binders[key]
+            where, source = first.binders[key][0]
             kept = _part(before, where)
-            marks = {field: getattr(kept, field) for field in _marks(kept)}
-            after = with_hints_at(after, at, {name: getattr(kept, source), **marks})
+            at, name = targets[0]
+            after = with_hints_at(after, at, {name: getattr(kept, source)})
+            for at, _ in targets:
+                after = _with_mark_of(kept, after, at)
     return after
 
 
-def _marks(term: Expr) -> tuple[str, ...]:
-    """The fields with hints that are no binder's name."""
-    names = {binder.name for binder in term.form.binders}
-    return tuple(field for field in term.form.hints if field not in names)
+def _with_mark_of(kept: Expr, after: Expr, at: Path) -> Expr:
+    """The term with the mark of a binder for the one at a path that has none yet: one loop may come of two."""
+    marked, there = kept.form.mark, _part(after, at)
+    if marked is None or marked != there.form.mark or getattr(there, marked.field) is not marked.of.NONE:
+        return after
+    return with_hints_at(after, at, {marked.field: getattr(kept, marked.field)})
 
 
 def with_hints_at(term: Expr, path: Path, hints: Mapping[str, object]) -> Expr:
-    """The term with other hints, by their fields, for the node at a path; those that it does not have are left out."""
+    """The term with another name or mark, by their fields, for the node at a path; what it has not is left out."""
     if not path:
-        own = {field: value for field, value in hints.items() if field in term.form.hints}
+        own = {field: value for field, value in hints.items() if field in term.form.unseen}
         if all(getattr(term, field) == value for field, value in own.items()):
             return term
         made = replace(term, **own)  # type: ignore[arg-type]
@@ -136,13 +141,13 @@ def moved(step: Step, before: Expr, after: Expr, path: Path) -> Path | None:
         target = next((where for where, other in second.applications if other.name == applied.name), None)
         target = target if target is not None else _in_argument(step, second, applied.name)
         return None if target is None else (*target, *path[len(at) :])
-    kept = [second.binders[key] for key, (at, _) in first.binders.items() if at == path and key in second.binders]
+    kept = [second.binders[key] for key, of in first.binders.items() if of[0][0] == path and key in second.binders]
     if kept:
-        return kept[0][0]
+        return kept[0][0][0]
     same = _place_of(second.side, _part(first.side, path))
     if same is not None:
         return same
-    return () if not path and not any(at == () for at, _ in first.binders.values()) else None
+    return () if not path and not any(of[0][0] == () for of in first.binders.values()) else None
 
 
 def _part(term: Expr, path: Path) -> Expr:

@@ -1,7 +1,8 @@
 """Choosing places: by a path, by the name of a binder, by a pattern in the printed notation, or by a handle.
 
 A pattern is written as programs are printed, in either spelling, with `_` for anything: "⊞[_ < n] _", "buf[_]",
-"sum[k < _] _ * _", "[_] · _". Of an index expression `_` is the part that is not written: "buf[i + _]".
+"sum[k < _] _ * _", "[_] · _". Of an index expression `_` is the part that is not written: "buf[i + _]". A mark is
+asked for where it is written: "⊞[_ < _ | parallel] _".
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, get_args
 
 from atl.core.index import Bound, Extremum, Index, Leaf, Quotient, Read, Size, index, map_leaves
+from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.predicate import Predicate, conjuncts, expressions, substitute
 from atl.core.substitution import children, conditions_in, names_bound, names_given, own_indices, static
 from atl.core.terms import (
@@ -58,7 +60,10 @@ def is_name(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a subterm is to be: a kind of node (None: anything), what it says of itself, its indices and its parts."""
+    """What a subterm is to be: a kind of node, what it says of itself, its indices and its parts, and its mark.
+
+    Without a kind it may be anything, without a mark it may have any.
+    """
 
     of: type[Expr] | None = None
     static: tuple[object, ...] = ()
@@ -66,6 +71,7 @@ class Wanted:
     indices: tuple[Index, ...] | None = ()
     condition: Predicate | None = None
     parts: tuple[Wanted, ...] = ()
+    mark: Mark | None = None
 
 
 ANYTHING: Final = Wanted()
@@ -156,18 +162,20 @@ class _PatternReader(IndexReader):
         name = _unless_hole(self.name("an index"))
         self.expect("<", "and the upper bound")
         high = self.index()
+        mark = self.mark(LoopMark) if self.sees("|") else None
         self.expect("]", "after the range")
         of: type[Expr] = Gen if monoid is None else Reduce
         static = () if monoid is None else (monoid,)
-        return Wanted(of, static, name, (low, high), parts=(self.expression(),))
+        return Wanted(of, static, name, (low, high), parts=(self.expression(),), mark=mark)
 
     def _let(self) -> Wanted:
         self.advance()
         name = _unless_hole(self.name("a tensor"))
+        mark = self.mark(LetMark) if self.sees("|") else None
         self.expect(":=", "before the value of the let")
         value = self.expression()
         self.expect("in", "before the body of the let")
-        return Wanted(Let, name=name, parts=(value, self.expression()))
+        return Wanted(Let, name=name, parts=(value, self.expression()), mark=mark)
 
     def _guard(self) -> Wanted:
         self.advance()
@@ -270,6 +278,8 @@ def _fits(wanted: Wanted, found: Expr, names: _Named) -> bool:
     if type(found) is not wanted.of:
         return False
     if wanted.static != static(found) or wanted.name not in (None, *names_given(found)):
+        return False
+    if wanted.mark is not None and found.form.mark and getattr(found, found.form.mark.field) is not wanted.mark:
         return False
     if wanted.indices is not None and not all(
         fits_index(want, names.index(have)) for want, have in zip(wanted.indices, own_indices(found), strict=True)

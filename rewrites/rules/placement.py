@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from atl import ceildiv, flatten, gen, guard, let, padl, padr, place, select, split, sum, transpose, truncl, truncr
+from atl import (
+    ceildiv,
+    flatten,
+    gen,
+    guard,
+    let,
+    padl,
+    padr,
+    place,
+    select,
+    shear,
+    split,
+    sum,
+    transpose,
+    truncl,
+    truncr,
+    unshear,
+)  # fmt: skip
 from atl.core.terms import BINARY, BinaryOp, UnaryOp
 from rewrites.named_operators import binary, padding, unary
 from rewrites.rule import (
@@ -12,14 +29,14 @@ from rewrites.rule import (
     ElemT,
     Equation,
     Index,
+    Matrix,
     Scalar,
     Vector,
-    VectorT,
     equation,
     given,
     rule,
     rules,
-)
+)  # fmt: skip
 
 # -- elements ---------------------------------------------------------------------------------------------------------
 
@@ -57,9 +74,9 @@ def gen_restrict(lo: Index, hi: Index, a: Index, b: Index, e: Body[Index]) -> Eq
 
 
 @rule(family="placement", source="Fig. 7.3")
-def gen_scatter(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+def gen_scatter(n: Index, e: Body[Index]) -> Equation:
     """A tensor is the sum of its elements, each placed where it stands."""
-    return equation(gen((lo, hi), e), sum((lo, hi), lambda i: place(hi - lo, i - lo, e(i))))
+    return equation(gen(n, e), sum(n, lambda i: place(n, i, e(i))))
 
 
 # -- guards, sums, arithmetic -----------------------------------------------------------------------------------------
@@ -114,12 +131,6 @@ def place_scaled(n: Index, i: Index, c: Scalar, e: Elem) -> Equation:
 def ll_place(n: Index, i: Index, x: ElemT, e: Body[ElemT]) -> Equation:
     """A let leaves a placed term."""
     return equation(place(n, i, let(x, e)), let(x, lambda y: place(n, i, e(y))))
-
-
-@rule(family="placement", source="[R] tlet_f_bound_body")
-def let_of_place(n: Index, i: Index, x: ElemT, e: Body[VectorT]) -> Equation:
-    """A placed term is bound without its padding, and placed where it is used."""
-    return equation(let(place(n, i, x), e), let(x, lambda y: e(place(n, i, y))))
 
 
 # -- other reshape operators ------------------------------------------------------------------------------------------
@@ -196,3 +207,12 @@ def truncl_past_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
 def truncr_past_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
     """A placed term that is dropped on the right leaves padding."""
     return equation(truncr(k, place(n, i, e)), padding(truncr(k, place(n, i, e))), given(n - k <= i))
+
+
+# -- shears -----------------------------------------------------------------------------------------------------------
+
+
+@rule(family="placement", source="§7.2.2, E6")
+def unshear_shear(v: Matrix) -> Equation:
+    """The matrix with the diagonals of a matrix is that matrix."""
+    return equation(unshear(v.shape[0], v.shape[1], shear(v)), v)

@@ -10,15 +10,15 @@ from rewrites.kernel import Step, Theorem
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """One call in a session: its text, and the theorems that it went through, from the one before it to its own."""
+    """One call in a session: its text, what had been proved when it was made, and the theorems that it went through.
+
+    These are the one before each step and the last one. So the first of them is `before`, but with the names and marks
+    that the call chose ahead of its first step; a call without a step has no other.
+    """
 
     text: str
+    before: Theorem
     theorems: tuple[Theorem, ...]
-
-    @property
-    def before(self) -> Theorem:
-        """What had been proved when the call was made."""
-        return self.theorems[0]
 
     @property
     def theorem(self) -> Theorem:

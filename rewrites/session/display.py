@@ -168,6 +168,8 @@ class Explanation:
     steps: Sequence[tuple[Step, Program, Program]]
 
     def __str__(self) -> str:
+        if not self.steps:
+            return f"{self.text}\nno step: theorems are not about names and marks"
         many = len(self.steps) > 1
         parts = [
             explained(step, before, f"{k + 1}. " if many else "") for k, (step, before, _) in enumerate(self.steps)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from atl.checks.wellformed import Path
 from atl.core.index import Index
+from atl.core.substitution import children, names_given
 from atl.core.terms import Expr
 from atl.errors import ATLError
 from atl.text.index_notation import write_condition, write_index
 from atl.text.names import ASCII
+from atl.text.parse import parse
 from atl.text.printing import condition_text, index_text, show_program
 from rewrites.certificates.term_json import text_of
 from rewrites.derivation import Derivation, arguments_of
@@ -29,17 +31,19 @@ def as_python(theorem: Theorem) -> str:
     Each step is `s.rw(rule, around=path, …)`, without the parameters that the place determines; indices and conditions
     are written with the names of the place, anything else as JSON that `argument_in` of
     `rewrites.certificates.term_json` reads. Where matching does not come to the arguments of the step, all of them are
-    given to `exactly`.
+    given to `exactly`. Names and marks that the steps do not bring about are given at the end.
     """
-    work = Derivation(reflexivity(theorem.lhs), RULES)
-    calls = []
+    program = show_program(theorem.lhs)
+    # With the names that the script will read, which are the printed ones.
+    work = Derivation(reflexivity(parse(program)), RULES)
+    calls: list[str] = []
     for step in theorem.steps:
         told = _undetermined(step, work.term(step.path))
         calls.append(_call(step, told, work))
         # As the call will do it: by another way to the same arguments, loops may get other names.
         if told is None or not work.attempted(step.rule, step.path, told, reverse=step.reverse):
             work.apply(step.rule, step.path, step.arguments, reverse=step.reverse)
-    program = show_program(theorem.lhs)
+    calls += _shown_as(work.goal.body, theorem.rhs.body, ())
     literal = repr(program) if "\\" in program or '"""' in program else f'"""\n{program}\n"""'
     lines = ["import atl", "from rewrites import reschedule"]
     lines += ["from rewrites.session.script import exactly"] if any("s.do(exactly" in call for call in calls) else []
@@ -57,6 +61,20 @@ def exactly(work: Derivation, name: str, path: Path, arguments: Mapping[str, Any
     """A tactic: one step of a rule at a path with all of its arguments, `s.do(exactly, "get_gen", (0,), {…})`."""
     rule = work.rule(name)
     work.apply(rule, path, work.settled(arguments_of(rule, arguments), path), reverse=reverse)
+
+
+def _shown_as(now: Expr, wanted: Expr, path: Path) -> Iterator[str]:
+    """The calls that give the names and marks of a term to the binders of an equal one."""
+    for name, given in zip(names_given(wanted), names_given(now), strict=True):
+        # What is no name is printed as i.
+        shown = name if name.isidentifier() and name.isascii() else "i"
+        if shown != given:
+            yield f"s.rename({path!r}, {shown!r})"
+    marked = wanted.form.mark
+    if marked is not None and getattr(now, marked.field) is not getattr(wanted, marked.field):
+        yield f"s.mark({path!r}, {getattr(wanted, marked.field).value!r})"
+    for position, (one, other) in enumerate(zip(children(now), children(wanted), strict=True)):
+        yield from _shown_as(one.expr, other.expr, (*path, position))
 
 
 def _call(step: Step, told: Mapping[str, Argument] | None, work: Derivation) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from atl.checks.scope import outermost
 from atl.checks.wellformed import Path
+from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.predicate import conjuncts
 from atl.core.program import Program
 from atl.errors import ATLError, ContradictoryAssumptions, WrongArgument
@@ -198,11 +199,11 @@ class Session:
 
     def record(self, text: str, work: Derivation) -> Session:
         """Adds a derivation from the present goal as one call."""
-        if work.theorems[0] is not self.theorem:
+        if work.start is not self.theorem:
             raise NotATheorem(
                 "the derivation did not start at this session's goal", required="one that s.begin() made just now"
             )
-        self._calls.append(Call(text, tuple(work.theorems)))
+        self._calls.append(Call(text, work.start, tuple(work.theorems)))
         self._undone.clear()
         return self
 
@@ -318,6 +319,19 @@ class Session:
     def unroll(self, name: Chosen) -> Session:
         """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2)."""
         return self.do(tactics.unroll, name)
+
+    def mark(self, what: Chosen, mark: str | Mark | None) -> Session:
+        """Says how every loop or let that is meant runs: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None takes marks away.
+
+        A mark changes nothing of what the goal means, so this is no step of the proof; whether a target can carry it
+        out is checked when the goal is compiled. Raises `UnknownMark`.
+        """
+        text = mark.value if isinstance(mark, LoopMark | LetMark) else mark or ""
+        return self.do(tactics.mark, what, text)
+
+    def rename(self, what: Chosen, name: str) -> Session:
+        """Gives another name to a loop or a let: ⊞[i < n] f[i] → ⊞[row < n] f[row]."""
+        return self.do(tactics.rename, what, name)
 
     # -- printing -----------------------------------------------------------------------------------------------------
 

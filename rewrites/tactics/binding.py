@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from atl.checks.wellformed import Path
 from atl.core.index import shift
+from atl.core.marks import LetMark
 from atl.core.substitution import children, free_positions, map_type, shift_term, with_children
 from atl.core.terms import Expr, Local
 from atl.errors import WrongArgument
@@ -37,7 +38,7 @@ def check_name(name: str | None) -> None:
         raise WrongArgument(f"{name!r} cannot name a let", required="letters, digits and _, not starting with a digit")
 
 
-def bind(work: Derivation, path: Path, inner: Path, name: str) -> None:
+def bind(work: Derivation, path: Path, inner: Path, name: str, mark: LetMark = LetMark.NONE) -> None:
     """let name := e in … at a path, where e is the subterm at `inner` from there."""
     around, value = work.term(path), work.term((*path, *inner))
     indices, tensors = binders_between(around, inner)
@@ -55,6 +56,7 @@ def bind(work: Derivation, path: Path, inner: Path, name: str) -> None:
     arguments = {value_name: lowered, body_name: Function((lowered.type,), body)}
     work.apply(rule, path, arguments, reverse=True)
     work.rename(path, name)
+    work.mark(path, mark)
 
 
 def parameters_of_let(work: Derivation) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from atl.checks.wellformed import Path
 from atl.core.index import ZERO, Index, imin
+from atl.core.marks import LoopMark
 from atl.core.predicate import at_most, conjunction
 from atl.core.terms import Expr, Gen, Guard, Let, Reduce, Reshape
 from atl.errors import WrongArgument
@@ -65,9 +66,11 @@ def split_loop(work: Derivation, name: Chosen, *at: Any) -> None:
         except NoSite as error:
             error.suggestions = (*error.suggestions, *_within(work, site, name, bounds))
             raise
+        assert isinstance(site.term, Gen | Reduce)
         for path in paths:
             # Every piece keeps the loop's mark, and its name, by which all of them are found.
-            work.rename(path, getattr(site.term, "name", ""), getattr(site.term, "mark", ""))
+            work.rename(path, site.term.name)
+            work.mark(path, site.term.mark)
         simplify_guards(work, site.path)
 
     first_possible(work, name, split)
@@ -205,7 +208,10 @@ def from_zero(work: Derivation, path: Path) -> None:
 
 
 def flatten_loops(work: Derivation, name: Chosen) -> None:
-    """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e(i, j) → split m ⊞[ij < n*m] e(ij // m, _)."""
+    """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e(i, j) → split m ⊞[ij < n*m] e(ij // m, _).
+
+    It has the mark of the outer loop, or else that of the inner one.
+    """
     first_possible(work, name, lambda site: _made_one(work, site, name))
 
 
@@ -220,3 +226,4 @@ def _made_one(work: Derivation, site: Site, name: Chosen) -> None:
     work.rewrite("split_flatten", path, reverse=True, k=inner.high - inner.low)
     work.rewrite("flatten_gen_gen", (*path, 0))
     work.rename((*path, 0), f"{outer.name}{inner.name}")
+    work.mark((*path, 0), inner.mark if outer.mark is LoopMark.NONE else outer.mark)

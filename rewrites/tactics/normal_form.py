@@ -66,8 +66,8 @@ def _lift(work: Derivation, statement: Path, path: Path) -> None:
     """A let within arithmetic becomes one around it."""
     at = work.term(path)
     assert isinstance(at, Let)
-    name, value = at.name, at.value
+    name, value, mark = at.name, at.value, at.mark
     work.rewrite("unfold_let", path)
     use = first_path(work.term(path), value, path)
     if use is not None:
-        bind(work, statement, use[len(statement) :], name)
+        bind(work, statement, use[len(statement) :], name, mark)

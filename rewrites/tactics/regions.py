@@ -43,7 +43,7 @@ def stage_region(work: Derivation, let: Path, above: Path, name: str) -> None:
 
     let buf := ⊞[i < n] e(i) in ⊞[o < m] … buf[o*8 + ii] …  →  ⊞[o < m] let buf := ⊞[i < 8] e(o*8 + i) in … buf[ii] …
 
-    What is read elsewhere is bound again.
+    What is read elsewhere is bound again. The mark of the let stays with what is read elsewhere, if anything is.
     """
     around = work.term(let)
     assert isinstance(around, Let)
@@ -56,8 +56,10 @@ def stage_region(work: Derivation, let: Path, above: Path, name: str) -> None:
     inside = (*let, *above[len(let) + 1 :])
     _compute_region(work, let, inside, around.value, names, name)
     elsewhere = first_path(work.term(let), around.value, ())
-    if elsewhere is not None:
-        bind(work, let, elsewhere, around.name)
+    if elsewhere is None:
+        work.mark(inside, around.mark)
+    else:
+        bind(work, let, elsewhere, around.name, around.mark)
 
 
 def stage_input(work: Derivation, reads: Sequence[Path], above: Path, name: str | None) -> None:

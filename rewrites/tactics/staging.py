@@ -278,6 +278,7 @@ def hoist(work: Derivation, name: Chosen, *, out_of: Chosen | None = None) -> No
         # Its own name, when it is not chosen by the one that it has been given.
         own = name if isinstance(name, str) and name in site.called else site.term.name
         stage_at(work, (*site.path, 0), meant[0], own)
+        work.mark(meant[0], site.term.mark)
         work.rewrite("unfold_let", (*meant[0], 1, *site.path[len(meant[0]) :]))
 
     work.first_of(lets_called(work, name), hoisted)

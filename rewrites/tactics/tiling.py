@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from math import prod
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from atl.checks.wellformed import Path
 from atl.core.index import Bound, Index, Leaf, Size, atoms, bound, index, shift
+from atl.core.marks import LoopMark
 from atl.core.predicate import at_most
 from atl.core.substitution import transform
 from atl.core.terms import Gen, Guard, Reduce, Reshape
@@ -32,6 +33,8 @@ def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
 
     A sum becomes two nested sums. Of several loops, each directly inside of the one before, those over tiles come
     first: i and j become io, jo, ji, ii; three or more, b, i and j, become bo, io, jo, bi, ii, ji.
+
+    The loop over tiles is marked as the loop was, or else the one within tiles (`marks_of_tiles`).
     """
     names = _loops_meant(name)
     factors = list(by) if isinstance(by, list | tuple) else [by] * len(names)
@@ -108,9 +111,28 @@ def one_tile(work: Derivation, path: Path, by: Index) -> Path:
         work.rewrite("unfold_split", split)
         work.rewrite("get_gen", (*split, 0, 0, 0))
         outer = split
-    work.rename(outer, f"{hint}o", mark)
-    work.rename((*outer, 0), f"{hint}i")
-    return (*outer, 0)
+    inner = (*outer, 0)
+    work.rename(outer, f"{hint}o")
+    work.rename(inner, f"{hint}i")
+    for at, given in zip((outer, inner), marks_of_tiles(mark), strict=True):
+        work.mark(at, given)
+    return inner
+
+
+def marks_of_tiles(mark: LoopMark) -> tuple[LoopMark, LoopMark]:
+    """What becomes of a loop's mark when it is tiled: the marks of the loop over tiles and of the one within a tile.
+
+    Threads and blocks take a tile each; lanes, the threads of a block and what is written out are within one.
+    """
+    match mark:
+        case LoopMark.NONE | LoopMark.PARALLEL | LoopMark.MERGE | LoopMark.RUNS:
+            return mark, LoopMark.NONE
+        case LoopMark.BLOCK_X | LoopMark.BLOCK_Y | LoopMark.BLOCK_Z:
+            return mark, LoopMark.NONE
+        case LoopMark.VECTOR | LoopMark.UNROLL | LoopMark.THREAD_X | LoopMark.THREAD_Y | LoopMark.THREAD_Z:
+            return LoopMark.NONE, mark
+        case _:
+            assert_never(mark)
 
 
 def _check_size(work: Derivation, path: Path, by: Index) -> None:
@@ -169,12 +191,13 @@ class _Nest:
         self.work = work
         self.path = path
         self.sizes = sizes
-        at, self.names, self.is_gen = path, list[str](), list[bool]()
+        at, self.names, self.marks, self.is_gen = path, list[str](), list[LoopMark](), list[bool]()
         for _ in sizes:
             at = self._past_guards(at)
             term = work.term(at)
             assert isinstance(term, Gen | Reduce)
             self.names.append(term.name)
+            self.marks.append(term.mark)
             self.is_gen.append(isinstance(term, Gen))
             at = (*at, 0)
         self.gens = [place for place, is_gen in enumerate(self.is_gen) if is_gen]
@@ -262,6 +285,7 @@ class _Nest:
         for place in self.gens:
             at = self._past_guards(at)
             self.work.rename(at, f"{self.names[place]}i")
+            self.work.mark(at, marks_of_tiles(self.marks[place])[1])
             at = (*at, 0)
         return first
 

@@ -1,0 +1,1 @@
+"""What the targets of lowering can do."""
