@@ -41,7 +41,7 @@ def test_no_python_block_escapes_from_being_run(document: Path) -> None:
         assert block.endswith("\n\n") or not lines[-1].startswith((" ", "...")), "the fence would be read as output"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+@pytest.mark.parametrize("document", [*DOCUMENTS, HERE / "CONTRIBUTING.md"], ids=named)
 def test_every_link_leads_somewhere(document: Path) -> None:
     for target, anchor in LINK.findall(document.read_text(encoding="utf-8")):
         there = document.parent / target
