@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import assert_never
 
-from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import parts_in_scope
+from atl.checks.scope import Scope, outermost, parts_in_scope
 from atl.core.index import ZERO, Array, Index, Leaf, Var, index, value_of
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, holds, less, negation, within
 from atl.core.program import Program

@@ -8,8 +8,7 @@ from itertools import product
 from typing import Final, Literal, TypeAlias, assert_never
 from xml.sax.saxutils import escape
 
-from atl.checks.scope import outermost
-from atl.checks.wellformed import parts_in_scope
+from atl.checks.scope import outermost, parts_in_scope
 from atl.core.index import Array, Bound, Leaf, Size, Var, value_of
 from atl.core.predicate import FALSE, Predicate, holds
 from atl.core.program import Program

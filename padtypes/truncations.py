@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import parts_in_scope
+from atl.checks.scope import Scope, outermost, parts_in_scope
 from atl.core.index import index
 from atl.core.predicate import FALSE, Predicate, conjunction, negation
 from atl.core.program import Program

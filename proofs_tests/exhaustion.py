@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 import atl
 from atl import IndexExpr, Tensor
-from atl.checks.scope import Scope
-from atl.checks.wellformed import obligations, parts_in_scope
+from atl.checks.scope import Scope, parts_in_scope
+from atl.checks.wellformed import obligations
 from atl.core.index import ONE, Array, Index, Size, constant, index
 from atl.core.predicate import FALSE, TRUE, Predicate, equal
 from atl.core.program import Program

@@ -195,7 +195,7 @@ FOLDED: dict[str, Callable[[IndexExpr], Tensor]] = {
     "directly": lambda p: atl.place(k, x[p], v),
     "in rows": lambda p: atl.gen(3, lambda _: atl.place(k, x[p], v)),
     "in a let": lambda p: atl.let(v[p], lambda y: atl.place(k, x[p], y)),
-    "in a sum": lambda _: atl.sum(n, lambda q: atl.place(k, x[q], v)),
+    "bound by a let": lambda p: atl.let(atl.place(k, x[p], v), lambda y: y),
     "transposed": lambda p: atl.transpose(atl.place(k, x[p], v)),
     "beside another": lambda p: atl.concat(v, atl.place(k, x[p], v[p])),
 }
@@ -214,6 +214,24 @@ def test_a_fold_meets_the_elements_of_a_scatter_that_is_bound(tmp_path: Path) ->
     most = atl.let(counted, lambda c: atl.reduce("max", k, lambda i: c[i]))
     arrays = {"x": np.array([2, 0, 2, 1, 2])}
     assert agreeing(atl.program("most", [x], most), arrays, {"n": 5, "k": 4}, tmp_path) == 3
+
+
+SUMS: dict[str, Callable[[IndexExpr], Tensor]] = {
+    "of guarded terms": lambda i: atl.sum(n, lambda p: atl.guard(p > i, v[p])),
+    "of placed terms": lambda i: atl.sum(n, lambda p: atl.place(k, x[p], v[p] * atl.value(i))),
+    "of guarded placed terms": lambda i: atl.sum(n, lambda p: atl.guard(p > i, atl.place(k, x[p], v[p]))),
+    "that may be empty": lambda i: atl.sum((0, atl.imax(0, n - i - 3)), lambda p: v[p]),
+}
+
+
+@pytest.mark.parametrize("monoid", ["product", "max", "min"])
+@pytest.mark.parametrize("body", SUMS)
+def test_a_fold_meets_sums_as_they_are(body: str, monoid: Any, tmp_path: Path) -> None:
+    """A sum is computed: where it adds nothing it is zero, in the reference and in every other way to run it."""
+    program = atl.program("folded", [x, v], atl.reduce(monoid, n, SUMS[body]))
+    for size in (1, 2, 5):
+        arrays: dict[str, npt.NDArray[Any]] = {"x": np.arange(size) % 3, "v": -1.0 - np.arange(size)}
+        agreeing(program, arrays, {"n": size, "k": 4}, tmp_path)
 
 
 def test_arguments_that_are_none_are_refused() -> None:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import ClassVar, Final
 
-from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import child_scopes, looks_below, obligations, parts_in_scope
+from atl.checks.scope import Scope, child_scopes, outermost, parts_in_scope
+from atl.checks.wellformed import looks_below, obligations
 from atl.core.predicate import Predicate, equal
 from atl.core.program import Program
 from atl.core.substitution import binds_by_type, with_children

@@ -8,7 +8,6 @@ from atl.core.index import Index
 from atl.core.terms import (
     OF_MONOID,
     OPERATOR_CALLED,
-    OPERATORS,
     BinaryOp,
     Constant,
     Monoid,
@@ -59,13 +58,9 @@ def _reshaped(op: str, amounts: tuple[Index, ...], v: Tensor) -> Tensor:
     return Tensor(Reshape(OPERATOR_CALLED[op](*amounts), v.node))
 
 
-def _with_amounts(number: int) -> tuple[str, ...]:
-    return tuple(of.form.word for of in OPERATORS if len(of.form.indices) == number)
-
-
-EXCHANGES: Final = _with_amounts(0)
-"""The reshape operators that take no amount, of a tensor of rank 2 or more."""
-AMOUNTS: Final = _with_amounts(1)
-"""The reshape operators with one amount, of a tensor of rank 1 or more."""
+EXCHANGES: Final = ("transpose", "flatten")
+"""The reshape operators of two dimensions, which take no amount; they are linear."""
+AMOUNTS: Final = ("split", "padl", "padr", "truncl", "truncr")
+"""The reshape operators of one dimension, with one amount; they are linear."""
 PADS_AND_TRUNCATIONS: Final = ("padl", "padr", "truncl", "truncr")
 """Those of them that keep the rank."""

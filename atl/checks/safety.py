@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from atl import errors
-from atl.checks.scope import Scope, outermost, reads
-from atl.checks.wellformed import Obligation, discharge, parts_in_scope
+from atl.checks.scope import Scope, outermost, parts_in_scope, reads
+from atl.checks.wellformed import Obligation, discharge
 from atl.core.index import ZERO, Array, Index, Size
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, disjunction, negation, within
 from atl.core.program import Program

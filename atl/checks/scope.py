@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from atl.core import predicate as predicates
+from atl.core.forms import Part
 from atl.core.index import Array, Bound, Index, Leaf, Read, Size, Var, atoms, index, map_leaves
-from atl.core.predicate import Predicate, at_most, within
+from atl.core.predicate import Predicate, at_most, negation, within
 from atl.core.program import Program
-from atl.core.terms import Type
+from atl.core.terms import Expr, Type
+from atl.core.traversal import Path, children
 from atl.prove import Facts
 
 
@@ -71,6 +73,29 @@ def known_at_the_start(assumptions: Iterable[Predicate], inputs: Iterable[Array]
     computed = (extent for array in inputs for extent in array.shape if not isinstance(extent.atom, Size))
     extents = (at_most(index(0), extent) for extent in computed)
     return Facts().assume(*assumptions, *extents)
+
+
+def parts_in_scope(expr: Expr, scope: Scope, path: Path = ()) -> Iterator[tuple[Path, Expr, Scope]]:
+    """Every part of a term, with its path and what binders, guards and selections around it let one know there."""
+    yield path, expr, scope
+    for position, (child, inside) in enumerate(zip(children(expr), child_scopes(expr, scope), strict=True)):
+        yield from parts_in_scope(child.expr, inside, (*path, position))
+
+
+def child_scopes(expr: Expr, scope: Scope) -> tuple[Scope, ...]:
+    """The scope of each direct part of a term, as its form says (the context lemmas of §4.2.2)."""
+    return tuple(_scope_of_part(expr, child.part, scope) for child in children(expr))
+
+
+def _scope_of_part(expr: Expr, part: Part, scope: Scope) -> Scope:
+    inside = scope
+    if part.assumes is not None:
+        condition = scope.predicate(getattr(expr, part.assumes))
+        inside = inside.assume(negation(condition) if part.negated else condition)
+    for binder in part.indices:
+        low, high = scope.index(getattr(expr, binder.low)), scope.index(getattr(expr, binder.high))
+        inside = inside.bind(getattr(expr, binder.name), low, high)[1]
+    return inside
 
 
 def reads(expression: Index) -> tuple[Read, ...]:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from atl import errors
-from atl.checks.scope import Scope, outermost
-from atl.core.forms import Part
-from atl.core.index import ZERO, Index, Size, divisors, index, never_negative, shift
-from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, negation, within
+from atl.checks.scope import Scope, outermost, parts_in_scope
+from atl.core.index import ZERO, Index, Size, divisors, never_negative, shift
+from atl.core.predicate import FALSE, Predicate, at_most, equal, less, within
 from atl.core.program import Program
 from atl.core.terms import (
     Access,
@@ -47,7 +46,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.core.traversal import Path, children, indices_in
+from atl.core.traversal import Path, indices_in
 from atl.prove import Proved, Refuted, contradictory, prove
 from atl.text.printing import place_of, show_predicate
 
@@ -109,31 +108,6 @@ def check_wellformed(program: Program) -> None:
         discharge(program, path, here, obligations(at, here))
 
 
-def parts_in_scope(expr: Expr, scope: Scope, path: Path = ()) -> Iterator[tuple[Path, Expr, Scope]]:
-    """Every part of a term, with its path and what binders, guards and selections around it let one know there."""
-    yield path, expr, scope
-    for position, (child, inside) in enumerate(zip(children(expr), child_scopes(expr, scope), strict=True)):
-        yield from parts_in_scope(child.expr, inside, (*path, position))
-
-
-def child_scopes(expr: Expr, scope: Scope) -> tuple[Scope, ...]:
-    """The scope of each direct part of a term, as its form says (the context lemmas of §4.2.2)."""
-    parts = tuple(_scope_of_part(expr, part, scope) for part in type(expr).form.parts)
-    lists = sum(len(getattr(expr, name)) for name in type(expr).form.part_lists)
-    return (*parts, *(scope,) * lists)
-
-
-def _scope_of_part(expr: Expr, part: Part, scope: Scope) -> Scope:
-    inside = scope
-    if part.assumes is not None:
-        condition = scope.predicate(getattr(expr, part.assumes))
-        inside = inside.assume(negation(condition) if part.negated else condition)
-    for binder in part.indices:
-        low, high = scope.index(getattr(expr, binder.low)), scope.index(getattr(expr, binder.high))
-        inside = inside.bind(getattr(expr, binder.name), low, high)[1]
-    return inside
-
-
 def discharge(program: Program, path: Path, scope: Scope, needed: Iterator[Obligation]) -> None:
     """Proves each obligation, or raises its error."""
     for obligation in needed:
@@ -184,8 +158,7 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
         case Concat(left, right):
             yield from _same_shape(scope, "concat", left, right, 1)
         case Reduce(monoid, _, _, body) if monoid != "sum":
-            yield from _no_padding_folded(monoid, body)
-            yield from _nothing_placed_folded(monoid, body)
+            yield from _all_stored(monoid, body)
         case Reshape(op, operand):
             yield from _amount(op, operand, scope)
         case Padding(of):
@@ -270,55 +243,59 @@ def _same_shape(scope: Scope, what: str, left: Expr, right: Expr, first: int) ->
             )
 
 
-def _no_padding_folded(monoid: str, body: Expr) -> Iterator[Obligation]:
-    """A false guard reads as zero, which is not neutral for this monoid: it would be folded in, unseen."""
+def _all_stored(monoid: str, body: Expr, lets: tuple[Expr, ...] = ()) -> Iterator[Obligation]:
+    """What a fold that is no sum meets is stored: where nothing is, it reads as zero, which would be folded in, unseen.
+
+    What is computed counts as it is: arithmetic, a read, and a sum, which adds zeros. `lets` are the values of the
+    let-bound tensors of the body, the innermost last.
+    """
     match body:
         case Guard():
-            yield Obligation(
-                # Refused whatever the facts: a guard that is always true is to be dropped.
-                NonNegative(index(0) - 1),
-                errors.UnsafeGuard,
-                "a guard stands inside of a reduction by {0}, where its zero would be folded in",
-                "no guard that stands directly in the body",
-                (monoid,),
-                ("write atl.select(p, e, neutral) with the value to be folded where p is false",),
+            yield _unstored(
+                monoid,
+                "a guard",
+                "its zero",
+                "write atl.select(p, e, neutral) with the value to be folded where p is false",
             )
-        case Gen(body=inner) | Let(body=inner) | Reduce(body=inner):
-            yield from _no_padding_folded(monoid, inner)
-        case Access() | Unary() | Binary() | Select() | Cast() | Concat() | Padding() | Reshape():
-            return  # what is computed or read from them counts as it is
-        case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
-            return
-        case _:
-            assert_never(body)
-
-
-def _nothing_placed_folded(monoid: str, body: Expr) -> Iterator[Obligation]:
-    """All but one element of a placed term is zero where it is folded in; so it is however it was reshaped."""
-    match body:
+        case Padding():
+            yield _unstored(monoid, "padding", "its zeros", "write the values that are to be folded")
         case Reshape(op=Place()):
-            yield Obligation(
-                NonNegative(index(0) - 1),
-                errors.UnsafeGuard,
-                "a placed term stands inside of a reduction by {0}, where the zeros around it would be folded in",
-                "no placed term that stands directly in the body",
-                (monoid,),
-                (
-                    "write atl.gen(n, lambda k: atl.select(k == i, e, neutral)) with the value to be folded elsewhere",
-                    "bind a sum of placed terms by a let around the reduction, and read its elements",
-                ),
+            yield _unstored(
+                monoid,
+                "a placed term",
+                "the zeros around it",
+                "write atl.gen(n, lambda k: atl.select(k == i, e, neutral)) with the value to be folded elsewhere",
+                "bind a sum of placed terms by a let around the reduction, and read its elements",
             )
+        case Gen(body=inner) | Reshape(operand=inner):
+            yield from _all_stored(monoid, inner, lets)
+        case Reduce(other, body=inner):
+            yield from _all_stored(monoid, inner, lets) if other != "sum" else ()
         case Concat(left, right):
-            yield from _nothing_placed_folded(monoid, left)
-            yield from _nothing_placed_folded(monoid, right)
-        case Gen(body=inner) | Let(body=inner) | Reduce(body=inner) | Guard(body=inner) | Reshape(operand=inner):
-            yield from _nothing_placed_folded(monoid, inner)
-        case Access() | Unary() | Binary() | Select() | Cast() | Padding():
-            return  # what is computed or read from them counts as it is
+            yield from _all_stored(monoid, left, lets)
+            yield from _all_stored(monoid, right, lets)
+        case Let(value, inner):
+            yield from _all_stored(monoid, inner, (*lets, value))
+        case Local(position) if position < len(lets):
+            yield from _all_stored(monoid, lets[~position], lets[: len(lets) - 1 - position])
+        case Access() | Unary() | Binary() | Select() | Cast():
+            return
         case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
             return
         case _:
             assert_never(body)
+
+
+def _unstored(monoid: str, what: str, zeros: str, *advice: str) -> Obligation:
+    """Refused whatever the facts: a guard that is always true is to be dropped."""
+    return Obligation(
+        FALSE,
+        errors.UnsafeGuard,
+        f"{what} stands inside of a reduction by {{0}}, where {zeros} would be folded in",
+        f"no {what.split(' ', 1)[-1]} that stands directly in the body",
+        (monoid,),
+        advice,
+    )
 
 
 def _amount(op: ReshapeOp, operand: Expr, scope: Scope) -> Iterator[Obligation]:

@@ -99,10 +99,12 @@ class Marked:
 class Form:
     """What the nodes of a class are made of. Each field of the class has one role here, in the order of the fields.
 
-    `word` is what the constructor is called in text, in certificates and in counts.
+    `word` is what the constructor is called in text, in certificates and in counts; `phrase` is what a node is
+    called in messages, before its own text.
     """
 
     word: str
+    phrase: str = ""
     static: tuple[str, ...] = ()
     literals: tuple[str, ...] = ()
     arrays: tuple[str, ...] = ()
@@ -164,10 +166,11 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A field of a class: its name, its role, how many indices and tensors are bound over it, and the set of a mark."""
+    """A field of a class: its name and role, what is bound and known there if it is a part, and the set of a mark."""
 
     name: str
     role: Role
+    part: Part
     indices: int = 0
     tensors: int = 0
     marks: type[Mark] | None = None
@@ -195,6 +198,7 @@ def layout(of: type, form: Form) -> tuple[Slot, ...]:
             Slot(
                 name,
                 known,
+                over,
                 len(over.indices),
                 len(over.tensors),
                 form.mark.of if form.mark and known is Role.MARK else None,

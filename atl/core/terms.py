@@ -70,7 +70,7 @@ class Term(Formed):
 class Input(Term):
     """An input tensor."""
 
-    form: ClassVar = Form("input", arrays=("array",))
+    form: ClassVar = Form("input", "the input", arrays=("array",))
     array: Array
 
     def _typed(self) -> Type:
@@ -84,7 +84,7 @@ class Local(Term):
     The type is part of what the term is: whoever keeps something by term may rely on its shape.
     """
 
-    form: ClassVar = Form("local", bound="position", known_type="of")
+    form: ClassVar = Form("local", "the let-bound", bound="position", known_type="of")
     position: int
     of: Type
 
@@ -96,7 +96,7 @@ class Local(Term):
 class TensorVar(Term):
     """A let-bound tensor while the body of its let is being written or looked at."""
 
-    form: ClassVar = Form("variable", opened="uid", known_type="of", hints=("name",))
+    form: ClassVar = Form("variable", "the let-bound", opened="uid", known_type="of", hints=("name",))
     uid: int
     name: str
     of: Type
@@ -134,7 +134,7 @@ class Metavariable(Term):
 class Constant(Term):
     """A literal scalar. It is stored, zero too: never padding."""
 
-    form: ClassVar = Form("constant", literals=("value",), dtypes=("dtype",))
+    form: ClassVar = Form("constant", "the literal", literals=("value",), dtypes=("dtype",))
     value: int | float
     dtype: str | None
 
@@ -152,7 +152,7 @@ class Constant(Term):
 class Value(Term):
     """An index expression as a scalar."""
 
-    form: ClassVar = Form("value", indices=("index",), dtypes=("dtype",))
+    form: ClassVar = Form("value", "the value", indices=("index",), dtypes=("dtype",))
     index: Index
     dtype: str | None
 
@@ -166,6 +166,7 @@ class Gen(Term):
 
     form: ClassVar = Form(
         "gen",
+        "a generation",
         indices=("low", "high"),
         parts=(Part("body", indices=(IndexBinder("low", "high", "name"),)),),
         hints=("name",),
@@ -188,6 +189,7 @@ class Reduce(Term):
 
     form: ClassVar = Form(
         "reduce",
+        "a reduction",
         static=("monoid",),
         indices=("low", "high"),
         parts=(Part("body", indices=(IndexBinder("low", "high", "name"),)),),
@@ -210,7 +212,7 @@ class Reduce(Term):
 class Guard(Term):
     """[p] . e: the body where the predicate holds, else padding of its shape; the body is looked at only there."""
 
-    form: ClassVar = Form("guard", predicates=("predicate",), parts=(Part("body", assumes="predicate"),))
+    form: ClassVar = Form("guard", "a guard", predicates=("predicate",), parts=(Part("body", assumes="predicate"),))
     predicate: Predicate
     body: Expr
 
@@ -224,6 +226,7 @@ class Let(Term):
 
     form: ClassVar = Form(
         "let",
+        "a let,",
         parts=(Part("value"), Part("body", tensors=(TensorBinder("value", "name"),))),
         hints=("name",),
         mark=Marked("mark", LetMark),
@@ -241,7 +244,7 @@ class Let(Term):
 class Access(Term):
     """e[i]: the i-th element along the first dimension; zero where there is none."""
 
-    form: ClassVar = Form("access", indices=("index",), parts=(Part("tensor", at="index"),))
+    form: ClassVar = Form("access", "an access", indices=("index",), parts=(Part("tensor", at="index"),))
     tensor: Expr
     index: Index
 
@@ -260,7 +263,7 @@ class Access(Term):
 class Unary(Term):
     """A scalar function, element by element."""
 
-    form: ClassVar = Form("unary", static=("op",), parts=(Part("operand"),))
+    form: ClassVar = Form("unary", "a function,", static=("op",), parts=(Part("operand"),))
     op: UnaryOp
     operand: Expr
 
@@ -274,7 +277,7 @@ class Unary(Term):
 class Binary(Term):
     """A scalar operation, element by element over two tensors of one shape; "add" is the ⊕ of Fig. 3.1."""
 
-    form: ClassVar = Form("binary", static=("op",), parts=(Part("left"), Part("right")))
+    form: ClassVar = Form("binary", "arithmetic,", static=("op",), parts=(Part("left"), Part("right")))
     op: BinaryOp
     left: Expr
     right: Expr
@@ -291,6 +294,7 @@ class Select(Term):
 
     form: ClassVar = Form(
         "select",
+        "a select,",
         predicates=("predicate",),
         parts=(Part("left", assumes="predicate"), Part("right", assumes="predicate", negated=True)),
     )
@@ -307,7 +311,7 @@ class Select(Term):
 class Cast(Term):
     """The operand with its elements converted, as C converts them."""
 
-    form: ClassVar = Form("cast", static=("dtype",), parts=(Part("operand"),))
+    form: ClassVar = Form("cast", "a cast,", static=("dtype",), parts=(Part("operand"),))
     dtype: str
     operand: Expr
 
@@ -319,7 +323,7 @@ class Cast(Term):
 class Concat(Term):
     """The elements of the left operand, then those of the right one, along the first dimension."""
 
-    form: ClassVar = Form("concat", parts=(Part("left"), Part("right")))
+    form: ClassVar = Form("concat", "a concatenation", parts=(Part("left"), Part("right")))
     left: Expr
     right: Expr
 
@@ -334,7 +338,7 @@ class Concat(Term):
 class Padding(Term):
     """A tensor of this type that is nothing but padding: the node that stores nothing."""
 
-    form: ClassVar = Form("padding", types=("of",))
+    form: ClassVar = Form("padding", "padding,", types=("of",))
     of: Type
 
     def _typed(self) -> Type:
@@ -430,7 +434,7 @@ OPERATOR_CALLED: Final[dict[str, type[ReshapeOp]]] = {of.form.word: of for of in
 class Reshape(Term):
     """A reshape operator (Figs. 4.2 and 4.3) applied to a tensor."""
 
-    form: ClassVar = Form("reshape", operators=("op",), parts=(Part("operand"),))
+    form: ClassVar = Form("reshape", "a reshape,", operators=("op",), parts=(Part("operand"),))
     op: ReshapeOp
     operand: Expr
 

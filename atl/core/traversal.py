@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from atl.core import predicate as predicates
-from atl.core.forms import Role, slots_of
+from atl.core.forms import Part, Role, slots_of
 from atl.core.index import Array, Index
 from atl.core.predicate import Predicate
 from atl.core.terms import Expr, ReshapeOp
@@ -18,9 +18,10 @@ Path: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A direct part of a term, with how many index and tensor binders stand between."""
+    """A direct part of a term, and what its form declares of it: the binders that stand between."""
 
     expr: Expr
+    part: Part
     indices: int = 0
     tensors: int = 0
 
@@ -38,9 +39,9 @@ def _children(expr: Expr) -> tuple[Child, ...]:
     found: list[Child] = []
     for slot in slots_of(type(expr)):
         if slot.role is Role.PART:
-            found.append(Child(getattr(expr, slot.name), slot.indices, slot.tensors))
+            found.append(Child(getattr(expr, slot.name), slot.part, slot.indices, slot.tensors))
         elif slot.role is Role.PARTS:
-            found += map(Child, getattr(expr, slot.name))
+            found += (Child(each, slot.part) for each in getattr(expr, slot.name))
     return tuple(found)
 
 
@@ -71,6 +72,20 @@ def amounts(op: ReshapeOp) -> tuple[Index, ...]:
 
 def indices_in(expr: Expr) -> Iterator[Index]:
     """The index expressions that stand directly in a node."""
+    return _indices(expr, conditions=True, arrays=True)
+
+
+def unconditional_indices(expr: Expr) -> Iterator[Index]:
+    """The index expressions of a node, and of the declaration of its array: all but those in its conditions."""
+    return _indices(expr, conditions=False, arrays=True)
+
+
+def own_indices(expr: Expr) -> tuple[Index, ...]:
+    """The index expressions of a node itself: not those in its conditions, nor in the declaration of its array."""
+    return tuple(_indices(expr, conditions=False, arrays=False))
+
+
+def _indices(expr: Expr, *, conditions: bool, arrays: bool) -> Iterator[Index]:
     for slot in slots_of(type(expr)):
         value = getattr(expr, slot.name)
         match slot.role:
@@ -78,40 +93,20 @@ def indices_in(expr: Expr) -> Iterator[Index]:
                 yield value
             case Role.INDICES:
                 yield from value
-            case Role.PREDICATE:
-                yield from predicates.expressions(value)
             case Role.OPERATOR:
                 yield from amounts(value)
-            case Role.TYPE | Role.ARRAY:
+            case Role.TYPE:
                 yield from value.shape
+            case Role.PREDICATE:
+                yield from predicates.expressions(value) if conditions else ()
+            case Role.ARRAY:
+                yield from value.shape if arrays else ()
             case Role.PART | Role.PARTS | Role.STATIC | Role.LITERAL | Role.DTYPE | Role.VARIABLE:
                 pass
             case Role.KNOWN_TYPE | Role.HINT | Role.MARK:
                 pass
             case _:
                 assert_never(slot.role)
-
-
-def own_indices(expr: Expr) -> tuple[Index, ...]:
-    """The index expressions of a node itself: not those in its condition, nor in the declaration of its array."""
-    found: list[Index] = []
-    for slot in slots_of(type(expr)):
-        value = getattr(expr, slot.name)
-        if slot.role is Role.INDEX:
-            found.append(value)
-        elif slot.role is Role.INDICES:
-            found += value
-        elif slot.role is Role.OPERATOR:
-            found += amounts(value)
-        elif slot.role is Role.TYPE:
-            found += value.shape
-    return tuple(found)
-
-
-def unconditional_indices(expr: Expr) -> tuple[Index, ...]:
-    """The index expressions of a node, and of the declaration of its array: all but those in its conditions."""
-    declared = (extent for array in arrays_in(expr) for extent in array.shape)
-    return (*own_indices(expr), *declared)
 
 
 def arrays_in(expr: Expr) -> tuple[Array, ...]:
@@ -128,21 +123,26 @@ def static(expr: Expr) -> tuple[object, ...]:
     """What a node says of itself that is no index, condition, part or hint; element types of literals are left out."""
     found: list[object] = []
     for slot in slots_of(type(expr)):
-        if slot.role in (Role.STATIC, Role.LITERAL, Role.ARRAY):
-            found.append(getattr(expr, slot.name))
-        elif slot.role is Role.OPERATOR:
-            found.append(type(getattr(expr, slot.name)))
-        elif slot.role is Role.VARIABLE and slot.name == expr.form.opened:
-            found.append(getattr(expr, slot.name))
+        value = getattr(expr, slot.name)
+        match slot.role:
+            case Role.STATIC | Role.LITERAL | Role.ARRAY:
+                found.append(value)
+            case Role.OPERATOR:
+                found += (type(value), *(getattr(value, name) for name in type(value).form.static))
+            case Role.VARIABLE:
+                found += (value,) if slot.name == type(expr).form.opened else ()
+            case Role.INDEX | Role.INDICES | Role.PREDICATE | Role.TYPE | Role.KNOWN_TYPE | Role.DTYPE:
+                pass
+            case Role.PART | Role.PARTS | Role.HINT | Role.MARK:
+                pass
+            case _:
+                assert_never(slot.role)
     return tuple(found)
 
 
 def names_bound(expr: Expr, position: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The hints of the indices and of the tensors that a node binds over one of its parts, the innermost last."""
-    form = type(expr).form
-    if position >= len(form.parts):
-        return (), ()  # nothing is bound over a list of parts
-    part = form.parts[position]
+    part = children(expr)[position].part
     return (
         tuple(getattr(expr, binder.name) for binder in part.indices),
         tuple(getattr(expr, binder.name) for binder in part.tensors),

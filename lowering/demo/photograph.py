@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import atl
-from atl.checks.scope import outermost
-from atl.checks.wellformed import parts_in_scope
+from atl.checks.scope import outermost, parts_in_scope
 from atl.core.index import ZERO
 from atl.core.predicate import within
 from atl.core.program import Program

@@ -99,11 +99,7 @@ class Writer:
 
     def finish(self) -> list[Json]:
         """The table: what occurs more than once and is more than a leaf, in an order that the arguments determine."""
-        shared = [
-            number
-            for number, uses in enumerate(self._uses)
-            if uses > 1 and any(isinstance(part, _Link) for part in self._entries[number])
-        ]
+        shared = [number for number, uses in enumerate(self._uses) if uses > 1 and any(_links(self._entries[number]))]
         self._entry_numbers = {number: entry for entry, number in enumerate(shared)}
         return [tuple(self.resolved(part) for part in self._entries[number]) for number in shared]
 
@@ -175,9 +171,7 @@ class Writer:
                 self._entries.append(entry)
                 self._uses.append(0)
                 # Of an entry that is there already the parts were counted when it was made.
-                for part in entry:
-                    if isinstance(part, _Link):
-                        self._uses[part.number] += 1
+                self.used(entry)
             known = self._known[id(expr)] = (number, expr)
         return _Link(known[0])
 
@@ -207,17 +201,18 @@ class Writer:
                     entry.append(value.value)
                 case Role.STATIC | Role.DTYPE | Role.HINT | Role.VARIABLE:
                     entry.append(value)
-                case Role.INDICES | Role.PARTS:
-                    raise _open_term()
+                case Role.INDICES:
+                    entry.append(tuple(map(self._index, value)))
+                case Role.PARTS:
+                    entry.append(tuple(map(self._link, value)))
                 case _:
                     assert_never(slot.role)
         return tuple(entry)
 
     def used(self, written: Json) -> Json:
-        """Counts the use of what stands at the top of an argument."""
-        for part in written:
-            if isinstance(part, _Link):
-                self._uses[part.number] += 1
+        """Counts the uses of what stands directly in an argument or an entry."""
+        for link in _links(written):
+            self._uses[link.number] += 1
         return written
 
 
@@ -234,6 +229,15 @@ class _Link:
 
     def __hash__(self) -> int:
         return hash((_Link, self.number))
+
+
+def _links(written: Json) -> Iterator[_Link]:
+    """The links that stand directly in an argument or an entry, or in a list of its parts."""
+    for part in written if isinstance(written, tuple) else ():
+        if isinstance(part, _Link):
+            yield part
+        else:
+            yield from _links(part)
 
 
 def written(steps: Sequence[dict[str, Argument]], inputs: Iterable[Array]) -> tuple[list[Json], list[dict[str, Json]]]:
@@ -365,8 +369,10 @@ class Reader:
         match slot.role:
             case Role.PART:
                 return self.tensor(value)
-            case Role.INDICES | Role.PARTS:
-                raise _unreadable("a field of a term", value)
+            case Role.INDICES:
+                return tuple(map(self.index, _list(value)))
+            case Role.PARTS:
+                return tuple(map(self.tensor, _list(value)))
             case Role.INDEX:
                 return self.index(value)
             case Role.PREDICATE:
@@ -402,6 +408,12 @@ class Reader:
 
 def _open_term() -> Unreadable:
     return Unreadable("a variable is free in an argument", required="closed arguments")
+
+
+def _list(data: Json) -> list[Json]:
+    if not isinstance(data, list):
+        raise _unreadable("a list", data)
+    return data
 
 
 def _text(data: Json) -> str:

@@ -16,7 +16,7 @@ from atl.core.index import Bound as BoundIndex
 from atl.core.index import atoms
 from atl.core.substitution import with_children
 from atl.core.terms import Access, Expr, Local, Metavariable, Term
-from atl.core.traversal import Path, children
+from atl.core.traversal import Path, children, subterm
 from rewrites.instantiation import Function
 from rewrites.kernel import Step
 from rewrites.matching.patterns import patterns
@@ -83,9 +83,9 @@ def _read(
             if isinstance(tensor, Local) and tensor.position < len(tensors):
                 bound.setdefault((wanted.name, "tensor", position), []).append(tensors[-1 - tensor.position])
         return
-    for position, (child, part) in enumerate(zip(children(wanted), wanted.form.parts, strict=True)):
-        within = [*indices, *((path, binder.name) for binder in part.indices)]
-        beside = [*tensors, *((path, binder.name) for binder in part.tensors)]
+    for position, child in enumerate(children(wanted)):
+        within = [*indices, *((path, binder.name) for binder in child.part.indices)]
+        beside = [*tensors, *((path, binder.name) for binder in child.part.tensors)]
         _read(child.expr, (*path, position), within, beside, found, bound)
 
 
@@ -97,7 +97,7 @@ def with_hints(rule: Rule, reverse: bool, before: Expr, after: Expr) -> Expr:
     for key, targets in second.binders.items():
         if key in first.binders:
             where, source = first.binders[key][0]
-            kept = _part(before, where)
+            kept = subterm(before, where)
             at, name = targets[0]
             after = with_hints_at(after, at, {name: getattr(kept, source)})
             for at, _ in targets:
@@ -107,7 +107,7 @@ def with_hints(rule: Rule, reverse: bool, before: Expr, after: Expr) -> Expr:
 
 def _with_mark_of(kept: Expr, after: Expr, at: Path) -> Expr:
     """The term with the mark of a binder for the one at a path that has none yet: one loop may come of two."""
-    marked, there = kept.form.mark, _part(after, at)
+    marked, there = kept.form.mark, subterm(after, at)
     if marked is None or marked != there.form.mark or getattr(there, marked.field) is not marked.of.NONE:
         return after
     return with_hints_at(after, at, {marked.field: getattr(kept, marked.field)})
@@ -144,16 +144,10 @@ def moved(step: Step, before: Expr, after: Expr, path: Path) -> Path | None:
     kept = [second.binders[key] for key, of in first.binders.items() if of[0][0] == path and key in second.binders]
     if kept:
         return kept[0][0][0]
-    same = _first_path(second.side, _part(first.side, path))
+    same = _first_path(second.side, subterm(first.side, path))
     if same is not None:
         return same
     return () if not path and not any(of[0][0] == () for of in first.binders.values()) else None
-
-
-def _part(term: Expr, path: Path) -> Expr:
-    for position in path:
-        term = children(term)[position].expr
-    return term
 
 
 def _first_path(term: Expr, part: Expr) -> Path | None:

@@ -73,7 +73,8 @@ class Match:
         if type(wanted) is not type(found) or static(wanted) != static(found):
             return self._fail(wanted, found)
         self.matched += 1
-        if isinstance(wanted, Local) and isinstance(found, Local) and wanted.position != found.position:
+        bound_at = wanted.form.bound
+        if bound_at is not None and getattr(wanted, bound_at) != getattr(found, bound_at):
             return self._fail(wanted, found)
         return (
             self._conditions(wanted, found, indices)

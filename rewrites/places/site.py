@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from atl.checks.scope import Scope, outermost
-from atl.checks.wellformed import child_scopes
+from atl.checks.scope import Scope, child_scopes, outermost
 from atl.core.program import Program
 from atl.core.terms import Expr, Let
 from atl.core.traversal import Path, binds, children, names_bound, names_given

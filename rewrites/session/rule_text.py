@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from atl.core.index import Bound, Index, Leaf, Var, atoms, index, map_leaves
 from atl.core.predicate import Predicate, substitute
 from atl.core.program import Program
 from atl.core.terms import Expr, Metavariable, Term
-from atl.core.traversal import Path, children, indices_in, names_bound
+from atl.core.traversal import Path, children, conditions_in, indices_in, names_bound
 from atl.text.names import Names
 from atl.text.printing import place_of, show, show_index, show_predicate
 from rewrites.matching.patterns import Pattern, patterns
 from rewrites.rule import Rule
-
-_KINDS: Final = {
-    "Gen": "a generation",
-    "Reduce": "a reduction",
-    "Guard": "a guard",
-    "Let": "a let,",
-    "Access": "an access",
-    "Input": "the input",
-    "Local": "the let-bound",
-    "Concat": "a concatenation",
-    "Reshape": "a reshape,",
-    "Constant": "the literal",
-    "Binary": "arithmetic,",
-    "Unary": "a function,",
-    "Select": "a select,",
-    "Padding": "padding,",
-    "Cast": "a cast,",
-}
 
 
 def side_text(rule: Rule, reverse: bool, rank: int) -> str:
@@ -75,7 +56,7 @@ def show_part(what: Expr | Index | Predicate) -> str:
 
 def kind_of(term: Expr) -> str:
     """What a term is, in words that its text can follow."""
-    return _KINDS.get(type(term).__name__, "")
+    return term.form.phrase
 
 
 def slice_of(root: Program | Expr, path: Path) -> str:
@@ -87,7 +68,7 @@ def slice_of(root: Program | Expr, path: Path) -> str:
 
 def path_in(root: Expr, what: Expr | Index | Predicate) -> Path | None:
     """The path to a node, or to the node of which an index or a condition is part."""
-    if root is what or any(at is what for at in indices_in(root)) or getattr(root, "predicate", None) is what:
+    if root is what or any(at is what for at in indices_in(root)) or any(at is what for at in conditions_in(root)):
         return ()
     for position, child in enumerate(children(root)):
         below = path_in(child.expr, what)
