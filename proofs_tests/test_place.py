@@ -195,7 +195,6 @@ FOLDED: dict[str, Callable[[IndexExpr], Tensor]] = {
     "directly": lambda p: atl.place(k, x[p], v),
     "in rows": lambda p: atl.gen(3, lambda _: atl.place(k, x[p], v)),
     "in a let": lambda p: atl.let(v[p], lambda y: atl.place(k, x[p], y)),
-    "bound by a let": lambda p: atl.let(atl.place(k, x[p], v), lambda y: y),
     "transposed": lambda p: atl.transpose(atl.place(k, x[p], v)),
     "beside another": lambda p: atl.concat(v, atl.place(k, x[p], v[p])),
 }

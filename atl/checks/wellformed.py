@@ -243,11 +243,10 @@ def _same_shape(scope: Scope, what: str, left: Expr, right: Expr, first: int) ->
             )
 
 
-def _all_stored(monoid: str, body: Expr, lets: tuple[Expr, ...] = ()) -> Iterator[Obligation]:
+def _all_stored(monoid: str, body: Expr) -> Iterator[Obligation]:
     """What a fold that is no sum meets is stored: where nothing is, it reads as zero, which would be folded in, unseen.
 
-    What is computed counts as it is: arithmetic, a read, and a sum, which adds zeros. `lets` are the values of the
-    let-bound tensors of the body, the innermost last.
+    What is computed counts as it is: arithmetic, a read, a let-bound tensor, and a sum, which adds zeros.
     """
     match body:
         case Guard():
@@ -267,17 +266,13 @@ def _all_stored(monoid: str, body: Expr, lets: tuple[Expr, ...] = ()) -> Iterato
                 "write atl.gen(n, lambda k: atl.select(k == i, e, neutral)) with the value to be folded elsewhere",
                 "bind a sum of placed terms by a let around the reduction, and read its elements",
             )
-        case Gen(body=inner) | Reshape(operand=inner):
-            yield from _all_stored(monoid, inner, lets)
+        case Gen(body=inner) | Let(body=inner) | Reshape(operand=inner):
+            yield from _all_stored(monoid, inner)
         case Reduce(other, body=inner):
-            yield from _all_stored(monoid, inner, lets) if other != "sum" else ()
+            yield from _all_stored(monoid, inner) if other != "sum" else ()
         case Concat(left, right):
-            yield from _all_stored(monoid, left, lets)
-            yield from _all_stored(monoid, right, lets)
-        case Let(value, inner):
-            yield from _all_stored(monoid, inner, (*lets, value))
-        case Local(position) if position < len(lets):
-            yield from _all_stored(monoid, lets[~position], lets[: len(lets) - 1 - position])
+            yield from _all_stored(monoid, left)
+            yield from _all_stored(monoid, right)
         case Access() | Unary() | Binary() | Select() | Cast():
             return
         case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
