@@ -5,8 +5,10 @@ and the same values with padding read as zero, for all sizes and arrays that mee
 by reflexivity, from a rule at a path (congruence and an instance whose premises the prover has proved there), by
 symmetry and by transitivity. All that searches, matches or prints is elsewhere, and not trusted.
 
-What is trusted: this file and `rewrites.admission`, the functions that build and compare terms, the rules themselves
-(each is proved or exhausted by tests), and the prover.
+What is trusted, besides this file: what it takes as an argument (`rewrites.admission`) and how a rule is stated for it
+(`rewrites.rule`, `instantiation`, `kinds`, `named_operators`, and the operators of `atl.surface`); the terms and their
+forms (`atl.core`); what is known at a place and what must hold there (`atl.checks.scope`, `wellformed`); the prover
+(`atl.prove`); and the rules themselves, each of which is proved or exhausted by tests.
 """
 
 from __future__ import annotations

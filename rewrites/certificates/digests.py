@@ -60,6 +60,9 @@ class Digests:
         return found
 
 
+# Format 1 hashes a node by the name of its class: whoever renames a constructor writes the old name down here.
+
+
 def _in_format_1(key: Hashable) -> Hashable:
     """The key of a node as certificates of format 1 hash it: atoms by their order, and an amount without a tuple."""
     match key:

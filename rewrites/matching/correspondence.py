@@ -1,9 +1,10 @@
 """Names, marks and places across a rewrite: what an equation says nothing of, and a person wants to keep.
 
-A side of a rule is a skeleton of nodes with metavariables at its leaves. A binder on one side goes on as the binder on
-the other side whose index the same metavariable takes at the same place, as it is, or alone in i - lo or x[i]. Where it
-goes on as several, the first has its place and its name, and all have its mark. Nothing here is trusted: theorems are
-about neither.
+A side of a rule is a skeleton of nodes with metavariables at its leaves. A binder of one side goes on as a binder of the
+other where one metavariable takes the index of both as the same parameter: in ⊞[i < n] ⊞[j < m] e(i, j) = transpose
+⊞[j < m] ⊞[i < n] e(i, j) the loop over i goes on as the loop over i. The parameter may also be i - lo, or x[i]. Where a
+binder goes on as several, as in a split, the first has its place and its name, and all have its mark. Nothing here is
+trusted: theorems are about neither.
 """
 
 from __future__ import annotations

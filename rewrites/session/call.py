@@ -12,8 +12,8 @@ from rewrites.kernel import Step, Theorem
 class Call:
     """One call in a session: its text, what had been proved when it was made, and the theorems that it went through.
 
-    These are the one before each step and the last one. So the first of them is `before`, but with the names and marks
-    that the call chose ahead of its first step; a call without a step has no other.
+    A call of n steps has n + 1 theorems. The first says what `before` says, perhaps with other names and marks:
+    `s.mark("i", "parallel")` is a call of no step, whose one theorem is `before` with a mark on its right side.
     """
 
     text: str
