@@ -58,7 +58,7 @@ def with_natural_numerators(nest: LoopNest) -> LoopNest:
 
 @dataclass(frozen=True)
 class _Inside:
-    """The inside of a loop or a branch: `predicate` holds there, by its range or its test, and `outside` is around it."""
+    """The inside of a loop or a branch: `predicate` holds there, by its range or its test; `outside` is around it."""
 
     start: Facts
     outside: _Inside | None = None

@@ -1,6 +1,6 @@
 """Names, marks and places across a rewrite: what an equation says nothing of, and a person wants to keep.
 
-A side of a rule is a skeleton of nodes with metavariables at its leaves. A binder of one side goes on as a binder of the
+A side of a rule is a skeleton of nodes with metavariables at its leaves. A binder of one side goes on as one of the
 other where one metavariable takes the index of both as the same parameter: in ⊞[i < n] ⊞[j < m] e(i, j) = transpose
 ⊞[j < m] ⊞[i < n] e(i, j) the loop over i goes on as the loop over i. The parameter may also be i - lo, or x[i]. Where a
 binder goes on as several, as in a split, the first has its place and its name, and all have its mark. Nothing here is
