@@ -52,8 +52,8 @@ class NotApplicable(NoSite):
 class Derivation:
     """Theorems that lead from a goal on. `rules` are those that may be used, by name.
 
-    `start` is where it began. `theorems` are that one and the one after each step; `rename` and `mark` take no step, and
-    put in place of the last theorem another one, which says the same with other names or marks.
+    `start` is where it began; `theorems` are that one and the one after each step. `rename` and `mark` take no step: in
+    place of the last theorem they put another one, which says the same with other names or marks.
 
     `diagnosis` makes of an error and the derivation, as it stands, the error that is raised: a session, which is for
     people, has it say why a rule does not apply. Without it the errors are `NotApplicable` and `NoMatch` as they are.
