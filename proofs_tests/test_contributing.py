@@ -106,8 +106,7 @@ protected, unprotected = prefixes(m, n, bound(0)), prefixes(n, m, bound(0))
 
 ACCESSES: Final = f"""{PROGRAMS}
 from atl.checks.safety import _accesses
-from atl.checks.scope import outermost
-from atl.checks.wellformed import parts_in_scope
+from atl.checks.scope import outermost, parts_in_scope
 from atl.errors import UnsafeAccess
 from atl.prove import Proved, prove
 
@@ -155,21 +154,25 @@ def test_the_declaration_alone_gives_scopes_paths_names_patterns_and_certificate
 
 
 OUTER_SCOPE: Final = Edit(
-    "atl/checks/wellformed.py",
+    "atl/checks/scope.py",
     "before",
-    """    match expr:
+    """    from atl.core.terms import Gen, Guard, Reduce, Select
+
+    match expr:
         case Gen() | Reduce() | Guard() | Select():
             pass
         case _:
             return (scope,) * len(children(expr))
 """,
-    "parts = tuple(_scope_of_part(expr, part, scope) for part in type(expr).form.parts)",
+    "return tuple(_scope_of_part(expr, child.part, scope) for child in children(expr))",
     "child_scopes",
 )
 NO_PARTS: Final = Edit(
-    "atl/checks/wellformed.py",
+    "atl/checks/scope.py",
     "before",
-    """    match expr:
+    """    from atl.core.terms import Access, Binary, Cast, Concat, Gen, Guard, Let, Reduce, Select, Unary
+
+    match expr:
         case Gen() | Reduce() | Guard() | Let() | Access() | Unary() | Binary() | Select() | Cast() | Concat():
             pass
         case _:
@@ -187,7 +190,7 @@ def test_a_silent_default_for_unknown_constructors_is_found(default: Edit, tmp_p
     default.carry_out(tree)
     with pytest.raises(AssertionError, match="an access that nothing protects was accepted"):
         probed(tree, ACCESSES)
-    assert [fault.partition(":")[0] for fault in default_faults(tree)] == ["atl/checks/wellformed.py"]
+    assert [fault.partition(":")[0] for fault in default_faults(tree)] == ["atl/checks/scope.py"]
 
 
 WHOLE: Final = f"""{PROGRAMS}
