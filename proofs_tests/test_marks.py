@@ -31,6 +31,7 @@ from rewrites import Derivation, NoSite, Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import CertificateError
 from rewrites.places.site import binders
+from rewrites.session.script import names_and_marks
 from rewrites.tactics.tiling import marks_of_tiles
 
 ONE = Constant(1, "float32")
@@ -57,6 +58,25 @@ def pointed_at(error: ATLError) -> str:
 
 def programs_of(theorem: Any) -> tuple[str, str]:
     return str(theorem.lhs), str(theorem.rhs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair(Term):
+    """A constructor that binds two things."""
+
+    form: ClassVar = Form(
+        "pair",
+        parts=(Part("value"), Part("body", tensors=(TensorBinder("value", "first"), TensorBinder("value", "second")))),
+        hints=("first", "second"),
+    )
+    value: Any
+    body: Any
+    first: str
+    second: str
+
+    def _typed(self) -> Type:
+        made: Type = self.body.type
+        return made
 
 
 # -- closed sets ------------------------------------------------------------------------------------------------------
@@ -204,6 +224,34 @@ def test_a_tactic_that_only_renames_is_a_call() -> None:
     assert str(s.undo(3).goal) == str(matmul())
     with pytest.raises(WrongArgument, match="cannot name a loop or a let"):
         s.rename("j", "two words")
+
+
+def test_what_binds_nothing_is_neither_marked_nor_renamed() -> None:
+    work = reschedule(matmul()).begin()
+    for path, shown in (((0, 0, 0), "A[i, p] * B[p, j]"), ((0, 0, 0, 0), "A[i, p]")):
+        with pytest.raises(NoSite, match="nothing is bound here that could have a mark") as caught:
+            work.mark(path, LoopMark.NONE)
+        assert pointed_at(caught.value) == shown
+        with pytest.raises(NoSite, match="nothing is bound here that could have a name") as caught:
+            work.rename(path, "x")
+        assert pointed_at(caught.value) == shown
+    with pytest.raises(NoSite, match="there is no binder 1 here"):
+        work.rename((), "x", binder=1)
+    with pytest.raises(WrongArgument, match="is no mark of a loop"):
+        work.mark((), LetMark.HEAP)
+    assert str(work.goal) == str(matmul())
+
+
+def test_each_thing_that_is_bound_at_a_place_has_a_name_of_its_own() -> None:
+    def two(first: str, second: str) -> Any:
+        return Pair(ONE, ONE, first, second)
+
+    assert list(names_and_marks(two("a", "b"), two("c", "d"), (0,))) == [
+        "s.rename((0,), 'c')",
+        "s.rename((0,), 'd', binder=1)",
+    ]
+    s = reschedule(matmul()).rename((), "row", binder=0)
+    assert [call.text for call in s.steps] == ["rename((), 'row', binder=0)"]
 
 
 def test_a_name_chosen_before_the_first_step_of_a_call_is_taken_back_with_it() -> None:
