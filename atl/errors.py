@@ -312,8 +312,15 @@ class UnsupportedMark(ATLError, NotImplementedError):
     code = "ATL505"
 
     def __init__(
-        self, summary: str, *, binder: str, mark: str, required: str | None = None, suggestions: tuple[str, ...] = ()
+        self,
+        summary: str,
+        *,
+        binder: str,
+        mark: str,
+        place: Place | None = None,
+        required: str | None = None,
+        suggestions: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(summary, required=required, suggestions=suggestions)
+        super().__init__(summary, place=place, required=required, suggestions=suggestions)
         self.binder = binder
         self.mark = mark

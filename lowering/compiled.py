@@ -23,7 +23,7 @@ from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.scalars import C_TYPES
 from lowering.loopnest import Allocate, LoopNest, elements, statements
 from lowering.lower import lower
-from lowering.targets.marks import check_marks
+from lowering.targets.support import check_program
 from lowering.toolchain import build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]
@@ -67,10 +67,10 @@ def compile(  # noqa: A001 (the contract's name)
             required='target="c"',
             suggestions=('leave out target=, or write target="c"',),
         )
+    check_program(program, target)
     program = specialise(program, sizes or {})
     check_names(program)
     nest = lower(program)
-    check_marks(nest, target, program)
     source = print_c(nest)
     (name,) = function_names((nest,))
     path = build_shared(source, name=name, fast_math=fast_math)

@@ -19,6 +19,8 @@ from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, negation, within
 from atl.core.reshape_definitions import Pairs
 from atl.core.terms import BinaryOp, UnaryOp
+from atl.core.traversal import Path
+from lowering.targets.binders import MarkedBinder
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,24 @@ STACK_LIMIT: Final = 32 * 1024
 """A buffer of constant size up to this many bytes lives on the stack, unless its mark says otherwise."""
 
 
+def storage_of(mark: LetMark, size: int | None) -> Storage:
+    """Where a buffer of so many bytes is kept, None being no constant: the one place where marks decide about that.
+
+    A buffer that is marked for the stack, and cannot stand there, is on the heap; a target refuses it.
+    """
+    match mark:
+        case LetMark.HEAP:
+            return "heap"
+        case LetMark.NONE | LetMark.STACK:
+            return "stack" if size is not None and size <= STACK_LIMIT else "heap"
+        case LetMark.REGISTERS | LetMark.RING | LetMark.SHARED | LetMark.GLOBAL:
+            return storage_of(
+                LetMark.NONE, size
+            )  # no target has such memory yet; the interpreter knows one memory only
+        case _:
+            assert_never(mark)
+
+
 @dataclass(frozen=True, slots=True)
 class For:
     """for (variable = low; variable < high; variable++) body."""
@@ -200,6 +220,7 @@ class Allocate:
     """Storage for `capacity` elements (a product of extents), all zero and holding no value.
 
     On the stack where `storage` says so (the capacity is then a constant); each is freed by a `Free` in the same block.
+    `storage` follows from the mark by `storage_of`. `let` is the path of the marked let in the program.
     """
 
     buffer: Buffer
@@ -207,6 +228,7 @@ class Allocate:
     storage: Storage = "heap"
     zeroed: bool = True
     mark: LetMark = LetMark.NONE
+    let: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +278,9 @@ class LoopNest:
     down and rounding towards zero are the same. An entry is a statement by itself, which holds wherever the conditions
     do, for the variables of loops are told apart in the whole nest; so to move or to drop a statement makes none of
     them false. What is not in there is not known. The loop-nest interpreter traps an entry that a run contradicts.
+
+    `marks` are those of the program that the nest was lowered from, also of what lowering has read away: whoever prints
+    the nest refuses what its target does not carry out.
     """
 
     name: str
@@ -266,6 +291,7 @@ class LoopNest:
     assumptions: tuple[Predicate, ...] = field(default=())
     complete: bool = False
     natural: frozenset[tuple[Conditions, Index]] = frozenset()
+    marks: tuple[MarkedBinder, ...] = ()
 
 
 def statements(block: Block) -> Iterator[Statement]:

@@ -67,7 +67,6 @@ from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
 from lowering.leaves import Storage, is_scalar_leaf, scalar
 from lowering.loopnest import (
-    STACK_LIMIT,
     Accumulate,
     Allocate,
     Assign,
@@ -86,11 +85,13 @@ from lowering.loopnest import (
     Scalar,
     ScalarExpr,
     elements,
+    storage_of,
 )
 from lowering.normalize import normalize
 from lowering.passes import after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills
+from lowering.targets.binders import MarkedBinder, marked_binders, numbered
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
 
@@ -148,15 +149,18 @@ def lower(program: Program, *, registers: bool = True) -> LoopNest:
 
 def lower_unchecked(program: Program, *, registers: bool = True) -> LoopNest:
     """The loop nest of a program whatever its pad-sets are, before any pass; it may store out of bounds. For tests."""
-    return _Lowering(program, registers).nest(normalize(program, one_pass=not registers).body, outermost(program))
+    binders = marked_binders(program)
+    body = normalize(numbered(program, binders), one_pass=not registers).body
+    return _Lowering(program, registers, binders).nest(body, outermost(program))
 
 
 class _Lowering:
     """One run of the lowering function: it numbers what it makes, and collects the buffers hoisted out of loops."""
 
-    def __init__(self, program: Program, registers: bool) -> None:
+    def __init__(self, program: Program, registers: bool, binders: tuple[MarkedBinder, ...]) -> None:
         self.program = program
         self.registers = registers
+        self._binders = binders
         self._ids: Iterator[int] = count()
         self._hoisted: list[Allocate] = []
         self._direct = 0  # sums that add to their cell instead of running in a scalar variable
@@ -175,6 +179,7 @@ class _Lowering:
             statements,
             program.assumptions,
             complete=complete,
+            marks=self._binders,
         )
 
     def _filling(self, e: Expr, buffer: Buffer, context: Context) -> tuple[Block, bool]:
@@ -324,18 +329,20 @@ class _Lowering:
         value, scope = e.value, context.scope
         dtype = value.type.dtype or self.program.dtype
         extents = tuple(simplify(scope.facts, extent) for extent in scope.shape(value.type))
-        buffer = Buffer(next(self._ids), e.name, dtype, extents)
+        # A marked let is called by its number (`numbered`).
+        marked = self._binders[int(e.name)] if e.mark is not LetMark.NONE else None
+        name, let = (marked.name, marked.path) if marked else (e.name, None)
+        buffer = Buffer(next(self._ids), name, dtype, extents)
         stored, filled = self._filling(value, buffer, context)
         used = self.statement(e.body, to, replace(context, tensors=(*context.tensors, buffer)))
-        needed = tuple(self._needed(e.name, extent, context) for extent in extents)
+        needed = tuple(self._needed(name, extent, context) for extent in extents)
         count = elements(needed)
-        small = count.constant is not None and count.constant * bits(dtype) // 8 <= STACK_LIMIT
-        if small and e.mark is not LetMark.HEAP:
-            return (Allocate(buffer, count, "stack", not filled, e.mark), *stored, *used, Free(buffer))
-        capacity = self._capacity(needed, context)
-        if not context.loops or capacity is None:
-            return (Allocate(buffer, count, "heap", not filled, e.mark), *stored, *used, Free(buffer))
-        self._hoisted.append(Allocate(buffer, capacity, "heap", zeroed=False, mark=e.mark))
+        size = None if count.constant is None else count.constant * bits(dtype) // 8
+        storage = storage_of(e.mark, size)
+        capacity = self._capacity(needed, context) if storage == "heap" and context.loops else None
+        if capacity is None:
+            return (Allocate(buffer, count, storage, not filled, e.mark, let), *stored, *used, Free(buffer))
+        self._hoisted.append(Allocate(buffer, capacity, storage, zeroed=False, mark=e.mark, let=let))
         return (Clear(buffer, count, zeroed=not filled), *stored, *used)
 
     def _needed(self, name: str, extent: Index, context: Context) -> Index:

@@ -71,7 +71,7 @@ def _block(scope: TextScope, block: Block) -> list[str]:
                 first = _scalar(scope, initial).text
                 name, scope = scope.bind(key(variable), variable.name)
                 lines.append(f"{name} = {first}{_shown_mark(mark)}")
-            case Allocate(buffer, capacity, storage, zeroed, mark):
+            case Allocate(buffer, capacity, storage, zeroed, mark=mark):
                 _, scope = scope.bind(key(buffer), buffer.name)
                 whole = elements(buffer.extents) == capacity
                 room = shown(scope, key(buffer), buffer.extents if whole else (capacity,))

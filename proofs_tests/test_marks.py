@@ -5,26 +5,33 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import atl
+from atl.cli import main
+from atl.core.forms import Form, Marked, Part, TensorBinder
 from atl.core.index import ZERO, constant, size
 from atl.core.marks import LetMark, LoopMark, Mark, let_mark, loop_mark, marks
-from atl.core.terms import Constant, Gen, Let, Reduce
+from atl.core.terms import Constant, Gen, Let, Reduce, Term, Type
 from atl.errors import ATLError, UnknownMark, UnsupportedMark, WrongArgument
 from atl.text.latex import latex
 from lowering import compile as compiled
 from lowering import lower, print_c, print_nest
+from lowering.c.printer import print_unit
+from lowering.loopnest import Allocate, statements, storage_of
 from lowering.machine import run
+from lowering.targets.binders import marked_binders
 from proofs_tests.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import Derivation, NoSite, Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import CertificateError
 from rewrites.places.site import binders
+from rewrites.session.script import names_and_marks
 from rewrites.tactics.tiling import marks_of_tiles
 
 ONE = Constant(1, "float32")
@@ -43,8 +50,33 @@ def marked(session: Session) -> dict[str, str]:
     return {name: e.mark.value for name, e in terms if isinstance(e, Gen | Reduce | Let) and e.mark.value}
 
 
+def pointed_at(error: ATLError) -> str:
+    """What the carets of an error are under."""
+    assert error.place is not None
+    return error.place.text[error.place.start : error.place.stop]
+
+
 def programs_of(theorem: Any) -> tuple[str, str]:
     return str(theorem.lhs), str(theorem.rhs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair(Term):
+    """A constructor that binds two things."""
+
+    form: ClassVar = Form(
+        "pair",
+        parts=(Part("value"), Part("body", tensors=(TensorBinder("value", "first"), TensorBinder("value", "second")))),
+        hints=("first", "second"),
+    )
+    value: Any
+    body: Any
+    first: str
+    second: str
+
+    def _typed(self) -> Type:
+        made: Type = self.body.type
+        return made
 
 
 # -- closed sets ------------------------------------------------------------------------------------------------------
@@ -194,6 +226,34 @@ def test_a_tactic_that_only_renames_is_a_call() -> None:
         s.rename("j", "two words")
 
 
+def test_what_binds_nothing_is_neither_marked_nor_renamed() -> None:
+    work = reschedule(matmul()).begin()
+    for path, shown in (((0, 0, 0), "A[i, p] * B[p, j]"), ((0, 0, 0, 0), "A[i, p]")):
+        with pytest.raises(NoSite, match="nothing is bound here that could have a mark") as caught:
+            work.mark(path, LoopMark.NONE)
+        assert pointed_at(caught.value) == shown
+        with pytest.raises(NoSite, match="nothing is bound here that could have a name") as caught:
+            work.rename(path, "x")
+        assert pointed_at(caught.value) == shown
+    with pytest.raises(NoSite, match="there is no binder 1 here"):
+        work.rename((), "x", binder=1)
+    with pytest.raises(WrongArgument, match="is no mark of a loop"):
+        work.mark((), LetMark.HEAP)
+    assert str(work.goal) == str(matmul())
+
+
+def test_each_thing_that_is_bound_at_a_place_has_a_name_of_its_own() -> None:
+    def two(first: str, second: str) -> Any:
+        return Pair(ONE, ONE, first, second)
+
+    assert list(names_and_marks(two("a", "b"), two("c", "d"), (0,))) == [
+        "s.rename((0,), 'c')",
+        "s.rename((0,), 'd', binder=1)",
+    ]
+    s = reschedule(matmul()).rename((), "row", binder=0)
+    assert [call.text for call in s.steps] == ["rename((), 'row', binder=0)"]
+
+
 def test_a_name_chosen_before_the_first_step_of_a_call_is_taken_back_with_it() -> None:
     def renamed_and_swapped(work: Derivation) -> None:
         work.rename((), "row")
@@ -338,10 +398,9 @@ def test_c_refuses_every_mark_of_a_loop_at_its_place(mark: LoopMark) -> None:
     s = reschedule(matmul()).mark("p", mark)
     with pytest.raises(UnsupportedMark, match=rf"the loop p is marked {mark.value}, which the C target") as caught:
         compiled(s.goal)
-    place = caught.value.place
-    assert place is not None
-    assert place.text[place.start : place.stop].startswith("Σ[p < k | ")
-    assert place.source is not None
+    assert pointed_at(caught.value).startswith("Σ[p < k | ")
+    assert caught.value.place is not None
+    assert caught.value.place.source is not None
     assert caught.value.suggestions == ('s.mark("p", None) takes the mark away',)
     with pytest.raises(UnsupportedMark, match=f"the loop p is marked {mark.value}"):
         print_c(lower(s.goal))
@@ -398,3 +457,108 @@ def test_a_scalar_of_c_is_a_variable(mark: LetMark) -> None:
     else:
         with pytest.raises(UnsupportedMark, match=f"the scalar x is marked {mark.value}"):
             compiled(program)
+
+
+NOTHING_OF_IT = {
+    "an unused let": "let t | shared := ⊞[i < n] f[i] in ⊞[i < n] f[i]",
+    "an unused scalar": "let t | ring := 2.0 in ⊞[i < n] f[i]",
+    "a let under a false guard": "⊞[i < n] [1 < 0] · let t | shared := ⊞[j < n] f[j] in t[i]",
+    "a let in a branch that is not taken": "⊞[i < n] select(1 < 0, let t | global := ⊞[j < n] f[j] in t[i], f[i])",
+    "a let that is read away": "(⊞[i < n] let t | ring := ⊞[j < n] f[j] in 2.0)[0]",
+    "a loop in an unused let": "let t := ⊞[i < n | parallel] f[i] in ⊞[i < n] f[i]",
+    "a loop that is read away": "(⊞[i < n | vector] 2.0)[0]",
+    "a loop over nothing": "⊞[i < n] [1 < 0] · Σ[j < n | unroll] f[j]",
+}
+
+
+@pytest.mark.parametrize("body", NOTHING_OF_IT.values(), ids=NOTHING_OF_IT)
+def test_c_refuses_a_mark_of_which_the_loop_nest_has_nothing(body: str) -> None:
+    shape = "" if body.startswith("(") else "[n]"
+    program = atl.parse(f"t (f : float32[n]) : float32{shape}\n    given 1 <= n :=\n  {body}")
+    (marked_one,) = [mark for mark in (*marks(LoopMark), *marks(LetMark)) if f"| {mark}" in body]
+    assert marked_one not in print_nest(lower(program))
+    for refuse in (compiled, lambda program: print_c(lower(program)), lambda program: print_unit([lower(program)])):
+        with pytest.raises(UnsupportedMark, match=f"is marked {marked_one}, which the C target does not") as caught:
+            refuse(program)
+        assert f"| {marked_one}" in pointed_at(caught.value)
+        assert pointed_at(caught.value)[:3] in ("let", "⊞[i", "Σ[j")
+
+
+def test_c_refuses_the_very_binder_and_not_one_of_its_name_and_mark() -> None:
+    program = atl.parse(
+        """t (f : float32[n]) : float32[n] :=
+          let t | heap := ⊞[i < n] f[i] in ⊞[i < n] let t | heap := t[i] * t[i] in t + t"""
+    )
+    with pytest.raises(UnsupportedMark, match="the scalar t is marked heap") as caught:
+        compiled(program)
+    assert pointed_at(caught.value).startswith("let t1 | heap := t[i] * t[i]")
+
+
+@pytest.mark.parametrize("print_it", [compiled, lambda program: print_c(lower(program))], ids=["compile", "print_c"])
+def test_a_buffer_that_is_too_large_for_the_stack_is_shown_at_its_own_let(print_it: Callable[[Any], Any]) -> None:
+    program = atl.parse(
+        """t (f : float32[n]) : float32[n]
+              given 1 <= n :=
+          let t | stack := ⊞[i < 8] f[0] in
+          let u := let t | stack := ⊞[i < n] f[i] in ⊞[i < n] t[i] * t[n - 1 - i] in ⊞[i < n] u[n - 1 - i] * t[i % 8]"""
+    )
+    with pytest.raises(UnsupportedMark, match="the buffer t is marked stack; it is too large") as caught:
+        print_it(program)
+    assert pointed_at(caught.value).startswith("let t1 | stack := ⊞[i < n] f[i]")
+    assert "for n elements" in (caught.value.required or "")
+
+
+@pytest.mark.parametrize("mark", list(LetMark))
+@pytest.mark.parametrize("extent", ["8", "n", "8193"])
+def test_where_a_buffer_is_kept_follows_from_its_mark_and_its_size(mark: LetMark, extent: str) -> None:
+    called = f"b | {mark.value}" if mark.value else "b"
+    rows = f"⊞[r < n] let {called} := ⊞[i < {extent}] f[r] in ⊞[i < {extent}] b[{extent} - 1 - i]"
+    for body, shape in ((rows, f"n, {extent}"), (rows.partition("] ")[2].replace("[r]", "[0]"), extent)):
+        program = atl.parse(f"t (f : float32[n]) : float32[{shape}]\n    given 1 <= n :=\n  {body}")
+        (kept,) = [s for s in statements(lower(program).body) if isinstance(s, Allocate)]
+        size = None if extent == "n" else int(extent) * 4
+        assert (kept.storage, kept.mark, kept.buffer.name) == (storage_of(mark, size), mark, "b")
+        assert kept.storage == ("stack" if extent == "8" and mark is not LetMark.HEAP else "heap")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planted(Term):
+    """A constructor that lowering has never heard of."""
+
+    form: ClassVar = Form(
+        "planted",
+        parts=(Part("first"), Part("second", tensors=(TensorBinder("first", "called"),))),
+        hints=("called",),
+        mark=Marked("kept", LetMark),
+    )
+    first: Any
+    second: Any
+    called: str
+    kept: LetMark
+
+    def _typed(self) -> Type:
+        made: Type = self.second.type
+        return made
+
+
+def test_the_marks_of_a_program_are_found_by_the_forms_of_its_constructors() -> None:
+    inner: Any = Planted(ONE, ONE, "c", LetMark.RING)
+    body: Any = Planted(Gen(ZERO, constant(3), inner, "i", LoopMark.VECTOR), ONE, "b", LetMark.SHARED)
+    found = marked_binders(replace(atl.program("t", [f], f), body=body))
+    assert [(at.path, at.kind, at.name, at.mark.value) for at in found] == [
+        ((), "buffer", "b", "shared"),
+        ((0,), "loop", "i", "vector"),
+        ((0, 0), "scalar", "c", "ring"),
+    ]
+
+
+def test_atl_show_refuses_to_print_c_that_leaves_a_mark_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = NOTHING_OF_IT["an unused let"]
+    (tmp_path / "marked.py").write_text(
+        f'import atl\nt = atl.parse("""t (f : float32[n]) : float32[n] :=\n  {text}""")\n', encoding="utf-8"
+    )
+    assert main(["show", f"{tmp_path / 'marked.py'}:t", "--c"]) == 2
+    said = capsys.readouterr()
+    assert "the buffer t is marked shared" in said.err
+    assert "^^^" in said.err
+    assert "int t(" not in said.out

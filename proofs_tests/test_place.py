@@ -16,7 +16,7 @@ from atl import IndexExpr, Program, Tensor
 from atl.core.index import Leaf, Size
 from atl.core.terms import Place, Reshape
 from atl.core.traversal import subterms
-from atl.errors import ExtentError, RankError, UnsafeAccess, UnsafeGuard, UnsafeTruncation, WrongArgument
+from atl.errors import ExtentError, RankError, ShapeError, UnsafeAccess, UnsafeGuard, UnsafeTruncation, WrongArgument
 from atl.meaning.interpret import PAD, denote
 from atl.meaning.scalars import Machine
 from atl.text.latex import latex
@@ -184,7 +184,7 @@ def test_a_position_that_is_none_is_refused_with_numbers_and_advice() -> None:
     with pytest.raises(ExtentError) as caught:
         atl.program("beyond", [v], atl.place(m, n, v))
     text = str(caught.value)
-    assert "an element is placed at n of m" in text
+    assert "an element is placed at n, which need not be one of the m positions" in text
     assert "required: 0 <= n < m" in text
     assert "breaks at: " in text
     assert "try: guard what is placed: atl.guard((0 <= n) & (n < m), atl.place(m, n, …))" in text
@@ -241,6 +241,19 @@ def test_arguments_that_are_none_are_refused() -> None:
         atl.shear(v)
     with pytest.raises(RankError, match="unshear needs 2 dimensions"):
         atl.unshear(n, m, v)
+
+
+def test_an_unshear_of_a_shape_that_is_known_to_be_another_is_refused_with_the_right_one() -> None:
+    for shape in ((3, 3), (4, 2), (2, 2, 5)):
+        with pytest.raises(ShapeError, match=r"unshear to a matrix of shape \(2, 2\) is given a tensor") as caught:
+            atl.unshear(2, 2, atl.tensor("D", *shape))
+        rest = ", 5" * (len(shape) - 2)
+        assert caught.value.required == f"the shape of its shear: (3, 2{rest})"
+    with pytest.raises(ShapeError, match=r"of shape \(max\(0, m \+ n - 1\), min\(m, n\) \+ 1\)"):
+        atl.unshear(n, m, atl.tensor("D", atl.imax(0, n + m - 1), atl.imin(n, m) + 1))
+    # Whether these are equal depends on the sizes.
+    assert atl.unshear(n, m, atl.tensor("D", n + m - 1, n)).shape == (n, m)
+    assert str(atl.unshear(2, 2, atl.tensor("D", 3, 2, 5)).shape) == "(2, 2, 5)"
 
 
 # -- text -------------------------------------------------------------------------------------------------------------

@@ -175,15 +175,30 @@ class Derivation:
         site = self.site(path)
         return {name: value.read(site) if isinstance(value, Text) else value for name, value in given.items()}
 
-    def rename(self, path: Path, name: str) -> None:
-        """Another name for the binder at this path: no step, as theorems are not about names."""
-        self._show(path, "name", name)
+    def rename(self, path: Path, name: str, *, binder: int = 0) -> None:
+        """Another name for what is bound at this path: no step, as theorems are not about names.
+
+        Where several things are bound, `binder` counts them from 0. Raises `NoSite` where there is no such binder.
+        """
+        bound = self.term(path).form.binders
+        if not 0 <= binder < len(bound):
+            raise NoSite(
+                f"there is no binder {binder} here" if bound else "nothing is bound here that could have a name",
+                place=place_of(self.goal, path),
+                required="the place of a gen, a sum or a let",
+            )
+        self._show(path, bound[binder].name, name)
 
     def mark(self, path: Path, mark: Mark) -> None:
-        """Another mark for the binder at this path: no step either."""
+        """Another mark for the binder at this path: no step either. Raises `NoSite` where nothing can have a mark."""
         marked = self.term(path).form.mark
-        if marked is not None:
-            self._show(path, marked.field, mark)
+        if marked is None:
+            raise NoSite(
+                "nothing is bound here that could have a mark",
+                place=place_of(self.goal, path),
+                required="the place of a gen, a sum or a let",
+            )
+        self._show(path, marked.field, mark)
 
     def _show(self, path: Path, field: str, value: object) -> None:
         shown = correspondence.with_hints_at(self.goal.body, path, {field: value})

@@ -331,7 +331,7 @@ def _amount(op: ReshapeOp, operand: Expr, scope: Scope) -> Iterator[Obligation]:
             yield Obligation(
                 within(ZERO, position, whole),
                 errors.ExtentError,
-                "an element is placed at {0} of {1}",
+                "an element is placed at {0}, which need not be one of the {1} positions",
                 "0 <= {0} < {1}",
                 (position, whole),
                 ("guard what is placed: atl.guard((0 <= {0}) & ({0} < {1}), atl.place({1}, {0}, …))",),

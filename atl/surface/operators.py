@@ -41,7 +41,7 @@ from atl.core.terms import (
     UnaryOp,
     Value,
 )
-from atl.errors import RankError, Source, WrongArgument, WrongName
+from atl.errors import RankError, ShapeError, Source, WrongArgument, WrongName
 from atl.surface.declarations import checked_name
 from atl.surface.values import (
     Binder,
@@ -279,7 +279,7 @@ def scatter(
 
     Positions may repeat; one that none hits is padding. `range_` is an extent, or a pair (lo, hi). What `place` asks
     of a position is asked of each; a guard around it leaves one out: `sum(m, lambda p: guard(q, place(n, …)))`.
-    Source: Fig. 7.3, E16.
+    Raises `WrongArgument` for what is no function of one index. Source: Fig. 7.3, E16.
 
     >>> import atl
     >>> n, k = atl.sizes("n k")
@@ -310,7 +310,8 @@ def shear(e: TensorLike) -> Tensor:
 
     shear(e)[d, r] = e[s(d) + r, s(d) + r + d - (n - 1)] where there is such a column, else padding; the first row
     with an element, s(d), is max(0, n - D - max(0, d - D + 1)), where D = min(n, m).
-    Shape: (max(0, n + m - 1), min(n, m), rest) of (n, m, rest). Source: §7.2.2, E6.
+    Shape: (max(0, n + m - 1), min(n, m), rest) of (n, m, rest). Raises `RankError` for fewer than two dimensions.
+    Source: §7.2.2, E6.
 
     >>> import atl, numpy as np
     >>> A = atl.tensor("A", *atl.sizes("n m"), dtype="float64")
@@ -334,9 +335,25 @@ def unshear(n: IndexLike, m: IndexLike, e: TensorLike) -> Tensor:
     """The n × m matrix whose diagonals are the rows of e: unshear(n, m, shear(t)) = t.
 
     unshear(n, m, e)[i, j] = e[d, i - s(d)] with d = j - i + n - 1, and s as in `shear`.
-    Shape: (n, m, rest) of (max(0, n + m - 1), min(n, m), rest). Source: §7.2.2, E6.
+    Shape: (n, m, rest) of (max(0, n + m - 1), min(n, m), rest). Raises `RankError` for fewer than two dimensions,
+    `ShapeError` for a shape that is known to be another one; where that depends on the sizes, `check_safe` refuses what
+    reads outside of e. Source: §7.2.2, E6.
+
+    >>> import atl, numpy as np
+    >>> D = atl.tensor("D", 3, 2, dtype="float64")
+    >>> diagonals = np.array([[0.0, 3.0], [1.0, 4.0], [2.0, 0.0]])
+    >>> atl.evaluate(atl.program("matrix", [D], atl.unshear(2, 2, D)), diagonals)
+    array([[1., 2.],
+           [3., 4.]])
     """
     rows, columns, diagonals = IndexExpr(as_index(n)), IndexExpr(as_index(m)), _with_two_dimensions("unshear", e)
+    needed = (imax(0, rows + columns - 1), imin(rows, columns))
+    if any(_differ(found, wanted) for found, wanted in zip(diagonals.shape, needed, strict=False)):
+        raise ShapeError(
+            f"unshear to a matrix of shape ({rows}, {columns}) is given a tensor of shape "
+            f"({', '.join(map(str, diagonals.shape))})",
+            required=f"the shape of its shear: ({', '.join(map(str, (*needed, *diagonals.shape[2:])))})",
+        )
 
     def element(i: IndexExpr, j: IndexExpr) -> Tensor:
         d = j - i + rows - 1
@@ -352,6 +369,11 @@ def _with_two_dimensions(what: str, e: TensorLike) -> Tensor:
             f"{what} needs 2 dimensions, this tensor has {matrix.rank}", required="a tensor of rank 2 or more"
         )
     return matrix
+
+
+def _differ(a: IndexExpr, b: IndexExpr) -> bool:
+    """Whether two extents are known to differ, whatever the sizes are."""
+    return (a - b).node.constant not in (0, None)
 
 
 def _first_row(n: IndexExpr, m: IndexExpr, d: IndexExpr) -> IndexExpr:

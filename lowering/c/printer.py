@@ -36,7 +36,7 @@ from lowering.loopnest import (
     key,
     opposite,
 )
-from lowering.targets.marks import check_marks
+from lowering.targets.support import check_nest
 from lowering.text_scope import TextScope, outermost, show_condition, show_index, shown
 
 Lines: TypeAlias = list[str]
@@ -48,7 +48,8 @@ def print_c(nest: LoopNest) -> str:
     """The loop nest as a file of C11 with one function, and before it the headers and helpers that it uses.
 
     Names are the user's, changed where C reserves them. Index arithmetic is exact modulo 2^64, and quotients and
-    remainders round as Python's do. Raises `UnsupportedMark`.
+    remainders round as Python's do. Raises `UnsupportedMark` for a mark that C does not carry out: of the nest, or of
+    the program that it was lowered from.
     """
     return print_unit((nest,))
 
@@ -59,7 +60,7 @@ def print_unit(nests: Sequence[LoopNest], *, static: bool = False) -> str:
     Raises `UnsupportedMark`.
     """
     for nest in nests:
-        check_marks(nest, "c")
+        check_nest(nest, "c")
     names = function_names(nests)
     functions = [_function(nest, name, static=static) for nest, name in zip(nests, names, strict=True)]
     code = "\n".join(functions)

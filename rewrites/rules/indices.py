@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from atl import gen, reduce
+from atl import gen, place, reduce
 from atl.core.terms import MONOIDS, Monoid
 from rewrites.named_operators import AMOUNTS, moved_by
-from rewrites.rule import Body, Equation, Index, Vector, equation, given, rule, rules
+from rewrites.rule import Body, Elem, Equation, Index, Vector, equation, given, rule, rules
 
 
 @rule(family="indices", source="[R] Div.v")
@@ -36,3 +36,9 @@ def fold_range(m: Monoid, lo: Index, hi: Index, a: Index, b: Index, e: Body[Inde
 def amount(op: str, k: Index, j: Index, v: Vector) -> Equation:
     """The amount of a reshape operator is replaced by an equal one."""
     return equation(moved_by(op, k, v), moved_by(op, j, v), given(k == j))
+
+
+@rule(family="indices", source="Fig. 7.3")
+def place_by(n: Index, i: Index, m: Index, j: Index, e: Elem) -> Equation:
+    """The extent and the position of a placed term are replaced by equal ones."""
+    return equation(place(n, i, e), place(m, j, e), given(n == m, i == j))

@@ -84,7 +84,7 @@ def gen_scatter(n: Index, e: Body[Index]) -> Equation:
 
 @rule(family="placement", source="Fig. 7.3, E16")
 def place_of_guard(n: Index, i: Index, p: Cond, e: Elem) -> Equation:
-    """A guard leaves a placed term: what is not computed is not stored."""
+    """A guard on what is placed goes out of the placed term: what is not computed is not stored."""
     return equation(place(n, i, guard(p, e)), guard(p, place(n, i, e)))
 
 
@@ -102,7 +102,7 @@ def place_of_padding(n: Index, i: Index, e: Elem) -> Equation:
 
 @rule(family="placement", source="linearity")
 def place_of_sum(n: Index, i: Index, lo: Index, hi: Index, e: Body[Index]) -> Equation:
-    """A sum leaves a placed term: each of its terms is added to the cells of one position."""
+    """A sum that is placed goes out of the placed term: each of its terms is added to the cells of one position."""
     return equation(place(n, i, sum((lo, hi), e)), sum((lo, hi), lambda k: place(n, i, e(k))))
 
 
@@ -114,7 +114,7 @@ def place_of_binary(op: BinaryOp, n: Index, i: Index, a: Elem, b: Elem) -> Equat
 
 @rules(named="place_of_{}", over=("neg", "abs", "sqrt", "tanh"), family="placement", source="§3.2")
 def place_of_unary(op: UnaryOp, n: Index, i: Index, a: Elem) -> Equation:
-    """A function that keeps zero leaves a placed term."""
+    """A function that keeps zero goes out of a placed term."""
     return equation(place(n, i, unary(op, a)), unary(op, place(n, i, a)))
 
 
@@ -129,7 +129,7 @@ def place_scaled(n: Index, i: Index, c: Scalar, e: Elem) -> Equation:
 
 @rule(family="placement", source="[R] ll_get")
 def ll_place(n: Index, i: Index, x: ElemT, e: Body[ElemT]) -> Equation:
-    """A let leaves a placed term."""
+    """A let in what is placed goes out of the placed term."""
     return equation(place(n, i, let(x, e)), let(x, lambda y: place(n, i, e(y))))
 
 
@@ -175,25 +175,25 @@ def split_of_place(n: Index, k: Index, i: Index, e: Elem) -> Equation:
 
 @rule(family="placement", source="Fig. 4.3")
 def padl_of_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
-    """A placed term padded on the left is placed so much further on."""
+    """A placed term with k elements of padding before it is placed k places further on."""
     return equation(padl(k, place(n, i, e)), place(n + k, i + k, e))
 
 
 @rule(family="placement", source="Fig. 4.3")
 def padr_of_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
-    """A placed term padded on the right is placed in a longer tensor."""
+    """A placed term with k elements of padding after it is placed in a tensor that is longer by k."""
     return equation(padr(k, place(n, i, e)), place(n + k, i, e))
 
 
 @rule(family="placement", source="Fig. 4.3, E3")
 def truncl_of_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
-    """A placed term of which less is dropped on the left than stands before it is placed so much earlier."""
+    """A placed term is placed k places earlier when k of the elements before it are dropped."""
     return equation(truncl(k, place(n, i, e)), place(n - k, i - k, e))
 
 
 @rule(family="placement", source="Fig. 4.3, E3")
 def truncr_of_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
-    """A placed term of which less is dropped on the right than stands after it is placed in a shorter tensor."""
+    """A placed term is placed in a tensor that is shorter by k when k of the elements after it are dropped."""
     return equation(truncr(k, place(n, i, e)), place(n - k, i, e))
 
 
@@ -214,5 +214,5 @@ def truncr_past_place(n: Index, i: Index, k: Index, e: Elem) -> Equation:
 
 @rule(family="placement", source="§7.2.2, E6")
 def unshear_shear(v: Matrix) -> Equation:
-    """The matrix with the diagonals of a matrix is that matrix."""
+    """A matrix that is taken apart into its diagonals and put together from them again is unchanged."""
     return equation(unshear(v.shape[0], v.shape[1], shear(v)), v)

@@ -42,7 +42,7 @@ def as_python(theorem: Theorem) -> str:
         # As the call will do it: by another way to the same arguments, loops may get other names.
         if told is None or not work.attempted(step.rule, step.path, told, reverse=step.reverse):
             work.apply(step.rule, step.path, step.arguments, reverse=step.reverse)
-    calls += _shown_as(work.goal.body, theorem.rhs.body, ())
+    calls += names_and_marks(work.goal.body, theorem.rhs.body, ())
     literal = repr(program) if "\\" in program or '"""' in program else f'"""\n{program}\n"""'
     lines = ["import atl", "from rewrites import reschedule"]
     lines += ["from rewrites.session.script import exactly"] if any("s.do(exactly" in call for call in calls) else []
@@ -62,18 +62,18 @@ def exactly(work: Derivation, name: str, path: Path, arguments: Mapping[str, Any
     work.apply(rule, path, work.settled(arguments_of(rule, arguments), path), reverse=reverse)
 
 
-def _shown_as(now: Expr, wanted: Expr, path: Path) -> Iterator[str]:
+def names_and_marks(now: Expr, wanted: Expr, path: Path) -> Iterator[str]:
     """The calls that give the names and marks of a term to the binders of an equal one."""
-    for name, given in zip(names_given(wanted), names_given(now), strict=True):
+    for binder, (name, given) in enumerate(zip(names_given(wanted), names_given(now), strict=True)):
         # What is no name is printed as i.
         shown = name if name.isidentifier() and name.isascii() else "i"
         if shown != given:
-            yield f"s.rename({path!r}, {shown!r})"
+            yield f"s.rename({path!r}, {shown!r}{f', binder={binder}' if binder else ''})"
     marked = wanted.form.mark
     if marked is not None and getattr(now, marked.field) is not getattr(wanted, marked.field):
         yield f"s.mark({path!r}, {getattr(wanted, marked.field).value!r})"
     for position, (one, other) in enumerate(zip(children(now), children(wanted), strict=True)):
-        yield from _shown_as(one.expr, other.expr, (*path, position))
+        yield from names_and_marks(one.expr, other.expr, (*path, position))
 
 
 def _call(step: Step, told: Mapping[str, Argument] | None, work: Derivation) -> str:

@@ -20,7 +20,7 @@ from atl.checks.scope import outermost
 from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.predicate import conjuncts
 from atl.core.program import Program
-from atl.core.traversal import Path, subterm
+from atl.core.traversal import Path, names_given, subterm
 from atl.errors import ATLError, ContradictoryAssumptions, WrongArgument
 from atl.prove import contradictory
 from atl.surface.values import Condition, as_predicate
@@ -163,10 +163,10 @@ class Session:
                 suggestions=(f"find it again: s.find({label!r})",),
             )
         for number, call in enumerate(self._calls[len(trail) :], len(trail)):
-            name = getattr(subterm(call.before.rhs.body, path), "name", None)
+            names = names_given(subterm(call.before.rhs.body, path))
             moved, gone = path_after(call.traced(), path)
-            if moved is None and name is not None and _named_so(call.before.rhs, name) == path:
-                moved = _named_so(call.theorem.rhs, name)
+            if moved is None and names and _named_so(call.before.rhs, names) == path:
+                moved = _named_so(call.theorem.rhs, names)
             if moved is None:
                 assert gone is not None
                 raise NoSite(
@@ -329,9 +329,20 @@ class Session:
         text = mark.value if isinstance(mark, LoopMark | LetMark) else mark or ""
         return self.do(tactics.mark, what, text)
 
-    def rename(self, what: Chosen, name: str) -> Session:
-        """Gives another name to a loop or a let: ⊞[i < n] f[i] → ⊞[row < n] f[row]."""
-        return self.do(tactics.rename, what, name)
+    def rename(self, what: Chosen, name: str, *, binder: int | None = None) -> Session:
+        """Gives another name to the first loop or let that is meant: ⊞[i < n] f[i] → ⊞[row < n] f[row].
+
+        A name changes nothing of what the goal means, so this is no step of the proof. Of several things that are bound
+        at one place it is the one called `what`, or number `binder`, counted from 0. Raises `NoSite`; `WrongArgument`
+        for what is no name.
+
+        >>> import atl
+        >>> f = atl.tensor("f", atl.sizes("n"))
+        >>> reschedule(atl.program("doubled", [f], atl.gen(f.shape[0], lambda i: 2 * f[i]))).rename("i", "row")
+        doubled (f : float32[n]) : float32[n] :=
+          ⊞[row < n] 2 * f[row]
+        """
+        return self.do(tactics.rename, what, name, binder=binder)
 
     # -- printing -----------------------------------------------------------------------------------------------------
 
@@ -346,9 +357,9 @@ class Session:
         return latex(self.goal)
 
 
-def _named_so(program: Program, name: str) -> Path | None:
-    """The only binder that was given this name: a tactic may take a binder away and make it anew."""
-    found = [site.path for site in binders(program) if name in site.called[-1:]]
+def _named_so(program: Program, names: tuple[str, ...]) -> Path | None:
+    """The only binder that was given these names: a tactic may take a binder away and make it anew."""
+    found = [site.path for site in binders(program) if names_given(site.term) == names]
     return found[0] if len(found) == 1 else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atl.core.marks import unknown_mark
-from atl.core.traversal import binds
+from atl.core.traversal import binds, names_given
 from atl.errors import WrongArgument
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
@@ -31,8 +31,11 @@ def mark(work: Derivation, what: Chosen, text: str) -> None:
             work.mark(site.path, known[of])
 
 
-def rename(work: Derivation, what: Chosen, name: str) -> None:
-    """Gives another name to the first binder that is meant: ⊞[i < n] f[i] → ⊞[row < n] f[row]."""
+def rename(work: Derivation, what: Chosen, name: str, *, binder: int | None = None) -> None:
+    """Gives another name to the first binder that is meant: ⊞[i < n] f[i] → ⊞[row < n] f[row].
+
+    Of several things that are bound at one place, it is the one of that name, or number `binder`.
+    """
     if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
         raise WrongArgument(
             f"{name!r} cannot name a loop or a let", required="letters, digits and _, not starting with a digit"
@@ -42,4 +45,6 @@ def rename(work: Derivation, what: Chosen, name: str) -> None:
         raise NoSite(
             f"nothing that {what} means has a name", required="the name of a gen, a sum or a let, or a pattern of one"
         )
-    work.rename(found[0].path, name)
+    names = names_given(found[0].term)
+    called = names.index(what) if what in names else 0
+    work.rename(found[0].path, name, binder=called if binder is None else binder)
