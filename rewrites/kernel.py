@@ -206,7 +206,7 @@ def _descend(program: Program, path: Path) -> tuple[list[_Above], Expr, Scope]:
     at, scope = program.body, outermost(program)
     for position in path:
         parts = children(at)
-        if not 0 <= position < len(parts):
+        if type(position) is not int or not 0 <= position < len(parts):
             raise NotEqual(f"the program has no subterm at {list(path)}", required="a path within the program")
         spine.append(_Above(at, position, scope))
         scope = child_scopes(at, scope)[position]

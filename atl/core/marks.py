@@ -107,7 +107,7 @@ def unknown_mark(sets: tuple[type[Enum], ...], text: object) -> UnknownMark:
     known = [word for of in sets for word in marks(of)]
     required = f"a mark of {here}: {', '.join(known)}"
     for of in CALLED:
-        if of not in sets and text in marks(of):
+        if isinstance(text, str) and of not in sets and text in marks(of):
             return UnknownMark(f"{text} is a mark of {CALLED[of]}, and not of {here}", required=required)
     near = get_close_matches(text, known, 1, 0.5) if isinstance(text, str) else []
     return UnknownMark(

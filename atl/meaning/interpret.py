@@ -49,7 +49,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.errors import ArgumentError, EscapedIndex, ExtentError, TooLarge
+from atl.errors import ArgumentError, EscapedIndex, ExtentError, OutOfMemory, TooLarge
 from atl.meaning.arguments import bind, index_elements
 from atl.meaning.scalars import Exact, Machine, Scalars
 
@@ -146,7 +146,12 @@ class Meaning(Generic[E]):
 
     def to_numpy(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """All elements, padding as zero."""
-        out = np.full(self.shape, self._zero, dtype=dtype)
+        try:
+            out = np.full(self.shape, self._zero, dtype=dtype)
+        except (ValueError, MemoryError):
+            raise OutOfMemory(
+                f"the result, of shape {self.shape}, is larger than any memory", required="smaller sizes"
+            ) from None
         for positions in np.ndindex(self.shape):
             element = self.at(positions)
             if element is not PAD:

@@ -158,13 +158,13 @@ def _parameter_names(function: Binder, wanted: int, what: str) -> list[str]:
     """The names a person gave to the indices; parameters that collect the rest are named i, j, k, …"""
     try:
         parameters = list(inspect.signature(function).parameters.values())
+        collects = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     except (TypeError, ValueError):
-        parameters = []
+        parameters, collects = [], True  # of what is written in C nothing is known
     plain = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = [
         p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
     ]
-    collects = not parameters or any(p.kind is p.VAR_POSITIONAL for p in parameters)
     if len(required) > wanted or (len(plain) < wanted and not collects):
         raise WrongArgument(
             f"{what} over {wanted} range{'s' if wanted > 1 else ''} is given a function of {len(required)} "
@@ -272,6 +272,7 @@ def place(n: IndexLike, i: IndexLike, e: TensorLike) -> Tensor:
 # -- sparse placement (§7.2) ------------------------------------------------------------------------------------------
 
 
+@refuse_runaway_recursion
 def scatter(
     n: IndexLike, range_: Range, at: Callable[[IndexExpr], IndexLike], e: Callable[[IndexExpr], TensorLike]
 ) -> Tensor:
@@ -297,6 +298,7 @@ def scatter(
                 "scatter needs an extent, a range, and two functions of an index, to a position and to a tensor",
                 required="atl.scatter(n, m, lambda p: …, lambda p: …)",
             )
+    _parameter_names(cast_to(Binder, at), 1, "scatter")
     name = _parameter_names(cast_to(Binder, e), 1, "scatter")[0]
     low, high = _bounds("scatter", range_)
     variable = Var(next(fresh_uid), name)

@@ -139,6 +139,11 @@ def moved(step: Step, before: Expr, after: Expr, path: Path) -> Path | None:
     inside = first.of_metavariable(path)
     if inside is not None:
         at, applied = inside
+        through = _through_parameter(step.arguments.get(applied.name), applied, path[len(at) :])
+        if through is not None:
+            name, rest = through
+            held = next((where for where, other in second.applications if other.name == name), None)
+            return None if held is None else (*held, *rest)
         target = next((where for where, other in second.applications if other.name == applied.name), None)
         target = target if target is not None else _in_argument(step, second, applied.name)
         return None if target is None else (*target, *path[len(at) :])
@@ -149,6 +154,24 @@ def moved(step: Step, before: Expr, after: Expr, path: Path) -> Path | None:
     if same is not None:
         return same
     return () if not path and not any(of[0][0] == () for of in first.binders.values()) else None
+
+
+def _through_parameter(function: object, applied: Metavariable, path: Path) -> tuple[str, Path] | None:
+    """The metavariable within whose value a path into e(x) ends, and the path there: e(x) holds x where e has its
+    parameter, and on the other side x may stand alone.
+    """
+    if not isinstance(function, Function) or not isinstance(function.body, Term):
+        return None
+    at, tensors = function.body, 0
+    for depth, position in enumerate((*path, None)):
+        if isinstance(at, Local) and 0 <= at.position - tensors < len(applied.tensors):
+            argument = applied.tensors[-1 - (at.position - tensors)]
+            return (argument.name, path[depth:]) if isinstance(argument, Metavariable) else None
+        if position is None or position >= len(children(at)):
+            return None
+        child = children(at)[position]
+        at, tensors = child.expr, tensors + child.tensors
+    return None
 
 
 def _first_path(term: Expr, part: Expr) -> Path | None:

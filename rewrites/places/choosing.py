@@ -50,7 +50,7 @@ def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterato
         case str():
             wanted = pattern(what)
             yield from (site for site in sites(program, top_down=top_down) if fits(wanted, site))
-        case tuple() | list() if all(isinstance(position, int) for position in what):
+        case tuple() | list() if all(type(position) is int for position in what):
             yield site_at(program, tuple(what))
         case _:
             raise WrongArgument(

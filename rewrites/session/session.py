@@ -326,7 +326,7 @@ class Session:
         A mark changes nothing of what the goal means, so this is no step of the proof; whether a target can carry it
         out is checked when the goal is compiled. Raises `UnknownMark`.
         """
-        text = mark.value if isinstance(mark, LoopMark | LetMark) else mark or ""
+        text = mark.value if isinstance(mark, LoopMark | LetMark) else "" if mark is None else mark
         return self.do(tactics.mark, what, text)
 
     def rename(self, what: Chosen, name: str, *, binder: int | None = None) -> Session:

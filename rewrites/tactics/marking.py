@@ -23,7 +23,7 @@ def mark(work: Derivation, what: Chosen, text: str) -> None:
             f"nothing that {what} means has a mark", required="the name of a gen, a sum or a let, or a pattern of one"
         )
     sets = tuple(dict.fromkeys(of for _, of in places))
-    known = {of: each for of in sets for each in of if each.value == text}
+    known = {of: each for of in sets for each in of if isinstance(text, str) and each.value == text}
     if not known:
         raise unknown_mark(sets, text)
     for site, of in places:

@@ -1,0 +1,102 @@
+"""What nobody means to ask for: it is refused in words, and what is saved or followed stays right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl.core.marks import LoopMark
+from atl.core.traversal import subterm
+from rewrites import load, reschedule
+from rewrites.errors import NotEqual
+from rewrites.kernel import reflexivity, rewrite
+from rewrites.rules import RULES
+
+n = atl.sizes("n")
+x = atl.tensor("x", n)
+
+
+def corner() -> atl.Program:
+    return atl.program("corner", [x], atl.gen(n, lambda i: atl.guard(i == 0, x[i])))
+
+
+# -- handles ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_handle_follows_a_place_into_the_value_of_a_let() -> None:
+    s = reschedule(atl.program("p", [x], atl.place(3, 1, atl.sum(n, lambda i: x[i]))))
+    inside = s.find("i")
+    s.lbind("place _ _ _", "lb")
+    assert list(inside.path) == [0, 0]
+    s.lbind("place _ _ _", "lb")
+    assert list(inside.path) == [0, 0, 0]
+    assert "| vector" in str(s.mark(inside, "vector").goal)
+
+
+def test_a_handle_on_what_is_bound_goes_to_the_value_and_not_to_a_use() -> None:
+    body = atl.gen(n, lambda j: atl.gen(n, lambda k: atl.sum(n, lambda i: x[i]) * 2))
+    s = reschedule(atl.program("p", [x], body))
+    total = s.find("Σ[_ < _] _")
+    s.lbind("Σ[_ < _] _", "t", over="k")
+    assert total.path == (0, 0)
+    assert getattr(subterm(s.goal.body, total.path), "name", "") == "i"
+
+
+# -- paths ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [(False,), ("0",), (0.0,), (-1,), (1,)])
+def test_a_position_is_an_integer_and_no_truth_value(path: Any) -> None:
+    with pytest.raises(NotEqual, match="no subterm"):
+        rewrite(reflexivity(corner()), RULES["guard_twice"], path, {})
+    with pytest.raises(atl.ATLError):
+        reschedule(corner()).rw("guard_twice", around=path)
+
+
+def test_what_a_session_saves_is_loaded(tmp_path: Path) -> None:
+    s = reschedule(corner()).rw("place_access", reverse=True, n="n", i="0", k="i", around=(0,))
+    s.done().save(tmp_path / "corner.atl.json")
+    assert load(tmp_path / "corner.atl.json").rhs == s.goal
+
+
+# -- functions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [lambda: 0, lambda p, q: 0], ids=["none", "two"])
+def test_scatter_refuses_a_position_function_of_another_number_of_indices(at: Any) -> None:
+    with pytest.raises(atl.ATLError, match="scatter over 1 range is given a function"):
+        atl.scatter(n, n, at, lambda p: 1.0)
+
+
+def test_a_generation_refuses_a_function_of_nothing() -> None:
+    with pytest.raises(atl.ATLError, match="a function of 0 parameters"):
+        atl.gen(n, lambda: 1.0)
+
+
+def test_a_scatter_that_calls_itself_is_refused() -> None:
+    def endless() -> atl.Tensor:
+        return atl.scatter(n, n, lambda p: 0, lambda p: endless())
+
+    with pytest.raises(atl.ATLError, match="calls itself too often"):
+        endless()
+
+
+# -- marks and sizes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [False, 0, [], {}, np.zeros(2)], ids=repr)
+def test_only_none_and_the_empty_text_take_a_mark_away(given: Any) -> None:
+    s = reschedule(corner()).mark("i", "parallel")
+    with pytest.raises(atl.ATLError, match="there is no mark"):
+        s.mark("i", given)
+    assert getattr(s.mark("i", "").goal.body, "mark", None) is LoopMark.NONE
+
+
+def test_a_result_beyond_any_memory_is_refused_by_the_interpreter() -> None:
+    huge = atl.program("huge", [], atl.place(n, 0, 1.0), given=[n >= 1])
+    with pytest.raises(atl.ATLError, match="larger than any memory"):
+        atl.evaluate(huge, n=2**62)
