@@ -13,6 +13,7 @@ from atl.core.node import print_with as _print_with
 from atl.core.program import Program
 from atl.errors import ATLError
 from atl.meaning.interpret import evaluate
+from atl.parsing.parse import parse
 from atl.surface.operators import (
     abs,
     cast,
@@ -49,7 +50,6 @@ from atl.surface.operators import (
 from atl.surface.program import SizeAnnotation as Size
 from atl.surface.program import program, tensor
 from atl.surface.values import Condition, IndexExpr, Tensor
-from atl.text.parse import parse
 from atl.text.printing import written as _written
 
 # Core stands below the printer, and is given it here.

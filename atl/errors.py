@@ -46,7 +46,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """Where in a program an error is: some printed lines, the part of them meant, and the user's line, if known."""
 
     text: str = ""
@@ -101,7 +101,7 @@ class ATLError(Exception):
         self,
         summary: str,
         *,
-        place: Place | None = None,
+        place: Location | None = None,
         required: str | None = None,
         numbers: Mapping[str, object] | str | None = None,
         suggestions: tuple[str, ...] = (),
@@ -317,7 +317,7 @@ class UnsupportedMark(ATLError, NotImplementedError):
         *,
         binder: str,
         mark: str,
-        place: Place | None = None,
+        place: Location | None = None,
         required: str | None = None,
         suggestions: tuple[str, ...] = (),
     ) -> None:

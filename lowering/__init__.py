@@ -2,8 +2,8 @@
 
 from lowering.c.printer import print_c
 from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
-from lowering.loopnest import LoopNest
 from lowering.lower import lower
-from lowering.pseudocode import print_nest
+from lowering.nest.loopnest import LoopNest
+from lowering.nest.pseudocode import print_nest
 
 __all__ = ["Kernel", "LoopNest", "compile", "lower", "print_c", "print_nest"]

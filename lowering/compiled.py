@@ -21,8 +21,8 @@ from atl.text.printing import show_index
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.scalars import C_TYPES
-from lowering.loopnest import Allocate, LoopNest, elements, statements
 from lowering.lower import lower
+from lowering.nest.loopnest import Allocate, LoopNest, elements, statements
 from lowering.targets.support import check_program
 from lowering.toolchain import build_shared, load
 

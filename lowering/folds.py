@@ -7,7 +7,7 @@ from typing import Final
 
 from atl.core.dtypes import bits, is_integer
 from atl.core.terms import Monoid
-from lowering.loopnest import Number
+from lowering.nest.loopnest import Number
 
 RESULT_NAMES: Final[dict[Monoid, str]] = {"sum": "total", "product": "product", "max": "greatest", "min": "least"}
 

@@ -31,7 +31,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.prove import simplify_predicate
-from lowering.loopnest import Apply, Buffer, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
+from lowering.nest.loopnest import Apply, Buffer, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
 
 Storage: TypeAlias = Buffer | Scalar
 """What holds a tensor: a buffer, or for a let-bound scalar a variable."""

@@ -66,7 +66,7 @@ from atl.errors import UnsafeAccess
 from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
 from lowering.leaves import Storage, is_scalar_leaf, scalar
-from lowering.loopnest import (
+from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Assign,

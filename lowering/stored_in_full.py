@@ -34,7 +34,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.prove import Proved, prove
-from lowering.loopnest import Accumulate, Block, Buffer, Cell, statements
+from lowering.nest.loopnest import Accumulate, Block, Buffer, Cell, statements
 
 _FIRST = 1 << 20
 """The ids of the indices of elements: above those of any scope, and the same for every look at one term."""

@@ -24,7 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from atl.errors import CompilerFailed, CompilerMissing, Place, WrongName
+from atl.errors import CompilerFailed, CompilerMissing, Location, WrongName
 
 CompilerKind = Literal["clang", "gcc", "other"]
 
@@ -296,7 +296,7 @@ def _failure(plan: Plan, command: Sequence[str], message: str, ended: str) -> Co
     return CompilerFailed(
         f"the C compiler {plan.compiler} {ended} while building {plan.name!r}; nothing was left behind",
         # Quoted, so that a caret of the compiler's is not taken for one of ours.
-        place=Place(text="\n".join(f"> {line}" for line in lines) or "(it gave no reason)"),
+        place=Location(text="\n".join(f"> {line}" for line in lines) or "(it gave no reason)"),
         required=f"this command to succeed: {shlex.join(command)}",
         suggestions=tuple(suggestions),
     )
@@ -500,7 +500,7 @@ def load(path: Path, cdef: str) -> tuple[Any, Any]:
 def _unloadable(path: Path, error: OSError) -> CompilerFailed:
     return CompilerFailed(
         f"the shared object {path} cannot be loaded",
-        place=Place(text=str(error)),
+        place=Location(text=str(error)),
         required="a shared object for this system, with every symbol that it uses defined",
         suggestions=("set ATL_CACHE to a directory from which programs may be run (one not mounted noexec)",),
     )

@@ -30,9 +30,9 @@ from atl.errors import AssumptionError, TooLarge, UnsafeAccess, UnsafeTruncation
 from atl.meaning.arguments import bind
 from atl.meaning.interpret import Pad, denote
 from lowering.compiled import Kernel
-from lowering.loopnest import LoopNest
 from lowering.lower import lower, lower_unchecked
-from lowering.machine import Outcome, Trap, execute
+from lowering.nest.loopnest import LoopNest
+from lowering.nest.machine import Outcome, Trap, execute
 from lowering.passes import after_passes
 from proofs_tests.batch import Call, Sanitized, compile_many
 from proofs_tests.batch import Report as Stopped

@@ -23,8 +23,8 @@ from atl.meaning.arguments import bind, index_elements
 from lowering.c.printer import declaration, function_names, print_unit
 from lowering.c.scalars import C_TYPES
 from lowering.compiled import Code, Kernel, check_names
-from lowering.loopnest import LoopNest
 from lowering.lower import lower
+from lowering.nest.loopnest import LoopNest
 from lowering.toolchain import build_executable, build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]

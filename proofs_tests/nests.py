@@ -11,7 +11,7 @@ import numpy.typing as npt
 from atl.core.index import Array, Index, Var, constant, index, size
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.scalars import C_TYPES
-from lowering.loopnest import Apply, Buffer, Cell, For, Load, LoopNest, ScalarExpr
+from lowering.nest.loopnest import Apply, Buffer, Cell, For, Load, LoopNest, ScalarExpr
 from lowering.passes import after_passes
 from lowering.toolchain import build_shared, load
 

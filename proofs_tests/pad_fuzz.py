@@ -23,9 +23,9 @@ from atl.errors import ATLError
 from atl.meaning.interpret import denote
 from atl.meaning.scalars import Machine
 from atl.prove import Model, Proved, Refuted
-from lowering.loopnest import LoopNest
 from lowering.lower import lower_unchecked
-from lowering.machine import Trap, execute
+from lowering.nest.loopnest import LoopNest
+from lowering.nest.machine import Trap, execute
 from padtypes import truncations
 from proofs_tests.agreement import own_cache
 from proofs_tests.batch import Call, Report, Sanitized

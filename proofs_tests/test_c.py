@@ -14,7 +14,7 @@ from atl.core.predicate import conjunction, less, negation, within
 from lowering import lower
 from lowering.c.names import identifier, reserved
 from lowering.c.printer import function_names, print_c, print_unit
-from lowering.loopnest import (
+from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Apply,
@@ -32,7 +32,7 @@ from lowering.loopnest import (
     ScalarExpr,
     elements,
 )
-from lowering.pseudocode import print_nest
+from lowering.nest.pseudocode import print_nest
 from proofs_tests.nests import (
     ZERO,
     at,

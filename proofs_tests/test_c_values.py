@@ -16,7 +16,7 @@ from atl.core.index import Array, Index, Leaf, Read, constant, imax, imin, index
 from atl.core.predicate import NonNegative, conjunction, disjunction, equal, holds, less, negation
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.scalars import literal
-from lowering.loopnest import (
+from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Apply,

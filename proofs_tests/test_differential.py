@@ -25,7 +25,7 @@ from atl.core.terms import Flatten, ReshapeOp, Split
 from lowering import lower as lowered
 from lowering import reindex
 from lowering.c import helpers as c_helpers
-from lowering.loopnest import Accumulate, Allocate, Assign, Block, Cell, Clear, For, If, LoopNest, Number
+from lowering.nest.loopnest import Accumulate, Allocate, Assign, Block, Cell, Clear, For, If, LoopNest, Number
 from lowering.toolchain import find_compiler, has_sanitizers
 from proofs_tests import agreement, batch, differential
 from proofs_tests.agreement import Discarded, Expected, Fault, compare, compiled, expected, interpreted, own_cache

@@ -17,8 +17,8 @@ from atl.core.traversal import children
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_kernel
 from lowering import lower
-from lowering.machine import run
-from lowering.obligations import report
+from lowering.nest.machine import run
+from lowering.nest.obligations import report
 
 Array = npt.NDArray[Any]
 

@@ -27,7 +27,7 @@ from atl.errors import (
 from atl.meaning.specialise import specialise
 from lowering import Kernel, compile, lower  # noqa: A004 (the contract's name)
 from lowering.c.printer import print_unit
-from lowering.loopnest import Assign, Block, Cell, For, If, LoopNest
+from lowering.nest.loopnest import Assign, Block, Cell, For, If, LoopNest
 from lowering.toolchain import build_shared, find_compiler, has_sanitizers
 from proofs_tests import batch
 from proofs_tests.batch import Call, Report, Sanitized, compile_many

@@ -15,9 +15,9 @@ import atl
 from atl.core.program import Program
 from atl.prove import forget
 from lowering import lower, print_nest
-from lowering.loopnest import Block, For, If
 from lowering.lower import lower_unchecked
-from lowering.machine import run
+from lowering.nest.loopnest import Block, For, If
+from lowering.nest.machine import run
 from lowering.toolchain import find_compiler, has_sanitizers
 from proofs_tests.agreement import Expected, compiled, expected, interpreted
 from proofs_tests.generate import Case

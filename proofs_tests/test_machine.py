@@ -13,7 +13,8 @@ from atl.core.index import ONE, ZERO, Array, Index, Quotient, Var, constant, ima
 from atl.core.predicate import TRUE, less
 from atl.errors import TooLarge, UnsafeAccess
 from atl.meaning.interpret import evaluate
-from lowering.loopnest import (
+from lowering.lower import lower
+from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Apply,
@@ -35,8 +36,7 @@ from lowering.loopnest import (
     Scalar,
     Statement,
 )
-from lowering.lower import lower
-from lowering.machine import AnyArray, Outcome, Trap, TrapKind, execute, run
+from lowering.nest.machine import AnyArray, Outcome, Trap, TrapKind, execute, run
 
 N = size("n")
 I = Var(1, "i")  # noqa: E741 (the loop variable of the nests here)

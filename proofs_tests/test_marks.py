@@ -23,8 +23,8 @@ from atl.text.latex import latex
 from lowering import compile as compiled
 from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
-from lowering.loopnest import Allocate, statements, storage_of
-from lowering.machine import run
+from lowering.nest.loopnest import Allocate, statements, storage_of
+from lowering.nest.machine import run
 from lowering.targets.binders import marked_binders
 from proofs_tests.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import Derivation, NoSite, Session, load, reschedule

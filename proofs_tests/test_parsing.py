@@ -42,8 +42,8 @@ from atl.errors import (
     UnsafeGuard,
     WrongName,
 )
+from atl.parsing.parse import parse, parse_expr
 from atl.text.latex import latex
-from atl.text.parse import parse, parse_expr
 from atl.text.printing import WHOLE, place_of, show, show_index, show_program
 
 HERE: Final = Path(__file__).resolve().parent.parent
@@ -284,7 +284,7 @@ def test_a_part_without_the_binders_around_it_can_be_shown() -> None:
 @pytest.mark.parametrize("seed", ["0", "1", "4242"])
 def test_printing_is_the_same_in_every_run(seed: str) -> None:
     script = (
-        "from atl.text.parse import parse\n"
+        "from atl.parsing.parse import parse\n"
         "p = parse('f (x : float32[n], a : size, b : size, c : size) given 1 <= a, 1 <= b, a < b :='\n"
         "  ' gen[i < n] [i % a = 0 and (i < b or i < c or b <= c*a)] . x[min(a*i, b*i, i//a + i//b, c)]')\n"
         "print(p)"

@@ -23,7 +23,8 @@ from atl.prove import Facts, Proved, simplify
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_kernel
 from lowering import lower, print_c, print_nest
-from lowering.loopnest import (
+from lowering.lower import lower_unchecked
+from lowering.nest.loopnest import (
     Allocate,
     Assign,
     Buffer,
@@ -44,8 +45,7 @@ from lowering.loopnest import (
     numerators,
     statements,
 )
-from lowering.lower import lower_unchecked
-from lowering.machine import AnyArray, Outcome, Trap, execute
+from lowering.nest.machine import AnyArray, Outcome, Trap, execute
 from lowering.passes import PASSES, Pass, after_passes, conditions, dead_stores, natural, simplification
 from lowering.passes.conditions import with_conditions_joined
 from lowering.passes.natural import with_natural_numerators

@@ -22,8 +22,8 @@ from atl.meaning.scalars import Machine
 from atl.text.latex import latex
 from lowering import compile as compiled
 from lowering import lower, print_nest
-from lowering.machine import execute
-from lowering.obligations import report
+from lowering.nest.machine import execute
+from lowering.nest.obligations import report
 from proofs_tests.reproduce import as_python
 from rewrites import load, reschedule
 

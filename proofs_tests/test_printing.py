@@ -74,7 +74,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.errors import ParseError, RaggedShape
-from atl.text.parse import parse, parse_expr, parse_index, parse_predicate
+from atl.parsing.parse import parse, parse_expr, parse_index, parse_predicate
 from atl.text.printing import show, show_index, show_predicate, show_program
 
 n, m, k = size("n"), size("m"), size("k")

@@ -20,9 +20,9 @@ from atl.core.substitution import with_children
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterm
 from atl.errors import ATLError, ParseError, WrongArgument
+from atl.parsing.parse_index import IndexReader
 from atl.prove import Proved, prove
 from atl.surface.values import as_index, as_predicate, as_tensor
-from atl.text.parse_index import IndexReader
 from atl.text.printing import place_of
 from rewrites import kernel
 from rewrites.admission import described, is_of

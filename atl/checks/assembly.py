@@ -12,7 +12,7 @@ from atl.core.predicate import Predicate, at_most, conjuncts
 from atl.core.program import Program, sizes_in
 from atl.core.terms import Expr, Input, TensorVar
 from atl.core.traversal import arrays_in, children, indices_in, subterms
-from atl.errors import EscapedIndex, Place, WrongName
+from atl.errors import EscapedIndex, Location, WrongName
 
 
 def make_program(name: str, inputs: tuple[Array, ...], body: Expr, given: Sequence[Predicate] = ()) -> Program:
@@ -72,7 +72,7 @@ def _check_closed(body: Expr) -> None:
     escaped = " and ".join(_free_names(body)) or "an index or a let-bound tensor"
     raise EscapedIndex(
         f"{escaped} is used outside of the operator that binds it",
-        place=Place(source=where.source),
+        place=Location(source=where.source),
         required="every one to be used inside of the function that was given to gen, sum or let",
         suggestions=("build the expression inside of that function and return it from there",),
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from atl.core.program import Program
-from atl.errors import ATLError, Place, Source, WrongArgument
+from atl.errors import ATLError, Location, Source, WrongArgument
 
 WRITTEN = "path/to/file.py:name or package.module:name"
 
@@ -51,13 +51,13 @@ def _loaded(where: str) -> ModuleType:
         return _from_file(path) if is_file else importlib.import_module(where)
     except ATLError as error:
         if error.place is None:
-            error.place = Place(source=_last_line_of(error, path if is_file else None))
+            error.place = Location(source=_last_line_of(error, path if is_file else None))
         raise
     except (Exception, SystemExit) as error:
         said = "".join(traceback.format_exception_only(error)).strip()
         raise WrongArgument(
             f"{where} cannot be loaded: {said}",
-            place=Place(source=_last_line_of(error, path if is_file else None)),
+            place=Location(source=_last_line_of(error, path if is_file else None)),
             required=WRITTEN,
         ) from error
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
-from atl.errors import NoSuchAttribute, Place, Source, SymbolicValue, WrongArgument
+from atl.errors import Location, NoSuchAttribute, Source, SymbolicValue, WrongArgument
 
 
 class Symbolic:
@@ -130,8 +130,8 @@ class Symbolic:
             )
 
 
-def _here() -> Place:
-    return Place(source=Source.caller())
+def _here() -> Location:
+    return Location(source=Source.caller())
 
 
 _CHAINED: Final = re.compile(r"[<>]=?(?:(?!\b(?:and|or|if)\b)[^<>=&|,:])+[<>]")

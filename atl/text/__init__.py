@@ -1,1 +1,1 @@
-"""Programs as text, LaTeX and back: names, printing, parsing."""
+"""Programs as text and as LaTeX: names, notation, printing."""

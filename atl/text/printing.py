@@ -42,7 +42,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import Path, amounts, children
-from atl.errors import Place
+from atl.errors import Location
 from atl.text.index_notation import (
     Comparison,
     Condition,
@@ -127,7 +127,7 @@ def show_program(program: Program, *, ascii: bool = False, abridge: bool = False
     return _laid(program, _Where(None), ascii=ascii, abridge=abridge and program.body.size > WHOLE).text
 
 
-def place_of(program: Program | Expr, path: Path, *, note: str = "", ascii: bool = False) -> Place:  # noqa: A002
+def place_of(program: Program | Expr, path: Path, *, note: str = "", ascii: bool = False) -> Location:  # noqa: A002
     """The place of the part that is reached by these positions in `traversal.children`, for carets beneath it.
 
     Only its first line is meant. The user's own line is that of the nearest part around that has one. The note, if any,
@@ -145,7 +145,7 @@ def place_of(program: Program | Expr, path: Path, *, note: str = "", ascii: bool
     end = laid.text.find("\n", laid.start)
     line_end = len(laid.text) if end < 0 else end
     text = f"{laid.text[:line_end]}   -- {note}{laid.text[line_end:]}" if note else laid.text
-    return Place(text, laid.start, min(laid.stop, line_end), source)
+    return Location(text, laid.start, min(laid.stop, line_end), source)
 
 
 def _laid(what: Program | Expr, where: _Where, *, ascii: bool, abridge: bool) -> Laid:  # noqa: A002

@@ -11,8 +11,8 @@ from typing import Final
 from atl.core.index import AnyAtom, Index, Monomial, constant, index, polynomial
 from lowering.c.index import index_text
 from lowering.c.text import PRODUCT, SUM, Text
-from lowering.loopnest import Allocate, elements
-from lowering.text_scope import TextScope
+from lowering.nest.loopnest import Allocate, elements
+from lowering.nest.text_scope import TextScope
 
 MUCH: Final = 2**40
 """A larger number of elements is not multiplied by their size without a check."""

@@ -16,8 +16,8 @@ from atl.core.index import ONE, ZERO, AnyAtom, Bound, Extremum, Index, Quotient,
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation
 from atl.core.reshape_definitions import Pairs
 from lowering.c.text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM, Text
-from lowering.loopnest import elements, flat
-from lowering.text_scope import TextScope
+from lowering.nest.loopnest import elements, flat
+from lowering.nest.text_scope import TextScope
 
 SLACK: Final = 4
 FEW: Final = 10

@@ -19,7 +19,7 @@ from lowering.c.index import count_text, index_text, predicate_text
 from lowering.c.names import Names, identifier
 from lowering.c.scalars import C_TYPES, helper, scalar_text, storage_text
 from lowering.c.text import PRODUCT, WIDTH, indented, wrapped
-from lowering.loopnest import (
+from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Assign,
@@ -36,8 +36,8 @@ from lowering.loopnest import (
     key,
     opposite,
 )
+from lowering.nest.text_scope import TextScope, outermost, show_condition, show_index, shown
 from lowering.targets.support import check_nest
-from lowering.text_scope import TextScope, outermost, show_condition, show_index, shown
 
 Lines: TypeAlias = list[str]
 Live: TypeAlias = tuple[str, ...]

@@ -12,8 +12,8 @@ from atl.core.predicate import negation
 from atl.core.terms import BinaryOp, UnaryOp
 from lowering.c.index import address_text, index_text, predicate_text
 from lowering.c.text import OR, PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text
-from lowering.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr, key
-from lowering.text_scope import TextScope
+from lowering.nest.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr, key
+from lowering.nest.text_scope import TextScope
 
 C_TYPES: Final = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
 

@@ -32,8 +32,8 @@ from atl.prove import Proved, prove
 from atl.text.printing import show_index, show_predicate, show_program
 from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
 from lowering.demo.pictures import Picture, Pixels, encoded, read_picture, shipped_picture, write_all
-from lowering.obligations import Report, report
-from lowering.pseudocode import print_nest
+from lowering.nest.obligations import Report, report
+from lowering.nest.pseudocode import print_nest
 from lowering.toolchain import find_compiler
 
 Array = npt.NDArray[Any]

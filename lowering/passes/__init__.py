@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from lowering.loopnest import LoopNest
+from lowering.nest.loopnest import LoopNest
 from lowering.passes.conditions import with_conditions_joined
 from lowering.passes.dead_stores import without_dead_stores
 from lowering.passes.natural import with_natural_numerators

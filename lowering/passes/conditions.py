@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from atl.core.predicate import TRUE, conjunction
-from lowering.loopnest import (
+from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Assign,

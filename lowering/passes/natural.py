@@ -12,7 +12,7 @@ from atl.checks.scope import known_at_the_start
 from atl.core.index import Index
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation, non_negative
 from atl.prove import Facts, Proved, prove
-from lowering.loopnest import (
+from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Apply,

@@ -8,7 +8,7 @@ from typing import assert_never
 from atl.checks.scope import known_at_the_start
 from atl.core.predicate import FALSE, TRUE, Predicate, negation
 from atl.prove import Facts, simplify, simplify_predicate
-from lowering.loopnest import (
+from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Apply,

@@ -12,7 +12,7 @@ from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, names_given
-from atl.errors import Place
+from atl.errors import Location
 from atl.text.printing import place_of
 
 Kind: TypeAlias = Literal["loop", "scalar", "buffer"]
@@ -30,7 +30,7 @@ class MarkedBinder:
     program: Program = field(repr=False)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Location:
         """Where it stands, for carets."""
         return place_of(self.program, self.path)
 

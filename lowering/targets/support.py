@@ -8,9 +8,9 @@ from typing import Final, assert_never
 
 from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.program import Program
-from atl.errors import Place, UnsupportedMark
+from atl.errors import Location, UnsupportedMark
 from atl.text.printing import show_index
-from lowering.loopnest import (
+from lowering.nest.loopnest import (
     STACK_LIMIT,
     Accumulate,
     Allocate,
@@ -31,7 +31,7 @@ from lowering.targets.binders import Kind, MarkedBinder, marked_binders
 class Support:
     """The marks that a target carries out: those of loops, of lets that bind a scalar, and of lets that bind a buffer.
 
-    What a mark of a buffer means is said by `lowering.loopnest.storage_of`.
+    What a mark of a buffer means is said by `lowering.nest.loopnest.storage_of`.
     """
 
     name: str
@@ -147,5 +147,5 @@ def _no_constant_size(statement: Allocate, nest: LoopNest) -> UnsupportedMark:
     )
 
 
-def _place_of(statement: Allocate, nest: LoopNest) -> Place | None:
+def _place_of(statement: Allocate, nest: LoopNest) -> Location | None:
     return next((binder.place for binder in nest.marks if binder.path == statement.let), None)

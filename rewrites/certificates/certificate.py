@@ -27,7 +27,7 @@ from atl.core.program import Program
 from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.files.whole import write_whole
-from atl.text.parse import parse, parse_predicate
+from atl.parsing.parse import parse, parse_predicate
 from atl.text.printing import show_predicate, show_program
 from rewrites.admission import described, is_of
 from rewrites.certificates.digests import Digests

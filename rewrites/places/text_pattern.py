@@ -38,9 +38,9 @@ from atl.core.terms import (
 )
 from atl.core.traversal import children, conditions_in, names_bound, names_given, own_indices, static
 from atl.errors import ATLError, ParseError
+from atl.parsing.parse_index import IndexReader
+from atl.parsing.tokens import Token
 from atl.text.names import BINDERS, INFIX, Level
-from atl.text.parse_index import IndexReader
-from atl.text.tokens import Token
 from rewrites.places.site import Site
 
 _HOLE: Final = re.compile(r"(?<!\w)_(?!\w)")

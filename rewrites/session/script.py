@@ -9,9 +9,9 @@ from atl.core.index import Index
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, names_given
 from atl.errors import ATLError
+from atl.parsing.parse import parse
 from atl.text.index_notation import write_condition, write_index
 from atl.text.names import ASCII
-from atl.text.parse import parse
 from atl.text.printing import condition_text, index_text, show_program
 from rewrites.certificates.term_json import text_of
 from rewrites.derivation import Derivation, arguments_of

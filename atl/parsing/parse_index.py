@@ -16,8 +16,8 @@ from atl.core.index import Array, Index, bound, ceildiv, extremum, floordiv, ind
 from atl.core.marks import M, marks, read_mark
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
 from atl.core.terms import Type
-from atl.errors import ATLError, ParseError, Place
-from atl.text.tokens import Token, tokens
+from atl.errors import ATLError, Location, ParseError
+from atl.parsing.tokens import Token, tokens
 
 T = TypeVar("T")
 
@@ -102,11 +102,11 @@ class IndexReader:
     ) -> ParseError:
         """What is wrong with the next token, or with this one."""
         token = at or self.next
-        place = Place(self.text, token.start, max(token.stop, token.start + 1))
+        place = Location(self.text, token.start, max(token.stop, token.start + 1))
         if token.kind == "end":
             # A caret needs something to stand under.
             written = self.text.rstrip()
-            place = Place(written, max(len(written) - 1, 0), len(written))
+            place = Location(written, max(len(written) - 1, 0), len(written))
         return ParseError(summary, place=place, required=required, suggestions=suggestions)
 
     def unknown(self, token: Token, what: str, known: Iterable[str], *advice: str) -> ParseError:
@@ -127,7 +127,7 @@ class IndexReader:
             yield
         except ATLError as error:
             if error.place is None:
-                error.place = Place(self.text, start, self.last.stop)
+                error.place = Location(self.text, start, self.last.stop)
             raise
 
     def list_of(self, read_one: Callable[[], T], close: str, what: str) -> list[T]:

@@ -11,7 +11,7 @@ from atl.text.index_notation import write_condition, write_index
 from atl.text.names import ASCII
 from atl.text.printing import condition_text, index_text
 from lowering.c.names import Names
-from lowering.loopnest import Conditions, LoopNest, key, under
+from lowering.nest.loopnest import Conditions, LoopNest, key, under
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from atl.core.predicate import Any as AnyOf
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.errors import ATLError, TooLarge
 from atl.meaning.scalars import Machine
-from lowering.loopnest import (
+from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Apply,
@@ -114,7 +114,7 @@ def run(nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]
 
     >>> import atl, numpy as np
     >>> from lowering.lower import lower
-    >>> from lowering.machine import run
+    >>> from lowering.nest.machine import run
     >>> n = atl.sizes("n")
     >>> x = atl.tensor("x", n)
     >>> run(lower(atl.program("padded", [x], atl.padr(1, x))), {"n": 2}, {"x": np.ones(2, np.float32)})

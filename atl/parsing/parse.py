@@ -54,11 +54,11 @@ from atl.core.terms import (
     UnaryOp,
     Value,
 )
-from atl.errors import ATLError, DtypeError, Place, ShapeError, TooLarge
+from atl.errors import ATLError, DtypeError, Location, ShapeError, TooLarge
+from atl.parsing.parse_index import IndexReader
+from atl.parsing.tokens import Token
 from atl.prove import Proved, prove
 from atl.text.names import BINDERS, INFIX, RESERVED, Level
-from atl.text.parse_index import IndexReader
-from atl.text.tokens import Token
 
 T = TypeVar("T")
 
@@ -225,7 +225,7 @@ class _Reader(IndexReader):
                 f"the body of {made.name} has the shape ({', '.join(map(str, computed.shape))})",
                 required="the shape of the body",
             )
-        error.place = Place(self.text, start.start, stop)
+        error.place = Location(self.text, start.start, stop)
         raise error
 
     # -- expressions --------------------------------------------------------------------------------------------------

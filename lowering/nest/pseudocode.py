@@ -9,7 +9,7 @@ from atl.core.marks import Mark
 from atl.core.terms import BinaryOp
 from atl.text.names import INFIX
 from lowering.c.text import PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text, indented, wrapped
-from lowering.loopnest import (
+from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Apply,
@@ -32,7 +32,7 @@ from lowering.loopnest import (
     elements,
     key,
 )
-from lowering.text_scope import TextScope, outermost, show_condition, show_index, shown
+from lowering.nest.text_scope import TextScope, outermost, show_condition, show_index, shown
 
 _LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from atl.errors import ParseError, Place
+from atl.errors import Location, ParseError
 from atl.text.names import RESERVED
 
 Kind: TypeAlias = Literal["name", "word", "number", "symbol", "end"]
@@ -59,7 +59,7 @@ def tokens(text: str) -> Iterator[Token]:
             case "elided":
                 raise ParseError(
                     "this text was abridged: it is not the whole program",
-                    place=Place(text, start, at),
+                    place=Location(text, start, at),
                     required="the text that str(program) gives",
                 )
             case "quoted":
@@ -69,7 +69,7 @@ def tokens(text: str) -> Iterator[Token]:
                 if at - start > MANY_DIGITS:
                     raise ParseError(
                         f"a number of {at - start} digits",
-                        place=Place(text, start, at),
+                        place=Location(text, start, at),
                         required=f"at most {MANY_DIGITS} digits",
                     )
                 yield Token("number", found.group(), start, at)
@@ -86,7 +86,7 @@ def _unknown(text: str, at: int) -> ParseError:
         f"a quotation that starts with {text[at]} does not end on its line"
         if unclosed
         else f"{text[at]!r} means nothing here",
-        place=Place(text, at, at + 1),
+        place=Location(text, at, at + 1),
         required=f"a closing {text[at]}" if unclosed else "names, numbers and the operators of the language",
         suggestions=() if unclosed else ("write names in ASCII letters, or between back quotes: `α`",),
     )

@@ -22,7 +22,7 @@ from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, wi
 from atl.core.predicate import substitute as substitute_predicate
 from atl.prove import Answer, Facts, Proved, Refuted, prove
 from atl.text.printing import show_predicate
-from lowering.loopnest import (
+from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Assign,

@@ -1,0 +1,1 @@
+"""Programs read from text: tokens, index expressions and conditions, tensor expressions and declarations."""
