@@ -187,7 +187,7 @@ def test_a_position_that_is_none_is_refused_with_numbers_and_advice() -> None:
     assert "an element is placed at n, which need not be one of the m positions" in text
     assert "required: 0 <= n < m" in text
     assert "breaks at: " in text
-    assert "try: guard what is placed: atl.guard((0 <= n) & (n < m), atl.place(m, n, …))" in text
+    assert "try: guard it, inside of its sum: atl.guard((0 <= n) & (n < m), atl.place(m, n, …))" in text
     atl.program("within", [v], atl.guard((n >= 0) & (n < m), atl.place(m, n, v)))
 
 
@@ -252,7 +252,7 @@ def test_an_unshear_of_a_shape_that_is_known_to_be_another_is_refused_with_the_r
     with pytest.raises(ShapeError, match=r"of shape \(max\(0, m \+ n - 1\), min\(m, n\) \+ 1\)"):
         atl.unshear(n, m, atl.tensor("D", atl.imax(0, n + m - 1), atl.imin(n, m) + 1))
     # Whether these are equal depends on the sizes.
-    assert atl.unshear(n, m, atl.tensor("D", n + m - 1, n)).shape == (n, m)
+    assert str(atl.unshear(n, m, atl.tensor("D", n + m - 1, n)).shape) == "(n, m)"
     assert str(atl.unshear(2, 2, atl.tensor("D", 3, 2, 5)).shape) == "(2, 2, 5)"
 
 

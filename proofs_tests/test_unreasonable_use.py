@@ -100,3 +100,30 @@ def test_a_result_beyond_any_memory_is_refused_by_the_interpreter() -> None:
     huge = atl.program("huge", [], atl.place(n, 0, 1.0), given=[n >= 1])
     with pytest.raises(atl.ATLError, match="larger than any memory"):
         atl.evaluate(huge, n=2**62)
+
+
+def test_a_binder_is_not_called_by_the_sign_for_anything() -> None:
+    with pytest.raises(atl.ATLError, match="'_' cannot name a loop"):
+        reschedule(corner()).rename("i", "_")
+
+
+def test_a_position_read_from_an_array_is_answered_with_the_range_to_declare() -> None:
+    k = atl.sizes("k")
+    u = atl.tensor("u", n, dtype="int64")
+    with pytest.raises(atl.ATLError, match=r"state what u holds, .*: atl.tensor\(…, range=\(0, k\)\)"):
+        atl.program("p", [u], atl.scatter(k, n, lambda i: u[i], lambda i: 1.0))
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_rule_of_one_name_and_a_function_to_indices_are_refused() -> None:
+    scope: dict[str, Any] = {}
+    text = "from atl import guard\nfrom rewrites.rule import *\n" + 2 * (
+        "@rule(family='guards')\ndef twice(p: Cond, e: Elem) -> Equation:\n"
+        "    '''Two guards are one.'''\n    return equation(guard(p, guard(p, e)), guard(p, e))\n"
+    )
+    with pytest.raises(atl.ATLError, match="there is a rule twice"):
+        exec(text, scope)
+    with pytest.raises(atl.ATLError, match="no metavariable for functions to indices"):
+        exec("from rewrites.rule import Index\nIndex[Index]", {})

@@ -19,7 +19,7 @@ from functools import partial
 
 from atl.core.predicate import TRUE, Predicate, conjuncts
 from atl.core.terms import Expr
-from atl.errors import WrongArgument
+from atl.errors import WrongArgument, WrongName
 from atl.surface.values import Condition, IndexExpr, Tensor, as_predicate, as_tensor
 from rewrites.instantiation import Arguments, as_surface
 from rewrites.kinds import (
@@ -108,6 +108,7 @@ def rule(*, family: str, source: str = "", follows: tuple[str, ...] = ()) -> Cal
     """Declares a rule. `follows` makes it a corollary: the rules, in order, by which its sides are equal."""
 
     def declare(function: Callable[..., Equation]) -> Rule:
+        _check_new(function)
         law = inspect.getdoc(function) or ""
         return Rule(function.__name__, family, source, law, _metavariables(function), function, follows)
 
@@ -127,6 +128,7 @@ def rules(
     """Declares a rule for each name that its first parameter is given; `named` says what they are called: "{}_swap"."""
 
     def declare(function: Callable[..., Equation]) -> Schema:
+        _check_new(function)
         law, (_, *kinds) = inspect.getdoc(function) or "", _metavariables(function, 1).items()
         return Schema(
             tuple(
@@ -139,6 +141,15 @@ def rules(
         )  # fmt: skip
 
     return declare
+
+
+def _check_new(function: Callable[..., Equation]) -> None:
+    """Another declaration of the same name would silently take the place of the first one."""
+    if isinstance(function.__globals__.get(function.__name__), Rule | Schema):
+        raise WrongName(
+            f"there is a rule {function.__name__} in {function.__module__} already",
+            required="a name of its own for every rule",
+        )
 
 
 def _metavariables(function: Callable[..., Equation], names: int = 0) -> dict[str, Kind]:

@@ -13,7 +13,7 @@ from typing import assert_never
 
 from atl import errors
 from atl.checks.scope import Scope, outermost, parts_in_scope
-from atl.core.index import ZERO, Index, Size, divisors, never_negative, shift
+from atl.core.index import ZERO, Index, Read, Size, divisors, never_negative, shift
 from atl.core.predicate import FALSE, Predicate, at_most, equal, less, within
 from atl.core.program import Program
 from atl.core.terms import (
@@ -226,6 +226,13 @@ def _positive_divisors(expression: Index) -> Iterator[Obligation]:
         )
 
 
+def _declared_range(position: Index) -> tuple[str, ...]:
+    """What to state of an array whose elements are positions."""
+    if not isinstance(position.atom, Read):
+        return ()
+    return (f"state what {position.atom.array.name} holds, which each call checks: atl.tensor(…, range=(0, {{1}}))",)
+
+
 def _declared_positive(expression: Index) -> tuple[str, ...]:
     return ('declare it with atl.sizes("{0}", min=1)',) if isinstance(expression.atom, Size) else ()
 
@@ -334,7 +341,10 @@ def _amount(op: ReshapeOp, operand: Expr, scope: Scope) -> Iterator[Obligation]:
                 "an element is placed at {0}, which need not be one of the {1} positions",
                 "0 <= {0} < {1}",
                 (position, whole),
-                ("guard what is placed: atl.guard((0 <= {0}) & ({0} < {1}), atl.place({1}, {0}, …))",),
+                (
+                    *_declared_range(position),
+                    "guard it, inside of its sum: atl.guard((0 <= {0}) & ({0} < {1}), atl.place({1}, {0}, …))",
+                ),
             )
         case Transpose() | Flatten():
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
+from atl.errors import WrongName
 from rewrites.rule import Rule, Schema
 from rewrites.rules import (
     access,
@@ -28,7 +29,10 @@ def stated_in(*modules: ModuleType) -> dict[str, Rule]:
     for module in modules:
         for value in vars(module).values():
             stated = value.rules if isinstance(value, Schema) else (value,) if isinstance(value, Rule) else ()
-            found.update((rule.name, rule) for rule in stated)
+            for rule in stated:
+                if rule.name in found:
+                    raise WrongName(f"two rules are called {rule.name}", required="a name of its own for every rule")
+                found[rule.name] = rule
     return found
 
 

@@ -71,11 +71,11 @@ class Session:
     prints as its goal.
     """
 
-    def __init__(self, start: Theorem, calls: Sequence[Call] = (), rules: Mapping[str, Rule] = RULES) -> None:
+    def __init__(self, start: Theorem, calls: Sequence[Call] = (), rules: Mapping[str, Rule] | None = None) -> None:
         self._start = start
         self._calls = list(calls)
         self._undone: list[Call] = []
-        self._rules = rules
+        self._rules = RULES if rules is None else rules
 
     # -- the state ----------------------------------------------------------------------------------------------------
 

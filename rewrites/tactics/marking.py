@@ -36,9 +36,9 @@ def rename(work: Derivation, what: Chosen, name: str, *, binder: int | None = No
 
     Of several things that are bound at one place, it is the one of that name, or number `binder`.
     """
-    if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
+    if not (isinstance(name, str) and name.isidentifier() and name.isascii() and name.strip("_")):
         raise WrongArgument(
-            f"{name!r} cannot name a loop or a let", required="letters, digits and _, not starting with a digit"
+            f"{name!r} cannot name a loop or a let", required="letters, digits and _, not _ alone, and no digit first"
         )
     found = [site for site in every(work.goal, what) if binds(site.term)]
     if not found:
