@@ -462,7 +462,7 @@ def _goal(pattern: Pattern, stated: Equation) -> Goal:
     lhs, rhs = _windowed(stated.lhs), _windowed(stated.rhs)
     facts = [map_indices(premise, _window) for premise in stated.premises]
     facts += [*_outside(lhs), *_outside(rhs)]
-    facts += [at_most(NONE, index(Var(uid, name))) for uid, name in pattern.names.items() if "." in name]
+    facts += [at_most(NONE, index(Var(uid))) for uid in pattern.extents]
     known = Facts().assume(*facts)
     if lhs.type.rank != rhs.type.rank:
         raise Stuck(f"the ranks {lhs.type.rank} and {rhs.type.rank} differ")

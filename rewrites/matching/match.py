@@ -39,7 +39,7 @@ from atl.core.terms import (
 from atl.core.traversal import children, conditions_in, own_indices, static
 from atl.errors import ATLError
 from rewrites.instantiation import Argument, Function, Parameter, is_predicate, is_term, lifted, of_indices, substituted
-from rewrites.matching.patterns import Pattern, condition_variable, patterns
+from rewrites.matching.patterns import Extent, Pattern, condition_variable, patterns
 from rewrites.rule import Rule
 
 
@@ -58,7 +58,7 @@ class Match:
 
     pattern: Pattern
     found: dict[str, Argument] = field(default_factory=dict)
-    extents: dict[str, Index] = field(default_factory=dict)
+    extents: dict[Extent, Index] = field(default_factory=dict)
     postponed: list[tuple[Index, Index, int]] = field(default_factory=list)
     applied: list[tuple[Metavariable, Expr]] = field(default_factory=list)
     matched: int = 0
@@ -139,7 +139,7 @@ class Match:
         for dimension, extent in enumerate(of.shape):
             lowered = _lowered(extent, indices)
             if lowered is not None:
-                self.extents.setdefault(f"{name}.{dimension}", lowered)
+                self.extents.setdefault((name, dimension), lowered)
 
     def _agrees(self, known: Argument, applied: Metavariable, found: Expr, indices: int, tensors: int) -> bool:
         """Whether a metavariable that was found before, applied here, is this term, as far as can be told yet."""
@@ -170,11 +170,14 @@ class Match:
 
     def _unknown(self, wanted: Index) -> list[Var]:
         variables = dict.fromkeys(atom for atom in atoms(wanted) if isinstance(atom, Var))
-        return [v for v in variables if self._value(v) is None and v.uid in self.pattern.names]
+        own = self.pattern
+        return [v for v in variables if self._value(v) is None and (v.uid in own.names or v.uid in own.extents)]
 
     def _value(self, variable: Var) -> Index | None:
-        name = self.pattern.names.get(variable.uid, "")
-        value = self.found.get(name, self.extents.get(name))
+        extent = self.pattern.extents.get(variable.uid)
+        if extent is not None:
+            return self.extents.get(extent)
+        value = self.found.get(self.pattern.names.get(variable.uid, ""))
         return value if isinstance(value, Index) else None
 
     def _known(self, wanted: Index, indices: int) -> Index | None:
@@ -214,8 +217,11 @@ class Match:
         if lowered is None:
             return False
         self.matched += 1
-        name = self.pattern.names[variable.uid]
-        (self.extents if "." in name else self.found)[name] = lowered
+        extent = self.pattern.extents.get(variable.uid)
+        if extent is not None:
+            self.extents[extent] = lowered
+        else:
+            self.found[self.pattern.names[variable.uid]] = lowered
         return True
 
     def _conditions(self, wanted: Expr, found: Expr, indices: int) -> bool:
@@ -328,7 +334,7 @@ class Match:
     def fill(self, dtype: str | None) -> None:
         """A tensor of which the rule asks nothing but its type is padding of that type."""
         for name, rank in self.pattern.typed.items():
-            extents = [self.extents.get(f"{name}.{dimension}") for dimension in range(rank)]
+            extents = [self.extents.get((name, dimension)) for dimension in range(rank)]
             known = tuple(extent for extent in extents if extent is not None)
             if name not in self.found and len(known) == rank:
                 self.found[name] = Padding(Type(dtype, known))

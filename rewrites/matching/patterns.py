@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
-from typing import Final
+from typing import Final, TypeAlias
 
 from atl.core.dtypes import TRUTH
 from atl.core.index import Array, Index, Read, Var, constant, index, read
@@ -24,13 +24,19 @@ _BASE: Final = 1 << 60
 MAX_ELEMENT_RANK: Final = 4
 
 
+Extent: TypeAlias = tuple[str, int]
+"""A tensor metavariable, and a dimension of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """One side of a rule, for elements of certain ranks."""
 
     term: Expr
     names: dict[int, str]
-    """The metavariable that each variable's id belongs to; extents are named "v.0", the first extent of v."""
+    """The metavariable that each variable's id belongs to."""
+    extents: dict[int, Extent]
+    """What each other variable's id belongs to: an extent that a rule asks a tensor for."""
     premises: tuple[Predicate, ...] = ()
     typed: dict[str, int] = field(default_factory=dict)
     """The tensors of which neither side asks more than their types, and their ranks."""
@@ -76,22 +82,28 @@ def variables_of(rule: Rule, ranks: dict[str, int]) -> tuple[Pattern, Equation]:
     stated = rule.states(**arguments)
     used = stated.lhs.free | stated.rhs.free
     typed = {
-        name: sum(other.startswith(f"{name}.") for other in maker.names.values())
+        name: sum(of == name for of, _ in maker.extents.values())
         for uid, name in maker.names.items()
         if name in rule.metavariables and rule.metavariables[name].sort == "tensor" and uid not in used
     }
-    return Pattern(stated.lhs, maker.names, stated.premises, typed), stated
+    return Pattern(stated.lhs, maker.names, maker.extents, stated.premises, typed), stated
 
 
 class _Maker:
     def __init__(self, ranks: dict[str, int]) -> None:
         self.ranks = ranks
         self.names: dict[int, str] = {}
+        self.extents: dict[int, Extent] = {}
 
     def _uid(self, name: str) -> int:
-        uid = _BASE + len(self.names)
+        uid = _BASE + len(self.names) + len(self.extents)
         self.names[uid] = name
         return uid
+
+    def _extent(self, name: str, dimension: int) -> Index:
+        uid = _BASE + len(self.names) + len(self.extents)
+        self.extents[uid] = (name, dimension)
+        return index(Var(uid, f"{name}_{dimension}"))
 
     def variable(self, name: str, kind: Kind) -> object:
         match kind.sort:
@@ -112,10 +124,8 @@ class _Maker:
 
     def _tensor(self, name: str, kind: Kind) -> object:
         uid = self._uid(name)
-        element = tuple(
-            index(Var(self._uid(f"{name}.{dimension}"), f"{name}_{dimension}"))
-            for dimension in range(kind.rank + self.ranks.get(kind.group, 0))
-        )
+        rank = kind.rank + self.ranks.get(kind.group, 0)
+        element = tuple(self._extent(name, dimension) for dimension in range(rank))
 
         def call(*given: object) -> Tensor:
             indices = [as_index(value) for value in given if isinstance(value, IndexExpr | int)]
