@@ -13,6 +13,7 @@ from typing import assert_never
 
 from atl import errors
 from atl.checks.scope import Scope, outermost
+from atl.core.declared import bounds_of
 from atl.core.forms import Part
 from atl.core.index import ZERO, Index, Size, divisors, index, never_negative, shift
 from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, negation, within
@@ -102,8 +103,7 @@ def check_wellformed(program: Program) -> None:
             suggestions=("drop one of the conditions in given=[…], or a min= of a size",),
         )
     for array in program.inputs:
-        bounds = [bound for bound in (array.low, array.high) if bound is not None]
-        for expression in (*array.shape, *bounds):
+        for expression in (*array.shape, *(fact.bound for fact in bounds_of(array))):
             discharge(program, (), scope, _positive_divisors(expression))
     for path, at, here in parts_in_scope(program.body, scope):
         discharge(program, path, here, obligations(at, here))

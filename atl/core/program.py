@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NoReturn
 
 from atl.core import dtypes
+from atl.core.declared import bounds_of
 from atl.core.index import Array, Index, Size, atoms
 from atl.core.node import Printed
 from atl.core.predicate import Predicate, expressions
@@ -71,7 +72,7 @@ def sizes_in(inputs: Iterable[Array], body: Expr, assumptions: Iterable[Predicat
     found: list[Index] = []
     for array in inputs:
         found.extend(array.shape)
-        found.extend(bound for bound in (array.low, array.high) if bound is not None)
+        found.extend(fact.bound for fact in bounds_of(array))
     for term in subterms(body):
         found.extend(indices_in(term))
     for assumption in assumptions:

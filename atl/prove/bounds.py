@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from atl.core.declared import AtLeast, Below, bounds_of
 from atl.core.index import (
     ONE,
     ZERO,
@@ -144,7 +145,8 @@ class _Elimination:
 
     def _element(self, read: Read, up: bool) -> Index | None:
         """The declared bound of an element; one outside of its array is zero."""
-        limit = read.array.high if up else read.array.low
+        wanted = Below if up else AtLeast
+        limit = next((fact.bound for fact in bounds_of(read.array) if isinstance(fact, wanted)), None)
         if limit is None:
             return None
         pairs = zip(read.indices, read.array.shape, strict=False)

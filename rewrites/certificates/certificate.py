@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path as File
 from typing import Final, NoReturn
 
+from atl.core.declared import facts_of
 from atl.core.program import Program
 from atl.core.traversal import Path
 from atl.errors import ATLError
@@ -464,7 +465,7 @@ def _indented(text: str) -> str:
 
 def _under(program: Program) -> str:
     assumed = " and ".join(show_predicate(assumption) for assumption in program.assumptions)
-    facts = any(array.low is not None or array.high is not None or array.increasing for array in program.inputs)
+    facts = any(facts_of(array) for array in program.inputs)
     arrays = " and arrays that hold what their declarations say" if facts else " and arrays"
     return f"{arrays.removeprefix(' ')} under the assumptions {assumed}," if assumed else f"{arrays.removeprefix(' ')},"
 
