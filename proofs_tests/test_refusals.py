@@ -339,9 +339,9 @@ def test_what_is_no_number_or_name_is_refused() -> None:
 
 
 def test_every_piece_of_a_loop_keeps_its_mark() -> None:
-    start = atl.parse("p (x : float32[m]) : float32[m] := gen [j < m | vectorised] x[j]")
+    start = atl.parse("p (x : float32[m]) : float32[m] := gen [j < m | vector] x[j]")
     text = str(reschedule(start).split_loop("j", "m // 2").goal)
-    assert text.count("| vectorised]") == 2
+    assert text.count("| vector]") == 2
 
 
 def test_a_loop_is_split_at_rising_indices() -> None:

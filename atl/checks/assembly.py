@@ -25,8 +25,7 @@ def make_program(name: str, inputs: tuple[Array, ...], body: Expr, given: Sequen
     """
     body = strengthen(body, dtypes.DEFAULT)
     stated = tuple(part for condition in given for part in conjuncts(condition))
-    _check_names(name, inputs, body, stated)
-    _check_closed(body)
+    check_parts(Program(name, inputs, body, stated))
     minima: dict[str, int] = {}
     for size in sizes_in(inputs, body, stated):
         minima[size.name] = max(minima.get(size.name, 0), size.minimum)
@@ -34,6 +33,17 @@ def make_program(name: str, inputs: tuple[Array, ...], body: Expr, given: Sequen
     made = Program(name, inputs, body, tuple(dict.fromkeys((*least, *stated))))
     check_wellformed(made)
     return made
+
+
+def check_parts(program: Program) -> None:
+    """Raises `WrongName` and `EscapedIndex` where the parts of a program do not belong together."""
+    _check_names(program.name, program.inputs, program.body, program.assumptions)
+    _check_closed(program.body)
+    if any(condition.loose or condition.free for condition in program.assumptions):
+        raise EscapedIndex(
+            f"an assumption of {program.name} speaks of an index",
+            required="conditions on sizes and on elements of the inputs",
+        )
 
 
 def _check_names(name: str, inputs: tuple[Array, ...], body: Expr, stated: Sequence[Predicate]) -> None:

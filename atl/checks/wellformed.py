@@ -15,7 +15,7 @@ from atl import errors
 from atl.checks.scope import Scope, outermost
 from atl.core.declared import bounds_of
 from atl.core.forms import Part
-from atl.core.index import ZERO, Index, Size, divisors, index, never_negative, shift
+from atl.core.index import ZERO, Index, Size, index, shift
 from atl.core.predicate import NonNegative, Predicate, at_most, equal, less, negation, within
 from atl.core.program import Program
 from atl.core.terms import (
@@ -48,7 +48,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.core.traversal import Path, children, indices_in
+from atl.core.traversal import Path, children, divisors, indices_in, never_negative
 from atl.prove import Proved, Refuted, contradictory, prove
 from atl.text.printing import place_of, show_predicate
 
@@ -102,6 +102,12 @@ def check_wellformed(program: Program) -> None:
             required=" and ".join(show_predicate(assumption) for assumption in program.assumptions),
             suggestions=("drop one of the conditions in given=[…], or a min= of a size",),
         )
+    check_meaning(program)
+
+
+def check_meaning(program: Program) -> None:
+    """Raises the first thing in a program that has no meaning, whether or not any sizes meet its assumptions."""
+    scope = outermost(program)
     for array in program.inputs:
         for expression in (*array.shape, *(fact.bound for fact in bounds_of(array))):
             discharge(program, (), scope, _positive_divisors(expression))

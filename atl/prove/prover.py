@@ -22,11 +22,9 @@ from atl.core.index import (
     Var,
     atoms,
     divide_out,
-    divisors,
     floordiv,
     index,
     map_leaves,
-    never_negative,
 )
 from atl.core.predicate import (
     FALSE,
@@ -43,6 +41,7 @@ from atl.core.predicate import (
     non_negative,
     substitute,
 )
+from atl.core.traversal import divisors, never_negative
 from atl.errors import ATLError
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
 from atl.prove.facts import EMPTY, Facts, declared, topics_of

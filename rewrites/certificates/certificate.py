@@ -28,6 +28,7 @@ from atl.core.program import Program
 from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.files.whole import write_whole
+from atl.prove import forget
 from atl.text.parse import parse, parse_predicate
 from atl.text.printing import show_predicate, show_program
 from rewrites.admission import described, is_of
@@ -35,7 +36,7 @@ from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import DEEPEST, Json, Reader, abbreviated, depth_of, same, written
 from rewrites.errors import CertificateError
 from rewrites.instantiation import Argument
-from rewrites.kernel import Step, Theorem, reflexivity, rewrite, transitivity
+from rewrites.kernel import Step, Theorem, reflexivity, rewrite, shown
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.rules.grades import grade_text
@@ -224,7 +225,7 @@ def loads(text: str, *, rules: Mapping[str, Rule] | None = None) -> Theorem:
             required=f"they lead to:\n{theorem.rhs}",
         )
     # The names and marks of the right side are those in the file: the kernel composes what is equal.
-    return transitivity(theorem, reflexivity(end))
+    return shown(theorem, end.body)
 
 
 def _no_certificate(why: str) -> CertificateError:
@@ -504,6 +505,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", type=File, metavar="FILE", help="what theorem.save(…) wrote")
     refused = 0
     for file in parser.parse_args(arguments).files:
+        forget()  # each file is judged, and answered, as by a process of its own
         try:
             theorem = load(file)
             said = describe(theorem, grades={step.rule.name: grade_text(step.rule.name) for step in theorem.steps})
