@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from atl.core.declared import facts_of
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, value_of
 from atl.core.predicate import expressions
 from atl.core.program import Program
@@ -286,7 +287,7 @@ def _fits(value: float, dtype: np.dtype[Any]) -> bool:
 
 def _shapes_decide(program: Program, nest: LoopNest) -> bool:
     """Whether the shapes and sizes of a call decide if it is right: no elements of integer arrays matter for that."""
-    if any(array.low is not None or array.high is not None or array.increasing for array in program.inputs):
+    if any(facts_of(array) for array in program.inputs):
         return False
     looked_at = [*nest.output.extents, *(extent for array in program.inputs for extent in array.shape)]
     for assumption in program.assumptions:

@@ -27,7 +27,6 @@ from atl.core.index import (
     Size,
     Var,
     constant,
-    divisors,
     extremum,
     floordiv,
     imax,
@@ -62,6 +61,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
+from atl.core.traversal import divisors
 from atl.errors import UnsafeAccess
 from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral

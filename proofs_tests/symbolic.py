@@ -20,7 +20,7 @@ from atl.checks.scope import Scope
 from atl.checks.wellformed import obligations
 from atl.core.dtypes import TRUTH
 from atl.core.index import ZERO as NONE
-from atl.core.index import Array, Index, Leaf, Size, Var, atoms, divisors, index, map_leaves, read
+from atl.core.index import Array, Index, Leaf, Size, Var, atoms, index, map_leaves, read
 from atl.core.index import Read as ReadOf
 from atl.core.predicate import (
     FALSE,
@@ -61,7 +61,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.core.traversal import children, indices_in
+from atl.core.traversal import children, divisors, indices_in
 from atl.errors import ATLError, RankError
 from atl.prove import Facts, Proved, prove, simplify
 from proofs_tests import symbolic_values as values

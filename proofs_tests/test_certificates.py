@@ -16,7 +16,7 @@ from atl.core.index import Bound, Extremum, Quotient, Read, Size, index
 from atl.core.marks import LoopMark
 from atl.core.terms import Binary, Constant, Let, Local
 from atl.core.traversal import children
-from atl.errors import ATLError
+from atl.errors import ATLError, EscapedIndex
 from atl.prove import prove
 from proofs_tests import corruption
 from proofs_tests.corruption import BY_HAND, guarded, inlined, reshaped, stepped, swapped, tiled, walks
@@ -163,7 +163,7 @@ REFUSALS: list[tuple[Callable[[Data], None], int | None, str, str]] = [
     (drop("steps", 1, "with", "k"), 2, "with", "get_gen lacks k"),
     (put("steps", 1, "with", "z", ["index", 0]), 2, "with", "get_gen has no parameter z"),
     (put("steps", 1, "with", "k", ["index", 0]), 2, "step", "is not the left side of get_gen"),
-    (put("steps", 1, "with", "k", ["index", True]), 2, "with", "not written in the one way there is"),
+    (put("steps", 1, "with", "k", ["index", True]), 2, "with", "true is not how an index is written"),
     (put("steps", 1, "with", "k", ["tensor", ["input", "f"]]), 2, "with", "is not what get_gen takes"),
     (put("steps", 1, "with", "e", ["tensor", ["input", "f"]]), 2, "with", "is not what get_gen takes"),
     (put("steps", 1, "with", "k", ["index", ["//", "n", 0]]), 2, "with", "an index is divided by 0"),
@@ -249,11 +249,12 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
             load(tmp_path / name)
 
 
-def test_a_program_that_is_not_closed_cannot_be_saved() -> None:
+def test_a_program_that_is_not_closed_is_not_stated_and_one_that_is_not_read_back_is_not_saved() -> None:
     theorem = swapped()
-    inner = replace(theorem.rhs, body=children(theorem.rhs.body)[0].expr)
+    with pytest.raises(EscapedIndex):
+        reflexivity(replace(theorem.rhs, body=children(theorem.rhs.body)[0].expr))
     with pytest.raises(CertificateError, match="the start program is not read back"):
-        dumps(reflexivity(inner))
+        dumps(reflexivity(replace(theorem.rhs, name="")))
 
 
 # -- what is said -----------------------------------------------------------------------------------------------------

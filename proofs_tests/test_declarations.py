@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 
 import atl
-from atl.core.index import Array, Read, Size, bound, index
+import lowering
+from atl.core.declared import AtLeast, Below, Increasing, facts_of
+from atl.core.index import Array, Read, Size, bound, constant, index, read, size
+from atl.core.predicate import at_most, less, within
 from atl.core.terms import Guard, Input
 from atl.core.traversal import subterms
-from atl.errors import UnsafeAccess
+from atl.errors import ArrayError, UnsafeAccess, WrongName
+from atl.prove import Facts, Proved, prove
 from rewrites import kernel, reschedule
 from rewrites.errors import NoSite, NotAdmitted, NotEqual, PremiseFailed
 from rewrites.rules import RULES
@@ -96,3 +100,82 @@ def test_the_extents_of_a_program_are_computed_with_like_any_size() -> None:
     compared: tuple[Any, ...] = (extent < m, extent == m, extent != m)
     assert list(map(str, compared)) == ["n < m", "m = n", "m ≠ n"]
     assert str(atl.gen(extent, lambda i: 1).shape) == "(n,)"
+
+
+# -- what is declared is checked by each call -------------------------------------------------------------------------
+
+
+def declared_as(bounds: str) -> atl.Program:
+    return atl.parse(
+        f"p (A : int64[n]{bounds}, x : float32[m]) : float32[n] :=\n  ⊞[i < n] [0 <= A[i] and 1 <= m] · 2 * x[0]"
+    )
+
+
+CHECKED = {
+    " in [5, ∞)": ([5, 9], [9, 4]),
+    " in [m, ∞)": ([3, 4], [3, 2]),
+    " in (-∞, m)": ([-(2**63), 2], [0, 3]),
+    " in (-∞, -1)": ([-2, -3], [-2, -1]),
+    " in [0, m)": ([0, 2], [-1, 0]),
+    " strict": ([3, 4], [4, 4]),
+    " in [5, ∞) strict": ([5, 6], [5, 5]),
+}
+
+
+@pytest.mark.parametrize("bounds", CHECKED)
+def test_every_declared_fact_is_checked_by_each_way_to_run_a_program(bounds: str) -> None:
+    right, wrong = (np.array(elements, dtype=np.int64) for elements in CHECKED[bounds])
+    x = np.ones(3, np.float32)
+    stated = declared_as(bounds)
+    kernel_of_it = lowering.compile(stated)
+    for _ in range(3):  # a kernel remembers shapes that were right
+        assert kernel_of_it(right, x).tolist() == atl.evaluate(stated, A=right, x=x).tolist()
+        with pytest.raises(ArrayError, match=r"range|increase"):
+            kernel_of_it(wrong, x)
+    with pytest.raises(ArrayError, match=r"range|increase"):
+        atl.evaluate(stated, A=wrong, x=x)
+    with pytest.raises(ArrayError, match=r"range|increase"):
+        atl.evaluate(stated, exact=True, A=wrong, x=x)
+
+
+def test_a_bound_that_is_declared_alone_is_named_alone() -> None:
+    with pytest.raises(ArrayError) as refused:
+        atl.evaluate(declared_as(" in [m, ∞)"), A=np.array([3, 2]), x=np.ones(3, np.float32))
+    assert "m <= element in all of A" in str(refused.value)
+    assert "A[1] = 2" in str(refused.value)
+
+
+def test_the_prover_believes_of_an_array_what_a_call_checks_and_nothing_else() -> None:
+    n, at = size("n"), bound(0)
+    low, high = constant(5), constant(9)
+    for array in (
+        Array("A", (n,), "int64"),
+        Array("A", (n,), "int64", low),
+        Array("A", (n,), "int64", None, high),
+        Array("A", (n,), "int64", low, high),
+        Array("A", (n,), "int64", low, high, increasing=True),
+    ):
+        facts = facts_of(array)
+        inside = Facts().assume(within(constant(0), at, n - 1))
+        first, second = read(array, (at,)), read(array, (at + 1,))
+        believed = [
+            (AtLeast(low), at_most(low, first)),
+            (Below(high), less(first, high)),
+            (Increasing(), less(first, second)),
+        ]
+        for fact, goal in believed:
+            assert isinstance(prove(inside, goal), Proved) == (fact in facts)
+
+
+def test_a_declaration_or_a_condition_that_reads_an_array_speaks_of_an_input_as_it_is_declared() -> None:
+    n = atl.sizes("n")
+    ends = atl.tensor("ends", 1, dtype="int64")
+    said = atl.tensor("ends", 1, dtype="int64", range=(5, 9))
+    through = atl.tensor("A", n, dtype="int64", range=(0, said[0]))
+    x = atl.tensor("x", n)
+    with pytest.raises(WrongName, match="ends is declared twice"):
+        atl.program("p", [ends, through, x], x)
+    with pytest.raises(WrongName, match="not among its inputs"):
+        atl.program("p", [through, x], x)
+    with pytest.raises(WrongName, match="ends is declared twice"):
+        atl.program("p", [ends, x], x, given=[said[0] >= 7])

@@ -11,7 +11,7 @@ import pytest
 
 import atl
 from atl.core.forms import Form, Formed, IndexBinder, Part, Role, Slot, TensorBinder, layout, slots_of
-from atl.core.index import Array, Bound, Index, Size, Var, atoms, bound, index, read
+from atl.core.index import Array, Bound, Index, Size, Var, atoms, bound, index, read, size
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, at_most, expressions, negation
 from atl.core.substitution import binds_by_type, free_positions, rebuild, shift_term, with_children
@@ -51,6 +51,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import children, conditions_in, indices_in, names_given, static
+from atl.errors import WrongArgument
 from rewrites.certificates.term_json import Reader, written
 
 # -- a sample of each -------------------------------------------------------------------------------------------------
@@ -506,13 +507,16 @@ def test_a_field_that_equality_sees_wrongly_is_found() -> None:
     hidden: Any = with_form(replace(SOUND, indices=("low",), hints=("name", "high")))
     with pytest.raises(TypeError, match="high"):
         hidden(bound(1), N, scalar())  # the range of a binder is no hint
-    blind: Any = with_form(replace(SOUND, parts=(Part("body"),), indices=("low",), hints=("name", "high")))
+    unnamed: Any = with_form(replace(SOUND, parts=(Part("body"),), indices=("low",), hints=("name", "high")))
+    with pytest.raises(WrongArgument, match="high"):
+        unnamed(bound(1), N, scalar())  # and no hint is an index
+    blind: Any = with_form(replace(SOUND, parts=(Part("body"),)))
 
     def typed(self: Any) -> Type:
-        return Type("float32", (self.high,))
+        return Type("float32", (size(self.name),))
 
     blind._typed = typed
-    assert equality_faults(blind(bound(1), N, scalar())) == ["high is a hint, and the type depends on it"]
+    assert equality_faults(blind(bound(1), N, scalar(), "n")) == ["name is a hint, and the type depends on it"]
     shown: Any = with_form(replace(SOUND, static=("name",), hints=(), parts=(Part("body"),)))
     plain = shown(bound(1), N, scalar(), "float64")
     assert plain != replace(plain, name="other")

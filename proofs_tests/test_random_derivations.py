@@ -11,7 +11,7 @@ from atl.core.terms import Binary
 from proofs_tests import random_derivations
 from proofs_tests.random_derivations import run, start_of
 from proofs_tests.random_tactics import TACTICS
-from rewrites import Session, rules, tactics
+from rewrites import Session, kernel, rules, tactics
 from rewrites.rule import Equation
 
 
@@ -43,7 +43,9 @@ def test_a_false_rule_is_found_by_a_random_derivation(monkeypatch: pytest.Monkey
         assert isinstance(stated.rhs, Binary)
         return replace(stated, rhs=Binary("add", stated.rhs.left, stated.rhs.left))
 
-    monkeypatch.setattr(random_derivations, "rules", {"wrong": replace(add, name="wrong", states=wrong)})
+    planted = {"wrong": replace(add, name="wrong", states=wrong)}
+    monkeypatch.setattr(random_derivations, "rules", planted)
+    monkeypatch.setattr(kernel, "RULES", planted)  # which takes no rule from elsewhere
     assert run(range(6), 7).failures
 
 

@@ -1,27 +1,69 @@
-"""What the kernel takes as an argument of a rule: a closed term of the right kind, made as the language makes terms.
+"""What the kernel takes from outside: programs, and arguments of rules.
 
-Nodes can be made by hand, or be read from a file. So before an equation is stated it is seen that its arguments speak
-of the program's own arrays and of no other declaration of theirs, that each let-bound tensor has the type of its value,
-and that no divisor is a number below one: the prover and the definitions of operators rely on it.
+Nodes can be made by hand, or be read from a file. So all that comes in is made anew by the constructors, which check
+what they are made of: the prover and the definitions of operators rely on it. Of an argument it is seen as well that it
+is of the right kind, closed, and about the program's own arrays and no other declaration of theirs.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import cast
 
-from atl.core.index import Array, Index, Quotient, Read, Size, atoms
-from atl.core.predicate import expressions
-from atl.core.substitution import binds_by_type
+from atl.checks.assembly import check_parts
+from atl.checks.remaking import remade_array, remade_index, remade_predicate, remade_term, remade_type
+from atl.checks.wellformed import check_meaning
+from atl.core.index import Array, Index, Read, Size, atoms
+from atl.core.predicate import Predicate, expressions, is_predicate
+from atl.core.program import Program
 from atl.core.terms import Expr, Type
-from atl.core.traversal import indices_in, names_given, subterms
+from atl.core.traversal import arrays_in, indices_in, subterms
+from atl.errors import ATLError
 from rewrites.errors import NotAdmitted
-from rewrites.instantiation import Argument, Function, is_predicate, is_term, sort_of
+from rewrites.instantiation import Argument, Function, Parameter, is_term, sort_of
 from rewrites.kinds import Kind
 
 
+def admit(rule: str, name: str, kind: Kind, argument: Argument, inputs: tuple[Array, ...]) -> Argument:
+    """The argument, made anew. Raises `NotAdmitted` for one that the rule cannot be stated with."""
+    try:
+        made = _remade(argument)
+    except ATLError as error:
+        raise NotAdmitted(f"{name} is not made as terms are: {error.summary}", required=error.required) from error
+    _check(rule, name, kind, made, inputs)
+    return made
+
+
+def admit_program(program: Program) -> Program:
+    """The program, made anew. Raises `NotAdmitted`, and what is wrong with a program that has no meaning."""
+    if type(program) is not Program:
+        raise NotAdmitted(f"{type(program).__name__} is no program", required="a program, as atl.program makes it")
+    inputs = tuple(map(remade_array, program.inputs))
+    conditions = tuple(map(remade_predicate, program.assumptions))
+    made = Program(program.name, inputs, remade_term(program.body), conditions)
+    check_parts(made)
+    check_meaning(made)
+    return made
+
+
+def _remade(argument: Argument) -> Argument:
+    if type(argument) is Function:
+        return Function(tuple(map(_parameter, argument.parameters)), _remade_body(argument.body))
+    if isinstance(argument, Index):
+        return remade_index(argument)
+    return _remade_body(cast("Expr | Predicate", argument))
+
+
+def _remade_body(body: Expr | Predicate) -> Expr | Predicate:
+    return remade_predicate(body) if is_predicate(body) else remade_term(cast("Expr", body))
+
+
+def _parameter(parameter: Parameter) -> Parameter:
+    return remade_type(parameter) if isinstance(parameter, Type) else "index"
+
+
 @lru_cache(maxsize=8192)
-def admit(rule: str, name: str, kind: Kind, argument: Argument, inputs: tuple[Array, ...]) -> None:
-    """Raises `NotAdmitted` for an argument that the rule cannot be stated with."""
+def _check(rule: str, name: str, kind: Kind, argument: Argument, inputs: tuple[Array, ...]) -> None:
     if not is_of(argument, kind):
         raise NotAdmitted(f"{name} is not what {rule} takes", required=described(kind))
     body = argument.body if isinstance(argument, Function) else argument
@@ -48,15 +90,10 @@ def _check_type(of: object, name: str, inputs: tuple[Array, ...]) -> None:
 def _check_term(term: Expr, name: str, inputs: tuple[Array, ...]) -> None:
     for part in subterms(term):
         form = type(part).form
-        for declared in form.arrays:
-            _check_array(getattr(part, declared), name, inputs)
+        for declared in arrays_in(part):
+            _check_array(declared, name, inputs)
         if form.known_type is not None:
             _check_type(getattr(part, form.known_type), name, inputs)
-        if not binds_by_type(part):
-            raise NotAdmitted(
-                f"{name} binds {', '.join(names_given(part))} with another type than its value has",
-                required="a let as atl.let makes it",
-            )
         for expression in indices_in(part):
             _check_index(expression, name, inputs)
 
@@ -65,10 +102,6 @@ def _check_index(expression: Index, name: str, inputs: tuple[Array, ...]) -> Non
     for atom in atoms(expression):
         if isinstance(atom, Read):
             _check_array(atom.array, name, inputs)
-        elif isinstance(atom, Quotient):
-            divisor = atom.denominator.constant
-            if divisor is not None and divisor < 1:
-                raise NotAdmitted(f"{name} divides by {divisor}", required="a positive divisor")
         elif isinstance(atom, Size) and any(array.name == atom.name for array in inputs):
             raise NotAdmitted(f"{name} has a size called {atom.name}, as an input is", required="a name of its own")
 

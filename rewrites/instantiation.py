@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, TypeGuard, assert_never, get_args, overlo
 
 from atl.core import predicate as predicates
 from atl.core.index import Bound, Index, Leaf, Var, bound, index, map_leaves
-from atl.core.predicate import Predicate
+from atl.core.predicate import Predicate, is_predicate
 from atl.core.substitution import close, close_tensor, fresh_uid, map_type, shift_term, transform, unbound
 from atl.core.terms import Expr, Local, TensorVar, Term, Type
 from atl.errors import WrongArgument
@@ -42,11 +42,6 @@ def of_indices(count: int) -> tuple[Parameter, ...]:
     """The parameters of a function of so many indices."""
     one: Parameter = "index"
     return (one,) * count
-
-
-def is_predicate(value: object) -> TypeGuard[Predicate]:
-    """Whether this is a predicate, rather than an index, a term or a function."""
-    return isinstance(value, get_args(Predicate))
 
 
 def is_term(value: object) -> TypeGuard[Expr]:

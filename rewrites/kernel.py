@@ -9,6 +9,9 @@ What is trusted, besides this file: what it takes as an argument (`rewrites.admi
 (`rewrites.rule`, `instantiation`, `kinds`, `named_operators`, and the operators of `atl.surface`); the terms and their
 forms (`atl.core`); what is known at a place and what must hold there (`atl.checks.scope`, `wellformed`); the prover
 (`atl.prove`); and the rules themselves, each of which is proved or exhausted by tests.
+What comes in by a call is made anew by the constructors, or is refused. What Python cannot prevent is outside of this:
+whoever writes into a node, a rule or a theorem past its class (`object.__setattr__`, `node.__init__` called again, a
+module's own dictionary) can make it say anything.
 """
 
 from __future__ import annotations
@@ -16,22 +19,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import ClassVar, Final
+from types import MappingProxyType
+from typing import ClassVar, Final, NoReturn
 
 from atl.checks.scope import Scope, child_scopes, outermost, parts_in_scope
 from atl.checks.wellformed import looks_below, obligations
-from atl.core.predicate import Predicate, equal
+from atl.core.node import is_position
+from atl.core.predicate import Predicate, equal, is_predicate
 from atl.core.program import Program
 from atl.core.substitution import binds_by_type, with_children
-from atl.core.terms import Expr
+from atl.core.terms import Expr, Term
 from atl.core.traversal import Path, children, names_given
 from atl.prove import Proved, prove
 from atl.text.printing import show
-from rewrites.admission import admit
+from rewrites.admission import admit, admit_program
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
 from rewrites.instantiation import Argument, Arguments, Function
 from rewrites.kinds import Kind
 from rewrites.rule import Rule
+from rewrites.rules import RULES
 
 _KEY: Final = object()
 
@@ -126,17 +132,40 @@ class Theorem:
         """Hands in what `save` and `as_python` do."""
         cls.saved_by, cls.scripted_by = save, script
 
+    def __reduce__(self) -> NoReturn:
+        raise NotATheorem(
+            "a theorem is not pickled: what is read back would be taken on trust",
+            required="theorem.save(path), and rewrites.load(path), which proves it again",
+        )
+
+    def __copy__(self) -> Theorem:
+        return self
+
+    def __deepcopy__(self, _: dict[int, object]) -> Theorem:
+        return self
+
     def __repr__(self) -> str:
         return f"{self._lhs.name} = {self._rhs.name}, by {len(self.steps)} steps"
 
 
 def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
     """program = program, under its assumptions and the given ones, which are about its own sizes and arrays."""
+    start = admit_program(program)
+    conditions: list[Predicate] = []
     for position, condition in enumerate(given):
-        admit("reflexivity", f"given[{position}]", Kind("condition"), condition, program.inputs)
-        _check_bound(f"given[{position}]", condition, [])
-    assumed = replace(program, assumptions=tuple(dict.fromkeys((*program.assumptions, *given))))
+        made = admit("reflexivity", f"given[{position}]", Kind("condition"), condition, start.inputs)
+        _check_bound(f"given[{position}]", made, [])
+        conditions += (made,) if is_predicate(made) else ()
+    assumed = replace(start, assumptions=tuple(dict.fromkeys((*start.assumptions, *conditions))))
     return Theorem(_KEY, assumed, assumed, None)
+
+
+def shown(theorem: Theorem, body: Expr) -> Theorem:
+    """The theorem with other names and marks on its right side: its body and this one are equal."""
+    _check_theorem(theorem)
+    if not isinstance(body, Term) or body != theorem.rhs.body:
+        raise NotATheorem("the right side of the theorem is another term than the one it is to be shown as")
+    return Theorem(_KEY, theorem.lhs, replace(theorem.rhs, body=body), theorem.chain)
 
 
 def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, reverse: bool = False) -> Theorem:
@@ -145,16 +174,19 @@ def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, r
     The subterm must be the instance's left side (its right one with `reverse`), up to names and the canonical form of
     indices. The premises are proved with the facts that binders, guards and assumptions put in scope at the path.
 
-    Raises `NotEqual` and `PremiseFailed`.
+    Raises `NotEqual`, `PremiseFailed`, and `NotAdmitted` for arguments that no terms of the program are.
     """
     _check_theorem(theorem)
-    program = theorem.rhs
+    _check_rule(rule)
+    program, reverse = theorem.rhs, bool(reverse)
+    path = _checked_path(path)
     spine, subterm, scope = _descend(program, path)
+    admitted: dict[str, Argument] = dict(arguments)
     for name, kind in rule.metavariables.items():
-        if name in arguments:
-            admit(rule.name, name, kind, arguments[name], program.inputs)
-            _check_bound(name, arguments[name], spine)
-    instance = rule.instance(arguments)
+        if name in admitted:
+            admitted[name] = admit(rule.name, name, kind, admitted[name], program.inputs)
+            _check_bound(name, admitted[name], spine)
+    instance = rule.instance(admitted)
     before, after = (instance.rhs, instance.lhs) if reverse else (instance.lhs, instance.rhs)
     if before != subterm:
         raise NotEqual(
@@ -166,7 +198,7 @@ def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, r
     _check_wellformed(rule, after, scope)
     body, above = _ascend(rule, spine, subterm, after)
     proved.extend(above)
-    step = Step(rule, reverse, path, dict(arguments), tuple(proved))
+    step = Step(rule, reverse, path, MappingProxyType(admitted), tuple(proved))
     return Theorem(_KEY, theorem.lhs, replace(program, body=body), _Chain(step, theorem.chain))
 
 
@@ -191,6 +223,22 @@ def _check_theorem(theorem: Theorem) -> None:
         raise NotATheorem(f"{type(theorem).__name__} is no theorem", required="one that the kernel has made")
 
 
+def _check_rule(rule: Rule) -> None:
+    """A rule is one of those that are proved, and not merely called so."""
+    if type(rule) is not Rule or RULES.get(rule.name) is not rule:
+        raise NotATheorem(
+            f"{getattr(rule, 'name', None) or type(rule).__name__} is no rule of the catalogue",
+            required="one of rewrites.rules, each of which is proved or exhausted",
+        )
+
+
+def _checked_path(path: Path) -> Path:
+    positions = tuple(path)
+    if not all(map(is_position, positions)):
+        raise NotEqual(f"the program has no subterm at {list(positions)}", required="a path within the program")
+    return positions
+
+
 @dataclass(frozen=True, slots=True)
 class _Above:
     """A term above the rewritten one: which of its parts leads there, and what is known where it stands."""
@@ -206,7 +254,7 @@ def _descend(program: Program, path: Path) -> tuple[list[_Above], Expr, Scope]:
     at, scope = program.body, outermost(program)
     for position in path:
         parts = children(at)
-        if type(position) is not int or not 0 <= position < len(parts):
+        if position >= len(parts):
             raise NotEqual(f"the program has no subterm at {list(path)}", required="a path within the program")
         spine.append(_Above(at, position, scope))
         scope = child_scopes(at, scope)[position]
@@ -283,4 +331,4 @@ def _check_node(rule: Rule, node: Expr, scope: Scope) -> None:
             raise PremiseFailed(rule, obligation.goal, scope, answer, obligation.summary)
 
 
-__all__ = ["ProvedPremise", "Step", "Theorem", "reflexivity", "rewrite", "symmetry", "transitivity"]
+__all__ = ["ProvedPremise", "Step", "Theorem", "reflexivity", "rewrite", "shown", "symmetry", "transitivity"]

@@ -16,6 +16,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 
 from atl.core.predicate import TRUE, Predicate, conjuncts
 from atl.core.terms import Expr
@@ -75,6 +76,9 @@ class Rule:
     metavariables: Mapping[str, Kind]
     states: Callable[..., Equation] = field(repr=False)
     follows: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metavariables", MappingProxyType(dict(self.metavariables)))
 
     def instance(self, arguments: Arguments) -> Equation:
         """The equation for these arguments, one for each metavariable."""

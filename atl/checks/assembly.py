@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from atl.checks.wellformed import check_wellformed
 from atl.core import dtypes
-from atl.core.index import Array, Read, Size, Var, atoms, index
+from atl.core.declared import bounds_of
+from atl.core.index import Array, Index, Read, Size, Var, atoms, index
 from atl.core.literals import strengthen
-from atl.core.predicate import Predicate, at_most, conjuncts
+from atl.core.predicate import Predicate, at_most, conjuncts, expressions
 from atl.core.program import Program, sizes_in
 from atl.core.terms import Expr, Input, TensorVar
 from atl.core.traversal import arrays_in, children, indices_in, subterms
@@ -23,9 +24,8 @@ def make_program(name: str, inputs: tuple[Array, ...], body: Expr, given: Sequen
     Raises `WrongName`, `EscapedIndex` and what `check_wellformed` raises.
     """
     body = strengthen(body, dtypes.DEFAULT)
-    _check_names(name, inputs, body)
-    _check_closed(body)
     stated = tuple(part for condition in given for part in conjuncts(condition))
+    check_parts(Program(name, inputs, body, stated))
     minima: dict[str, int] = {}
     for size in sizes_in(inputs, body, stated):
         minima[size.name] = max(minima.get(size.name, 0), size.minimum)
@@ -35,18 +35,33 @@ def make_program(name: str, inputs: tuple[Array, ...], body: Expr, given: Sequen
     return made
 
 
-def _check_names(name: str, inputs: tuple[Array, ...], body: Expr) -> None:
+def check_parts(program: Program) -> None:
+    """Raises `WrongName` and `EscapedIndex` where the parts of a program do not belong together."""
+    _check_names(program.name, program.inputs, program.body, program.assumptions)
+    _check_closed(program.body)
+    if any(condition.loose or condition.free for condition in program.assumptions):
+        raise EscapedIndex(
+            f"an assumption of {program.name} speaks of an index",
+            required="conditions on sizes and on elements of the inputs",
+        )
+
+
+def _check_names(name: str, inputs: tuple[Array, ...], body: Expr, stated: Sequence[Predicate]) -> None:
     seen: dict[str, Array] = {}
     for array in inputs:
         if array.name in seen:
             raise WrongName(f"two inputs are called {array.name}", required="a name of its own for every input")
         seen[array.name] = array
-    used: dict[str, Array] = {}
+    used: dict[Array, None] = {}
     for term in subterms(body):
-        used.update({array.name: array for array in arrays_in(term)})
-        for expression in indices_in(term):
-            used.update({atom.array.name: atom.array for atom in atoms(expression) if isinstance(atom, Read)})
-    for array_name, array in used.items():
+        used.update(dict.fromkeys(arrays_in(term)))
+        used.update(_read_in(indices_in(term)))
+    for array in inputs:
+        used.update(_read_in((*array.shape, *(fact.bound for fact in bounds_of(array)))))
+    for condition in stated:
+        used.update(_read_in(expressions(condition)))
+    for array in used:
+        array_name = array.name
         if array_name not in seen:
             raise WrongName(
                 f"{name} uses the tensor {array_name}, which is not among its inputs",
@@ -60,9 +75,14 @@ def _check_names(name: str, inputs: tuple[Array, ...], body: Expr) -> None:
                 required="one declaration for each input",
                 suggestions=(f"use the one tensor {array_name} in both places, or another name",),
             )
-    for size in sizes_in(inputs, body, ()):
+    for size in sizes_in(inputs, body, stated):
         if size.name in seen:
             raise WrongName(f"{size.name} names both a size and an input", required="different names")
+
+
+def _read_in(found: Iterable[Index]) -> dict[Array, None]:
+    """The arrays that are read in some index expressions."""
+    return dict.fromkeys(at.array for expression in found for at in atoms(expression) if isinstance(at, Read))
 
 
 def _check_closed(body: Expr) -> None:

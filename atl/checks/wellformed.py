@@ -13,7 +13,8 @@ from typing import assert_never
 
 from atl import errors
 from atl.checks.scope import Scope, outermost, parts_in_scope
-from atl.core.index import ZERO, Index, Read, Size, divisors, never_negative, shift
+from atl.core.declared import bounds_of
+from atl.core.index import ZERO, Index, Read, Size, shift
 from atl.core.predicate import FALSE, Predicate, at_most, equal, less, within
 from atl.core.program import Program
 from atl.core.terms import (
@@ -46,7 +47,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.core.traversal import Path, indices_in
+from atl.core.traversal import Path, divisors, indices_in, never_negative
 from atl.prove import Proved, Refuted, contradictory, prove
 from atl.text.printing import place_of, show_predicate
 
@@ -100,9 +101,14 @@ def check_wellformed(program: Program) -> None:
             required=" and ".join(show_predicate(assumption) for assumption in program.assumptions),
             suggestions=("drop one of the conditions in given=[…], or a min= of a size",),
         )
+    check_meaning(program)
+
+
+def check_meaning(program: Program) -> None:
+    """Raises the first thing in a program that has no meaning, whether or not any sizes meet its assumptions."""
+    scope = outermost(program)
     for array in program.inputs:
-        bounds = [bound for bound in (array.low, array.high) if bound is not None]
-        for expression in (*array.shape, *bounds):
+        for expression in (*array.shape, *(fact.bound for fact in bounds_of(array))):
             discharge(program, (), scope, _positive_divisors(expression))
     for path, at, here in parts_in_scope(program.body, scope):
         discharge(program, path, here, obligations(at, here))

@@ -12,6 +12,7 @@ DTYPES: Final = FLOATS + INTEGERS
 RESERVED: Final = ("float16", "bfloat16")
 TRUTH: Final = "bool"
 """The element type of the arrays that stand for the conditions of rules: true is an element that is not negative."""
+KNOWN: Final = (*DTYPES, TRUTH)
 DEFAULT: Final = "float32"
 """What a tensor declared without a dtype, and a literal that meets no tensor, has."""
 

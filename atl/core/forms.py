@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import ClassVar, Final, assert_never
+from types import NoneType
+from typing import Any, ClassVar, Final, assert_never
 
+from atl.core.index import Array, Index
 from atl.core.marks import CALLED, Mark
-from atl.core.node import NOTHING_FREE, Node
+from atl.core.node import NOTHING_FREE, Node, is_position, not_made_of
+from atl.core.predicate import PREDICATES
 from atl.errors import WrongArgument
 
 
@@ -227,7 +230,7 @@ class Formed(Node):
     form: ClassVar[Form]
 
     def __post_init__(self) -> None:
-        """Sets what is derived from the fields, as the form says.
+        """Sets what is derived from the fields, as the form says, and refuses what only looks like a field of its role.
 
         Equal are nodes of one class whose fields are, but for hints. What is bound over a part is not free outside.
         """
@@ -236,7 +239,9 @@ class Formed(Node):
         loose = loose_tensors = 0
         free = NOTHING_FREE
         for slot in slots_of(type(self)):
-            value = getattr(self, slot.name)
+            value: Any = getattr(self, slot.name)
+            if not isinstance(value, _OF_ROLE[slot.role]):
+                raise self._refused(slot, value)
             match slot.role:
                 case Role.PART:
                     key.append(value.identity)
@@ -248,15 +253,21 @@ class Formed(Node):
                     parts.append(value)
                     loose = max(loose, value.loose)
                 case Role.INDICES | Role.PARTS:
+                    if not all(isinstance(part, _ELEMENT_OF_ROLE[slot.role]) for part in value):
+                        raise self._refused(slot, value)
                     key.append(tuple(part.identity for part in value))
                     parts += value
                     loose = max([loose, *(part.loose for part in value)])
                     loose_tensors = max([loose_tensors, *(part.loose_tensors for part in value)])
                 case Role.TYPE | Role.KNOWN_TYPE:
+                    if not _is_shape(getattr(value, "shape", None)):
+                        raise self._refused(slot, value)
                     key += (value.dtype, *(extent.identity for extent in value.shape))
                     parts += value.shape
                     loose = max([loose, *(extent.loose for extent in value.shape)])
                 case Role.VARIABLE:
+                    if not is_position(value):
+                        raise self._refused(slot, value)
                     key.append(value)
                     if slot.name == self.form.bound:
                         loose_tensors = value + 1
@@ -264,13 +275,40 @@ class Formed(Node):
                         free = frozenset((value,))
                 case Role.STATIC | Role.LITERAL | Role.DTYPE:
                     key.append(value)
-                case Role.HINT:
-                    pass
-                case Role.MARK:
-                    _need_mark(slot.marks, value)
+                case Role.HINT | Role.MARK:
+                    if slot.marks is not None:
+                        _need_mark(slot.marks, value)
                 case _:
                     assert_never(slot.role)
         self._seal(tuple(key), tuple(parts), loose=loose, loose_tensors=loose_tensors, free=free)
+
+    def _refused(self, slot: Slot, value: object) -> WrongArgument:
+        return not_made_of(f"{self.form.word}, whose {slot.name} is made", value, f"a field that is {slot.role.value}")
+
+
+def _is_shape(extents: object) -> bool:
+    return isinstance(extents, tuple) and all(isinstance(extent, Index) for extent in extents)
+
+
+_OF_ROLE: Final[dict[Role, Any]] = {
+    Role.STATIC: str,
+    Role.LITERAL: (int, float),
+    Role.ARRAY: Array,
+    Role.DTYPE: (str, NoneType),
+    Role.VARIABLE: int,
+    Role.INDEX: Index,
+    Role.INDICES: tuple,
+    Role.PREDICATE: PREDICATES,
+    Role.TYPE: object,
+    Role.KNOWN_TYPE: object,
+    Role.OPERATOR: Formed,
+    Role.PART: Formed,
+    Role.PARTS: tuple,
+    Role.HINT: str,
+    Role.MARK: object,
+}
+"""What a field of each role holds. That it is of just that class, and no Boolean, making it anew sees to."""
+_ELEMENT_OF_ROLE: Final[dict[Role, Any]] = {Role.INDICES: Index, Role.PARTS: Formed}
 
 
 _slots: Final[dict[type[Formed], tuple[Slot, ...]]] = {}
@@ -284,6 +322,6 @@ def slots_of(of: type[Formed]) -> tuple[Slot, ...]:
     return known
 
 
-def _need_mark(of: type[Mark] | None, given: object) -> None:
-    if of is not None and not isinstance(given, of):
+def _need_mark(of: type[Mark], given: object) -> None:
+    if not isinstance(given, of):
         raise WrongArgument(f"{given!r} is no mark of {CALLED[of]}", required=f"one of {', '.join(map(str, of))}")

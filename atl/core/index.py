@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import gcd
+from math import gcd, prod
+from operator import attrgetter
 from typing import Final, Literal, TypeAlias
 
-from atl.core.node import NOTHING_FREE, Identity, Node, Printed
+from atl.core import dtypes
+from atl.core.node import NOTHING_FREE, Identity, Node, Printed, is_position, not_made_of
 from atl.errors import ExtentError, TooLarge
 
 Order: TypeAlias = tuple[object, ...]
@@ -60,6 +62,8 @@ class Size(Atom):
     minimum: int = 0
 
     def __post_init__(self) -> None:
+        if type(self.name) is not str or not self.name or not is_position(self.minimum):
+            raise not_made_of("a size", (self.name, self.minimum), "a name, and a minimum >= 0")
         self._seal_atom((self.name,), (0, self.name))
 
 
@@ -70,6 +74,8 @@ class Bound(Atom):
     position: int
 
     def __post_init__(self) -> None:
+        if not is_position(self.position):
+            raise not_made_of("a bound index", self.position, "a position, an integer >= 0")
         self._seal_atom((self.position,), (1, -self.position), loose=self.position + 1)
 
 
@@ -81,6 +87,8 @@ class Var(Atom):
     name: str = field(default="i")
 
     def __post_init__(self) -> None:
+        if type(self.uid) is not int or type(self.name) is not str:
+            raise not_made_of("an index variable", (self.uid, self.name), "an integer and a name")
         self._seal_atom((self.uid,), (2, self.uid), free=frozenset((self.uid,)))
 
 
@@ -93,6 +101,7 @@ class Quotient(Atom):
 
     def __post_init__(self) -> None:
         parts = (self.numerator, self.denominator)
+        _need_indices("a quotient", parts)
         self._seal_atom(parts, (3, self.numerator.order, self.denominator.order), parts)
 
 
@@ -104,6 +113,9 @@ class Extremum(Atom):
     choices: tuple[Index, ...]
 
     def __post_init__(self) -> None:
+        _need_indices("an extremum", self.choices)
+        if self.kind not in ("min", "max") or len(self.choices) < 2:
+            raise not_made_of("an extremum", (self.kind, self.choices), '"min" or "max", and two or more choices')
         order = (4, self.kind, *(choice.order for choice in self.choices))
         self._seal_atom((self.kind, self.choices), order, self.choices)
 
@@ -125,8 +137,19 @@ class Array(Node):
 
     def __post_init__(self) -> None:
         bounds = tuple(bound for bound in (self.low, self.high) if bound is not None)
+        self._check(bounds)
         key = (self.name, self.dtype, self.increasing, self.low is None, self.high is None)
         self._seal((*key, *self.shape, *bounds), (*self.shape, *bounds))
+
+    def _check(self, bounds: tuple[Index, ...]) -> None:
+        """A declaration is about sizes and elements of other inputs, not about the indices of a place."""
+        if type(self.name) is not str or type(self.shape) is not tuple or self.dtype not in dtypes.KNOWN:
+            raise not_made_of("an input", (self.name, self.shape, self.dtype), "a name, extents and an element type")
+        _need_indices(f"the input {self.name}", (*self.shape, *bounds))
+        if any(stated.loose or stated.free for stated in (*self.shape, *bounds)):
+            raise not_made_of(f"the input {self.name}", self.shape, "extents and bounds that speak of no index")
+        if type(self.increasing) is not bool or ((bounds or self.increasing) and not dtypes.is_integer(self.dtype)):
+            raise not_made_of(f"the input {self.name} with facts", self.dtype, "an integer element type")
 
     @property
     def order(self) -> Order:
@@ -143,8 +166,12 @@ class Read(Atom):
     indices: tuple[Index, ...]
 
     def __post_init__(self) -> None:
-        # The whole declaration is part of the term: two programs may give one name to arrays of which different facts
-        # hold.
+        _need_indices("a read", self.indices)
+        if type(self.array) is not Array or len(self.indices) != len(self.array.shape):
+            raise not_made_of("a read", (self.array, self.indices), "an input, and an index for each dimension of it")
+        if self.array.dtype in dtypes.FLOATS:
+            raise not_made_of("a read", (self.array.name, self.array.dtype), "an input whose elements are integers")
+        # The whole declaration is part of the term: of one name different facts may hold in two programs.
         order = (5, self.array.order, *(index.order for index in self.indices))
         self._seal_atom((self.array, self.indices), order, self.indices)
 
@@ -162,6 +189,14 @@ class Index(Printed, Node):
     terms: tuple[tuple[Monomial, int], ...]
 
     def __post_init__(self) -> None:
+        """The canonical form is made by the functions below, and by hand it is not made at all."""
+        raise not_made_of("an index expression", self.terms, "the result of index, linear, floordiv, extremum or read")
+
+    @classmethod
+    def made_of(cls, *values: tuple[tuple[Monomial, int], ...]) -> Index:
+        return linear((value, prod(map(index, monomial), start=ONE)) for monomial, value in values[0])
+
+    def _seal_terms(self) -> None:
         # The key is made of the atoms' identities, not of the atoms: those hash and compare without a call in Python.
         atoms: dict[Identity, AnyAtom] = {}
         key: list[tuple[tuple[Identity, ...], int]] = []
@@ -173,8 +208,6 @@ class Index(Printed, Node):
             key.append((tuple(part), coefficient))
         parts = tuple(atoms.values())
         self._seal(tuple(key), parts, loose=max([atom.loose for atom in parts], default=0))
-
-    # -- looking -------------------------------------------------------------------------------------------------
 
     @property
     def order(self) -> Order:
@@ -200,8 +233,6 @@ class Index(Printed, Node):
         if len(self.terms) == 1 and self.terms[0][1] == 1 and len(self.terms[0][0]) == 1:
             return self.terms[0][0][0]
         return None
-
-    # -- arithmetic ----------------------------------------------------------------------------------------------
 
     # Of anything else than nodes and integers, such as what a person writes with, the other operand knows more.
 
@@ -235,7 +266,7 @@ class Index(Printed, Node):
         gathered: dict[Monomial, int] = {}
         for left, a in self.terms:
             for right, b in other.terms:
-                product = tuple(sorted((*left, *right), key=_atom_order)) if left and right else left or right
+                product = tuple(sorted((*left, *right), key=attrgetter("order"))) if left and right else left or right
                 gathered[product] = gathered.get(product, 0) + a * b
         return polynomial(gathered)
 
@@ -250,12 +281,21 @@ class Index(Printed, Node):
         return NotImplemented if divisor is None else self - divisor * floordiv(self, divisor)
 
 
+def _canonical(terms: tuple[tuple[Monomial, int], ...]) -> Index:
+    """The expression of these terms, which are known to be in canonical form."""
+    made = object.__new__(Index)
+    object.__setattr__(made, "terms", terms)
+    made._seal_terms()
+    return made
+
+
+def _need_indices(what: str, given: object) -> None:
+    if type(given) is not tuple or any(type(part) is not Index for part in given):
+        raise not_made_of(what, given, "index expressions")
+
+
 def _operand(value: object) -> Index | None:
     return value if isinstance(value, Index) else constant(value) if isinstance(value, int) else None
-
-
-def _atom_order(atom: Atom) -> Order:
-    return atom.order
 
 
 def _monomial_order(monomial: Monomial) -> Order:
@@ -274,7 +314,7 @@ def polynomial(coefficients: Mapping[Monomial, int]) -> Index:
         )
     if len(kept) > 1:
         kept.sort(key=lambda term: _monomial_order(term[0]))
-    return Index(tuple(kept))
+    return _canonical(tuple(kept))
 
 
 def linear(parts: Iterable[tuple[int, Index]]) -> Index:
@@ -288,6 +328,8 @@ def linear(parts: Iterable[tuple[int, Index]]) -> Index:
 
 @lru_cache(maxsize=1024, typed=True)  # True is no coefficient, though it equals 1
 def constant(value: int) -> Index:
+    if type(value) is not int:
+        raise not_made_of("an index expression", value, "an integer")
     return polynomial({(): value})
 
 
@@ -303,7 +345,7 @@ def index(value: Index | int | AnyAtom) -> Index:
         return constant(value)
     known: Index | None = getattr(value, "alone", None)
     if known is None:
-        known = Index((((value,), 1),))
+        known = _canonical((((value,), 1),))
         object.__setattr__(value, "alone", known)
     return known
 
@@ -312,7 +354,7 @@ def size(name: str) -> Index:
     return index(Size(name))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def bound(position: int) -> Index:
     """The index of the `position`-th binder around, as an expression."""
     return index(Bound(position))
@@ -503,22 +545,6 @@ def atoms(expression: Index) -> Iterable[AnyAtom]:
             for part in _parts(atom):
                 yield from atoms(part)
             yield atom
-
-
-def never_negative(expression: Index) -> bool:
-    """Whether it is a polynomial of sizes without a negative coefficient."""
-    return all(value > 0 and all(type(atom) is Size for atom in monomial) for monomial, value in expression.terms)
-
-
-def divisors(expression: Index) -> tuple[Index, ...]:
-    """The divisors that occur in the expression and are no constants."""
-    if all(type(atom) in _LEAVES for monomial, _ in expression.terms for atom in monomial):
-        return ()
-    found = (atom.denominator for atom in atoms(expression) if isinstance(atom, Quotient))
-    return tuple(dict.fromkeys(divisor for divisor in found if divisor.constant is None))
-
-
-_LEAVES: Final = frozenset((Size, Bound, Var))
 
 
 def _parts(atom: AnyAtom) -> tuple[Index, ...]:

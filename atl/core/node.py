@@ -7,11 +7,12 @@ hashing take constant time however large the terms are.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
-from typing import Any, ClassVar, Final, ParamSpec, TypeVar
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import fields
+from typing import Any, ClassVar, Final, ParamSpec, Self, TypeAlias, TypeGuard, TypeVar
 from weakref import ref
 
-from atl.errors import TooLarge
+from atl.errors import TooLarge, WrongArgument
 
 MAX_DEPTH: Final = 400
 """A term deeper than this is refused."""
@@ -20,12 +21,16 @@ MAX_SIZE: Final = 1_000_000
 
 
 class Identity:
-    """What equal nodes share. It keeps the identities of its parts alive, so that they stay shared too."""
+    """What equal nodes share. It keeps the identities of its parts alive, so that they stay shared too.
 
-    __slots__ = ("__weakref__", "key")
+    `remade` says that a node of this identity was made anew and came out as it was (`atl.checks.remaking`).
+    """
+
+    __slots__ = ("__weakref__", "key", "remade")
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
+        self.remade = False
 
 
 class _Held(ref[Identity]):
@@ -103,6 +108,11 @@ class Node:
 
     _what: ClassVar[str] = "expression"
 
+    @classmethod
+    def made_of(cls, *values: Any) -> Self:
+        """The node with these fields, as the class makes its nodes."""
+        return cls(*values)
+
     def _seal(
         self,
         key: Hashable,
@@ -128,6 +138,16 @@ class Node:
         put(self, "loose_tensors", loose_tensors)
         put(self, "free", free)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Written as what its constructors were given, each node once: read back, it is made as every node is."""
+        return unpacked, (packed(self),)
+
+    def __copy__(self) -> Self:
+        return self  # it never changes
+
+    def __deepcopy__(self, _: dict[int, object]) -> Self:
+        return self
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Node):
             return self.identity is other.identity
@@ -135,6 +155,69 @@ class Node:
 
     def __hash__(self) -> int:
         return hash(self.identity)
+
+
+class _Entry:
+    """Within what is packed, the number of an entry before."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+Packed: TypeAlias = tuple[type[Node], tuple[object, ...], object]
+"""A node: its class, its fields with entries for nodes, and the line of the user that made it."""
+
+
+def packed(node: Node) -> tuple[Packed, ...]:
+    """The node and all below it as a flat list, parts before what they are parts of: deep terms need no deep stack."""
+    numbers: dict[int, int] = {}
+    entries: list[Packed] = []
+
+    def written(value: object) -> object:
+        if isinstance(value, Node):
+            return _Entry(numbers[id(value)])
+        return tuple(map(written, value)) if type(value) is tuple else value
+
+    stack = [(node, False)]
+    while stack:
+        at, ready = stack.pop()
+        if id(at) in numbers:
+            continue
+        values = tuple(getattr(at, field.name) for field in fields(at))  # type: ignore[arg-type]
+        if ready:
+            numbers[id(at)] = len(entries)
+            entries.append((type(at), tuple(map(written, values)), getattr(at, "source", None)))
+        else:
+            stack.append((at, True))
+            stack.extend((part, False) for part in _nodes_in(values))
+    return tuple(entries)
+
+
+def _nodes_in(value: object) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif type(value) is tuple:
+        for part in value:
+            yield from _nodes_in(part)
+
+
+def unpacked(entries: tuple[Packed, ...]) -> Node:
+    """The node that was packed, made by the constructors."""
+    made: list[Node] = []
+
+    def read(value: object) -> object:
+        if isinstance(value, _Entry):
+            return made[value.number]
+        return tuple(map(read, value)) if type(value) is tuple else value
+
+    for of, values, source in entries:
+        node = of.made_of(*map(read, values))
+        if source is not None:
+            object.__setattr__(node, "source", source)
+        made.append(node)
+    return made[-1]
 
 
 def check_limits(depth: int, size: int, what: str) -> None:
@@ -154,6 +237,20 @@ def check_limits(depth: int, size: int, what: str) -> None:
 
 def _approximately(size: int) -> str:
     return f"{size:,}" if size < 10**12 else f"more than 10^{len(str(size)) - 1}"
+
+
+def is_position(value: object) -> TypeGuard[int]:
+    """Whether this is an integer that counts from zero, and no Boolean."""
+    return type(value) is int and value >= 0
+
+
+def not_made_of(what: str, given: object, required: str) -> WrongArgument:
+    """What to say of a node that was to be made of something else than its kind is made of."""
+    try:
+        shown = repr(given)
+    except Exception:  # noqa: BLE001 (another's __repr__)
+        shown = f"a value of type {type(given).__name__}"
+    return WrongArgument(f"{what} of {shown if len(shown) <= 60 else shown[:57] + '…'}", required=required)
 
 
 P = ParamSpec("P")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import gcd
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 from atl.core.index import (
     ONE,
@@ -22,7 +22,7 @@ from atl.core.index import (
     polynomial,
     value_of,
 )
-from atl.core.node import Node
+from atl.core.node import Node, not_made_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +32,7 @@ class NonNegative(Node):
     expression: Index
 
     def __post_init__(self) -> None:
+        _need_index(self.expression)
         self._seal(self.expression, (self.expression,), loose=self.expression.loose)
 
 
@@ -42,6 +43,7 @@ class Zero(Node):
     expression: Index
 
     def __post_init__(self) -> None:
+        _need_index(self.expression)
         self._seal(self.expression, (self.expression,), loose=self.expression.loose)
 
 
@@ -52,6 +54,7 @@ class NonZero(Node):
     expression: Index
 
     def __post_init__(self) -> None:
+        _need_index(self.expression)
         self._seal(self.expression, (self.expression,), loose=self.expression.loose)
 
 
@@ -62,6 +65,7 @@ class All(Node):
     parts: tuple[Predicate, ...]
 
     def __post_init__(self) -> None:
+        _need_predicates(self.parts)
         self._seal(frozenset(self.parts), self.parts, loose=max((part.loose for part in self.parts), default=0))
 
 
@@ -72,11 +76,31 @@ class Any(Node):
     parts: tuple[Predicate, ...]
 
     def __post_init__(self) -> None:
+        _need_predicates(self.parts)
         self._seal(frozenset(self.parts), self.parts, loose=max((part.loose for part in self.parts), default=0))
 
 
 Literal: TypeAlias = NonNegative | Zero | NonZero
 Predicate: TypeAlias = NonNegative | Zero | NonZero | All | Any
+
+PREDICATES: Final[tuple[type[Predicate], ...]] = (NonNegative, Zero, NonZero, All, Any)
+"""The constructors of predicates: the members of `Predicate`."""
+
+
+def is_predicate(value: object) -> TypeGuard[Predicate]:
+    """Whether this is a predicate."""
+    return type(value) in PREDICATES
+
+
+def _need_index(given: object) -> None:
+    if type(given) is not Index:
+        raise not_made_of("a comparison", given, "an index expression")
+
+
+def _need_predicates(given: object) -> None:
+    if type(given) is not tuple or not all(map(is_predicate, given)):
+        raise not_made_of("a condition", given, "conditions")
+
 
 TRUE: Final = All(())
 FALSE: Final = Any(())

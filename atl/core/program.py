@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NoReturn
 
 from atl.core import dtypes
+from atl.core.declared import bounds_of
 from atl.core.index import Array, Index, Size, atoms
-from atl.core.node import Printed
-from atl.core.predicate import Predicate, expressions
-from atl.core.terms import Expr, Type
+from atl.core.node import Printed, not_made_of
+from atl.core.predicate import Predicate, expressions, is_predicate
+from atl.core.terms import Expr, Term, Type
 from atl.core.traversal import indices_in, subterms
 from atl.errors import WrongArgument
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, init=False)
 class Program(Printed):
     """A named tensor expression, closed but for its inputs and sizes.
 
@@ -27,7 +28,26 @@ class Program(Printed):
     name: str
     inputs: tuple[Array, ...]
     body: Expr
-    assumptions: tuple[Predicate, ...] = field(default=())
+    assumptions: tuple[Predicate, ...]
+
+    def __init__(
+        self, name: str, inputs: tuple[Array, ...], body: Expr, assumptions: tuple[Predicate, ...] = ()
+    ) -> None:
+        if self.__dict__:
+            raise not_made_of("a program once more", self.name, "a program of its own: dataclasses.replace(…)")
+        if type(name) is not str or not isinstance(body, Term):
+            raise not_made_of("a program", (name, body), "a name and a tensor expression")
+        if type(inputs) is not tuple or any(type(array) is not Array for array in inputs):
+            raise not_made_of(f"the program {name}", inputs, "the declarations of its inputs")
+        if type(assumptions) is not tuple or not all(map(is_predicate, assumptions)):
+            raise not_made_of(f"the program {name}", assumptions, "conditions")
+        self.__dict__.update(name=name, inputs=inputs, body=body, assumptions=assumptions)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Program, (self.name, self.inputs, self.body, self.assumptions)
+
+    def __deepcopy__(self, _: dict[int, object]) -> Program:
+        return self  # it never changes
 
     @property
     def type(self) -> Type:
@@ -71,7 +91,7 @@ def sizes_in(inputs: Iterable[Array], body: Expr, assumptions: Iterable[Predicat
     found: list[Index] = []
     for array in inputs:
         found.extend(array.shape)
-        found.extend(bound for bound in (array.low, array.high) if bound is not None)
+        found.extend(fact.bound for fact in bounds_of(array))
     for term in subterms(body):
         found.extend(indices_in(term))
     for assumption in assumptions:

@@ -57,9 +57,9 @@ class Term(Formed):
     source: Source | None
 
     def __post_init__(self) -> None:
+        Formed.__post_init__(self)
         object.__setattr__(self, "type", self._typed())
         object.__setattr__(self, "source", None)
-        Formed.__post_init__(self)
 
     def _typed(self) -> Type:
         """The type of the term. Raises what is wrong with it as far as that needs no facts."""
@@ -139,6 +139,8 @@ class Constant(Term):
     dtype: str | None
 
     def _typed(self) -> Type:
+        if type(self.value) is bool or self.value - self.value != 0:
+            raise not_finite(self.value)
         if self.dtype is not None and not dtypes.holds_literal(self.dtype, self.value):
             raise DtypeError(
                 f"the literal {self.value} is no {self.dtype}",
@@ -495,6 +497,15 @@ CONSTRUCTOR_CALLED: Final[dict[str, type[Expr]]] = {of.form.word: of for of in C
 
 
 # -- checks that need no facts ----------------------------------------------------------------------------------------
+
+
+def not_finite(value: object) -> WrongArgument:
+    """What to say of a literal that is no finite number: equations are about rings, where x - x = 0 for all x."""
+    return WrongArgument(
+        f"the literal {value!r} is no finite number",
+        required="a finite number: inf - inf + x = x holds for no infinity",
+        suggestions=("declare a scalar input, and pass the infinity to the call",),
+    )
 
 
 def _outside(of: Type, name: str) -> Type:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from atl.core import predicate as predicates
 from atl.core.forms import Part, Role, slots_of
-from atl.core.index import Array, Index
+from atl.core.index import Array, Bound, Index, Quotient, Size, Var, atoms
 from atl.core.predicate import Predicate
 from atl.core.terms import Expr, ReshapeOp
 
@@ -157,3 +157,22 @@ def names_given(expr: Expr) -> tuple[str, ...]:
 def binds(expr: Expr) -> bool:
     """Whether a node binds anything: a generation, a reduction, a let."""
     return bool(type(expr).form.binders)
+
+
+# -- index expressions ------------------------------------------------------------------------------------------------
+
+
+_LEAVES: Final = frozenset((Size, Bound, Var))
+
+
+def never_negative(expression: Index) -> bool:
+    """Whether it is a polynomial of sizes without a negative coefficient."""
+    return all(value > 0 and all(type(atom) is Size for atom in monomial) for monomial, value in expression.terms)
+
+
+def divisors(expression: Index) -> tuple[Index, ...]:
+    """The divisors that occur in the expression and are no constants."""
+    if all(type(atom) in _LEAVES for monomial, _ in expression.terms for atom in monomial):
+        return ()
+    found = (atom.denominator for atom in atoms(expression) if isinstance(atom, Quotient))
+    return tuple(dict.fromkeys(divisor for divisor in found if divisor.constant is None))

@@ -10,12 +10,13 @@ import difflib
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, assert_never
 
 import numpy as np
 import numpy.typing as npt
 
 from atl.core import dtypes
+from atl.core.declared import AtLeast, Below, Increasing, bounds_of, facts_of
 from atl.core.index import Array, Index, Leaf, Size, atoms, value_of
 from atl.core.predicate import Predicate, expressions, holds
 from atl.core.program import Program
@@ -283,26 +284,48 @@ def _check_assumption(program: Program, assumption: Predicate, call: Arguments) 
 
 
 def _check_facts(array: Array, call: Arguments) -> None:
-    """The declared range and order of an array of integers."""
+    """Everything that is declared of the elements of an array, as the prover believes it."""
     held = call.arrays[array.name]
-    if array.low is not None and array.high is not None:
-        low = _value(array.low, call, f"the range of {array.name}")
-        high = _value(array.high, call, f"the range of {array.name}")
-        for at in np.argwhere((held < low) | (held >= high))[:1]:
-            raise ArrayError(
-                f"{_element(array, at)} is out of the declared range",
-                required=f"{array.low} <= element < {array.high} in all of {array.name}",
-                numbers={_element(array, at): held[tuple(at)], **_sizes_in((array.low, array.high), call)}
-                | ({"range": f"({low}, {high})"}),
-            )
-    if array.increasing and held.ndim:
-        for at in np.argwhere(held[..., 1:] <= held[..., :-1])[:1]:
-            after = (*at[:-1], at[-1] + 1)
-            raise ArrayError(
-                f"the elements of {array.name} do not increase strictly",
-                required=f"each element of {array.name} above the one before it, along the last dimension",
-                numbers={_element(array, at): held[tuple(at)], _element(array, after): held[after]},
-            )
+    for fact in facts_of(array):
+        match fact:
+            case AtLeast(bound):
+                low = _value(bound, call, f"the range of {array.name}")
+                _refuse_first(array, held < low, call)
+            case Below(bound):
+                high = _value(bound, call, f"the range of {array.name}")
+                _refuse_first(array, held >= high, call)
+            case Increasing():
+                _check_order(array, held)
+            case _:
+                assert_never(fact)
+
+
+def _refuse_first(array: Array, outside: npt.NDArray[np.bool_], call: Arguments) -> None:
+    """Raises what to say of the first element that is outside of the declared range, if there is one."""
+    for at in np.argwhere(outside)[:1]:
+        bounds = {type(fact): fact.bound for fact in bounds_of(array)}
+        low, high = bounds.get(AtLeast), bounds.get(Below)
+        said = f"{'' if low is None else f'{low} <= '}element{'' if high is None else f' < {high}'}"
+        numbers = ("-∞" if low is None else _value(low, call, ""), "∞" if high is None else _value(high, call, ""))
+        raise ArrayError(
+            f"{_element(array, at)} is out of the declared range",
+            required=f"{said} in all of {array.name}",
+            numbers={
+                _element(array, at): call.arrays[array.name][tuple(at)],
+                **_sizes_in(tuple(bounds.values()), call),
+                "range": f"({numbers[0]}, {numbers[1]})",
+            },
+        )
+
+
+def _check_order(array: Array, held: AnyArray) -> None:
+    for at in np.argwhere(held[..., 1:] <= held[..., :-1])[:1] if held.ndim else ():
+        after = (*at[:-1], at[-1] + 1)
+        raise ArrayError(
+            f"the elements of {array.name} do not increase strictly",
+            required=f"each element of {array.name} above the one before it, along the last dimension",
+            numbers={_element(array, at): held[tuple(at)], _element(array, after): held[after]},
+        )
 
 
 def index_elements(arrays: Mapping[str, AnyArray]) -> Callable[[Array, tuple[int, ...]], int]:

@@ -260,7 +260,7 @@ class _Reader(IndexReader):
             case "number", _:
                 return self._literal()
             case "word", "inf":
-                return self._literal()
+                raise self.error("an infinity stands where a number does", required="a finite number")
             case "word", "max" | "min" if self.after_next.text == "(":
                 return self._extreme()
             case "word", ("gen" | "sum" | "prod" | "max" | "min"):
@@ -296,7 +296,7 @@ class _Reader(IndexReader):
 
     def _minus(self) -> Expr:
         sign = self.advance()
-        if self.next.start == sign.stop and (self.next.kind == "number" or self.sees("inf")):
+        if self.next.start == sign.stop and self.next.kind == "number":
             return self._literal(negative=True)
         operand = self.expression(Level.POSTFIX)
         return Unary("neg", operand)

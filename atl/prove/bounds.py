@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from atl.core.declared import AtLeast, Below, bounds_of
 from atl.core.index import (
     ONE,
     ZERO,
@@ -111,6 +112,10 @@ class _Elimination:
             return 1
         return -1 if holds(self.facts, at_most(coefficient, ZERO)) else 0
 
+    def _positive(self, divisor: Index) -> bool:
+        """Whether a divisor is seen to be positive; a number that is not is none even where the facts contradict."""
+        return divisor.constant > 0 if divisor.constant is not None else holds(self.facts, less(ZERO, divisor))
+
     def _product(self, varying: Monomial, up: bool) -> Index | None:
         if len(varying) == 1:
             return self._atom(varying[0], up)
@@ -127,7 +132,7 @@ class _Elimination:
             case Var():
                 return self.last if up else self.first
             case Quotient(numerator, denominator):
-                if not self.absent(denominator) or not holds(self.facts, less(ZERO, denominator)):
+                if not self.absent(denominator) or not self._positive(denominator):
                     return None
                 bound = self.extreme(numerator, up)
                 return None if bound is None else floordiv(bound, denominator, positive=True)
@@ -144,7 +149,8 @@ class _Elimination:
 
     def _element(self, read: Read, up: bool) -> Index | None:
         """The declared bound of an element; one outside of its array is zero."""
-        limit = read.array.high if up else read.array.low
+        wanted = Below if up else AtLeast
+        limit = next((fact.bound for fact in bounds_of(read.array) if isinstance(fact, wanted)), None)
         if limit is None:
             return None
         pairs = zip(read.indices, read.array.shape, strict=False)
@@ -161,7 +167,7 @@ class _Elimination:
             times = exact_multiple(-coefficient, b)
             if times is None or not self.absent(b) or not (sign := self._sign(times)):
                 continue
-            if not holds(self.facts, less(ZERO, b)):
+            if not self._positive(b):
                 continue
             remainder = a - b * index(varying[0])
             others = self.extreme(expression - times * remainder, up)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from atl.core.declared import bounds_of
 from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var
 from atl.core.predicate import TRUE, Predicate, conjuncts, expressions
 
@@ -112,4 +113,4 @@ def _gather_atom(atom: AnyAtom, found: set[Hashable]) -> None:
 
 def declared(array: Array) -> Iterable[Index]:
     """The expressions in an array's declaration: its shape and the bounds of its elements."""
-    return (*array.shape, *(bound for bound in (array.low, array.high) if bound is not None))
+    return (*array.shape, *(fact.bound for fact in bounds_of(array)))

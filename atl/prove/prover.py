@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal
 
+from atl.core.declared import AtLeast, bounds_of, increases
 from atl.core.index import (
     ZERO,
     AnyAtom,
@@ -21,11 +22,9 @@ from atl.core.index import (
     Var,
     atoms,
     divide_out,
-    divisors,
     floordiv,
     index,
     map_leaves,
-    never_negative,
 )
 from atl.core.predicate import (
     FALSE,
@@ -42,6 +41,7 @@ from atl.core.predicate import (
     non_negative,
     substitute,
 )
+from atl.core.traversal import divisors, never_negative
 from atl.errors import ATLError
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
 from atl.prove.facts import EMPTY, Facts, declared, topics_of
@@ -321,8 +321,6 @@ def _lawful(table: Table, model: Model) -> bool:
 
 def _lawful_array(array: Array, model: Model) -> bool:
     shape = [model.value(extent) for extent in array.shape]
-    low = None if array.low is None else model.value(array.low)
-    high = None if array.high is None else model.value(array.high)
     inside: list[tuple[tuple[int, ...], int]] = []
     for name, position, value in model.elements:
         if name != array.name:
@@ -331,10 +329,12 @@ def _lawful_array(array: Array, model: Model) -> bool:
             inside.append((position, value))
         elif value:
             return False
-    if any((low is not None and value < low) or (high is not None and value >= high) for _, value in inside):
-        return False
+    for fact in bounds_of(array):
+        bound = model.value(fact.bound)
+        if any(value < bound if isinstance(fact, AtLeast) else value >= bound for _, value in inside):
+            return False
     # The elements of a model are sorted by position, so that neighbours in a row are neighbours here.
-    return not array.increasing or all(
+    return not increases(array) or all(
         after - before >= at[-1] - position[-1]
         for (position, before), (at, after) in pairwise(inside)
         if position[:-1] == at[:-1]

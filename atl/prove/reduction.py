@@ -198,6 +198,8 @@ def _shared_factors(a: Index, b: Index) -> Iterable[tuple[Index, Index, Index]]:
 
 
 def exact_multiple(a: Index, b: Index) -> Index | None:
-    """a / b, where polynomial division leaves no rest."""
+    """a / b, where polynomial division leaves no rest; by zero there is none."""
+    if not b.terms:
+        return None
     out, rest = _divided(a, b)
     return None if rest.terms else out

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
 
+from atl.core.declared import AtLeast, Below, bounds_of, increases
 from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
 from atl.prove.linear.rows import Row, System, Table
 
@@ -176,10 +177,17 @@ class Search:
             case Size():
                 return 0, None
             case Read(array, indices):
-                bounds = list(self.plan.table.parts[column][len(indices) + len(array.shape) :])
-                low = self._value(bounds.pop(0), values) if array.low is not None else None
-                high = self._value(bounds.pop(0), values) - 1 if array.high is not None else None
-                if array.increasing:
+                low = high = None
+                bounds = self.plan.table.parts[column][len(indices) + len(array.shape) :]
+                for fact, bound in zip(bounds_of(array), bounds, strict=True):
+                    match fact:
+                        case AtLeast():
+                            low = self._value(bound, values)
+                        case Below():
+                            high = self._value(bound, values) - 1
+                        case _:
+                            assert_never(fact)
+                if increases(array):
                     low, high = self._between_neighbours(column, atom, values, elements, low, high)
                 return low, high
             case Bound() | Var() | Quotient() | Extremum():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final, TypeAlias, assert_never
 
+from atl.core.declared import AtLeast, Below, bounds_of, increases
 from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
 from atl.prove.linear.rows import Row, System, Table, combined, plus
 from atl.prove.search import Elements, Sample
@@ -117,11 +118,15 @@ class _Translation:
         term = self.terms[column] = function(*(self.value(part) for part in parts[:rank]))
         inside = self.inside(column, read)
         solver.add(z3.Implies(z3.Not(inside), term == 0))
-        bounds = list(parts[rank + len(read.array.shape) :])
-        if read.array.low is not None:
-            solver.add(z3.Implies(inside, term >= self.value(bounds.pop(0))))
-        if read.array.high is not None:
-            solver.add(z3.Implies(inside, term < self.value(bounds.pop(0))))
+        for fact, part in zip(bounds_of(read.array), parts[rank + len(read.array.shape) :], strict=True):
+            bound = self.value(part)
+            match fact:
+                case AtLeast():
+                    solver.add(z3.Implies(inside, term >= bound))
+                case Below():
+                    solver.add(z3.Implies(inside, term < bound))
+                case _:
+                    assert_never(fact)
 
     def inside(self, column: int, read: Read) -> Term:
         parts = self.table.parts[column]
@@ -136,11 +141,7 @@ class _Translation:
         """An increasing array keeps the distance of its positions."""
         z3 = self.z3
         reads = [(column, atom) for column, atom in self.table.atoms.items() if isinstance(atom, Read)]
-        pairs = [
-            (a, b)
-            for a, b in combinations(reads, 2)
-            if a[1].array.increasing and a[1].array.name == b[1].array.name and len(a[1].indices) == len(b[1].indices)
-        ]
+        pairs = [(a, b) for a, b in combinations(reads, 2) if increases(a[1].array) and a[1].array == b[1].array]
         for (a, left), (b, right) in pairs[:MAX_READ_PAIRS]:
             rank = len(left.indices)
             steps = [

@@ -6,7 +6,7 @@ import difflib
 import operator
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
 
 from atl.errors import Location, NoSuchAttribute, Source, SymbolicValue, WrongArgument
 
@@ -16,6 +16,15 @@ class Symbolic:
 
     __slots__ = ()
     _kind: ClassVar[str] = "a symbolic value"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (getattr(self, "node"),)  # noqa: B009 (those who stand below have one)
+
+    def __copy__(self) -> Self:
+        return self  # it never changes
+
+    def __deepcopy__(self, _: dict[int, object]) -> Self:
+        return self
 
     def __bool__(self) -> bool:
         raise SymbolicValue(

@@ -313,7 +313,7 @@ def _called(name: str, argument: str) -> str:
 
 def _literal(value: float) -> str:
     """1e-05 as a power of ten; a decimal number as it is."""
-    text = repr(value).replace("inf", r"\infty")
+    text = repr(value)
     mantissa, _, exponent = text.partition("e")
     return f"{mantissa} \\cdot 10^{{{int(exponent)}}}" if exponent else text
 

@@ -9,6 +9,7 @@ from enum import IntEnum
 from itertools import count
 from typing import Final, assert_never
 
+from atl.core.declared import bounds_of
 from atl.core.index import Array, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms
 from atl.core.terms import OPERATOR_CALLED, BinaryOp, Expr, Metavariable, Monoid, TensorVar
 from atl.core.traversal import arrays_in, indices_in, subterms
@@ -192,6 +193,5 @@ def _opened_names(taken: Iterable[str], opened: Iterable[Var | TensorVar]) -> Na
 def sizes_of(arrays: Iterable[Array]) -> Iterator[str]:
     """The sizes that declarations mention."""
     for array in arrays:
-        bounds = (bound for bound in (array.low, array.high) if bound is not None)
-        for expression in (*array.shape, *bounds):
+        for expression in (*array.shape, *(fact.bound for fact in bounds_of(array))):
             yield from (atom.name for atom in atoms(expression) if isinstance(atom, Size))

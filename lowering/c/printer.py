@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import TypeAlias, assert_never
 
+from atl.core.declared import AtLeast, Below, Increasing, facts_of
 from atl.core.index import ONE, Array, Index, Size
 from atl.core.predicate import TRUE, Predicate, negation
 from lowering.c.capacity import allocation
@@ -126,12 +127,20 @@ def _comment(nest: LoopNest, name: str, scope: TextScope) -> Lines:
 
 def _declared(scope: TextScope, array: Array) -> list[str]:
     name = scope.name(array.name)
+    element = f"{name}[...]" if array.shape else name
     facts: list[str] = []
-    if array.low is not None and array.high is not None:
-        element = f"{name}[...]" if array.shape else name
-        facts.append(f"{show_index(scope, array.low)} <= {element} < {show_index(scope, array.high)}")
-    if array.increasing:
-        facts.append(f"{name} increases strictly along its last dimension")
+    for fact in facts_of(array):
+        match fact:
+            case AtLeast(bound):
+                facts.append(f"{show_index(scope, bound)} <= {element}")
+            case Below(bound) if facts:
+                facts[-1] += f" < {show_index(scope, bound)}"
+            case Below(bound):
+                facts.append(f"{element} < {show_index(scope, bound)}")
+            case Increasing():
+                facts.append(f"{name} increases strictly along its last dimension")
+            case _:
+                assert_never(fact)
     return facts
 
 

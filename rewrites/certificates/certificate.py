@@ -23,18 +23,20 @@ from functools import lru_cache
 from pathlib import Path as File
 from typing import Final, NoReturn
 
+from atl.core.declared import facts_of
 from atl.core.program import Program
 from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.files.whole import write_whole
 from atl.parsing.parse import parse, parse_predicate
+from atl.prove import forget
 from atl.text.printing import show_predicate, show_program
 from rewrites.admission import described, is_of
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import DEEPEST, Json, Reader, abbreviated, depth_of, same, written
 from rewrites.errors import CertificateError
 from rewrites.instantiation import Argument
-from rewrites.kernel import Step, Theorem, reflexivity, rewrite, transitivity
+from rewrites.kernel import Step, Theorem, reflexivity, rewrite, shown
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.rules.grades import grade_text
@@ -223,7 +225,7 @@ def loads(text: str, *, rules: Mapping[str, Rule] | None = None) -> Theorem:
             required=f"they lead to:\n{theorem.rhs}",
         )
     # The names and marks of the right side are those in the file: the kernel composes what is equal.
-    return transitivity(theorem, reflexivity(end))
+    return shown(theorem, end.body)
 
 
 def _no_certificate(why: str) -> CertificateError:
@@ -464,7 +466,7 @@ def _indented(text: str) -> str:
 
 def _under(program: Program) -> str:
     assumed = " and ".join(show_predicate(assumption) for assumption in program.assumptions)
-    facts = any(array.low is not None or array.high is not None or array.increasing for array in program.inputs)
+    facts = any(facts_of(array) for array in program.inputs)
     arrays = " and arrays that hold what their declarations say" if facts else " and arrays"
     return f"{arrays.removeprefix(' ')} under the assumptions {assumed}," if assumed else f"{arrays.removeprefix(' ')},"
 
@@ -503,6 +505,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", type=File, metavar="FILE", help="what theorem.save(…) wrote")
     refused = 0
     for file in parser.parse_args(arguments).files:
+        forget()  # each file is judged, and answered, as by a process of its own
         try:
             theorem = load(file)
             said = describe(theorem, grades={step.rule.name: grade_text(step.rule.name) for step in theorem.steps})

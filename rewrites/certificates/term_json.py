@@ -35,7 +35,7 @@ from atl.core.index import (
     read,
 )
 from atl.core.marks import read_mark
-from atl.core.node import MAX_DEPTH
+from atl.core.node import MAX_DEPTH, is_position
 from atl.core.predicate import (
     All,
     NonNegative,
@@ -294,11 +294,11 @@ class Reader:
     def index(self, data: Json) -> Index:
         """An index expression."""
         match data:
-            case int():
+            case int() if not isinstance(data, bool):
                 return linear(((data, index(1)),))
-            case str():
+            case str() if data.isidentifier():
                 return index(Size(data))
-            case ["bound", int(position)] if 0 <= position <= MAX_DEPTH:
+            case ["bound", position] if is_position(position) and position <= MAX_DEPTH:
                 return bound(position)
             case ["//", numerator, denominator]:
                 return floordiv(self.index(numerator), self.index(denominator))
@@ -345,7 +345,7 @@ class Reader:
     def tensor(self, data: Json) -> Expr:
         """A tensor expression."""
         match data:
-            case ["@", int(entry)] if 0 <= entry < len(self._table):
+            case ["@", entry] if is_position(entry) and entry < len(self._table):
                 return self._table[entry]
             case [str(word), *values] if (of := CONSTRUCTOR_CALLED.get(word)) and not of.form.opened:
                 return self._node(of, values, data)
@@ -393,7 +393,7 @@ class Reader:
                 assert slot.marks is not None
                 return read_mark(slot.marks, _text(value))
             case Role.VARIABLE:
-                if type(value) is not int or not 0 <= value <= MAX_DEPTH:
+                if not is_position(value) or value > MAX_DEPTH:
                     raise _unreadable("the position of a let-bound tensor", value)
                 return value
             case _:

@@ -25,7 +25,7 @@ from atl.core.index import (
     shift,
 )
 from atl.core.predicate import Any as AnyOf
-from atl.core.predicate import NonZero, Predicate, Zero, conjunction, conjuncts, expressions, negation
+from atl.core.predicate import NonZero, Predicate, Zero, conjunction, conjuncts, expressions, is_predicate, negation
 from atl.core.predicate import substitute as substitute_predicate
 from atl.core.substitution import free_positions, map_type, rebuild, shift_term, transform, unbound
 from atl.core.terms import (
@@ -38,7 +38,7 @@ from atl.core.terms import (
 )
 from atl.core.traversal import children, conditions_in, own_indices, static
 from atl.errors import ATLError
-from rewrites.instantiation import Argument, Function, Parameter, is_predicate, is_term, lifted, of_indices, substituted
+from rewrites.instantiation import Argument, Function, Parameter, is_term, lifted, of_indices, substituted
 from rewrites.matching.patterns import Extent, Pattern, condition_variable, patterns
 from rewrites.rule import Rule
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
 from typing import Final
 
 from atl.errors import WrongName
@@ -36,20 +37,22 @@ def stated_in(*modules: ModuleType) -> dict[str, Rule]:
     return found
 
 
-RULES: Final[dict[str, Rule]] = stated_in(
-    access,
-    loops,
-    sums,
-    guards,
-    lets,
-    definitions,
-    reshape_pairs,
-    reshape_algebra,
-    placement,
-    indices,
-    scalars,
-    normalisation,
+RULES: Final[Mapping[str, Rule]] = MappingProxyType(
+    stated_in(
+        access,
+        loops,
+        sums,
+        guards,
+        lets,
+        definitions,
+        reshape_pairs,
+        reshape_algebra,
+        placement,
+        indices,
+        scalars,
+        normalisation,
+    )
 )
-"""Every rule by its name."""
+"""Every rule by its name, to be read only: the kernel knows these and no others."""
 
 __all__ = ["RULES", "stated_in"]

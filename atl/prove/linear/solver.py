@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Final
+from typing import Final, assert_never
 
+from atl.core.declared import AtLeast, Below, bounds_of, increases
 from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
 from atl.prove.linear.cases import decide_cases
 from atl.prove.linear.elimination import Budget, contradict
@@ -223,12 +224,16 @@ class _Refutation:
             state.system.cases.append((System([*inside, *bounds]), System([], [{column: 1}])))
 
     def _declared(self, column: int, read: Read) -> list[Row]:
-        bounds = list(self.table.parts[column][len(read.indices) + len(read.array.shape) :])
+        bounds = self.table.parts[column][len(read.indices) + len(read.array.shape) :]
         rows: list[Row] = []
-        if read.array.low is not None:
-            rows.append(combined({column: 1}, 1, bounds.pop(0), -1))
-        if read.array.high is not None:
-            rows.append(plus(combined(bounds.pop(0), 1, {column: 1}, -1), -1))
+        for fact, bound in zip(bounds_of(read.array), bounds, strict=True):
+            match fact:
+                case AtLeast():
+                    rows.append(combined({column: 1}, 1, bound, -1))
+                case Below():
+                    rows.append(plus(combined(bound, 1, {column: 1}, -1), -1))
+                case _:
+                    assert_never(fact)
         return rows
 
     def _pair_reads(self, state: _State) -> None:
@@ -238,7 +243,7 @@ class _Refutation:
             left, right = self.table.atoms[a], self.table.atoms[b]
             if not isinstance(left, Read) or not isinstance(right, Read):
                 continue
-            if left.array.name != right.array.name or len(left.indices) != len(right.indices):
+            if left.array != right.array:
                 continue
             done += 1
             if done > MAX_READ_PAIRS:
@@ -249,7 +254,7 @@ class _Refutation:
                 for x, y in zip(self.table.parts[a][:rank], self.table.parts[b][:rank], strict=True)
             ]
             rise = combined({a: 1}, 1, {b: 1}, -1)
-            increasing = left.array.increasing and a in state.within and b in state.within
+            increasing = increases(left.array) and a in state.within and b in state.within
             self._pair(state, steps, rise, increasing)
 
     def _pair(self, state: _State, steps: list[Row], rise: Row, increasing: bool) -> None:

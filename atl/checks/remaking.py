@@ -1,0 +1,170 @@
+"""Terms made anew: from the leaves on, by the constructors and functions that make every term.
+
+What comes from outside may have been made by hand. Made anew it is in canonical form, and of nothing but what its form
+says; or it is refused. That one came out as it was, its identity remembers, so that no part is looked at twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, Final, TypeVar, assert_never
+
+from atl.core import dtypes
+from atl.core.forms import Formed, Role, Slot, slots_of
+from atl.core.index import (
+    ONE,
+    AnyAtom,
+    Array,
+    Bound,
+    Extremum,
+    Index,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    extremum,
+    floordiv,
+    index,
+    linear,
+    read,
+)
+from atl.core.node import Node, not_made_of
+from atl.core.predicate import Predicate, is_predicate, map_indices
+from atl.core.substitution import binds_by_type
+from atl.core.terms import CONSTRUCTORS, OPERATORS, Expr, ReshapeOp, Type
+from atl.core.traversal import names_given
+
+N = TypeVar("N", bound=Node)
+_TERMS: Final = frozenset(CONSTRUCTORS)
+_OPERATORS: Final = frozenset(OPERATORS)
+
+
+def remade_term(term: Expr) -> Expr:
+    """The term made anew. Raises what its constructors raise, and `WrongArgument` for what is no term."""
+    if type(term) not in _TERMS:
+        raise not_made_of("a term", term, "a tensor expression")
+    return _once(term, _term)
+
+
+def remade_index(expression: Index) -> Index:
+    """The index expression made anew. Raises `ExtentError` for a divisor that is a number below one."""
+    if type(expression) is not Index:
+        raise not_made_of("an index expression", expression, "an index expression")
+    return _once(expression, _index)
+
+
+def remade_predicate(predicate: Predicate) -> Predicate:
+    """The condition made anew."""
+    if not is_predicate(predicate):
+        raise not_made_of("a condition", predicate, "a comparison of indices, or several joined")
+    return _once(predicate, lambda given: map_indices(given, _remade_apart))
+
+
+def remade_array(array: Array) -> Array:
+    """The declaration made anew."""
+    if type(array) is not Array:
+        raise not_made_of("an input", array, "the declaration of an array")
+    return _once(array, _array)
+
+
+def remade_type(of: Type) -> Type:
+    """The type made anew."""
+    if type(of) is not Type or type(of.shape) is not tuple:
+        raise not_made_of("a type", of, "an element type and extents")
+    dtype = None if of.dtype is None else dtypes.checked_dtype(of.dtype)
+    return Type(dtype, tuple(map(remade_index, of.shape)))
+
+
+def _once(node: N, make: Callable[[N], N]) -> N:
+    """What `make` makes of the node; the node itself where that is equal, as names and marks are its own."""
+    if node.identity.remade:
+        return node
+    made = make(node)
+    made.identity.remade = True
+    return node if made.identity is node.identity else made
+
+
+def _remade_apart(expression: Index) -> Index:
+    """The same, as another object: so that a condition on it is put together again."""
+    made = remade_index(expression)
+    return linear(((1, made),)) if made is expression else made
+
+
+def _term(term: Expr) -> Expr:
+    made: Expr = type(term)(**_fields(term))
+    if not binds_by_type(made):
+        raise not_made_of(
+            f"a term that binds {', '.join(names_given(made))} with another type than its value has",
+            type(made).__name__,
+            "a let as atl.let makes it",
+        )
+    return made
+
+
+def _fields(node: Formed) -> dict[str, Any]:
+    return {slot.name: _field(slot, getattr(node, slot.name)) for slot in slots_of(type(node))}
+
+
+def _field(slot: Slot, value: Any) -> object:
+    match slot.role:
+        case Role.PART:
+            return remade_term(value)
+        case Role.PARTS:
+            return tuple(map(remade_term, value))
+        case Role.INDEX:
+            return remade_index(value)
+        case Role.INDICES:
+            return tuple(map(remade_index, value))
+        case Role.PREDICATE:
+            return remade_predicate(value)
+        case Role.OPERATOR:
+            return _operator(value)
+        case Role.TYPE | Role.KNOWN_TYPE:
+            return remade_type(value)
+        case Role.ARRAY:
+            return remade_array(value)
+        case Role.DTYPE:
+            return None if value is None else dtypes.checked_dtype(value)
+        case Role.STATIC | Role.LITERAL | Role.HINT | Role.MARK | Role.VARIABLE:
+            return value  # the constructor looks at it
+        case _:
+            assert_never(slot.role)
+
+
+def _operator(op: ReshapeOp) -> Formed:
+    if type(op) not in _OPERATORS:
+        raise not_made_of("a reshape", op, "a reshape operator")
+    return type(op)(**_fields(op))
+
+
+def _array(array: Array) -> Array:
+    shape = tuple(map(remade_index, array.shape))
+    low, high = (None if bound is None else remade_index(bound) for bound in (array.low, array.high))
+    return Array(array.name, shape, array.dtype, low, high, array.increasing)
+
+
+def _index(expression: Index) -> Index:
+    total = []
+    for monomial, coefficient in expression.terms:
+        if type(coefficient) is not int:
+            raise not_made_of("an index expression", coefficient, "integers as coefficients")
+        total.append((coefficient, prod(map(_atom, monomial), start=ONE)))
+    return linear(total)
+
+
+def _atom(atom: AnyAtom) -> Index:
+    """The atom made anew, as what an expression is a product of; what only looks like one is none."""
+    if type(atom) is Size:
+        return index(Size(atom.name, atom.minimum))
+    if type(atom) is Bound:
+        return index(Bound(atom.position))
+    if type(atom) is Var:
+        return index(Var(atom.uid, atom.name))
+    if type(atom) is Quotient:
+        return floordiv(remade_index(atom.numerator), remade_index(atom.denominator))
+    if type(atom) is Extremum:
+        return extremum("min" if atom.kind == "min" else "max", *map(remade_index, atom.choices))
+    if type(atom) is Read:
+        return read(remade_array(atom.array), tuple(map(remade_index, atom.indices)))
+    raise not_made_of("an index expression", atom, "sizes, indices, quotients, extrema and reads")

@@ -1,0 +1,88 @@
+"""What is written and read back, by pickle or as a copy, is what was written; a theorem is only read back proved."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl.core.node import MAX_DEPTH
+from atl.core.traversal import subterms
+from rewrites import reschedule
+from rewrites.errors import NotATheorem
+
+n, m = atl.sizes("n m")
+k = atl.sizes("k", min=2)
+x = atl.tensor("x", n, dtype="float64")
+A = atl.tensor("A", n, dtype="int64", range=(0, n), order="strict")
+
+
+def gathered() -> atl.Program:
+    body = atl.let(
+        atl.split(k, atl.gen(n, lambda i: atl.guard((A[i] % 3 == 1) | (i // k > 0), 2.5 * x[A[i]]))),
+        lambda rows: atl.gen(n, lambda i: atl.sum(k, lambda j: atl.guard(i < n // k, rows[i, j]))),
+        name="rows",
+    )
+    return atl.program("gathered", [A, x], body, given=[n >= 1])
+
+
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda it: pickle.loads(pickle.dumps(it)),
+    "pickle 2": lambda it: pickle.loads(pickle.dumps(it, protocol=2)),
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_a_program_that_is_copied_or_read_back_is_that_program(way: str) -> None:
+    program = gathered()
+    again = COPIES[way](program)
+    assert again == program
+    assert str(again) == str(program)
+    assert again.sizes == program.sizes
+    arrays: dict[str, Any] = {"A": np.arange(4), "x": np.arange(4.0), "k": 2}
+    assert np.array_equal(atl.evaluate(again, **arrays), atl.evaluate(program, **arrays))
+    assert [term.source for term in subterms(again.body)] == [term.source for term in subterms(program.body)]
+    session = reschedule(again)
+    session.inline("rows")
+    assert session.done().lhs == program
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_what_a_person_writes_with_is_copied_and_read_back(way: str) -> None:
+    for written in (x[0] * 2, A[0] % k + n // k, (n < m) & (A[1] == 3)):
+        again = COPIES[way](written)
+        assert type(again) is type(written)
+        assert again.node == written.node
+        assert repr(again) == repr(written)
+    assert COPIES[way](atl.program("p", [x], 2 * x).body.type) == x.node.type
+
+
+def test_a_term_of_the_greatest_depth_is_read_back() -> None:
+    deep = x[0]
+    for _ in range(MAX_DEPTH - 5):
+        deep = -deep
+    assert pickle.loads(pickle.dumps(deep)).node == deep.node
+
+
+def test_a_program_is_read_back_by_another_process() -> None:
+    program = gathered()
+    code = "import pickle, sys; print(pickle.load(sys.stdin.buffer))"
+    made = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(program), capture_output=True, check=True)
+    assert made.stdout.decode().strip() == str(program)
+
+
+def test_a_theorem_is_not_pickled_and_its_copy_is_itself() -> None:
+    theorem = reschedule(gathered()).inline("rows").done()
+    assert copy.deepcopy(theorem) is theorem
+    assert copy.copy(theorem) is theorem
+    with pytest.raises(NotATheorem, match="taken on trust"):
+        pickle.dumps(theorem)
