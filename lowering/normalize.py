@@ -200,6 +200,8 @@ class _Normalizer:
             case Reduce(monoid, low, high, body, name, mark):
                 variable = Var(next(self._ids), name)
                 inner = self.read(instantiate(body, index(variable)), at)
+                # A sum may pass over an element that is padding; another fold takes it as the zero that it reads as.
+                inner = inner if monoid == "sum" else _stored(inner)
                 return Reduce(monoid, low, high, close(inner, variable), name, mark)
             case Guard(predicate, body):
                 return _or_zero(predicate, self.read(body, at))
@@ -323,6 +325,23 @@ def _has_let(e: Expr) -> bool:
 def _or_zero(predicate: Predicate, e: Expr) -> Expr:
     """What is read of a guarded tensor: a scalar is zero elsewhere; of a tensor the rest is still to be read."""
     return Guard(predicate, e) if e.type.rank else Select(predicate, e, _zero(e.type))
+
+
+def _stored(e: Expr) -> Expr:
+    """A scalar that is read, as a value wherever it is looked at: zero where it is padding."""
+    match e:
+        case Guard(predicate, body):
+            return e if e.type.rank else _or_zero(predicate, _stored(body))
+        case Padding(of):
+            return e if of.rank else _zero(of)
+        case Let(value, body, name, mark):
+            return bind(value, _stored(body), name, mark)
+        case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Access() | Reduce():
+            return e
+        case Unary() | Binary() | Cast() | Select() | Gen() | Concat() | Reshape():
+            return e
+        case _:
+            assert_never(e)
 
 
 def _zero(of: Type) -> Constant:

@@ -215,6 +215,18 @@ def test_a_fold_meets_the_elements_of_a_scatter_that_is_bound(tmp_path: Path) ->
     assert agreeing(atl.program("most", [x], most), arrays, {"n": 5, "k": 4}, tmp_path) == 3
 
 
+@pytest.mark.parametrize("monoid", ["product", "max", "min"])
+@pytest.mark.parametrize("bound", [False, True], ids=["as it is", "below a let"])
+def test_a_fold_takes_a_guarded_element_that_is_accessed_as_zero(bound: bool, monoid: Any, tmp_path: Path) -> None:
+    def rows(p: IndexExpr, j: IndexExpr) -> Tensor:
+        return atl.let(v[p], lambda y: atl.guard(j <= p, y)) if bound else atl.guard(j <= p, v[p])
+
+    body = atl.reduce(monoid, n, lambda i: atl.gen(n, n, rows)[i])
+    for size in (1, 2, 5):
+        arrays: dict[str, npt.NDArray[Any]] = {"v": -1.0 - np.arange(size)}
+        agreeing(atl.program("folded", [v], body), arrays, {"n": size}, tmp_path)
+
+
 SUMS: dict[str, Callable[[IndexExpr], Tensor]] = {
     "of guarded terms": lambda i: atl.sum(n, lambda p: atl.guard(p > i, v[p])),
     "of placed terms": lambda i: atl.sum(n, lambda p: atl.place(k, x[p], v[p] * atl.value(i))),
