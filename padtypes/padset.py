@@ -15,7 +15,7 @@ from typing import assert_never
 from atl.checks.scope import Scope, outermost, parts_in_scope
 from atl.core.index import ZERO, Array, Index, Leaf, Var, index, value_of
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, holds, less, negation, within
-from atl.core.program import Program
+from atl.core.program import Program, checked_program
 from atl.core.reshape_definitions import Positions, origin
 from atl.core.substitution import map_op
 from atl.core.terms import (
@@ -170,7 +170,10 @@ def infer(program: Program) -> dict[Path, PadSet]:
     >>> print(infer(atl.program("padded", [x], atl.padr(2, x)))[()])
     padding where n <= e0
     """
-    return {path: pad_set(at, scope) for path, at, scope in parts_in_scope(program.body, outermost(program))}
+    return {
+        path: pad_set(at, scope)
+        for path, at, scope in parts_in_scope(checked_program(program).body, outermost(program))
+    }
 
 
 def pad_set(e: Expr, scope: Scope) -> PadSet:

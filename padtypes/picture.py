@@ -11,9 +11,9 @@ from xml.sax.saxutils import escape
 from atl.checks.scope import outermost, parts_in_scope
 from atl.core.index import Array, Bound, Leaf, Size, Var, value_of
 from atl.core.predicate import FALSE, Predicate, holds
-from atl.core.program import Program
+from atl.core.program import Program, checked_program
 from atl.core.traversal import Path
-from atl.errors import ArgumentError
+from atl.errors import ArgumentError, brief
 from padtypes.padset import PadSet, pad_set
 from padtypes.truncations import truncation_at
 
@@ -121,9 +121,17 @@ def draw(
     ##..
     # computed   . padding
     """
+    checked_program(program)
     found = next((part for part in parts_in_scope(program.body, outermost(program)) if part[0] == path), None)
     if found is None:
-        raise ArgumentError(f"{program.name} has no sub-expression at {path}", required="a path of padtypes.infer")
+        raise ArgumentError(
+            f"{program.name} has no sub-expression at {brief(path)}", required="a path of padtypes.infer"
+        )
+    for what, values in (("sizes", sizes), ("indices", indices or {})):
+        if not isinstance(values, Mapping) or any(type(value) is not int or value < 0 for value in values.values()):
+            raise ArgumentError(
+                f"{what}={brief(values)}", required=f'a dictionary from names to integers from 0 on: {what}={{"n": 8}}'
+            )
     missing = [name for name in program.sizes if name not in sizes]
     if missing:
         raise ArgumentError(f"the size {missing[0]} has no value", required=f"sizes={{{', '.join(program.sizes)}}}")

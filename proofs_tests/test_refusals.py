@@ -210,12 +210,12 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a theorem compiled": (
         lambda: compiled(reschedule(pipeline()).fuse("buf").done()),  # type: ignore[arg-type]
         WrongArgument,
-        ("try: compile its program: compile(….rhs)",),
+        ("try: take the program of the theorem: theorem.rhs",),
     ),
     "a session compiled": (
         lambda: compiled(reschedule(pipeline())),  # type: ignore[arg-type]
         WrongArgument,
-        ("try: compile its program: compile(….goal)",),
+        ("try: take the program of the session: session.goal",),
     ),
     "a let outside of loops": (
         lambda: reschedule(pipeline()).hoist("buf"),
@@ -247,7 +247,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         WrongArgument,
         ("all=True and nth= exclude each other",),
     ),
-    "no program": (lambda: reschedule(3), WrongArgument, ("int is no program",)),  # type: ignore[arg-type]
+    "no program": (lambda: reschedule(3), WrongArgument, ("3 (int) is no program",)),  # type: ignore[arg-type]
 }
 
 

@@ -50,7 +50,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.errors import ArgumentError, EscapedIndex, ExtentError, OutOfMemory, TooLarge
-from atl.meaning.arguments import bind, index_elements
+from atl.meaning.arguments import bind, check_rank, index_elements
 from atl.meaning.scalars import Exact, Machine, Scalars
 
 E = TypeVar("E")
@@ -146,6 +146,7 @@ class Meaning(Generic[E]):
 
     def to_numpy(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """All elements, padding as zero."""
+        check_rank(len(self.shape))
         try:
             out = np.full(self.shape, self._zero, dtype=dtype)
         except (ValueError, MemoryError):

@@ -54,7 +54,7 @@ from atl.core.terms import (
     UnaryOp,
     Value,
 )
-from atl.errors import ATLError, DtypeError, Location, ShapeError, TooLarge
+from atl.errors import ATLError, DtypeError, Location, ShapeError, TooLarge, WrongArgument, brief
 from atl.parsing.parse_index import IndexReader
 from atl.parsing.tokens import Token
 from atl.prove import Proved, prove
@@ -77,6 +77,14 @@ def parse(text: str) -> Program:
     twice (x : float64[n]) : float64[n] :=
       ⊞[i < n] 2 * x[i]
     """
+    if not isinstance(text, str):
+        given = f"{brief(text)} ({type(text).__name__})"
+        decoded = isinstance(text, bytes | bytearray)
+        raise WrongArgument(
+            f"{given} is no text",
+            required="the text of a program, as str(program) gives it",
+            suggestions=('decode it first: text.decode("utf-8")',) if decoded else (),
+        )
     return _whole(_Reader(text), _Reader.program)
 
 

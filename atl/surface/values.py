@@ -17,7 +17,7 @@ from atl.core import dtypes, literals, predicate
 from atl.core.index import Index, floordiv, index, read
 from atl.core.predicate import Predicate
 from atl.core.terms import Access, Binary, BinaryOp, Constant, Expr, Input, Unary, Value
-from atl.errors import DtypeError, RankError, Source, SymbolicValue, WrongArgument
+from atl.errors import DtypeError, RankError, Source, SymbolicValue, WrongArgument, brief
 from atl.surface.declarations import TensorSpec
 from atl.surface.refused_habits import Symbolic
 from atl.text.printing import show, show_predicate
@@ -308,7 +308,7 @@ def as_index(value: object) -> Index:
         case _:
             pass
     raise WrongArgument(
-        f"{value!r} is not an index",
+        f"{brief(value)} is not an index",
         required="an integer, a size, a bound index, or an element of an integer input",
         suggestions=_in_place_of_index(value),
     )
@@ -391,7 +391,7 @@ def as_predicate(value: object) -> Predicate:
             return predicate.TRUE if value else predicate.FALSE
         case _:
             raise WrongArgument(
-                f"{value!r} is not a condition",
+                f"{brief(value)} is not a condition",
                 required="a comparison of indices, or several joined by & | ~",
             )
 
@@ -422,15 +422,10 @@ def as_tensor(value: object) -> Tensor:
         case _:
             pass
     raise WrongArgument(
-        f"{_brief(value)} is neither a tensor expression nor a number that tensors can hold",
+        f"{brief(value)} is neither a tensor expression nor a number that tensors can hold",
         required="a tensor or a number",
         suggestions=_in_place_of_tensor(value),
     )
-
-
-def _brief(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def _in_place_of_tensor(value: object) -> tuple[str, ...]:

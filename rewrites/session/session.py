@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec
 from atl.checks.scope import outermost
 from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.predicate import conjuncts
-from atl.core.program import Program
+from atl.core.program import Program, checked_program
 from atl.core.traversal import Path, names_given, subterm
 from atl.errors import ATLError, ContradictoryAssumptions, WrongArgument
 from atl.prove import contradictory
@@ -43,12 +43,7 @@ P = ParamSpec("P")
 
 def reschedule(program: Program, *, given: Sequence[Any] = ()) -> Session:
     """A session that starts from `program = program`, under its assumptions and the given conditions on sizes."""
-    if not isinstance(program, Program):
-        raise WrongArgument(
-            f"{type(program).__name__} is no program",
-            required="an atl program",
-            suggestions=('make one with @atl.program, or atl.program("name", [inputs], body)',),
-        )
+    checked_program(program)
     if isinstance(given, Condition):
         raise WrongArgument(
             f"given={given!r}", required="a list of conditions", suggestions=(f"write given=[{given!r}]",)
