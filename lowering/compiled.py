@@ -57,9 +57,11 @@ def compile(  # noqa: A001 (the contract's name)
     array([0., 2., 4.], dtype=float32)
     """
     checked_program(program)
-    if target != "c":
+    if not isinstance(fast_math, bool):
+        raise WrongArgument(f"fast_math={brief(fast_math)}", required="fast_math=True or fast_math=False")
+    if not isinstance(target, str) or target != "c":
         raise WrongArgument(
-            f"target={brief(target)}" + (" is not there yet" if target == "cuda" else ""),
+            f"target={brief(target)}" + (" is not there yet" if brief(target) == "'cuda'" else ""),
             required='target="c"',
             suggestions=('leave out target=, or write target="c"',),
         )
@@ -109,6 +111,8 @@ class Kernel:
     """
 
     def __init__(self, program: Program, nest: LoopNest, code: Code) -> None:
+        if not (isinstance(program, Program) and isinstance(nest, LoopNest) and isinstance(code, Code)):
+            raise WrongArgument(f"a kernel of {brief(program)}", required="a program: compile(program) makes a kernel")
         self.program: Final = program
         """The program, with the sizes fixed that `compile` was told."""
         self.nest: Final = nest

@@ -237,7 +237,7 @@ def _record(output: Path) -> Path:
     return output.with_name(output.name + ".json")
 
 
-def _intact(output: Path) -> bool:
+def is_intact(output: Path) -> bool:
     """Whether the output is there and is what was built: loading a truncated file can end the whole process."""
     try:
         recorded = json.loads(_record(output).read_text(encoding="utf-8"))
@@ -246,7 +246,7 @@ def _intact(output: Path) -> bool:
         return False
 
 
-def _recorded_plan(output: Path) -> Plan | None:
+def recorded_plan(output: Path) -> Plan | None:
     """The plan by which an output of the cache was built."""
     try:
         plan = json.loads(_record(output).read_text(encoding="utf-8"))["plan"]
@@ -266,7 +266,7 @@ def _built(plan: Plan) -> Path:
     """The output of a plan, from the cache where it is there."""
     name = f"{plan.name}-{plan.key}{plan.suffix}"
     output = cache_directory() / name
-    if _intact(output):
+    if is_intact(output):
         return output
     try:
         _build(plan, output)
@@ -279,7 +279,7 @@ def _built(plan: Plan) -> Path:
             stacklevel=4,
         )
         output = _own_directory(os.getpid()) / name
-        if not _intact(output):
+        if not is_intact(output):
             _build_here(plan, output)
     return output
 
@@ -389,8 +389,8 @@ def load(path: Path, cdef: str) -> tuple[Any, Any]:
 
     ffi = FFI()
     ffi.cdef(cdef)
-    plan = _recorded_plan(path)
-    if plan is None or _intact(path):
+    plan = recorded_plan(path)
+    if plan is None or is_intact(path):
         try:
             return ffi, _opened(ffi, path)
         except OSError as error:

@@ -62,6 +62,8 @@ class Picture:
 
     def svg(self, *, cell: int = 18) -> str:
         """The picture as a standalone SVG document; `cell` is the side of an element in pixels."""
+        if type(cell) is not int or not 1 <= cell <= 10_000:
+            raise ArgumentError(f"cell={brief(cell)}", required="the side of an element in pixels, from 1 to 10,000")
         drawn: list[str] = []
         top, width = 8, 120
         if self.title:
@@ -122,7 +124,8 @@ def draw(
     # computed   . padding
     """
     checked_program(program)
-    found = next((part for part in parts_in_scope(program.body, outermost(program)) if part[0] == path), None)
+    where = tuple(path) if isinstance(path, tuple | list) else None
+    found = next((part for part in parts_in_scope(program.body, outermost(program)) if part[0] == where), None)
     if found is None:
         raise ArgumentError(
             f"{program.name} has no sub-expression at {brief(path)}", required="a path of padtypes.infer"
@@ -163,6 +166,11 @@ def picture_of(
     title: str = "",
 ) -> Picture:
     """The picture of a pad-set where sizes, indices and array elements have these values, and of what is cut of it."""
+    if not isinstance(padset, PadSet) or not callable(leaf):
+        raise ArgumentError(
+            f"a picture of {brief(padset)} for {brief(leaf)}",
+            required="a pad-set, and a function from sizes and indices to numbers: padtypes.draw makes both",
+        )
     shape = tuple(value_of(extent, leaf, element) for extent in padset.shape)
     count = 1
     for extent in shape:

@@ -40,7 +40,7 @@ def _array(name: str, path: Path) -> npt.NDArray[Any]:
     try:
         # Pickled objects run code as they are read, and no program takes them.
         held = np.load(path, allow_pickle=False)
-    except Exception as error:  # NumPy evaluates what a damaged header says: anything may be raised
+    except Exception as error:
         raise ArrayError(
             f"{name}={path} cannot be read: {_said(error)}",
             required="a .npy file with numbers",

@@ -49,7 +49,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.errors import ArgumentError, EscapedIndex, ExtentError, OutOfMemory, TooLarge
+from atl.errors import ArgumentError, EscapedIndex, ExtentError, OutOfMemory, TooLarge, brief
 from atl.meaning.arguments import bind, check_rank, index_elements
 from atl.meaning.scalars import Exact, Machine, Scalars
 
@@ -407,7 +407,7 @@ def evaluate(program: Program, /, *positional: Any, exact: bool = False, **argum
     """
     if not isinstance(exact, bool):
         raise ArgumentError(
-            f"exact={exact!r}"[:80],
+            f"exact={brief(exact)}",
             required="exact=True or exact=False",
             suggestions=("pass an input called exact by its position",),
         )

@@ -8,7 +8,7 @@ been tried before it is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 
@@ -18,7 +18,7 @@ from atl.core.predicate import Predicate, at_most, conjunction, expressions, neg
 from atl.core.program import Program
 from atl.core.terms import Expr, Guard, Local, TensorVar, Term, Type
 from atl.core.traversal import children, subterms
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, Source, WrongArgument
 from atl.prove import Facts, Proved, Refuted, contradictory, prove
 from atl.prove.facts import topics_of
 from atl.text.printing import place_of, show_predicate
@@ -48,6 +48,13 @@ def diagnosed(error: ATLError, work: Derivation) -> ATLError:
             return error
         case _:
             return error
+
+
+def at_the_call(error: ATLError) -> ATLError:
+    """The error with the line of the call that failed: what it is about may come from an earlier one."""
+    if error.place is not None:
+        error.place = replace(error.place, source=Source.caller())
+    return error
 
 
 # -- words ------------------------------------------------------------------------------------------------------------
