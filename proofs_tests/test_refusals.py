@@ -44,7 +44,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         lambda: reschedule(_guarded(lambda i: i < 4)).rw("get_gen"),
         NoSite,
         (
-            "the nearest one differs here: wanted a generation ⊞[lo <= i < hi] e(i),",
+            "the nearest one differs here: wanted a generation, the rule's ⊞[lo <= i < hi] e(i),",
             "found a guard [i < 4] · ⊞[j < n] f[j]",
             "^^^^^^^^^^^^^^^^^^^^^^^",
             "required: the left side of the rule, (⊞[lo <= i < hi] e(i))[k]",
@@ -364,5 +364,5 @@ def test_only_a_session_says_why_a_rule_does_not_apply() -> None:
         told.rewrite("get_gen", (0,))
     with pytest.raises(NoMatch, match=r"^get_gen does not match here \[ATL705\]"):
         alone.arguments(rules["get_gen"], (), False, {})
-    with pytest.raises(NoMatch, match=r"get_gen does not match here: it wants an access .*, and finds a gen"):
+    with pytest.raises(NoMatch, match=r"does not match here: it wants an access, the rule's .*, and finds a gen"):
         told.arguments(rules["get_gen"], (), False, {})

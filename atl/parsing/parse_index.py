@@ -35,6 +35,10 @@ _RELATIONS: Final[dict[str, Callable[[Index, Index], Predicate]]] = {
 }
 
 
+SHOWN: Final = 40
+"""A longer text is not said again in a suggestion."""
+
+
 @contextmanager
 def refuse_deep_text() -> Iterator[None]:
     """A text that nests too deeply for the reader gets an `ATLError`, not a RecursionError."""
@@ -123,7 +127,9 @@ class IndexReader:
             place = Location(written, max(len(written) - 1, 0), len(written))
         if token.text == "/" and not suggestions:
             # A tensor's quotient is read where it stands: what is left over stands among indices.
-            suggestions = ("indices have no exact division: write a // b to round down, ceildiv(a, b) to round up",)
+            whole = f"{self.text[: token.start]}//{self.text[token.stop :]}"
+            shown = whole if len(whole) <= SHOWN else "a // b"
+            suggestions = (f"indices have no exact division: write {shown} to round down, ceildiv(a, b) to round up",)
         return ParseError(summary, place=place, required=required, suggestions=suggestions)
 
     def unknown(self, token: Token, what: str, known: Iterable[str], *advice: str) -> ParseError:

@@ -12,7 +12,7 @@ from atl.core.terms import Expr, Let
 from atl.core.traversal import Path, binds, children, names_bound, names_given
 from atl.errors import WrongArgument, brief
 from atl.text.names import Names
-from atl.text.printing import place_of
+from atl.text.printing import text_at
 
 
 class Site:
@@ -69,8 +69,7 @@ class Site:
         return tuple(dict.fromkeys((*map(names.fresh, given), *given)))
 
     def __repr__(self) -> str:
-        place = place_of(self.program, self.path)
-        return f"{list(self.path)}  {place.text[place.start : place.stop]}"
+        return f"{list(self.path)}  {text_at(self.program, self.path)}"
 
 
 def site_at(program: Program, path: Path) -> Site:

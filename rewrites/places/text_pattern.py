@@ -91,7 +91,7 @@ def pattern(text: str) -> Wanted:
             f"{brief(text)} is neither the name of a binder nor a pattern: {_NAMED_HOLE.sub('_', error.summary)}",
             required="a pattern as programs are printed, with _ for anything",
             suggestions=(
-                *error.suggestions,
+                *(_NAMED_HOLE.sub("_", hint) for hint in error.suggestions),
                 'for instance "⊞[_ < n] _", "Σ[k < _] _", "buf[_]", "[_] · _" or "_ * _"',
             ),
         ) from None
