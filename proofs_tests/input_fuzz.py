@@ -185,6 +185,7 @@ def _worker(pipe: Connection, seed: int, numbers: Sequence[int]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY if hard < 0 else min(MEMORY, hard), hard))
+    os.chdir(setting.folder())  # a case may write a file by any name
     for number in numbers:
         kind, text = case_by_seed(seed, number)
         pipe.send((number, kind, text))
@@ -267,8 +268,10 @@ def run_inputs(n: int, seed: int, *, progress: Callable[[Report], None] = lambda
     report, began = Report(seed), time.monotonic()
     with own_cache(), tempfile.TemporaryDirectory(prefix="atl-inputs-") as folder:
         os.environ["ATL_INPUTS"] = folder
+        before = Path.cwd()
         try:
             prepare()
+            os.chdir(setting.folder())
             for number, kind, text, outcome in outcomes(seed, range(n)):
                 report.add(number, kind, text, outcome)
                 report.seconds = time.monotonic() - began
@@ -280,6 +283,7 @@ def run_inputs(n: int, seed: int, *, progress: Callable[[Report], None] = lambda
             alike = {_place(finding.why): finding for finding in reversed(report.findings)}
             report.findings = [simpler(seed, finding) for finding in alike.values()]
         finally:
+            os.chdir(before)
             del os.environ["ATL_INPUTS"]
             setting.folder.cache_clear()
     report.seconds = time.monotonic() - began

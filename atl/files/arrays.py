@@ -73,5 +73,5 @@ def save(path: Path, array: npt.NDArray[Any]) -> None:
     """Writes a .npy file in one step: it is whole, or not there. Raises `ArrayError`."""
     try:
         write_whole({path: lambda stream: np.save(stream, array)})
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ArrayError(f"{path} cannot be written: {error}", required="a place for the result") from error

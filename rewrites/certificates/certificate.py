@@ -79,7 +79,7 @@ def save(theorem: Theorem, path: str | os.PathLike[str]) -> None:
     target = _file(path)
     try:
         write_whole({target: lambda stream: stream.write(text.encode())})
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: no file has such a name
         raise CertificateError(f"{target} cannot be written: {error}", required="a place for a file") from error
 
 

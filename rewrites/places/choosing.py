@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -32,7 +33,12 @@ class Handle:
         return self.locate()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.label, str) or not callable(self.locate):
+        try:
+            inspect.signature(self.locate).bind()
+            whole = isinstance(self.label, str)
+        except (TypeError, ValueError):
+            whole = False
+        if not whole:
             raise WrongArgument(f"a handle on {brief(self.label)}", required="what s.find(…) gives")
 
     def __repr__(self) -> str:
