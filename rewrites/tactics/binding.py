@@ -19,6 +19,11 @@ def lbind(work: Derivation, what: Chosen, name: str = "x", *, over: Chosen | Non
     """Binds a subterm to a name: … e … → let x := e in … x …, at the place `over`, or else where the subterm stands.
 
     All subterms below that place that equal it are bound together.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] exp(x[i]) * exp(x[i])"))
+    >>> s.lbind("exp(_)", "power", over="exp(_) * exp(_)")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n] let power := exp(x[i]) in power * power
     """
     check_name(name)
     found = every(work.goal, what)

@@ -18,7 +18,13 @@ from rewrites.places.site import Site
 
 
 def simpl_index(work: Derivation) -> None:
-    """Makes indices and bounds smaller by what is known where they stand: (i // c) // k → i // (c*k), i // n → 0."""
+    """Makes indices and bounds smaller by what is known where they stand: (i // c) // k → i // (c*k), i // n → 0.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[3*n] := ⊞[i < 3*n] x[(i // 3) % n]"))
+    >>> s.simpl_index()
+    f (x : float32[n]) : float32[3*n] :=
+      ⊞[i < 3*n] x[i // 3]
+    """
     if not simplify_indices(work):
         raise NoSite("no index in the goal can be made smaller", required="an index that the facts in scope simplify")
 

@@ -54,6 +54,12 @@ def split_loop(work: Derivation, name: Chosen, *at: Any) -> None:
     """Splits a loop at one or more indices, for instance into prologue, main loop and epilogue; guards are simplified.
 
     ⊞[i < n] e  →  (⊞[i < a] e) ++ (⊞[a <= i < b] e) ++ (⊞[b <= i < n] e); of a sum the pieces are added.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] given 1 <= n := ⊞[i < n] [1 <= i] · x[i - 1]"))
+    >>> s.split_loop("i", 1)
+    f (x : float32[n]) : float32[n]
+        given 1 <= n :=
+      (⊞[i < 1] padding(float32)) ++ ⊞[1 <= i < n] x[i - 1]
     """
     if not at:
         raise WrongArgument("split_loop needs an index to split at", required=f"s.split_loop({name!r}, 1)")
@@ -115,7 +121,13 @@ def _where(work: Derivation, rule: str) -> str:
 
 
 def unroll(work: Derivation, name: Chosen) -> None:
-    """Writes out a loop: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1)."""
+    """Writes out a loop: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1).
+
+    >>> s = reschedule(atl.parse("f (x : float32[n, 3]) : float32[n] := ⊞[i < n] Σ[p < 3] x[i, p]"))
+    >>> s.unroll("p")
+    f (x : float32[n, 3]) : float32[n] :=
+      ⊞[i < n] x[i, 0] + x[i, 1] + x[i, 2]
+    """
     first_possible(work, name, lambda site: _written_out(work, site, name))
 
 
@@ -144,6 +156,11 @@ def interchange(work: Derivation, name: Chosen) -> None:
     ⊞i ⊞j e → transpose ⊞j ⊞i e; ⊞i Σj e → Σj ⊞i e; Σj ⊞i e → ⊞i Σj e; Σi Σj e → Σj Σi e.
 
     A guard that stands between the two moves inside.
+
+    >>> s = reschedule(atl.parse("sums (A : float32[n, m]) : float32[n] := ⊞[i < n] Σ[j < m] A[i, j]"))
+    >>> s.interchange("i")
+    sums (A : float32[n, m]) : float32[n] :=
+      Σ[j < m] ⊞[i < n] A[i, j]
     """
     first_possible(work, name, lambda site: swap(work, site.path))
 
@@ -211,6 +228,11 @@ def flatten_loops(work: Derivation, name: Chosen) -> None:
     """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e(i, j) → split m ⊞[ij < n*m] e(ij // m, _).
 
     It has the mark of the outer loop, or else that of the inner one.
+
+    >>> s = reschedule(atl.parse("twice (A : float32[n, 4]) : float32[n, 4] := ⊞[i < n] ⊞[j < 4] 2 * A[i, j]"))
+    >>> s.flatten_loops("i")
+    twice (A : float32[n, 4]) : float32[n, 4] :=
+      split 4 ⊞[ij < 4*n] 2 * A[ij // 4, ij % 4]
     """
     first_possible(work, name, lambda site: _made_one(work, site, name))
 

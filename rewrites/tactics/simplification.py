@@ -38,6 +38,11 @@ def inline(work: Derivation, name: Chosen, *, at: Chosen | None = None) -> None:
     """Unfolds a let by its name, or all uses of a reshape operator, such as "split", by its definition.
 
     let buf := v in … buf[i] …  →  … v[i] …
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] let y := 2 * x[i] in y * y"))
+    >>> s.inline("y")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n] 2 * x[i] * (2 * x[i])
     """
     below = one(work.goal, at).path if at is not None else ()
     if isinstance(name, str) and name in OPERATOR_CALLED:
@@ -78,6 +83,11 @@ def simpl_guard(work: Derivation, *, at: Chosen | None = None) -> None:
     """Drops what is known of guards: [true] · e → e, [p ∧ q] · e → [p] · e where p implies q, a false guard → padding.
 
     Selections are decided too.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] [0 <= i ∧ 2 <= i] · x[i - 2]"))
+    >>> s.simpl_guard()
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n] [2 <= i] · x[i - 2]
     """
     before = work.taken
     simplify_guards(work, one(work.goal, at).path if at is not None else ())
@@ -146,6 +156,13 @@ def solve_for_index(work: Derivation, name: Chosen | None = None) -> None:
 
     Equations in which the index has the factor 1 or -1 are solved as they stand. Of each guard the loops around it are
     tried from the nearest on; `name` chooses one.
+
+    >>> s = reschedule(atl.parse(
+    ...     "f (A : float32[n, 4], m : size) : float32[m] "
+    ...     ":= ⊞[i < m] Σ[j < n] Σ[k < 4] [i = 4*j + k] · A[j, k]"))
+    >>> s.solve_for_index()
+    f (A : float32[n, 4], m : size) : float32[m] :=
+      ⊞[i < m] Σ[j < n] Σ[k < 4] [j = i // 4 ∧ k = i % 4] · A[j, k]
     """
     before = work.taken
     meant = None if name is None else {site.path for site in every(work.goal, name)}

@@ -27,7 +27,15 @@ from rewrites.tactics.simplification import lets_called, reduce_accesses, simpli
 
 
 def fuse(work: Derivation, name: Chosen) -> None:
-    """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …; guards simplify."""
+    """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …; guards simplify.
+
+    >>> s = reschedule(atl.parse(
+    ...     "f (x : float32[n]) : float32[n] "
+    ...     ":= let y := ⊞[i < n] 2 * x[i] in ⊞[i < n] y[i] + 1.0"))
+    >>> s.fuse("y")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n] 2 * x[i] + 1.0
+    """
     path = lets_called(work, name)[0].path
     work.rewrite("unfold_let", path)
     reduce_accesses(work, path)
@@ -48,6 +56,11 @@ def stage(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str
     Of a let that stands around the loop, what is read inside of the loop is computed there, into a buffer of that size.
     The let stays for what is read elsewhere, and goes when nothing is. Of an input, what is read inside of the loop is
     copied; of a pattern that fits several reads of it, what those read.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] Σ[p < n] exp(x[p]) * x[i]"))
+    >>> s.stage("exp(_)", at="i", name="power")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n] let power := ⊞[p < n] exp(x[p]) in Σ[p < n] power[p] * x[i]
     """
     check_name(name)
     if at is None:
@@ -262,6 +275,11 @@ def hoist(work: Derivation, name: Chosen, *, out_of: Chosen | None = None) -> No
     """Moves a let out of the nearest loop around it, or out of the loop `out_of`.
 
     ⊞[i < n] let x := e in b  →  let x := e in ⊞[i < n] b, or let x := ⊞[i < n] e in ⊞[i < n] b(x[i]) if e depends on i.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] let y := 2 * x[i] in y * y"))
+    >>> s.hoist("y")
+    f (x : float32[n]) : float32[n] :=
+      let y := ⊞[i < n] 2 * x[i] in ⊞[i < n] y[i] * y[i]
     """
     chosen_loops = {site.path for site in loops(work, out_of)} if out_of is not None else None
 

@@ -35,6 +35,11 @@ def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
     first: i and j become io, jo, ji, ii; three or more, b, i and j, become bo, io, jo, bi, ii, ji.
 
     The loop over tiles is marked as the loop was, or else the one within tiles (`marks_of_tiles`).
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+    >>> s.tile("i", 8)
+    f (x : float32[n]) : float32[n] :=
+      truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉] ⊞[ii < 8] [8*io + ii < n] · 2 * x[8*io + ii]
     """
     names = _loops_meant(name)
     factors = list(by) if isinstance(by, list | tuple) else [by] * len(names)
