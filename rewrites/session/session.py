@@ -312,6 +312,10 @@ class Session:
         """Moves a let out of a loop: ⊞i let x := e in b → let x := e in ⊞i b."""
         return self.do(tactics.hoist, name, out_of=out_of)
 
+    def factor_out(self, what: Chosen, *, out_of: Chosen | None = None) -> Session:
+        """Takes a factor out of the sums that it does not depend on: Σk Σl a(k, l) * b(k) → Σk b(k) * Σl a(k, l)."""
+        return self.do(tactics.factor_out, what, out_of=out_of)
+
     def flatten_loops(self, name: Chosen) -> Session:
         """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
         return self.do(tactics.flatten_loops, name)

@@ -91,7 +91,7 @@ def _pulled_out(work: Derivation, path: Path) -> bool:
             if not _pulled_out(work, (*path, 0)):
                 return False
             found = _guard_of(work, (*path, 0))
-            outside = [part for part in found if not _depends(part)]
+            outside = [part for part in found if not depends(part)]
             return _apart(work, (*path, 0), outside) and work.attempt("sum_guard", path, reverse=True)
         case Binary("add"):
             if not all(_pulled_out(work, (*path, position)) for position in (0, 1)):
@@ -118,6 +118,6 @@ def _apart(work: Derivation, path: Path, outside: list[Predicate]) -> bool:
     return bool(outside)
 
 
-def _depends(part: Predicate) -> bool:
+def depends(part: Predicate) -> bool:
     """Whether a condition speaks of the nearest index."""
     return any(isinstance(atom, Bound) and atom.position == 0 for e in expressions(part) for atom in atoms(e))
