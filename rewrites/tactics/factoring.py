@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from atl.checks.safety import unsafe_accesses
 from atl.core.predicate import conjunction, conjuncts
 from atl.core.substitution import free_positions
 from atl.core.terms import Binary, Expr, Guard, Reduce, Unary
@@ -19,7 +18,7 @@ from rewrites.places.choosing import Chosen, every
 from rewrites.places.site import Site
 from rewrites.tactics.loops import loops
 from rewrites.tactics.padding import depends
-from rewrites.tactics.simplification import simplify_guards
+from rewrites.tactics.simplification import guard_reads
 
 
 def factor_out(work: Derivation, what: Chosen, *, out_of: Chosen | None = None) -> None:
@@ -51,7 +50,7 @@ def _out(work: Derivation, site: Site, chosen_sums: Collection[Path] | None) -> 
             break
     if not left:
         raise _no_sum(work, site, chosen_sums)
-    factor.guard_reads()
+    guard_reads(work, factor.path)
 
 
 def _no_sum(work: Derivation, site: Site, chosen_sums: Collection[Path] | None) -> NoSite:
@@ -281,14 +280,3 @@ class _Factor:
         inside = (*around, 0)
         while isinstance(self.work.term(inside), Guard) and isinstance(self.work.term((*inside, 0)), Guard):
             self.work.rewrite("guard_guard", inside)
-
-    # -- where it stands then -----------------------------------------------------------------------------------------
-
-    def guard_reads(self) -> None:
-        """Guards what the factor reads where conditions that made it safe have stayed behind: v[k] → [k < n] · v[k]."""
-        unsafe = [path for path, _ in unsafe_accesses(self.work.goal, self.path)]
-        for path in sorted(unsafe, key=len, reverse=True):
-            self.work.rewrite("access_guard", path)
-        if unsafe:
-            self.work.exhaust(["guard_access", "guard_guard"], self.path)
-            simplify_guards(self.work, self.path)
