@@ -107,14 +107,18 @@ def parameters_of_let(work: Derivation) -> tuple[str, str]:
     return of_value, of_body
 
 
-def abstracted(at: Expr, value: Expr, indices: int, tensors: int) -> Expr:
-    """The term with the value, seen from under so many binders, replaced by the last let."""
-    if at == shift_term(value, indices, tensors):
+def abstracted(at: Expr, value: Expr, indices: int, tensors: int, *, only: Path | None = None) -> Expr:
+    """The term with the value, seen from under so many binders, replaced by the last let: everywhere, or at a path."""
+    if not only and at == shift_term(value, indices, tensors):
         return Local(tensors, map_type(value.type, lambda extent: shift(extent, indices)))
-    parts = tuple(
-        abstracted(child.expr, value, indices + child.indices, tensors + child.tensors) for child in children(at)
-    )
-    return with_children(at, parts)
+    parts = []
+    for position, child in enumerate(children(at)):
+        if only is not None and position != only[0]:
+            parts.append(child.expr)
+            continue
+        below = None if only is None else only[1:]
+        parts.append(abstracted(child.expr, value, indices + child.indices, tensors + child.tensors, only=below))
+    return with_children(at, tuple(parts))
 
 
 def binders_between(term: Expr, path: Path) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from atl.core.index import ONE, ZERO, Index, Leaf, Size, Var, atoms, bound, imax, imin, index, map_leaves, shift
 from atl.core.predicate import Predicate, at_most
+from atl.core.program import sizes_in
 from atl.core.substitution import shift_term
 from atl.core.terms import Access, Expr, Gen, Input, Let, Local, Place, Reduce
 from atl.core.traversal import Path, children
@@ -162,16 +163,19 @@ def _compute_regions(work: Derivation, let: Path, above: Path, value: Expr, name
 
 
 def note_growth(work: Derivation, let: Path) -> None:
-    """Notes of the buffer at a path if it grows with a size of the arrays: it may be larger than was thought."""
+    """Notes of the buffer at a path if it grows with a size of the program that was to be scheduled.
+
+    The sizes that came in with tiles are chosen by whoever tiles.
+    """
     term, scope = work.term(let), work.site(let).scope
     assert isinstance(term, Let)
     shape = [scope.index(extent) for extent in term.value.type.shape]
-    with_tiles = work.goal.free_sizes
-    sizes = {at.name: at for extent in shape for at in atoms(extent) if isinstance(at, Size)}
-    grows = [name for name in sizes if name not in with_tiles]
+    start = work.theorem.lhs
+    own = {size.name for size in sizes_in(start.inputs, start.body, ())}
+    grows = sorted({at.name for extent in shape for at in atoms(extent) if isinstance(at, Size) and at.name in own})
     if grows:
         extents = " x ".join(show_index(extent) for extent in shape)
-        work.notes.append(f"{term.name} holds {extents} elements: it grows with {' and '.join(sorted(grows))}")
+        work.notes.append(f"{term.name} holds {extents} elements: it grows with {' and '.join(grows)}")
 
 
 def _outer_loops(value: Expr) -> list[Gen]:

@@ -87,7 +87,7 @@ def _stage_below(work: Derivation, what: Chosen, path: Path, name: str | None, n
             return
     path = _below_lets(work, site.path, path)
     kept = padding_kept(work, site.path)
-    inner, wrapped = _highest(work, (*site.path, 0) if kept else site.path, path)
+    inner, wrapped = _highest(work, (*site.path, 0) if kept else site.path, path, alone=nth is not None)
     if kept and wrapped:
         work.rewrite("unfold_let", (*inner[:-1], 1, *site.path[len(inner) - 1 :]))
     use = stage_at(work, inner, path, name or "buf", equals=nth is None)
@@ -233,12 +233,13 @@ def _mark_loops(work: Derivation, path: Path, marks: Sequence[LoopMark]) -> None
         path = (*path, 0)
 
 
-def _highest(work: Derivation, path: Path, above: Path) -> tuple[Path, bool]:
+def _highest(work: Derivation, path: Path, above: Path, *, alone: bool) -> tuple[Path, bool]:
     """Brings the subterm to the highest place where it means the same and is not guarded by less.
 
-    Unless it stands there itself, it becomes the value of a let: whether it did is told too.
+    Unless it stands there itself, it becomes the value of a let, with or without those that equal it: whether it did is
+    told too.
     """
-    value = work.term(path)
+    value, inside = work.term(path), path
     while len(path) > len(above):
         around = work.term(path[:-1])
         child = children(around)[path[-1]]
@@ -252,7 +253,9 @@ def _highest(work: Derivation, path: Path, above: Path) -> tuple[Path, bool]:
     if term == value:
         return path, False
     value_name, body_name = parameters_of_let(work)
-    body = abstracted(shift_term(term, 0, 1), shift_term(value, 0, 1), 0, 0)
+    opened, bound_value = shift_term(term, 0, 1), shift_term(value, 0, 1)
+    only = inside[len(path) :] if alone else None
+    body = abstracted(opened, bound_value, 0, 0, only=only)
     arguments = {value_name: value, body_name: Function((value.type,), body)}
     work.apply(work.rule("unfold_let"), path, arguments, reverse=True)
     return (*path, 0), True
