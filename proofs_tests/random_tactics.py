@@ -127,6 +127,18 @@ def _hoist(s: Session, random: Random) -> Session | None:
     return None if let is None else s.hoist(let.called[0])
 
 
+def _factor_out(s: Session, random: Random) -> Session | None:
+    site = _one(random, [site for site in sites(s.goal) if _in_a_sum(site)])
+    if site is None:
+        return None
+    sums = [at.path for at in site.spine()[:-1] if isinstance(at.term, Reduce)]
+    return s.factor_out(site.path, out_of=random.choice([None, *sums]))
+
+
+def _in_a_sum(site: Site) -> bool:
+    return not site.term.type.rank and any(isinstance(at.term, Reduce) for at in site.spine()[:-1])
+
+
 def _flatten_loops(s: Session, random: Random) -> Session | None:
     nested = [site for site in _nested(s) if isinstance(site.term, Gen) and isinstance(site.child(0).term, Gen)]
     site = _one(random, nested)
@@ -183,6 +195,7 @@ TACTICS: Final[dict[str, Call]] = {
     "fuse": _fuse,
     "stage": _stage,
     "hoist": _hoist,
+    "factor_out": _factor_out,
     "flatten_loops": _flatten_loops,
     "unroll": _unroll,
     "mark": _mark,

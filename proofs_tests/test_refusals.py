@@ -227,6 +227,41 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         WrongArgument,
         ("try: compile its program: compile(….goal)",),
     ),
+    "a factor that depends on every sum": (
+        lambda: reschedule(matmul()).factor_out("A[_, _]"),
+        NoSite,
+        ("this factor depends on the sum p around it, and on all sums directly around that one", "^^^"),
+    ),
+    "a factor of no sum": (
+        lambda: reschedule(matmul()).interchange("j").factor_out("A[_, _]"),
+        NoSite,
+        ("no sum stands directly around the product that this is a factor of", "s.interchange(…)"),
+    ),
+    "a factor of an addition": (
+        lambda: reschedule(atl.program("g", [f], atl.sum(3, lambda i: f[0] * (f[i] + f[1])))).factor_out("f[1]"),
+        NoSite,
+        ("no sum stands directly around the product that this is a factor of",),
+    ),
+    "a factor of a divisor": (
+        lambda: reschedule(atl.program("g", [f], atl.sum(3, lambda i: f[i] / (f[i] * f[0])))).factor_out("f[0]"),
+        NoSite,
+        ("no law of rings takes this factor out of here",),
+    ),
+    "a factor of a maximum": (
+        lambda: reschedule(atl.program("g", [f], atl.reduce("max", 3, lambda i: f[0] * f[i]))).factor_out("f[0]"),
+        NoSite,
+        ("the max i stands directly around the product",),
+    ),
+    "a sum that a factor does not leave": (
+        lambda: reschedule(matmul()).factor_out("A[_, _]", out_of="p"),
+        NoSite,
+        ("that sum is none that this factor can leave",),
+    ),
+    "a row as a factor": (
+        lambda: reschedule(matmul()).factor_out("A"),
+        NoSite,
+        ("what is to leave the sum is a tensor of 2 dimensions",),
+    ),
     "a let outside of loops": (
         lambda: reschedule(pipeline()).hoist("buf"),
         NoSite,

@@ -116,12 +116,18 @@ def check_meaning(program: Program) -> None:
 
 def discharge(program: Program, path: Path, scope: Scope, needed: Iterator[Obligation]) -> None:
     """Proves each obligation, or raises its error."""
+    for error in undischarged(program, path, scope, needed):
+        raise error
+
+
+def undischarged(program: Program, path: Path, scope: Scope, needed: Iterator[Obligation]) -> Iterator[errors.ATLError]:
+    """The error of each obligation that is not proved."""
     for obligation in needed:
         answer = prove(scope.facts, obligation.goal)
         if isinstance(answer, Proved):
             continue
         refuted = isinstance(answer, Refuted)
-        raise obligation.error(
+        yield obligation.error(
             obligation.summary if refuted else f"{obligation.summary}, as far as can be proved",
             place=place_of(program, path),
             required=f"{obligation.required}{_given(scope)}",

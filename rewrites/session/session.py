@@ -141,7 +141,8 @@ class Session:
                 raise WrongArgument("no call has been made that could be explained", required="a call of this session")
             made = f"{len(self._calls)} call{'' if len(self._calls) == 1 else 's'} made, counted from 0"
             raise WrongArgument(f"there is no call {number}", required=made)
-        return display.Explanation(self._calls[number].text, self._calls[number].traced())
+        call = self._calls[number]
+        return display.Explanation(call.text, call.traced(), call.notes)
 
     # -- places -------------------------------------------------------------------------------------------------------
 
@@ -204,7 +205,7 @@ class Session:
             raise NotATheorem(
                 "the derivation did not start at this session's goal", required="one that s.begin() made just now"
             )
-        self._calls.append(Call(text, work.start, tuple(work.theorems)))
+        self._calls.append(Call(text, work.start, tuple(work.theorems), tuple(work.notes)))
         self._undone.clear()
         return self
 
@@ -275,9 +276,9 @@ class Session:
         """Writes conditions that fix a loop's index as index = …: [i = j*m + k] → [j = i // m ∧ k = i % m]."""
         return self.do(tactics.solve_for_index, name)
 
-    def lbind(self, what: Chosen, name: str = "x", *, over: Chosen | None = None) -> Session:
-        """Binds a subterm to a name, at the place `over`: … e … → let x := e in … x …"""
-        return self.do(tactics.lbind, what, name, over=over)
+    def lbind(self, what: Chosen, name: str = "x", *, over: Chosen | None = None, nth: int | None = None) -> Session:
+        """Binds a subterm to a name, at the place `over`: … e … → let x := e in … x …; all equal ones, or the nth."""
+        return self.do(tactics.lbind, what, name, over=over, nth=nth)
 
     def normalize(self) -> Session:
         """Additions of tensors become loops of scalar ones, accesses are reduced, nested guards joined, lets lifted."""
@@ -309,16 +310,23 @@ class Session:
         """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …"""
         return self.do(tactics.fuse, name)
 
-    def stage(self, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> Session:
+    def stage(
+        self, what: Chosen, *, at: Chosen | None = None, name: str | None = None, nth: int | None = None
+    ) -> Session:
         """Keeps a subterm in a buffer at the loop `at`: ⊞i … e(i) … → let buf := ⊞i e(i) in ⊞i … buf[i] …
 
-        Of a let around the loop, or of an input, it keeps what is read inside of the loop.
+        Of a let around the loop, or of an input, it keeps what is read inside of the loop; reads that lie apart have a
+        buffer each. The buffer serves all equal subterms, or, with `nth`, that one of those that are meant.
         """
-        return self.do(tactics.stage, what, at=at, name=name)
+        return self.do(tactics.stage, what, at=at, name=name, nth=nth)
 
     def hoist(self, name: Chosen, *, out_of: Chosen | None = None) -> Session:
         """Moves a let out of a loop: ⊞i let x := e in b → let x := e in ⊞i b."""
         return self.do(tactics.hoist, name, out_of=out_of)
+
+    def factor_out(self, what: Chosen, *, out_of: Chosen | None = None) -> Session:
+        """Takes a factor out of the sums that it does not depend on: Σk Σl a(k, l) * b(k) → Σk b(k) * Σl a(k, l)."""
+        return self.do(tactics.factor_out, what, out_of=out_of)
 
     def flatten_loops(self, name: Chosen) -> Session:
         """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
@@ -355,8 +363,11 @@ class Session:
     # -- printing -----------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        """The goal; on a terminal, what the last call has changed is in colour."""
-        return display.marked(self._calls[-1].before.rhs if self._calls else self.goal, self.goal)
+        """The goal, and what there is to say of the last call; on a terminal, what it has changed is in colour."""
+        if not self._calls:
+            return display.marked(self.goal, self.goal)
+        last = self._calls[-1]
+        return "\n".join([display.marked(last.before.rhs, self.goal), *(f"-- {note}" for note in last.notes)])
 
     def _repr_html_(self) -> str:
         return display.session_html(self.theorem.lhs, self._calls)

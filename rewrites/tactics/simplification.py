@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from atl.checks.safety import unsafe_accesses
 from atl.checks.scope import Scope
 from atl.core.index import Bound, Index, atoms, bound, floordiv, index
 from atl.core.predicate import (
@@ -17,7 +18,7 @@ from atl.core.predicate import (
     expressions,
     negation,
 )
-from atl.core.terms import BINARY, MONOIDS, OPERATOR_CALLED, UNARY, Gen, Guard, Input, Let, Reduce, Select
+from atl.core.terms import BINARY, MONOIDS, OPERATOR_CALLED, UNARY, Access, Gen, Guard, Input, Let, Reduce, Select
 from atl.core.traversal import Path
 from atl.prove import Proved, prove
 from atl.text.printing import place_of
@@ -146,6 +147,19 @@ def _without_implied(work: Derivation, site: Site, parts: Sequence[Predicate]) -
 
 def _holds(scope: Scope, fact: Predicate) -> bool:
     return isinstance(prove(scope.facts, fact), Proved)
+
+
+def guard_reads(work: Derivation, below: Path) -> None:
+    """Guards what is read from a place on, where the conditions that made it safe have stayed elsewhere.
+
+    v[k]  →  [0 <= k ∧ k < n] · v[k], unless it is known there that 0 <= k and k < n.
+    """
+    unsafe = [path for path, _ in unsafe_accesses(work.goal, below) if isinstance(work.term(path), Access)]
+    for path in sorted(unsafe, key=len, reverse=True):
+        work.rewrite("access_guard", path)
+    if unsafe:
+        work.exhaust(["guard_access", "guard_guard"], below)
+        simplify_guards(work, below)
 
 
 # -- solving for an index ---------------------------------------------------------------------------------------------

@@ -46,6 +46,12 @@ def tails(work: Derivation, name: Chosen | None = None, *, strategy: Strategy | 
     Guards leave the loops on whose indices they do not depend. One that is all of a loop's body bounds the loop; a loop
     is cut where a condition within it, say of one addend, begins or ceases to hold. By "split", loops over tiles are
     first cut into full tiles and the last one: ⊞[io < n//k] ⊞[ii < k] e, without a bound to compute, and a tail.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")).tile("i", 8)
+    >>> s.tails()
+    f (x : float32[n]) : float32[n] :=
+      truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉] padr (8 - min(n - 8*io, 8))
+      ⊞[ii < min(n - 8*io, 8)] 2 * x[8*io + ii]
     """
     chosen = "min" if strategy is None else strategy
     if chosen not in get_args(Strategy):
