@@ -329,6 +329,21 @@ class Session:
         """
         return self.do(tactics.stage, what, at=at, name=name, nth=nth)
 
+    def pack(
+        self,
+        what: Chosen,
+        *,
+        at: Chosen | None = None,
+        name: str | None = None,
+        order: Sequence[Chosen] | None = None,
+        nth: int | None = None,
+    ) -> Session:
+        """Copies an operand into blocks, in the order of the loops that read it: … B[p, 8*jo + ji] → … Bp[jo, p, ji].
+
+        Guards become padding of the blocks; they leave the product where the goal compiles without them.
+        """
+        return self.do(tactics.pack, what, at=at, name=name, order=order, nth=nth)
+
     def hoist(self, name: Chosen, *, out_of: Chosen | None = None) -> Session:
         """Moves a let out of a loop: ⊞i let x := e in b → let x := e in ⊞i b."""
         return self.do(tactics.hoist, name, out_of=out_of)
