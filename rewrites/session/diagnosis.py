@@ -211,7 +211,8 @@ def _leads_on(asked: Asked, work: Derivation, trial: Derivation, path: Path, rul
     given = asked.given if rule is asked.rule else {}
     if not trial.attempted(rule, path, given, reverse=reverse):
         return False
-    return len(obstacles(trial.goal)) <= len(obstacles(work.goal))
+    made = len(obstacles(trial.goal))
+    return not made or made <= len(obstacles(work.goal))
 
 
 def _siblings(asked: Asked, work: Derivation, site: Site) -> Iterable[str]:

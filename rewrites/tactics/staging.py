@@ -73,8 +73,14 @@ def stage(
 
 
 def _stage_below(work: Derivation, what: Chosen, path: Path, name: str | None, nth: int | None) -> None:
-    let = _let_around(work, what, path) if nth is None else None
+    let = _let_around(work, what, path)
     if let is not None:
+        if nth is not None:
+            raise NoSite(
+                f"{let.called[0]} is a let, of which all that is read there is staged together",
+                place=place_of(work.goal, let.path),
+                required="no nth=, or a pattern of what is read, of which there are several places",
+            )
         stage_region(work, let.path, path, name or let.called[0])
         return
     sites = nth_of(_producers(work, what, path), nth, what)
