@@ -35,6 +35,18 @@ def mttkrp_factored() -> Session:
     return s
 
 
+def product_packed(rows: int = 8, columns: int = 32) -> Session:
+    """Tiles that stay in registers, over panels of the right operand, packed as they are read."""
+    s = reschedule(everyday.product())
+    s.tile(["i", "j"], [rows, columns])
+    s.stage("Σ[p < k] _", at="jo", name="acc")
+    s.interchange("ji")
+    s.interchange("ii")
+    s.pack("B")
+    s.tails(strategy="split")
+    return s
+
+
 def perceptron_in_blocks(rows: int = 8) -> Session:
     """Blocks of samples, each with its hidden units in a buffer that stays in the cache."""
     s = reschedule(everyday.perceptron())

@@ -9,8 +9,10 @@ from typing import Any, Final
 from atl.core.index import Index, Size, atoms, index
 from atl.core.terms import (
     OPERATOR_CALLED,
+    Access,
     Gen,
     Guard,
+    Input,
     Let,
     Reduce,
     Reshape,
@@ -122,6 +124,17 @@ def _stage(s: Session, random: Random) -> Session | None:
     return s.stage(site.path, at=random.choice([None, *above]), name="staged")
 
 
+def _pack(s: Session, random: Random) -> Session | None:
+    """An input, a let or an element, within a loop around it or before everything, in some order of the loops."""
+    reads = [site for site in sites(s.goal) if isinstance(site.term, Access | Input | Let)]
+    site = _one(random, reads)
+    if site is None:
+        return None
+    above = [at.path for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
+    order = random.sample(above, len(above)) if random.random() < 0.3 else None
+    return s.pack(site.path, at=random.choice([None, *above]), name="packed", order=order)
+
+
 def _hoist(s: Session, random: Random) -> Session | None:
     let = _one(random, [site for site in _lets(s) if any(isinstance(at.term, Gen | Reduce) for at in site.spine())])
     return None if let is None else s.hoist(let.called[0])
@@ -194,6 +207,7 @@ TACTICS: Final[dict[str, Call]] = {
     "interchange": _interchange,
     "fuse": _fuse,
     "stage": _stage,
+    "pack": _pack,
     "hoist": _hoist,
     "factor_out": _factor_out,
     "flatten_loops": _flatten_loops,

@@ -192,6 +192,16 @@ TACTICS: dict[str, tuple[Callable[[], Session], str]] = {
         "  let buf := ⊞[i < 9] [1 <= 8*io + i <= n] · f[8*io + i - 1] in\n"
         "  ⊞[ii < 8] [8*io + ii < n] · ([1 <= 8*io + ii] · buf[ii] + buf[ii + 1])"),
     ),
+    "pack": (
+        lambda: reschedule(matmul()).pack("B"),
+        "let Bp := ⊞[j < m] ⊞[p < k] B[p, j] in\n⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * Bp[j, p]",
+    ),
+    "factor_out": (
+        lambda: reschedule(
+            atl.program("g", [f], atl.gen(n, lambda i: atl.sum(n, lambda p: f[p] * f[i] * f[p])))
+        ).factor_out("f[i]"),
+        "⊞[i < n] f[i] * Σ[p < n] f[p] * f[p]",
+    ),
     "lbind and hoist": (
         lambda: reschedule(matmul()).lbind("A[_, _]", "a").hoist("a").hoist("a"),
         "⊞[i < n]\n  let a := ⊞[p < k] A[i, p] in\n  ⊞[j < m] Σ[p < k] a[p] * B[p, j]",

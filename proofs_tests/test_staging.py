@@ -11,7 +11,7 @@ from atl.errors import WrongArgument
 from lowering import lower
 from lowering.nest.loopnest import Allocate, statements
 from proofs_tests.session_programs import A, f, k, m, matmul, n, pipeline
-from proofs_tests.test_tiling import assert_agrees, body
+from proofs_tests.test_tiling import assert_agrees, body, z
 from rewrites import NoSite, Session, reschedule
 
 D = atl.tensor("D", m, k)
@@ -90,6 +90,16 @@ STAGED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: reschedule(atl.program("p", [A], atl.gen(n, lambda i: atl.sum(
             k, lambda p: A[i, p] * A[i, 0])), given=[k >= 1])).stage("A", at="i", name="row"),
         "⊞[i < n] let row := ⊞[i1 < 1] ⊞[j < k] A[i + i1, j] in Σ[p < k] row[0, p] * row[0, 0]",
+    ),
+    "reads of which one goes on where the other ends": (
+        lambda: reschedule(matmul()).split_loop("p", "k // 4 * 4").stage("A", at="i", name="row"),
+        "⊞[i < n] let row := ⊞[i1 < 1] ⊞[j < k] A[i + i1, j] in ⊞[j < m] (Σ[p < 4*(k // 4)] row[0, p] * B[p, j])",
+    ),
+    "rows and columns that cross": (
+        lambda: reschedule(atl.program("p", [z], atl.gen(n, n, lambda i, j: atl.sum(
+            n, lambda p: z[i, p] * z[p, j])))).tile(["i", "j"], [4, 8]).stage("z", at="jo", name="part"),
+        ("let part := ⊞[i < 4] ⊞[j < n] [4*io + i < n] · z[4*io + i, j] in "
+        "let part1 := ⊞[i < n] ⊞[j < 8] [8*jo + j < n] · z[i, 8*jo + j] in"),
     ),
     "a transposed let, in its own order": (
         lambda: reschedule(transposed()).tile(["i", "j"], [4, 8]).stage("Dt", at="jo"),
@@ -231,6 +241,8 @@ def test_which_of_the_places_is_meant_is_checked() -> None:
         reschedule(gram()).stage("A[_, _]", at="j", nth=2)
     with pytest.raises(NoSite, match="means 1 place; nth=1 is beyond"):
         reschedule(matmul()).lbind("A[_, _]", "a", nth=1)
+    with pytest.raises(NoSite, match="buf is a let, of which all that is read there is staged together"):
+        reschedule(pipeline()).tile("⊞[_ < _] _ + _", 8).stage("buf", at="io", nth=0)
     for wrong in (-1, True, "first"):
         with pytest.raises(WrongArgument, match="nth="):
             reschedule(gram()).stage("A[_, _]", at="j", nth=wrong)  # type: ignore[arg-type]

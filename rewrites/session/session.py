@@ -30,6 +30,7 @@ from rewrites import tactics
 from rewrites.derivation import Derivation, Given, arguments_of, path_after
 from rewrites.errors import NoSite, NotATheorem
 from rewrites.kernel import Theorem, reflexivity
+from rewrites.obstacles import Report, report
 from rewrites.places.choosing import Chosen, Handle, one, places, topmost
 from rewrites.places.site import Site, binders, sites
 from rewrites.rule import Rule
@@ -123,6 +124,22 @@ class Session:
     def done(self) -> Theorem:
         """The theorem: the start equals the goal."""
         return self.theorem
+
+    def check(self, *, target: str = "c", also: Callable[[Program], object] | None = None) -> Report:
+        """Whether the goal compiles, and all that stands in its way: unsafe accesses and truncations, marks, names.
+
+        Nothing is compiled, and no rewrite is refused for it: a goal may well be on its way. What only a loop nest can
+        tell comes in with `also`, a function that raises it: `s.check(also=lowering.lower)`, or `lowering.compile`.
+
+        >>> import atl
+        >>> x = atl.tensor("x", atl.sizes("n"))
+        >>> s = reschedule(atl.program("twice", [x], 2 * x)).rw("mul_comm")
+        >>> s.check()
+        nothing stands in the way of compiling twice for target='c'
+        """
+        if also is not None and not callable(also):
+            raise WrongArgument(f"also={also!r}", required="a function of a program, such as lowering.lower")
+        return report(self.goal, target, also)
 
     def diff(self, since: int = -1) -> display.Diff:
         """What the last call changed, or all calls from number `since` on, counted from 0."""
@@ -319,6 +336,21 @@ class Session:
         buffer each. The buffer serves all equal subterms, or, with `nth`, that one of those that are meant.
         """
         return self.do(tactics.stage, what, at=at, name=name, nth=nth)
+
+    def pack(
+        self,
+        what: Chosen,
+        *,
+        at: Chosen | None = None,
+        name: str | None = None,
+        order: Sequence[Chosen] | None = None,
+        nth: int | None = None,
+    ) -> Session:
+        """Copies an operand into blocks, in the order of the loops that read it: … B[p, 8*jo + ji] → … Bp[jo, p, ji].
+
+        Guards become padding of the blocks; they leave the product where the goal compiles without them.
+        """
+        return self.do(tactics.pack, what, at=at, name=name, order=order, nth=nth)
 
     def hoist(self, name: Chosen, *, out_of: Chosen | None = None) -> Session:
         """Moves a let out of a loop: ⊞i let x := e in b → let x := e in ⊞i b."""

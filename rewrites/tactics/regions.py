@@ -167,15 +167,15 @@ def note_growth(work: Derivation, let: Path) -> None:
 
     The sizes that came in with tiles are chosen by whoever tiles.
     """
-    term, scope = work.term(let), work.site(let).scope
-    assert isinstance(term, Let)
-    shape = [scope.index(extent) for extent in term.value.type.shape]
+    site = work.site(let)
+    assert isinstance(site.term, Let)
+    shape = [site.scope.index(extent) for extent in site.term.value.type.shape]
     start = work.theorem.lhs
     own = {size.name for size in sizes_in(start.inputs, start.body, ())}
     grows = sorted({at.name for extent in shape for at in atoms(extent) if isinstance(at, Size) and at.name in own})
     if grows:
         extents = " x ".join(show_index(extent) for extent in shape)
-        work.notes.append(f"{term.name} holds {extents} elements: it grows with {' and '.join(grows)}")
+        work.notes.append(f"{site.called[0]} holds {extents} elements: it grows with {' and '.join(grows)}")
 
 
 def _outer_loops(value: Expr) -> list[Gen]:
@@ -233,19 +233,30 @@ def _regions(work: Derivation, above: Path, uses: Sequence[Use], rank: int) -> l
 
 
 def _near(facts: Facts, one: Box, other: Box) -> bool:
-    """Whether two parts of a tensor lie at a constant distance in each dimension, or else one holds the other."""
+    """Whether two parts of a tensor belong in one buffer: with both, it holds little that neither of them reads.
+
+    They do if they lie at a constant distance in every dimension, or in all but one, in which they meet, or if one of
+    them holds the other.
+    """
     apart = [
         (a, b)
         for a, b in zip(one, other, strict=True)
         if (a[0] - b[0]).constant is None or (a[1] - b[1]).constant is None
     ]
-    return any(
-        all(
-            _holds(facts, at_most(outer[0], inner[0])) and _holds(facts, at_most(inner[1], outer[1]))
-            for outer, inner in pairs
-        )
-        for pairs in (apart, [(b, a) for a, b in apart])
-    )
+    swapped = [(b, a) for a, b in apart]
+    if len(apart) == 1 and any(_goes_on(facts, first, second) for first, second in (*apart, *swapped)):
+        return True
+    return any(all(_holds_all_of(facts, outer, inner) for outer, inner in pairs) for pairs in (apart, swapped))
+
+
+def _goes_on(facts: Facts, first: Bounds, second: Bounds) -> bool:
+    """Whether a range begins within another one, or right behind it, and ends no sooner."""
+    begins = _holds(facts, at_most(first[0], second[0])) and _holds(facts, at_most(second[0], first[1] + ONE))
+    return begins and _holds(facts, at_most(first[1], second[1]))
+
+
+def _holds_all_of(facts: Facts, outer: Bounds, inner: Bounds) -> bool:
+    return _holds(facts, at_most(outer[0], inner[0])) and _holds(facts, at_most(inner[1], outer[1]))
 
 
 def _hull(facts: Facts, read: Sequence[Bounds], depth: int) -> Extent:

@@ -87,8 +87,14 @@ def stage(
 
 
 def _stage_below(work: Derivation, what: Chosen, path: Path, name: str | None, nth: int | None) -> None:
-    let = _let_around(work, what, path) if nth is None else None
+    let = _let_around(work, what, path)
     if let is not None:
+        if nth is not None:
+            raise NoSite(
+                f"{let.called[0]} is a let, of which all that is read there is staged together",
+                place=place_of(work.goal, let.path),
+                required="no nth=, or a pattern of what is read, of which there are several places",
+            )
         stage_region(work, let.path, path, name or let.called[0])
         return
     sites = nth_of(_producers(work, what, path), nth, what)
@@ -99,7 +105,7 @@ def _stage_below(work: Derivation, what: Chosen, path: Path, name: str | None, n
         if reads and (len(reads) == len(sites) or isinstance(site.term, Input)):
             stage_input(work, reads, path, name)
             return
-    path = _below_lets(work, site.path, path)
+    path = below_lets(work, site.path, path)
     kept = padding_kept(work, site.path)
     inner, wrapped = _highest(work, (*site.path, 0) if kept else site.path, path, alone=nth is not None)
     if kept and wrapped:
@@ -146,7 +152,7 @@ def _input_read(work: Derivation, site: Site) -> Path | None:
     return path if isinstance(term, Input) and path and isinstance(work.term(path[:-1]), Access) else None
 
 
-def _below_lets(work: Derivation, path: Path, above: Path) -> Path:
+def below_lets(work: Derivation, path: Path, above: Path) -> Path:
     """The place below the lets which stand at a place, and on which the subterm at a path depends."""
     while isinstance(work.term(above), Let) and path[: len(above) + 1] == (*above, 1):
         _, tensors = binders_between(work.term(above), path[len(above) :])
@@ -156,11 +162,22 @@ def _below_lets(work: Derivation, path: Path, above: Path) -> Path:
     return above
 
 
-def stage_at(work: Derivation, path: Path, above: Path, name: str, *, equals: bool = False) -> Path:
-    """Binds the subterm at a path at a place above it, with all `equals`. The path of the buffer's use in its place."""
+def stage_at(
+    work: Derivation,
+    path: Path,
+    above: Path,
+    name: str,
+    *,
+    equals: bool = False,
+    order: Sequence[int] | None = None,
+) -> Path:
+    """Binds the subterm at a path at a place above it, with all `equals`. The path of the buffer's use in its place.
+
+    The buffer's dimensions are those of the loops between, or of those at these de Bruijn positions, in this order.
+    """
     uses = [path, *(_equal_to(work, path, above) if equals else ())]
     marks = _marks_between(work, path, above) if len(uses) == 1 and _only_copied(work, path, above) else []
-    filled = [_read_from_buffer(work, use, above) for use in uses]
+    filled = [_read_from_buffer(work, use, above, order) for use in uses]
     at = filled[0]
     bind(work, above, at[len(above) :], name)
     _mark_loops(work, (*above, 0), marks)
@@ -170,12 +187,14 @@ def stage_at(work: Derivation, path: Path, above: Path, name: str, *, equals: bo
     return (*above, 1, *path[len(above) :])
 
 
-def _read_from_buffer(work: Derivation, path: Path, above: Path) -> Path:
+def _read_from_buffer(work: Derivation, path: Path, above: Path, order: Sequence[int] | None) -> Path:
     """e(i) → (⊞[i < n] [p(i)] · e(i))[i], over the loops between that it depends on. The path of the generation."""
     for predicate in _that_matter(work, path, above):
         work.rewrite("guard_true", path, reverse=True, p=predicate)
-    at = path
-    for position, low, high in _loops_between(work, path, above):
+    at, between = path, loops_between(work, path, above)
+    if order is not None:
+        between = [loop for position in reversed(order) for loop in between if loop[0] == position]
+    for position, low, high in between:
         value = work.term(at)
         if position not in free_positions(value)[0]:
             continue
@@ -204,7 +223,7 @@ def _buffer(work: Derivation, path: Path, above: Path) -> Expr | None:
     value = work.term(path)
     for predicate in _that_matter(work, path, above):
         value = Guard(predicate, value)
-    for position, low, high in _loops_between(work, path, above):
+    for position, low, high in loops_between(work, path, above):
         if position in free_positions(value)[0]:
             value = Gen(low, high, transform(value, partial(_generalised, position)))
     indices, tensors = binders_between(work.term(above), path[len(above) :])
@@ -293,7 +312,7 @@ def _between(work: Derivation, path: Path, above: Path) -> Iterator[tuple[Expr, 
         below += children(term)[path[length]].indices
 
 
-def _loops_between(work: Derivation, path: Path, above: Path) -> list[tuple[int, Index, Index]]:
+def loops_between(work: Derivation, path: Path, above: Path) -> list[tuple[int, Index, Index]]:
     """The loops between two places, from the inside out: their de Bruijn position at the inner, and their bounds."""
     out = []
     for term, below in _between(work, path, above):
@@ -320,7 +339,7 @@ def _guards_between(work: Derivation, path: Path, above: Path) -> list[Predicate
         term = work.term(path[:length])
         if isinstance(term, Guard):
             below, _ = binders_between(term, path[length:])
-            out.append(substitute(term.predicate, partial(_raised, below)))
+            out.append(substitute(term.predicate, partial(raised, below)))
     return out
 
 
@@ -329,20 +348,22 @@ def _that_matter(work: Derivation, path: Path, above: Path) -> list[Predicate]:
 
     Those would make the buffer larger by a dimension, in which all is the same. They stay where it is read.
     """
-    between = {position for position, _, _ in _loops_between(work, path, above)}
+    between = {position for position, _, _ in loops_between(work, path, above)}
     inside = free_positions(work.term(path))[0]
     kept = [
-        [part for part in conjuncts(guard) if _used(part) & between <= inside]
+        [part for part in conjuncts(guard) if used_positions(part) & between <= inside]
         for guard in _guards_between(work, path, above)
     ]
     return [conjunction(parts) for parts in kept if parts]
 
 
-def _used(part: Predicate) -> set[int]:
+def used_positions(part: Predicate) -> set[int]:
+    """The de Bruijn positions of the indices that a condition speaks of."""
     return {atom.position for e in expressions(part) for atom in atoms(e) if isinstance(atom, Bound)}
 
 
-def _raised(by: int, leaf: Leaf) -> Index:
+def raised(by: int, leaf: Leaf) -> Index:
+    """An index as it is written below so many more binders."""
     return bound(leaf.position + by) if isinstance(leaf, Bound) else index(leaf)
 
 
