@@ -26,7 +26,7 @@ from rewrites.places.choosing import Chosen
 from rewrites.places.site import Site, positions, walk
 from rewrites.tactics.indices import closed
 from rewrites.tactics.loops import WORD_OF, Limit, bounded, knows, loops, pieces, solved, spread
-from rewrites.tactics.padding import apart, depends
+from rewrites.tactics.padding import apart, cuts_only_padding, depends
 from rewrites.tactics.simplification import simplify_guards
 
 Strategy: TypeAlias = Literal["min", "split"]
@@ -141,10 +141,17 @@ class _Tails:
         where = _within(work.site(path), limit.at)
         if where is None or where in self.tried:
             return False
+        before = list(work.theorems)
         try:
             parts = pieces(work, path, [where])
         except ATLError:
             return False  # a fold of which one part may be empty
+        if isinstance(term, Reduce) and not cuts_only_padding(work, path):
+            # An addition is stored in full, also where the sum was padding, which something around it cuts.
+            work.theorems[:] = before
+            if cuts_only_padding(work, path):
+                return False
+            parts = pieces(work, path, [where])
         for part in parts:
             work.rename(part, term.name)
             work.mark(part, term.mark)
