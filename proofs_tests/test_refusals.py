@@ -149,15 +149,22 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         NoSite,
         ("required: T > 0; min= of T counts in programs with this size", "given=[T > 0]"),
     ),
-    "a maximum in tiles": (
-        lambda: reschedule(atl.program("g", [f], atl.reduce("max", n, lambda j: f[j])), given=[n > 0]).tile("j", 4),
+    "a triangle of maxima": (
+        lambda: reschedule(
+            atl.program("g", [f], atl.gen(n, lambda i: atl.reduce("max", i + 1, lambda j: f[j])))
+        ).interchange("i"),
         NoSite,
-        ("the loop j is a max, of which no rule makes tiles", 'try: s.split_loop("j", …) makes pieces of it'),
+        ("the range of the loop j depends on the index i", "required: a range that does not, or a sum"),
     ),
-    "a tile between two loops": (
-        lambda: reschedule(matmul()).tile("j", 4).interchange("i"),
+    "a split between two loops": (
+        lambda: reschedule(
+            atl.program("h", [f], atl.gen(n, lambda i: atl.split(2, atl.gen(n, lambda j: f[i] * f[j])))),
+        ).interchange("i"),
         NoSite,
-        ("no loop stands directly inside of the loop i", "try: exchange the loops before the inner one is tiled"),
+        (
+            "no loop stands directly inside of the loop i",
+            "required: two loops, one inside of the other, with guards",
+        ),
     ),
     "tails of loops without guards": (
         lambda: reschedule(matmul()).tails("i"),

@@ -90,6 +90,7 @@ NESTS: dict[str, tuple[Callable[[], Program], Callable[[Session], Session]]] = {
         "rows", at="io")),
     "two stages, both in full": (gaussian, lambda s: s.tile("j", 4)),
     "a triangle": (triangular, lambda s: s.tile(["i", "j"], 3)),
+    "a triangle in three": (triangular, lambda s: s.tile(["i", "j", "p"], [2, 3, 4])),
     "a selection": (selected, lambda s: s.tile("i", 3)),
 }  # fmt: skip
 

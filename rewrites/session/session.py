@@ -320,7 +320,10 @@ class Session:
         return self.do(tactics.tails, name, strategy=strategy)
 
     def interchange(self, name: Chosen) -> Session:
-        """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e."""
+        """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e.
+
+        Guards and reshape operators may stand between, and the range of an inner sum may depend on the outer index.
+        """
         return self.do(tactics.interchange, name)
 
     def fuse(self, name: Chosen) -> Session:

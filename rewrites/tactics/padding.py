@@ -7,6 +7,8 @@ from atl.core.predicate import Predicate, conjunction, conjuncts, expressions
 from atl.core.terms import Binary, Concat, Expr, Gen, Guard, Let, Reduce, Reshape, TruncateLeft, TruncateRight
 from atl.core.traversal import Path, children
 from atl.errors import ATLError
+from atl.prove import Proved
+from padtypes.truncations import truncation_at
 from rewrites.derivation import Derivation
 from rewrites.tactics.binding import bind
 from rewrites.tactics.simplification import reduce_accesses
@@ -78,6 +80,16 @@ def _is_truncated(work: Derivation, path: Path) -> bool:
             case _:
                 return False
     return False
+
+
+def cuts_only_padding(work: Derivation, path: Path) -> bool:
+    """Whether every truncation around a place is proved to cut only padding."""
+    for length in range(len(path)):
+        site = work.site(path[:length])
+        found = truncation_at(site.term, site.scope, site.path)
+        if found is not None and not all(isinstance(found.decide(case), Proved) for case in found.operand.cases):
+            return False
+    return True
 
 
 def _pulled_out(work: Derivation, path: Path) -> bool:
