@@ -11,11 +11,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from atl.checks.targets import check_names
 from atl.core.declared import facts_of
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, value_of
 from atl.core.predicate import expressions
 from atl.core.program import Program, checked_program
-from atl.errors import ArrayError, OutOfMemory, WrongArgument, WrongName, brief
+from atl.errors import ArrayError, OutOfMemory, WrongArgument, brief
 from atl.meaning.arguments import Arguments, bind, check_rank, index_elements
 from atl.meaning.specialise import LARGEST, specialise
 from atl.text.printing import show_index
@@ -75,15 +76,6 @@ def compile(  # noqa: A001 (the contract's name)
     path = build_shared(source, name=name, fast_math=fast_math)
     library = load(path, declaration(nest, name))
     return Kernel(program, nest, Code(source, path, name, *library))
-
-
-def check_names(program: Program) -> None:
-    """Raises `WrongName` where an input or size is called `out`, which is an argument of every kernel."""
-    if "out" in (*(array.name for array in program.inputs), *program.sizes):
-        raise WrongName(
-            f"{program.name} has an input or a size called out",
-            required="another name: kernel(…, out=array) is the array that a kernel fills",
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import TypeAlias, assert_never
 import padtypes
 from atl.checks.safety import check_safe
 from atl.checks.scope import Scope, outermost, reads
+from atl.checks.targets import MarkedBinder, marked_binders
 from atl.core.dtypes import bits
 from atl.core.index import (
     ONE,
@@ -91,7 +92,7 @@ from lowering.normalize import normalize
 from lowering.passes import after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills
-from lowering.targets.binders import MarkedBinder, marked_binders, numbered
+from lowering.targets.binders import numbered
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
 

@@ -53,7 +53,8 @@ class Derivation:
     """Theorems that lead from a goal on. `rules` are those that may be used, by name.
 
     `start` is where it began; `theorems` are that one and the one after each step. `rename` and `mark` take no step: in
-    place of the last theorem they put another one, which says the same with other names or marks.
+    place of the last theorem they put another one, which says the same with other names or marks. `notes` are what a
+    tactic has to say to the person who called it, of what it made.
 
     `diagnosis` makes of an error and the derivation, as it stands, the error that is raised: a session, which is for
     people, has it say why a rule does not apply. Without it the errors are `NotApplicable` and `NoMatch` as they are.
@@ -72,6 +73,7 @@ class Derivation:
         self.rules = rules
         self.start = start
         self.theorems = [start]
+        self.notes: list[str] = []
         self._diagnosis = diagnosis
 
     # -- looking ------------------------------------------------------------------------------------------------------
@@ -212,14 +214,14 @@ class Derivation:
 
     def first_of(self, candidates: Iterable[T], act: Callable[[T], object]) -> None:
         """Carries out a change with the first of these with which it can be. Raises what is wrong with the first."""
-        before = list(self.theorems)
+        before, notes = list(self.theorems), list(self.notes)
         refused: tuple[ATLError, list[Theorem]] | None = None
         for candidate in candidates:
             try:
                 act(candidate)
             except ATLError as error:
                 refused = refused or (error, list(self.theorems))
-                self.theorems[:] = before
+                self.theorems[:], self.notes[:] = before, notes
             else:
                 return
         if refused is not None:

@@ -1,8 +1,8 @@
 """Marks: how a binder is to run, as one of a closed set for loops and one for lets.
 
 A mark is no part of what a term means: equality, matching and the kernel ignore it, printing and certificates keep it,
-and a rewrite keeps the marks of the binders that it keeps. Whether a mark may stand where it does, and which of them a
-target carries out, is lowering's to say.
+and a rewrite keeps the marks of the binders that it keeps. Which of them a target carries out is said in
+`atl.checks.targets`; whether a mark may stand where it does is lowering's to say.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never
 
+from atl.checks.targets import STACK_LIMIT, MarkedBinder
 from atl.core.index import ONE, ZERO, AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, index
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, negation, within
@@ -21,7 +22,6 @@ from atl.core.reshape_definitions import Pairs
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.core.traversal import Path
 from atl.errors import WrongArgument, brief
-from lowering.targets.binders import MarkedBinder
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,6 @@ ScalarExpr: TypeAlias = Number | Load | FromIndex | Apply | Choose | Convert
 # -- statements -------------------------------------------------------------------------------------------------------
 
 Storage: TypeAlias = Literal["heap", "stack"]
-STACK_LIMIT: Final = 32 * 1024
-"""A buffer of constant size up to this many bytes lives on the stack, unless its mark says otherwise."""
 
 
 def storage_of(mark: LetMark, size: int | None) -> Storage:

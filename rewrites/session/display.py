@@ -170,8 +170,12 @@ class Explanation:
 
     text: str
     steps: Sequence[tuple[Step, Program, Program]]
+    notes: Sequence[str] = ()
 
     def __str__(self) -> str:
+        return "\n".join([self._steps_text(), *(f"note: {note}" for note in self.notes)])
+
+    def _steps_text(self) -> str:
         if not self.steps:
             return f"{self.text}\nno step: theorems are not about names and marks"
         many = len(self.steps) > 1

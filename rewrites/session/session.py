@@ -31,6 +31,7 @@ from rewrites import tactics
 from rewrites.derivation import Derivation, Given, arguments_of
 from rewrites.errors import NoSite, NotATheorem
 from rewrites.kernel import Theorem, reflexivity
+from rewrites.obstacles import Report, report
 from rewrites.places.choosing import Chosen, Handle, one, places, topmost
 from rewrites.places.site import Site, sites
 from rewrites.rule import Rule
@@ -40,6 +41,7 @@ from rewrites.session.call import Call
 from rewrites.session.diagnosis import Asked, at_the_call, diagnosed, refusal
 from rewrites.session.handles import Origin, place_in
 from rewrites.session.vocabulary import no_such_name
+from rewrites.tactics.tails import Strategy
 
 P = ParamSpec("P")
 
@@ -119,6 +121,22 @@ class Session:
         """The theorem: the start equals the goal."""
         return self.theorem
 
+    def check(self, *, target: str = "c", also: Callable[[Program], object] | None = None) -> Report:
+        """Whether the goal compiles, and all that stands in its way: unsafe accesses and truncations, marks, names.
+
+        Nothing is compiled, and no rewrite is refused for it: a goal may well be on its way. What only a loop nest can
+        tell comes in with `also`, a function that raises it: `s.check(also=lowering.lower)`, or `lowering.compile`.
+
+        >>> import atl
+        >>> x = atl.tensor("x", atl.sizes("n"))
+        >>> s = reschedule(atl.program("twice", [x], 2 * x)).rw("mul_comm")
+        >>> s.check()
+        nothing stands in the way of compiling twice for target='c'
+        """
+        if also is not None and not callable(also):
+            raise WrongArgument(f"also={brief(also)}", required="a function of a program, such as lowering.lower")
+        return report(self.goal, target, also)
+
     def diff(self, since: int = -1) -> display.Diff:
         """What the last call changed, or all calls from number `since` on, counted from 0."""
         if type(since) is not int or not -max(1, len(self._calls)) <= since <= len(self._calls):
@@ -136,7 +154,8 @@ class Session:
                 raise WrongArgument("no call has been made that could be explained", required="a call of this session")
             made = f"{len(self._calls)} call{'' if len(self._calls) == 1 else 's'} made, counted from 0"
             raise WrongArgument(f"there is no call {brief(number)}", required=made)
-        return display.Explanation(self._calls[number].text, self._calls[number].traced())
+        call = self._calls[number]
+        return display.Explanation(call.text, call.traced(), call.notes)
 
     # -- places -------------------------------------------------------------------------------------------------------
 
@@ -183,7 +202,7 @@ class Session:
             raise NotATheorem(
                 "this is no derivation from this session's goal", required="a text, and what s.begin() made just now"
             )
-        self._calls.append(Call(text, work.start, tuple(work.theorems)))
+        self._calls.append(Call(text, work.start, tuple(work.theorems), tuple(work.notes)))
         self._undone.clear()
         return self
 
@@ -263,9 +282,9 @@ class Session:
         """Writes conditions that fix a loop's index as index = …: [i = j*m + k] → [j = i // m ∧ k = i % m]."""
         return self.do(tactics.solve_for_index, name)
 
-    def lbind(self, what: Chosen, name: str = "x", *, over: Chosen | None = None) -> Session:
-        """Binds a subterm to a name, at the place `over`: … e … → let x := e in … x …"""
-        return self.do(tactics.lbind, what, name, over=over)
+    def lbind(self, what: Chosen, name: str = "x", *, over: Chosen | None = None, nth: int | None = None) -> Session:
+        """Binds a subterm to a name, at the place `over`: … e … → let x := e in … x …; all equal ones, or the nth."""
+        return self.do(tactics.lbind, what, name, over=over, nth=nth)
 
     def normalize(self) -> Session:
         """Additions of tensors become loops of scalar ones, accesses are reduced, nested guards joined, lets lifted."""
@@ -282,24 +301,56 @@ class Session:
         """
         return self.do(tactics.tile, name, by)
 
+    def tails(self, name: Chosen | None = None, *, strategy: Strategy | None = None) -> Session:
+        """Takes the tests out of loops: guards become bounds, by "min" or by "split".
+
+        ⊞[ii < k] [io*k + ii < n] · e → padr … ⊞[ii < min(k, n - io*k)] e; by "split" full tiles come first.
+        """
+        return self.do(tactics.tails, name, strategy=strategy)
+
     def interchange(self, name: Chosen) -> Session:
-        """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e."""
+        """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e.
+
+        Guards and reshape operators may stand between, and the range of an inner sum may depend on the outer index.
+        """
         return self.do(tactics.interchange, name)
 
     def fuse(self, name: Chosen) -> Session:
         """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …"""
         return self.do(tactics.fuse, name)
 
-    def stage(self, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> Session:
+    def stage(
+        self, what: Chosen, *, at: Chosen | None = None, name: str | None = None, nth: int | None = None
+    ) -> Session:
         """Keeps a subterm in a buffer at the loop `at`: ⊞i … e(i) … → let buf := ⊞i e(i) in ⊞i … buf[i] …
 
-        Of a let around the loop, or of an input, it keeps what is read inside of the loop.
+        Of a let around the loop, or of an input, it keeps what is read inside of the loop; reads that lie apart have a
+        buffer each. The buffer serves all equal subterms, or, with `nth`, that one of those that are meant.
         """
-        return self.do(tactics.stage, what, at=at, name=name)
+        return self.do(tactics.stage, what, at=at, name=name, nth=nth)
+
+    def pack(
+        self,
+        what: Chosen,
+        *,
+        at: Chosen | None = None,
+        name: str | None = None,
+        order: Sequence[Chosen] | None = None,
+        nth: int | None = None,
+    ) -> Session:
+        """Copies an operand into blocks, in the order of the loops that read it: … B[p, 8*jo + ji] → … Bp[jo, p, ji].
+
+        Guards become padding of the blocks; they leave the product where the goal compiles without them.
+        """
+        return self.do(tactics.pack, what, at=at, name=name, order=order, nth=nth)
 
     def hoist(self, name: Chosen, *, out_of: Chosen | None = None) -> Session:
         """Moves a let out of a loop: ⊞i let x := e in b → let x := e in ⊞i b."""
         return self.do(tactics.hoist, name, out_of=out_of)
+
+    def factor_out(self, what: Chosen, *, out_of: Chosen | None = None) -> Session:
+        """Takes a factor out of the sums that it does not depend on: Σk Σl a(k, l) * b(k) → Σk b(k) * Σl a(k, l)."""
+        return self.do(tactics.factor_out, what, out_of=out_of)
 
     def flatten_loops(self, name: Chosen) -> Session:
         """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
@@ -343,8 +394,11 @@ class Session:
     # -- printing -----------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        """The goal; on a terminal, what the last call has changed is in colour."""
-        return display.marked(self._calls[-1].before.rhs if self._calls else self.goal, self.goal)
+        """The goal, and what there is to say of the last call; on a terminal, what it has changed is in colour."""
+        if not self._calls:
+            return display.marked(self.goal, self.goal)
+        last = self._calls[-1]
+        return "\n".join([display.marked(last.before.rhs, self.goal), *(f"-- {note}" for note in last.notes)])
 
     def _repr_html_(self) -> str:
         return display.session_html(self.theorem.lhs, self._calls)

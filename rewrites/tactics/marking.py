@@ -15,6 +15,11 @@ def mark(work: Derivation, what: Chosen, text: str) -> None:
 
     Of loops and lets of one name, those are marked that can have the mark. Raises `NoSite`, and `UnknownMark` where no
     binder that is meant can.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+    >>> s.mark("i", "parallel")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n | parallel] 2 * x[i]
     """
     found = [(site, site.term.form.mark) for site in every(work.goal, what)]
     places = [(site, marked.of) for site, marked in found if marked is not None]
@@ -35,6 +40,11 @@ def rename(work: Derivation, what: Chosen, name: str, *, binder: int | None = No
     """Gives another name to the first binder that is meant: ⊞[i < n] f[i] → ⊞[row < n] f[row].
 
     Of several things that are bound at one place, it is the one of that name, or number `binder`.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+    >>> s.rename("i", "row")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[row < n] 2 * x[row]
     """
     if not (isinstance(name, str) and name.isidentifier() and name.isascii() and name.strip("_")):
         raise WrongArgument(
