@@ -92,6 +92,9 @@ METHODS: Final = (
     "session().begin().attempt('get_gen', (0,))", "session().begin().sweep(['get_gen'])",
     "session().begin().exhaust(['get_gen'], most=3)", "session().begin().site((0,))",
     "session().begin().rename((0,), 'r')", "session().goal", "session().steps[0]", "session().done()",
+    "session(rows).tails('i', strategy='bounds')", "session(rows).pack('A', at='i', order=['j', 'i'])",
+    "session(rows).factor_out('A[_, _]')", "session(rows).check(target='c', also=lowering.lower)",
+    "session(rows).stage('A[_, _]', at='i', nth=0)", "session().lbind('2 * _', 'two', nth=0)",
 )  # fmt: skip
 """Calls of sessions, of which arguments are replaced too."""
 UNARY: Final = ("neg", "pos", "abs", "invert", "not_", "truth", "index")

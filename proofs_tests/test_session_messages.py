@@ -177,6 +177,7 @@ ODD: tuple[Any, ...] = (None, 1.5, "x", [], (), {}, object(), x, b"i")
 @pytest.mark.parametrize("given", ODD, ids=lambda given: type(given).__name__)
 def test_odd_arguments_of_a_session_are_refused_in_words(given: Any) -> None:
     s = reschedule(rows())
+    nothing: Any = lambda: None  # noqa: E731 (it takes no derivation, and no program)
     calls = (
         lambda: s.undo(given),
         lambda: s.redo(given),
@@ -187,6 +188,10 @@ def test_odd_arguments_of_a_session_are_refused_in_words(given: Any) -> None:
         lambda: s.rw("get_gen", reverse=given),
         lambda: s.sites("get_gen", reverse=given),
         lambda: s.do(given),
+        lambda: s.do(nothing, given),
+        lambda: s.tails(strategy=given) if given is not None else s.undo(9),
+        lambda: s.check(target=given),
+        lambda: s.check(also=nothing),
         lambda: s.begin().sweep(given) if not isinstance(given, list | tuple) else s.undo(9),
         lambda: s.begin().site(given) if given not in ([], ()) else s.undo(9),
         lambda: s.find(given) if given not in ([], ()) else s.undo(9),

@@ -81,6 +81,20 @@ def test_a_generation_refuses_a_function_of_nothing() -> None:
         atl.gen(n, lambda: 1.0)
 
 
+@pytest.mark.parametrize("body", [lambda: 1.0, lambda *, b: b, lambda a, b: a], ids=["none", "by name", "two"])
+@pytest.mark.parametrize("name", [None, "b"])
+def test_a_let_refuses_a_function_that_does_not_take_one_tensor(body: Any, name: str | None) -> None:
+    with pytest.raises(atl.ATLError, match="let over 1 range is given a function"):
+        atl.let(x, body, name=name)
+
+
+def test_an_element_of_an_integer_input_divides_and_is_divided() -> None:
+    u = atl.tensor("u", n, dtype="int64", range=(1, 9))
+    assert str(7 // u[0]) == "7 // u[0]"
+    seven: Any = np.int64(7)
+    assert str(seven % u[0]) == "7 % u[0]"
+
+
 def test_a_scatter_that_calls_itself_is_refused() -> None:
     def endless() -> atl.Tensor:
         return atl.scatter(n, n, lambda p: 0, lambda p: endless())

@@ -14,7 +14,7 @@ from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, names_given
-from atl.errors import Location, UnsupportedMark, WrongArgument, WrongName
+from atl.errors import Location, UnsupportedMark, WrongArgument, WrongName, brief
 from atl.prove import simplify
 from atl.text.printing import place_of, show_index
 
@@ -133,7 +133,7 @@ SUPPORT: Final[Mapping[str, Support]] = {
 def support_of(target: str) -> Support:
     """What a target carries out. Raises `WrongArgument` for one that is not known."""
     if not isinstance(target, str) or target not in SUPPORT:
-        raise WrongArgument(f"target={target!r}", required=f"one of {', '.join(map(repr, SUPPORT))}")
+        raise WrongArgument(f"target={brief(target)}", required=f"one of {', '.join(map(repr, SUPPORT))}")
     return SUPPORT[target]
 
 

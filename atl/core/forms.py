@@ -18,7 +18,7 @@ from atl.core.index import Array, Index
 from atl.core.marks import CALLED, Mark
 from atl.core.node import NOTHING_FREE, Node, is_position, not_made_of
 from atl.core.predicate import PREDICATES
-from atl.errors import WrongArgument
+from atl.errors import WrongArgument, brief
 
 
 class Role(Enum):
@@ -324,4 +324,4 @@ def slots_of(of: type[Formed]) -> tuple[Slot, ...]:
 
 def _need_mark(of: type[Mark], given: object) -> None:
     if not isinstance(given, of):
-        raise WrongArgument(f"{given!r} is no mark of {CALLED[of]}", required=f"one of {', '.join(map(str, of))}")
+        raise WrongArgument(f"{brief(given)} is no mark of {CALLED[of]}", required=f"one of {', '.join(map(str, of))}")

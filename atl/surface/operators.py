@@ -167,7 +167,8 @@ def _parameter_names(function: Binder, wanted: int, what: str) -> list[str]:
     required = [
         p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
     ]
-    if len(required) > wanted or (len(plain) < wanted and not collects):
+    by_name = any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters)
+    if by_name or len(required) > wanted or (len(plain) < wanted and not collects):
         raise WrongArgument(
             f"{what} over {wanted} range{'s' if wanted > 1 else ''} is given a function of {len(required)} "
             f"parameter{'' if len(required) == 1 else 's'}",
@@ -196,7 +197,8 @@ def let(e: TensorLike, body: Callable[[Tensor], TensorLike], *, name: str | None
     """
     if not callable(body):
         raise WrongArgument("let needs a function of the bound tensor", required="atl.let(e, lambda x: …)")
-    chosen = checked_name(name, "a let") if name is not None else _parameter_names(body, 1, "let")[0]
+    (called,) = _parameter_names(body, 1, "let")
+    chosen = called if name is None else checked_name(name, "a let")
     value = as_tensor(e)
     node = value.node if value.dtype is not None else strengthen(value.node, dtypes.DEFAULT)
     variable = TensorVar(next(fresh_uid), chosen, node.type)

@@ -135,6 +135,8 @@ class Session:
         """
         if also is not None and not callable(also):
             raise WrongArgument(f"also={brief(also)}", required="a function of a program, such as lowering.lower")
+        if also is not None:
+            _check_takes(also, (), {})
         return report(self.goal, target, also)
 
     def diff(self, since: int = -1) -> display.Diff:
@@ -413,7 +415,7 @@ def _check_takes(tactic: Callable[..., object], arguments: Sequence[object], opt
     except TypeError as error:
         raise WrongArgument(
             f"{getattr(tactic, '__name__', 'the tactic')} does not take what is given: {error}",
-            required="a function of a derivation and of the further arguments: def tactic(work, …)",
+            required="a function of one argument more than are given, which comes first: def tactic(work, …)",
         ) from None
     except ValueError:
         pass  # of what is written in C nothing is known

@@ -68,14 +68,14 @@ def nth_of(found: list[Site], nth: int | None, what: Chosen) -> list[Site]:
         return found
     if nth >= len(found):
         count = f"{len(found)} place{'' if len(found) == 1 else 's'}"
-        raise NoSite(f"{what} means {count}; nth={nth} is beyond", required=f"nth from 0 to {len(found) - 1}")
+        raise NoSite(f"{what} means {count}; nth={brief(nth)} is beyond", required=f"nth from 0 to {len(found) - 1}")
     return [found[nth]]
 
 
 def check_nth(nth: object) -> None:
     """Raises `WrongArgument` if that counts no places."""
     if nth is not None and (not isinstance(nth, int) or isinstance(nth, bool) or nth < 0):
-        raise WrongArgument(f"nth={nth!r}", required="which of the places is meant, counted from 0")
+        raise WrongArgument(f"nth={brief(nth)}", required="which of the places is meant, counted from 0")
 
 
 def check_name(name: str | None) -> None:

@@ -41,7 +41,7 @@ from atl.core.terms import (
     TruncateRight,
 )
 from atl.core.traversal import Path
-from atl.errors import WrongArgument
+from atl.errors import WrongArgument, brief
 from atl.prove import Facts, Proved, lower_bound, prove, simplify, upper_bound
 from atl.surface.values import as_index
 from atl.text.printing import place_of, show_index
@@ -97,7 +97,7 @@ def split_loop(work: Derivation, name: Chosen, *at: Any) -> None:
       (⊞[i < 1] padding(float32)) ++ ⊞[1 <= i < n] x[i - 1]
     """
     if not at:
-        raise WrongArgument("split_loop needs an index to split at", required=f"s.split_loop({name!r}, 1)")
+        raise WrongArgument("split_loop needs an index to split at", required=f"s.split_loop({brief(name)}, 1)")
 
     def split(site: Site) -> None:
         bounds = [as_bound(bound, site) for bound in at]

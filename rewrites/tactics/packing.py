@@ -9,7 +9,7 @@ from atl.core.predicate import Predicate, conjunction, conjuncts, substitute
 from atl.core.substitution import free_positions
 from atl.core.terms import Access, Binary, Expr, Gen, Guard, Input, Let, Local, Reduce, Unary
 from atl.core.traversal import Path
-from atl.errors import ATLError
+from atl.errors import ATLError, WrongArgument, brief
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
@@ -135,6 +135,8 @@ def _called(read: Site) -> str:
 
 def _positions(work: Derivation, read: Path, above: Path, order: Sequence[Chosen]) -> list[int]:
     """The de Bruijn positions of the loops of the operand, in the order that is wanted."""
+    if not isinstance(order, list | tuple):
+        raise WrongArgument(f"order={brief(order)}", required='a list of loops: order=["ko", "ii"]')
     used = free_positions(work.term(read))[0]
     around = [site for site in work.site(read).spine()[:-1] if isinstance(site.term, Gen | Reduce)][::-1]
     between = [position for position, _, _ in loops_between(work, read, above) if position in used]
@@ -145,7 +147,7 @@ def _positions(work: Derivation, read: Path, above: Path, order: Sequence[Chosen
     if len(found) != len(order) or sorted(found) != sorted(between):
         names = ", ".join(around[position].called[0] for position in reversed(between))
         raise NoSite(
-            f"order={list(order)!r} does not name each loop of the operand once",
+            f"order={brief(list(order))} does not name each loop of the operand once",
             place=place_of(work.goal, read),
             required=f"the loops {names}, in some order" if names else "no order: the operand depends on no loop there",
         )

@@ -18,7 +18,7 @@ from atl.core.predicate import (
 )
 from atl.core.terms import Binary, Gen, Guard, Let, Reduce, Reshape, Select, Unary
 from atl.core.traversal import Path
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, WrongArgument, brief
 from atl.prove import lower_bound, simplify
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
@@ -49,9 +49,9 @@ def tails(work: Derivation, name: Chosen | None = None, *, strategy: Strategy | 
       ⊞[ii < min(n - 8*io, 8)] 2 * x[8*io + ii]
     """
     chosen = "min" if strategy is None else strategy
-    if chosen not in get_args(Strategy):
+    if not isinstance(chosen, str) or chosen not in get_args(Strategy):
         raise WrongArgument(
-            f"strategy={strategy!r}",
+            f"strategy={brief(strategy)}",
             required='"min", which bounds the loops of each tile, or "split", which cuts off the last tile',
         )
     before = work.taken
