@@ -206,8 +206,9 @@ def _run(arguments: argparse.Namespace) -> int:
 def _declare_fuzz(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["diff", "pads"],
-        help="diff: the interpreter, the loop nest and the C against one another; pads: pad-sets against what runs",
+        choices=["diff", "pads", "inputs"],
+        help="diff: the interpreter, the loop nest and the C against one another; pads: pad-sets against what runs; "
+        "inputs: calls, texts, files and names that nobody means",
     )
     parser.add_argument("--n", type=int, default=1000, help="how many programs (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, help="where the random choices start (default: 0)")
@@ -220,6 +221,10 @@ def _fuzz(arguments: argparse.Namespace) -> int:
         from proofs_tests.pad_fuzz import main as pads
 
         return pads(options)
+    if arguments.what == "inputs":
+        from proofs_tests.input_fuzz import main as inputs
+
+        return inputs(options)
     from proofs_tests.differential import main as differential
 
     code: int = differential(options)

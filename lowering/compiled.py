@@ -15,9 +15,9 @@ from atl.checks.targets import check_names
 from atl.core.declared import facts_of
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, value_of
 from atl.core.predicate import expressions
-from atl.core.program import Program
-from atl.errors import ArrayError, OutOfMemory, WrongArgument
-from atl.meaning.arguments import Arguments, bind, index_elements
+from atl.core.program import Program, checked_program
+from atl.errors import ArrayError, OutOfMemory, WrongArgument, brief
+from atl.meaning.arguments import Arguments, bind, check_rank, index_elements
 from atl.meaning.specialise import LARGEST, specialise
 from atl.text.printing import show_index
 from lowering.c.helpers import OUT_OF_MEMORY
@@ -57,20 +57,18 @@ def compile(  # noqa: A001 (the contract's name)
     >>> kernel(np.arange(3, dtype=np.float32))
     array([0., 2., 4.], dtype=float32)
     """
-    if not isinstance(program, Program):
+    checked_program(program)
+    if not isinstance(fast_math, bool):
+        raise WrongArgument(f"fast_math={brief(fast_math)}", required="fast_math=True or fast_math=False")
+    if not isinstance(target, str) or target != "c":
         raise WrongArgument(
-            f"{program!r} cannot be compiled",
-            required="a program",
-            suggestions=(_how_to_get_a_program(program),),
-        )
-    if target != "c":
-        raise WrongArgument(
-            f"target={target!r}" + (" is not there yet" if target == "cuda" else ""),
+            f"target={brief(target)}" + (" is not there yet" if brief(target) == "'cuda'" else ""),
             required='target="c"',
             suggestions=('leave out target=, or write target="c"',),
         )
+    check_rank(len(program.shape))
     check_program(program, target)
-    program = specialise(program, sizes or {})
+    program = specialise(program, {} if sizes is None else sizes)
     check_names(program)
     nest = lower(program)
     source = print_c(nest)
@@ -78,14 +76,6 @@ def compile(  # noqa: A001 (the contract's name)
     path = build_shared(source, name=name, fast_math=fast_math)
     library = load(path, declaration(nest, name))
     return Kernel(program, nest, Code(source, path, name, *library))
-
-
-def _how_to_get_a_program(given: object) -> str:
-    for attribute in ("rhs", "goal"):
-        # Of a theorem and of a session; lowering knows of neither.
-        if isinstance(getattr(given, attribute, None), Program):
-            return f"compile its program: compile(….{attribute})"
-    return 'make one with atl.program("name", [inputs], body), or with the decorator @atl.program'
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +103,8 @@ class Kernel:
     """
 
     def __init__(self, program: Program, nest: LoopNest, code: Code) -> None:
+        if not (isinstance(program, Program) and isinstance(nest, LoopNest) and isinstance(code, Code)):
+            raise WrongArgument(f"a kernel of {brief(program)}", required="a program: compile(program) makes a kernel")
         self.program: Final = program
         """The program, with the sizes fixed that `compile` was told."""
         self.nest: Final = nest
@@ -132,7 +124,7 @@ class Kernel:
         self._shapes_decide = _shapes_decide(program, nest)
         self._remembered: dict[tuple[object, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
-    def __call__(self, *arrays: object, out: AnyArray | None = None, **named: object) -> AnyArray:
+    def __call__(self, /, *arrays: object, out: AnyArray | None = None, **named: object) -> AnyArray:
         passed, key = self._quick(arrays, named)
         known = self._remembered.get(key) if key is not None else None
         if known is not None:

@@ -63,7 +63,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import divisors
-from atl.errors import UnsafeAccess
+from atl.errors import UnsafeAccess, WrongArgument, brief
 from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
 from lowering.leaves import Storage, is_scalar_leaf, scalar
@@ -143,6 +143,8 @@ def lower(program: Program, *, registers: bool = True) -> LoopNest:
 
     Raises `UnsafeAccess` and `UnsafeTruncation`.
     """
+    if not isinstance(registers, bool):
+        raise WrongArgument(f"registers={brief(registers)}", required="registers=True or registers=False")
     check_safe(program)
     padtypes.check(program)
     return after_passes(lower_unchecked(program, registers=registers))

@@ -44,7 +44,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         lambda: reschedule(_guarded(lambda i: i < 4)).rw("get_gen"),
         NoSite,
         (
-            "the nearest one differs here: wanted a generation ⊞[lo <= i < hi] e(i),",
+            "the nearest one differs here: wanted a generation, the rule's ⊞[lo <= i < hi] e(i),",
             "found a guard [i < 4] · ⊞[j < n] f[j]",
             "^^^^^^^^^^^^^^^^^^^^^^^",
             "required: the left side of the rule, (⊞[lo <= i < hi] e(i))[k]",
@@ -227,12 +227,12 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a theorem compiled": (
         lambda: compiled(reschedule(pipeline()).fuse("buf").done()),  # type: ignore[arg-type]
         WrongArgument,
-        ("try: compile its program: compile(….rhs)",),
+        ("try: take the program of the theorem: theorem.rhs",),
     ),
     "a session compiled": (
         lambda: compiled(reschedule(pipeline())),  # type: ignore[arg-type]
         WrongArgument,
-        ("try: compile its program: compile(….goal)",),
+        ("try: take the program of the session: session.goal",),
     ),
     "a factor that depends on every sum": (
         lambda: reschedule(matmul()).factor_out("A[_, _]"),
@@ -299,7 +299,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         WrongArgument,
         ("all=True and nth= exclude each other",),
     ),
-    "no program": (lambda: reschedule(3), WrongArgument, ("int is no program",)),  # type: ignore[arg-type]
+    "no program": (lambda: reschedule(3), WrongArgument, ("3 (int) is no program",)),  # type: ignore[arg-type]
 }
 
 
@@ -416,5 +416,5 @@ def test_only_a_session_says_why_a_rule_does_not_apply() -> None:
         told.rewrite("get_gen", (0,))
     with pytest.raises(NoMatch, match=r"^get_gen does not match here \[ATL705\]"):
         alone.arguments(rules["get_gen"], (), False, {})
-    with pytest.raises(NoMatch, match=r"get_gen does not match here: it wants an access .*, and finds a gen"):
+    with pytest.raises(NoMatch, match=r"does not match here: it wants an access, the rule's .*, and finds a gen"):
         told.arguments(rules["get_gen"], (), False, {})

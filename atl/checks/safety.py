@@ -10,7 +10,7 @@ from atl.checks.scope import Scope, child_scopes, outermost, parts_in_scope, rea
 from atl.checks.wellformed import Obligation, undischarged
 from atl.core.index import ZERO, Array, Index, Size
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, disjunction, negation, within
-from atl.core.program import Program
+from atl.core.program import Program, checked_program
 from atl.core.terms import Access, Expr, Input, Local
 from atl.core.traversal import Path, children, conditions_in, unconditional_indices
 
@@ -27,7 +27,7 @@ def check_safe(program: Program) -> None:
     >>> x = atl.tensor("x", n)
     >>> atl.check_safe(atl.program("shift", [x], atl.gen(n, lambda i: atl.guard(i >= 1, x[i - 1]))))
     """
-    for _, error in unsafe_accesses(program):
+    for _, error in unsafe_accesses(checked_program(program)):
         raise error
 
 

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Final, TypeAlias, TypeVar
 
-from atl.errors import UnknownMark
+from atl.errors import UnknownMark, brief
 
 
 class LoopMark(Enum):
@@ -111,7 +111,7 @@ def unknown_mark(sets: tuple[type[Enum], ...], text: object) -> UnknownMark:
             return UnknownMark(f"{text} is a mark of {CALLED[of]}, and not of {here}", required=required)
     near = get_close_matches(text, known, 1, 0.5) if isinstance(text, str) else []
     return UnknownMark(
-        f"there is no mark {text!r}",
+        f"there is no mark {brief(text)}",
         required=required,
         suggestions=(f"did you mean {near[0]}?",) if near else (),
     )

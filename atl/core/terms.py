@@ -11,6 +11,7 @@ facts, and is checked for a whole program (`atl.checks.wellformed`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from sys import float_info
 from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from atl.core import dtypes
@@ -18,7 +19,7 @@ from atl.core.forms import Form, Formed, IndexBinder, Marked, Part, TensorBinder
 from atl.core.index import Array, Bound, Index, atoms, ceildiv, shift
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate
-from atl.errors import DtypeError, RaggedShape, RankError, Source, WrongArgument
+from atl.errors import DtypeError, RaggedShape, RankError, Source, WrongArgument, brief
 
 Monoid: TypeAlias = Literal["sum", "product", "max", "min"]
 UnaryOp: TypeAlias = Literal["neg", "abs", "sqrt", "exp", "log", "tanh"]
@@ -130,6 +131,9 @@ class Metavariable(Term):
         return self.of
 
 
+LARGEST_LITERAL: Final = int(float_info.max)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(Term):
     """A literal scalar. It is stored, zero too: never padding."""
@@ -141,6 +145,12 @@ class Constant(Term):
     def _typed(self) -> Type:
         if type(self.value) is bool or self.value - self.value != 0:
             raise not_finite(self.value)
+        if not -LARGEST_LITERAL <= self.value <= LARGEST_LITERAL:
+            raise WrongArgument(
+                f"the literal {brief(self.value)} is larger than every number of an element type",
+                required="a literal between -1.8e308 and 1.8e308",
+                suggestions=("declare a scalar input, and pass the number to atl.evaluate with exact=True",),
+            )
         if self.dtype is not None and not dtypes.holds_literal(self.dtype, self.value):
             raise DtypeError(
                 f"the literal {self.value} is no {self.dtype}",
@@ -502,7 +512,7 @@ CONSTRUCTOR_CALLED: Final[dict[str, type[Expr]]] = {of.form.word: of for of in C
 def not_finite(value: object) -> WrongArgument:
     """What to say of a literal that is no finite number: equations are about rings, where x - x = 0 for all x."""
     return WrongArgument(
-        f"the literal {value!r} is no finite number",
+        f"the literal {brief(value)} is no finite number",
         required="a finite number: inf - inf + x = x holds for no infinity",
         suggestions=("declare a scalar input, and pass the infinity to the call",),
     )
@@ -523,7 +533,7 @@ def _outside(of: Type, name: str) -> Type:
 
 def _need_one_of(what: str, chosen: object, known: tuple[str, ...]) -> None:
     if chosen not in known:
-        raise WrongArgument(f"there is no {what} {chosen!r}", required=f"one of {', '.join(known)}")
+        raise WrongArgument(f"there is no {what} {brief(chosen)}", required=f"one of {', '.join(known)}")
 
 
 def _need_rank(what: str, of: Type, rank: int) -> None:

@@ -28,10 +28,10 @@ from atl.core.index import (
     read,
 )
 from atl.core.predicate import FALSE, TRUE, Predicate, expressions, map_indices
-from atl.core.program import Program
+from atl.core.program import Program, checked_program
 from atl.core.substitution import rebuild
 from atl.core.terms import Expr, Input
-from atl.errors import ArgumentError, AssumptionError
+from atl.errors import ArgumentError, AssumptionError, brief
 from atl.text.printing import show_predicate
 
 LARGEST: Final = 2**56
@@ -51,6 +51,9 @@ def specialise(program: Program, sizes: Mapping[str, int]) -> Program:
     >>> specialise(atl.program("twice", [x], 2 * x), {"n": 8}).sizes
     ()
     """
+    checked_program(program)
+    if not isinstance(sizes, Mapping):
+        raise ArgumentError(f"sizes={brief(sizes)}", required='a dictionary from names to numbers: sizes={"n": 8}')
     fixed = {name: _checked(program, name, value) for name, value in sizes.items()}
     if not fixed:
         return program
@@ -63,11 +66,11 @@ def specialise(program: Program, sizes: Mapping[str, int]) -> Program:
 def _checked(program: Program, name: str, value: Any) -> int:
     if name not in program.sizes:
         raise ArgumentError(
-            f"{program.name} has no size {name}",
+            f"{program.name} has no size {name if isinstance(name, str) else brief(name)}",
             required=f"sizes among {', '.join(program.sizes)}" if program.sizes else "no sizes: it has none",
         )
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 <= int(value) <= LARGEST:
-        raise ArgumentError(f"the size {name} is given as {value!r}", required="an integer from 0 to 2**56")
+        raise ArgumentError(f"the size {name} is given as {brief(value)}", required="an integer from 0 to 2**56")
     return int(value)
 
 

@@ -33,6 +33,7 @@ from lowering.nest.loopnest import (
     If,
     LoopNest,
     Statement,
+    checked_nest,
     elements,
     key,
     opposite,
@@ -52,7 +53,7 @@ def print_c(nest: LoopNest) -> str:
     remainders round as Python's do. Raises `UnsupportedMark` for a mark that C does not carry out: of the nest, or of
     the program that it was lowered from.
     """
-    return print_unit((nest,))
+    return print_unit((checked_nest(nest),))
 
 
 def print_unit(nests: Sequence[LoopNest], *, static: bool = False) -> str:

@@ -21,6 +21,7 @@ from atl.core.predicate import Predicate, negation, within
 from atl.core.reshape_definitions import Pairs
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.core.traversal import Path
+from atl.errors import WrongArgument, brief
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +291,17 @@ class LoopNest:
     complete: bool = False
     natural: frozenset[tuple[Conditions, Index]] = frozenset()
     marks: tuple[MarkedBinder, ...] = ()
+
+
+def checked_nest(value: object) -> LoopNest:
+    """The value, if it is a loop nest; else `WrongArgument` with how to come to one."""
+    if isinstance(value, LoopNest):
+        return value
+    raise WrongArgument(
+        f"{brief(value)} is no loop nest",
+        required="a loop nest",
+        suggestions=("make one of a program: lower(program)",),
+    )
 
 
 def statements(block: Block) -> Iterator[Statement]:

@@ -32,27 +32,36 @@ from lowering.nest.loopnest import (
 
 
 def check_program(program: Program, target: str) -> None:
-    """Raises `UnsupportedMark`, at its place, for the first mark of a program that the target does not carry out.
+    """Raises `UnsupportedMark` for all the marks of a program that the target does not carry out.
 
     Every binder of the program is held to this, whether or not anything is lowered from it.
     """
-    _raise_first(unsupported_marks(marked_binders(program), target))
+    _raise_all(unsupported_marks(marked_binders(program), target))
 
 
 def check_nest(nest: LoopNest, target: str) -> None:
-    """Raises `UnsupportedMark` for the first mark that the target does not carry out: all that a printer asks.
+    """Raises `UnsupportedMark` for the marks that the target does not carry out: all that a printer asks.
 
     It looks at the marks of the program that the nest was lowered from, and at those of its statements: a buffer on the
     stack needs a constant size.
     """
-    _raise_first(unsupported_marks(nest.marks, target))
-    _raise_first(_of_statement(statement, nest, support_of(target)) for statement in statements(nest.body))
+    _raise_all(unsupported_marks(nest.marks, target))
+    _raise_all(_of_statement(statement, nest, support_of(target)) for statement in statements(nest.body))
 
 
-def _raise_first(refused: Iterable[UnsupportedMark | None]) -> None:
-    for error in refused:
-        if error is not None:
-            raise error
+def _raise_all(refused: Iterable[UnsupportedMark | None]) -> None:
+    """Raises what is refused first, and with it the others: to be told of them one by one takes as many runs."""
+    errors = [error for error in refused if error is not None]
+    if not errors:
+        return
+    first, *others = errors
+    if others:
+        first.summary += (
+            f"; {len(others)} more marks are refused: " if len(others) > 1 else "; another mark is refused: "
+        )
+        first.summary += ", ".join(f"{error.mark} of {error.binder}" for error in others)
+        first.suggestions = tuple(dict.fromkeys(hint for error in errors for hint in error.suggestions))
+    raise first
 
 
 def _of_statement(statement: Statement, nest: LoopNest, support: Support) -> UnsupportedMark | None:

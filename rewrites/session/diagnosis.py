@@ -8,21 +8,21 @@ been tried before it is made, and makes nothing that `compile` would refuse.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 
 from atl.checks.scope import Scope
 from atl.core.index import ONE, Index, Size, atoms, index, size
-from atl.core.predicate import Predicate, at_most, conjunction, expressions, negation
+from atl.core.predicate import All, Predicate, at_most, conjunction, conjuncts, expressions, negation
 from atl.core.program import Program
 from atl.core.terms import Expr, Guard, Local, TensorVar, Term, Type
 from atl.core.traversal import Path, children, subterms
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, Source, WrongArgument
 from atl.prove import Facts, Proved, Refuted, contradictory, prove
 from atl.prove.facts import topics_of
-from atl.text.printing import place_of, show_predicate
-from rewrites.derivation import Derivation, Given, NotApplicable
+from atl.text.printing import place_of, show_predicate, text_at
+from rewrites.derivation import Derivation, Given, NotApplicable, arguments_of
 from rewrites.errors import NoMatch, NoSite, NotEqual, Part, PremiseFailed, Undetermined, side_name
 from rewrites.instantiation import Argument, Function
 from rewrites.matching.match import Mismatch, match
@@ -30,7 +30,7 @@ from rewrites.matching.rule_index import heads
 from rewrites.obstacles import obstacles
 from rewrites.places.site import Site, site_at
 from rewrites.rule import Kind, Rule
-from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, slice_of, wanted_text
+from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, wanted_text
 from rewrites.tactics.simplification import inline, simpl_guard
 
 MOST_SUGGESTIONS = 4
@@ -51,6 +51,13 @@ def diagnosed(error: ATLError, work: Derivation) -> ATLError:
             return error
 
 
+def at_the_call(error: ATLError) -> ATLError:
+    """The error with the line of the call that failed: what it is about may come from an earlier one."""
+    if error.place is not None:
+        error.place = replace(error.place, source=Source.caller())
+    return error
+
+
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
@@ -62,7 +69,7 @@ def facts_text(facts: Facts, about: Predicate) -> str:
 
 def difference(rule: Rule, reverse: bool, site: Site, wanted: Part, found: Part) -> tuple[str, str]:
     """What the rule wants and what stands there, as texts."""
-    return wanted_text(rule, reverse, site.term.type.rank, wanted), _found_text(site, found)
+    return wanted_text(rule, reverse, site, wanted), _found_text(site, found)
 
 
 def _found_text(site: Site, found: Part) -> str:
@@ -70,7 +77,7 @@ def _found_text(site: Site, found: Part) -> str:
     if where is None:
         return show_part(found)
     if isinstance(found, Term):
-        return f"{kind_of(found)} {slice_of(site.program, (*site.path, *where))}".strip()
+        return f"{kind_of(found)} {text_at(site.program, (*site.path, *where))}".strip()
     return show_part(_opened(site_at(site.program, (*site.path, *where)).scope, found))
 
 
@@ -257,6 +264,7 @@ def _first(asked: Asked, work: Derivation, site: Site, mismatch: Mismatch) -> It
     """Rules after which this one applies: they move what stands in the way."""
     root = type(site.term)
     yield from _after_inlining(asked, work, mismatch)
+    yield from _after_parting(asked, work, site)
     if any(isinstance(part.expr, Guard) for part in children(site.term)):
         trial = _trial(work)
         if _does(lambda: simpl_guard(trial)) and _applies_below(asked, work, trial, site):
@@ -278,6 +286,32 @@ def _after_inlining(asked: Asked, work: Derivation, mismatch: Mismatch) -> Itera
     trial = _trial(work)
     if _does(lambda: inline(trial, name)) and _applies_below(asked, work, trial, trial.site()):
         yield f's.inline("{name}") first: then {_call(asked.rule, asked.reverse, asked.more)} applies'
+
+
+def _after_parting(asked: Asked, work: Derivation, site: Site) -> Iterable[str]:
+    """A guard by several conditions stands where one by a single condition would do: taken apart, it may do."""
+    for at in site_and_parts(site):
+        if not (isinstance(at.term, Guard) and isinstance(at.term.predicate, All)):
+            continue
+        parts = [at.scope.predicate(part) for part in conjuncts(at.term.predicate)]
+        for part in parts:
+            rest = show_predicate(conjunction(other for other in parts if other is not part))
+            for p, q in ((show_predicate(part), rest), (rest, show_predicate(part))):
+                trial = _trial(work)
+                given = arguments_of(work.rules["guard_guard"], {"p": p, "q": q})
+                if not trial.attempted(work.rules["guard_guard"], at.path, given, reverse=True):
+                    continue
+                if _applies_below(asked, work, trial, site):
+                    more = f", around={at.path!r}, p={p!r}, q={q!r}"
+                    again = _call(asked.rule, asked.reverse, asked.more)
+                    yield f"{_call(work.rules['guard_guard'], True, more)} first: then {again} applies"
+                    return
+
+
+def site_and_parts(site: Site) -> Iterator[Site]:
+    """A place and those directly below it."""
+    yield site
+    yield from (site.child(position) for position in range(len(children(site.term))))
 
 
 def _does(call: Callable[[], object]) -> bool:
@@ -360,7 +394,7 @@ def _fits_backwards(asked: Asked, work: Derivation) -> list[str]:
         missing = "".join(f", {name}=…" for name in asked.rule.metavariables if name not in found)
         if not missing and not _leads_on(asked, work, _trial(work), site.path, asked.rule, reverse=not asked.reverse):
             continue
-        where = slice_of(site.program, site.path)
+        where = text_at(site.program, site.path)
         return [
             f"the {side_name(not asked.reverse)} side fits {where}: {_call(asked.rule, not asked.reverse, missing)}"
         ]

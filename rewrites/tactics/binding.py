@@ -7,7 +7,7 @@ from atl.core.marks import LetMark
 from atl.core.substitution import free_positions, map_type, shift_term, with_children
 from atl.core.terms import Expr, Guard, Local, Select
 from atl.core.traversal import Path, children
-from atl.errors import WrongArgument
+from atl.errors import WrongArgument, brief
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Function
@@ -81,7 +81,9 @@ def check_nth(nth: object) -> None:
 def check_name(name: str | None) -> None:
     """Raises `WrongArgument` if a let cannot be called so."""
     if name is not None and not (isinstance(name, str) and is_name(name)):
-        raise WrongArgument(f"{name!r} cannot name a let", required="letters, digits and _, not starting with a digit")
+        raise WrongArgument(
+            f"{brief(name)} cannot name a let", required="letters, digits and _, not starting with a digit"
+        )
 
 
 def bind(work: Derivation, path: Path, inner: Path, name: str, mark: LetMark = LetMark.NONE) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from atl.core.marks import unknown_mark
 from atl.core.traversal import binds, names_given
-from atl.errors import WrongArgument
+from atl.errors import WrongArgument, brief
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.places.choosing import Chosen, every
@@ -48,7 +48,8 @@ def rename(work: Derivation, what: Chosen, name: str, *, binder: int | None = No
     """
     if not (isinstance(name, str) and name.isidentifier() and name.isascii() and name.strip("_")):
         raise WrongArgument(
-            f"{name!r} cannot name a loop or a let", required="letters, digits and _, not _ alone, and no digit first"
+            f"{brief(name)} cannot name a loop or a let",
+            required="letters, digits and _, not _ alone, and no digit first",
         )
     found = [site for site in every(work.goal, what) if binds(site.term)]
     if not found:
