@@ -44,10 +44,12 @@ from atl.core.predicate import (
 from atl.core.traversal import divisors, never_negative
 from atl.errors import ATLError
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
+from atl.prove.ends import is_least_at_ends
 from atl.prove.facts import EMPTY, Facts, declared, topics_of
 from atl.prove.linear.rows import System, Table, read_predicate
 from atl.prove.linear.solver import EFFORT, refuted
 from atl.prove.reduction import reduced
+from atl.prove.relevance import relevant
 from atl.prove.search import Sample, Search, search
 from atl.prove.smt import Contradiction, GaveUp, solve
 
@@ -81,7 +83,7 @@ def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
     if found is not None:
         statistics.memo += 1
         return found
-    answer = _conjunction(facts, goal, thorough) if isinstance(goal, All) else _connected(facts, goal, thorough)
+    answer = _conjunction(facts, goal, thorough) if isinstance(goal, All) else _simple(facts, goal, thorough)
     _remember(key, answer)
     return answer
 
@@ -128,6 +130,15 @@ def _conjunction(facts: Facts, goal: All, thorough: bool) -> Answer:
                     deeper = max(worst.layer, layer, key=("trivial", "linear", "z3").index)
                     worst = Proved(deeper, worst.vacuous or vacuous)
     return worst
+
+
+def _simple(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
+    """Of a quick question, many facts that say nothing of it are left out; a counterexample would have to meet them."""
+    near = facts if thorough else relevant(facts, goal)
+    if near is facts:
+        return _connected(facts, goal, thorough)
+    answer = prove(near, goal, thorough=thorough)
+    return answer if isinstance(answer, Proved) else Unknown("the quick layers of the prover found no proof")
 
 
 def _connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
@@ -180,6 +191,8 @@ class _Query:
         samples = search(table, whole, undefined=not _divides(self.goal))
         if (model := self._sampled(samples, FIRST_TRIES, table, solution)) is not None:
             return Refuted(model)
+        if self._at_ends():
+            return self._proved("linear")
         effort = EFFORT if self.thorough else QUICK_EFFORT
         split = bool(whole.cases) or any(isinstance(atom, Extremum | Read) for atom in table.atoms.values())
         if split and refuted(table, known, denied, effort=effort):
@@ -231,13 +244,19 @@ class _Query:
 
         return tuple(taken_out(fact) for fact in facts), taken_out(denied)
 
+    def _at_ends(self) -> bool:
+        """Whether the goal holds at the ends of ranges that make it least; asked where there are products."""
+        if not isinstance(self.goal, NonNegative):
+            return False
+        nonlinear = any(len(monomial) > 1 for monomial, _ in self.goal.expression.terms)
+        return nonlinear and is_least_at_ends(self.facts, self.goal.expression, self._shown)
+
+    def _shown(self, predicate: Predicate) -> bool:
+        return isinstance(prove(self.facts, predicate, thorough=False), Proved)
+
     def _simpler(self) -> Predicate:
         """The goal with its quotients, minima and maxima made smaller by what the quick layers see."""
-
-        def shown(predicate: Predicate) -> bool:
-            return isinstance(prove(self.facts, predicate, thorough=False), Proved)
-
-        return map_indices(self.goal, lambda expression: reduced(expression, shown))
+        return map_indices(self.goal, lambda expression: reduced(expression, self._shown))
 
     def _sampled(self, samples: Search, tries: int, table: Table, solution: _Solution) -> Model | None:
         sample = samples.sample(tries)
@@ -329,12 +348,18 @@ def _lawful_array(array: Array, model: Model) -> bool:
             inside.append((position, value))
         elif value:
             return False
+    # Integers that increase leave room for those before and after.
+    ordered = increases(array) and bool(shape)
     for fact in bounds_of(array):
         bound = model.value(fact.bound)
-        if any(value < bound if isinstance(fact, AtLeast) else value >= bound for _, value in inside):
-            return False
+        for at, value in inside:
+            if isinstance(fact, AtLeast):
+                if value < bound + (at[-1] if ordered else 0):
+                    return False
+            elif value >= bound - (shape[-1] - 1 - at[-1] if ordered else 0):
+                return False
     # The elements of a model are sorted by position, so that neighbours in a row are neighbours here.
-    return not increases(array) or all(
+    return not ordered or all(
         after - before >= at[-1] - position[-1]
         for (position, before), (at, after) in pairwise(inside)
         if position[:-1] == at[:-1]
