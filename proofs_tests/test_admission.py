@@ -121,7 +121,36 @@ def test_what_is_made_anew_is_what_it_was() -> None:
         "p (x : float32[n]) : float32[⌈n / 4⌉, 4] := let r := split 4 x in ⊞[i < ⌈n / 4⌉] ⊞[j < 4] r[i, min(j, 2)]",
     ):
         body = atl.parse(text).body
-        assert remade_term(body) is body
+        again = remade_term(body)
+        assert again == body
+        assert remade_term(again) is remade_term(body) is again
+
+
+def test_a_node_that_claims_to_be_another_one_is_made_of_its_fields() -> None:
+    """By its identity it is x; by its fields it is x + x, or an index that is bound nowhere."""
+    kept = start().rhs.body
+    double = Binary("add", x.node, x.node)
+    forged = forgery(double, kept, op="add", left=x.node, right=x.node)
+    assert forged == kept
+    assert remade_term(forged) == double
+    theorem = start()
+    arguments = {"p": TRUE, "e": forged}
+    with pytest.raises(NotEqual):
+        rewrite(theorem, RULES["guard_true"], (), arguments, reverse=True)
+    loose = Bound(0)
+    for name in ("loose", "free", "depth"):
+        object.__setattr__(loose, name, getattr(Size("n"), name))
+    assert remade_index(index(loose)).loose == 1
+
+
+def forgery(node: Any, claims: Any, **fields: Any) -> Any:
+    """A node of the class of one and with its fields, which has all else of another."""
+    made = object.__new__(type(node))
+    for name in ("identity", "depth", "size", "loose", "loose_tensors", "free", "type", "source"):
+        object.__setattr__(made, name, getattr(claims, name))
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def test_what_is_made_anew_is_in_canonical_form() -> None:

@@ -1,7 +1,8 @@
 """Terms made anew: from the leaves on, by the constructors and functions that make every term.
 
-What comes from outside may have been made by hand. Made anew it is in canonical form, and of nothing but what its form
-says; or it is refused. That one came out as it was, its identity remembers, so that no part is looked at twice.
+What comes from outside may have been made by hand, and may claim to be what it is not: its fields alone are read. Made
+anew it is in canonical form, and of nothing but what its form says; or it is refused. The nodes that came out of this are
+remembered, each object for itself, so that no part is looked at twice: one that only has the identity of another is none.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 from typing import Any, Final, TypeVar, assert_never
+from weakref import ref
 
 from atl.core import dtypes
 from atl.core.forms import Formed, Role, Slot, slots_of
@@ -34,10 +36,13 @@ from atl.core.predicate import Predicate, is_predicate, map_indices
 from atl.core.substitution import binds_by_type
 from atl.core.terms import CONSTRUCTORS, OPERATORS, Expr, ReshapeOp, Type
 from atl.core.traversal import names_given
+from atl.errors import Source
 
 N = TypeVar("N", bound=Node)
 _TERMS: Final = frozenset(CONSTRUCTORS)
 _OPERATORS: Final = frozenset(OPERATORS)
+_known: Final[dict[int, tuple[ref[Node], Node | None]]] = {}
+"""What was made of each object that is still in use, by the object's number; none of what was made here."""
 
 
 def remade_term(term: Expr) -> Expr:
@@ -77,12 +82,20 @@ def remade_type(of: Type) -> Type:
 
 
 def _once(node: N, make: Callable[[N], N]) -> N:
-    """What `make` makes of the node; the node itself where that is equal, as names and marks are its own."""
-    if node.identity.remade:
-        return node
+    """What `make` makes of the node; the node itself where it was made here."""
+    known = _known.get(id(node))
+    if known is not None:
+        return node if known[1] is None else known[1]  # type: ignore[return-value]
     made = make(node)
-    made.identity.remade = True
-    return node if made.identity is node.identity else made
+    _remember(made, None)
+    if made is not node:
+        _remember(node, made)
+    return made
+
+
+def _remember(node: Node, made: Node | None) -> None:
+    number = id(node)
+    _known[number] = ref(node, lambda _: _known.pop(number, None)), made
 
 
 def _remade_apart(expression: Index) -> Index:
@@ -99,6 +112,8 @@ def _term(term: Expr) -> Expr:
             type(made).__name__,
             "a let as atl.let makes it",
         )
+    source = getattr(term, "source", None)
+    object.__setattr__(made, "source", source if type(source) is Source else None)
     return made
 
 
