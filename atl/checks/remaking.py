@@ -1,8 +1,8 @@
 """Terms made anew: from the leaves on, by the constructors and functions that make every term.
 
-What comes from outside may have been made by hand, and may claim to be what it is not: its fields alone are read. Made
-anew it is in canonical form, and of nothing but what its form says; or it is refused. The nodes that came out of this are
-remembered, each object for itself, so that no part is looked at twice: one that only has the identity of another is none.
+What comes from outside may have been made by hand, and may claim to be what it is not: its fields alone are read.
+Made anew it is in canonical form, and of nothing but what its form says; or it is refused. What came out of this is
+remembered, each object for itself, so that no part is looked at twice: what only has the identity of another is none.
 """
 
 from __future__ import annotations
