@@ -143,6 +143,24 @@ def test_a_node_that_claims_to_be_another_one_is_made_of_its_fields() -> None:
     assert remade_index(index(loose)).loose == 1
 
 
+def test_a_node_of_which_something_is_missing_is_refused() -> None:
+    parts = object.__new__(All)
+    object.__setattr__(parts, "parts", (SIZE, None))
+    for terms in (None, ((),), (3,), (((), 1, 2),), ((None, 1),)):
+        broken = object.__new__(Index)
+        object.__setattr__(broken, "terms", terms)
+        with pytest.raises(WrongArgument):
+            remade_index(broken)
+    for term in (object.__new__(Unary), object.__new__(Constant)):
+        with pytest.raises(WrongArgument):
+            remade_term(term)
+    for condition in (parts, object.__new__(NonNegative)):
+        with pytest.raises(WrongArgument):
+            remade_predicate(condition)
+    with pytest.raises(NotAdmitted):
+        rewrite(start(), RULES["guard_true"], (), {"p": parts, "e": x.node}, reverse=True)
+
+
 def forgery(node: Any, claims: Any, **fields: Any) -> Any:
     """A node of the class of one and with its fields, which has all else of another."""
     made = object.__new__(type(node))
