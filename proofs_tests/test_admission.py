@@ -93,6 +93,8 @@ BY_HAND: dict[str, Callable[[], object]] = {
     "infinity as a literal": lambda: Constant(inf, "float32"),
     "minus infinity as a literal": lambda: Constant(-inf, None),
     "no number as a literal": lambda: Constant(nan, "float64"),
+    "a literal beyond all floats": lambda: Constant(10**400, "float64"),
+    "a literal beyond all floats that a person writes": lambda: x * 10**400,
     "text as a literal": lambda: Constant("1", "float64"),  # type: ignore[arg-type]
     "a generation of a number": lambda: Gen(constant(0), SIZE, 3),  # type: ignore[arg-type]
     "a generation up to a number": lambda: Gen(constant(0), 3, Constant(1, None)),  # type: ignore[arg-type]

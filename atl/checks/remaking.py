@@ -113,8 +113,8 @@ def _once(node: N, make: Callable[[N], N]) -> N:
 
 
 def _remember(node: Node, made: Node | None) -> None:
-    number = id(node)
-    _known[number] = ref(node, lambda _: _known.pop(number, None)), made
+    number, forget = id(node), _known.pop  # which is there still when the modules are taken down
+    _known[number] = ref(node, lambda _: forget(number, None)), made
 
 
 def _predicate(given: Predicate) -> Predicate:

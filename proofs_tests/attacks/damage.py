@@ -47,7 +47,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.core.traversal import Path, children
+from atl.core.traversal import children
 from proofs_tests.attacks.settings import M, N, Setting
 from proofs_tests.choices import Choices, chance, choose
 from rewrites.instantiation import Argument, Function
@@ -160,6 +160,8 @@ def damaged_term(choices: Choices, setting: Setting, of: Expr) -> Expr:
     endless = _literal(literal, dtype, rank, of)
     made: tuple[Callable[[], Any], ...] = (
         lambda: endless,
+        lambda: endless,
+        lambda: Binary("add", Binary("sub", endless, endless), of),
         lambda: Binary("add", Binary("sub", endless, endless), of),
         lambda: forged(Local, position=-1, of=of.type, type=of.type, source=None),
         lambda: Local(choices.integer(0, 1), Type(dtype, tuple(extent + 1 for extent in of.type.shape))),
@@ -216,7 +218,14 @@ def _hiding(of: Expr) -> Expr:
 
 
 def damaged(choices: Choices, setting: Setting, argument: Argument) -> Argument:
-    """An argument of which something is not made as it should be."""
+    """An argument of which something is not made as it should be; as it is where what is broken falls apart."""
+    try:
+        return _damaged(choices, setting, argument)
+    except Exception:  # noqa: BLE001 (constructors met what is broken)
+        return argument
+
+
+def _damaged(choices: Choices, setting: Setting, argument: Argument) -> Argument:
     match argument:
         case Index():
             wrong = damaged_index(choices, setting, argument)
@@ -251,8 +260,15 @@ def damaged_somewhere(choices: Choices, setting: Setting, term: Expr) -> Expr:
     return with_children(term, tuple(parts))
 
 
-def damaged_program(choices: Choices, setting: Setting, program: Program, path: Path = ()) -> Program:
-    """The program with a part, an input or an assumption damaged."""
+def damaged_program(choices: Choices, setting: Setting, program: Program) -> Program:
+    """The program with a part, an input or an assumption damaged; as it is where what is broken falls apart."""
+    try:
+        return _damaged_program(choices, setting, program)
+    except Exception:  # noqa: BLE001
+        return program
+
+
+def _damaged_program(choices: Choices, setting: Setting, program: Program) -> Program:
     match choices.integer(0, 5):
         case 0:
             wrong = damaged_predicate(choices, setting, TRUE)

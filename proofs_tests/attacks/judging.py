@@ -29,7 +29,7 @@ LARGEST_EXTENT: Final = 60
 """What has more elements along a dimension, or in all, than this and four times this is not looked at."""
 DRAWS: Final = 14
 """How many calls are drawn for a theorem at most."""
-RUNS: Final = 4
+RUNS: Final = 3
 """How many of them are run."""
 
 AnyArray = npt.NDArray[Any]
@@ -106,11 +106,11 @@ def _call(program: Program, sizes: Mapping[str, int], choices: Choices) -> Argum
             arrays[array.name] = _drawn(array, sizes, arrays, choices, lawful=lawful)
         free = {name: sizes[name] for name in program.free_sizes}
         return bind(program, [], {**arrays, **free}, exact=True)
-    except (ArgumentError, ArrayError, AssumptionError, _NoArray, ZeroDivisionError, KeyError):
+    except (ArgumentError, ArrayError, AssumptionError, NoArray, ZeroDivisionError, KeyError):
         return None
 
 
-class _NoArray(Exception):
+class NoArray(Exception):
     """No array has this shape."""
 
 
@@ -122,7 +122,7 @@ def _drawn(
 
     shape = tuple(value(extent) for extent in array.shape)
     if any(not 0 <= extent <= LARGEST_EXTENT for extent in shape):
-        raise _NoArray
+        raise NoArray
     if not is_integer(array.dtype):
         made = np.empty(shape, dtype=object)
         for at in np.ndindex(*shape):
@@ -134,7 +134,7 @@ def _drawn(
         high = max(high, low + 2) if array.high is None else value(array.high)
         low = min(low, high - 2) if array.low is None else low
     if prod(shape) and high <= low:
-        raise _NoArray
+        raise NoArray
     whole = np.empty(shape, dtype=array.dtype)
     for at in np.ndindex(*shape):
         whole[at] = choices.integer(low, high - 1)
@@ -144,10 +144,15 @@ def _drawn(
     return whole
 
 
+def lawful_array(array: Array, sizes: Mapping[str, int], before: Mapping[str, AnyArray], choices: Choices) -> AnyArray:
+    """An array that holds what is declared of it, at these sizes. Raises `NoArray` where there is none."""
+    return _drawn(array, sizes, before, choices, lawful=True)
+
+
 def _increasing(low: int, high: int, count: int, choices: Choices) -> list[int]:
     left = list(range(low, high))
     if len(left) < count:
-        raise _NoArray
+        raise NoArray
     while len(left) > count:
         left.pop(choices.integer(0, len(left) - 1))
     return left

@@ -24,12 +24,14 @@ from typing import Final
 from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterm
-from atl.errors import ATLError
+from atl.errors import ATLError, ContradictoryAssumptions
+from atl.parsing.parse import parse
 from atl.prove import forget
+from atl.text.printing import show_program
 from proofs_tests.attacks.arguments import Unreasonable
 from proofs_tests.attacks.damage import damaged, damaged_program
 from proofs_tests.attacks.judging import judge
-from proofs_tests.attacks.places import Attack, attack
+from proofs_tests.attacks.places import Attack, attack, guarded
 from proofs_tests.attacks.settings import Setting
 from proofs_tests.attacks.swindles import SWINDLES
 from proofs_tests.choices import Choices, Seeded, choose
@@ -47,6 +49,8 @@ ELSEWHERE: Final = 6
 """How many other rules are tried in each program, each somewhere."""
 LARGEST: Final = 220
 """A program of more nodes is not attacked further."""
+BELIEVED: Final = 2
+"""How many guards by what inputs declare are tried in each run."""
 FINDINGS_SHOWN: Final = 10
 
 Direction = tuple[str, bool]
@@ -130,7 +134,8 @@ class Run:
         if start is None:
             return
         theorem = self._step("as drawn", start, made, made.arguments, choices)
-        self._twin(number, RULES[name], reverse, choices)
+        if number % 3 == 0:
+            self._twin(number, RULES[name], reverse, choices)
         match number % 4:
             case 0:
                 self._tampered(start, made, choices)
@@ -141,6 +146,7 @@ class Run:
             case _:
                 self._swindled(start, made, choices)
         self._elsewhere(theorem or start, choices)
+        self._believed(number)
 
     # -- programs -----------------------------------------------------------------------------------------------------
 
@@ -214,21 +220,40 @@ class Run:
         self.report.discarded.update(f"call: {reason}" for reason in judged.discarded)
         if judged.wrong is not None:
             self._found(f"{kind}, {what}", judged.wrong, theorem)
-        elif self.number % 25 == 0:
+        elif self.number % 64 == 2:
             self._saved(kind, what, theorem)
+        elif "damaged" in kind:
+            self._read_back(kind, what, theorem)
 
     def _saved(self, kind: str, what: str, theorem: Theorem) -> None:
-        """Its certificate is replayed to the same theorem."""
+        """Its certificate, where it can be written, is replayed to the same theorem."""
         try:
-            again = loads(dumps(theorem))
+            text = dumps(theorem)
         except ATLError as error:
             self.report.discarded[f"certificate: {type(error).__name__}"] += 1
             return
         except Exception as error:  # noqa: BLE001
             self._found(f"{kind}, {what}, its certificate", f"{type(error).__name__}: {error}", theorem)
             return
+        try:
+            again = loads(text)
+        except Exception as error:  # noqa: BLE001 (what was written is read)
+            self._found(f"{kind}, {what}, its certificate", f"{type(error).__name__}: {error}", theorem)
+            return
         if (again.lhs, again.rhs) != (theorem.lhs, theorem.rhs):
             self._found(f"{kind}, {what}", "its certificate proves something else", theorem)
+
+    def _read_back(self, kind: str, what: str, theorem: Theorem) -> None:
+        """What was let in is made as programs are, so that it is read back from its text."""
+        try:
+            again = parse(show_program(theorem.rhs))
+        except ContradictoryAssumptions:
+            return
+        except Exception as error:  # noqa: BLE001
+            self._found(f"{kind}, {what}, read back", f"{type(error).__name__}: {error}", theorem)
+            return
+        if (again.inputs, again.body) != (theorem.rhs.inputs, theorem.rhs.body):
+            self._found(f"{kind}, {what}", f"it is read back as {again}", theorem)
 
     def _twin(self, number: int, rule: Rule, reverse: bool, choices: Choices) -> None:
         """The same again where the inputs declare something else: what is remembered of one does not hold of it."""
@@ -255,26 +280,19 @@ class Run:
             return
         for _ in range(3):
             name = choose(choices, list(made.arguments))
-            try:
-                other = damaged(choices, made.setting, made.arguments[name])
-            except Exception:  # noqa: BLE001 (what is broken cannot always be put together)
-                continue
+            other = damaged(choices, made.setting, made.arguments[name])
             self._step("a damaged argument", start, made, {**made.arguments, name: other}, choices)
 
     def _damaged_program(self, made: Attack, choices: Choices) -> None:
         for _ in range(3):
-            try:
-                program = damaged_program(choices, made.setting, made.program)
-            except Exception:  # noqa: BLE001
-                continue
+            program = damaged_program(choices, made.setting, made.program)
             ask = partial(kernel.reflexivity, program)
             start = self._asked("a damaged program", ask, "itself", choices, made.program)
             if start is not None:
                 self._step("in a damaged program", start, made, made.arguments, choices)
 
     def _swindled(self, start: Theorem, made: Attack, choices: Choices) -> None:
-        for _ in range(2):
-            swindle = choose(choices, SWINDLES)
+        for swindle in SWINDLES:
             self._asked(
                 f"swindle: {swindle.__name__}",
                 partial(swindle, choices, start, made, made.setting),
@@ -306,6 +324,17 @@ class Run:
                 continue
             self._step("elsewhere", theorem, Attack(theorem.rhs, rule, reverse, path, found, setting), found, choices)
 
+    def _believed(self, number: int) -> None:
+        """A guard by what the inputs may declare of their elements; and the same where they declare something else."""
+        rule = RULES["guard_true"]
+        for turn in range(BELIEVED):
+            for otherwise in (False, True):
+                choices = Seeded.by(f"believed {self.report.seed} {number} {turn}")
+                made = guarded(rule, choices, otherwise=otherwise)
+                start = None if made is None else self._start(made.program)
+                if made is not None and start is not None:
+                    self._step("a guard by declared facts", start, made, made.arguments, choices)
+
     def _found(self, what: str, wrong: str, about: Program | Theorem | None) -> None:
         try:
             sides = (about.lhs, about.rhs) if isinstance(about, Theorem) else (about,)
@@ -331,8 +360,10 @@ def _somewhere(body: Expr, choices: Choices) -> tuple[Path, int]:
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
-def run_kernel(numbers: Sequence[int], seed: int, progress: Callable[[Report], None] | None = None) -> Report:
-    """These runs of a seed; interrupted, those made so far."""
+def run_kernel(
+    numbers: Sequence[int], seed: int, progress: Callable[[Report], None] | None = None, *, first: bool = False
+) -> Report:
+    """These runs of a seed; interrupted, those made so far. With `first`, no more than up to the first finding."""
     run = Run(seed)
     report = run.report
     report.wanted = len(numbers)
@@ -344,6 +375,9 @@ def run_kernel(numbers: Sequence[int], seed: int, progress: Callable[[Report], N
             report.seconds = time.monotonic() - begun
             if progress is not None:
                 progress(report)
+            if first and report.findings:
+                report.stopped = f"stopped at the first finding, after {report.runs} of {report.wanted}"
+                return report
         report.stopped = f"all {report.wanted} are done"
     except KeyboardInterrupt:
         report.stopped = f"interrupted by Ctrl-C after {report.runs} of {report.wanted}"

@@ -11,13 +11,13 @@ from atl.checks.wellformed import obligations
 from atl.core.index import ZERO, Array, Index, Read, Var, atoms, bound, index, map_leaves, shift
 from atl.core.predicate import Predicate, conjunction, conjuncts, expressions, map_indices
 from atl.core.program import Program
-from atl.core.terms import Access, Binary, Concat, Expr, Gen, Guard, Let, Local, Reduce, Select, Type, Unary
+from atl.core.terms import Access, Binary, Concat, Expr, Gen, Guard, Input, Let, Local, Reduce, Select, Type, Unary
 from atl.core.traversal import Path, arrays_in, indices_in, subterms
 from atl.errors import ATLError
 from atl.prove import Facts
 from atl.prove.facts import declared
 from proofs_tests.attacks.arguments import Unreasonable
-from proofs_tests.attacks.settings import Setting
+from proofs_tests.attacks.settings import Setting, declared_condition
 from proofs_tests.choices import Choices, chance, choose
 from rewrites.instantiation import Argument
 from rewrites.rule import Equation, Rule
@@ -136,6 +136,21 @@ def attack(rule: Rule, reverse: bool, choices: Choices, *, otherwise: bool = Fal
     except ATLError:
         return None
     return Attack(program, rule, reverse, path, arguments, setting, place)
+
+
+def guarded(rule: Rule, choices: Choices, *, otherwise: bool = False) -> Attack | None:
+    """A guard around a scalar, by a comparison of an element of an input: that it always holds is to be concluded."""
+    setting = Setting.drawn(choices)
+    if otherwise:
+        setting = setting.otherwise()
+    try:
+        condition = declared_condition(choices, setting)
+    except ATLError:
+        return None
+    e = Input(setting.inputs["s"])
+    used = _used((Guard(condition, e),), ())
+    program = Program("p", tuple(array for array in setting.inputs.values() if array in used), Guard(condition, e))
+    return Attack(program, rule, False, (), {"p": condition, "e": e}, setting)
 
 
 def _used(terms: Iterable[Expr], conditions: Iterable[Predicate]) -> set[Array]:

@@ -144,6 +144,24 @@ def condition(choices: Choices, setting: Setting, indices: Sequence[Index], dept
             return at_most(a, b)
 
 
+def declared_condition(choices: Choices, setting: Setting) -> Predicate:
+    """What may follow of an element from what is declared of it: it is within bounds, or zero outside of its array."""
+    array = setting.inputs[choose(choices, ("A", "B", "c"))]
+    at = read(array, tuple(expression(choices, setting, (), choose(choices, (0, 0, 1))) for _ in array.shape))
+    low, high = choose(choices, (ZERO, ZERO, ONE, N)), choose(choices, (N, M, constant(5), ONE))
+    match choices.integer(0, 4):
+        case 0:
+            return within(low, at, high)
+        case 1:
+            return less(at, high)
+        case 2:
+            return disjunction((less(at, high), less(K, ONE), at_most(high, ZERO)))
+        case 3:
+            return at_most(at, ZERO)
+        case _:
+            return at_most(choose(choices, (low, -low)), at)
+
+
 def attempted_expression(choices: Choices, setting: Setting, indices: Sequence[Index], depth: int) -> Index:
     """The same, where the language refuses none of it."""
     while True:

@@ -128,7 +128,6 @@ def odd_path(choices: Choices, start: Theorem, attack: Attack, setting: Setting)
 Swindle = Callable[[Choices, Theorem, Attack, Setting], Theorem | None]
 SWINDLES: Final[tuple[Swindle, ...]] = (
     changing,
-    changing,
     changing_conditions,
     no_rule,
     written_catalogue,
