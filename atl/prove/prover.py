@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final, Literal
 
-from atl.core.declared import AtLeast, bounds_of, increases
 from atl.core.index import (
     ZERO,
     AnyAtom,
@@ -44,6 +42,7 @@ from atl.core.predicate import (
 from atl.core.traversal import divisors, never_negative
 from atl.errors import ATLError
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
+from atl.prove.elements import lawful
 from atl.prove.ends import is_least_at_ends
 from atl.prove.facts import EMPTY, Facts, declared, topics_of
 from atl.prove.linear.rows import System, Table, read_predicate
@@ -212,7 +211,10 @@ class _Query:
         if not self.simplified and (simpler := self._simpler()) != self.goal:
             if simpler == TRUE:
                 return self._proved("linear")
-            return _Query(self.facts, simpler, thorough=True, simplified=True).answer()
+            answer = _Query(self.facts, simpler, thorough=True, simplified=True).answer()
+            if isinstance(answer, Refuted) and not lawful(self._arrays(table), answer.model):
+                return Unknown("no array holds what is declared, with the numbers that were found")
+            return answer
         return self._by_z3(table, whole, solution)
 
     def _divided_out(self) -> tuple[tuple[Predicate, ...], Predicate]:
@@ -302,7 +304,7 @@ class _Query:
                 leaves[leaf] = model_of(leaves.items(), elements).value(value)
             model = model_of(leaves.items(), elements)
             negative = any(isinstance(leaf, Size) and value < 0 for leaf, value in model.leaves)
-            if negative or model.satisfies(self.goal) or not _lawful(table, model):
+            if negative or model.satisfies(self.goal) or not lawful(self._arrays(table), model):
                 return None
         except ZeroDivisionError:
             return None
@@ -315,6 +317,13 @@ class _Query:
                 if not undefined:
                     return None
         return model
+
+    def _arrays(self, table: Table) -> Iterator[Array]:
+        """The arrays that are read, also where an equality has taken the read away."""
+        for predicate in (*self.facts.predicates, self.goal):
+            for expression in expressions(predicate):
+                yield from (atom.array for atom in atoms(expression) if isinstance(atom, Read))
+        yield from (atom.array for atom in table.atoms.values() if isinstance(atom, Read))
 
 
 def _inconsistent(facts: Facts) -> bool:
@@ -330,40 +339,6 @@ def _inconsistent(facts: Facts) -> bool:
             _inconsistencies.clear()
         _inconsistencies[facts] = found
     return found
-
-
-def _lawful(table: Table, model: Model) -> bool:
-    """Whether the elements are what their declarations allow: zero outside, in range and increasing within."""
-    arrays = {atom.array.name: atom.array for atom in table.atoms.values() if isinstance(atom, Read)}
-    return all(_lawful_array(array, model) for array in arrays.values())
-
-
-def _lawful_array(array: Array, model: Model) -> bool:
-    shape = [model.value(extent) for extent in array.shape]
-    inside: list[tuple[tuple[int, ...], int]] = []
-    for name, position, value in model.elements:
-        if name != array.name:
-            continue
-        if all(0 <= k < extent for k, extent in zip(position, shape, strict=False)):
-            inside.append((position, value))
-        elif value:
-            return False
-    # Integers that increase leave room for those before and after.
-    ordered = increases(array) and bool(shape)
-    for fact in bounds_of(array):
-        bound = model.value(fact.bound)
-        for at, value in inside:
-            if isinstance(fact, AtLeast):
-                if value < bound + (at[-1] if ordered else 0):
-                    return False
-            elif value >= bound - (shape[-1] - 1 - at[-1] if ordered else 0):
-                return False
-    # The elements of a model are sorted by position, so that neighbours in a row are neighbours here.
-    return not ordered or all(
-        after - before >= at[-1] - position[-1]
-        for (position, before), (at, after) in pairwise(inside)
-        if position[:-1] == at[:-1]
-    )
 
 
 def _may_be_divided_out(predicate: Predicate) -> bool:
