@@ -339,3 +339,13 @@ def test_the_reference_evaluation_refuses_a_quotient_without_meaning() -> None:
     with pytest.raises(ZeroDivisionError):
         value_of(index(quotient), lambda leaf: 0, lambda array, indices: 0)
     assert value_of(ceildiv(index(quotient), index(2)), lambda leaf: 3, lambda array, indices: 0) == 1
+
+
+def test_a_remembered_counterexample_has_the_names_of_whoever_asks() -> None:
+    n = size("n")
+    for name in ("row", "column"):
+        variable = Var(71, name)
+        inside = Facts().assume(within(ZERO, index(variable), n))
+        answer = prove(inside, less(index(variable) + 1, n))
+        assert isinstance(answer, Refuted)
+        assert set(answer.model.numbers) == {"n", name}

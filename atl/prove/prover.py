@@ -81,10 +81,16 @@ def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
     found = _memo.get(key)
     if found is not None:
         statistics.memo += 1
-        return found
+        return Refuted(found.model.named(_variables(facts, goal))) if isinstance(found, Refuted) else found
     answer = _conjunction(facts, goal, thorough) if isinstance(goal, All) else _simple(facts, goal, thorough)
     _remember(key, answer)
     return answer
+
+
+def _variables(facts: Facts, goal: Predicate) -> Iterator[Var]:
+    for predicate in (*facts.predicates, goal):
+        for expression in expressions(predicate):
+            yield from (atom for atom in atoms(expression) if isinstance(atom, Var))
 
 
 def contradictory(facts: Facts) -> bool | None:
