@@ -20,7 +20,7 @@ from atl.core.terms import (
 )
 from atl.surface.values import IndexExpr
 from rewrites import Session
-from rewrites.places.site import Site, sites
+from rewrites.places.site import Site, sites, walk
 
 Call = Callable[[Session, Random], Session | None]
 """A call of a tactic; None when the goal has nothing for it."""
@@ -96,6 +96,11 @@ def _tile(s: Session, random: Random) -> Session | None:
         return s.tile(paths, [random.randint(1, 3) for _ in paths])
     one = _one(random, _loops(s))
     return None if one is None else s.tile(one.path, random.randint(1, 4))
+
+
+def _tails(s: Session, random: Random) -> Session | None:
+    site = _one(random, [at for at in _loops(s) if any(isinstance(below.term, Guard) for below in walk(at))])
+    return None if site is None else s.tails(random.choice([None, site.path]), strategy=random.choice(["min", "split"]))
 
 
 def _interchange(s: Session, random: Random) -> Session | None:
@@ -198,6 +203,7 @@ TACTICS: Final[dict[str, Call]] = {
     "normalize": _anywhere("normalize"),
     "split_loop": _split_loop,
     "tile": _tile,
+    "tails": _tails,
     "interchange": _interchange,
     "fuse": _fuse,
     "stage": _stage,

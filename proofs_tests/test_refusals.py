@@ -159,6 +159,16 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         NoSite,
         ("no loop stands directly inside of the loop i", "try: exchange the loops before the inner one is tiled"),
     ),
+    "tails of loops without guards": (
+        lambda: reschedule(matmul()).tails("i"),
+        NoSite,
+        ("no guard in the loop i can become a bound of a loop", "required: a guard within a loop"),
+    ),
+    "tails of another kind": (
+        lambda: reschedule(matmul()).tails(strategy="pad"),  # type: ignore[arg-type]
+        WrongArgument,
+        ("strategy='pad'", 'required: "min", which bounds the loops of each tile, or "split"'),
+    ),
     "a tile of nothing": (
         lambda: reschedule(pipeline()).tile("i", 0),
         WrongArgument,

@@ -153,8 +153,17 @@ TACTICS: dict[str, tuple[Callable[[], Session], str]] = {
     "tile two loops": (
         lambda: reschedule(matmul()).tile(("i", "j"), (4, 8)),
         ("truncr (4*⌈n / 4⌉ - n) flatten ⊞[io < ⌈n / 4⌉] transpose truncr (8*⌈m / 8⌉ - m) flatten\n"
-        "⊞[jo < ⌈m / 8⌉] ⊞[ji < 8] [8*jo + ji < m] · ⊞[ii < 4] [4*io + ii < n] · Σ[p < k]\n"
+        "⊞[jo < ⌈m / 8⌉] transpose ⊞[ii < 4] ⊞[ji < 8] [8*jo + ji < m ∧ 4*io + ii < n] · Σ[p < k]\n"
         "  A[4*io + ii, p] * B[p, 8*jo + ji]"),
+    ),
+    "the last tile is shorter": (
+        lambda: reschedule(matmul()).tile("p", 4).tails(),
+        "⊞[i < n] ⊞[j < m] Σ[po < ⌈k / 4⌉] Σ[pi < min(k - 4*po, 4)] A[i, 4*po + pi] * B[4*po + pi, j]",
+    ),
+    "full tiles and a tail": (
+        lambda: reschedule(matmul()).tile("p", 4).tails(strategy="split"),
+        ("⊞[i < n] ⊞[j < m]\n  (Σ[po < k // 4] Σ[pi < 4] A[i, 4*po + pi] * B[4*po + pi, j])\n"
+         "  + Σ[k // 4 <= po < ⌈k / 4⌉] Σ[pi < k - 4*po] A[i, 4*po + pi] * B[4*po + pi, j]"),
     ),
     "interchange generations": (
         lambda: reschedule(matmul()).interchange("i"),

@@ -38,6 +38,7 @@ from rewrites.rules import RULES
 from rewrites.session import display
 from rewrites.session.call import Call
 from rewrites.session.diagnosis import Asked, diagnosed, refusal
+from rewrites.tactics.tails import Strategy
 
 P = ParamSpec("P")
 
@@ -310,6 +311,13 @@ class Session:
         The loops over tiles come first, then those within tiles: i, j and k become io, jo, ko, ii, ji, ki.
         """
         return self.do(tactics.tile, name, by)
+
+    def tails(self, name: Chosen | None = None, *, strategy: Strategy | None = None) -> Session:
+        """Takes the tests out of loops: guards become bounds, by "min" or by "split".
+
+        ⊞[ii < k] [io*k + ii < n] · e → padr … ⊞[ii < min(k, n - io*k)] e; by "split" full tiles come first.
+        """
+        return self.do(tactics.tails, name, strategy=strategy)
 
     def interchange(self, name: Chosen) -> Session:
         """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e."""

@@ -9,11 +9,12 @@ from rewrites.tactics.normal_form import normalize
 from rewrites.tactics.packing import pack
 from rewrites.tactics.simplification import inline, reduce_accesses, simpl_guard, solve_for_index
 from rewrites.tactics.staging import fuse, hoist, stage
+from rewrites.tactics.tails import tails
 from rewrites.tactics.tiling import tile
 
 __all__ = [
     "factor_out",
     "flatten_loops", "fuse", "hoist", "inline", "interchange", "lbind", "mark", "normalize", "pack",
-    "reduce_accesses", "rename", "simpl_guard", "simpl_index", "solve_for_index", "split_loop", "stage", "tile",
-    "unroll",
+    "reduce_accesses", "rename", "simpl_guard", "simpl_index", "solve_for_index", "split_loop", "stage", "tails",
+    "tile", "unroll",
 ]  # fmt: skip

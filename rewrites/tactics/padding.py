@@ -92,12 +92,12 @@ def _pulled_out(work: Derivation, path: Path) -> bool:
                 return False
             found = _guard_of(work, (*path, 0))
             outside = [part for part in found if not depends(part)]
-            return _apart(work, (*path, 0), outside) and work.attempt("sum_guard", path, reverse=True)
+            return apart(work, (*path, 0), outside) and work.attempt("sum_guard", path, reverse=True)
         case Binary("add"):
             if not all(_pulled_out(work, (*path, position)) for position in (0, 1)):
                 return False
             common = [part for part in _guard_of(work, (*path, 0)) if part in _guard_of(work, (*path, 1))]
-            return all(_apart(work, (*path, position), common) for position in (0, 1)) and work.attempt(
+            return all(apart(work, (*path, position), common) for position in (0, 1)) and work.attempt(
                 "guard_add", path, reverse=True
             )
         case _:
@@ -110,7 +110,7 @@ def _guard_of(work: Derivation, path: Path) -> tuple[Predicate, ...]:
     return conjuncts(term.predicate)
 
 
-def _apart(work: Derivation, path: Path, outside: list[Predicate]) -> bool:
+def apart(work: Derivation, path: Path, outside: list[Predicate]) -> bool:
     """[p ∧ q] · e → [p] · [q] · e with these conjuncts outside; says whether there are any."""
     inside = [part for part in _guard_of(work, path) if part not in outside]
     if outside and inside:

@@ -196,7 +196,7 @@ def _solutions(parts: Sequence[Predicate], variable: Index) -> list[Predicate]:
     out: list[Predicate] = []
     for position, part in enumerate(parts):
         rest = [other for k, other in enumerate(parts) if k != position]
-        for factor, remainder in _linear_in(part, variable):
+        for factor, remainder in linear_in(part, variable):
             if factor.constant is not None and factor.constant < 2:
                 continue
             value = floordiv(-remainder, factor, positive=True)
@@ -220,7 +220,7 @@ def _digits(part: Predicate, variable: Index, factor: Index, rest: list[Predicat
         digit = index(atom)
         if digit == variable:
             continue
-        for _, without in _linear_in(part, digit):
+        for _, without in linear_in(part, digit):
             whole = -(without - factor * variable)
             for total in (whole, -whole):
                 row = floordiv(total, factor, positive=True)
@@ -230,7 +230,7 @@ def _digits(part: Predicate, variable: Index, factor: Index, rest: list[Predicat
     return out
 
 
-def _linear_in(part: Predicate, variable: Index) -> list[tuple[Index, Index]]:
+def linear_in(part: Predicate, variable: Index) -> list[tuple[Index, Index]]:
     """part says something of factor * variable + remainder; of both signs."""
     if not isinstance(part, Zero | NonNegative):
         return []

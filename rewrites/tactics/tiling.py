@@ -32,7 +32,7 @@ def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
     ⊞[i < n] e(i)  →  truncr (⌈n/k⌉*k - n) (flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii))
 
     A sum becomes two nested sums. Of several loops, each directly inside of the one before, those over tiles come
-    first: i and j become io, jo, ji, ii; three or more, b, i and j, become bo, io, jo, bi, ii, ji.
+    first, then those within tiles, in their order: b, i and j become bo, io, jo, bi, ii, ji.
 
     The loop over tiles is marked as the loop was, or else the one within tiles (`marks_of_tiles`).
     """
@@ -45,11 +45,8 @@ def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
     def tiled(site: Site) -> None:
         _check_nested(work, site, names, inner)
         sizes = [as_bound(factor, site) for factor in factors]
-        if len(names) <= 2:
-            path = one_tile(work, site.path, sizes[0])
-            for size in sizes[1:]:
-                outside = swap(work, path)
-                one_tile(work, outside, _seen_from(work, site.path, outside, size))
+        if len(names) == 1:
+            one_tile(work, site.path, sizes[0])
         else:
             _Nest(work, site.path, sizes).tiled()
         simplify_guards(work, ())
@@ -154,7 +151,7 @@ def _seen_from(work: Derivation, outer: Path, inside: Path, size: Index) -> Inde
     return shift(size, binders_between(work.term(outer), inside[len(outer) :])[0])
 
 
-# -- three loops and more ---------------------------------------------------------------------------------------------
+# -- two loops and more -----------------------------------------------------------------------------------------------
 
 
 class _Nest:
