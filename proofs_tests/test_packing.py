@@ -42,6 +42,11 @@ def convolution() -> atl.Program:
         n, lambda i: atl.sum(m, lambda r: atl.guard(i + r < n, f[i + r] * w[r]))))  # fmt: skip
 
 
+def quotients() -> atl.Program:
+    return atl.program("quotients", [A, B], atl.gen(
+        n, m, lambda i, j: atl.sum(k, lambda p: A[i, p] * -B[p, j] / 2)))  # fmt: skip
+
+
 def banded() -> atl.Program:
     """A guard that ties the loops of the right operand to one that it does not depend on."""
     return atl.program("banded", [A, B], atl.gen(
@@ -94,6 +99,16 @@ PACKED: dict[str, tuple[Callable[[], Session], str]] = {
     "what overlaps, as rows of its own": (
         lambda: reschedule(convolution()).tile("i", 8).pack("f", at="io"),
         "let fp := ⊞[ii < 8] ⊞[r < m] [8*io + ii + r < n] · f[8*io + ii + r] in",
+    ),
+    "through signs, quotients and lets": (
+        lambda: reschedule(quotients()).tile("j", 8).stage("Σ[p < _] _", at="jo", name="acc").interchange("ji")
+        .lbind("A[_, _]", "a").pack("B", at="i"),
+        "let acc := Σ[p < k] ⊞[ji < 8] (let a := A[i, p] in a) * -Bp[jo, p, ji] / 2 in",
+    ),
+    "below a let that stands inside of a guard": (
+        lambda: reschedule(matmul()).tile("j", 8).stage("Σ[p < _] _", at="jo", name="acc")
+        .lbind("A[i]", "a", over="Σ[p < k] _").pack("B", at="i"),
+        "let acc := ⊞[ji < 8] let a := A[i] in Σ[p < k] a[p] * Bp[jo, ji, p] in",
     ),
     "a condition on other loops, too, stays at the product": (
         lambda: reschedule(banded()).pack("B"),
