@@ -181,6 +181,15 @@ def test_what_is_never_reached_is_not_refused() -> None:
     assert agrees(guarded, HELD, m=2**56)
 
 
+def test_a_buffer_that_is_allocated_outside_of_its_loop_has_the_size_that_it_has_there() -> None:
+    def element(i: IndexExpr) -> atl.Tensor:
+        return atl.let(atl.gen(i + 1, lambda j: x[j] + 1.0), lambda row: row[i] + row[0])
+
+    program = atl.program("rows", [x], atl.gen(n, element))
+    assert agrees(program, HELD)
+    assert Fitting(lower(program)).reach == 2**62
+
+
 def test_sizes_that_fit_for_some_elements_only_are_looked_at_in_each_call() -> None:
     narrow = atl.tensor("idx", n, dtype="int32")
     program = atl.program(

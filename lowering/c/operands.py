@@ -93,10 +93,9 @@ def _in_statement(place: Place, statement: Statement) -> Operands:
         case Declare(_, initial):
             yield from _in_scalar(place, initial)
         case Allocate(buffer, count) | Clear(buffer, count):
-            for extent in buffer.extents:
-                yield from _whole(place, extent)
-            if count != elements(buffer.extents):
-                yield from _whole(place, count)
+            # The extents of a buffer that is allocated outside of a loop may speak of the loop's variable.
+            for part in buffer.extents if count == elements(buffer.extents) else (count,):
+                yield from _whole(place, part)
         case Free():
             return
         case _:
