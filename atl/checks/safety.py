@@ -27,7 +27,7 @@ def check_safe(program: Program) -> None:
     >>> x = atl.tensor("x", n)
     >>> atl.check_safe(atl.program("shift", [x], atl.gen(n, lambda i: atl.guard(i >= 1, x[i - 1]))))
     """
-    for _, error in unsafe_accesses(checked_program(program)):
+    for _, error in unsafe_accesses(program):
         raise error
 
 
@@ -41,7 +41,8 @@ def unsafe_accesses(program: Program, below: Path = ()) -> Iterator[tuple[Path, 
     >>> [path for path, _ in unsafe_accesses(beside)]
     [(0, 0), (0, 1)]
     """
-    expr, scope = program.body, outermost(program)
+    scope = outermost(checked_program(program))
+    expr = program.body
     for position in below:
         expr, scope = children(expr)[position].expr, child_scopes(expr, scope)[position]
     for path, at, here in parts_in_scope(expr, scope, below):

@@ -134,7 +134,7 @@ class Session:
         nothing stands in the way of compiling twice for target='c'
         """
         if also is not None and not callable(also):
-            raise WrongArgument(f"also={also!r}", required="a function of a program, such as lowering.lower")
+            raise WrongArgument(f"also={brief(also)}", required="a function of a program, such as lowering.lower")
         return report(self.goal, target, also)
 
     def diff(self, since: int = -1) -> display.Diff:
