@@ -17,7 +17,7 @@ from atl.core.predicate import TRUE, Predicate, negation
 from lowering.c.capacity import allocation
 from lowering.c.helpers import identifiers, preamble
 from lowering.c.index import count_text, index_text, predicate_text
-from lowering.c.names import Names, identifier
+from lowering.c.names import Names
 from lowering.c.scalars import C_TYPES, helper, scalar_text, storage_text
 from lowering.c.text import PRODUCT, WIDTH, indented, wrapped
 from lowering.nest.loopnest import (
@@ -74,7 +74,7 @@ def function_names(nests: Sequence[LoopNest]) -> tuple[str, ...]:
     names = Names()
     made: list[str] = []
     for at, nest in enumerate(nests):
-        name, names = names.bind(at, identifier(nest.name, of_function=True))
+        name, names = names.bind(at, nest.name, of_function=True)
         made.append(name)
     return tuple(made)
 
