@@ -256,10 +256,10 @@ def test_buffers_on_the_heap_are_freed_on_every_way_out() -> None:
         return OUT_OF_MEMORY;
     }
     c[0] += a[0] + b[0];
-    *out = c[0];
-    free(c);
     free(b);
     free(a);
+    *out = c[0];
+    free(c);
     return 0;
 """
         in text

@@ -11,6 +11,7 @@ from atl.core.program import Program
 from atl.errors import Location, UnsupportedMark
 from atl.text.printing import show_index
 from lowering.nest.loopnest import (
+    STACK_BUDGET,
     STACK_LIMIT,
     Accumulate,
     Allocate,
@@ -22,6 +23,7 @@ from lowering.nest.loopnest import (
     If,
     LoopNest,
     Statement,
+    bytes_of,
     statements,
 )
 from lowering.targets.binders import Kind, MarkedBinder, marked_binders
@@ -109,7 +111,7 @@ def _of_statement(statement: Statement, nest: LoopNest, support: Support) -> Uns
         case Declare(variable=variable, mark=mark):
             return _unsupported("scalar", variable.name, mark, support)
         case Allocate(mark=LetMark.STACK, storage="heap"):
-            return _no_constant_size(statement, nest)
+            return _no_place_on_the_stack(statement, nest)
         case Allocate(buffer=buffer, mark=mark):
             return _unsupported("buffer", buffer.name, mark, support)
         case If() | Assign() | Accumulate() | Clear() | Free():
@@ -133,16 +135,25 @@ def _unsupported(
     )
 
 
-def _no_constant_size(statement: Allocate, nest: LoopNest) -> UnsupportedMark:
-    """A buffer that is to stand on the stack, and does not."""
+def _no_place_on_the_stack(statement: Allocate, nest: LoopNest) -> UnsupportedMark:
+    """A buffer that is to stand on the stack, and does not: by itself, or together with the others that are to."""
     name = statement.buffer.name
+    size = bytes_of(statement)
+    room = f"it has room for {show_index(statement.capacity)} elements of {statement.buffer.dtype}"
+    if size is None or size > STACK_LIMIT:
+        summary = "it is too large for that, or of no constant size"
+        required = f"a constant size of at most {STACK_LIMIT} bytes; {room}"
+    else:
+        summary = "with the others that are marked so, there is no room left"
+        required = (
+            f"at most {STACK_BUDGET} bytes in all buffers on the stack at one time; {room}, which is {size} bytes"
+        )
     return UnsupportedMark(
-        f"the buffer {name} is marked {statement.mark.value}; it is too large for that, or of no constant size",
+        f"the buffer {name} is marked {statement.mark.value}; {summary}",
         binder=name,
         mark=statement.mark.value,
         place=_place_of(statement, nest),
-        required=f"a constant size of at most {STACK_LIMIT} bytes; "
-        f"it has room for {show_index(statement.capacity)} elements of {statement.buffer.dtype}",
+        required=required,
         suggestions=(f's.mark("{name}", "heap"), or s.mark("{name}", None)', "stage it at a loop over tiles"),
     )
 
