@@ -103,6 +103,9 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }
 
+OURS: Final = frozenset(_HELPERS)
+"""What generated code calls its own constants and functions."""
+
 
 def identifiers(code: str) -> frozenset[str]:
     """The identifiers that occur in the code, outside of comments."""
