@@ -206,10 +206,12 @@ def _run(arguments: argparse.Namespace) -> int:
 def _declare_fuzz(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["diff", "pads"],
-        help="diff: the interpreter, the loop nest and the C against one another; pads: pad-sets against what runs",
+        choices=["diff", "pads", "kernel", "prover", "inputs"],
+        help="diff: the interpreter, the loop nest and the C against one another; pads: pad-sets against what runs; "
+        "kernel: attacks on the kernel, its theorems judged; prover: its answers against brute force; "
+        "inputs: calls, texts, files and names that nobody means",
     )
-    parser.add_argument("--n", type=int, default=1000, help="how many programs (default: 1000)")
+    parser.add_argument("--n", type=int, default=1000, help="how many programs, or questions (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, help="where the random choices start (default: 0)")
 
 
@@ -220,6 +222,18 @@ def _fuzz(arguments: argparse.Namespace) -> int:
         from proofs_tests.pad_fuzz import main as pads
 
         return pads(options)
+    if arguments.what == "inputs":
+        from proofs_tests.input_fuzz import main as inputs
+
+        return inputs(options)
+    if arguments.what == "kernel":
+        from proofs_tests.attacks.kernel_fuzz import main as kernel
+
+        return kernel(options)
+    if arguments.what == "prover":
+        from proofs_tests.attacks.prover_fuzz import main as prover
+
+        return prover(options)
     from proofs_tests.differential import main as differential
 
     code: int = differential(options)
@@ -281,12 +295,39 @@ def _rules(arguments: argparse.Namespace) -> int:
     return 0
 
 
+# -- atl tactics ------------------------------------------------------------------------------------------------------
+
+
+def _declare_tactics(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these, each in full")
+    parser.add_argument("--markdown", action="store_true", help="the page of the documents, docs/tactics.md")
+
+
+def _tactics(arguments: argparse.Namespace) -> int:
+    from rewrites.errors import unknown_name
+    from rewrites.session import catalogue
+
+    if arguments.markdown:
+        print(catalogue.markdown(), end="")
+        return 0
+    entries = {entry.name: entry for entry in (*catalogue.tactics_of_sessions(), *catalogue.other_methods())}
+    if unknown := [name for name in arguments.names if name not in entries]:
+        raise unknown_name("tactic", unknown[0], entries, required="a name that `atl tactics` lists")
+    if arguments.names:
+        print("\n\n".join(catalogue.described(entries[name]) for name in arguments.names))
+        return 0
+    for entry in catalogue.tactics_of_sessions():
+        print(f"{entry.name:16} {entry.law}")
+    return 0
+
+
 COMMANDS: Final = (
     Command("demo", "Blurs a photograph and shows every step, with the checks", _declare_demo, _demo),
     Command("show", "Shows a program: its mathematics, shape and checks, the loop nest, the C", _declare_show, _show),
     Command("run", "Compiles a program and runs it on .npy files", _declare_run, _run),
     Command("check", "Replays certificates with the kernel, and says what they prove", _declare_check, _check),
     Command("rules", "Lists the rewrite rules with their laws and grades", _declare_rules, _rules),
+    Command("tactics", "Lists what a session can do, each before → after", _declare_tactics, _tactics),
     Command("fuzz", "Tests random programs (in a checkout)", _declare_fuzz, _fuzz),
 )
 

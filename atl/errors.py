@@ -88,6 +88,15 @@ def _excerpt(lines: list[str], around: int = 4) -> list[str]:
     return [lines[0], *(["      …"] if low > 1 else []), *lines[low:high], *(["      …"] if high < len(lines) else [])]
 
 
+def brief(value: object, most: int = 60) -> str:
+    """A value that was given, in a few characters on one line, whatever it is: for the texts of errors."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001 (another's __repr__, or an integer of thousands of digits)
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 class ATLError(Exception):
     """The base of every error that this library raises for a mistake in its use.
 
@@ -277,6 +286,12 @@ class NotExact(ATLError, ArithmeticError):
     """An operation has no exact value (a square root, an exponential, …)."""
 
     code = "ATL405"
+
+
+class IndexOverflow(ATLError, OverflowError):
+    """What a kernel computes for an index, a bound or a condition may not fit into 64 bits with these arguments."""
+
+    code = "ATL406"
 
 
 # -- building ---------------------------------------------------------------------------------------------------------

@@ -27,10 +27,7 @@ def stencils_tiled(rows: int = 32, columns: int = 128) -> Session:
     """Tiles, each with the part of the first layer that it reads; the inner tiles run without a test."""
     n, m = layers.n, layers.m
     s = reschedule(layers.stencils(), given=[n >= rows + 2, m >= columns + 2])
-    s.tile((1,), rows)
-    s.interchange("yi")
-    s.tile("⊞[_ < m] ⊞[yi < _] _", columns)
-    s.interchange("xi")
+    s.tile([(1,), (1, 0)], [rows, columns])
     s.stage("once", at="xo")
     s.split_loop("xo", 1, (m - 2) // columns)
     s.split_loop("yo", 1, (n - 2) // rows)
@@ -41,7 +38,6 @@ def batched_product_blocked() -> Session:
     """Tiles of 8 x 16 in registers, the reduction in steps of 4, in the order io jo ko ii ki ji."""
     s = reschedule(layers.batched_product())
     s.tile(["i", "j"], [8, 16])
-    s.interchange("ji")
     s.stage("Σ[k < _] _", at="jo", name="block")
     s.tile("k", 4)
     s.interchange("ji")

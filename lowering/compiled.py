@@ -11,23 +11,27 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from atl.checks.targets import check_names
 from atl.core.declared import facts_of
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, value_of
 from atl.core.predicate import expressions
-from atl.core.program import Program
-from atl.errors import ArrayError, OutOfMemory, WrongArgument, WrongName
-from atl.meaning.arguments import Arguments, bind, index_elements
+from atl.core.program import Program, checked_program
+from atl.errors import ArrayError, OutOfMemory, WrongArgument, brief
+from atl.meaning.arguments import Arguments, bind, check_rank, index_elements
 from atl.meaning.specialise import LARGEST, specialise
 from atl.text.printing import show_index
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.scalars import C_TYPES
+from lowering.fitting import Fitting
 from lowering.lower import lower
 from lowering.nest.loopnest import Allocate, LoopNest, elements, statements
 from lowering.targets.support import check_program
 from lowering.toolchain import build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]
+Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], bool]
+"""The sizes, the shape of the result, and whether elements decide if what is computed for indices fits."""
 
 MEMORY: Final = 2**63
 """No array has this many bytes."""
@@ -56,20 +60,18 @@ def compile(  # noqa: A001 (the contract's name)
     >>> kernel(np.arange(3, dtype=np.float32))
     array([0., 2., 4.], dtype=float32)
     """
-    if not isinstance(program, Program):
+    checked_program(program)
+    if not isinstance(fast_math, bool):
+        raise WrongArgument(f"fast_math={brief(fast_math)}", required="fast_math=True or fast_math=False")
+    if not isinstance(target, str) or target != "c":
         raise WrongArgument(
-            f"{program!r} cannot be compiled",
-            required="a program",
-            suggestions=(_how_to_get_a_program(program),),
-        )
-    if target != "c":
-        raise WrongArgument(
-            f"target={target!r}" + (" is not there yet" if target == "cuda" else ""),
+            f"target={brief(target)}" + (" is not there yet" if brief(target) == "'cuda'" else ""),
             required='target="c"',
             suggestions=('leave out target=, or write target="c"',),
         )
+    check_rank(len(program.shape))
     check_program(program, target)
-    program = specialise(program, sizes or {})
+    program = specialise(program, {} if sizes is None else sizes)
     check_names(program)
     nest = lower(program)
     source = print_c(nest)
@@ -77,23 +79,6 @@ def compile(  # noqa: A001 (the contract's name)
     path = build_shared(source, name=name, fast_math=fast_math)
     library = load(path, declaration(nest, name))
     return Kernel(program, nest, Code(source, path, name, *library))
-
-
-def _how_to_get_a_program(given: object) -> str:
-    for attribute in ("rhs", "goal"):
-        # Of a theorem and of a session; lowering knows of neither.
-        if isinstance(getattr(given, attribute, None), Program):
-            return f"compile its program: compile(….{attribute})"
-    return 'make one with atl.program("name", [inputs], body), or with the decorator @atl.program'
-
-
-def check_names(program: Program) -> None:
-    """Raises `WrongName` where an input or size is called `out`, which is an argument of every kernel."""
-    if "out" in (*(array.name for array in program.inputs), *program.sizes):
-        raise WrongName(
-            f"{program.name} has an input or a size called out",
-            required="another name: kernel(…, out=array) is the array that a kernel fills",
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +101,14 @@ class Kernel:
 
     A call holds no lock on Python while it computes and keeps nothing: calls may run in several threads at once.
 
-    Raises `ArgumentError`, `ArrayError`, `AssumptionError`; `OutOfMemory` for a result or a buffer for which there is
-    no memory, after which `out` may have been written in part.
+    Raises `ArgumentError`, `ArrayError`, `AssumptionError`; `IndexOverflow` where what C computes for indices may not
+    fit into 64 bits, for which an array may be looked at before the call; `OutOfMemory` for a result or a buffer for
+    which there is no memory, after which `out` may have been written in part.
     """
 
     def __init__(self, program: Program, nest: LoopNest, code: Code) -> None:
+        if not (isinstance(program, Program) and isinstance(nest, LoopNest) and isinstance(code, Code)):
+            raise WrongArgument(f"a kernel of {brief(program)}", required="a program: compile(program) makes a kernel")
         self.program: Final = program
         """The program, with the sizes fixed that `compile` was told."""
         self.nest: Final = nest
@@ -138,19 +126,23 @@ class Kernel:
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
         self._shapes_decide = _shapes_decide(program, nest)
-        self._remembered: dict[tuple[object, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._fitting = Fitting(nest)
+        self._remembered: dict[tuple[object, ...], Known] = {}
 
-    def __call__(self, *arrays: object, out: AnyArray | None = None, **named: object) -> AnyArray:
+    def __call__(self, /, *arrays: object, out: AnyArray | None = None, **named: object) -> AnyArray:
         passed, key = self._quick(arrays, named)
         known = self._remembered.get(key) if key is not None else None
         if known is not None:
-            sizes, shape = known
+            sizes, shape, elements_decide = known
+            if elements_decide:
+                self._check_indices(sizes, passed)
         else:
             call = bind(self.program, arrays, named)
             passed = [_passed(call.arrays[name]) for name, *_ in self._inputs]
             sizes, shape = self._sized(call)
+            elements_decide = self._fitting.check(call.sizes, call.arrays)
             if key is not None and self._shapes_decide:
-                self._remember(key, sizes, shape)
+                self._remember(key, (sizes, shape, elements_decide))
         result = self._new(shape, sizes) if out is None else self._checked(out, shape, passed)
         self._run(passed, sizes, result)
         return result
@@ -192,10 +184,14 @@ class Kernel:
             key.extend(given)
         return passed, tuple(key)
 
-    def _remember(self, key: tuple[object, ...], sizes: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    def _check_indices(self, sizes: tuple[int, ...], passed: Sequence[Any]) -> None:
+        names = (name for name, *_ in self._inputs)
+        self._fitting.check(dict(zip(self.nest.sizes, sizes, strict=True)), dict(zip(names, passed, strict=True)))
+
+    def _remember(self, key: tuple[object, ...], known: Known) -> None:
         if len(self._remembered) >= REMEMBERED:
             self._remembered.clear()
-        self._remembered[key] = (sizes, shape)
+        self._remembered[key] = known
 
     def _sized(self, call: Arguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The sizes in the order of the parameters and the shape of the result, once no product of them overflows."""

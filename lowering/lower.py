@@ -15,6 +15,7 @@ from typing import TypeAlias, assert_never
 import padtypes
 from atl.checks.safety import check_safe
 from atl.checks.scope import Scope, outermost, reads
+from atl.checks.targets import MarkedBinder, marked_binders
 from atl.core.dtypes import bits
 from atl.core.index import (
     ONE,
@@ -62,7 +63,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import divisors
-from atl.errors import UnsafeAccess
+from atl.errors import UnsafeAccess, WrongArgument, brief
 from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
 from lowering.leaves import Storage, is_scalar_leaf, scalar
@@ -91,7 +92,7 @@ from lowering.normalize import normalize
 from lowering.passes import after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills, is_filled_by_zeros, zeros_of
-from lowering.targets.binders import MarkedBinder, marked_binders, numbered
+from lowering.targets.binders import numbered
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
 
@@ -146,6 +147,8 @@ def lower(program: Program, *, registers: bool = True) -> LoopNest:
 
     Raises `UnsafeAccess` and `UnsafeTruncation`.
     """
+    if not isinstance(registers, bool):
+        raise WrongArgument(f"registers={brief(registers)}", required="registers=True or registers=False")
     check_safe(program)
     padtypes.check(program)
     return after_passes(lower_unchecked(program, registers=registers))

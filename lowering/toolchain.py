@@ -1,4 +1,4 @@
-"""From C text to a shared object or an executable: finding a compiler, the flags, and a cache on disk.
+"""From C text to a shared object or an executable: the flags, the commands, and a cache on disk.
 
 A build is a `Plan`: some files, the commands that turn them into one output, and a key made of all that the output
 depends on. The cache holds, for each key, the output, the C text beside it and the plan with a digest of the output.
@@ -22,14 +22,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from atl.errors import CompilerFailed, CompilerMissing, Location, WrongName
-
-CompilerKind = Literal["clang", "gcc", "other"]
-
-CANDIDATES: Final = ("clang", "gcc", "cc")
-"""Where $CC is not set, the compilers looked for, in this order."""
+from atl.errors import CompilerFailed, Location, WrongName, brief
+from lowering.compiler import SANITIZED, Compiler, find_compiler, has_sanitizers, native_flags, run
 
 STANDARD: Final = ("-std=c11", "-fwrapv")
 """The language that kernels are written in: C11, in which integers wrap."""
@@ -44,145 +40,15 @@ OPTIMISED: Final = (
     "-fassociative-math",
     "-ffp-contract=fast",
 )
-SANITIZED: Final = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-
+# Of a loop with the test i + 1 < n in it gcc would make one that it cannot vectorise.
+OF_GCC: Final = ("-fno-thread-jumps",)
 FAST_MATH: Final = "-ffast-math"
 # Given to the linker's driver, each of these adds a start-up routine that flushes subnormals in the whole process.
 NEVER_AT_LINK: Final = frozenset({FAST_MATH, "-Ofast", "-funsafe-math-optimizations"})
 
 MESSAGE_LINES: Final = 40
-
-INSTALL: Final = (
-    "Debian or Ubuntu: apt install gcc",
-    "Fedora: dnf install gcc",
-    "macOS: xcode-select --install",
-    "or set CC to the path of a C compiler",
-)
-
-
-# -- the compiler -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Compiler:
-    """A C compiler that has been run once: `command` starts it, `version` is the first line that it says of itself.
-
-    `command` is the path, followed by the arguments that $CC gives with it, if any.
-    """
-
-    command: tuple[str, ...]
-    version: str
-    kind: CompilerKind
-
-    @property
-    def path(self) -> Path:
-        """The program itself."""
-        return Path(self.command[0])
-
-    def __str__(self) -> str:
-        return f"{self.path} ({self.version})"
-
-
-def find_compiler() -> Compiler:
-    """The C compiler to use: $CC where it is set, else the first of clang, gcc and cc that is found and runs.
-
-    Raises `CompilerMissing` when $CC names something that is not found or does not run, and when there is none at all.
-    """
-    if chosen := os.environ.get("CC", "").strip():
-        return _chosen_compiler(chosen)
-    refusals: list[str] = []
-    for candidate in CANDIDATES:
-        path = shutil.which(candidate)
-        if path is None:
-            continue
-        found = _identified((str(Path(path).absolute()),), _stamp(path))
-        if isinstance(found, Compiler):
-            return found
-        refusals.append(f"{path} {found}")
-    looked_for = ", ".join(CANDIDATES[:-1]) + " or " + CANDIDATES[-1]
-    raise CompilerMissing(
-        "no C compiler was found" + "".join(f"; {refusal}" for refusal in refusals),
-        required=f"{looked_for} in one of the directories of PATH ({os.environ.get('PATH') or 'it is empty'})",
-        suggestions=INSTALL,
-    )
-
-
-def _chosen_compiler(chosen: str) -> Compiler:
-    try:
-        program, *arguments = shlex.split(chosen)
-    except ValueError:
-        program, arguments = chosen, []
-    path = shutil.which(program)
-    required = "CC to name a C compiler, by its path or by a name that is found in PATH"
-    suggestions = ("unset CC, and clang, gcc and cc are looked for", "set CC to the path of a C compiler")
-    if path is None:
-        raise CompilerMissing(
-            f"the environment variable CC is {chosen!r}, and there is no such program",
-            required=required,
-            suggestions=suggestions,
-        )
-    found = _identified((str(Path(path).absolute()), *arguments), _stamp(path))
-    if isinstance(found, str):
-        raise CompilerMissing(
-            f"the environment variable CC is {chosen!r}, and {path} {found}",
-            required=required,
-            suggestions=suggestions,
-        )
-    return found
-
-
-def _stamp(path: str) -> tuple[int, int]:
-    """Changes when the program is replaced, so that a running process takes notice of an upgrade."""
-    status = Path(path).stat()
-    return status.st_mtime_ns, status.st_size
-
-
-@lru_cache(maxsize=64)
-def _identified(command: tuple[str, ...], _unchanged: tuple[int, int]) -> Compiler | str:
-    """The compiler, or what is wrong with it."""
-    try:
-        answer = _run([*command, "--version"])
-    except OSError as error:
-        return f"cannot be run ({error.strerror or error})"
-    if answer.returncode != 0:
-        said = answer.stderr.strip().splitlines()
-        return f"cannot be run (its --version ends with status {answer.returncode}{': ' + said[0] if said else ''})"
-    text = answer.stdout
-    kind: CompilerKind = "clang" if "clang" in text else "gcc" if "Free Software Foundation" in text else "other"
-    return Compiler(command, next(iter(text.splitlines()), "").strip() or "says no version", kind)
-
-
-def _run(command: Sequence[str], *, directory: Path | None = None, given: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        cwd=directory,
-        input=given,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        # Messages in one language, and no colours, whatever the user's settings are.
-        env={**os.environ, "LC_ALL": "C", "GCC_COLORS": ""},
-    )
-
-
-@lru_cache(maxsize=64)
-def native_flags(compiler: Compiler) -> tuple[str, ...]:
-    """The flag with which this compiler uses all that this processor has, if it knows one."""
-    # Some compilers for ARM know the processor only under the second name.
-    for flag in ("-march=native", "-mcpu=native"):
-        if _run([*compiler.command, flag, "-x", "c", "-fsyntax-only", "-"]).returncode == 0:
-            return (flag,)
-    return ()
-
-
-@lru_cache(maxsize=64)
-def has_sanitizers(compiler: Compiler) -> bool:
-    """Whether sanitized programs can be built: the libraries for them often come in packages of their own."""
-    with tempfile.TemporaryDirectory(prefix="atl-") as directory:
-        command = [*compiler.command, *SANITIZED, "-x", "c", "-", "-o", "program"]
-        return _run(command, directory=Path(directory), given="int main(void) { return 0; }").returncode == 0
-
+LONGEST_NAME: Final = 120
+"""Files are named after what is built, up to this many letters: file systems hold names of 255 bytes."""
 
 # -- plans ------------------------------------------------------------------------------------------------------------
 
@@ -209,7 +75,8 @@ class Plan:
     def key(self) -> str:
         """A digest of everything that the output depends on."""
         parts = [self.output, self.compiler.version, processor(), *_flat(self.files), *_flat(self.commands)]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+        # Paths need not be text in UTF-8.
+        return hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:24]
 
 
 NATIVE: Final = "<native>"
@@ -245,15 +112,17 @@ def _planned(
     """Compiling and linking are separate commands always, so that no compile flag can reach the link."""
     if not name.isidentifier() or not name.isascii():
         raise WrongName(
-            f"{name!r} cannot be the name of a build",
+            f"{brief(name)} cannot be the name of a build",
             required="a name of letters, digits and underscores, not beginning with a digit",
         )
+    name = name[:LONGEST_NAME]
     commands: list[tuple[str, ...]] = []
     objects: list[str] = []
     for file in files:
-        if Path(file).name != file or not file.endswith((".c", ".h")):
+        if Path(file).name != file or not file.endswith((".c", ".h")) or len(file.encode()) > 250:
             raise WrongName(
-                f"{file!r} cannot be the name of a file of a build", required="a plain file name ending in .c or .h"
+                f"{brief(file)} cannot be the name of a file of a build",
+                required="a plain and short file name ending in .c or .h",
             )
         if file.endswith(".c"):
             objects.append(f"{file.removesuffix('.c')}.o")
@@ -261,6 +130,12 @@ def _planned(
     driver = (part for part in (*compiler.command, *link_flags) if part not in NEVER_AT_LINK)
     commands.append((*driver, *objects, "-o", name + suffix, "-lm"))
     return Plan(name, suffix, compiler, tuple(files.items()), tuple(commands))
+
+
+LATE: Final = (
+    "set ATL_COMPILER_TIMEOUT to more seconds",
+    "take apart a program with many lets or long bodies into several",
+)
 
 
 def _carried_out(plan: Plan, directory: Path) -> Path:
@@ -271,9 +146,12 @@ def _carried_out(plan: Plan, directory: Path) -> Path:
     for command in plan.commands:
         actual = [part for planned in command for part in (native if planned == NATIVE else (planned,))]
         try:
-            answer = _run(actual, directory=directory)
+            answer = run(actual, directory=directory)
         except OSError as error:
             raise _failure(plan, actual, f"it cannot be run: {error}", "did not start") from error
+        except subprocess.TimeoutExpired as error:
+            late = f"was stopped: it did not end within {error.timeout:g} seconds"
+            raise _failure(plan, actual, "", late, LATE) from error
         if answer.returncode != 0:
             status = answer.returncode
             ended = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
@@ -284,11 +162,13 @@ def _carried_out(plan: Plan, directory: Path) -> Path:
     return output
 
 
-def _failure(plan: Plan, command: Sequence[str], message: str, ended: str) -> CompilerFailed:
+def _failure(
+    plan: Plan, command: Sequence[str], message: str, ended: str, first: tuple[str, ...] = ()
+) -> CompilerFailed:
     lines = message.splitlines()
     if len(lines) > MESSAGE_LINES:
         lines = [*lines[:MESSAGE_LINES], f"… ({len(lines) - MESSAGE_LINES} more lines)"]
-    suggestions = ["set CC to another C compiler, if this one is too old for C11 or knows none of these flags"]
+    suggestions = [*first, "set CC to another C compiler, if this one is too old for C11 or knows none of these flags"]
     if SANITIZED[-1] in command and not has_sanitizers(plan.compiler):
         suggestions.insert(
             0, "install the sanitizer libraries (Debian: libclang-rt-dev or gcc; Fedora: libasan, libubsan)"
@@ -359,16 +239,16 @@ def _record(output: Path) -> Path:
     return output.with_name(output.name + ".json")
 
 
-def _intact(output: Path) -> bool:
+def is_intact(output: Path) -> bool:
     """Whether the output is there and is what was built: loading a truncated file can end the whole process."""
     try:
         recorded = json.loads(_record(output).read_text(encoding="utf-8"))
         return isinstance(recorded, dict) and recorded.get("digest") == _digest(output)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # RecursionError: lists within lists, thousands deep
         return False
 
 
-def _recorded_plan(output: Path) -> Plan | None:
+def recorded_plan(output: Path) -> Plan | None:
     """The plan by which an output of the cache was built."""
     try:
         plan = json.loads(_record(output).read_text(encoding="utf-8"))["plan"]
@@ -380,16 +260,43 @@ def _recorded_plan(output: Path) -> Plan | None:
             tuple((file, text) for file, text in plan["files"]),
             tuple(tuple(command) for command in plan["commands"]),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 def _built(plan: Plan) -> Path:
     """The output of a plan, from the cache where it is there."""
-    output = cache_directory() / f"{plan.name}-{plan.key}{plan.suffix}"
-    if not _intact(output):
+    name = f"{plan.name}-{plan.key}{plan.suffix}"
+    output = cache_directory() / name
+    if is_intact(output):
+        return output
+    try:
         _build(plan, output)
+    except OSError as error:
+        # It could be written to a moment ago, but is full or read-only, or a directory stands where a file has to.
+        warnings.warn(
+            f"the cache directory {output.parent} does not take what is built ({error.strerror or error}); "
+            "it goes with this process",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        output = _own_directory(os.getpid()) / name
+        if not is_intact(output):
+            _build_here(plan, output)
     return output
+
+
+def _build_here(plan: Plan, output: Path) -> None:
+    """As `_build`; raises `CompilerFailed` where nothing can be written."""
+    try:
+        _build(plan, output)
+    except OSError as error:
+        raise CompilerFailed(
+            f"there is no place for what is built of {plan.name!r}",
+            place=Location(text=f"> {error}"),
+            required="a directory in which files can be made, with space left",
+            suggestions=("set ATL_CACHE to a directory that can be written", "set TMPDIR to one for temporary files"),
+        ) from error
 
 
 def _build(plan: Plan, output: Path) -> None:
@@ -414,6 +321,10 @@ def _build(plan: Plan, output: Path) -> None:
 # -- building and loading ---------------------------------------------------------------------------------------------
 
 
+def _optimised(compiler: Compiler) -> tuple[str, ...]:
+    return (*OPTIMISED, *(OF_GCC if compiler.kind == "gcc" else ()), NATIVE)
+
+
 def build_shared(
     source: str,
     *,
@@ -425,18 +336,27 @@ def build_shared(
 ) -> Path:
     """The path of a shared object made from C text; one that was built before is found again in the cache.
 
-    `name` is an identifier; the C text stands beside the object, with the suffix .c. `extra_flags` are for compiling
+    `name` is an identifier; the C text stands beside the object, with the suffix .c; a long name is cut in both.
+    `extra_flags` are for compiling
     and `link_flags` for linking. With `fast_math`, what the object computes from NaN, infinities and subnormals is
     unspecified; the rest of the process is not touched.
 
     Raises `CompilerMissing`, and `CompilerFailed` with the compiler's own message.
     """
+    compiler = compiler or find_compiler()
     plan = _planned(
-        {f"{name}.c": source},
+        {f"{name[:LONGEST_NAME]}.c": source},
         name=name,
         suffix=".so",
-        compiler=compiler or find_compiler(),
-        compile_flags=(*STANDARD, *OPTIMISED, NATIVE, "-fPIC", *((FAST_MATH,) if fast_math else ()), *extra_flags),
+        compiler=compiler,
+        compile_flags=(
+            *STANDARD,
+            *_optimised(compiler),
+            NATIVE,
+            "-fPIC",
+            *((FAST_MATH,) if fast_math else ()),
+            *extra_flags,
+        ),
         link_flags=("-shared", "-fPIC", *link_flags),
     )
     return _built(plan)
@@ -460,12 +380,13 @@ def build_executable(
     Raises `CompilerMissing`, and `CompilerFailed` with the compiler's own message. `has_sanitizers` tells beforehand
     whether a compiler can sanitize.
     """
-    how = SANITIZED if sanitize else (*OPTIMISED, NATIVE)
+    compiler = compiler or find_compiler()
+    how = SANITIZED if sanitize else _optimised(compiler)
     plan = _planned(
         sources,
         name=name,
         suffix="",
-        compiler=compiler or find_compiler(),
+        compiler=compiler,
         compile_flags=(*STANDARD, *how, *((FAST_MATH,) if fast_math else ()), *extra_flags),
         link_flags=(*(SANITIZED if sanitize else ()), *link_flags),
     )
@@ -483,18 +404,30 @@ def load(path: Path, cdef: str) -> tuple[Any, Any]:
 
     ffi = FFI()
     ffi.cdef(cdef)
-    plan = _recorded_plan(path)
-    if plan is None or _intact(path):
+    plan = recorded_plan(path)
+    if plan is None or is_intact(path):
         try:
-            return ffi, ffi.dlopen(str(path))
+            return ffi, _opened(ffi, path)
         except OSError as error:
             if plan is None:
                 raise _unloadable(path, error) from error
-    _build(plan, path)
+    _build_here(plan, path)
     try:
-        return ffi, ffi.dlopen(str(path))
+        return ffi, _opened(ffi, path)
     except OSError as error:
         raise _unloadable(path, error) from error
+
+
+def _opened(ffi: Any, path: Path) -> Any:
+    """The library at a path. cffi takes only paths that are text: another one is reached by a link."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        with tempfile.TemporaryDirectory(prefix="atl-") as directory:
+            link = Path(directory) / "kernel.so"
+            link.symlink_to(path)
+            return ffi.dlopen(str(link))
+    return ffi.dlopen(str(path))
 
 
 def _unloadable(path: Path, error: OSError) -> CompilerFailed:
@@ -504,3 +437,7 @@ def _unloadable(path: Path, error: OSError) -> CompilerFailed:
         required="a shared object for this system, with every symbol that it uses defined",
         suggestions=("set ATL_CACHE to a directory from which programs may be run (one not mounted noexec)",),
     )
+
+
+__all__ = ["Compiler", "build_executable", "build_shared", "cache_directory", "find_compiler", "has_sanitizers", "load",
+    "native_flags", "processor"]  # fmt: skip

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from atl.core.index import Quotient, atoms
 from atl.core.predicate import conjunction
 from atl.core.program import Program
 from atl.core.terms import TruncateLeft
+from atl.core.traversal import Path
 from atl.errors import ATLError, UnsafeTruncation
 from atl.prove import Model, Proved, Refuted, Unknown
 from atl.text.printing import place_of, show_predicate
@@ -31,11 +34,18 @@ def check(program: Program) -> None:
     >>> split = atl.split(k, x)
     >>> check(atl.program("there_and_back", [x], atl.truncr(atl.ceildiv(n, k) * k - n, atl.flatten(split))))
     """
+    for _, error in unsafe_truncations(program):
+        raise error
+
+
+def unsafe_truncations(program: Program) -> Iterator[tuple[Path, UnsafeTruncation]]:
+    """Each truncation that is not proved to cut only padding: its path, and what `check` raises for it."""
     for truncation in truncations(program):
         for case in truncation.operand.cases:
             answer = truncation.decide(case)
             if not isinstance(answer, Proved):
-                raise _unsafe(program, truncation, case, answer)
+                yield truncation.path, _unsafe(program, truncation, case, answer)
+                break
 
 
 def _unsafe(program: Program, truncation: Truncation, case: Case, answer: Refuted | Unknown) -> UnsafeTruncation:

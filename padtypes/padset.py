@@ -15,7 +15,7 @@ from typing import assert_never
 from atl.checks.scope import Scope, outermost, parts_in_scope
 from atl.core.index import ZERO, Array, Index, Leaf, Var, index, value_of
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, holds, less, negation, within
-from atl.core.program import Program
+from atl.core.program import Program, checked_program
 from atl.core.reshape_definitions import Positions, origin
 from atl.core.substitution import map_op
 from atl.core.terms import (
@@ -36,10 +36,12 @@ from atl.core.terms import (
     Reshape,
     Select,
     TensorVar,
+    Term,
     Unary,
     Value,
 )
 from atl.core.traversal import Path
+from atl.errors import ArgumentError, brief
 from atl.prove import simplify_predicate
 from atl.text.printing import show_predicate
 
@@ -114,6 +116,10 @@ class PadSet:
         element: Callable[[Array, tuple[int, ...]], int] = lambda array, indices: 0,
     ) -> bool:
         """Whether the element at these positions is padding, for these values of sizes, indices and array elements."""
+        if not isinstance(at, tuple) or len(at) != len(self.elements) or not all(type(i) is int for i in at):
+            raise ArgumentError(f"an element at {brief(at)}", required=f"a tuple of {len(self.elements)} integers")
+        if not callable(leaf):
+            raise ArgumentError(f"values by {brief(leaf)}", required="a function from sizes and indices to integers")
         known = {variable.uid: position for variable, position in zip(self.elements, at, strict=True)}
         return not any(_computes(case, case.witnesses, known, leaf, element) for case in self.cases)
 
@@ -170,11 +176,16 @@ def infer(program: Program) -> dict[Path, PadSet]:
     >>> print(infer(atl.program("padded", [x], atl.padr(2, x)))[()])
     padding where n <= e0
     """
-    return {path: pad_set(at, scope) for path, at, scope in parts_in_scope(program.body, outermost(program))}
+    return {
+        path: pad_set(at, scope)
+        for path, at, scope in parts_in_scope(checked_program(program).body, outermost(program))
+    }
 
 
 def pad_set(e: Expr, scope: Scope) -> PadSet:
     """The pad-set of a term that stands in this scope."""
+    if not isinstance(e, Term) or not isinstance(scope, Scope):
+        raise ArgumentError(f"a pad-set of {brief(e)}", required="a term and its scope: padtypes.infer gives all")
     ids = count(_FIRST_ELEMENT)
     shape = scope.shape(e.type)
     elements = tuple(Var(next(ids), f"e{dimension}") for dimension in range(len(shape)))

@@ -11,9 +11,9 @@ from xml.sax.saxutils import escape
 from atl.checks.scope import outermost, parts_in_scope
 from atl.core.index import Array, Bound, Leaf, Size, Var, value_of
 from atl.core.predicate import FALSE, Predicate, holds
-from atl.core.program import Program
+from atl.core.program import Program, checked_program
 from atl.core.traversal import Path
-from atl.errors import ArgumentError
+from atl.errors import ArgumentError, brief
 from padtypes.padset import PadSet, pad_set
 from padtypes.truncations import truncation_at
 
@@ -62,6 +62,8 @@ class Picture:
 
     def svg(self, *, cell: int = 18) -> str:
         """The picture as a standalone SVG document; `cell` is the side of an element in pixels."""
+        if type(cell) is not int or not 1 <= cell <= 10_000:
+            raise ArgumentError(f"cell={brief(cell)}", required="the side of an element in pixels, from 1 to 10,000")
         drawn: list[str] = []
         top, width = 8, 120
         if self.title:
@@ -121,9 +123,18 @@ def draw(
     ##..
     # computed   . padding
     """
-    found = next((part for part in parts_in_scope(program.body, outermost(program)) if part[0] == path), None)
+    checked_program(program)
+    where = tuple(path) if isinstance(path, tuple | list) else None
+    found = next((part for part in parts_in_scope(program.body, outermost(program)) if part[0] == where), None)
     if found is None:
-        raise ArgumentError(f"{program.name} has no sub-expression at {path}", required="a path of padtypes.infer")
+        raise ArgumentError(
+            f"{program.name} has no sub-expression at {brief(path)}", required="a path of padtypes.infer"
+        )
+    for what, values in (("sizes", sizes), ("indices", indices or {})):
+        if not isinstance(values, Mapping) or any(type(value) is not int or value < 0 for value in values.values()):
+            raise ArgumentError(
+                f"{what}={brief(values)}", required=f'a dictionary from names to integers from 0 on: {what}={{"n": 8}}'
+            )
     missing = [name for name in program.sizes if name not in sizes]
     if missing:
         raise ArgumentError(f"the size {missing[0]} has no value", required=f"sizes={{{', '.join(program.sizes)}}}")
@@ -155,6 +166,11 @@ def picture_of(
     title: str = "",
 ) -> Picture:
     """The picture of a pad-set where sizes, indices and array elements have these values, and of what is cut of it."""
+    if not isinstance(padset, PadSet) or not callable(leaf):
+        raise ArgumentError(
+            f"a picture of {brief(padset)} for {brief(leaf)}",
+            required="a pad-set, and a function from sizes and indices to numbers: padtypes.draw makes both",
+        )
     shape = tuple(value_of(extent, leaf, element) for extent in padset.shape)
     count = 1
     for extent in shape:

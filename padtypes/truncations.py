@@ -9,7 +9,7 @@ from typing import assert_never
 from atl.checks.scope import Scope, outermost, parts_in_scope
 from atl.core.index import index
 from atl.core.predicate import FALSE, Predicate, conjunction, negation
-from atl.core.program import Program
+from atl.core.program import Program, checked_program
 from atl.core.reshape_definitions import kept
 from atl.core.substitution import map_op
 from atl.core.terms import (
@@ -53,6 +53,7 @@ class Truncation:
 
 def truncations(program: Program) -> Iterator[Truncation]:
     """Every truncation of a program, from the outside in."""
+    checked_program(program)
     for path, at, scope in parts_in_scope(program.body, outermost(program)):
         found = truncation_at(at, scope, path)
         if found is not None:

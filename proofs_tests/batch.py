@@ -17,12 +17,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from atl.checks.targets import check_names
 from atl.core.index import Leaf, Size, value_of
 from atl.core.program import Program
 from atl.meaning.arguments import bind, index_elements
 from lowering.c.printer import declaration, function_names, print_unit
 from lowering.c.scalars import C_TYPES
-from lowering.compiled import Code, Kernel, check_names
+from lowering.compiled import Code, Kernel
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.toolchain import build_executable, build_shared, load

@@ -9,8 +9,10 @@ from typing import Any, Final
 from atl.core.index import Index, Size, atoms, index
 from atl.core.terms import (
     OPERATOR_CALLED,
+    Access,
     Gen,
     Guard,
+    Input,
     Let,
     Reduce,
     Reshape,
@@ -18,7 +20,7 @@ from atl.core.terms import (
 )
 from atl.surface.values import IndexExpr
 from rewrites import Session
-from rewrites.places.site import Site, sites
+from rewrites.places.site import Site, sites, walk
 
 Call = Callable[[Session, Random], Session | None]
 """A call of a tactic; None when the goal has nothing for it."""
@@ -96,6 +98,11 @@ def _tile(s: Session, random: Random) -> Session | None:
     return None if one is None else s.tile(one.path, random.randint(1, 4))
 
 
+def _tails(s: Session, random: Random) -> Session | None:
+    site = _one(random, [at for at in _loops(s) if any(isinstance(below.term, Guard) for below in walk(at))])
+    return None if site is None else s.tails(random.choice([None, site.path]), strategy=random.choice(["min", "split"]))
+
+
 def _interchange(s: Session, random: Random) -> Session | None:
     site = _one(random, _nested(s))
     return None if site is None else s.interchange(site.path)
@@ -117,9 +124,32 @@ def _stage(s: Session, random: Random) -> Session | None:
     return s.stage(site.path, at=random.choice([None, *above]), name="staged")
 
 
+def _pack(s: Session, random: Random) -> Session | None:
+    """An input, a let or an element, within a loop around it or before everything, in some order of the loops."""
+    reads = [site for site in sites(s.goal) if isinstance(site.term, Access | Input | Let)]
+    site = _one(random, reads)
+    if site is None:
+        return None
+    above = [at.path for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
+    order = random.sample(above, len(above)) if random.random() < 0.3 else None
+    return s.pack(site.path, at=random.choice([None, *above]), name="packed", order=order)
+
+
 def _hoist(s: Session, random: Random) -> Session | None:
     let = _one(random, [site for site in _lets(s) if any(isinstance(at.term, Gen | Reduce) for at in site.spine())])
     return None if let is None else s.hoist(let.called[0])
+
+
+def _factor_out(s: Session, random: Random) -> Session | None:
+    site = _one(random, [site for site in sites(s.goal) if _in_a_sum(site)])
+    if site is None:
+        return None
+    sums = [at.path for at in site.spine()[:-1] if isinstance(at.term, Reduce)]
+    return s.factor_out(site.path, out_of=random.choice([None, *sums]))
+
+
+def _in_a_sum(site: Site) -> bool:
+    return not site.term.type.rank and any(isinstance(at.term, Reduce) for at in site.spine()[:-1])
 
 
 def _flatten_loops(s: Session, random: Random) -> Session | None:
@@ -173,10 +203,13 @@ TACTICS: Final[dict[str, Call]] = {
     "normalize": _anywhere("normalize"),
     "split_loop": _split_loop,
     "tile": _tile,
+    "tails": _tails,
     "interchange": _interchange,
     "fuse": _fuse,
     "stage": _stage,
+    "pack": _pack,
     "hoist": _hoist,
+    "factor_out": _factor_out,
     "flatten_loops": _flatten_loops,
     "unroll": _unroll,
     "mark": _mark,

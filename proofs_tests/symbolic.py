@@ -65,7 +65,20 @@ from atl.core.traversal import children, divisors, indices_in
 from atl.errors import ATLError, RankError
 from atl.prove import Facts, Proved, prove, simplify
 from proofs_tests import symbolic_values as values
-from proofs_tests.symbolic_values import Fold, Given, Operation, Poly, Read, atom, bracket, constant, vanishes
+from proofs_tests.reindexing import reindexed
+from proofs_tests.symbolic_values import (
+    Fold,
+    Given,
+    Operation,
+    Poly,
+    Read,
+    Stuck,
+    Undecided,
+    atom,
+    bracket,
+    constant,
+    vanishes,
+)
 from rewrites.matching.patterns import Pattern, groups_of, variables_of
 from rewrites.rule import Equation, Rule
 
@@ -75,17 +88,6 @@ KEEPS_ZERO: Final = ("abs", "sqrt", "tanh")
 Case: TypeAlias = Callable[[Facts], Poly]
 _BOUND: Final = 1 << 58
 _ids: Final = count(1 << 57)
-
-
-class Undecided(Exception):
-    """A condition on which the proof is to be split."""
-
-    def __init__(self, literal: Predicate) -> None:
-        self.literal = literal
-
-
-class Stuck(Exception):
-    """The proof cannot go on; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -554,7 +556,16 @@ def _proved(rule: Rule, goal: Goal) -> None:
                 except Stuck:
                     continue
                 return
-        raise reason from None
+        try:
+            _split(goal, _reindexed)
+        except Stuck:
+            raise reason from None
+
+
+def _reindexed(goal: Goal, facts: Facts) -> bool:
+    return reindexed(
+        goal.lhs, goal.rhs, facts, lambda term, inside: Reader({}, linear=True).read(term, goal.at, inside)
+    )
 
 
 def _inductions(goal: Goal) -> Iterator[tuple[Var, Index]]:

@@ -16,6 +16,17 @@ from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, 
 from atl.prove import Facts, Proved, prove
 
 
+class Undecided(Exception):
+    """A condition on which the proof is to be split."""
+
+    def __init__(self, literal: Predicate) -> None:
+        self.literal = literal
+
+
+class Stuck(Exception):
+    """The proof cannot go on; says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """An element of a generic tensor, or a generic function at these indices."""

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from atl import cli
+from atl.errors import ATLError
+from atl.files.arrays import values_given
 from atl.files.programs import program_in
 from rewrites import rules
 
 HERE = Path(__file__).resolve().parent.parent
 MATMUL = str(HERE / "examples" / "matmul.py")
 WINDOWS = str(HERE / "examples" / "windows.py")
+
+SQUARED = """
+import atl
+n = atl.sizes("n")
+x = atl.tensor("x", n, dtype="float64")
+squared = atl.program("squared", [x], x * x)
+"""
 
 
 def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -162,6 +174,67 @@ def test_run_tells_what_is_wrong_and_writes_nothing(
 
 
 # -- all commands -----------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_array_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each byte of a header changed in turn, and the file cut short after it: NumPy evaluates what it finds there."""
+    np.save(tmp_path / "x.npy", np.ones(3))
+    program = program_in(written(tmp_path, SQUARED))
+    whole = (tmp_path / "x.npy").read_bytes()
+    damaged = tmp_path / "damaged.npy"
+    for at in range(len(whole)):
+        for change in (b"\x00", b"(", b"9", b"", None):
+            damaged.write_bytes(whole[:at] if change is None else whole[:at] + change + whole[at + 1 :])
+            with contextlib.suppress(ATLError):
+                values_given(program, [f"x={damaged}"])
+    damaged.write_bytes(whole.replace(b"}", b"]"))
+    code, _, err = ended(capsys, "run", written(tmp_path, SQUARED), f"x={damaged}")
+    assert code == 2
+    assert "cannot be read" in err
+    assert "required: a .npy file with numbers" in err
+
+
+def squared(tmp_path: Path, capsys: pytest.CaptureFixture[str], out: object) -> tuple[int, str, str]:
+    np.save(tmp_path / "x.npy", np.arange(3.0))
+    return ended(capsys, "run", written(tmp_path, SQUARED), f"x={tmp_path / 'x.npy'}", "-o", str(out))
+
+
+def test_run_writes_through_a_device_and_tells_of_a_full_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert squared(tmp_path, capsys, "/dev/null")[0] == 0
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    code, _, err = squared(tmp_path, capsys, "/dev/full")
+    assert code == 2
+    assert "No space left" in err
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+
+
+def test_run_writes_into_a_pipe_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE)
+    assert squared(tmp_path, capsys, tmp_path / "pipe")[0] == 0
+    read = np.load(BytesIO(reader.communicate()[0]))
+    assert read.tolist() == [0, 1, 4]
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_run_follows_a_link_and_keeps_the_permissions_of_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "kept.npy").touch(mode=0o600)
+    (tmp_path / "kept.npy").chmod(0o640)
+    (tmp_path / "link.npy").symlink_to(tmp_path / "kept.npy")
+    before = os.umask(0o027)
+    try:
+        assert squared(tmp_path, capsys, tmp_path / "link.npy")[0] == 0
+        assert squared(tmp_path, capsys, tmp_path / "new.npy")[0] == 0
+    finally:
+        os.umask(before)
+    assert (tmp_path / "link.npy").is_symlink()
+    assert np.load(tmp_path / "kept.npy").tolist() == [0, 1, 4]
+    assert stat.S_IMODE((tmp_path / "kept.npy").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "new.npy").stat().st_mode) == 0o640
 
 
 def test_fuzz_needs_a_checkout_and_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

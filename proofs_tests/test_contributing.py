@@ -46,10 +46,12 @@ def test_a_rule_is_stated_once_and_is_proved_listed_and_applied(tmp_path: Path) 
 
 OF_THE_TACTIC: Final = """
 import atl
+import doctest
 from random import Random
 from proofs_tests.random_tactics import TACTICS
 from rewrites import reschedule, tactics
 from rewrites.errors import NoSite
+from rewrites.session import catalogue
 
 n = atl.sizes("n")
 x, y = atl.tensor("x", n), atl.tensor("y", n)
@@ -62,6 +64,9 @@ except NoSite as error:
     print(error.required)
 assert "fission" in tactics.__all__
 assert TACTICS["fission"](s.undo(), Random(0)) is s
+entry = {each.name: each for each in catalogue.tactics_of_sessions()}["fission"]
+example = doctest.DocTestParser().get_doctest(entry.text, {"atl": atl, "reschedule": reschedule}, "", "", 0)
+assert doctest.DocTestRunner().run(example) == (0, 2)
 """
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import atl
+from atl.checks.targets import marked_binders
 from atl.cli import main
 from atl.core.forms import Form, Marked, Part, TensorBinder
 from atl.core.index import ZERO, constant, size
@@ -25,7 +26,6 @@ from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
 from lowering.nest.loopnest import Allocate, statements, storage_of
 from lowering.nest.machine import run
-from lowering.targets.binders import marked_binders
 from proofs_tests.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import Derivation, NoSite, Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import atl
+from atl.checks.targets import STACK_LIMIT
 from atl.core.index import ZERO, Array, Index, Leaf, Size, constant, imax, imin, read, value_of
 from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
@@ -25,7 +26,6 @@ from lowering import compile as compile_kernel
 from lowering import lower, print_c, print_nest
 from lowering.lower import lower_unchecked
 from lowering.nest.loopnest import (
-    STACK_LIMIT,
     Accumulate,
     Allocate,
     Assign,

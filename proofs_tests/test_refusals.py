@@ -44,7 +44,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         lambda: reschedule(_guarded(lambda i: i < 4)).rw("get_gen"),
         NoSite,
         (
-            "the nearest one differs here: wanted a generation ⊞[lo <= i < hi] e(i),",
+            "the nearest one differs here: wanted a generation, the rule's ⊞[lo <= i < hi] e(i),",
             "found a guard [i < 4] · ⊞[j < n] f[j]",
             "^^^^^^^^^^^^^^^^^^^^^^^",
             "required: the left side of the rule, (⊞[lo <= i < hi] e(i))[k]",
@@ -149,15 +149,32 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         NoSite,
         ("required: T > 0; min= of T counts in programs with this size", "given=[T > 0]"),
     ),
-    "a maximum in tiles": (
-        lambda: reschedule(atl.program("g", [f], atl.reduce("max", n, lambda j: f[j])), given=[n > 0]).tile("j", 4),
+    "a triangle of maxima": (
+        lambda: reschedule(
+            atl.program("g", [f], atl.gen(n, lambda i: atl.reduce("max", i + 1, lambda j: f[j])))
+        ).interchange("i"),
         NoSite,
-        ("the loop j is a max, of which no rule makes tiles", 'try: s.split_loop("j", …) makes pieces of it'),
+        ("the range of the loop j depends on the index i", "required: a range that does not, or a sum"),
     ),
-    "a tile between two loops": (
-        lambda: reschedule(matmul()).tile("j", 4).interchange("i"),
+    "a split between two loops": (
+        lambda: reschedule(
+            atl.program("h", [f], atl.gen(n, lambda i: atl.split(2, atl.gen(n, lambda j: f[i] * f[j])))),
+        ).interchange("i"),
         NoSite,
-        ("no loop stands directly inside of the loop i", "try: exchange the loops before the inner one is tiled"),
+        (
+            "no loop stands directly inside of the loop i",
+            "required: two loops, one inside of the other, with guards",
+        ),
+    ),
+    "tails of loops without guards": (
+        lambda: reschedule(matmul()).tails("i"),
+        NoSite,
+        ("no guard in the loop i can become a bound of a loop", "required: a guard within a loop"),
+    ),
+    "tails of another kind": (
+        lambda: reschedule(matmul()).tails(strategy="pad"),  # type: ignore[arg-type]
+        WrongArgument,
+        ("strategy='pad'", 'required: "min", which bounds the loops of each tile, or "split"'),
     ),
     "a tile of nothing": (
         lambda: reschedule(pipeline()).tile("i", 0),
@@ -210,12 +227,47 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a theorem compiled": (
         lambda: compiled(reschedule(pipeline()).fuse("buf").done()),  # type: ignore[arg-type]
         WrongArgument,
-        ("try: compile its program: compile(….rhs)",),
+        ("try: take the program of the theorem: theorem.rhs",),
     ),
     "a session compiled": (
         lambda: compiled(reschedule(pipeline())),  # type: ignore[arg-type]
         WrongArgument,
-        ("try: compile its program: compile(….goal)",),
+        ("try: take the program of the session: session.goal",),
+    ),
+    "a factor that depends on every sum": (
+        lambda: reschedule(matmul()).factor_out("A[_, _]"),
+        NoSite,
+        ("this factor depends on the sum p around it, and on all sums directly around that one", "^^^"),
+    ),
+    "a factor of no sum": (
+        lambda: reschedule(matmul()).interchange("j").factor_out("A[_, _]"),
+        NoSite,
+        ("no sum stands directly around the product that this is a factor of", "s.interchange(…)"),
+    ),
+    "a factor of an addition": (
+        lambda: reschedule(atl.program("g", [f], atl.sum(3, lambda i: f[0] * (f[i] + f[1])))).factor_out("f[1]"),
+        NoSite,
+        ("no sum stands directly around the product that this is a factor of",),
+    ),
+    "a factor of a divisor": (
+        lambda: reschedule(atl.program("g", [f], atl.sum(3, lambda i: f[i] / (f[i] * f[0])))).factor_out("f[0]"),
+        NoSite,
+        ("no law of rings takes this factor out of here",),
+    ),
+    "a factor of a maximum": (
+        lambda: reschedule(atl.program("g", [f], atl.reduce("max", 3, lambda i: f[0] * f[i]))).factor_out("f[0]"),
+        NoSite,
+        ("the max i stands directly around the product",),
+    ),
+    "a sum that a factor does not leave": (
+        lambda: reschedule(matmul()).factor_out("A[_, _]", out_of="p"),
+        NoSite,
+        ("that sum is none that this factor can leave",),
+    ),
+    "a row as a factor": (
+        lambda: reschedule(matmul()).factor_out("A"),
+        NoSite,
+        ("what is to leave the sum is a tensor of 2 dimensions",),
     ),
     "a let outside of loops": (
         lambda: reschedule(pipeline()).hoist("buf"),
@@ -247,7 +299,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         WrongArgument,
         ("all=True and nth= exclude each other",),
     ),
-    "no program": (lambda: reschedule(3), WrongArgument, ("int is no program",)),  # type: ignore[arg-type]
+    "no program": (lambda: reschedule(3), WrongArgument, ("3 (int) is no program",)),  # type: ignore[arg-type]
 }
 
 
@@ -364,5 +416,5 @@ def test_only_a_session_says_why_a_rule_does_not_apply() -> None:
         told.rewrite("get_gen", (0,))
     with pytest.raises(NoMatch, match=r"^get_gen does not match here \[ATL705\]"):
         alone.arguments(rules["get_gen"], (), False, {})
-    with pytest.raises(NoMatch, match=r"get_gen does not match here: it wants an access .*, and finds a gen"):
+    with pytest.raises(NoMatch, match=r"does not match here: it wants an access, the rule's .*, and finds a gen"):
         told.arguments(rules["get_gen"], (), False, {})

@@ -153,8 +153,17 @@ TACTICS: dict[str, tuple[Callable[[], Session], str]] = {
     "tile two loops": (
         lambda: reschedule(matmul()).tile(("i", "j"), (4, 8)),
         ("truncr (4*⌈n / 4⌉ - n) flatten ⊞[io < ⌈n / 4⌉] transpose truncr (8*⌈m / 8⌉ - m) flatten\n"
-        "⊞[jo < ⌈m / 8⌉] ⊞[ji < 8] [8*jo + ji < m] · ⊞[ii < 4] [4*io + ii < n] · Σ[p < k]\n"
+        "⊞[jo < ⌈m / 8⌉] transpose ⊞[ii < 4] ⊞[ji < 8] [8*jo + ji < m ∧ 4*io + ii < n] · Σ[p < k]\n"
         "  A[4*io + ii, p] * B[p, 8*jo + ji]"),
+    ),
+    "the last tile is shorter": (
+        lambda: reschedule(matmul()).tile("p", 4).tails(),
+        "⊞[i < n] ⊞[j < m] Σ[po < ⌈k / 4⌉] Σ[pi < min(k - 4*po, 4)] A[i, 4*po + pi] * B[4*po + pi, j]",
+    ),
+    "full tiles and a tail": (
+        lambda: reschedule(matmul()).tile("p", 4).tails(strategy="split"),
+        ("⊞[i < n] ⊞[j < m]\n  (Σ[po < k // 4] Σ[pi < 4] A[i, 4*po + pi] * B[4*po + pi, j])\n"
+         "  + Σ[k // 4 <= po < ⌈k / 4⌉] Σ[pi < k - 4*po] A[i, 4*po + pi] * B[4*po + pi, j]"),
     ),
     "interchange generations": (
         lambda: reschedule(matmul()).interchange("i"),
@@ -182,6 +191,16 @@ TACTICS: dict[str, tuple[Callable[[], Session], str]] = {
         ("truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉]\n"
         "  let buf := ⊞[i < 9] [1 <= 8*io + i <= n] · f[8*io + i - 1] in\n"
         "  ⊞[ii < 8] [8*io + ii < n] · ([1 <= 8*io + ii] · buf[ii] + buf[ii + 1])"),
+    ),
+    "pack": (
+        lambda: reschedule(matmul()).pack("B"),
+        "let Bp := ⊞[j < m] ⊞[p < k] B[p, j] in\n⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * Bp[j, p]",
+    ),
+    "factor_out": (
+        lambda: reschedule(
+            atl.program("g", [f], atl.gen(n, lambda i: atl.sum(n, lambda p: f[p] * f[i] * f[p])))
+        ).factor_out("f[i]"),
+        "⊞[i < n] f[i] * Σ[p < n] f[p] * f[p]",
     ),
     "lbind and hoist": (
         lambda: reschedule(matmul()).lbind("A[_, _]", "a").hoist("a").hoist("a"),

@@ -70,7 +70,8 @@ NESTS: dict[str, tuple[Callable[[], atl.Program], list[str], list[Any], list[str
         lambda: atl.program("s", [y], atl.sum(n, lambda b: atl.sum(m, lambda i: atl.sum(k, lambda j: y[b, i, j])))),
         ["b", "i", "j"], [2, 4, 3], ["bo", "io", "jo", "bi", "ii", "ji"],
     ),
-    "two, as ever": (three, ["b", "i"], [2, 4], ["bo", "io", "ii", "bi", "j"]),
+    "two generations": (three, ["b", "i"], [2, 4], ["bo", "io", "bi", "ii", "j"]),
+    "a generation and a sum": (matmul, ["j", "p"], [2, 4], ["i", "jo", "po", "ji", "pi"]),
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from atl.errors import CompilerFailed, CompilerMissing, WrongName
+from atl.errors import CompilerFailed, CompilerMissing, WrongArgument, WrongName
 from lowering import toolchain
 from lowering.toolchain import build_executable, build_shared, find_compiler, load
 
@@ -491,3 +492,88 @@ def test_processes_may_build_the_same_thing_at_once(
     (answer,) = answers
     assert answer.split()[1] == "25.0"
     assert len(list(private_cache.iterdir())) == 3
+
+
+# -- what nobody means to build, and where ----------------------------------------------------------------------------
+
+
+def test_a_name_of_hundreds_of_letters_is_built_in_files_of_short_names() -> None:
+    path = build_shared(SQUARES, name="squares_" * 28)
+    assert len(path.name) < 200
+    assert sum_of_squares(path, [3, 4]) == 25
+    assert build_shared(SQUARES, name="squares_" * 28) == path
+
+
+@pytest.mark.parametrize("record", ["[" * 100_000, '{"plan": ' * 100_000])
+def test_a_record_of_lists_in_lists_is_no_record(record: str) -> None:
+    path = build_shared(SQUARES, name="squares")
+    path.with_name(path.name + ".json").write_text(record)
+    assert build_shared(SQUARES, name="squares") == path
+    assert sum_of_squares(path, [3, 4]) == 25
+
+
+def test_where_a_directory_stands_in_place_of_a_record_the_build_is_made_elsewhere(private_cache: Path) -> None:
+    path = build_shared(SQUARES, name="squares")
+    record = path.with_name(path.name + ".json")
+    record.unlink()
+    record.mkdir()
+    with pytest.warns(RuntimeWarning, match="does not take what is built"):
+        other = build_shared(SQUARES, name="squares")
+    assert other.parent != private_cache
+    assert sum_of_squares(other, [3, 4]) == 25
+
+
+def test_a_cache_that_turns_out_to_be_read_only_is_passed_over(
+    private_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(toolchain, "_build", lambda plan, at, build=toolchain._build: (
+        refused() if at.parent == private_cache else build(plan, at)
+    ))  # fmt: skip
+    with pytest.warns(RuntimeWarning, match="Read-only file system"):
+        path = build_shared(SQUARES, name="squares")
+    assert sum_of_squares(path, [3, 4]) == 25
+    monkeypatch.setattr(toolchain, "_build", refused)
+    with pytest.raises(CompilerFailed, match="no place"), pytest.warns(RuntimeWarning):
+        build_shared(SQUARES + " ", name="squares")
+
+
+def test_a_cache_whose_path_is_no_text_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")
+    monkeypatch.setenv("ATL_CACHE", cache)
+    path = build_shared(SQUARES, name="squares")
+    assert str(path.parent) == cache
+    assert sum_of_squares(path, [3, 4]) == 25
+
+
+def test_a_compiler_that_hangs_is_stopped_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = tmp_path / "started"
+    hangs = f'case "$*" in *-c*) sleep 600 & echo $! > {started}; wait;; esac; echo fake 1'
+    monkeypatch.setenv("CC", str(script(tmp_path / "slow-cc", hangs)))
+    monkeypatch.setenv("ATL_COMPILER_TIMEOUT", "0.5")
+    with pytest.raises(CompilerFailed, match=r"did not end within 0\.5 seconds") as caught:
+        build_shared("", name="empty")
+    assert "set ATL_COMPILER_TIMEOUT to more seconds" in str(caught.value)
+    state = Path(f"/proc/{started.read_text().strip()}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def test_a_compiler_that_does_not_say_what_it_is_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", str(script(tmp_path / "mute-cc", "exec sleep 600")))
+    monkeypatch.setenv("ATL_COMPILER_TIMEOUT", "0.2")
+    with pytest.raises(CompilerMissing, match=r"its --version does not end within 0\.2 seconds"):
+        find_compiler()
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "0", "nan", "inf", "1e9"])
+def test_a_time_limit_that_is_none_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", str(script(tmp_path / "fine-cc", "echo fake 1")))
+    monkeypatch.setenv("ATL_COMPILER_TIMEOUT", text)
+    with pytest.raises(WrongArgument, match="ATL_COMPILER_TIMEOUT"):
+        find_compiler()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ import numpy as np
 import pytest
 
 import atl
+import lowering
+import padtypes
 from atl.core.marks import LoopMark
 from atl.core.traversal import subterm
+from atl.errors import brief
 from rewrites import load, reschedule
 from rewrites.errors import NotEqual
 from rewrites.kernel import reflexivity, rewrite
@@ -127,3 +131,91 @@ def test_a_second_rule_of_one_name_and_a_function_to_indices_are_refused() -> No
         exec(text, scope)
     with pytest.raises(atl.ATLError, match="no metavariable for functions to indices"):
         exec("from rewrites.rule import Index\nIndex[Index]", {})
+
+
+# -- what is no program -----------------------------------------------------------------------------------------------
+
+
+def wanting_a_program() -> dict[str, Callable[[Any], object]]:
+    return {
+        "evaluate": atl.evaluate,
+        "check_safe": atl.check_safe,
+        "compile": lowering.compile,
+        "lower": lowering.lower,
+        "check": padtypes.check,
+        "infer": padtypes.infer,
+        "draw": lambda given: padtypes.draw(given, sizes={}),
+        "truncations": lambda given: list(padtypes.truncations(given)),
+        "reschedule": reschedule,
+    }
+
+
+@pytest.mark.parametrize("name", wanting_a_program())
+def test_whoever_wants_a_program_says_how_to_come_to_one(name: str) -> None:
+    call = wanting_a_program()[name]
+    s = reschedule(corner())
+    given = {
+        "theorem.rhs": s.done(),
+        "session.goal": s,
+        "atl.parse(text)": str(corner()),
+        "atl.program(": x,
+        "@atl.program": lambda: x,
+        "with the decorator": None,
+    }
+    for said, value in given.items():
+        with pytest.raises(atl.ATLError, match="is no program") as caught:
+            call(value)
+        assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [corner(), None, 3, "f(x) -> out"], ids=repr)
+def test_whoever_wants_a_loop_nest_says_how_to_come_to_one(given: Any) -> None:
+    for call in (lowering.print_c, lowering.print_nest):
+        with pytest.raises(atl.ATLError, match="is no loop nest") as caught:
+            call(given)
+        assert "lower(program)" in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [None, 3, b"p := 1", corner()], ids=repr)
+def test_what_is_no_text_is_not_parsed(given: Any) -> None:
+    with pytest.raises(atl.ATLError, match="is no text"):
+        atl.parse(given)
+
+
+@pytest.mark.parametrize("given", [[("n", 3)], 3, "n", {3: 3}, {"n": "3"}, {"n": 10**5000}], ids=brief)
+def test_sizes_that_are_none_are_refused(given: Any) -> None:
+    with pytest.raises(atl.ATLError, match="size"):
+        lowering.compile(corner(), sizes=given)
+
+
+# -- calls ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["self", "program", "positional", "exact_", "arrays", "named", "cls"])
+def test_an_input_may_have_any_name_in_a_call(name: str) -> None:
+    given = atl.tensor(name, n)
+    twice = atl.program("twice", [given], 2 * given)
+    held = np.arange(3, dtype=np.float32)
+    assert atl.evaluate(twice, **{name: held}).tolist() == [0, 2, 4]  # type: ignore[arg-type]
+    assert lowering.compile(twice)(**{name: held}).tolist() == [0, 2, 4]
+
+
+def test_a_program_of_225_letters_is_compiled() -> None:
+    named = atl.program("p" * 225, [x], 2 * x)
+    assert lowering.compile(named)(np.ones(2, np.float32)).tolist() == [2, 2]
+
+
+def test_a_result_of_more_dimensions_than_numpy_has_is_refused() -> None:
+    deep: Any = 1.0
+    for _ in range(70):
+        deep = atl.gen(1, lambda i, deep=deep: deep)
+    program = atl.program("deep", [], deep)
+    for call in (atl.evaluate, lowering.compile):
+        with pytest.raises(atl.ATLError, match="the result has 70 dimensions"):
+            call(program)
+
+
+def test_a_number_beyond_what_floats_hold_is_no_literal() -> None:
+    for number in (10**400, -(10**400), 10**5000):
+        with pytest.raises(atl.ATLError):
+            atl.program("p", [x], x * number)

@@ -13,14 +13,14 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from atl.core.index import Index, Size, atoms
 from atl.core.marks import Mark
-from atl.core.node import Node
+from atl.core.node import Node, is_position
 from atl.core.predicate import Predicate, expressions
 from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterm
-from atl.errors import ATLError, ParseError, WrongArgument
-from atl.parsing.parse_index import IndexReader
+from atl.errors import ATLError, ParseError, WrongArgument, brief
+from atl.parsing.parse_index import IndexReader, refuse_deep_text
 from atl.prove import Proved, prove
 from atl.surface.values import as_index, as_predicate, as_tensor
 from atl.text.printing import place_of
@@ -32,7 +32,7 @@ from rewrites.kernel import Step, Theorem
 from rewrites.matching import correspondence
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import by_outermost, may_match
-from rewrites.places.site import Site, binders, positions, site_at, walk
+from rewrites.places.site import Site, binders, checked_path, positions, site_at, walk
 from rewrites.rule import Kind, Rule
 
 T = TypeVar("T")
@@ -53,7 +53,8 @@ class Derivation:
     """Theorems that lead from a goal on. `rules` are those that may be used, by name.
 
     `start` is where it began; `theorems` are that one and the one after each step. `rename` and `mark` take no step: in
-    place of the last theorem they put another one, which says the same with other names or marks.
+    place of the last theorem they put another one, which says the same with other names or marks. `notes` are what a
+    tactic has to say to the person who called it, of what it made.
 
     `diagnosis` makes of an error and the derivation, as it stands, the error that is raised: a session, which is for
     people, has it say why a rule does not apply. Without it the errors are `NotApplicable` and `NoMatch` as they are.
@@ -65,9 +66,14 @@ class Derivation:
         rules: Mapping[str, Rule],
         diagnosis: Callable[[ATLError, Derivation], ATLError] = lambda error, work: error,
     ) -> None:
+        if not isinstance(start, Theorem) or not isinstance(rules, Mapping):
+            raise WrongArgument(
+                f"a derivation from {brief(start)} by {brief(rules)}", required="a theorem, and rules by their names"
+            )
         self.rules = rules
         self.start = start
         self.theorems = [start]
+        self.notes: list[str] = []
         self._diagnosis = diagnosis
 
     # -- looking ------------------------------------------------------------------------------------------------------
@@ -89,7 +95,7 @@ class Derivation:
 
     def term(self, path: Path = ()) -> Expr:
         """The subterm at a path."""
-        return subterm(self.goal.body, path)
+        return subterm(self.goal.body, checked_path(self.goal, path))
 
     def site(self, path: Path = ()) -> Site:
         """The place at a path."""
@@ -108,7 +114,7 @@ class Derivation:
         """The rule of this name."""
         if not isinstance(name, str):
             raise WrongArgument(
-                f"{name!r} is no name of a rule",
+                f"{brief(name)} is no name of a rule",
                 required="a name listed by `atl rules`",
                 suggestions=(f's.rw("{name.name}")',) if isinstance(name, Rule) else (),
             )
@@ -180,10 +186,12 @@ class Derivation:
 
         Where several things are bound, `binder` counts them from 0. Raises `NoSite` where there is no such binder.
         """
+        if not isinstance(name, str):
+            raise WrongArgument(f"{brief(name)} is no name", required="a text")
         bound = self.term(path).form.binders
-        if not 0 <= binder < len(bound):
+        if not is_position(binder) or binder >= len(bound):
             raise NoSite(
-                f"there is no binder {binder} here" if bound else "nothing is bound here that could have a name",
+                f"there is no binder {brief(binder)} here" if bound else "nothing is bound here that could have a name",
                 place=place_of(self.goal, path),
                 required="the place of a gen, a sum or a let",
             )
@@ -206,14 +214,14 @@ class Derivation:
 
     def first_of(self, candidates: Iterable[T], act: Callable[[T], object]) -> None:
         """Carries out a change with the first of these with which it can be. Raises what is wrong with the first."""
-        before = list(self.theorems)
+        before, notes = list(self.theorems), list(self.notes)
         refused: tuple[ATLError, list[Theorem]] | None = None
         for candidate in candidates:
             try:
                 act(candidate)
             except ATLError as error:
                 refused = refused or (error, list(self.theorems))
-                self.theorems[:] = before
+                self.theorems[:], self.notes[:] = before, notes
             else:
                 return
         if refused is not None:
@@ -237,6 +245,8 @@ class Derivation:
         Bottom-up, a place is looked at when all below it has been rewritten: nested places need one sweep. Returns the
         number of steps.
         """
+        if not isinstance(names, list | tuple):
+            raise WrongArgument(f"the rules {brief(names)}", required='a list of names: ["get_gen", "simpl_guard"]')
         by_type, others = by_outermost(tuple(self.rule(name) for name in names), reverse)
         before = self.taken
 
@@ -259,6 +269,8 @@ class Derivation:
 
     def exhaust(self, names: Sequence[str], below: Path = (), *, most: int = 20) -> int:
         """Sweeps until none of the rules applies any more, or `most` times."""
+        if not is_position(most):
+            raise WrongArgument(f"most={brief(most)}", required="how many sweeps at most")
         total = 0
         for _ in range(most):
             taken = self.sweep(names, below)
@@ -309,7 +321,8 @@ class Text:
         """What the text means at a place. Raises `ParseError`, and `WrongArgument` for a name that is bound nowhere."""
         reader = IndexReader(self.text, site.program.inputs)
         reader.indices = list(site.names.indices)
-        made = reader.condition() if self.condition else reader.index()
+        with refuse_deep_text():
+            made = reader.condition() if self.condition else reader.index()
         if reader.next.kind != "end":
             raise reader.error(f"expected the end of the text, found {reader.next}", required="nothing more")
         known = (*site.names.indices, *site.program.sizes)
@@ -324,13 +337,13 @@ def _unbound(name: str, text: str, known: Sequence[str], site: Site) -> WrongArg
     if any(name in at.called for at in binders(site.program)):
         around = ", ".join(site.names.indices)
         return WrongArgument(
-            f"in {text!r}, {name} is the index of a loop that is not around this place",
+            f"in {brief(text)}, {name} is the index of a loop that is not around this place",
             place=place_of(site.program, site.path),
             required=f"sizes, and indices of the loops around it{f': {around}' if around else '; there are none'}",
         )
     near = get_close_matches(name, known, 2, 0.5)
     return WrongArgument(
-        f"in {text!r}, {name} is neither an index nor a size of the goal",
+        f"in {brief(text)}, {name} is neither an index nor a size of the goal",
         required=f"one of {', '.join(known)}" if known else "numbers: the goal has neither",
         suggestions=(
             *((f"did you mean {' or '.join(near)}?",) if near else ()),
@@ -384,7 +397,7 @@ def _function(name: str, kind: Kind, value: Any) -> Argument:
     wanted = len(kind.parameters)
     if not callable(value) or not _takes(value, wanted):
         what = "takes another number of parameters" if callable(value) else "is not a function"
-        raise WrongArgument(f"{name} = {value!r} {what}", required=f"a function of {wanted} parameters")
+        raise WrongArgument(f"{name} = {brief(value)} {what}", required=f"a function of {wanted} parameters")
     if any(parameter.sort != "index" for parameter in kind.parameters):
         raise WrongArgument(
             f"{name} is a function of tensors, which cannot be given here",

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from atl import errors
-from atl.checks.scope import Scope, outermost, parts_in_scope, reads
-from atl.checks.wellformed import Obligation, discharge
+from atl.checks.scope import Scope, child_scopes, outermost, parts_in_scope, reads
+from atl.checks.wellformed import Obligation, undischarged
 from atl.core.index import ZERO, Array, Index, Size
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, disjunction, negation, within
-from atl.core.program import Program
+from atl.core.program import Program, checked_program
 from atl.core.terms import Access, Expr, Input, Local
-from atl.core.traversal import conditions_in, unconditional_indices
+from atl.core.traversal import Path, children, conditions_in, unconditional_indices
 
 
 def check_safe(program: Program) -> None:
@@ -27,9 +27,25 @@ def check_safe(program: Program) -> None:
     >>> x = atl.tensor("x", n)
     >>> atl.check_safe(atl.program("shift", [x], atl.gen(n, lambda i: atl.guard(i >= 1, x[i - 1]))))
     """
-    scope = outermost(program)
-    for path, at, here in parts_in_scope(program.body, scope):
-        discharge(program, path, here, _accesses(at, here))
+    for _, error in unsafe_accesses(checked_program(program)):
+        raise error
+
+
+def unsafe_accesses(program: Program, below: Path = ()) -> Iterator[tuple[Path, errors.ATLError]]:
+    """Each access from a path on that is not proved to lie within its tensor: its path, and what `check_safe` raises.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> beside = atl.program("beside", [x], atl.gen(n, lambda i: x[i - 1] + x[i + 1]))
+    >>> [path for path, _ in unsafe_accesses(beside)]
+    [(0, 0), (0, 1)]
+    """
+    expr, scope = program.body, outermost(program)
+    for position in below:
+        expr, scope = children(expr)[position].expr, child_scopes(expr, scope)[position]
+    for path, at, here in parts_in_scope(expr, scope, below):
+        yield from ((path, error) for error in undischarged(program, path, here, _accesses(at, here)))
 
 
 def _accesses(expr: Expr, scope: Scope) -> Iterator[Obligation]:

@@ -106,22 +106,28 @@ def check_wellformed(program: Program) -> None:
 
 def check_meaning(program: Program) -> None:
     """Raises the first thing in a program that has no meaning, whether or not any sizes meet its assumptions."""
+    for error in without_meaning(program):
+        raise error
+
+
+def without_meaning(program: Program) -> Iterator[errors.ATLError]:
+    """What is not proved to have a meaning, from the outside in and from left to right: what `check_meaning` raises."""
     scope = outermost(program)
     for array in program.inputs:
         for expression in (*array.shape, *(fact.bound for fact in bounds_of(array))):
-            discharge(program, (), scope, _positive_divisors(expression))
+            yield from undischarged(program, (), scope, _positive_divisors(expression))
     for path, at, here in parts_in_scope(program.body, scope):
-        discharge(program, path, here, obligations(at, here))
+        yield from undischarged(program, path, here, obligations(at, here))
 
 
-def discharge(program: Program, path: Path, scope: Scope, needed: Iterator[Obligation]) -> None:
-    """Proves each obligation, or raises its error."""
+def undischarged(program: Program, path: Path, scope: Scope, needed: Iterator[Obligation]) -> Iterator[errors.ATLError]:
+    """The error of each obligation that is not proved."""
     for obligation in needed:
         answer = prove(scope.facts, obligation.goal)
         if isinstance(answer, Proved):
             continue
         refuted = isinstance(answer, Refuted)
-        raise obligation.error(
+        yield obligation.error(
             obligation.summary if refuted else f"{obligation.summary}, as far as can be proved",
             place=place_of(program, path),
             required=f"{obligation.required}{_given(scope)}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from atl.errors import DtypeError
+from atl.errors import DtypeError, brief
 
 FLOATS: Final = ("float32", "float64")
 INTEGERS: Final = ("int32", "int64")
@@ -19,11 +19,11 @@ DEFAULT: Final = "float32"
 
 def checked_dtype(dtype: object) -> str:
     """The name of the element type, or a `DtypeError` that lists those there are."""
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or brief(dtype)
     if name in DTYPES:
         return name
     reserved = " (reserved, not supported yet)" if name in RESERVED else ""
-    raise DtypeError(f"there is no element type {name!r}{reserved}", required=f"one of {', '.join(DTYPES)}")
+    raise DtypeError(f"there is no element type {brief(name)}{reserved}", required=f"one of {', '.join(DTYPES)}")
 
 
 def is_integer(dtype: str | None) -> bool:

@@ -1,8 +1,8 @@
 """Marks: how a binder is to run, as one of a closed set for loops and one for lets.
 
 A mark is no part of what a term means: equality, matching and the kernel ignore it, printing and certificates keep it,
-and a rewrite keeps the marks of the binders that it keeps. Whether a mark may stand where it does, and which of them a
-target carries out, is lowering's to say.
+and a rewrite keeps the marks of the binders that it keeps. Which of them a target carries out is said in
+`atl.checks.targets`; whether a mark may stand where it does is lowering's to say.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Final, TypeAlias, TypeVar
 
-from atl.errors import UnknownMark
+from atl.errors import UnknownMark, brief
 
 
 class LoopMark(Enum):
@@ -111,7 +111,7 @@ def unknown_mark(sets: tuple[type[Enum], ...], text: object) -> UnknownMark:
             return UnknownMark(f"{text} is a mark of {CALLED[of]}, and not of {here}", required=required)
     near = get_close_matches(text, known, 1, 0.5) if isinstance(text, str) else []
     return UnknownMark(
-        f"there is no mark {text!r}",
+        f"there is no mark {brief(text)}",
         required=required,
         suggestions=(f"did you mean {near[0]}?",) if near else (),
     )

@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any, ClassVar, Final, ParamSpec, Self, TypeAlias, TypeGuard, TypeVar
 from weakref import ref
 
-from atl.errors import TooLarge, WrongArgument
+from atl.errors import TooLarge, WrongArgument, brief
 
 MAX_DEPTH: Final = 400
 """A term deeper than this is refused."""
@@ -21,16 +21,12 @@ MAX_SIZE: Final = 1_000_000
 
 
 class Identity:
-    """What equal nodes share. It keeps the identities of its parts alive, so that they stay shared too.
+    """What equal nodes share. It keeps the identities of its parts alive, so that they stay shared too."""
 
-    `remade` says that a node of this identity was made anew and came out as it was (`atl.checks.remaking`).
-    """
-
-    __slots__ = ("__weakref__", "key", "remade")
+    __slots__ = ("__weakref__", "key")
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
-        self.remade = False
 
 
 class _Held(ref[Identity]):
@@ -246,11 +242,7 @@ def is_position(value: object) -> TypeGuard[int]:
 
 def not_made_of(what: str, given: object, required: str) -> WrongArgument:
     """What to say of a node that was to be made of something else than its kind is made of."""
-    try:
-        shown = repr(given)
-    except Exception:  # noqa: BLE001 (another's __repr__)
-        shown = f"a value of type {type(given).__name__}"
-    return WrongArgument(f"{what} of {shown if len(shown) <= 60 else shown[:57] + '…'}", required=required)
+    return WrongArgument(f"{what} of {brief(given)}", required=required)
 
 
 P = ParamSpec("P")

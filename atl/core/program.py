@@ -14,7 +14,7 @@ from atl.core.node import Printed, not_made_of
 from atl.core.predicate import Predicate, expressions, is_predicate
 from atl.core.terms import Expr, Term, Type
 from atl.core.traversal import indices_in, subterms
-from atl.errors import WrongArgument
+from atl.errors import WrongArgument, brief
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -84,6 +84,30 @@ class Program(Printed):
                 f"lowering.compile({self.name}) gives a kernel that can be called with NumPy arrays",
             ),
         )
+
+
+def checked_program(value: object) -> Program:
+    """The value, if it is a program; else `WrongArgument` with how to come to one from what is given."""
+    if isinstance(value, Program):
+        return value
+    raise WrongArgument(f"{_with_kind(value)} is no program", required="a program", suggestions=(_to_program(value),))
+
+
+def _with_kind(value: object) -> str:
+    shown, kind = brief(value), type(value).__name__
+    return shown if kind in shown else f"{shown} ({kind})"
+
+
+def _to_program(value: object) -> str:
+    for attribute, what in (("rhs", "theorem"), ("goal", "session"), ("program", "kernel")):
+        # Those who have them stand above, and are not known here.
+        if isinstance(getattr(value, attribute, None), Program):
+            return f"take the program of the {what}: {what}.{attribute}"
+    if isinstance(value, str):
+        return "read the program that a text means with atl.parse(text)"
+    if hasattr(value, "node"):
+        return 'give the tensor a name and its inputs: atl.program("name", [A, B], tensor)'
+    return 'make one with atl.program("name", [inputs], body), or with the decorator @atl.program'
 
 
 def sizes_in(inputs: Iterable[Array], body: Expr, assumptions: Iterable[Predicate]) -> Iterable[Size]:

@@ -11,6 +11,7 @@ facts, and is checked for a whole program (`atl.checks.wellformed`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from sys import float_info
 from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from atl.core import dtypes
@@ -18,7 +19,7 @@ from atl.core.forms import Form, Formed, IndexBinder, Marked, Part, TensorBinder
 from atl.core.index import Array, Bound, Index, atoms, ceildiv, shift
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate
-from atl.errors import DtypeError, RaggedShape, RankError, Source, WrongArgument
+from atl.errors import DtypeError, RaggedShape, RankError, Source, WrongArgument, brief
 
 Monoid: TypeAlias = Literal["sum", "product", "max", "min"]
 UnaryOp: TypeAlias = Literal["neg", "abs", "sqrt", "exp", "log", "tanh"]
@@ -130,6 +131,10 @@ class Metavariable(Term):
         return self.of
 
 
+LARGEST_LITERAL: Final = float_info.max
+"""A literal beyond this is an infinity where it is computed with."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(Term):
     """A literal scalar. It is stored, zero too: never padding."""
@@ -139,7 +144,7 @@ class Constant(Term):
     dtype: str | None
 
     def _typed(self) -> Type:
-        if type(self.value) is bool or self.value - self.value != 0:
+        if type(self.value) is bool or not abs(self.value) <= LARGEST_LITERAL:
             raise not_finite(self.value)
         if self.dtype is not None and not dtypes.holds_literal(self.dtype, self.value):
             raise DtypeError(
@@ -501,8 +506,11 @@ CONSTRUCTOR_CALLED: Final[dict[str, type[Expr]]] = {of.form.word: of for of in C
 
 def not_finite(value: object) -> WrongArgument:
     """What to say of a literal that is no finite number: equations are about rings, where x - x = 0 for all x."""
+    large = type(value) is int and abs(value) > LARGEST_LITERAL
     return WrongArgument(
-        f"the literal {value!r} is no finite number",
+        f"the literal {brief(value)} is larger than any float64"
+        if large
+        else f"the literal {value!r} is no finite number",
         required="a finite number: inf - inf + x = x holds for no infinity",
         suggestions=("declare a scalar input, and pass the infinity to the call",),
     )
@@ -523,7 +531,7 @@ def _outside(of: Type, name: str) -> Type:
 
 def _need_one_of(what: str, chosen: object, known: tuple[str, ...]) -> None:
     if chosen not in known:
-        raise WrongArgument(f"there is no {what} {chosen!r}", required=f"one of {', '.join(known)}")
+        raise WrongArgument(f"there is no {what} {brief(chosen)}", required=f"one of {', '.join(known)}")
 
 
 def _need_rank(what: str, of: Type, rank: int) -> None:

@@ -40,9 +40,9 @@ def _array(name: str, path: Path) -> npt.NDArray[Any]:
     try:
         # Pickled objects run code as they are read, and no program takes them.
         held = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:
         raise ArrayError(
-            f"{name}={path} cannot be read: {error}",
+            f"{name}={path} cannot be read: {_said(error)}",
             required="a .npy file with numbers",
             suggestions=(f'write one with numpy.save("{name}.npy", array)',),
         ) from error
@@ -52,6 +52,11 @@ def _array(name: str, path: Path) -> npt.NDArray[Any]:
             required="a .npy file with one array",
         )
     return held
+
+
+def _said(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 def _number(name: str, value: str, dtype: str) -> int | float:
@@ -68,5 +73,5 @@ def save(path: Path, array: npt.NDArray[Any]) -> None:
     """Writes a .npy file in one step: it is whole, or not there. Raises `ArrayError`."""
     try:
         write_whole({path: lambda stream: np.save(stream, array)})
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ArrayError(f"{path} cannot be written: {error}", required="a place for the result") from error

@@ -42,8 +42,8 @@ def program_in(target: str) -> Program:
 
 def _loaded(where: str) -> ModuleType:
     path = Path(where)
-    is_file = path.suffix == ".py" or path.is_file()
-    if is_file and not path.is_file():
+    is_file = path.suffix == ".py" or _is_file(path)
+    if is_file and not _is_file(path):
         raise WrongArgument(f"there is no file {where}", required=WRITTEN)
     # As if the file were run, or the module imported, from a script of the user's.
     sys.path.insert(0, str(path.resolve().parent if is_file else Path.cwd()))
@@ -60,6 +60,13 @@ def _loaded(where: str) -> ModuleType:
             place=Location(source=_last_line_of(error, path if is_file else None)),
             required=WRITTEN,
         ) from error
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False  # no file has such a name
 
 
 def _from_file(path: Path) -> ModuleType:

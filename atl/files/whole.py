@@ -5,25 +5,49 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path
-from typing import IO
+from stat import S_IMODE, S_ISREG
+from typing import IO, Final, TypeAlias
+
+Writer: TypeAlias = Callable[[IO[bytes]], object]
+
+LONGEST_SUFFIX: Final = 16
+"""A temporary file has the suffix of the file that it will be, unless that is longer than this."""
 
 
-def write_whole(files: Mapping[Path, Callable[[IO[bytes]], object]]) -> None:
+def write_whole(files: Mapping[Path, Writer]) -> None:
     """Writes each file in one step, and none before all of them lie complete on the disk; each is given by its writer.
+
+    A symbolic link is followed. A file that there is already keeps its permissions, a new one has those that the user's
+    umask leaves. What is no regular file, such as a device or a pipe, is written through and stays what it is.
 
     Raises `OSError`, and leaves nothing half-written behind.
     """
     waiting: dict[Path, Path] = {}
+    through: dict[Path, bytes] = {}
+    modes: dict[Path, int] = {}
     try:
-        for path, write in files.items():
-            handle, name = tempfile.mkstemp(prefix=".writing-", suffix=path.suffix, dir=path.parent)
+        for given, write in files.items():
+            path = Path(os.path.realpath(given))
+            there = path.stat().st_mode if path.exists() else None
+            if there is not None and not S_ISREG(there):
+                # A writer may ask for its position, which a pipe does not have.
+                write(held := BytesIO())
+                through[path] = held.getvalue()
+                continue
+            suffix = path.suffix if len(path.suffix) <= LONGEST_SUFFIX else ""
+            handle, name = tempfile.mkstemp(prefix=".writing-", suffix=suffix, dir=path.parent)
             waiting[path] = Path(name)
+            modes[path] = 0o666 & ~_umask() if there is None else S_IMODE(there)
             with os.fdopen(handle, "wb") as stream:
                 write(stream)
+        for path, content in through.items():
+            with path.open("wb") as stream:
+                stream.write(content)
         for path, temporary in waiting.items():
             # A temporary file is for its owner only; a result is as other files of the user are.
-            temporary.chmod(0o666 & ~_umask())
+            temporary.chmod(modes[path])
             temporary.replace(path)
     finally:
         for temporary in waiting.values():

@@ -19,8 +19,8 @@ from atl.core import dtypes
 from atl.core.declared import AtLeast, Below, Increasing, bounds_of, facts_of
 from atl.core.index import Array, Index, Leaf, Size, atoms, value_of
 from atl.core.predicate import Predicate, expressions, holds
-from atl.core.program import Program
-from atl.errors import ArgumentError, ArrayError, AssumptionError, WrongArgument
+from atl.core.program import Program, checked_program
+from atl.errors import ArgumentError, ArrayError, AssumptionError, RankError, brief
 from atl.surface.refused_habits import Symbolic
 from atl.text.printing import show_predicate
 
@@ -56,12 +56,7 @@ def bind(
     >>> bind(atl.program("padded", [x], atl.padr(k, x)), [np.ones(3, np.float32)], {"k": 2}).sizes
     {'n': 3, 'k': 2}
     """
-    if not isinstance(program, Program):
-        raise WrongArgument(
-            f"{program!r} is no program",
-            required="a program",
-            suggestions=('make one with atl.program("name", [inputs], body), or with the decorator @atl.program',),
-        )
+    checked_program(program)
     passed, given = _by_name(program, positional, keywords)
     arrays = {array.name: _array(array, passed[array.name], exact=exact) for array in program.inputs}
     call = Arguments(_solve(program, arrays, given), arrays)
@@ -72,6 +67,18 @@ def bind(
     for array in program.inputs:
         _check_facts(array, call)
     return call
+
+
+def check_rank(rank: int) -> None:
+    """Raises `RankError` for a result of more dimensions than an array of NumPy's can have."""
+    try:
+        np.empty((0,) * rank)
+    except ValueError as error:
+        raise RankError(
+            f"the result has {rank} dimensions: {error}",
+            required="as many dimensions as NumPy's arrays can have",
+            suggestions=("join dimensions with atl.flatten(e)",),
+        ) from None
 
 
 # -- which argument is which ------------------------------------------------------------------------------------------
@@ -376,11 +383,7 @@ def _element(array: Array, at: Sequence[int]) -> str:
 
 def _brief(value: object) -> str:
     """A value in a few characters, with its type."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 (another's __repr__, or an integer of thousands of digits)
-        return f"a value of type {type(value).__name__}"
-    return f"{text if len(text) <= 60 else text[:57] + '…'} ({type(value).__name__})"
+    return f"{brief(value)} ({type(value).__name__})"
 
 
 def _count(number: int, noun: str) -> str:

@@ -49,8 +49,8 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.errors import ArgumentError, EscapedIndex, ExtentError, OutOfMemory, TooLarge
-from atl.meaning.arguments import bind, index_elements
+from atl.errors import ArgumentError, EscapedIndex, ExtentError, OutOfMemory, TooLarge, brief
+from atl.meaning.arguments import bind, check_rank, index_elements
 from atl.meaning.scalars import Exact, Machine, Scalars
 
 E = TypeVar("E")
@@ -146,6 +146,7 @@ class Meaning(Generic[E]):
 
     def to_numpy(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """All elements, padding as zero."""
+        check_rank(len(self.shape))
         try:
             out = np.full(self.shape, self._zero, dtype=dtype)
         except (ValueError, MemoryError):
@@ -406,7 +407,7 @@ def evaluate(program: Program, /, *positional: Any, exact: bool = False, **argum
     """
     if not isinstance(exact, bool):
         raise ArgumentError(
-            f"exact={exact!r}"[:80],
+            f"exact={brief(exact)}",
             required="exact=True or exact=False",
             suggestions=("pass an input called exact by its position",),
         )

@@ -28,10 +28,11 @@ from atl.core.index import (
     read,
 )
 from atl.core.predicate import FALSE, TRUE, Predicate, expressions, map_indices
-from atl.core.program import Program
+from atl.core.program import Program, checked_program
 from atl.core.substitution import rebuild
-from atl.core.terms import Expr, Input
-from atl.errors import ArgumentError, AssumptionError
+from atl.core.terms import Expr, Gen, Guard, Input, Padding, Reduce, Select, Type
+from atl.core.traversal import divisors, indices_in, subterms
+from atl.errors import ArgumentError, AssumptionError, brief
 from atl.text.printing import show_predicate
 
 LARGEST: Final = 2**56
@@ -51,6 +52,9 @@ def specialise(program: Program, sizes: Mapping[str, int]) -> Program:
     >>> specialise(atl.program("twice", [x], 2 * x), {"n": 8}).sizes
     ()
     """
+    checked_program(program)
+    if not isinstance(sizes, Mapping):
+        raise ArgumentError(f"sizes={brief(sizes)}", required='a dictionary from names to numbers: sizes={"n": 8}')
     fixed = {name: _checked(program, name, value) for name, value in sizes.items()}
     if not fixed:
         return program
@@ -63,11 +67,11 @@ def specialise(program: Program, sizes: Mapping[str, int]) -> Program:
 def _checked(program: Program, name: str, value: Any) -> int:
     if name not in program.sizes:
         raise ArgumentError(
-            f"{program.name} has no size {name}",
+            f"{program.name} has no size {name if isinstance(name, str) else brief(name)}",
             required=f"sizes among {', '.join(program.sizes)}" if program.sizes else "no sizes: it has none",
         )
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 0 <= int(value) <= LARGEST:
-        raise ArgumentError(f"the size {name} is given as {value!r}", required="an integer from 0 to 2**56")
+        raise ArgumentError(f"the size {name} is given as {brief(value)}", required="an integer from 0 to 2**56")
     return int(value)
 
 
@@ -86,7 +90,24 @@ class _Substitution:
         return self.done[id(e)]
 
     def _rebuilt(self, e: Expr) -> Expr:
+        """What is not computed for these sizes is left away: it may divide by zero."""
+        if self._is_never_computed(e):
+            return Padding(Type(e.type.dtype, tuple(map(self.index, e.type.shape))))
+        if isinstance(e, Select) and (chosen := self.predicate(e.predicate)) in (TRUE, FALSE):
+            return self.expr(e.left if chosen == TRUE else e.right)
         return rebuild(e, lambda child: self.expr(child.expr), self.index)
+
+    def _is_never_computed(self, e: Expr) -> bool:
+        """Whether a guard is false, or a loop is empty which would divide by a number that is no divisor."""
+        if isinstance(e, Guard):
+            return self.predicate(e.predicate) == FALSE
+        if not isinstance(e, Gen | Reduce) or self.index(e.high - e.low).constant != 0:
+            return False
+        return any(self._is_no_divisor(d) for term in subterms(e.body) for i in indices_in(term) for d in divisors(i))
+
+    def _is_no_divisor(self, divisor: Index) -> bool:
+        value = self.index(divisor).constant
+        return value is not None and value <= 0
 
     def array(self, array: Array) -> Array:
         if array not in self.arrays:
@@ -111,15 +132,21 @@ class _Substitution:
             case Bound() | Var():
                 return index(atom)
             case Quotient(numerator, denominator):
-                return floordiv(self.index(numerator), self.index(denominator))
+                a, b = self.index(numerator), self.index(denominator)
+                if b.constant is not None and b.constant <= 0:
+                    return index(Quotient(a, b))  # it means nothing, and is refused where it is computed
+                return floordiv(a, b)
             case Extremum(kind, choices):
                 return extremum(kind, *map(self.index, choices))
             case Read(array, indices):
                 return read(self.array(array), tuple(map(self.index, indices)))
         assert_never(atom)
 
+    def predicate(self, predicate: Predicate) -> Predicate:
+        return map_indices(predicate, self.index)
+
     def assumption(self, program: Program, assumption: Predicate) -> Predicate:
-        left = map_indices(assumption, self.index)
+        left = self.predicate(assumption)
         if left == FALSE:
             used = [size.name for e in expressions(assumption) for size in atoms(e) if isinstance(size, Size)]
             raise AssumptionError(

@@ -28,7 +28,6 @@ from atl.core import dtypes
 from atl.core.index import Array, Index, index, shift
 from atl.core.literals import agree, arithmetic, strengthen
 from atl.core.marks import LetMark, LoopMark
-from atl.core.node import MAX_DEPTH
 from atl.core.predicate import Predicate, equal
 from atl.core.program import Program
 from atl.core.substitution import map_type
@@ -54,8 +53,8 @@ from atl.core.terms import (
     UnaryOp,
     Value,
 )
-from atl.errors import ATLError, DtypeError, Location, ShapeError, TooLarge
-from atl.parsing.parse_index import IndexReader
+from atl.errors import ATLError, DtypeError, Location, ShapeError, WrongArgument, brief
+from atl.parsing.parse_index import IndexReader, refuse_deep_text
 from atl.parsing.tokens import Token
 from atl.prove import Proved, prove
 from atl.text.names import BINDERS, INFIX, RESERVED, Level
@@ -77,6 +76,14 @@ def parse(text: str) -> Program:
     twice (x : float64[n]) : float64[n] :=
       ⊞[i < n] 2 * x[i]
     """
+    if not isinstance(text, str):
+        given = f"{brief(text)} ({type(text).__name__})"
+        decoded = isinstance(text, bytes | bytearray)
+        raise WrongArgument(
+            f"{given} is no text",
+            required="the text of a program, as str(program) gives it",
+            suggestions=('decode it first: text.decode("utf-8")',) if decoded else (),
+        )
     return _whole(_Reader(text), _Reader.program)
 
 
@@ -96,7 +103,7 @@ def parse_predicate(text: str, *, inputs: Iterable[Array] = ()) -> Predicate:
 
 
 def _whole(reader: _Reader, read: Callable[[_Reader], T]) -> T:
-    try:
+    with refuse_deep_text():
         made = read(reader)
         if reader.next.kind != "end":
             raise reader.error(
@@ -104,12 +111,6 @@ def _whole(reader: _Reader, read: Callable[[_Reader], T]) -> T:
                 required="nothing more",
                 suggestions=("binders reach to the right as far as they can: put a shorter body in parentheses",),
             )
-    except RecursionError:
-        raise TooLarge(
-            "this text is nested too deeply",
-            required=f"an expression of at most {MAX_DEPTH} levels",
-            suggestions=("name parts of it with let",),
-        ) from None
     return made
 
 

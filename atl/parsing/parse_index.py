@@ -14,9 +14,10 @@ from typing import Final, Literal, TypeVar
 from atl.core import dtypes
 from atl.core.index import Array, Index, bound, ceildiv, extremum, floordiv, index, read, size
 from atl.core.marks import M, marks, read_mark
+from atl.core.node import MAX_DEPTH
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
 from atl.core.terms import Type
-from atl.errors import ATLError, Location, ParseError
+from atl.errors import ATLError, Location, ParseError, TooLarge
 from atl.parsing.tokens import Token, tokens
 
 T = TypeVar("T")
@@ -32,6 +33,23 @@ _RELATIONS: Final[dict[str, Callable[[Index, Index], Predicate]]] = {
     "=": equal,
     "!=": lambda a, b: negation(equal(a, b)),
 }
+
+
+SHOWN: Final = 40
+"""A longer text is not said again in a suggestion."""
+
+
+@contextmanager
+def refuse_deep_text() -> Iterator[None]:
+    """A text that nests too deeply for the reader gets an `ATLError`, not a RecursionError."""
+    try:
+        yield
+    except RecursionError:
+        raise TooLarge(
+            "this text is nested too deeply",
+            required=f"an expression of at most {MAX_DEPTH} levels",
+            suggestions=("name parts of it with let",),
+        ) from None
 
 
 class IndexReader:
@@ -107,6 +125,11 @@ class IndexReader:
             # A caret needs something to stand under.
             written = self.text.rstrip()
             place = Location(written, max(len(written) - 1, 0), len(written))
+        if token.text == "/" and not suggestions:
+            # A tensor's quotient is read where it stands: what is left over stands among indices.
+            whole = f"{self.text[: token.start]}//{self.text[token.stop :]}"
+            shown = whole if len(whole) <= SHOWN else "a // b"
+            suggestions = (f"indices have no exact division: write {shown} to round down, ceildiv(a, b) to round up",)
         return ParseError(summary, place=place, required=required, suggestions=suggestions)
 
     def unknown(self, token: Token, what: str, known: Iterable[str], *advice: str) -> ParseError:

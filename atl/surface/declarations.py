@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from atl.core import dtypes
 from atl.core.index import Index, Size, index
-from atl.errors import WrongArgument, WrongName
+from atl.errors import WrongArgument, WrongName, brief
 
 
 def checked_name(name: object, what: str) -> str:
     """The name, if it can be one of a size, an input, a let or a program."""
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
         raise WrongName(
-            f"{name!r} cannot name {what}",
+            f"{brief(name)} cannot name {what}",
             required="a name of ASCII letters, digits and underscores that does not start with a digit",
         )
     return name
@@ -32,7 +32,7 @@ class TensorSpec:
         parts = item if isinstance(item, tuple) else (item,)
         if not parts or len(parts) > 2 or not all(isinstance(part, str) for part in parts):
             raise WrongArgument(
-                f"atl.Tensor[{item!r}]", required='extents and an element type: atl.Tensor["n k", "float64"]'
+                f"atl.Tensor[{brief(item)}]", required='extents and an element type: atl.Tensor["n k", "float64"]'
             )
         return TensorSpec(
             tuple(parts[0].split()), dtypes.checked_dtype(parts[1]) if len(parts) == 2 else dtypes.DEFAULT
@@ -44,7 +44,9 @@ def extent_written(text: str) -> Index:
     try:
         return _extent(ast.parse(text, mode="eval").body)
     except SyntaxError:
-        raise WrongArgument(f"{text!r} is not an extent", required='a size or an expression such as "2*n+1"') from None
+        raise WrongArgument(
+            f"{brief(text)} is not an extent", required='a size or an expression such as "2*n+1"'
+        ) from None
 
 
 def _extent(node: ast.expr) -> Index:
@@ -61,9 +63,15 @@ def _extent(node: ast.expr) -> Index:
             return _extent(left) * _extent(right)
         case ast.BinOp(left, ast.FloorDiv(), right):
             return _extent(left) // _extent(right)
+        case ast.BinOp(left, ast.Div(), right):
+            raise WrongArgument(
+                f"{brief(ast.unparse(node))} is not an extent: indices have no exact division",
+                required='sizes and integers joined by + - * //, such as "2*n+1"',
+                suggestions=(f"write {ast.unparse(left)}//{ast.unparse(right)} to round down",),
+            )
         case _:
             raise WrongArgument(
-                f"{ast.unparse(node)!r} is not an extent",
+                f"{brief(ast.unparse(node))} is not an extent",
                 required='sizes and integers joined by + - * //, such as "2*n+1"',
                 suggestions=('separate extents by spaces: atl.Tensor["n m"]',) if isinstance(node, ast.Tuple) else (),
             )

@@ -41,7 +41,7 @@ from atl.core.terms import (
     UnaryOp,
     Value,
 )
-from atl.errors import RankError, ShapeError, Source, WrongArgument, WrongName
+from atl.errors import RankError, ShapeError, Source, WrongArgument, WrongName, brief
 from atl.surface.declarations import checked_name
 from atl.surface.values import (
     Binder,
@@ -71,13 +71,15 @@ def sizes(names: str, *, min: int = 0) -> Any:  # noqa: A002 (the contract's nam
     >>> k = atl.sizes("k", min=1)
     """
     if not isinstance(names, str) or not names.split():
-        raise WrongArgument(f"{names!r} names no sizes", required='names separated by spaces: atl.sizes("n m")')
+        raise WrongArgument(f"{brief(names)} names no sizes", required='names separated by spaces: atl.sizes("n m")')
     if isinstance(min, bool) or not isinstance(min, int) or min < 0:
-        raise WrongArgument(f"min={min!r}", required="a non-negative integer")
+        raise WrongArgument(f"min={brief(min)}", required="a non-negative integer")
     if "," in names:
         spaced = " ".join(names.replace(",", " ").split())
         raise WrongName(
-            f"{names!r} has commas", required="names separated by spaces", suggestions=(f'write atl.sizes("{spaced}")',)
+            f"{brief(names)} has commas",
+            required="names separated by spaces",
+            suggestions=(f'write atl.sizes("{spaced}")',),
         )
     made = tuple(IndexExpr(index(Size(checked_name(name, "a size"), min))) for name in names.split())
     return made[0] if len(made) == 1 else made
@@ -113,8 +115,8 @@ def reduce(monoid: Monoid, *arguments: Range | Binder) -> Tensor:
 
     The fold starts at the neutral element; over an empty range the result is padding, which reads as zero.
     """
-    if monoid not in MONOIDS:
-        raise WrongArgument(f"there is no monoid {monoid!r}", required=f"one of {', '.join(MONOIDS)}")
+    if not isinstance(monoid, str) or monoid not in MONOIDS:
+        raise WrongArgument(f"there is no monoid {brief(monoid)}", required=f"one of {', '.join(MONOIDS)}")
     return _bind(_reducer(monoid), "reduce", arguments)
 
 
@@ -149,7 +151,7 @@ def _bind(make: Make, what: str, arguments: tuple[Range | Binder, ...]) -> Tenso
 def _bounds(what: str, range_: object) -> tuple[Index, Index]:
     if isinstance(range_, tuple):
         if len(range_) != 2:
-            raise WrongArgument(f"{what} over {range_!r}", required="an extent n, or a pair (lo, hi)")
+            raise WrongArgument(f"{what} over {brief(range_)}", required="an extent n, or a pair (lo, hi)")
         return as_index(range_[0]), as_index(range_[1])
     return index(0), as_index(range_)
 

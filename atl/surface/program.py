@@ -12,7 +12,7 @@ from atl.core.index import Array, Index, Size, index
 from atl.core.predicate import Predicate
 from atl.core.program import Program
 from atl.core.terms import Input
-from atl.errors import WrongArgument
+from atl.errors import ATLError, WrongArgument, brief
 from atl.surface.declarations import TensorSpec, checked_name, extent_written
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 
@@ -47,10 +47,10 @@ def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, A
             required="an integer array",
             suggestions=('declare it with dtype="int32" or "int64"',),
         )
-    if order not in (None, "strict"):
-        raise WrongArgument(f"order={order!r}", required='None or "strict"')
+    if order is not None and not (isinstance(order, str) and order == "strict"):
+        raise WrongArgument(f"order={brief(order)}", required='None or "strict"')
     if bounds is not None and (not isinstance(bounds, tuple) or len(bounds) != 2):
-        raise WrongArgument(f"range={bounds!r}", required="a pair (lo, hi), meaning lo <= element < hi")
+        raise WrongArgument(f"range={brief(bounds)}", required="a pair (lo, hi), meaning lo <= element < hi")
     for extent in shape:
         value = extent.constant
         if value is not None and value < 0:
@@ -99,18 +99,33 @@ def program(
     if inputs is None or body is None:
         raise WrongArgument("a program lacks its inputs or its body", required='atl.program("name", [A, B], body)')
     declared: list[Array] = []
+    if not isinstance(inputs, list | tuple):
+        raise WrongArgument(
+            f"the inputs are {brief(inputs)}",
+            required='a list of tensors declared by atl.tensor(…): atl.program("name", [A, B], body)',
+        )
     for item in inputs:
         node = item.node if isinstance(item, Tensor) else None
         if not isinstance(node, Input):
-            raise WrongArgument(f"{item!r} is not an input", required="tensors declared by atl.tensor(…)")
+            raise WrongArgument(f"{brief(item)} is not an input", required="tensors declared by atl.tensor(…)")
         declared.append(node.array)
-    return make_program(checked_name(name, "a program"), tuple(declared), as_tensor(body).node, _stated(given))
+    return make_program(checked_name(name, "a program"), tuple(declared), as_tensor(body).node, stated(given))
 
 
 def _from_function(function: Callable[..., Tensor], given: Sequence[Any]) -> Program:
-    annotations = inspect.get_annotations(function, eval_str=True)
+    try:
+        annotations = inspect.get_annotations(function, eval_str=True)
+        parameters = inspect.signature(function).parameters
+        checked_name(getattr(function, "__name__", None), "a program")
+    except (TypeError, ValueError, NameError) as error:
+        if isinstance(error, ATLError):
+            raise
+        raise WrongArgument(
+            f"{brief(function)} cannot be read as a program: {error}",
+            required="a function written in Python, whose annotations have a meaning where it stands",
+        ) from None
     arguments: list[Tensor | IndexExpr] = []
-    for parameter, declared_as in inspect.signature(function).parameters.items():
+    for parameter, declared_as in parameters.items():
         if declared_as.kind in (declared_as.VAR_POSITIONAL, declared_as.VAR_KEYWORD):
             raise WrongArgument(
                 f"{function.__name__} collects its arguments in *{parameter}",
@@ -126,18 +141,22 @@ def _from_function(function: Callable[..., Tensor], given: Sequence[Any]) -> Pro
                 arguments.append(declared)
             case annotation:
                 raise WrongArgument(
-                    f"the parameter {parameter} of {function.__name__} has the annotation {annotation!r}",
+                    f"the parameter {parameter} of {function.__name__} has the annotation {brief(annotation)}",
                     required='atl.Tensor["n k", "float64"] for an input, atl.Size for a size',
                 )
     body = function(*arguments)
     inputs = tuple(a.node.array for a in arguments if isinstance(a, Tensor) and isinstance(a.node, Input))
-    return make_program(function.__name__, inputs, as_tensor(body).node, _stated(given))
+    return make_program(function.__name__, inputs, as_tensor(body).node, stated(given))
 
 
-def _stated(given: Sequence[Any]) -> list[Predicate]:
+def stated(given: Sequence[Any]) -> list[Predicate]:
     """The conditions that a program is given, as predicates."""
     if isinstance(given, Condition):
         raise WrongArgument(
             f"given={given!r}", required="a list of conditions", suggestions=(f"write given=[{given!r}]",)
         )
-    return [as_predicate(condition) for condition in given]
+    try:
+        conditions = iter(given)
+    except (TypeError, ATLError):
+        raise WrongArgument(f"given={brief(given)}", required="a list of conditions: given=[n > 0]") from None
+    return [as_predicate(condition) for condition in conditions]

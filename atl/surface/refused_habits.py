@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
 
-from atl.errors import Location, NoSuchAttribute, Source, SymbolicValue, WrongArgument
+from atl.errors import ATLError, Location, NoSuchAttribute, Source, SymbolicValue, WrongArgument
 
 
 class Symbolic:
@@ -111,7 +111,12 @@ class Symbolic:
         arrays = any(getattr(operand, "ndim", 0) for operand in plain)
         apply = _OPERATORS.get(ufunc.__name__)
         if apply is not None and method == "__call__" and not options and not arrays:
-            return apply(*plain)
+            try:
+                return apply(*plain)
+            except TypeError as error:
+                if isinstance(error, ATLError):
+                    raise
+                raise SymbolicValue(f"{self._kind} does not take part in this: {error}", place=_here()) from None
         own = (_FUNCTIONS if method == "__call__" else _FOLDS).get(ufunc.__name__)
         raise SymbolicValue(
             f"NumPy's {ufunc.__name__} is applied to {self._kind}, which has no elements before a kernel is called",

@@ -15,9 +15,10 @@ from typing import NoReturn, TypeAlias, TypeVar, Union, overload
 
 from atl.core import dtypes, literals, predicate
 from atl.core.index import Index, floordiv, index, read
+from atl.core.node import not_made_of
 from atl.core.predicate import Predicate
-from atl.core.terms import Access, Binary, BinaryOp, Constant, Expr, Input, Unary, Value
-from atl.errors import DtypeError, RankError, Source, SymbolicValue, WrongArgument
+from atl.core.terms import Access, Binary, BinaryOp, Constant, Expr, Input, Term, Unary, Value
+from atl.errors import DtypeError, RankError, Source, SymbolicValue, WrongArgument, brief
 from atl.surface.declarations import TensorSpec
 from atl.surface.refused_habits import Symbolic
 from atl.text.printing import show, show_predicate
@@ -44,6 +45,8 @@ class IndexExpr(Symbolic):
     __hash__ = Symbolic.__hash__  # `__eq__` below would take it away
 
     def __init__(self, node: Index) -> None:
+        if not isinstance(node, Index):
+            raise not_made_of("an index expression", node, "what atl.sizes(…) makes")
         self.node = node
 
     def __add__(self, other: IndexLike) -> IndexExpr:
@@ -121,6 +124,8 @@ class Condition(Symbolic):
     __hash__ = Symbolic.__hash__  # `__eq__` below would take it away
 
     def __init__(self, node: Predicate) -> None:
+        if not predicate.is_predicate(node):
+            raise not_made_of("a condition", node, "what a comparison of indices makes")
         self.node = node
 
     def __and__(self, other: Condition | bool) -> Condition:
@@ -168,6 +173,8 @@ class Tensor(Symbolic):
     __hash__ = Symbolic.__hash__  # `__eq__` below would take it away
 
     def __init__(self, node: Expr) -> None:
+        if not isinstance(node, Term):
+            raise not_made_of("a tensor", node, "what atl.tensor(…) makes")
         self.node = node
 
     def __class_getitem__(cls, item: str | tuple[str, ...]) -> TensorSpec:
@@ -261,6 +268,12 @@ class Tensor(Symbolic):
     def __mod__(self, other: IndexLike) -> IndexExpr:
         return IndexExpr(as_index(self)) % other
 
+    def __rfloordiv__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(as_index(other)) // self
+
+    def __rmod__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(as_index(other)) % self
+
     def __lt__(self, other: IndexLike) -> Condition:
         return IndexExpr(as_index(self)) < other
 
@@ -308,7 +321,7 @@ def as_index(value: object) -> Index:
         case _:
             pass
     raise WrongArgument(
-        f"{value!r} is not an index",
+        f"{brief(value)} is not an index",
         required="an integer, a size, a bound index, or an element of an integer input",
         suggestions=_in_place_of_index(value),
     )
@@ -391,7 +404,7 @@ def as_predicate(value: object) -> Predicate:
             return predicate.TRUE if value else predicate.FALSE
         case _:
             raise WrongArgument(
-                f"{value!r} is not a condition",
+                f"{brief(value)} is not a condition",
                 required="a comparison of indices, or several joined by & | ~",
             )
 
@@ -422,15 +435,10 @@ def as_tensor(value: object) -> Tensor:
         case _:
             pass
     raise WrongArgument(
-        f"{_brief(value)} is neither a tensor expression nor a number that tensors can hold",
+        f"{brief(value)} is neither a tensor expression nor a number that tensors can hold",
         required="a tensor or a number",
         suggestions=_in_place_of_tensor(value),
     )
-
-
-def _brief(value: object) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def _in_place_of_tensor(value: object) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ WIDTH: Final = 100
 """Lines break at about this column."""
 MAX_INDENT: Final = 60
 """Lines are indented no further, so that a deep term does not consist of blanks."""
+UNBROKEN: Final = 1 << 30
+"""At this width no line breaks that need not."""
 _NEVER: Final = 1 << 40
 
 

@@ -67,6 +67,8 @@ from atl.text.pretty import (
     SOFT,
     START,
     STOP,
+    UNBROKEN,
+    WIDTH,
     Doc,
     Group,
     Laid,
@@ -78,6 +80,8 @@ from atl.text.pretty import (
     width_of,
 )
 
+LONGEST_PART: Final = 300
+"""A part of a program that is named in a message is cut after this many letters."""
 WHOLE: Final = 600
 """A term with more nodes than this is abridged in messages and in `repr`."""
 NEAR: Final = 5
@@ -148,13 +152,27 @@ def place_of(program: Program | Expr, path: Path, *, note: str = "", ascii: bool
     return Location(text, laid.start, min(laid.stop, line_end), source)
 
 
-def _laid(what: Program | Expr, where: _Where, *, ascii: bool, abridge: bool) -> Laid:  # noqa: A002
+def text_at(root: Program | Expr, path: Path) -> str:
+    """The part that is reached by these positions, whole and on one line, with the names of its place."""
+    laid = _laid(root, _Where(path), ascii=False, abridge=False, width=UNBROKEN)
+    text = " ".join(laid.text[laid.start : laid.stop].split())
+    return text if len(text) <= LONGEST_PART else f"{text[: LONGEST_PART - 2]} …"
+
+
+def _laid(
+    what: Program | Expr,
+    where: _Where,
+    *,
+    ascii: bool,  # noqa: A002
+    abridge: bool,
+    width: int = WIDTH,
+) -> Laid:
     spelling = ASCII if ascii else UNICODE
     if not isinstance(what, Program):
-        return lay_out(_Printer(names_in(what), spelling, abridge=abridge).piece(what, where, known=False).doc)
+        return lay_out(_Printer(names_in(what), spelling, abridge=abridge).piece(what, where, known=False).doc, width)
     printer = _Printer(Names((*what.sizes, *(array.name for array in what.inputs))), spelling, abridge=abridge)
     body = printer.piece(what.body, where, known=True).doc
-    return lay_out(seq(Group(_header(what, printer)), Nest(2, seq(HARD, body))))
+    return lay_out(seq(Group(_header(what, printer)), Nest(2, seq(HARD, body))), width)
 
 
 def _header(program: Program, printer: _Printer) -> Doc:

@@ -33,6 +33,7 @@ from lowering.nest.loopnest import (
     If,
     LoopNest,
     Statement,
+    checked_nest,
     elements,
     key,
     opposite,
@@ -46,11 +47,14 @@ Lines: TypeAlias = list[str]
 def print_c(nest: LoopNest) -> str:
     """The loop nest as a file of C11 with one function, and before it the headers and helpers that it uses.
 
-    Names are the user's, changed where C reserves them. Index arithmetic is exact modulo 2^64, and quotients and
-    remainders round as Python's do. Raises `UnsupportedMark` for a mark that C does not carry out: of the nest, or of
-    the program that it was lowered from.
+    Names are the user's, changed where C reserves them. Index arithmetic is exact modulo 2^64, with `-fwrapv`, and
+    quotients and remainders round as Python's do. That a size is at most 2^56 and that what is compared or divided fits
+    into 64 bits, the caller of the C sees to; a `Kernel` does so in each call.
+
+    Raises `UnsupportedMark` for a mark that C does not carry out: of the nest, or of the program that it was lowered
+    from.
     """
-    return print_unit((nest,))
+    return print_unit((checked_nest(nest),))
 
 
 def print_unit(nests: Sequence[LoopNest], *, static: bool = False) -> str:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never
 
+from atl.checks.targets import STACK_LIMIT, MarkedBinder
 from atl.core.dtypes import bits
 from atl.core.index import ONE, ZERO, AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, index
 from atl.core.marks import LetMark, LoopMark
@@ -21,7 +22,7 @@ from atl.core.predicate import Predicate, negation, within
 from atl.core.reshape_definitions import Pairs
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.core.traversal import Path
-from lowering.targets.binders import MarkedBinder
+from atl.errors import WrongArgument, brief
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +142,6 @@ ScalarExpr: TypeAlias = Number | Load | FromIndex | Apply | Choose | Convert
 # -- statements -------------------------------------------------------------------------------------------------------
 
 Storage: TypeAlias = Literal["heap", "stack"]
-STACK_LIMIT: Final = 32 * 1024
-"""A buffer of constant size up to this many bytes lives on the stack, unless its mark says otherwise."""
-STACK_BUDGET: Final = 64 * 1024
-"""All buffers that live on the stack at one time have this many bytes together: threads have small stacks."""
 
 
 def storage_of(mark: LetMark, size: int | None) -> Storage:
@@ -295,6 +292,17 @@ class LoopNest:
     complete: bool = False
     natural: frozenset[tuple[Conditions, Index]] = frozenset()
     marks: tuple[MarkedBinder, ...] = ()
+
+
+def checked_nest(value: object) -> LoopNest:
+    """The value, if it is a loop nest; else `WrongArgument` with how to come to one."""
+    if isinstance(value, LoopNest):
+        return value
+    raise WrongArgument(
+        f"{brief(value)} is no loop nest",
+        required="a loop nest",
+        suggestions=("make one of a program: lower(program)",),
+    )
 
 
 def statements(block: Block) -> Iterator[Statement]:

@@ -29,6 +29,7 @@ from lowering.nest.loopnest import (
     Number,
     Scalar,
     ScalarExpr,
+    checked_nest,
     elements,
     key,
 )
@@ -52,7 +53,7 @@ def print_nest(nest: LoopNest) -> str:
                 total += x[k]
             out[i] = total
     """
-    scope = outermost(nest)
+    scope = outermost(checked_nest(nest))
     inputs = ", ".join(shown(scope, array.name, array.shape) for array in nest.inputs)
     out = shown(scope, key(nest.output), nest.output.extents)
     cleared = [] if nest.complete else [f"clear {scope.name(key(nest.output))}"]

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import assert_never
 
+from atl.checks.targets import STACK_BUDGET
 from atl.core.marks import LetMark
 from lowering.nest.loopnest import (
-    STACK_BUDGET,
     Accumulate,
     Allocate,
     Assign,

@@ -26,7 +26,7 @@ from typing import Final, NoReturn
 from atl.core.declared import facts_of
 from atl.core.program import Program
 from atl.core.traversal import Path
-from atl.errors import ATLError
+from atl.errors import ATLError, brief
 from atl.files.whole import write_whole
 from atl.parsing.parse import parse, parse_predicate
 from atl.prove import forget
@@ -76,11 +76,18 @@ class _Line:
 def save(theorem: Theorem, path: str | os.PathLike[str]) -> None:
     """Writes a theorem to a file: all of it, or nothing."""
     text = dumps(theorem)
-    target = File(path)
+    target = _file(path)
     try:
         write_whole({target: lambda stream: stream.write(text.encode())})
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: no file has such a name
         raise CertificateError(f"{target} cannot be written: {error}", required="a place for a file") from error
+
+
+def _file(path: object) -> File:
+    try:
+        return File(path)  # type: ignore[arg-type]
+    except TypeError:
+        raise CertificateError(f"{brief(path)} is no path of a file", required='a path: "x.atl.json"') from None
 
 
 def dumps(theorem: Theorem) -> str:
@@ -179,17 +186,24 @@ def load(path: str | os.PathLike[str], *, rules: Mapping[str, Rule] | None = Non
 
     Raises `CertificateError` with the first step that differs.
     """
-    file = File(path)
+    file = _file(path)
+    if rules is not None and not isinstance(rules, Mapping):
+        raise CertificateError(f"rules={brief(rules)}", required="rules by their names, as in rewrites.rules")
     try:
-        if file.stat().st_size > LARGEST:
+        with file.open("rb") as stream:
+            # A device says nothing of how much it holds.
+            held = stream.read(LARGEST + 1)
+        if len(held) > LARGEST:
             raise CertificateError(f"{file} is larger than {LARGEST:,} bytes", field="file")
-        text = file.read_bytes().decode("utf-8")
+        text = held.decode("utf-8")
     except OSError as error:
         raise CertificateError(
             f"{file} cannot be read: {error.strerror or error}", field="file", required="a file that save wrote"
         ) from error
     except UnicodeDecodeError as error:
         raise _no_certificate(f"{file} is not text in UTF-8") from error
+    except ValueError as error:
+        raise CertificateError(f"{brief(path)} is no path of a file: {error}", field="file") from error
     return loads(text, rules=rules)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from atl.core.program import Program
 from atl.core.traversal import Path
-from atl.errors import WrongArgument
+from atl.errors import ATLError, WrongArgument, brief
 from rewrites.errors import NoSite, known_names, unknown_name
 from rewrites.places.site import Site, binders, site_at, sites, walk
 from rewrites.places.text_pattern import fits, is_name, pattern
@@ -22,17 +23,29 @@ class Handle:
     """
 
     label: str
-    locate: Callable[[], Path]
+    locate: Callable[[], Path] = field(repr=False)
+    origin: object = field(default=None, repr=False)
+    """What the session that found it knows of it: another session refuses it."""
 
     @property
     def path(self) -> Path:
         """The place as it is now."""
         return self.locate()
 
+    def __post_init__(self) -> None:
+        try:
+            inspect.signature(self.locate).bind()
+            whole = isinstance(self.label, str)
+        except (TypeError, ValueError):
+            whole = False
+        if not whole:
+            raise WrongArgument(f"a handle on {brief(self.label)}", required="what s.find(…) gives")
+
     def __repr__(self) -> str:
         try:
-            return f"Handle({self.label!r}, at {list(self.path)})"
-        except NoSite:
+            path = self.path
+            return f"Handle({self.label!r}, at {list(path) if isinstance(path, tuple) else brief(path)})"
+        except ATLError:
             return f"Handle({self.label!r}, gone)"
 
 
@@ -54,7 +67,7 @@ def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterato
             yield site_at(program, tuple(what))
         case _:
             raise WrongArgument(
-                f"{what!r} chooses no place",
+                f"{brief(what)} chooses no place",
                 required='a path, the name of a binder, a pattern such as "⊞[_ < n] _", or a handle from s.find(…)',
             )
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from atl.checks.scope import Scope, child_scopes, outermost
+from atl.core.node import is_position
 from atl.core.program import Program
 from atl.core.terms import Expr, Let
 from atl.core.traversal import Path, binds, children, names_bound, names_given
-from atl.errors import WrongArgument
+from atl.errors import WrongArgument, brief
 from atl.text.names import Names
-from atl.text.printing import place_of
+from atl.text.printing import text_at
 
 
 class Site:
@@ -68,22 +69,29 @@ class Site:
         return tuple(dict.fromkeys((*map(names.fresh, given), *given)))
 
     def __repr__(self) -> str:
-        place = place_of(self.program, self.path)
-        return f"{list(self.path)}  {place.text[place.start : place.stop]}"
+        return f"{list(self.path)}  {text_at(self.program, self.path)}"
 
 
 def site_at(program: Program, path: Path) -> Site:
     """The place at the end of a path."""
     site = Site(program, (), program.body, None)
-    for position in path:
-        if not 0 <= position < len(children(site.term)):
+    for position in checked_path(program, path):
+        site = site.child(position)
+    return site
+
+
+def checked_path(program: Program, path: Path) -> Path:
+    """The path, if it leads to a part of the program. Raises `WrongArgument`."""
+    at = program.body
+    for position in path if isinstance(path, tuple | list) else (None,):
+        if not is_position(position) or position >= len(children(at)):
             raise WrongArgument(
-                f"the goal has no part at {list(path)}",
+                f"the goal has no part at {brief(list(path) if isinstance(path, tuple) else path)}",
                 required="positions of parts, from the outside in, each counted from 0",
                 suggestions=('name the place: at="i" for a binder, at="⊞[_ < n] _" for a pattern',),
             )
-        site = site.child(position)
-    return site
+        at = children(at)[position].expr
+    return path
 
 
 def sites(program: Program, *, below: Path = (), top_down: bool = False) -> Iterator[Site]:

@@ -37,8 +37,8 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import children, conditions_in, names_bound, names_given, own_indices, static
-from atl.errors import ATLError, ParseError
-from atl.parsing.parse_index import IndexReader
+from atl.errors import ATLError, ParseError, brief
+from atl.parsing.parse_index import IndexReader, refuse_deep_text
 from atl.parsing.tokens import Token
 from atl.text.names import BINDERS, INFIX, Level
 from rewrites.places.site import Site
@@ -82,14 +82,18 @@ def pattern(text: str) -> Wanted:
     count = iter(range(1_000_000))
     reader = _PatternReader(_HOLE.sub(lambda hole: f"_{next(count)}_", text))
     try:
-        made = reader.expression()
+        with refuse_deep_text():
+            made = reader.expression()
         if reader.next.kind != "end":
             raise reader.error(f"expected the end of the pattern, found {reader.next}", required="nothing more")
     except ATLError as error:
         raise ParseError(
-            f"{text!r} is neither the name of a binder nor a pattern: {_NAMED_HOLE.sub('_', error.summary)}",
+            f"{brief(text)} is neither the name of a binder nor a pattern: {_NAMED_HOLE.sub('_', error.summary)}",
             required="a pattern as programs are printed, with _ for anything",
-            suggestions=('for instance "⊞[_ < n] _", "Σ[k < _] _", "buf[_]", "[_] · _" or "_ * _"',),
+            suggestions=(
+                *(_NAMED_HOLE.sub("_", hint) for hint in error.suggestions),
+                'for instance "⊞[_ < n] _", "Σ[k < _] _", "buf[_]", "[_] · _" or "_ * _"',
+            ),
         ) from None
     return made
 

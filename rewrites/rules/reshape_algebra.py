@@ -210,6 +210,42 @@ def flatten_of_gen(lo: Index, hi: Index, v: Vector[Index]) -> Equation:
     return equation(flatten(gen((lo, hi), v)), gen((hi - lo) * m, lambda k: v(lo + k // m)[k % m]))
 
 
+@rule(family="reshape algebra", source="[D] storage order")
+def flatten_of_transposes(lo: Index, hi: Index, v: Matrix[Index]) -> Equation:
+    """Transposed matrices, one below the other, are the transpose of their rows joined end to end."""
+    joined = gen(v(lo).shape[0], lambda j: flatten(gen((lo, hi), lambda i: v(i)[j])))
+    return equation(flatten(gen((lo, hi), lambda i: transpose(v(i)))), transpose(joined))
+
+
+@rule(family="reshape algebra", source="[D] storage order")
+def flatten_of_tiles(lo: Index, hi: Index, v: Cube[Index]) -> Equation:
+    """A matrix in tiles is stored tile by tile along its rows, or along its columns."""
+    column = gen(v(lo).shape[0], lambda j: transpose(flatten(gen((lo, hi), lambda i: transpose(v(i)[j])))))
+    return equation(flatten(gen((lo, hi), lambda i: transpose(flatten(v(i))))), transpose(flatten(column)))
+
+
+@rule(family="reshape algebra", source="[D] storage order")
+def gen_of_flatten(lo: Index, hi: Index, v: Matrix[Index]) -> Equation:
+    """Rows that are stored in tiles are, transposed, tiles of the columns."""
+    tiles = gen(v(lo).shape[0], lambda j: transpose(gen((lo, hi), lambda i: v(i)[j])))
+    return equation(gen((lo, hi), lambda i: flatten(v(i))), transpose(flatten(tiles)))
+
+
+@rules(named="gen_of_{}", over=("truncl", "truncr"), family="reshape algebra", source="[D] storage order")
+def gen_of_cut(op: str, k: Index, lo: Index, hi: Index, v: Vector[Index]) -> Equation:
+    """What is dropped from each of some rows may be dropped once, as rows of the transpose."""
+    rows = gen((lo, hi), v)
+    return equation(gen((lo, hi), lambda i: moved_by(op, k, v(i))), transpose(moved_by(op, k, transpose(rows))))
+
+
+@rules(named="flatten_of_{}_rows", over=("truncl", "truncr"), family="reshape algebra", source="[D] storage order")
+def flatten_of_cut(op: str, k: Index, lo: Index, hi: Index, v: Matrix[Index]) -> Equation:
+    """Columns that are dropped from each of some matrices may be dropped once from all of them."""
+    whole = flatten(gen((lo, hi), lambda i: transpose(v(i))))
+    each = flatten(gen((lo, hi), lambda i: transpose(moved_by(op, k, v(i)))))
+    return equation(each, transpose(moved_by(op, k, transpose(whole))))
+
+
 @rule(family="reshape algebra", source="[R] pad_gen")
 def padr_of_gen(k: Index, lo: Index, hi: Index, e: Body[Index]) -> Equation:
     """A generation padded on the right runs on, with nothing computed there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atl import ceildiv, concat, gen, guard, reduce, sum, value
+from atl import ceildiv, concat, gen, guard, imin, reduce, sum, value
 from atl.core.terms import MONOIDS, Monoid
 from rewrites.named_operators import folded, padding
 from rewrites.rule import Body, Cond, Elem, Equation, Index, Scalar, Vector, equation, given, rule, rules
@@ -178,6 +178,16 @@ def split_fold(m: Monoid, lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equ
     """A fold is that of its first terms folded with that of the others, where there are some of both."""
     first, second = reduce(m, (lo, k), e), reduce(m, (k, hi), e)
     return equation(reduce(m, (lo, hi), e), folded(m, first, second), given(lo < k, k < hi))
+
+
+@rules(named="tile_{}", over=("product", "min", "max"), family="sums", source="[D] section 8")
+def tile_fold(m: Monoid, n: Index, k: Index, e: Body[Index]) -> Equation:
+    """A fold is that of its folds over blocks of k terms, of which the last one ends where the range does."""
+    return equation(
+        reduce(m, n, e),
+        reduce(m, ceildiv(n, k), lambda o: reduce(m, imin(k, n - o * k), lambda i: e(o * k + i))),
+        given(k > 0),
+    )
 
 
 @rules(named="{}_collapse", over=MONOIDS, family="sums", source="[R] flatten_gen_gen")

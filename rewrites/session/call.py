@@ -19,6 +19,8 @@ class Call:
     text: str
     before: Theorem
     theorems: tuple[Theorem, ...]
+    notes: tuple[str, ...] = ()
+    """What a tactic has to say of what it made, such as that a buffer grows with a size."""
 
     @property
     def theorem(self) -> Theorem:
@@ -36,7 +38,7 @@ class Call:
         return [(step, a.rhs, b.rhs) for step, (a, b) in zip(self.steps, pairs, strict=True)]
 
     def __repr__(self) -> str:
-        """One line: the text, and the rules by which it was done if they are others."""
+        """One line: the text, the rules by which it was done if they are others, and what there is to say of it."""
         steps = self.steps
         if len(steps) == 1 and self.text.startswith("rw("):
             return self.text
@@ -46,4 +48,4 @@ class Call:
             counted[name] = counted.get(name, 0) + 1
         by = ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in counted.items())
         many = f"{len(steps)} step{'' if len(steps) == 1 else 's'}: {by}"
-        return f"{self.text}   -- {many if by else 'no step'}"
+        return f"{self.text}   -- {'; '.join((many if by else 'no step', *self.notes))}"

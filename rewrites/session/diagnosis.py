@@ -2,34 +2,35 @@
 
 Either no place matches, and the nearest one is shown with what it has in place of what the rule wants; or a place
 matches and a premise fails there, which is shown with the facts known there and numbers that break it. A suggestion has
-been tried before it is made.
+been tried before it is made, and makes nothing that `compile` would refuse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 
 from atl.checks.scope import Scope
 from atl.core.index import ONE, Index, Size, atoms, index, size
-from atl.core.predicate import Predicate, at_most, conjunction, expressions, negation
+from atl.core.predicate import All, Predicate, at_most, conjunction, conjuncts, expressions, negation
 from atl.core.program import Program
 from atl.core.terms import Expr, Guard, Local, TensorVar, Term, Type
-from atl.core.traversal import children, subterms
-from atl.errors import ATLError, WrongArgument
+from atl.core.traversal import Path, children, subterms
+from atl.errors import ATLError, Source, WrongArgument
 from atl.prove import Facts, Proved, Refuted, contradictory, prove
 from atl.prove.facts import topics_of
-from atl.text.printing import place_of, show_predicate
-from rewrites.derivation import Derivation, Given, NotApplicable
+from atl.text.printing import place_of, show_predicate, text_at
+from rewrites.derivation import Derivation, Given, NotApplicable, arguments_of
 from rewrites.errors import NoMatch, NoSite, NotEqual, Part, PremiseFailed, Undetermined, side_name
 from rewrites.instantiation import Argument, Function
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import heads
+from rewrites.obstacles import obstacles
 from rewrites.places.site import Site, site_at
 from rewrites.rule import Kind, Rule
-from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, slice_of, wanted_text
+from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, wanted_text
 from rewrites.tactics.simplification import inline, simpl_guard
 
 MOST_SUGGESTIONS = 4
@@ -50,6 +51,13 @@ def diagnosed(error: ATLError, work: Derivation) -> ATLError:
             return error
 
 
+def at_the_call(error: ATLError) -> ATLError:
+    """The error with the line of the call that failed: what it is about may come from an earlier one."""
+    if error.place is not None:
+        error.place = replace(error.place, source=Source.caller())
+    return error
+
+
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
@@ -61,7 +69,7 @@ def facts_text(facts: Facts, about: Predicate) -> str:
 
 def difference(rule: Rule, reverse: bool, site: Site, wanted: Part, found: Part) -> tuple[str, str]:
     """What the rule wants and what stands there, as texts."""
-    return wanted_text(rule, reverse, site.term.type.rank, wanted), _found_text(site, found)
+    return wanted_text(rule, reverse, site, wanted), _found_text(site, found)
 
 
 def _found_text(site: Site, found: Part) -> str:
@@ -69,7 +77,7 @@ def _found_text(site: Site, found: Part) -> str:
     if where is None:
         return show_part(found)
     if isinstance(found, Term):
-        return f"{kind_of(found)} {slice_of(site.program, (*site.path, *where))}".strip()
+        return f"{kind_of(found)} {text_at(site.program, (*site.path, *where))}".strip()
     return show_part(_opened(site_at(site.program, (*site.path, *where)).scope, found))
 
 
@@ -205,12 +213,23 @@ def _trial(work: Derivation) -> Derivation:
     return Derivation(work.theorem, work.rules)
 
 
+def _leads_on(asked: Asked, work: Derivation, trial: Derivation, path: Path, rule: Rule, *, reverse: bool) -> bool:
+    """Whether a rule applies in a trial, and makes nothing that a compiler would refuse and did not before."""
+    given = asked.given if rule is asked.rule else {}
+    if not trial.attempted(rule, path, given, reverse=reverse):
+        return False
+    made = len(obstacles(trial.goal))
+    return not made or made <= len(obstacles(work.goal))
+
+
 def _siblings(asked: Asked, work: Derivation, site: Site) -> Iterable[str]:
     """Rules akin to this one that apply where it does not."""
     stem = "_".join(asked.rule.name.split("_")[:2])
     for other in work.rules.values():
         akin = other.name.startswith(stem) or other.name in asked.rule.follows or asked.rule.name in other.follows
-        if other is not asked.rule and akin and _trial(work).attempted(other, site.path, {}, reverse=asked.reverse):
+        if other is asked.rule or not akin:
+            continue
+        if _leads_on(asked, work, _trial(work), site.path, other, reverse=asked.reverse):
             yield f"{_call(other, asked.reverse)} applies here: {_first_sentence(other.law)}"
 
 
@@ -245,15 +264,16 @@ def _first(asked: Asked, work: Derivation, site: Site, mismatch: Mismatch) -> It
     """Rules after which this one applies: they move what stands in the way."""
     root = type(site.term)
     yield from _after_inlining(asked, work, mismatch)
+    yield from _after_parting(asked, work, site)
     if any(isinstance(part.expr, Guard) for part in children(site.term)):
         trial = _trial(work)
-        if _does(lambda: simpl_guard(trial)) and _applies_below(asked, trial, site):
+        if _does(lambda: simpl_guard(trial)) and _applies_below(asked, work, trial, site):
             yield f"s.simpl_guard() first: then {_call(asked.rule, asked.reverse, asked.more)} applies"
     for other in work.rules.values():
         if other is asked.rule or _is_simple(other, root):
             continue
         trial = _trial(work)
-        if trial.attempted(other, site.path, {}, reverse=False) and _applies_below(asked, trial, site):
+        if trial.attempted(other, site.path, {}, reverse=False) and _applies_below(asked, work, trial, site):
             yield f"{_call(other, False)} first: then {_call(asked.rule, asked.reverse, asked.more)} applies"
 
 
@@ -264,8 +284,34 @@ def _after_inlining(asked: Asked, work: Derivation, mismatch: Mismatch) -> Itera
         return
     name = site_at(work.goal, inside).names.of_tensor(mismatch.found.position)
     trial = _trial(work)
-    if _does(lambda: inline(trial, name)) and _applies_below(asked, trial, trial.site()):
+    if _does(lambda: inline(trial, name)) and _applies_below(asked, work, trial, trial.site()):
         yield f's.inline("{name}") first: then {_call(asked.rule, asked.reverse, asked.more)} applies'
+
+
+def _after_parting(asked: Asked, work: Derivation, site: Site) -> Iterable[str]:
+    """A guard by several conditions stands where one by a single condition would do: taken apart, it may do."""
+    for at in site_and_parts(site):
+        if not (isinstance(at.term, Guard) and isinstance(at.term.predicate, All)):
+            continue
+        parts = [at.scope.predicate(part) for part in conjuncts(at.term.predicate)]
+        for part in parts:
+            rest = show_predicate(conjunction(other for other in parts if other is not part))
+            for p, q in ((show_predicate(part), rest), (rest, show_predicate(part))):
+                trial = _trial(work)
+                given = arguments_of(work.rules["guard_guard"], {"p": p, "q": q})
+                if not trial.attempted(work.rules["guard_guard"], at.path, given, reverse=True):
+                    continue
+                if _applies_below(asked, work, trial, site):
+                    more = f", around={at.path!r}, p={p!r}, q={q!r}"
+                    again = _call(asked.rule, asked.reverse, asked.more)
+                    yield f"{_call(work.rules['guard_guard'], True, more)} first: then {again} applies"
+                    return
+
+
+def site_and_parts(site: Site) -> Iterator[Site]:
+    """A place and those directly below it."""
+    yield site
+    yield from (site.child(position) for position in range(len(children(site.term))))
 
 
 def _does(call: Callable[[], object]) -> bool:
@@ -307,9 +353,9 @@ def _any_of(name: str, kind: Kind, rank: int) -> Argument:
     return Function(tuple("index" if parameter.sort == "index" else scalar for parameter in kind.parameters), body)
 
 
-def _applies_below(asked: Asked, trial: Derivation, site: Site) -> bool:
+def _applies_below(asked: Asked, work: Derivation, trial: Derivation, site: Site) -> bool:
     return any(
-        _trial(trial).attempted(asked.rule, at.path, asked.given, reverse=asked.reverse)
+        _leads_on(asked, work, _trial(trial), at.path, asked.rule, reverse=asked.reverse)
         for at in trial.sites(site.path)
     )
 
@@ -319,14 +365,14 @@ def _elsewhere(asked: Asked, work: Derivation) -> list[str]:
     out: list[str] = []
     if asked.restricted:
         for site in asked.everywhere:
-            if _trial(work).attempted(asked.rule, site.path, asked.given, reverse=asked.reverse):
+            if _leads_on(asked, work, _trial(work), site.path, asked.rule, reverse=asked.reverse):
                 out.append(
                     f"it applies elsewhere, {_whereabouts(site)}: {_call(asked.rule, asked.reverse, asked.more)}"
                 )
                 break
     if heads(asked.rule, not asked.reverse) is not None:
         for site in asked.places:
-            if _trial(work).attempted(asked.rule, site.path, asked.given, reverse=not asked.reverse):
+            if _leads_on(asked, work, _trial(work), site.path, asked.rule, reverse=not asked.reverse):
                 direction = "the other way round" if not asked.reverse else "from left to right"
                 out.append(f"it applies {direction}: {_call(asked.rule, not asked.reverse, asked.more)}")
                 break
@@ -346,7 +392,9 @@ def _fits_backwards(asked: Asked, work: Derivation) -> list[str]:
         if isinstance(found, Mismatch):
             continue
         missing = "".join(f", {name}=…" for name in asked.rule.metavariables if name not in found)
-        where = slice_of(site.program, site.path)
+        if not missing and not _leads_on(asked, work, _trial(work), site.path, asked.rule, reverse=not asked.reverse):
+            continue
+        where = text_at(site.program, site.path)
         return [
             f"the {side_name(not asked.reverse)} side fits {where}: {_call(asked.rule, not asked.reverse, missing)}"
         ]

@@ -21,7 +21,6 @@ from atl.text.names import Names
 from atl.text.printing import place_of, show, show_index, show_predicate, show_program
 from rewrites.instantiation import Argument, Function
 from rewrites.kernel import ProvedPremise, Step
-from rewrites.places.choosing import Handle
 from rewrites.places.site import site_at
 from rewrites.rule import Kind, Rule
 from rewrites.rules.grades import grade_text
@@ -57,9 +56,14 @@ def on_a_terminal() -> bool:
 
 def written(value: Any) -> str:
     """An argument of a call as Python, as far as it can be read back."""
+    try:
+        return _written(value)
+    except Exception:  # noqa: BLE001 (another's __repr__, an integer of thousands of digits, lists without end)
+        return "…"
+
+
+def _written(value: Any) -> str:
     match value:
-        case Handle():
-            return repr(value.path)
         case IndexExpr():
             return show_index(value.node)
         case Condition():
@@ -67,7 +71,7 @@ def written(value: Any) -> str:
         case Tensor():
             return show(value.node)
         case tuple() | list():
-            inside = ", ".join(written(item) for item in value)
+            inside = ", ".join(_written(item) for item in value)
             return f"({inside}{',' if len(value) == 1 else ''})" if isinstance(value, tuple) else f"[{inside}]"
         case _ if callable(value):
             return "…"
@@ -166,8 +170,12 @@ class Explanation:
 
     text: str
     steps: Sequence[tuple[Step, Program, Program]]
+    notes: Sequence[str] = ()
 
     def __str__(self) -> str:
+        return "\n".join([self._steps_text(), *(f"note: {note}" for note in self.notes)])
+
+    def _steps_text(self) -> str:
         if not self.steps:
             return f"{self.text}\nno step: theorems are not about names and marks"
         many = len(self.steps) > 1

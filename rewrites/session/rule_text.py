@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from atl.core.index import Bound, Index, Leaf, Var, atoms, index, map_leaves
 from atl.core.predicate import Predicate, substitute
-from atl.core.program import Program
 from atl.core.terms import Expr, Metavariable, Term
 from atl.core.traversal import Path, children, conditions_in, indices_in, names_bound
+from atl.errors import WrongArgument
 from atl.text.names import Names
-from atl.text.printing import place_of, show, show_index, show_predicate
+from atl.text.printing import show, show_index, show_predicate, text_at
 from rewrites.matching.patterns import Pattern, patterns
+from rewrites.places.site import Site, site_at
 from rewrites.rule import Rule
 
 
@@ -29,22 +30,43 @@ def premises_text(rule: Rule) -> list[str]:
     return [show_part(premise) for premise in premises]
 
 
-def wanted_text(rule: Rule, reverse: bool, rank: int, wanted: Expr | Index | Predicate) -> str:
-    """A part of a side of a rule, in words."""
-    for pattern in patterns(rule, reverse, rank):
+def wanted_text(rule: Rule, reverse: bool, site: Site, wanted: Expr | Index | Predicate) -> str:
+    """A part of a side of a rule, in words: with the rule's names, which are said to be the rule's.
+
+    A loop that the part does not depend on is called as the user calls the one that stands there.
+    """
+    for pattern in patterns(rule, reverse, site.term.type.rank):
         where = path_in(pattern.term, wanted)
         if where is None:
             continue
         names = _names_at(pattern, where)
         if not isinstance(wanted, Term):
-            return show_part(_opened(wanted, names))
-        text = slice_of(pattern.term, where)
+            return f"the rule's {show_part(_opened(wanted, names))}"
+        text = text_at(pattern.term, where)
         if not isinstance(wanted, Metavariable):
-            return f"{kind_of(wanted)} {text}".strip()
+            return ", the rule's ".join(filter(None, (kind_of(wanted), text)))
         used = {written for at in wanted.indices for written in _names_in(at, names)}
-        others = [name for name in names.indices if name not in used]
-        return f"{text}, which does not depend on {' and '.join(others)}" if others else text
-    return show_part(wanted)
+        others = [_loop(site, name, at) for name, at in _binding(pattern, where) if name not in used]
+        return f"the rule's {text}" + (f", which does not depend on {' and '.join(others)}" if others else "")
+    return f"the rule's {show_part(wanted)}"
+
+
+def _binding(pattern: Pattern, path: Path) -> Iterator[tuple[str, Path]]:
+    """The indices that are bound above a place of a pattern, each with the path of its binder."""
+    at = pattern.term
+    for depth, position in enumerate(path):
+        indices, _ = names_bound(at, position)
+        yield from ((name, path[:depth]) for name in indices)
+        at = children(at)[position].expr
+
+
+def _loop(site: Site, name: str, path: Path) -> str:
+    """What the user calls the loop that a rule calls so."""
+    try:
+        called = site_at(site.program, (*site.path, *path)).called
+    except WrongArgument:
+        called = ()
+    return f"your {called[0]} (the rule's {name})" if called else f"the rule's {name}"
 
 
 def show_part(what: Expr | Index | Predicate) -> str:
@@ -57,13 +79,6 @@ def show_part(what: Expr | Index | Predicate) -> str:
 def kind_of(term: Expr) -> str:
     """What a term is, in words that its text can follow."""
     return term.form.phrase
-
-
-def slice_of(root: Program | Expr, path: Path) -> str:
-    """The text of a part, cut after its first line."""
-    place = place_of(root, path)
-    text = place.text[place.start : place.stop]
-    return f"{text} …" if place.text[place.stop : place.stop + 1] == "\n" else text
 
 
 def path_in(root: Expr, what: Expr | Index | Predicate) -> Path | None:

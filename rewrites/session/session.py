@@ -12,49 +12,44 @@ doubled (f : float32[n]) : float32[n] :=
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec
 
 from atl.checks.scope import outermost
 from atl.core.marks import LetMark, LoopMark, Mark
+from atl.core.node import is_position
 from atl.core.predicate import conjuncts
-from atl.core.program import Program
-from atl.core.traversal import Path, names_given, subterm
-from atl.errors import ATLError, ContradictoryAssumptions, WrongArgument
+from atl.core.program import Program, checked_program
+from atl.errors import ATLError, ContradictoryAssumptions, WrongArgument, brief
 from atl.prove import contradictory
-from atl.surface.values import Condition, as_predicate
+from atl.surface.program import stated
 from atl.text.latex import latex
 from atl.text.printing import show_predicate
 from rewrites import tactics
-from rewrites.derivation import Derivation, Given, arguments_of, path_after
+from rewrites.derivation import Derivation, Given, arguments_of
 from rewrites.errors import NoSite, NotATheorem
 from rewrites.kernel import Theorem, reflexivity
+from rewrites.obstacles import Report, report
 from rewrites.places.choosing import Chosen, Handle, one, places, topmost
-from rewrites.places.site import Site, binders, sites
+from rewrites.places.site import Site, sites
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.session import display
 from rewrites.session.call import Call
-from rewrites.session.diagnosis import Asked, diagnosed, refusal
+from rewrites.session.diagnosis import Asked, at_the_call, diagnosed, refusal
+from rewrites.session.handles import Origin, place_in
+from rewrites.session.vocabulary import no_such_name
+from rewrites.tactics.tails import Strategy
 
 P = ParamSpec("P")
 
 
 def reschedule(program: Program, *, given: Sequence[Any] = ()) -> Session:
     """A session that starts from `program = program`, under its assumptions and the given conditions on sizes."""
-    if not isinstance(program, Program):
-        raise WrongArgument(
-            f"{type(program).__name__} is no program",
-            required="an atl program",
-            suggestions=('make one with @atl.program, or atl.program("name", [inputs], body)',),
-        )
-    if isinstance(given, Condition):
-        raise WrongArgument(
-            f"given={given!r}", required="a list of conditions", suggestions=(f"write given=[{given!r}]",)
-        )
-    stated = [part for condition in given for part in conjuncts(as_predicate(condition))]
-    start = reflexivity(program, stated)
+    checked_program(program)
+    start = reflexivity(program, [part for condition in stated(given) for part in conjuncts(condition)])
     if contradictory(outermost(start.rhs).facts):
         raise ContradictoryAssumptions(
             f"no sizes meet the assumptions of {program.name} and the given ones: all would follow from them",
@@ -72,6 +67,8 @@ class Session:
     """
 
     def __init__(self, start: Theorem, calls: Sequence[Call] = (), rules: Mapping[str, Rule] | None = None) -> None:
+        if not isinstance(start, Theorem):
+            raise WrongArgument(f"a session from {brief(start)}", required="a program: reschedule(program)")
         self._start = start
         self._calls = list(calls)
         self._undone: list[Call] = []
@@ -96,9 +93,10 @@ class Session:
 
     def undo(self, count: int = 1) -> Session:
         """Takes back the last calls."""
-        if not 0 <= count <= len(self._calls):
+        if not is_position(count) or count > len(self._calls):
             raise WrongArgument(
-                f"{count} calls to undo, {len(self._calls)} made", required="a number from 0 to that of the calls made"
+                f"{brief(count)} calls to undo, {len(self._calls)} made",
+                required="a number from 0 to that of the calls made",
             )
         for _ in range(count):
             self._undone.append(self._calls.pop())
@@ -106,9 +104,9 @@ class Session:
 
     def redo(self, count: int = 1) -> Session:
         """Makes undone calls again."""
-        if not 0 <= count <= len(self._undone):
+        if not is_position(count) or count > len(self._undone):
             raise WrongArgument(
-                f"{count} calls to redo, {len(self._undone)} undone",
+                f"{brief(count)} calls to redo, {len(self._undone)} undone",
                 required="a number from 0 to that of the calls undone",
             )
         for _ in range(count):
@@ -123,11 +121,27 @@ class Session:
         """The theorem: the start equals the goal."""
         return self.theorem
 
+    def check(self, *, target: str = "c", also: Callable[[Program], object] | None = None) -> Report:
+        """Whether the goal compiles, and all that stands in its way: unsafe accesses and truncations, marks, names.
+
+        Nothing is compiled, and no rewrite is refused for it: a goal may well be on its way. What only a loop nest can
+        tell comes in with `also`, a function that raises it: `s.check(also=lowering.lower)`, or `lowering.compile`.
+
+        >>> import atl
+        >>> x = atl.tensor("x", atl.sizes("n"))
+        >>> s = reschedule(atl.program("twice", [x], 2 * x)).rw("mul_comm")
+        >>> s.check()
+        nothing stands in the way of compiling twice for target='c'
+        """
+        if also is not None and not callable(also):
+            raise WrongArgument(f"also={also!r}", required="a function of a program, such as lowering.lower")
+        return report(self.goal, target, also)
+
     def diff(self, since: int = -1) -> display.Diff:
         """What the last call changed, or all calls from number `since` on, counted from 0."""
-        if not isinstance(since, int) or not -max(1, len(self._calls)) <= since <= len(self._calls):
+        if type(since) is not int or not -max(1, len(self._calls)) <= since <= len(self._calls):
             raise WrongArgument(
-                f"there is no call {since!r} to begin with", required=f"{len(self._calls)} made, counted from 0"
+                f"there is no call {brief(since)} to begin with", required=f"{len(self._calls)} made, counted from 0"
             )
         calls = self._calls[since:] if self._calls else []
         before = calls[0].before.rhs if calls else self.goal
@@ -135,50 +149,35 @@ class Session:
 
     def explain(self, number: int = -1) -> display.Explanation:
         """A call in full: for each step the rule, the place, the arguments, and how each premise was proved."""
-        if not -len(self._calls) <= number < len(self._calls):
+        if type(number) is not int or not -len(self._calls) <= number < len(self._calls):
             if not self._calls:
                 raise WrongArgument("no call has been made that could be explained", required="a call of this session")
             made = f"{len(self._calls)} call{'' if len(self._calls) == 1 else 's'} made, counted from 0"
-            raise WrongArgument(f"there is no call {number}", required=made)
-        return display.Explanation(self._calls[number].text, self._calls[number].traced())
+            raise WrongArgument(f"there is no call {brief(number)}", required=made)
+        call = self._calls[number]
+        return display.Explanation(call.text, call.traced(), call.notes)
 
     # -- places -------------------------------------------------------------------------------------------------------
 
     def find(self, what: Chosen) -> Handle:
         """A handle on a place, by path, name or pattern: later rewrites move it with what stands there."""
-        site = one(self.goal, what)
-        trail = tuple(self._calls)
-        label = what if isinstance(what, str) else str(what)
+        found = Origin(self._start, tuple(self._calls), one(self.goal, self._resolved(what)).path)
+        handle = Handle(what if isinstance(what, str) else brief(what), lambda: self._resolved(handle), found)
+        return handle
 
-        def locate() -> Path:
-            return self._followed(label, trail, site.path)
-
-        return Handle(label, locate)
-
-    def _followed(self, label: str, trail: Sequence[Call], path: Path) -> Path:
-        if tuple(self._calls[: len(trail)]) != tuple(trail):
-            raise NoSite(
-                f"the place {label} was found after calls that have been undone",
-                required="a place of this goal",
-                suggestions=(f"find it again: s.find({label!r})",),
-            )
-        for number, call in enumerate(self._calls[len(trail) :], len(trail)):
-            names = names_given(subterm(call.before.rhs.body, path))
-            moved, gone = path_after(call.traced(), path)
-            if moved is None and names and _named_so(call.before.rhs, names) == path:
-                moved = _named_so(call.theorem.rhs, names)
-            if moved is None:
-                assert gone is not None
-                raise NoSite(
-                    f"the place {label} is gone: {gone.rule.name} took it away, in {call.text}",
-                    required="a place of this goal",
-                    suggestions=(f"s.undo() goes back; call {number} is the one",),
-                )
-            path = moved
-        return path
+    def _resolved(self, value: Any) -> Any:
+        """The value, with paths of this goal in the place of handles."""
+        match value:
+            case Handle():
+                return place_in(self._start, self._calls, value)
+            case list() | tuple() if any(isinstance(each, Handle) for each in value):
+                return [self._resolved(each) if isinstance(each, Handle) else each for each in value]
+            case _:
+                return value
 
     def sites(self, name: str, *, reverse: bool = False, **arguments: Any) -> list[Site]:
         """The places where a rule applies, in the order of a search: `nth=` counts them."""
+        _check_flags(reverse=reverse)
         work = self.begin()
         rule = work.rule(name)
         given = arguments_of(rule, arguments)
@@ -199,11 +198,11 @@ class Session:
 
     def record(self, text: str, work: Derivation) -> Session:
         """Adds a derivation from the present goal as one call."""
-        if work.start is not self.theorem:
+        if not isinstance(text, str) or not isinstance(work, Derivation) or work.start is not self.theorem:
             raise NotATheorem(
-                "the derivation did not start at this session's goal", required="one that s.begin() made just now"
+                "this is no derivation from this session's goal", required="a text, and what s.begin() made just now"
             )
-        self._calls.append(Call(text, work.start, tuple(work.theorems)))
+        self._calls.append(Call(text, work.start, tuple(work.theorems), tuple(work.notes)))
         self._undone.clear()
         return self
 
@@ -211,17 +210,24 @@ class Session:
         self, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs
     ) -> Session:
         """Carries out a tactic, a function of a derivation and further arguments, as one call."""
+        if not callable(tactic):
+            raise WrongArgument(
+                f"{brief(tactic)} is no tactic", required="a function of a derivation: s.do(tactic, arguments of it)"
+            )
         work = self.begin()
-        given = [value for position, value in enumerate(arguments) if any(v is not None for v in arguments[position:])]
+        _check_takes(tactic, arguments, options)
+        passed = [self._resolved(value) for value in arguments]
+        named = {name: self._resolved(value) for name, value in options.items()}
+        given = [value for position, value in enumerate(passed) if any(v is not None for v in passed[position:])]
         written = [display.written(value) for value in given]
-        written += [f"{name}={display.written(value)}" for name, value in options.items() if value is not None]
-        text = f"{tactic.__name__}({', '.join(written)})"
+        written += [f"{name}={display.written(value)}" for name, value in named.items() if value is not None]
+        text = f"{getattr(tactic, '__name__', type(tactic).__name__)}({', '.join(written)})"
         try:
-            tactic(work, *arguments, **options)
+            tactic(work, *passed, **named)
         except ATLError as error:
             if work.taken:
                 error.summary += f", after {work.taken} step{'s' if work.taken > 1 else ''} of {text}"
-            raise
+            raise at_the_call(error) from error.__cause__
         return self.record(text, work)
 
     def rw(
@@ -244,16 +250,18 @@ class Session:
 
         Raises `NoSite`, which says why no place takes the rule, `Undetermined`, `WrongArgument`.
         """
-        if not isinstance(nth, int) or nth < 0:
-            raise WrongArgument(f"nth={nth!r}", required="how many places to pass over, from 0 on")
+        _check_flags(all=all, reverse=reverse, top_down=top_down)
+        if not is_position(nth):
+            raise WrongArgument(f"nth={brief(nth)}", required="how many places to pass over, from 0 on")
         if all and nth:
             raise WrongArgument("all=True and nth= exclude each other", required="one of the two")
         work = self.begin()
         rule = work.rule(name)
         given = arguments_of(rule, arguments)
+        at, around = self._resolved(at), self._resolved(around)
         asked = _Search(rule, reverse, given, at, around, nth, every=all, top_down=top_down)
         if not asked.carried_out(work):
-            raise asked.refused(self.begin(), _parameters(arguments))
+            raise at_the_call(asked.refused(self.begin(), _parameters(arguments)))
         return self.record(asked.written(arguments), work)
 
     # -- tactics ------------------------------------------------------------------------------------------------------
@@ -274,9 +282,9 @@ class Session:
         """Writes conditions that fix a loop's index as index = …: [i = j*m + k] → [j = i // m ∧ k = i % m]."""
         return self.do(tactics.solve_for_index, name)
 
-    def lbind(self, what: Chosen, name: str = "x", *, over: Chosen | None = None) -> Session:
-        """Binds a subterm to a name, at the place `over`: … e … → let x := e in … x …"""
-        return self.do(tactics.lbind, what, name, over=over)
+    def lbind(self, what: Chosen, name: str = "x", *, over: Chosen | None = None, nth: int | None = None) -> Session:
+        """Binds a subterm to a name, at the place `over`: … e … → let x := e in … x …; all equal ones, or the nth."""
+        return self.do(tactics.lbind, what, name, over=over, nth=nth)
 
     def normalize(self) -> Session:
         """Additions of tensors become loops of scalar ones, accesses are reduced, nested guards joined, lets lifted."""
@@ -293,24 +301,56 @@ class Session:
         """
         return self.do(tactics.tile, name, by)
 
+    def tails(self, name: Chosen | None = None, *, strategy: Strategy | None = None) -> Session:
+        """Takes the tests out of loops: guards become bounds, by "min" or by "split".
+
+        ⊞[ii < k] [io*k + ii < n] · e → padr … ⊞[ii < min(k, n - io*k)] e; by "split" full tiles come first.
+        """
+        return self.do(tactics.tails, name, strategy=strategy)
+
     def interchange(self, name: Chosen) -> Session:
-        """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e."""
+        """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e.
+
+        Guards and reshape operators may stand between, and the range of an inner sum may depend on the outer index.
+        """
         return self.do(tactics.interchange, name)
 
     def fuse(self, name: Chosen) -> Session:
         """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …"""
         return self.do(tactics.fuse, name)
 
-    def stage(self, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> Session:
+    def stage(
+        self, what: Chosen, *, at: Chosen | None = None, name: str | None = None, nth: int | None = None
+    ) -> Session:
         """Keeps a subterm in a buffer at the loop `at`: ⊞i … e(i) … → let buf := ⊞i e(i) in ⊞i … buf[i] …
 
-        Of a let around the loop, or of an input, it keeps what is read inside of the loop.
+        Of a let around the loop, or of an input, it keeps what is read inside of the loop; reads that lie apart have a
+        buffer each. The buffer serves all equal subterms, or, with `nth`, that one of those that are meant.
         """
-        return self.do(tactics.stage, what, at=at, name=name)
+        return self.do(tactics.stage, what, at=at, name=name, nth=nth)
+
+    def pack(
+        self,
+        what: Chosen,
+        *,
+        at: Chosen | None = None,
+        name: str | None = None,
+        order: Sequence[Chosen] | None = None,
+        nth: int | None = None,
+    ) -> Session:
+        """Copies an operand into blocks, in the order of the loops that read it: … B[p, 8*jo + ji] → … Bp[jo, p, ji].
+
+        Guards become padding of the blocks; they leave the product where the goal compiles without them.
+        """
+        return self.do(tactics.pack, what, at=at, name=name, order=order, nth=nth)
 
     def hoist(self, name: Chosen, *, out_of: Chosen | None = None) -> Session:
         """Moves a let out of a loop: ⊞i let x := e in b → let x := e in ⊞i b."""
         return self.do(tactics.hoist, name, out_of=out_of)
+
+    def factor_out(self, what: Chosen, *, out_of: Chosen | None = None) -> Session:
+        """Takes a factor out of the sums that it does not depend on: Σk Σl a(k, l) * b(k) → Σk b(k) * Σl a(k, l)."""
+        return self.do(tactics.factor_out, what, out_of=out_of)
 
     def flatten_loops(self, name: Chosen) -> Session:
         """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
@@ -344,11 +384,21 @@ class Session:
         """
         return self.do(tactics.rename, what, name, binder=binder)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise no_such_name(name, (known for known in dir(type(self)) if not known.startswith("_")))
+
     # -- printing -----------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        """The goal; on a terminal, what the last call has changed is in colour."""
-        return display.marked(self._calls[-1].before.rhs if self._calls else self.goal, self.goal)
+        """The goal, and what there is to say of the last call; on a terminal, what it has changed is in colour."""
+        if not self._calls:
+            return display.marked(self.goal, self.goal)
+        last = self._calls[-1]
+        return "\n".join([display.marked(last.before.rhs, self.goal), *(f"-- {note}" for note in last.notes)])
 
     def _repr_html_(self) -> str:
         return display.session_html(self.theorem.lhs, self._calls)
@@ -357,10 +407,22 @@ class Session:
         return latex(self.goal)
 
 
-def _named_so(program: Program, names: tuple[str, ...]) -> Path | None:
-    """The only binder that was given these names: a tactic may take a binder away and make it anew."""
-    found = [site.path for site in binders(program) if names_given(site.term) == names]
-    return found[0] if len(found) == 1 else None
+def _check_takes(tactic: Callable[..., object], arguments: Sequence[object], options: Mapping[str, object]) -> None:
+    try:
+        inspect.signature(tactic).bind(None, *arguments, **options)
+    except TypeError as error:
+        raise WrongArgument(
+            f"{getattr(tactic, '__name__', 'the tactic')} does not take what is given: {error}",
+            required="a function of a derivation and of the further arguments: def tactic(work, …)",
+        ) from None
+    except ValueError:
+        pass  # of what is written in C nothing is known
+
+
+def _check_flags(**flags: object) -> None:
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise WrongArgument(f"{name}={brief(value)}", required=f"{name}=True or {name}=False")
 
 
 @dataclass(frozen=True, slots=True)

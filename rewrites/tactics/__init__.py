@@ -1,15 +1,19 @@
 """Tactics: each a search for steps of the kernel, documented by before → after."""
 
 from rewrites.tactics.binding import lbind
+from rewrites.tactics.factoring import factor_out
 from rewrites.tactics.indices import simpl_index
 from rewrites.tactics.loops import flatten_loops, interchange, split_loop, unroll
 from rewrites.tactics.marking import mark, rename
 from rewrites.tactics.normal_form import normalize
+from rewrites.tactics.packing import pack
 from rewrites.tactics.simplification import inline, reduce_accesses, simpl_guard, solve_for_index
 from rewrites.tactics.staging import fuse, hoist, stage
+from rewrites.tactics.tails import tails
 from rewrites.tactics.tiling import tile
 
 __all__ = [
-    "flatten_loops", "fuse", "hoist", "inline", "interchange", "lbind", "mark", "normalize", "reduce_accesses",
-    "rename", "simpl_guard", "simpl_index", "solve_for_index", "split_loop", "stage", "tile", "unroll",
+    "factor_out", "flatten_loops", "fuse", "hoist", "inline", "interchange", "lbind", "mark", "normalize", "pack",
+    "reduce_accesses", "rename", "simpl_guard", "simpl_index", "solve_for_index", "split_loop", "stage", "tails",
+    "tile", "unroll",
 ]  # fmt: skip

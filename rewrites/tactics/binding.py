@@ -5,25 +5,38 @@ from __future__ import annotations
 from atl.core.index import shift
 from atl.core.marks import LetMark
 from atl.core.substitution import free_positions, map_type, shift_term, with_children
-from atl.core.terms import Expr, Local
+from atl.core.terms import Expr, Guard, Local, Select
 from atl.core.traversal import Path, children
-from atl.errors import WrongArgument
+from atl.errors import WrongArgument, brief
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Function
 from rewrites.places.choosing import Chosen, every
+from rewrites.places.site import Site
 from rewrites.places.text_pattern import is_name
 
 
-def lbind(work: Derivation, what: Chosen, name: str = "x", *, over: Chosen | None = None) -> None:
+def lbind(
+    work: Derivation, what: Chosen, name: str = "x", *, over: Chosen | None = None, nth: int | None = None
+) -> None:
     """Binds a subterm to a name: … e … → let x := e in … x …, at the place `over`, or else where the subterm stands.
 
-    All subterms below that place that equal it are bound together.
+    All subterms below that place that equal it are bound together. Without `over` that is the smallest place around
+    all equal ones which no loop, let or guard parts from it; with `nth` it is where that one stands of those that are
+    meant, counted from 0.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] exp(x[i]) * exp(x[i])"))
+    >>> s.lbind("exp(_)", "power", over="exp(_) * exp(_)")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n] let power := exp(x[i]) in power * power
     """
     check_name(name)
-    found = every(work.goal, what)
+    check_nth(nth)
+    found = nth_of(every(work.goal, what), nth, what)
     if over is None:
-        bind(work, found[0].path, (), name)
+        path = found[0].path
+        place = path if nth is not None else _around_equals(work, path)
+        bind(work, place, path[len(place) :], name)
         return
     above = every(work.goal, over)
     pairs = [(a.path, f.path) for a in above for f in found if f.path[: len(a.path)] == a.path]
@@ -32,10 +45,45 @@ def lbind(work: Derivation, what: Chosen, name: str = "x", *, over: Chosen | Non
     work.first_of(pairs, lambda pair: bind(work, pair[0], pair[1][len(pair[0]) :], name))
 
 
+def _around_equals(work: Derivation, path: Path) -> Path:
+    """The smallest place around all subterms that equal this one, of those that nothing parts from it."""
+    value, place = work.term(path), path
+    for length in range(len(path) - 1, -1, -1):
+        around = work.term(path[:length])
+        child = children(around)[path[length]]
+        if child.indices or child.tensors or isinstance(around, Guard | Select):
+            break
+        if any(
+            first_path(other.expr, shift_term(value, other.indices, other.tensors), ()) is not None
+            for position, other in enumerate(children(around))
+            if position != path[length]
+        ):
+            place = path[:length]
+    return place
+
+
+def nth_of(found: list[Site], nth: int | None, what: Chosen) -> list[Site]:
+    """All of the places that are meant, or only that one of them. Raises `NoSite` where there are not so many."""
+    if nth is None:
+        return found
+    if nth >= len(found):
+        count = f"{len(found)} place{'' if len(found) == 1 else 's'}"
+        raise NoSite(f"{what} means {count}; nth={nth} is beyond", required=f"nth from 0 to {len(found) - 1}")
+    return [found[nth]]
+
+
+def check_nth(nth: object) -> None:
+    """Raises `WrongArgument` if that counts no places."""
+    if nth is not None and (not isinstance(nth, int) or isinstance(nth, bool) or nth < 0):
+        raise WrongArgument(f"nth={nth!r}", required="which of the places is meant, counted from 0")
+
+
 def check_name(name: str | None) -> None:
     """Raises `WrongArgument` if a let cannot be called so."""
     if name is not None and not (isinstance(name, str) and is_name(name)):
-        raise WrongArgument(f"{name!r} cannot name a let", required="letters, digits and _, not starting with a digit")
+        raise WrongArgument(
+            f"{brief(name)} cannot name a let", required="letters, digits and _, not starting with a digit"
+        )
 
 
 def bind(work: Derivation, path: Path, inner: Path, name: str, mark: LetMark = LetMark.NONE) -> None:
@@ -66,14 +114,18 @@ def parameters_of_let(work: Derivation) -> tuple[str, str]:
     return of_value, of_body
 
 
-def abstracted(at: Expr, value: Expr, indices: int, tensors: int) -> Expr:
-    """The term with the value, seen from under so many binders, replaced by the last let."""
-    if at == shift_term(value, indices, tensors):
+def abstracted(at: Expr, value: Expr, indices: int, tensors: int, *, only: Path | None = None) -> Expr:
+    """The term with the value, seen from under so many binders, replaced by the last let: everywhere, or at a path."""
+    if not only and at == shift_term(value, indices, tensors):
         return Local(tensors, map_type(value.type, lambda extent: shift(extent, indices)))
-    parts = tuple(
-        abstracted(child.expr, value, indices + child.indices, tensors + child.tensors) for child in children(at)
-    )
-    return with_children(at, parts)
+    parts = []
+    for position, child in enumerate(children(at)):
+        if only is not None and position != only[0]:
+            parts.append(child.expr)
+            continue
+        below = None if only is None else only[1:]
+        parts.append(abstracted(child.expr, value, indices + child.indices, tensors + child.tensors, only=below))
+    return with_children(at, tuple(parts))
 
 
 def binders_between(term: Expr, path: Path) -> tuple[int, int]:

@@ -18,7 +18,13 @@ from rewrites.places.site import Site
 
 
 def simpl_index(work: Derivation) -> None:
-    """Makes indices and bounds smaller by what is known where they stand: (i // c) // k → i // (c*k), i // n → 0."""
+    """Makes indices and bounds smaller by what is known where they stand: (i // c) // k → i // (c*k), i // n → 0.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[3*n] := ⊞[i < 3*n] x[(i // 3) % n]"))
+    >>> s.simpl_index()
+    f (x : float32[n]) : float32[3*n] :=
+      ⊞[i < 3*n] x[i // 3]
+    """
     if not simplify_indices(work):
         raise NoSite("no index in the goal can be made smaller", required="an index that the facts in scope simplify")
 
@@ -59,12 +65,12 @@ def _simpler(site: Site) -> list[tuple[Index, Index]]:
         opened = site.scope.index(expression)
         simpler = simplify(site.scope.facts, opened)
         if simpler != opened and _has_meaning(simpler) and len(str(simpler)) < len(str(opened)):
-            found.append((expression, _closed(simpler, site.scope)))
+            found.append((expression, closed(simpler, site.scope)))
     return found
 
 
 def _simplified(scope: Scope, expression: Index) -> Index:
-    return _closed(simplify(scope.facts, scope.index(expression)), scope)
+    return closed(simplify(scope.facts, scope.index(expression)), scope)
 
 
 def _has_meaning(expression: Index) -> bool:
@@ -73,7 +79,7 @@ def _has_meaning(expression: Index) -> bool:
     return all(divisor is None or divisor >= 1 for divisor in divisors)
 
 
-def _closed(expression: Index, scope: Scope) -> Index:
+def closed(expression: Index, scope: Scope) -> Index:
     """The expression with bound indices in place of the variables that they were opened to."""
     places = {at.atom: position for position, at in enumerate(reversed(scope.indices))}
 

@@ -2,24 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
-from atl.core.index import ZERO, Index, imin
+from atl.core.index import (
+    ONE,
+    ZERO,
+    Bound,
+    Extremum,
+    Index,
+    Var,
+    atoms,
+    bound,
+    ceildiv,
+    floordiv,
+    imax,
+    imin,
+    index,
+    shift,
+)
 from atl.core.marks import LoopMark
-from atl.core.predicate import at_most, conjunction
-from atl.core.terms import Expr, Gen, Guard, Let, Reduce, Reshape
+from atl.core.predicate import NonNegative, NonZero, Predicate, Zero, at_most, conjunction, conjuncts, less
+from atl.core.terms import (
+    OPERATOR_CALLED,
+    Expr,
+    Flatten,
+    Gen,
+    Guard,
+    Let,
+    PadLeft,
+    PadRight,
+    Reduce,
+    Reshape,
+    Transpose,
+    TruncateLeft,
+    TruncateRight,
+)
 from atl.core.traversal import Path
 from atl.errors import WrongArgument
+from atl.prove import Facts, Proved, lower_bound, prove, simplify, upper_bound
 from atl.surface.values import as_index
 from atl.text.printing import place_of, show_index
 from rewrites.derivation import Derivation, Text
 from rewrites.errors import NoSite
 from rewrites.places.choosing import Chosen, every
 from rewrites.places.site import Site
-from rewrites.tactics.simplification import simplify_guards
+from rewrites.tactics.indices import closed
+from rewrites.tactics.padding import apart
+from rewrites.tactics.simplification import linear_in, simplify_guards
 
+WORD_OF: Final = {op: word for word, op in OPERATOR_CALLED.items()}
+"""The word of a reshape operator, which the names of rules about it begin with."""
 MOST_UNROLLED = 64
 
 
@@ -54,6 +89,12 @@ def split_loop(work: Derivation, name: Chosen, *at: Any) -> None:
     """Splits a loop at one or more indices, for instance into prologue, main loop and epilogue; guards are simplified.
 
     ⊞[i < n] e  →  (⊞[i < a] e) ++ (⊞[a <= i < b] e) ++ (⊞[b <= i < n] e); of a sum the pieces are added.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] given 1 <= n := ⊞[i < n] [1 <= i] · x[i - 1]"))
+    >>> s.split_loop("i", 1)
+    f (x : float32[n]) : float32[n]
+        given 1 <= n :=
+      (⊞[i < 1] padding(float32)) ++ ⊞[1 <= i < n] x[i - 1]
     """
     if not at:
         raise WrongArgument("split_loop needs an index to split at", required=f"s.split_loop({name!r}, 1)")
@@ -101,9 +142,9 @@ def pieces(work: Derivation, path: Path, bounds: Sequence[Index]) -> list[Path]:
     term = work.term(path)
     rule = f"split_{term.monoid}" if isinstance(term, Reduce) else "split_gen"
     at, found = path, []
-    for bound in bounds[::-1]:
+    for at_index in bounds[::-1]:
         # The last piece is cut off first, so that joining stays to the left.
-        work.rewrite(rule, at, reverse=False, **{_where(work, rule): bound})
+        work.rewrite(rule, at, reverse=False, **{_where(work, rule): at_index})
         found.append((*at, 1))
         at = (*at, 0)
     return [at, *found[::-1]]
@@ -115,7 +156,13 @@ def _where(work: Derivation, rule: str) -> str:
 
 
 def unroll(work: Derivation, name: Chosen) -> None:
-    """Writes out a loop: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1)."""
+    """Writes out a loop: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1).
+
+    >>> s = reschedule(atl.parse("f (x : float32[n, 3]) : float32[n] := ⊞[i < n] Σ[p < 3] x[i, p]"))
+    >>> s.unroll("p")
+    f (x : float32[n, 3]) : float32[n] :=
+      ⊞[i < n] x[i, 0] + x[i, 1] + x[i, 2]
+    """
     first_possible(work, name, lambda site: _written_out(work, site, name))
 
 
@@ -139,27 +186,167 @@ def _written_out(work: Derivation, site: Site, name: Chosen) -> None:
 
 
 def interchange(work: Derivation, name: Chosen) -> None:
-    """Exchanges a loop with the one directly inside of it.
+    """Exchanges a loop with the one inside of it.
 
     ⊞i ⊞j e → transpose ⊞j ⊞i e; ⊞i Σj e → Σj ⊞i e; Σj ⊞i e → ⊞i Σj e; Σi Σj e → Σj Σi e.
 
-    A guard that stands between the two moves inside.
+    A guard that stands between the two moves inside. Reshape operators between them go into a sum, or out of one; past
+    a transpose, a generation of tiles is stored the other way round: flatten ⊞io transpose flatten ⊞jo e → transpose
+    flatten ⊞jo transpose flatten ⊞io transpose e. Where the range of the inner loop depends on the outer index, the
+    other one does afterwards: Σ[i < n] Σ[j < i + 1] e → Σ[j < n] Σ[j <= i < n] e.
+
+    >>> s = reschedule(atl.parse("sums (A : float32[n, m]) : float32[n] := ⊞[i < n] Σ[j < m] A[i, j]"))
+    >>> s.interchange("i")
+    sums (A : float32[n, m]) : float32[n] :=
+      Σ[j < m] ⊞[i < n] A[i, j]
     """
-    first_possible(work, name, lambda site: swap(work, site.path))
+    first_possible(work, name, lambda site: _interchanged(work, site.path))
+
+
+def _interchanged(work: Derivation, path: Path) -> None:
+    inner = _guards_inside(work, (*path, 0))
+    narrow = False
+    while isinstance(work.term(inner), Gen) and isinstance(around := work.term(inner[:-1]), Reshape):
+        if len(inner) == len(path) + 1 or not isinstance(around.op, PadLeft | PadRight):
+            break
+        inner, narrow = inner[:-1], True
+        work.rewrite(f"{WORD_OF[type(around.op)]}_of_gen", inner)
+    path = _reshapes_away(work, path, inner)
+    if isinstance(work.term(path), Gen) and isinstance(work.term((*path, 0)), Reshape):
+        _past_reshapes(work, path)
+        return
+    narrow |= _widened(work, path)
+    outside = swap(work, path)
+    if narrow:
+        simplify_guards(work, outside)
+        bounded(work, (*outside, 0))
+        simplify_guards(work, outside)
+
+
+def _guards_inside(work: Derivation, at: Path) -> Path:
+    """Moves guards at a place into the loop below them, past reshape operators. The path of the loop."""
+    while True:
+        match work.term(at):
+            case Guard(body=Guard()):
+                work.rewrite("guard_guard", at)
+            case Guard(body=Gen()):
+                work.rewrite("guard_gen", at)
+            case Guard(body=Reduce("sum")):
+                work.rewrite("sum_guard", at)
+            case Guard(body=Reshape(op)) if work.attempt(f"{WORD_OF[type(op)]}_of_guard", at, reverse=True):
+                pass
+            case Reshape():
+                at = (*at, 0)
+            case _:
+                return at
+
+
+def _reshapes_away(work: Derivation, path: Path, inner: Path) -> Path:
+    """Moves reshape operators between two loops into the inner sum, or out of the outer one. The outer one's path."""
+    while len(inner) > len(path) + 1:
+        if isinstance(work.term(inner), Reduce):
+            around = work.term(inner[:-1])
+            if not (isinstance(around, Reshape) and work.attempt(f"{WORD_OF[type(around.op)]}_of_sum", inner[:-1])):
+                break
+            inner = inner[:-1]
+        else:
+            below = work.term((*path, 0))
+            if not (isinstance(work.term(path), Reduce) and isinstance(below, Reshape)):
+                break
+            if not work.attempt(f"{WORD_OF[type(below.op)]}_of_sum", path, reverse=True):
+                break
+            path = (*path, 0)
+    return path
+
+
+def _past_reshapes(work: Derivation, path: Path) -> None:
+    """Exchanges two generations of which the inner one is cut, flattened, or transposed as well.
+
+    flatten ⊞i transpose flatten ⊞j e → transpose flatten ⊞j transpose flatten ⊞i transpose e, and without the inner
+    flatten; ⊞i flatten ⊞j e → transpose flatten ⊞j transpose ⊞i e. Truncations move outside, between two transposes.
+    """
+    outer = work.term(path)
+    assert isinstance(outer, Gen)
+    turned = isinstance(below := work.term((*path, 0)), Reshape) and isinstance(below.op, Transpose)
+    if turned and not (path and isinstance(above := work.term(path[:-1]), Reshape) and isinstance(above.op, Flatten)):
+        # Tiles of one element, so to say: what is not flattened is split again.
+        work.rewrite("split_flatten", path, reverse=True, k=outer.body.type.shape[0])
+        path = (*path, 0, 0)
+    lead, whole = ((0,), path[:-1]) if turned else ((), path)
+    first = whole
+    while isinstance(cut := work.term((*path, 0, *lead)), Reshape) and isinstance(cut.op, TruncateLeft | TruncateRight):
+        word = WORD_OF[type(cut.op)]
+        work.rewrite(f"flatten_of_{word}_rows" if turned else f"gen_of_{word}", whole)
+        whole, path = (*whole, 0, 0, 0), (*path, 0, 0, 0)
+    flat = isinstance(cut, Reshape) and isinstance(cut.op, Flatten)
+    inner = cut.operand if isinstance(cut, Reshape) and flat else cut
+    if not isinstance(inner, Gen):
+        raise _nothing_inside(work, path, inner)
+    rule = "flatten_of_tiles" if flat and turned else "flatten_of_transposes" if turned else "gen_of_flatten"
+    if not flat and not turned:
+        work.rewrite("gen_interchange", whole)
+        outside, within = (*whole, 0), (*whole, 0, 0)
+    else:
+        work.rewrite(rule, whole)
+        outside = (*whole, 0, 0) if flat else (*whole, 0)
+        within = (*outside, 0, 0, 0) if flat and turned else (*outside, 0, 0)
+        element = (*within, 0, 0) if flat and turned else (*within, 0)
+        work.rewrite("get_gen", element)
+        work.attempt("transpose_transpose", element[:-1])
+    for at, loop in ((outside, inner), (within, outer)):
+        work.rename(at, loop.name)
+        work.mark(at, loop.mark)
+    while len(whole) >= len(first) and whole:
+        work.attempt("transpose_transpose", whole[:-1])
+        whole = whole[:-3]
+
+
+def _widened(work: Derivation, path: Path) -> bool:
+    """Gives an inner sum, whose range depends on the index of the loop around it, a range that does not, and a guard.
+
+    Σ[i < n] Σ[j < i + 1] e → Σ[i < n] Σ[j < n] [j < i + 1] · e. Says whether it did.
+    """
+    site, inner = work.site(path), work.site((*path, 0))
+    outer, loop = site.term, inner.term
+    if not isinstance(outer, Gen | Reduce) or not isinstance(loop, Gen | Reduce) or not _depends_on_outer(loop):
+        return False
+    variable = inner.scope.indices[-1].atom
+    assert isinstance(variable, Var)
+    ranges = [(variable, site.scope.index(outer.low), site.scope.index(outer.high))]
+    low = lower_bound(site.scope.facts, inner.scope.index(loop.low), ranges)
+    high = upper_bound(site.scope.facts, inner.scope.index(loop.high), ranges)
+    if low is None or high is None or not isinstance(loop, Reduce) or loop.monoid != "sum":
+        return False
+    widest = {"lo": shift(closed(low, site.scope), 1), "hi": shift(closed(high, site.scope), 1)}
+    return work.attempt("sum_restrict", inner.path, reverse=True, a=loop.low, b=loop.high, **widest)
+
+
+def _depends_on_outer(loop: Gen | Reduce) -> bool:
+    return any(atom == Bound(0) for expression in (loop.low, loop.high) for atom in atoms(expression))
 
 
 def swap(work: Derivation, path: Path) -> Path:
-    """Exchanges the loop at a path with the one inside of it. The path of the loop that is outside afterwards."""
+    """Exchanges the loop at a path with the one directly inside of it, or below guards that then move inside.
+
+    The path of the loop that is outside afterwards.
+    """
     while isinstance(work.term((*path, 0)), Guard):
         inner = work.term((*path, 0, 0))
-        if not isinstance(inner, Gen | Reduce | Guard):
-            break
         if isinstance(inner, Guard):
             work.rewrite("guard_guard", (*path, 0))
             continue
-        work.rewrite("guard_gen" if isinstance(inner, Gen) else "sum_guard", (*path, 0))
+        if isinstance(inner, Reduce) and inner.monoid != "sum":
+            path = bounded(work, path)  # what a guard leaves out would count as zero
+        elif isinstance(inner, Gen | Reduce):
+            work.rewrite("guard_gen" if isinstance(inner, Gen) else "sum_guard", (*path, 0))
         break
     match work.term(path), work.term((*path, 0)):
+        case Gen() | Reduce() as outer, Gen() | Reduce() as inner if _depends_on_outer(inner):
+            raise NoSite(
+                f"the range of the loop {inner.name} depends on the index {outer.name}",
+                place=place_of(work.goal, (*path, 0)),
+                required="a range that does not, or a sum, of which the range can be made a guard",
+            )
         case Gen(), Gen():
             work.rewrite("gen_interchange", path)
             return (*path, 0)
@@ -178,23 +365,125 @@ def swap(work: Derivation, path: Path) -> Path:
                 place=place_of(work.goal, path),
                 required="two reductions of one kind, or a gen and a reduction",
             )
-        case outer, inner:
-            raise NoSite(
-                f"no loop stands directly inside of the loop {getattr(outer, 'name', '')}",
-                place=place_of(work.goal, (*path, 0)),
-                required="two loops, one directly inside of the other",
-                suggestions=_ways_out(inner),
-            )
+        case _, inner:
+            raise _nothing_inside(work, path, inner)
 
 
-def _ways_out(between: Expr) -> tuple[str, ...]:
-    match between:
-        case Let(name=name):
-            return (f's.hoist("{name}") first',)
-        case Reshape():
-            return ("exchange the loops before the inner one is tiled, or tile both: s.tile([…, …], …)",)
-        case _:
-            return ()
+def _nothing_inside(work: Derivation, path: Path, inner: Expr) -> NoSite:
+    return NoSite(
+        f"no loop stands directly inside of the loop {getattr(work.term(path), 'name', '')}",
+        place=place_of(work.goal, (*path, 0)),
+        required="two loops, one inside of the other, with guards or reshape operators between at most",
+        suggestions=(f's.hoist("{inner.name}") first',) if isinstance(inner, Let) else (),
+    )
+
+
+# -- bounds out of guards ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A condition, solved for a loop's index: it holds from `at` on, or, if it `ends`, before it.
+
+    Where it is not the loop's own, but that of loops inside, it holds there for all of their iterations.
+    """
+
+    at: Index
+    ends: bool
+    own: bool = True
+
+
+def bounded(work: Derivation, path: Path) -> Path:
+    """Makes of a guard that is a loop's body bounds of the loop. The path of the loop afterwards.
+
+    ⊞[i < n] [a <= i < b] · e → padl a (padr (n - b) ⊞[a <= i < b] e); Σ[i < n] [a <= i < b] · e → Σ[a <= i < b] e
+    """
+    site = work.site(path)
+    term, inner = site.term, site.child(0)
+    if not isinstance(inner.term, Guard) or not isinstance(term, Gen | Reduce):
+        return path
+    if isinstance(term, Reduce) and term.monoid != "sum":
+        return path
+    own, rest = list[Limit](), list[Predicate]()
+    for part in spread(inner.term.predicate):
+        opened = inner.scope.predicate(part)
+        variable = inner.scope.indices[-1]
+        found = list(solved(inner.scope.facts, opened, variable)) if isinstance(part, NonNegative) else []
+        own, rest = (own + found, rest) if found else (own, [*rest, part])
+    if not own:
+        return path
+    low, high = _new_range(site, own)
+    after = [] if low == term.low and isinstance(term, Gen) else [at_most(shift(low, 1), bound(0))]
+    before = [] if high == term.high and isinstance(term, Gen) else [less(bound(0), shift(high, 1))]
+    if not work.attempt("guard_equivalent", inner.path, q=conjunction([*before, *after, *rest])):
+        return path
+    if isinstance(term, Reduce):
+        apart(work, inner.path, [*before, *after])
+        work.rewrite("sum_restrict", path, lo=term.low, hi=term.high, a=low, b=high)
+        return path
+    if before:
+        apart(work, inner.path, before)
+        work.rewrite("padr_of_gen", path, reverse=True, k=term.high - high, lo=term.low, hi=high)
+        path = (*path, 0)
+    if after:
+        apart(work, (*path, 0), after)
+        work.rewrite("padl_of_gen", path, reverse=True, k=low - term.low, lo=low, hi=high)
+        path = (*path, 0)
+    return path
+
+
+def spread(condition: Predicate) -> list[Predicate]:
+    """The conjuncts of a condition, of which one on a minimum is one for each choice: j < min(n, m) → j < n, j < m."""
+    out: list[Predicate] = []
+    for part in conjuncts(condition):
+        if not isinstance(part, NonNegative):
+            out.append(part)
+            continue
+        for monomial, coefficient in part.expression.terms:
+            (atom, *others) = monomial or (None,)
+            if isinstance(atom, Extremum) and not others and (atom.kind == "min") == (coefficient > 0):
+                without = part.expression - index(atom) * coefficient
+                out += spread(conjunction([at_most(ZERO, without + at * coefficient) for at in atom.choices]))
+                break
+        else:
+            out.append(part)
+    return out
+
+
+def _new_range(site: Site, limits: Sequence[Limit]) -> tuple[Index, Index]:
+    """The part of a loop's range that is within some limits, written as the loop's bounds are."""
+    assert isinstance(site.term, Gen | Reduce)
+    facts = site.scope.facts
+    first, last = site.scope.index(site.term.low), site.scope.index(site.term.high)
+    low = simplify(facts, imax(first, *(limit.at for limit in limits if not limit.ends)))
+    high = simplify(facts, imin(last, *(limit.at for limit in limits if limit.ends)))
+    if isinstance(site.term, Gen):
+        low = low if knows(facts, at_most(low, last)) else imin(low, last)
+        high = high if knows(facts, at_most(low, high)) else imax(low, high)
+    return closed(low, site.scope), closed(high, site.scope)
+
+
+def solved(facts: Facts, part: Predicate, variable: Index, *, steep: bool = False) -> Iterator[Limit]:
+    """A condition as limits of a variable; if they are to be `steep`, only where its factor is more than one."""
+    for factor, remainder in linear_in(part, variable):
+        if not knows(facts, at_most(ONE, factor)) or (steep and factor == ONE):
+            continue
+        match part:
+            case Zero() | NonZero() if factor == ONE:
+                yield Limit(-remainder, ends=False)
+                yield Limit(1 - remainder, ends=False)
+                return
+            case NonNegative(expression) if expression == factor * variable + remainder:
+                yield Limit(simplify(facts, ceildiv(-remainder, factor, positive=True)), ends=False)
+            case NonNegative():
+                # remainder stands for minus the rest: the condition is 0 <= -(factor * variable + remainder).
+                yield Limit(simplify(facts, floordiv(-remainder, factor, positive=True) + 1), ends=True)
+            case _:
+                pass
+
+
+def knows(facts: Facts, fact: Predicate) -> bool:
+    return isinstance(prove(facts, fact), Proved)
 
 
 # -- one loop out of two ----------------------------------------------------------------------------------------------
@@ -211,6 +500,11 @@ def flatten_loops(work: Derivation, name: Chosen) -> None:
     """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e(i, j) → split m ⊞[ij < n*m] e(ij // m, _).
 
     It has the mark of the outer loop, or else that of the inner one.
+
+    >>> s = reschedule(atl.parse("twice (A : float32[n, 4]) : float32[n, 4] := ⊞[i < n] ⊞[j < 4] 2 * A[i, j]"))
+    >>> s.flatten_loops("i")
+    twice (A : float32[n, 4]) : float32[n, 4] :=
+      split 4 ⊞[ij < 4*n] 2 * A[ij // 4, ij % 4]
     """
     first_possible(work, name, lambda site: _made_one(work, site, name))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from atl.core.marks import unknown_mark
 from atl.core.traversal import binds, names_given
-from atl.errors import WrongArgument
+from atl.errors import WrongArgument, brief
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.places.choosing import Chosen, every
@@ -15,6 +15,11 @@ def mark(work: Derivation, what: Chosen, text: str) -> None:
 
     Of loops and lets of one name, those are marked that can have the mark. Raises `NoSite`, and `UnknownMark` where no
     binder that is meant can.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+    >>> s.mark("i", "parallel")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n | parallel] 2 * x[i]
     """
     found = [(site, site.term.form.mark) for site in every(work.goal, what)]
     places = [(site, marked.of) for site, marked in found if marked is not None]
@@ -35,10 +40,16 @@ def rename(work: Derivation, what: Chosen, name: str, *, binder: int | None = No
     """Gives another name to the first binder that is meant: ⊞[i < n] f[i] → ⊞[row < n] f[row].
 
     Of several things that are bound at one place, it is the one of that name, or number `binder`.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+    >>> s.rename("i", "row")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[row < n] 2 * x[row]
     """
     if not (isinstance(name, str) and name.isidentifier() and name.isascii() and name.strip("_")):
         raise WrongArgument(
-            f"{name!r} cannot name a loop or a let", required="letters, digits and _, not _ alone, and no digit first"
+            f"{brief(name)} cannot name a loop or a let",
+            required="letters, digits and _, not _ alone, and no digit first",
         )
     found = [site for site in every(work.goal, what) if binds(site.term)]
     if not found:

@@ -19,6 +19,13 @@ def normalize(work: Derivation) -> None:
 
     a + b → ⊞[i < n] a[i] + b[i] of tensors; (⊞[i < n] e)[k] → e[k]; [p] · [q] · e → [p ∧ q] · e. A let in arithmetic
     rises out of it; a guarded scalar or a sum that is multiplied is bound: ([p] · a) * b → let x := [p] · a in x * b.
+
+    >>> s = reschedule(atl.parse(
+    ...     "f (x : float32[n], y : float32[n]) : float32[n] "
+    ...     ":= (⊞[i < n] 2 * x[i]) + (⊞[i < n] y[i])"))
+    >>> s.normalize()
+    f (x : float32[n], y : float32[n]) : float32[n] :=
+      ⊞[i < n] 2 * x[i] + y[i]
     """
     work.exhaust(work.known((*POINTWISE, *OF_ACCESSES, "guard_guard", "let_let")))
     simplify_guards(work)

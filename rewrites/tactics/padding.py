@@ -7,6 +7,8 @@ from atl.core.predicate import Predicate, conjunction, conjuncts, expressions
 from atl.core.terms import Binary, Concat, Expr, Gen, Guard, Let, Reduce, Reshape, TruncateLeft, TruncateRight
 from atl.core.traversal import Path, children
 from atl.errors import ATLError
+from atl.prove import Proved
+from padtypes.truncations import truncation_at
 from rewrites.derivation import Derivation
 from rewrites.tactics.binding import bind
 from rewrites.tactics.simplification import reduce_accesses
@@ -80,6 +82,16 @@ def _is_truncated(work: Derivation, path: Path) -> bool:
     return False
 
 
+def cuts_only_padding(work: Derivation, path: Path) -> bool:
+    """Whether every truncation around a place is proved to cut only padding."""
+    for length in range(len(path)):
+        site = work.site(path[:length])
+        found = truncation_at(site.term, site.scope, site.path)
+        if found is not None and not all(isinstance(found.decide(case), Proved) for case in found.operand.cases):
+            return False
+    return True
+
+
 def _pulled_out(work: Derivation, path: Path) -> bool:
     """Brings guards out of sums and additions, as far as they go. Says whether a guard stands at the place then."""
     match work.term(path):
@@ -91,13 +103,13 @@ def _pulled_out(work: Derivation, path: Path) -> bool:
             if not _pulled_out(work, (*path, 0)):
                 return False
             found = _guard_of(work, (*path, 0))
-            outside = [part for part in found if not _depends(part)]
-            return _apart(work, (*path, 0), outside) and work.attempt("sum_guard", path, reverse=True)
+            outside = [part for part in found if not depends(part)]
+            return apart(work, (*path, 0), outside) and work.attempt("sum_guard", path, reverse=True)
         case Binary("add"):
             if not all(_pulled_out(work, (*path, position)) for position in (0, 1)):
                 return False
             common = [part for part in _guard_of(work, (*path, 0)) if part in _guard_of(work, (*path, 1))]
-            return all(_apart(work, (*path, position), common) for position in (0, 1)) and work.attempt(
+            return all(apart(work, (*path, position), common) for position in (0, 1)) and work.attempt(
                 "guard_add", path, reverse=True
             )
         case _:
@@ -110,7 +122,7 @@ def _guard_of(work: Derivation, path: Path) -> tuple[Predicate, ...]:
     return conjuncts(term.predicate)
 
 
-def _apart(work: Derivation, path: Path, outside: list[Predicate]) -> bool:
+def apart(work: Derivation, path: Path, outside: list[Predicate]) -> bool:
     """[p ∧ q] · e → [p] · [q] · e with these conjuncts outside; says whether there are any."""
     inside = [part for part in _guard_of(work, path) if part not in outside]
     if outside and inside:
@@ -118,6 +130,6 @@ def _apart(work: Derivation, path: Path, outside: list[Predicate]) -> bool:
     return bool(outside)
 
 
-def _depends(part: Predicate) -> bool:
+def depends(part: Predicate) -> bool:
     """Whether a condition speaks of the nearest index."""
     return any(isinstance(atom, Bound) and atom.position == 0 for e in expressions(part) for atom in atoms(e))

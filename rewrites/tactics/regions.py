@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from atl.core.index import ONE, ZERO, Index, Leaf, Var, bound, imax, imin, index, map_leaves, shift
+from atl.core.index import ONE, ZERO, Index, Leaf, Size, Var, atoms, bound, imax, imin, index, map_leaves, shift
 from atl.core.predicate import Predicate, at_most
+from atl.core.program import sizes_in
 from atl.core.substitution import shift_term
-from atl.core.terms import Access, Expr, Gen, Input, Let, Local, Reduce
+from atl.core.terms import Access, Expr, Gen, Input, Let, Local, Place, Reduce
 from atl.core.traversal import Path, children
 from atl.prove import Facts, Proved, lower_bound, prove, simplify, upper_bound
-from atl.text.printing import place_of
+from atl.text.printing import place_of, show_index
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
@@ -38,6 +40,28 @@ class Extent:
     count: Index
 
 
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A part of a tensor that is read, and the uses that read it."""
+
+    uses: tuple[Use, ...]
+    extents: tuple[Extent, ...]
+
+
+Bounds: TypeAlias = tuple[Index, Index]
+"""The least and the greatest index that is read along one dimension."""
+Box: TypeAlias = tuple[Bounds, ...]
+"""What one use reads, dimension by dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Uses that are to read from one buffer, with what each of them reads."""
+
+    uses: list[Use]
+    boxes: list[Box]
+
+
 def stage_region(work: Derivation, let: Path, above: Path, name: str) -> None:
     """Computes at the path `above` what is read below it of the tensor that the let at `let` binds.
 
@@ -45,16 +69,12 @@ def stage_region(work: Derivation, let: Path, above: Path, name: str) -> None:
 
     What is read elsewhere is bound again. The mark of the let stays with what is read elsewhere, if anything is.
     """
+    _elements_written_out(work, (*let, 0))
     around = work.term(let)
     assert isinstance(around, Let)
-    if isinstance(around.value, Input):
-        _written_as_generations(work, (*let, 0))
-        around = work.term(let)
-        assert isinstance(around, Let)
-    names = _loop_names(around.value)
     work.rewrite("unfold_let", let)
     inside = (*let, *above[len(let) + 1 :])
-    _compute_region(work, let, inside, around.value, names, name)
+    _compute_regions(work, let, inside, around.value, name)
     elsewhere = first_path(work.term(let), around.value, ())
     if elsewhere is None:
         work.mark(inside, around.mark)
@@ -84,39 +104,87 @@ def stage_input(work: Derivation, reads: Sequence[Path], above: Path, name: str 
             pass
 
 
-def _written_as_generations(work: Derivation, path: Path) -> None:
-    """v → ⊞[i < n] ⊞[j < m] v[i, j]: what lies outside of it is guarded then, where it is read."""
+def _elements_written_out(work: Derivation, path: Path) -> None:
+    """Writes a tensor as generations in all of its dimensions: transpose v → ⊞[i < m] ⊞[j < n] v[j, i]."""
+    while isinstance(gen := work.term(path), Gen):
+        path = (*path, 0)
+    if not gen.type.rank or not _has_elements(gen):
+        return
+    element = _written_as_generations(work, path)
+    if not isinstance(gen, Input | Local):
+        reduce_accesses(work, element)
+        work.exhaust(["guard_guard"], element)
+        simplify_guards(work, element)
+
+
+def _has_elements(tensor: Expr) -> bool:
+    """Whether an element of a tensor is computed by itself, with nothing that is there for several of them."""
+    match tensor:
+        case Let() | Place():
+            return False
+        case Gen():
+            return True
+        case _:
+            return all(_has_elements(child.expr) for child in children(tensor) if child.expr.type.rank)
+
+
+def _written_as_generations(work: Derivation, path: Path) -> Path:
+    """v → ⊞[i < n] ⊞[j < m] v[i, j]: what lies outside of it is guarded then, where it is read. Its element's path."""
     for dimension in range(work.term(path).type.rank):
         work.rewrite("gen_eta", path, reverse=True)
         work.rename(path, _DIMENSIONS[dimension % len(_DIMENSIONS)])
         path = (*path, 0)
+    return path
 
 
-def _compute_region(work: Derivation, let: Path, above: Path, value: Expr, names: list[str], name: str) -> None:
+def _compute_regions(work: Derivation, let: Path, above: Path, value: Expr, name: str) -> None:
+    """Computes what is read of a value below a place in as many buffers as there are regions that lie apart."""
     indices, tensors = binders_between(work.term(let), above[len(let) :])
-    uses = _uses(work.term(above), shift_term(value, indices, tensors), above, len(names))
+    loops = _outer_loops(value)
+    uses = _uses(work.term(above), shift_term(value, indices, tensors), above, len(loops))
     if not uses:
         raise NoSite(
             f"{name} is not read there", place=place_of(work.goal, above), required="a loop inside of which it is read"
         )
     rank = min(len(use.indices) for use in uses)
     uses = [Use(use.path + (0,) * (len(use.indices) - rank), use.indices[:rank]) for use in uses]
-    region = [_extent(work, above, uses, dimension) for dimension in range(rank)]
-    for use in uses:
-        _read_from_region(work, above, use, region, names)
-    bind(work, above, (*uses[0].path[len(above) :], *(0,) * rank), name)
-    reduce_accesses(work, (*above, 0))
-    work.sweep(["guard_guard"], (*above, 0))
-    simplify_guards(work, (*above, 0))
+    regions = _regions(work, above, uses, rank)
+    for region in regions:
+        for use in region.uses:
+            _read_from_region(work, above, use, region.extents, loops)
+    for count, region in enumerate(regions):
+        # Each buffer stands inside of those before it.
+        inside = above + (1,) * count
+        bind(work, inside, (*region.uses[0].path[len(above) :], *(0,) * rank), name)
+        reduce_accesses(work, (*inside, 0))
+        work.sweep(["guard_guard"], (*inside, 0))
+        simplify_guards(work, (*inside, 0))
+        note_growth(work, inside)
 
 
-def _loop_names(value: Expr) -> list[str]:
-    """The names of the generations that a tensor starts with."""
-    names = []
+def note_growth(work: Derivation, let: Path) -> None:
+    """Notes of the buffer at a path if it grows with a size of the program that was to be scheduled.
+
+    The sizes that came in with tiles are chosen by whoever tiles.
+    """
+    site = work.site(let)
+    assert isinstance(site.term, Let)
+    shape = [site.scope.index(extent) for extent in site.term.value.type.shape]
+    start = work.theorem.lhs
+    own = {size.name for size in sizes_in(start.inputs, start.body, ())}
+    grows = sorted({at.name for extent in shape for at in atoms(extent) if isinstance(at, Size) and at.name in own})
+    if grows:
+        extents = " x ".join(show_index(extent) for extent in shape)
+        work.notes.append(f"{site.called[0]} holds {extents} elements: it grows with {' and '.join(grows)}")
+
+
+def _outer_loops(value: Expr) -> list[Gen]:
+    """The generations that a tensor starts with."""
+    found = []
     while isinstance(value, Gen):
-        names.append(value.name)
+        found.append(value)
         value = value.body
-    return names
+    return found
 
 
 def _uses(term: Expr, value: Expr, path: Path, most: int) -> list[Use]:
@@ -136,28 +204,81 @@ def _uses(term: Expr, value: Expr, path: Path, most: int) -> list[Use]:
     return found
 
 
-def _extent(work: Derivation, above: Path, uses: Sequence[Use], dimension: int) -> Extent:
-    """What is read along a dimension: bounds of the indices over the loops between the buffer and its uses."""
-    outside = work.site(above).scope
-    lows, highs = [], []
+def _regions(work: Derivation, above: Path, uses: Sequence[Use], rank: int) -> list[Region]:
+    """What is read: a region for the uses that read the same part, or parts at a constant distance, and so for others.
+
+    A row i and a row j of a matrix are two regions: in one there would be all rows between them.
+    """
+    facts = work.site(above).scope.facts
+    groups: list[_Group] = []
     for use in uses:
-        site = work.site(use.path)
-        opened = site.scope.index(use.indices[dimension])
-        ranges = _loops_between(site, len(above))
-        low = lower_bound(outside.facts, opened, ranges)
-        high = upper_bound(outside.facts, opened, ranges)
-        if low is None or high is None:
-            raise NoSite(
-                f"no bounds are found for the index {opened}, over the loops inside",
-                place=place_of(work.goal, use.path),
-                required="indices that are bounded by the loops between the buffer and its uses",
+        read = tuple(_bounds(work, above, use, dimension) for dimension in range(rank))
+        near = [group for group in groups if any(_near(facts, read, other) for other in group.boxes)]
+        groups = [group for group in groups if group not in near]
+        groups.append(
+            _Group(
+                [*(earlier for group in near for earlier in group.uses), use],
+                [*(box for group in near for box in group.boxes), read],
             )
-        lows.append(low)
-        highs.append(high)
-    base = _extreme(outside.facts, lows, imin, at_most)
-    top = _extreme(outside.facts, highs, imax, lambda a, b: at_most(b, a))
-    count = simplify(outside.facts, imax(ZERO, top - base + ONE))
-    return Extent(_closed(base, len(outside.indices)), _closed(count, len(outside.indices)))
+        )
+    groups.sort(key=lambda group: uses.index(group.uses[0]))
+    depth = len(work.site(above).scope.indices)
+    return [
+        Region(
+            tuple(group.uses),
+            tuple(_hull(facts, [box[dimension] for box in group.boxes], depth) for dimension in range(rank)),
+        )
+        for group in groups
+    ]
+
+
+def _near(facts: Facts, one: Box, other: Box) -> bool:
+    """Whether two parts of a tensor belong in one buffer: with both, it holds little that neither of them reads.
+
+    They do if they lie at a constant distance in every dimension, or in all but one, in which they meet, or if one of
+    them holds the other.
+    """
+    apart = [
+        (a, b)
+        for a, b in zip(one, other, strict=True)
+        if (a[0] - b[0]).constant is None or (a[1] - b[1]).constant is None
+    ]
+    swapped = [(b, a) for a, b in apart]
+    if len(apart) == 1 and any(_goes_on(facts, first, second) for first, second in (*apart, *swapped)):
+        return True
+    return any(all(_holds_all_of(facts, outer, inner) for outer, inner in pairs) for pairs in (apart, swapped))
+
+
+def _goes_on(facts: Facts, first: Bounds, second: Bounds) -> bool:
+    """Whether a range begins within another one, or right behind it, and ends no sooner."""
+    begins = _holds(facts, at_most(first[0], second[0])) and _holds(facts, at_most(second[0], first[1] + ONE))
+    return begins and _holds(facts, at_most(first[1], second[1]))
+
+
+def _holds_all_of(facts: Facts, outer: Bounds, inner: Bounds) -> bool:
+    return _holds(facts, at_most(outer[0], inner[0])) and _holds(facts, at_most(inner[1], outer[1]))
+
+
+def _hull(facts: Facts, read: Sequence[Bounds], depth: int) -> Extent:
+    """What is read along one dimension, by all uses together; `depth` is that of the buffer's scope."""
+    base = _extreme(facts, [low for low, _ in read], imin, at_most)
+    top = _extreme(facts, [high for _, high in read], imax, lambda a, b: at_most(b, a))
+    count = simplify(facts, imax(ZERO, top - base + ONE))
+    return Extent(_closed(base, depth), _closed(count, depth))
+
+
+def _bounds(work: Derivation, above: Path, use: Use, dimension: int) -> Bounds:
+    """The least and the greatest index of a use along a dimension, over the loops between the buffer and it."""
+    facts, site = work.site(above).scope.facts, work.site(use.path)
+    opened, ranges = site.scope.index(use.indices[dimension]), _loops_between(site, len(above))
+    low, high = lower_bound(facts, opened, ranges), upper_bound(facts, opened, ranges)
+    if low is None or high is None:
+        raise NoSite(
+            f"no bounds are found for the index {opened}, over the loops inside",
+            place=place_of(work.goal, use.path),
+            required="indices that are bounded by the loops between the buffer and its uses",
+        )
+    return low, high
 
 
 def _loops_between(site: Site, length: int) -> list[tuple[Var, Index, Index]]:
@@ -177,9 +298,13 @@ def _extreme(
 ) -> Index:
     """The one that is proved to be least, or greatest, of all; or else their minimum, or maximum."""
     for candidate in candidates:
-        if all(isinstance(prove(facts, beyond(candidate, other)), Proved) for other in candidates):
+        if all(_holds(facts, beyond(candidate, other)) for other in candidates):
             return candidate
     return combined(*candidates)
+
+
+def _holds(facts: Facts, goal: Predicate) -> bool:
+    return isinstance(prove(facts, goal), Proved)
 
 
 def _closed(expression: Index, depth: int) -> Index:
@@ -191,7 +316,7 @@ def _closed(expression: Index, depth: int) -> Index:
     return map_leaves(expression, leaf)
 
 
-def _read_from_region(work: Derivation, above: Path, use: Use, region: Sequence[Extent], names: Sequence[str]) -> None:
+def _read_from_region(work: Derivation, above: Path, use: Use, region: Sequence[Extent], loops: Sequence[Gen]) -> None:
     """v[i] → (⊞[t < count] v[base + t])[i - base], in every dimension, the last one first."""
     by, _ = binders_between(work.term(above), use.path[len(above) :])
     here = [Extent(shift(extent.base, by), shift(extent.count, by)) for extent in region]
@@ -201,15 +326,16 @@ def _read_from_region(work: Derivation, above: Path, use: Use, region: Sequence[
         arguments: dict[str, Argument] = {
             "lo": ZERO,
             "hi": here[dimension].count,
-            "e": Function(("index",), _rows(value, use.indices, here, dimension, names)),
+            "e": Function(("index",), _rows(value, use.indices, here, dimension, loops)),
             "k": use.indices[dimension] - here[dimension].base,
         }
         path = (*use.path, *(0,) * (rank - 1 - dimension))
         work.apply(work.rule("get_gen"), path, arguments, reverse=True)
-        work.rename((*path, 0), names[dimension])
+        work.rename((*path, 0), loops[dimension].name)
+        work.mark((*path, 0), loops[dimension].mark)
 
 
-def _rows(value: Expr, indices: Sequence[Index], here: Sequence[Extent], first: int, names: Sequence[str]) -> Expr:
+def _rows(value: Expr, indices: Sequence[Index], here: Sequence[Extent], first: int, loops: Sequence[Gen]) -> Expr:
     """⊞ … v[i]…[base + t]…, under a binder for the dimension `first`, with a generation for each one after it."""
     rank = len(here)
     binders = rank - first
@@ -220,5 +346,7 @@ def _rows(value: Expr, indices: Sequence[Index], here: Sequence[Extent], first: 
             position = shift(here[dimension].base, binders) + bound(rank - 1 - dimension)
         term = Access(term, position)
     for dimension in range(rank - 1, first, -1):
-        term = Gen(ZERO, shift(here[dimension].count, dimension - first), term, names[dimension])
+        term = Gen(
+            ZERO, shift(here[dimension].count, dimension - first), term, loops[dimension].name, loops[dimension].mark
+        )
     return term

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from atl.checks.safety import unsafe_accesses
 from atl.checks.scope import Scope
 from atl.core.index import Bound, Index, atoms, bound, floordiv, index
 from atl.core.predicate import (
@@ -17,7 +18,7 @@ from atl.core.predicate import (
     expressions,
     negation,
 )
-from atl.core.terms import BINARY, MONOIDS, OPERATOR_CALLED, UNARY, Gen, Guard, Input, Let, Reduce, Select
+from atl.core.terms import BINARY, MONOIDS, OPERATOR_CALLED, UNARY, Access, Gen, Guard, Input, Let, Reduce, Select
 from atl.core.traversal import Path
 from atl.prove import Proved, prove
 from atl.text.printing import place_of
@@ -38,6 +39,11 @@ def inline(work: Derivation, name: Chosen, *, at: Chosen | None = None) -> None:
     """Unfolds a let by its name, or all uses of a reshape operator, such as "split", by its definition.
 
     let buf := v in … buf[i] …  →  … v[i] …
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] let y := 2 * x[i] in y * y"))
+    >>> s.inline("y")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n] 2 * x[i] * (2 * x[i])
     """
     below = one(work.goal, at).path if at is not None else ()
     if isinstance(name, str) and name in OPERATOR_CALLED:
@@ -78,6 +84,11 @@ def simpl_guard(work: Derivation, *, at: Chosen | None = None) -> None:
     """Drops what is known of guards: [true] · e → e, [p ∧ q] · e → [p] · e where p implies q, a false guard → padding.
 
     Selections are decided too.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] [0 <= i ∧ 2 <= i] · x[i - 2]"))
+    >>> s.simpl_guard()
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n] [2 <= i] · x[i - 2]
     """
     before = work.taken
     simplify_guards(work, one(work.goal, at).path if at is not None else ())
@@ -138,6 +149,19 @@ def _holds(scope: Scope, fact: Predicate) -> bool:
     return isinstance(prove(scope.facts, fact), Proved)
 
 
+def guard_reads(work: Derivation, below: Path) -> None:
+    """Guards what is read from a place on, where the conditions that made it safe have stayed elsewhere.
+
+    v[k]  →  [0 <= k ∧ k < n] · v[k], unless it is known there that 0 <= k and k < n.
+    """
+    unsafe = [path for path, _ in unsafe_accesses(work.goal, below) if isinstance(work.term(path), Access)]
+    for path in sorted(unsafe, key=len, reverse=True):
+        work.rewrite("access_guard", path)
+    if unsafe:
+        work.exhaust(["guard_access", "guard_guard"], below)
+        simplify_guards(work, below)
+
+
 # -- solving for an index ---------------------------------------------------------------------------------------------
 
 
@@ -146,6 +170,13 @@ def solve_for_index(work: Derivation, name: Chosen | None = None) -> None:
 
     Equations in which the index has the factor 1 or -1 are solved as they stand. Of each guard the loops around it are
     tried from the nearest on; `name` chooses one.
+
+    >>> s = reschedule(atl.parse(
+    ...     "f (A : float32[n, 4], m : size) : float32[m] "
+    ...     ":= ⊞[i < m] Σ[j < n] Σ[k < 4] [i = 4*j + k] · A[j, k]"))
+    >>> s.solve_for_index()
+    f (A : float32[n, 4], m : size) : float32[m] :=
+      ⊞[i < m] Σ[j < n] Σ[k < 4] [j = i // 4 ∧ k = i % 4] · A[j, k]
     """
     before = work.taken
     meant = None if name is None else {site.path for site in every(work.goal, name)}
@@ -182,7 +213,7 @@ def _solutions(parts: Sequence[Predicate], variable: Index) -> list[Predicate]:
     out: list[Predicate] = []
     for position, part in enumerate(parts):
         rest = [other for k, other in enumerate(parts) if k != position]
-        for factor, remainder in _linear_in(part, variable):
+        for factor, remainder in linear_in(part, variable):
             if factor.constant is not None and factor.constant < 2:
                 continue
             value = floordiv(-remainder, factor, positive=True)
@@ -206,7 +237,7 @@ def _digits(part: Predicate, variable: Index, factor: Index, rest: list[Predicat
         digit = index(atom)
         if digit == variable:
             continue
-        for _, without in _linear_in(part, digit):
+        for _, without in linear_in(part, digit):
             whole = -(without - factor * variable)
             for total in (whole, -whole):
                 row = floordiv(total, factor, positive=True)
@@ -216,7 +247,7 @@ def _digits(part: Predicate, variable: Index, factor: Index, rest: list[Predicat
     return out
 
 
-def _linear_in(part: Predicate, variable: Index) -> list[tuple[Index, Index]]:
+def linear_in(part: Predicate, variable: Index) -> list[tuple[Index, Index]]:
     """part says something of factor * variable + remainder; of both signs."""
     if not isinstance(part, Zero | NonNegative):
         return []

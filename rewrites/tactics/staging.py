@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from atl.core.index import Bound, Index, Leaf, atoms, bound, index, shift
+from atl.core.marks import LoopMark
 from atl.core.predicate import Predicate, conjunction, conjuncts, expressions, substitute
 from atl.core.substitution import free_positions, shift_term, transform
-from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Reduce, Select
+from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Reduce, Reshape, Select
 from atl.core.traversal import Path, children
 from atl.errors import ATLError
 from atl.text.printing import place_of
@@ -17,17 +18,33 @@ from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
 from rewrites.places.choosing import Chosen, chosen, nothing_chosen
 from rewrites.places.site import Site
-from rewrites.tactics.binding import abstracted, bind, binders_between, check_name, parameters_of_let
+from rewrites.tactics.binding import (
+    abstracted,
+    bind,
+    binders_between,
+    check_name,
+    check_nth,
+    nth_of,
+    parameters_of_let,
+)
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.padding import padding_kept
-from rewrites.tactics.regions import stage_input, stage_region
-from rewrites.tactics.simplification import lets_called, reduce_accesses, simplify_guards
+from rewrites.tactics.regions import note_growth, stage_input, stage_region
+from rewrites.tactics.simplification import guard_reads, lets_called, reduce_accesses, simplify_guards
 
 # -- computing where it is used ---------------------------------------------------------------------------------------
 
 
 def fuse(work: Derivation, name: Chosen) -> None:
-    """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …; guards simplify."""
+    """Computes a producer where it is used: let buf := ⊞[i < n] e(i) in … buf[k] … → … e(k) …; guards simplify.
+
+    >>> s = reschedule(atl.parse(
+    ...     "f (x : float32[n]) : float32[n] "
+    ...     ":= let y := ⊞[i < n] 2 * x[i] in ⊞[i < n] y[i] + 1.0"))
+    >>> s.fuse("y")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n] 2 * x[i] + 1.0
+    """
     path = lets_called(work, name)[0].path
     work.rewrite("unfold_let", path)
     reduce_accesses(work, path)
@@ -37,31 +54,50 @@ def fuse(work: Derivation, name: Chosen) -> None:
 # -- staging ----------------------------------------------------------------------------------------------------------
 
 
-def stage(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> None:
+def stage(
+    work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str | None = None, nth: int | None = None
+) -> None:
     """Computes a subterm ahead, into a buffer: within each iteration of the loop `at`, or else before everything.
 
     ⊞[i < n] … e(i) …  →  let buf := ⊞[i < n] e(i) in ⊞[i < n] … buf[i] …
 
     The buffer has a dimension for each loop between that the subterm depends on. The guards between are kept around its
-    elements unless they always hold.
+    elements unless they always hold, or speak of other loops. It serves all equal subterms, or, with `nth`, only that
+    one of those that are meant, counted from 0.
 
     Of a let that stands around the loop, what is read inside of the loop is computed there, into a buffer of that size.
     The let stays for what is read elsewhere, and goes when nothing is. Of an input, what is read inside of the loop is
-    copied; of a pattern that fits several reads of it, what those read.
+    copied; of a pattern that fits several reads of it, what those read. Reads that lie apart, as A[i, _] and A[j, _]
+    do, have a buffer each.
+
+    Where the loops between only copy the buffer afterwards, those that fill it are marked as they are.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] Σ[p < n] exp(x[p]) * x[i]"))
+    >>> s.stage("exp(_)", at="i", name="power")
+    f (x : float32[n]) : float32[n] :=
+      ⊞[i < n] let power := ⊞[p < n] exp(x[p]) in Σ[p < n] power[p] * x[i]
+    -- power holds n elements: it grows with n
     """
     check_name(name)
+    check_nth(nth)
     if at is None:
-        _stage_below(work, what, (), name)
+        _stage_below(work, what, (), name, nth)
     else:
-        first_possible(work, at, lambda site: _stage_below(work, what, (*site.path, 0), name))
+        first_possible(work, at, lambda site: _stage_below(work, what, (*site.path, 0), name, nth))
 
 
-def _stage_below(work: Derivation, what: Chosen, path: Path, name: str | None) -> None:
+def _stage_below(work: Derivation, what: Chosen, path: Path, name: str | None, nth: int | None) -> None:
     let = _let_around(work, what, path)
     if let is not None:
+        if nth is not None:
+            raise NoSite(
+                f"{let.called[0]} is a let, of which all that is read there is staged together",
+                place=place_of(work.goal, let.path),
+                required="no nth=, or a pattern of what is read, of which there are several places",
+            )
         stage_region(work, let.path, path, name or let.called[0])
         return
-    sites = _producers(work, what, path)
+    sites = nth_of(_producers(work, what, path), nth, what)
     site = sites[0]
     if isinstance(site.term, Input) or len({site.term for site in sites}) > 1:
         inputs = [_input_read(work, site) for site in sites]
@@ -69,12 +105,12 @@ def _stage_below(work: Derivation, what: Chosen, path: Path, name: str | None) -
         if reads and (len(reads) == len(sites) or isinstance(site.term, Input)):
             stage_input(work, reads, path, name)
             return
-    path = _below_lets(work, site.path, path)
+    path = below_lets(work, site.path, path)
     kept = padding_kept(work, site.path)
-    inner, wrapped = _highest(work, (*site.path, 0) if kept else site.path, path)
+    inner, wrapped = _highest(work, (*site.path, 0) if kept else site.path, path, alone=nth is not None)
     if kept and wrapped:
         work.rewrite("unfold_let", (*inner[:-1], 1, *site.path[len(inner) - 1 :]))
-    use = stage_at(work, inner, path, name or "buf")
+    use = stage_at(work, inner, path, name or "buf", equals=nth is None)
     if wrapped or kept:
         work.rewrite("unfold_let", use[:-1])
 
@@ -116,7 +152,7 @@ def _input_read(work: Derivation, site: Site) -> Path | None:
     return path if isinstance(term, Input) and path and isinstance(work.term(path[:-1]), Access) else None
 
 
-def _below_lets(work: Derivation, path: Path, above: Path) -> Path:
+def below_lets(work: Derivation, path: Path, above: Path) -> Path:
     """The place below the lets which stand at a place, and on which the subterm at a path depends."""
     while isinstance(work.term(above), Let) and path[: len(above) + 1] == (*above, 1):
         _, tensors = binders_between(work.term(above), path[len(above) :])
@@ -126,25 +162,50 @@ def _below_lets(work: Derivation, path: Path, above: Path) -> Path:
     return above
 
 
-def stage_at(work: Derivation, path: Path, above: Path, name: str) -> Path:
-    """Binds the subterm at a path at a place above it. The path of the buffer's use that has taken its place."""
-    for predicate in _that_matter(work, path, above, _guards_between(work, path, above)):
+def stage_at(
+    work: Derivation,
+    path: Path,
+    above: Path,
+    name: str,
+    *,
+    equals: bool = False,
+    order: Sequence[int] | None = None,
+) -> Path:
+    """Binds the subterm at a path at a place above it, with all `equals`. The path of the buffer's use in its place.
+
+    The buffer's dimensions are those of the loops between, or of those at these de Bruijn positions, in this order.
+    """
+    uses = [path, *(_equal_to(work, path, above) if equals else ())]
+    marks = _marks_between(work, path, above) if len(uses) == 1 and _only_copied(work, path, above) else []
+    filled = [_read_from_buffer(work, use, above, order) for use in uses]
+    at = filled[0]
+    bind(work, above, at[len(above) :], name)
+    _mark_loops(work, (*above, 0), marks)
+    simplify_guards(work, (*above, 0))
+    guard_reads(work, (*above, 0))
+    note_growth(work, above)
+    return (*above, 1, *path[len(above) :])
+
+
+def _read_from_buffer(work: Derivation, path: Path, above: Path, order: Sequence[int] | None) -> Path:
+    """e(i) → (⊞[i < n] [p(i)] · e(i))[i], over the loops between that it depends on. The path of the generation."""
+    for predicate in _that_matter(work, path, above):
         work.rewrite("guard_true", path, reverse=True, p=predicate)
-    at = path
-    for position, low, high in _loops_between(work, path, above):
+    at, between = path, loops_between(work, path, above)
+    if order is not None:
+        between = [loop for position in reversed(order) for loop in between if loop[0] == position]
+    for position, low, high in between:
         value = work.term(at)
         if position not in free_positions(value)[0]:
             continue
-        body = transform(value, partial(_generalised, position))
-        rule = work.rule("get_gen")
         arguments: dict[str, Argument] = {
             "lo": low,
             "hi": high,
             "k": bound(position) - low,
-            "e": Function(("index",), body),
+            "e": Function(("index",), transform(value, partial(_generalised, position))),
         }
         try:
-            work.apply(rule, at, arguments, reverse=True)
+            work.apply(work.rule("get_gen"), at, arguments, reverse=True)
         except ATLError as error:
             raise NoSite(
                 f"what is to be staged has no buffer at that loop: {error.summary}",
@@ -154,17 +215,64 @@ def stage_at(work: Derivation, path: Path, above: Path, name: str) -> Path:
             ) from error
         work.rename((*at, 0), _loop_name(work, path, position))
         at = (*at, 0)
-    bind(work, above, at[len(above) :], name)
-    simplify_guards(work, (*above, 0))
-    return (*above, 1, *path[len(above) :])
+    return at
 
 
-def _highest(work: Derivation, path: Path, above: Path) -> tuple[Path, bool]:
+def _buffer(work: Derivation, path: Path, above: Path) -> Expr | None:
+    """What the buffer for the subterm at a path would hold, as seen from the place above, if it can stand there."""
+    value = work.term(path)
+    for predicate in _that_matter(work, path, above):
+        value = Guard(predicate, value)
+    for position, low, high in loops_between(work, path, above):
+        if position in free_positions(value)[0]:
+            value = Gen(low, high, transform(value, partial(_generalised, position)))
+    indices, tensors = binders_between(work.term(above), path[len(above) :])
+    used, tensors_used = free_positions(value)
+    if any(position < indices for position in used) or any(position < tensors for position in tensors_used):
+        return None
+    return shift_term(value, -indices, -tensors)
+
+
+def _equal_to(work: Derivation, path: Path, above: Path) -> list[Path]:
+    """The other places for which the buffer of the subterm at a path would hold the same."""
+    term = work.term(path)
+    wanted = _buffer(work, path, above)
+    return [
+        site.path
+        for site in work.sites(above)
+        if type(site.term) is type(term)
+        and site.term.type.rank == term.type.rank
+        and site.path[: len(path)] != path
+        and wanted is not None
+        and _buffer(work, site.path, above) == wanted
+    ]
+
+
+def _only_copied(work: Derivation, path: Path, above: Path) -> bool:
+    """Whether nothing is computed between two places: whether the loops there copy the buffer, once there is one."""
+    return all(isinstance(term, Gen | Guard | Reshape) for term, _ in _between(work, path, above))
+
+
+def _marks_between(work: Derivation, path: Path, above: Path) -> list[LoopMark]:
+    """The marks of the generations between two places on which the subterm depends, from the outside in."""
+    used = free_positions(work.term(path))[0]
+    found = [(term.mark, below) for term, below in _between(work, path, above) if isinstance(term, Gen)]
+    return [mark for mark, position in found if position in used][::-1]
+
+
+def _mark_loops(work: Derivation, path: Path, marks: Sequence[LoopMark]) -> None:
+    for mark in marks:
+        work.mark(path, mark)
+        path = (*path, 0)
+
+
+def _highest(work: Derivation, path: Path, above: Path, *, alone: bool) -> tuple[Path, bool]:
     """Brings the subterm to the highest place where it means the same and is not guarded by less.
 
-    Unless it stands there itself, it becomes the value of a let: whether it did is told too.
+    Unless it stands there itself, it becomes the value of a let, with or without those that equal it: whether it did is
+    told too.
     """
-    value = work.term(path)
+    value, inside = work.term(path), path
     while len(path) > len(above):
         around = work.term(path[:-1])
         child = children(around)[path[-1]]
@@ -178,7 +286,9 @@ def _highest(work: Derivation, path: Path, above: Path) -> tuple[Path, bool]:
     if term == value:
         return path, False
     value_name, body_name = parameters_of_let(work)
-    body = abstracted(shift_term(term, 0, 1), shift_term(value, 0, 1), 0, 0)
+    opened, bound_value = shift_term(term, 0, 1), shift_term(value, 0, 1)
+    only = inside[len(path) :] if alone else None
+    body = abstracted(opened, bound_value, 0, 0, only=only)
     arguments = {value_name: value, body_name: Function((value.type,), body)}
     work.apply(work.rule("unfold_let"), path, arguments, reverse=True)
     return (*path, 0), True
@@ -202,7 +312,7 @@ def _between(work: Derivation, path: Path, above: Path) -> Iterator[tuple[Expr, 
         below += children(term)[path[length]].indices
 
 
-def _loops_between(work: Derivation, path: Path, above: Path) -> list[tuple[int, Index, Index]]:
+def loops_between(work: Derivation, path: Path, above: Path) -> list[tuple[int, Index, Index]]:
     """The loops between two places, from the inside out: their de Bruijn position at the inner, and their bounds."""
     out = []
     for term, below in _between(work, path, above):
@@ -229,32 +339,31 @@ def _guards_between(work: Derivation, path: Path, above: Path) -> list[Predicate
         term = work.term(path[:length])
         if isinstance(term, Guard):
             below, _ = binders_between(term, path[length:])
-            out.append(substitute(term.predicate, partial(_raised, below)))
+            out.append(substitute(term.predicate, partial(raised, below)))
     return out
 
 
-def _that_matter(work: Derivation, path: Path, above: Path, guards: list[Predicate]) -> list[Predicate]:
-    """Without the conditions that are only about loops between of which the subterm does not depend.
+def _that_matter(work: Derivation, path: Path, above: Path) -> list[Predicate]:
+    """The conditions of the guards between, without those that speak of loops on which the subterm does not depend.
 
-    They would make the buffer larger by a dimension, in which all is the same.
+    Those would make the buffer larger by a dimension, in which all is the same. They stay where it is read.
     """
-    between = {position for position, _, _ in _loops_between(work, path, above)}
-    inside = {position for position in free_positions(work.term(path))[0] if position in between}
-    together = [_used(part) for guard in guards for part in conjuncts(guard)]
-    while True:
-        more = {position for used in together if inside & used for position in used}
-        if more & between <= inside:
-            break
-        inside |= more & between
-    kept = [[part for part in conjuncts(guard) if _used(part) & between <= inside] for guard in guards]
+    between = {position for position, _, _ in loops_between(work, path, above)}
+    inside = free_positions(work.term(path))[0]
+    kept = [
+        [part for part in conjuncts(guard) if used_positions(part) & between <= inside]
+        for guard in _guards_between(work, path, above)
+    ]
     return [conjunction(parts) for parts in kept if parts]
 
 
-def _used(part: Predicate) -> set[int]:
+def used_positions(part: Predicate) -> set[int]:
+    """The de Bruijn positions of the indices that a condition speaks of."""
     return {atom.position for e in expressions(part) for atom in atoms(e) if isinstance(atom, Bound)}
 
 
-def _raised(by: int, leaf: Leaf) -> Index:
+def raised(by: int, leaf: Leaf) -> Index:
+    """An index as it is written below so many more binders."""
     return bound(leaf.position + by) if isinstance(leaf, Bound) else index(leaf)
 
 
@@ -262,6 +371,12 @@ def hoist(work: Derivation, name: Chosen, *, out_of: Chosen | None = None) -> No
     """Moves a let out of the nearest loop around it, or out of the loop `out_of`.
 
     ⊞[i < n] let x := e in b  →  let x := e in ⊞[i < n] b, or let x := ⊞[i < n] e in ⊞[i < n] b(x[i]) if e depends on i.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] let y := 2 * x[i] in y * y"))
+    >>> s.hoist("y")
+    f (x : float32[n]) : float32[n] :=
+      let y := ⊞[i < n] 2 * x[i] in ⊞[i < n] y[i] * y[i]
+    -- y holds n elements: it grows with n
     """
     chosen_loops = {site.path for site in loops(work, out_of)} if out_of is not None else None
 

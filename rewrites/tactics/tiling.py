@@ -31,10 +31,20 @@ def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
 
     ⊞[i < n] e(i)  →  truncr (⌈n/k⌉*k - n) (flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii))
 
-    A sum becomes two nested sums. Of several loops, each directly inside of the one before, those over tiles come
-    first: i and j become io, jo, ji, ii; three or more, b, i and j, become bo, io, jo, bi, ii, ji.
+    A sum becomes two nested sums. So does a maximum, minimum or product, by a bound: what a guard leaves out would be
+    zero there.
+
+    max[i < n] e(i)  →  max[io < ⌈n/k⌉] max[ii < min(k, n - io*k)] e(io*k + ii)
+
+    Of several loops, each directly inside of the one before, those over tiles come first, then those within tiles, in
+    their order: b, i and j become bo, io, jo, bi, ii, ji.
 
     The loop over tiles is marked as the loop was, or else the one within tiles (`marks_of_tiles`).
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+    >>> s.tile("i", 8)
+    f (x : float32[n]) : float32[n] :=
+      truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉] ⊞[ii < 8] [8*io + ii < n] · 2 * x[8*io + ii]
     """
     names = _loops_meant(name)
     factors = list(by) if isinstance(by, list | tuple) else [by] * len(names)
@@ -45,11 +55,8 @@ def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
     def tiled(site: Site) -> None:
         _check_nested(work, site, names, inner)
         sizes = [as_bound(factor, site) for factor in factors]
-        if len(names) <= 2:
-            path = one_tile(work, site.path, sizes[0])
-            for size in sizes[1:]:
-                outside = swap(work, path)
-                one_tile(work, outside, _seen_from(work, site.path, outside, size))
+        if len(names) == 1:
+            one_tile(work, site.path, sizes[0])
         else:
             _Nest(work, site.path, sizes).tiled()
         simplify_guards(work, ())
@@ -95,13 +102,6 @@ def one_tile(work: Derivation, path: Path, by: Index) -> Path:
     _check_size(work, path, by)
     hint, mark = term.name, term.mark
     if isinstance(term, Reduce):
-        if f"tile_{term.monoid}" not in work.rules:
-            raise NoSite(
-                f"the loop {hint} is a {term.monoid}, of which no rule makes tiles",
-                place=place_of(work.goal, path),
-                required="a gen or a sum",
-                suggestions=(f's.split_loop("{hint}", …) makes pieces of it',),
-            )
         from_zero(work, path)
         work.rewrite(f"tile_{term.monoid}", path, k=by)
         outer = path
@@ -154,7 +154,7 @@ def _seen_from(work: Derivation, outer: Path, inside: Path, size: Index) -> Inde
     return shift(size, binders_between(work.term(outer), inside[len(outer) :])[0])
 
 
-# -- three loops and more ---------------------------------------------------------------------------------------------
+# -- two loops and more -----------------------------------------------------------------------------------------------
 
 
 class _Nest:
@@ -307,8 +307,7 @@ class _Nest:
         for _ in range(len(self.sizes) - 1 - self.gens[-1]):
             nest = [(*first, *(0,) * depth) for depth in range(len(self.gens))]
             for path in reversed(nest):
-                self._swap(path)
-            first = (*first, 0)
+                first = self._swap(path)
         return first
 
     def _in_order(self, first: Path) -> None:

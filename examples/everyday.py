@@ -1,0 +1,83 @@
+"""The programs of `examples.schedules.everyday`, scheduled in sessions: what a person would call, and no more.
+
+Every function returns the session at its end; `.done()` is the theorem. Sizes are symbolic, and any will do. No loop
+that has no other loop inside tests anything.
+"""
+
+from __future__ import annotations
+
+from examples.schedules import everyday
+from rewrites import Session, reschedule
+
+
+def gaussian_by_strips(rows: int = 32) -> Session:
+    """Strips of rows, each with the filtered rows that it reads in a buffer; taps outside, columns inside."""
+    s = reschedule(everyday.gaussian())
+    s.tile("⊞[y < n] Σ[t < 5] _", rows)
+    s.stage("row", at="yo")
+    s.interchange("x")
+    s.tails()
+    return s
+
+
+def triangular_by_rows() -> Session:
+    """Row by row: each row of the right operand is added to those below, the columns innermost."""
+    s = reschedule(everyday.triangular_product())
+    s.interchange("j")
+    return s
+
+
+def mttkrp_factored() -> Session:
+    """One product for each element of the cube: the factor that does not depend on q leaves the inner sum."""
+    s = reschedule(everyday.mttkrp())
+    s.factor_out("second[_, _]")
+    s.interchange("r")
+    return s
+
+
+def product_packed(rows: int = 8, columns: int = 32) -> Session:
+    """Tiles that stay in registers, over panels of the right operand, packed as they are read."""
+    s = reschedule(everyday.product())
+    s.tile(["i", "j"], [rows, columns])
+    s.stage("Σ[p < k] _", at="jo", name="acc")
+    s.interchange("ji")
+    s.interchange("ii")
+    s.pack("B")
+    s.tails(strategy="split")
+    return s
+
+
+def perceptron_in_blocks(rows: int = 8) -> Session:
+    """Blocks of samples, each with its hidden units in a buffer that stays in the cache."""
+    s = reschedule(everyday.perceptron())
+    s.tile("⊞[s < S] _ + bias2", rows)
+    s.stage("hidden", at="so")
+    s.tails()
+    return s
+
+
+def softmax_by_rows() -> Session:
+    """Everything for one row at a time."""
+    s = reschedule(everyday.softmax())
+    row = s.find("⊞[i < n] ⊞[j < m] power[_, _] / _")
+    for name in ("total", "power", "top"):
+        s.stage(name, at=row)
+    return s
+
+
+def two_steps_in_tiles(x: int = 8, y: int = 8, z: int = 64) -> Session:
+    """Overlapped tiles: each computes what its second step reads of the first, and copies what that reads."""
+    s = reschedule(everyday.two_steps())
+    s.tile(["⊞[x < X] _", "⊞[y < Y] _", "⊞[z < Z] _"], [x, y, z])
+    s.stage("once", at="zo")
+    s.stage("wide", at="zo")
+    s.tails()
+    return s
+
+
+def histogram_by_elements() -> Session:
+    """From each bin looking at every element to each element going to its bin."""
+    s = reschedule(everyday.histogram())
+    s.rw("sum_gen_swap")
+    s.rw("gen_as_place")
+    return s

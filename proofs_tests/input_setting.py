@@ -1,0 +1,308 @@
+"""What the calls of `atl fuzz inputs` are made among: a few good programs, sessions, kernels and files, and oddities.
+
+A case is the text of a Python expression. It is evaluated with the names of this module, so that it can be carried out
+again as it is printed: `from proofs_tests.input_setting import *`. Functions here that take damaged bytes compare what
+became of them with an independent reading, and raise `Unnoticed` where damage went in silently.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import operator
+import os
+import runpy
+import sys
+import tempfile
+from decimal import Decimal
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import atl
+import lowering
+import padtypes
+import rewrites
+from atl.files.arrays import values_given
+from atl.files.programs import program_in
+from lowering import toolchain
+from rewrites.certificates.certificate import dumps
+
+n, m, k = atl.sizes("n"), atl.sizes("m"), atl.sizes("k", min=1)
+x, y, A = atl.tensor("x", n), atl.tensor("y", n), atl.tensor("A", n, m, dtype="float64")
+u = atl.tensor("u", m, dtype="int64", range=(0, n))
+c = atl.tensor("c")
+
+doubled = atl.program("doubled", [x], atl.gen(n, lambda i: 2 * x[i]))
+staged = atl.program(
+    "staged",
+    [x],
+    atl.let(atl.gen(n, lambda j: 2 * x[j]), lambda buf: atl.gen(n, lambda i: atl.guard(i >= 1, buf[i - 1]) + buf[i])),
+)
+rows = atl.program("rows", [A], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j])))
+gathered = atl.program("gathered", [x, u, c], atl.gen(m, lambda i: c * x[u[i]]))
+tiled = atl.program("tiled", [x], atl.truncr(atl.ceildiv(n, k) * k - n, atl.flatten(atl.split(k, x))))
+PROGRAMS: Final = (doubled, staged, rows, gathered, tiled)
+TEXTS: Final = tuple(map(str, PROGRAMS))
+
+nest = lowering.lower(rows)
+padset = padtypes.infer(tiled)[()]
+picture = padtypes.draw(tiled, sizes={"n": 5, "k": 2})
+rule = rewrites.rules["get_gen"]
+
+
+class Unnoticed(Exception):
+    """Something damaged was taken for good."""
+
+
+class Mute:
+    """An object that cannot be printed."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Text(str):
+    """A text of another class."""
+
+    __slots__ = ()
+
+
+class Whole(int):
+    """An integer of another class."""
+
+
+def lists(depth: int) -> list[Any]:
+    """Lists within lists."""
+    made: list[Any] = []
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+def looped() -> list[Any]:
+    """A list that holds itself."""
+    made: list[Any] = []
+    made.append(made)
+    return made
+
+
+def session(program: atl.Program = staged) -> rewrites.Session:
+    """A new session."""
+    return rewrites.reschedule(program)
+
+
+def handle() -> rewrites.Handle:
+    """A handle of a session of its own."""
+    return session().find("i")
+
+
+def gone() -> rewrites.Handle:
+    """A handle on a place that is gone."""
+    s = session()
+    found = s.find("buf")
+    s.rw("unfold_let")
+    return found
+
+
+@cache
+def theorem() -> rewrites.Theorem:
+    """A theorem of a few steps."""
+    return session().fuse("buf").done()
+
+
+@cache
+def kernel(program: atl.Program = doubled) -> lowering.Kernel:
+    """A kernel, built once."""
+    return lowering.compile(program)
+
+
+@cache
+def certificate() -> bytes:
+    """The bytes of a certificate."""
+    return dumps(theorem()).encode()
+
+
+@cache
+def array_bytes() -> bytes:
+    """The bytes of a .npy file."""
+    held = io.BytesIO()
+    np.save(held, np.arange(6, dtype=np.float32).reshape(2, 3))
+    return held.getvalue()
+
+
+@cache
+def record_bytes() -> bytes:
+    """The bytes of a record of the cache."""
+    path = kernel().path
+    return path.with_name(path.name + ".json").read_bytes()
+
+
+@cache
+def folder() -> Path:
+    """A folder of this process."""
+    return Path(tempfile.mkdtemp(prefix="atl-inputs-", dir=os.environ.get("ATL_INPUTS")))
+
+
+def written(name: str, data: bytes) -> Path:
+    """A file with these bytes."""
+    path = folder() / name
+    path.write_bytes(data)
+    return path
+
+
+def within(found: padtypes.PadSet, at: tuple[int, ...]) -> bool:
+    """Whether an element is padding where every size is 3."""
+    return found.contains(at, lambda leaf: 3)
+
+
+# -- damaged things, and whether they were noticed --------------------------------------------------------------------
+
+
+def read(text: str) -> atl.Program:
+    """The program of a text; printed, it is read back as it was."""
+    made = atl.parse(text)
+    if atl.parse(str(made)) != made:
+        raise Unnoticed(f"printed and read back it is another program: {made}")
+    return made
+
+
+def load_certificate(data: bytes) -> object:
+    """What `load` makes of a damaged certificate: nothing, or the theorem that the file states."""
+    loaded = rewrites.load(written("damaged.atl.json", data))
+    try:
+        stated = json.loads(data.decode())
+        sides = ["\n".join(stated[side]["text"]) for side in ("start", "end")]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Unnoticed(f"what is no certificate is loaded: {error}") from None
+    if list(map(atl.parse, sides)) != [loaded.lhs, loaded.rhs]:
+        raise Unnoticed("what is loaded is not what the file states")
+    return loaded
+
+
+def load_array(data: bytes) -> object:
+    """What a NAME=VALUE makes of a damaged array file: nothing, or the array that NumPy reads."""
+    path = written("damaged.npy", data)
+    given = values_given(rows, [f"A={path}"])["A"]
+    try:
+        held = np.load(path, allow_pickle=False)
+    except Exception as error:  # noqa: BLE001 (NumPy evaluates what a damaged header says)
+        raise Unnoticed(f"an array that NumPy does not read is read: {error}") from None
+    if held.dtype != given.dtype or not np.array_equal(held, given, equal_nan=held.dtype.kind == "f"):
+        raise Unnoticed("what is read is not what NumPy reads")
+    return given
+
+
+def load_record(data: bytes) -> bool:
+    """Whether an object with a damaged record counts as built: only where the record tells of that very object."""
+    built = kernel()
+    path = folder() / built.path.name
+    if not path.exists():
+        path.write_bytes(built.path.read_bytes())
+    path.with_name(path.name + ".json").write_bytes(data)
+    toolchain.recorded_plan(path)
+    counts = toolchain.is_intact(path)
+    try:
+        same = json.loads(data.decode())["digest"] == json.loads(record_bytes())["digest"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        same = False
+    if counts and not same:
+        raise Unnoticed("an object counts as built whose record does not tell of it")
+    return counts
+
+
+def load_program(data: bytes) -> object:
+    """What `atl show` and `atl run` find in a damaged Python file."""
+    return program_in(f"{written('damaged.py', data)}:doubled")
+
+
+def command(*arguments: str) -> int:
+    """The exit code of a command, with what it prints thrown away; what is asked for wrongly ends with 2."""
+    before, sys.argv = sys.argv, ["atl", *arguments]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            runpy.run_module("atl", run_name="__main__")
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    finally:
+        sys.argv = before
+    return 0
+
+
+def named(name: str) -> str:
+    """A program in which everything is called by one name: printed, read back, lowered and printed as C."""
+    size, held = atl.sizes(f"{name}"), atl.tensor("held", n)
+    made = atl.program(name, [held], atl.let(held, lambda b: atl.gen(n, lambda i: b[i]), name=name))
+    made = rewrites.reschedule(made).rename("i", name).goal
+    other = atl.program("other", [atl.tensor(name, n), atl.tensor("held", size)], 1.0)
+    for each in (made, other):
+        if atl.parse(str(each)) != each:
+            raise Unnoticed(f"printed and read back it is another program: {each}")
+    return lowering.print_c(lowering.lower(made)) + lowering.print_c(lowering.lower(other))
+
+
+SCRIPT: Final = (
+    b"import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\ndoubled = atl.program('doubled', [x], 2 * x)\n"
+)
+
+__all__ = [
+    "PROGRAMS",
+    "SCRIPT",
+    "TEXTS",
+    "A",
+    "Decimal",
+    "Fraction",
+    "Mute",
+    "Path",
+    "Text",
+    "Unnoticed",
+    "Whole",
+    "array_bytes",
+    "atl",
+    "c",
+    "certificate",
+    "command",
+    "doubled",
+    "folder",
+    "gathered",
+    "gone",
+    "handle",
+    "k",
+    "kernel",
+    "lists",
+    "load_array",
+    "load_certificate",
+    "load_program",
+    "load_record",
+    "looped",
+    "lowering",
+    "m",
+    "math",
+    "n",
+    "named",
+    "nest",
+    "np",
+    "operator",
+    "padset",
+    "padtypes",
+    "picture",
+    "read",
+    "record_bytes",
+    "rewrites",
+    "rows",
+    "rule",
+    "session",
+    "staged",
+    "theorem",
+    "tiled",
+    "u",
+    "within",
+    "written",
+    "x",
+    "y",
+]

@@ -1,0 +1,199 @@
+"""What a session says to one who takes it for another system, mixes up two of them, or misses by a little."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import atl
+import lowering
+from atl.errors import NoSuchAttribute, ParseError, UnsupportedMark
+from atl.surface.declarations import TensorSpec
+from rewrites import NoSite, Session, reschedule, rules
+from rewrites.session.vocabulary import ELSEWHERE
+
+n, m = atl.sizes("n m")
+x = atl.tensor("x", n)
+A = atl.tensor("A", n, m)
+D = atl.tensor("D", n, n)
+
+
+def rows() -> atl.Program:
+    return atl.program("rows", [A], atl.gen(n, lambda row: atl.sum(m, lambda col: A[row, col] * (1 + A[row, col]))))
+
+
+def said(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
+    with pytest.raises(of) as caught:
+        call()
+    return str(caught.value)
+
+
+# -- names that a session does not have -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("vectorize", 'write s.mark("i", "vector")'),
+        ("parallel", 'write s.mark("i", "parallel")'),
+        ("stack", 'write s.mark("buf", "stack")'),
+        ("reorder", 'write s.interchange("i")'),
+        ("compile", "write lowering.compile(s.goal)"),
+        ("get_gen", 'it is a rule: s.rw("get_gen")'),
+        ("interchnge", "did you mean s.interchange?"),
+    ],
+)
+def test_a_name_that_a_session_does_not_have_is_answered_with_what_to_write(name: str, hint: str) -> None:
+    message = said(lambda: getattr(reschedule(rows()), name), NoSuchAttribute)
+    assert f"a session has no {name}" in message
+    assert "required: one of begin, branch," in message
+    assert f"try: {hint}" in message
+
+
+def test_names_of_other_systems_are_none_of_a_session() -> None:
+    assert not [name for name in ELSEWHERE if hasattr(Session, name) or name in rules]
+    assert [name for name in dir(Session) if not name.startswith("_")]
+
+
+def test_what_python_looks_for_is_told_in_its_own_way() -> None:
+    s = reschedule(rows())
+    assert not hasattr(s, "_repr_svg_")
+    assert not hasattr(s, "vectorize")
+    assert copy.copy(s).goal == s.goal
+
+
+# -- handles ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_handle_of_another_session_is_refused() -> None:
+    s, other = reschedule(rows()), reschedule(rows())
+    for use in (
+        lambda handle: other.tile(handle, 4),
+        lambda handle: other.rw("get_gen", at=handle),
+        other.find,
+        lambda handle: other.tile(["row", handle], 4),
+    ):
+        message = said(lambda use=use: use(s.find("col")), NoSite)  # type: ignore[misc]
+        assert "the place col was found in another session" in message
+        assert "try: find it here: s.find('col')" in message
+
+
+def test_a_handle_of_the_parent_is_followed_into_a_branch() -> None:
+    s = reschedule(rows())
+    col = s.find("col")
+    s.tile("row", 4)
+    branch = s.branch().tile(col, 8)
+    assert "coo" not in str(branch.goal)
+    assert "colo" in str(branch.goal)
+    assert branch.steps[-1].text.startswith(f"tile({col.path!r}, 8")
+    assert "colo" in str(s.branch().tile([col], 8).goal)
+
+
+def test_a_handle_found_in_a_branch_is_no_place_of_the_parent() -> None:
+    s = reschedule(rows())
+    branch = s.branch().tile("row", 4)
+    message = said(lambda: s.unroll(branch.find("col")), NoSite)
+    assert "after calls that have been undone, or that another branch made" in message
+
+
+# -- quotients in texts -----------------------------------------------------------------------------------------------
+
+
+def test_a_quotient_in_a_bound_is_answered_with_the_sign_for_it() -> None:
+    s = reschedule(rows())
+    for call in (lambda: s.rw("split_gen", around="row", k="n / 2"), lambda: s.split_loop("row", "n / 2")):
+        assert "write n // 2 to round down" in said(call, ParseError)
+    assert "write ⊞[_ < n // 2] _ to round down" in said(lambda: s.find("⊞[_ < n / 2] _"), ParseError)
+    assert "write a // b to round down" in said(lambda: atl.parse("p (x : float32[n]) := gen[i < n / 2] x[i]"))
+
+    def halves(x: Any) -> Any:
+        return x
+
+    halves.__annotations__ = {"x": TensorSpec.written("n/2")}
+    assert "write n//2 to round down" in said(lambda: atl.program(halves))
+
+
+# -- near misses ------------------------------------------------------------------------------------------------------
+
+
+def test_a_near_miss_tells_the_rules_names_from_the_users() -> None:
+    message = said(lambda: reschedule(rows()).rw("sum_mul_right"), NoSite)
+    assert "wanted the rule's c, which does not depend on your col (the rule's i)" in message
+
+
+def test_a_place_is_printed_whole_where_its_program_takes_several_lines() -> None:
+    long = [atl.tensor(f"a_tensor_with_a_long_name_{which}", n, m) for which in range(5)]
+    total = sum((each[0, 0] for each in long[1:]), start=long[0][0, 0])
+    s = reschedule(atl.program("long", long, total, given=[n > 0, m > 0]))
+    (whole, *_) = s.sites("add_assoc")
+    assert repr(whole).endswith(" + ".join(f"a_tensor_with_a_long_name_{which}[0, 0]" for which in range(3)))
+
+
+def test_the_line_of_an_error_is_that_of_the_call_that_failed() -> None:
+    s = reschedule(rows())
+    s.tile("row", 4)
+    line = inspect.currentframe().f_lineno + 2  # type: ignore[union-attr]
+    with pytest.raises(NoSite) as caught:
+        s.rw("sum_mul_right")
+    assert caught.value.place is not None
+    source = caught.value.place.source
+    assert source is not None
+    assert (source.file, source.line) == (__file__, line)
+    with pytest.raises(NoSite) as again:
+        s.unroll("col")
+    assert f"test_session_messages.py:{line + 6}" in str(again.value) or again.value.place is None
+
+
+def test_a_guard_of_several_conditions_is_answered_with_how_to_take_it_apart() -> None:
+    body = atl.gen(n, lambda i: atl.sum(n, lambda j: atl.guard((i == j) & (i < 3), D[j, j])))
+    s = reschedule(atl.program("diagonal", [D], body))
+    message = said(lambda: s.rw("sum_delta_only"), NoSite)
+    assert "s.rw(\"guard_guard\", reverse=True, around=(0, 0), p='i = j', q='i < 3') first" in message
+    s.rw("guard_guard", reverse=True, around=(0, 0), p="i = j", q="i < 3").rw("sum_delta_only")
+
+
+# -- marks ------------------------------------------------------------------------------------------------------------
+
+
+def test_all_refused_marks_are_told_at_once() -> None:
+    s = reschedule(rows()).mark("row", "parallel").mark("col", "vector")
+    for call in (lambda: lowering.compile(s.goal), lambda: lowering.print_c(lowering.lower(s.goal))):
+        message = said(call, UnsupportedMark)
+        assert "the loop row is marked parallel" in message
+        assert "mark is refused: vector of col" in message
+        assert 's.mark("row", None)' in message
+        assert 's.mark("col", None)' in message
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
+
+ODD: tuple[Any, ...] = (None, 1.5, "x", [], (), {}, object(), x, b"i")
+
+
+@pytest.mark.parametrize("given", ODD, ids=lambda given: type(given).__name__)
+def test_odd_arguments_of_a_session_are_refused_in_words(given: Any) -> None:
+    s = reschedule(rows())
+    calls = (
+        lambda: s.undo(given),
+        lambda: s.redo(given),
+        lambda: s.explain(given),
+        lambda: s.diff(given),
+        lambda: s.record("text", given),
+        lambda: s.rw("get_gen", nth=given),
+        lambda: s.rw("get_gen", reverse=given),
+        lambda: s.sites("get_gen", reverse=given),
+        lambda: s.do(given),
+        lambda: s.begin().sweep(given) if not isinstance(given, list | tuple) else s.undo(9),
+        lambda: s.begin().site(given) if given not in ([], ()) else s.undo(9),
+        lambda: s.find(given) if given not in ([], ()) else s.undo(9),
+        lambda: reschedule(rows(), given=given) if not isinstance(given, list | tuple | dict) else s.undo(9),
+        lambda: Session(given),
+    )
+    for call in calls:
+        with pytest.raises(atl.ATLError):
+            call()
+    assert s.steps == ()

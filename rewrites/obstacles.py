@@ -1,0 +1,81 @@
+"""What stands in the way of compiling a program: all of it at once, where `compile` stops at the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import padtypes
+from atl.checks.safety import unsafe_accesses
+from atl.checks.targets import beyond_the_stack, check_names, marked_binders, unsupported_marks
+from atl.checks.wellformed import without_meaning
+from atl.core.program import Program
+from atl.errors import ATLError
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Whether a program compiles: the obstacles, each the error that `compile` would raise if it were the only one.
+
+    A report is true where there are none, and prints them with their places.
+    """
+
+    name: str
+    target: str
+    obstacles: tuple[ATLError, ...]
+
+    @property
+    def compiles(self) -> bool:
+        """Whether nothing stands in the way."""
+        return not self.obstacles
+
+    def __bool__(self) -> bool:
+        return self.compiles
+
+    def __str__(self) -> str:
+        if not self.obstacles:
+            return f"nothing stands in the way of compiling {self.name} for target={self.target!r}"
+        many = len(self.obstacles)
+        head = f"{many} thing{'s stand' if many > 1 else ' stands'} in the way of compiling {self.name}"
+        parts = [f"{number}. {type(error).__name__}: {error}" for number, error in enumerate(self.obstacles, 1)]
+        return "\n".join([f"{head} for target={self.target!r}:", *parts])
+
+    __repr__ = __str__
+
+
+def report(program: Program, target: str = "c", also: Callable[[Program], object] | None = None) -> Report:
+    """All that is known to stand in the way of compiling a program; `also` may raise what else there is."""
+    found = list(obstacles(program, target))
+    if also is not None and not found:
+        try:
+            also(program)
+        except ATLError as error:
+            found.append(error)
+    return Report(program.name, target, tuple(found))
+
+
+def obstacles(program: Program, target: str = "c") -> list[ATLError]:
+    """What a target is known to refuse a program for.
+
+    Parts without a meaning come alone: of what is read, cut and marked there is nothing to say without one.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> both = atl.gen(n, lambda i: x[i + 1]) + atl.truncr(1, atl.padl(1, x))
+    >>> [type(error).__name__ for error in obstacles(atl.program("both", [x], both))]
+    ['UnsafeAccess', 'UnsafeTruncation']
+    """
+    found: list[ATLError] = []
+    try:
+        check_names(program)
+    except ATLError as error:
+        found.append(error)
+    found += unsupported_marks(marked_binders(program), target)
+    found += beyond_the_stack(program)
+    meaningless = next(without_meaning(program), None)
+    if meaningless is not None:
+        return [*found, meaningless]
+    found += (error for _, error in unsafe_accesses(program))
+    found += (error for _, error in padtypes.unsafe_truncations(program))
+    return found

@@ -1,0 +1,63 @@
+"""What a session is asked for by a name that it does not have: what other systems call it, and what it is here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final
+
+from atl.core.marks import LetMark, LoopMark
+from atl.errors import NoSuchAttribute
+from rewrites.rules import RULES
+
+ELSEWHERE: Final = {
+    "apply": 's.rw("rule"), or s.do(tactic, …)',
+    "bind": 's.mark("i", "block.x")',
+    "body": "s.goal.body",
+    "cache_read": 's.stage("A[_, _]", at="i")',
+    "cache_write": 's.stage("_", at="i")',
+    "compile": "lowering.compile(s.goal)",
+    "compute_at": 's.fuse("buf"), or s.stage("_", at="i")',
+    "compute_inline": 's.inline("buf")',
+    "compute_root": 's.hoist("buf")',
+    "copy": "s.branch()",
+    "fission": 's.rw("gen_add")',
+    "fold": 's.lbind("_", "x")',
+    "lower": "lowering.lower(s.goal)",
+    "parallelise": 's.mark("i", "parallel")',
+    "parallelize": 's.mark("i", "parallel")',
+    "print": "print(s)",
+    "program": "s.goal",
+    "reorder": 's.interchange("i")',
+    "rewrite": 's.rw("rule")',
+    "rhs": "s.goal",
+    "rules": "rewrites.rules",
+    "save": 's.done().save("x.atl.json")',
+    "simplify": "s.simpl_guard(), s.simpl_index(), s.normalize()",
+    "source": "lowering.compile(s.goal).source",
+    "split": 's.tile("i", 8), or s.split_loop("i", 1)',
+    "store_in": 's.mark("buf", "stack")',
+    "strip_mine": 's.tile("i", 8)',
+    "swap": 's.interchange("i")',
+    "vectorise": 's.mark("i", "vector")',
+    "vectorize": 's.mark("i", "vector")',
+}
+"""Names of other systems, and of what is not a session's, with what to write here."""
+
+
+def no_such_name(name: str, known: Iterable[str]) -> NoSuchAttribute:
+    """What to say of a name that a session does not have; `known` are those that it has."""
+    names = sorted(known)
+    marks = {mark.value: what for of, what in ((LoopMark, "i"), (LetMark, "buf")) for mark in of if mark.value}
+    if name in ELSEWHERE:
+        hints = [f"write {ELSEWHERE[name]}"]
+    elif name in marks:
+        hints = [f'write s.mark("{marks[name]}", "{name}")']
+    elif name in RULES:
+        hints = [f'it is a rule: s.rw("{name}")']
+    else:
+        near = get_close_matches(name, names, 3, 0.6)
+        near += [f'mark("i", "{mark}")' for mark in get_close_matches(name, marks, 1, 0.7)]
+        near += [f'rw("{rule}")' for rule in get_close_matches(name, RULES, 1, 0.85)]
+        hints = [f"did you mean {' or '.join(f's.{each}' for each in near)}?"] if near else []
+    return NoSuchAttribute(f"a session has no {name}", required=f"one of {', '.join(names)}", suggestions=tuple(hints))

@@ -1,0 +1,289 @@
+"""Factors taken out of sums by the laws of rings: whatever their place in the product, and through guards."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from atl.core.predicate import conjunction, conjuncts
+from atl.core.substitution import free_positions
+from atl.core.terms import Binary, Expr, Guard, Reduce, Unary
+from atl.core.traversal import Path
+from atl.errors import ATLError
+from atl.text.printing import place_of
+from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
+from rewrites.places.choosing import Chosen, every
+from rewrites.places.site import Site
+from rewrites.tactics.loops import loops
+from rewrites.tactics.padding import depends
+from rewrites.tactics.simplification import guard_reads
+
+
+def factor_out(work: Derivation, what: Chosen, *, out_of: Chosen | None = None) -> None:
+    """Takes a factor, or a divisor, out of the sums around it on whose indices it does not depend, or of one of them.
+
+    Σ[k < n] Σ[l < m] a(k, l) * b(k) * c(l)  →  Σ[k < n] b(k) * Σ[l < m] a(k, l) * c(l)
+
+    The factor may stand anywhere in the product. Where it depends on a sum that stands inside, the sums change places.
+    Conditions that do not speak of a sum's index leave the sum with the factor, the others stay with the other factors.
+
+    >>> s = reschedule(atl.parse(
+    ...     "f (A : float32[n, m], x : float32[n]) : float32 "
+    ...     ":= Σ[i < n] Σ[j < m] A[i, j] * x[i]"))
+    >>> s.factor_out("x[i]")
+    f (A : float32[n, m], x : float32[n]) : float32 :=
+      Σ[i < n] x[i] * Σ[j < m] A[i, j]
+    """
+    chosen_sums = None if out_of is None else {site.path for site in loops(work, out_of)}
+    work.first_of(every(work.goal, what), lambda site: _out(work, site, chosen_sums))
+
+
+def _out(work: Derivation, site: Site, chosen_sums: Collection[Path] | None) -> None:
+    if site.term.type.rank:
+        raise NoSite(
+            f"what is to leave the sum is a tensor of {site.term.type.rank} dimensions",
+            place=place_of(work.goal, site.path),
+            required="a scalar: one element, as in A[_, _]",
+        )
+    factor = _Factor(work, site.path)
+    left = 0
+    while (around := factor.sum_to_leave(chosen_sums)) is not None:
+        factor.to_the_front()
+        factor.leave(around)
+        left += 1
+        if chosen_sums is not None:
+            break
+    if not left:
+        raise _no_sum(work, site, chosen_sums)
+    guard_reads(work, factor.path)
+
+
+def _no_sum(work: Derivation, site: Site, chosen_sums: Collection[Path] | None) -> NoSite:
+    """Why a factor leaves none of the sums around it."""
+    place = place_of(work.goal, site.path)
+    product = _whole_product(work, site.path)
+    around = work.term(product[:-1]) if product else None
+    if not isinstance(around, Reduce) or around.monoid != "sum":
+        what = f"the {around.monoid} {around.name}" if isinstance(around, Reduce) else "no sum"
+        return NoSite(
+            f"{what} stands directly around the product that this is a factor of",
+            place=place,
+            required="a sum around a product; products, quotients, signs and guards may stand between",
+            suggestions=("s.interchange(…) brings a sum inside of a gen",) if work.goal.body.type.rank else (),
+        )
+    if chosen_sums is not None:
+        return NoSite(
+            "that sum is none that this factor can leave",
+            place=place,
+            required="a sum on whose index the factor does not depend, with only sums and guards between the two",
+        )
+    return NoSite(
+        f"this factor depends on the sum {around.name} around it, and on all sums directly around that one",
+        place=place,
+        required="a factor that does not depend on the index of a sum around it",
+    )
+
+
+def _whole_product(work: Derivation, path: Path) -> Path:
+    """The place of the whole product, with the guards around it, of which something is a factor or a divisor."""
+    while path and _takes_part(work.term(path[:-1])):
+        path = path[:-1]
+    return path
+
+
+def _takes_part(around: Expr) -> bool:
+    match around:
+        case Binary("mul" | "div") | Guard() | Unary("neg"):
+            return True
+        case _:
+            return False
+
+
+@dataclass(slots=True)
+class _Factor:
+    """A factor on its way out: its place, and whether it is alone, before the other factors, or below them."""
+
+    work: Derivation
+    path: Path
+    form: Literal["alone", "times", "over"] = "alone"
+
+    @property
+    def product(self) -> Path:
+        """The place of the smallest product that the factor is known to lead, or of the factor itself."""
+        return self.path if self.form == "alone" else self.path[:-1]
+
+    # -- to the front of the product ----------------------------------------------------------------------------------
+
+    def to_the_front(self) -> None:
+        """a * (b * f) → f * (a * b), and so through quotients, signs and guards; guards come to stand around it all."""
+        top = _whole_product(self.work, self.path)
+        while len(self.product) > len(top):
+            above = self.product[:-1]
+            match self.work.term(above):
+                case Guard() if all(
+                    isinstance(self.work.term(above[:length]), Guard) for length in range(len(top), len(above))
+                ):
+                    break
+                case Guard():
+                    self._guard_lifted(above)
+                case Binary("mul"):
+                    self._through_product(above, self.product[-1])
+                case Binary("div"):
+                    self._through_quotient(above, self.product[-1])
+                case _:
+                    self._through_sign(above)
+        if self.form == "alone":
+            self._times_one()
+
+    def _at(self, product: Path, form: Literal["alone", "times", "over"]) -> None:
+        self.form = form
+        self.path = product if form == "alone" else (*product, 0 if form == "times" else 1)
+
+    def _times_one(self) -> None:
+        self.work.rewrite("mul_one", self.path, reverse=True)
+        self._at(self.path, "times")
+
+    def _guard_lifted(self, guard: Path) -> None:
+        """[p] · a * b → [p] · (a * b), where the factor stands below the guard."""
+        around, side = guard[:-1], guard[-1]
+        below = self.product[len(guard) + 1 :]
+        match self.work.term(around):
+            case Guard():
+                self.work.rewrite("guard_guard", around)
+                self._at((*around, 0, *below), self.form)
+                return
+            case Binary("mul"):
+                self.work.rewrite("guard_mul_left" if side == 0 else "guard_mul_right", around)
+            case Binary("div") if side == 0:
+                self.work.rewrite("guard_div_left", around)
+            case Unary("neg"):
+                self.work.rewrite("guard_neg", around, reverse=True)
+            case _:
+                raise self._stuck(around)
+        self._at((*around, 0, side, *below), self.form)
+
+    def _through_product(self, above: Path, side: int) -> None:
+        if self.form == "over":
+            if side == 0:
+                self.work.rewrite("mul_comm", above)
+            self.work.rewrite("mul_div", above, reverse=True)
+            if side == 0:
+                self.work.rewrite("mul_comm", (*above, 0))
+            self._at(above, "over")
+            return
+        if side == 1:
+            self.work.rewrite("mul_comm", above)
+        if self.form == "times":
+            self.work.rewrite("mul_assoc", above)
+            if side == 1:
+                self.work.rewrite("mul_comm", (*above, 1))
+        self._at(above, "times")
+
+    def _through_quotient(self, above: Path, side: int) -> None:
+        if self.form == "alone" and side == 1:
+            self._at(above, "over")
+            return
+        if self.form == "over" or side == 1:
+            raise self._stuck(above)
+        if self.form == "alone":
+            self._times_one()
+        self.work.rewrite("mul_div", above)
+        self._at(above, "times")
+
+    def _through_sign(self, above: Path) -> None:
+        if self.form == "over":
+            raise self._stuck(above)
+        around = above[:-1]
+        outer = self.work.term(around) if above else None
+        if self.form == "alone" and isinstance(outer, Binary) and outer.op == "mul":
+            # -f * e is -(f * e): no 1 has to be made for it.
+            if above[-1] == 1:
+                self.work.rewrite("mul_comm", around)
+            self.work.rewrite("neg_mul", around, reverse=True)
+            self._at((*around, 0, 0), "alone")
+            return
+        if self.form == "alone":
+            self._times_one()
+        self.work.rewrite("mul_comm", (*above, 0))
+        self.work.rewrite("neg_mul", above)
+        self.work.rewrite("mul_comm", above)
+        self._at(above, "times")
+
+    def _stuck(self, above: Path) -> NoSite:
+        return NoSite(
+            "no law of rings takes this factor out of here",
+            place=place_of(self.work.goal, above),
+            required="a factor of a product or of a dividend, or the divisor of a quotient that is itself no divisor",
+        )
+
+    # -- out of a sum -------------------------------------------------------------------------------------------------
+
+    def sum_to_leave(self, chosen_sums: Collection[Path] | None) -> Path | None:
+        """The nearest sum that the factor can leave: with only sums and guards between it and the product."""
+        used = free_positions(self.work.term(self.path))[0]
+        at, position = _whole_product(self.work, self.path), 0
+        while at:
+            at = at[:-1]
+            around = self.work.term(at)
+            if isinstance(around, Guard):
+                continue
+            if not isinstance(around, Reduce) or around.monoid != "sum":
+                return None
+            if position not in used and (chosen_sums is None or at in chosen_sums):
+                return at
+            position += 1
+        return None
+
+    def leave(self, around: Path) -> None:
+        """Σ[p ∧ q] · f * e → [p] · f * Σ[q] · e, where p does not speak of the index; sums between come outside."""
+        at = self._brought_inside(around)
+        self._joined(at)
+        guard = self.work.term((*at, 0))
+        if isinstance(guard, Guard):
+            parts = conjuncts(guard.predicate)
+            stay = [part for part in parts if depends(part)]
+            go = [part for part in parts if not depends(part)]
+            inner = (*at, 0)
+            if stay and go:
+                self.work.rewrite("guard_guard", inner, reverse=True, p=conjunction(go), q=conjunction(stay))
+                inner = (*inner, 0)
+            if stay:
+                self.work.rewrite("guard_mul_right" if self.form == "times" else "guard_div_left", inner, reverse=True)
+            if go:
+                self.work.rewrite("sum_guard", at, reverse=True)
+                at = (*at, 0)
+        self.work.rewrite("sum_mul_left" if self.form == "times" else "sum_div", at)
+        self._at(at, self.form)
+
+    def _brought_inside(self, around: Path) -> Path:
+        """Exchanges a sum with those that stand between it and the product. Where it stands then."""
+        at = around
+        while True:
+            self._joined(at)
+            inside = (*at, 0)
+            guarded = isinstance(self.work.term(inside), Guard)
+            inner = self.work.term((*inside, 0) if guarded else inside)
+            if not isinstance(inner, Reduce):
+                return at
+            if guarded:
+                self.work.rewrite("sum_guard", inside)
+            outer = self.work.term(at)
+            assert isinstance(outer, Reduce)
+            try:
+                self.work.rewrite("sum_swap", at)
+            except ATLError as error:
+                raise NoSite(
+                    f"the factor depends on the sum {inner.name}, which cannot come outside of {outer.name}: "
+                    "its bounds depend on that index",
+                    place=place_of(self.work.goal, at),
+                    required="sums whose bounds do not depend on each other",
+                ) from error
+            at = (*at, 0)
+
+    def _joined(self, around: Path) -> None:
+        """Makes of the guards directly inside of a sum one."""
+        inside = (*around, 0)
+        while isinstance(self.work.term(inside), Guard) and isinstance(self.work.term((*inside, 0)), Guard):
+            self.work.rewrite("guard_guard", inside)

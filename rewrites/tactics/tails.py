@@ -1,0 +1,242 @@
+"""Loops without tests: guards become bounds of loops, and loops are cut where a condition begins or ceases to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias, get_args
+
+from atl.core.index import Index, Var, atoms, imax, imin, index
+from atl.core.predicate import (
+    All,
+    Any,
+    NonNegative,
+    Predicate,
+    at_most,
+    conjuncts,
+    expressions,
+)
+from atl.core.terms import Binary, Gen, Guard, Let, Reduce, Reshape, Select, Unary
+from atl.core.traversal import Path
+from atl.errors import ATLError, WrongArgument
+from atl.prove import lower_bound, simplify
+from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
+from rewrites.places.choosing import Chosen
+from rewrites.places.site import Site, positions, walk
+from rewrites.tactics.indices import closed
+from rewrites.tactics.loops import WORD_OF, Limit, bounded, knows, loops, pieces, solved, spread
+from rewrites.tactics.padding import apart, cuts_only_padding, depends
+from rewrites.tactics.simplification import simplify_guards
+
+Strategy: TypeAlias = Literal["min", "split"]
+_KEEP_ZERO: Final = ("neg", "abs", "sqrt", "tanh")
+
+
+def tails(work: Derivation, name: Chosen | None = None, *, strategy: Strategy | None = None) -> None:
+    """Takes the tests out of a nest of loops, or of the whole goal: guards become bounds, by "min" or by "split".
+
+    ⊞[io < ⌈n/k⌉] ⊞[ii < k] [io*k + ii < n] · e  →  ⊞[io < ⌈n/k⌉] padr (k - m) ⊞[ii < m] e, where m is min(k, n - io*k)
+
+    Guards leave the loops on whose indices they do not depend. One that is all of a loop's body bounds the loop; a loop
+    is cut where a condition within it, say of one addend, begins or ceases to hold. By "split", loops over tiles are
+    first cut into full tiles and the last one: ⊞[io < n//k] ⊞[ii < k] e, without a bound to compute, and a tail.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")).tile("i", 8)
+    >>> s.tails()
+    f (x : float32[n]) : float32[n] :=
+      truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉] padr (8 - min(n - 8*io, 8))
+      ⊞[ii < min(n - 8*io, 8)] 2 * x[8*io + ii]
+    """
+    chosen = "min" if strategy is None else strategy
+    if chosen not in get_args(Strategy):
+        raise WrongArgument(
+            f"strategy={strategy!r}",
+            required='"min", which bounds the loops of each tile, or "split", which cuts off the last tile',
+        )
+    before = work.taken
+    below = () if name is None else loops(work, name)[0].path
+    simplify_guards(work, below)
+    lift_guards(work, below)
+    _Tails(work, chosen).visit(below)
+    if work.taken == before:
+        raise NoSite(
+            f"no guard {'in the goal' if name is None else f'in the loop {name}'} can become a bound of a loop",
+            required="a guard within a loop, by conditions in which the loop's index is a multiple and a rest",
+        )
+
+
+# -- guards move outwards ---------------------------------------------------------------------------------------------
+
+
+def lift_guards(work: Derivation, path: Path) -> None:
+    """Moves guards outwards below a place, as far as they go: out of loops on whose indices they do not depend.
+
+    ⊞[i < n] [p] · e → [p] · ⊞[i < n] e; a * [p] · b → [p] · a * b; transpose [p] · e → [p] · transpose e
+    """
+    for position in positions(work.term(path)):
+        lift_guards(work, (*path, position))
+    _out_of(work, path)
+
+
+def _out_of(work: Derivation, path: Path) -> None:
+    """Moves a guard out of the operator at a path."""
+    match work.term(path):
+        case Gen(body=Guard()) | Reduce("sum", body=Guard()) as loop:
+            found = _conditions(work, (*path, 0))
+            if apart(work, (*path, 0), [part for part in found if not depends(part)]):
+                work.attempt("guard_gen" if isinstance(loop, Gen) else "sum_guard", path, reverse=True)
+        case Guard(body=Guard()):
+            work.rewrite("guard_guard", path)
+        case Reshape(op, Guard()):
+            work.attempt(f"{WORD_OF[type(op)]}_of_guard", path)
+        case Let(body=Guard()):
+            work.attempt("ll_guard", path, reverse=True)
+        case Unary(op, Guard()) if op in _KEEP_ZERO:
+            work.attempt(f"guard_{op}", path, reverse=True)
+        case Binary("mul"):
+            if work.attempt("guard_mul_left", path):
+                _out_of(work, (*path, 0))
+                _out_of(work, path)
+            else:
+                work.attempt("guard_mul_right", path)
+        case Binary("div", Guard()):
+            work.attempt("guard_div_left", path)
+        case Binary("add" | "sub" as op, Guard(), Guard()):
+            common = [part for part in _conditions(work, (*path, 0)) if part in _conditions(work, (*path, 1))]
+            if all(apart(work, (*path, position), common) for position in (0, 1)):
+                work.attempt(f"guard_{op}", path, reverse=True)
+        case _:
+            pass  # a guard changes what any other operator computes
+
+
+def _conditions(work: Derivation, path: Path) -> tuple[Predicate, ...]:
+    term = work.term(path)
+    assert isinstance(term, Guard)
+    return conjuncts(term.predicate)
+
+
+# -- bounds and cuts --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Tails:
+    """Visits the loops of a goal from the outside in. `tried` are indices at which the nearest loop has been cut."""
+
+    work: Derivation
+    strategy: Strategy
+    tried: frozenset[Index] = frozenset()
+
+    def visit(self, path: Path) -> None:
+        """Bounds and cuts the loops below a place."""
+        term = self.work.term(path)
+        if not isinstance(term, Gen | Reduce):
+            for position in positions(term):
+                self.visit((*path, position))
+            return
+        path = bounded(self.work, path)
+        for limit in self._limits(path):
+            if self._cut(path, limit):
+                return
+        replace(self, tried=frozenset()).visit((*path, 0))
+
+    def _cut(self, path: Path, limit: Limit) -> bool:
+        """Cuts a loop in two where a condition begins or ceases to hold, and goes on with both parts."""
+        work, term = self.work, self.work.term(path)
+        assert isinstance(term, Gen | Reduce)
+        where = _within(work.site(path), limit.at)
+        if where is None or where in self.tried:
+            return False
+        before = list(work.theorems)
+        try:
+            parts = pieces(work, path, [where])
+        except ATLError:
+            return False  # a fold of which one part may be empty
+        if isinstance(term, Reduce) and not cuts_only_padding(work, path):
+            # An addition is stored in full, also where the sum was padding, which something around it cuts.
+            work.theorems[:] = before
+            if cuts_only_padding(work, path):
+                return False
+            parts = pieces(work, path, [where])
+        for part in parts:
+            work.rename(part, term.name)
+            work.mark(part, term.mark)
+        for position, part in enumerate(parts):
+            full = limit.own or position != limit.ends
+            rest = replace(self, strategy=self.strategy if full else "min", tried=self.tried | {where})
+            simplify_guards(work, part)
+            work.sweep(["nothing_add", "add_nothing"], part)
+            lift_guards(work, part)
+            rest.visit(part)
+        return True
+
+    def _limits(self, path: Path) -> list[Limit]:
+        """Where conditions within a loop begin or cease to hold: first those between which all tiles are full."""
+        outer = self.work.site(path)
+        found = [
+            limit
+            for site in walk(outer.child(0), top_down=True)
+            if isinstance(site.term, Guard | Select)
+            for part in _parts(site.scope.predicate(site.term.predicate))
+            for limit in self._limits_of(part, outer, site)
+        ]
+        starts = [limit.at for limit in found if not limit.own and not limit.ends]
+        ends = [limit.at for limit in found if not limit.own and limit.ends]
+        full = [Limit(imin(*ends), ends=True, own=False)] if ends else []
+        full += [Limit(imax(*starts), ends=False, own=False)] if starts else []
+        return full + [limit for limit in found if limit.own]
+
+    def _limits_of(self, part: Predicate, outer: Site, site: Site) -> Iterator[Limit]:
+        """The indices of the loop `outer` that matter for a condition at a place inside of it."""
+        inner = outer.child(0)
+        variable = inner.scope.indices[-1]
+        between = [at for at in site.spine()[len(inner.spine()) - 1 : -1] if isinstance(at.term, Gen | Reduce)]
+        ranges = [_range(at) for at in between]
+        if not _mentions(part, variable):
+            return
+        if not any(_mentions(part, index(each)) for each, _, _ in ranges):
+            if not _holds_loops(between[-1] if between else outer):
+                yield from solved(inner.scope.facts, part, variable)
+        elif self.strategy == "split" and isinstance(part, NonNegative):
+            worst = lower_bound(inner.scope.facts, part.expression, ranges)
+            if worst is not None:
+                for limit in solved(inner.scope.facts, NonNegative(worst), variable, steep=True):
+                    yield replace(limit, own=False)
+
+
+def _within(site: Site, at: Index) -> Index | None:
+    """An index at which a loop can be cut: within its range, and not known to be at one of its ends."""
+    assert isinstance(site.term, Gen | Reduce)
+    facts = site.scope.facts
+    low, high = site.scope.index(site.term.low), site.scope.index(site.term.high)
+    if knows(facts, at_most(at, low)) or knows(facts, at_most(high, at)):
+        return None
+    at = at if knows(facts, at_most(low, at)) else imax(low, at)
+    at = at if knows(facts, at_most(at, high)) else imin(at, high)
+    return closed(simplify(facts, at), site.scope)
+
+
+def _range(loop: Site) -> tuple[Var, Index, Index]:
+    """The variable of a loop and its range, as they are seen inside."""
+    assert isinstance(loop.term, Gen | Reduce)
+    variable = loop.child(0).scope.indices[-1].atom
+    assert isinstance(variable, Var)
+    return variable, loop.scope.index(loop.term.low), loop.scope.index(loop.term.high)
+
+
+def _parts(predicate: Predicate) -> Iterator[Predicate]:
+    """The conditions on single expressions that a condition is made of."""
+    if isinstance(predicate, All | Any):
+        for part in predicate.parts:
+            yield from _parts(part)
+    else:
+        yield from spread(predicate)
+
+
+def _mentions(part: Predicate, variable: Index) -> bool:
+    return any(variable.atom == atom for expression in expressions(part) for atom in atoms(expression))
+
+
+def _holds_loops(loop: Site) -> bool:
+    """Whether other loops stand inside of a loop."""
+    return any(isinstance(site.term, Gen | Reduce) for site in walk(loop.child(0)))
