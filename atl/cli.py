@@ -206,11 +206,12 @@ def _run(arguments: argparse.Namespace) -> int:
 def _declare_fuzz(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["diff", "pads", "inputs"],
+        choices=["diff", "pads", "kernel", "prover", "inputs"],
         help="diff: the interpreter, the loop nest and the C against one another; pads: pad-sets against what runs; "
+        "kernel: attacks on the kernel, its theorems judged; prover: its answers against brute force; "
         "inputs: calls, texts, files and names that nobody means",
     )
-    parser.add_argument("--n", type=int, default=1000, help="how many programs (default: 1000)")
+    parser.add_argument("--n", type=int, default=1000, help="how many programs, or questions (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, help="where the random choices start (default: 0)")
 
 
@@ -225,6 +226,14 @@ def _fuzz(arguments: argparse.Namespace) -> int:
         from proofs_tests.input_fuzz import main as inputs
 
         return inputs(options)
+    if arguments.what == "kernel":
+        from proofs_tests.attacks.kernel_fuzz import main as kernel
+
+        return kernel(options)
+    if arguments.what == "prover":
+        from proofs_tests.attacks.prover_fuzz import main as prover
+
+        return prover(options)
     from proofs_tests.differential import main as differential
 
     code: int = differential(options)

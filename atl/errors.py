@@ -288,6 +288,12 @@ class NotExact(ATLError, ArithmeticError):
     code = "ATL405"
 
 
+class IndexOverflow(ATLError, OverflowError):
+    """What a kernel computes for an index, a bound or a condition may not fit into 64 bits with these arguments."""
+
+    code = "ATL406"
+
+
 # -- building ---------------------------------------------------------------------------------------------------------
 
 

@@ -14,13 +14,15 @@ from typing import Any, Final
 import numpy as np
 
 from examples import beyond_the_paper as beyond
-from examples.schedules.layers import numpy_attention, numpy_batched, numpy_stencils
+from examples.schedules.layers import numpy_attention, numpy_batched, numpy_mttkrp, numpy_stencils
 from lowering import compile as compile_kernel
 from rewrites import Session
 
 ROUNDS: Final = 15
 PICTURE: Final = ((4000, 4000),)
 BATCH: Final = ((4, 256, 256), (4, 256, 256))
+SQUARE: Final = ((512, 512), (512, 512))
+CUBE: Final = ((64, 128, 128), (128, 32), (128, 32))
 HEAD: Final = ((512, 64), (2048, 64), (2048, 64))
 CASES: Final[tuple[tuple[Callable[[], Session], Callable[..., Any], tuple[tuple[int, ...], ...]], ...]] = (
     (beyond.stencils_fused, numpy_stencils, PICTURE),
@@ -28,6 +30,8 @@ CASES: Final[tuple[tuple[Callable[[], Session], Callable[..., Any], tuple[tuple[
     (beyond.stencils_tiled, numpy_stencils, PICTURE),
     (beyond.batched_product_one_row, numpy_batched, BATCH),
     (beyond.batched_product_blocked, numpy_batched, BATCH),
+    (beyond.product_packed, numpy_batched, SQUARE),
+    (beyond.mttkrp_factored, numpy_mttkrp, CUBE),
     (beyond.attention_by_rows, numpy_attention, HEAD),
     (beyond.attention_in_blocks, numpy_attention, HEAD),
 )

@@ -23,12 +23,15 @@ from atl.text.printing import show_index
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.scalars import C_TYPES
+from lowering.fitting import Fitting
 from lowering.lower import lower
 from lowering.nest.loopnest import Allocate, LoopNest, elements, statements
 from lowering.targets.support import check_program
 from lowering.toolchain import build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]
+Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], bool]
+"""The sizes, the shape of the result, and whether elements decide if what is computed for indices fits."""
 
 MEMORY: Final = 2**63
 """No array has this many bytes."""
@@ -98,8 +101,9 @@ class Kernel:
 
     A call holds no lock on Python while it computes and keeps nothing: calls may run in several threads at once.
 
-    Raises `ArgumentError`, `ArrayError`, `AssumptionError`; `OutOfMemory` for a result or a buffer for which there is
-    no memory, after which `out` may have been written in part.
+    Raises `ArgumentError`, `ArrayError`, `AssumptionError`; `IndexOverflow` where what C computes for indices may not
+    fit into 64 bits, for which an array may be looked at before the call; `OutOfMemory` for a result or a buffer for
+    which there is no memory, after which `out` may have been written in part.
     """
 
     def __init__(self, program: Program, nest: LoopNest, code: Code) -> None:
@@ -122,19 +126,23 @@ class Kernel:
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
         self._shapes_decide = _shapes_decide(program, nest)
-        self._remembered: dict[tuple[object, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._fitting = Fitting(nest)
+        self._remembered: dict[tuple[object, ...], Known] = {}
 
     def __call__(self, /, *arrays: object, out: AnyArray | None = None, **named: object) -> AnyArray:
         passed, key = self._quick(arrays, named)
         known = self._remembered.get(key) if key is not None else None
         if known is not None:
-            sizes, shape = known
+            sizes, shape, elements_decide = known
+            if elements_decide:
+                self._check_indices(sizes, passed)
         else:
             call = bind(self.program, arrays, named)
             passed = [_passed(call.arrays[name]) for name, *_ in self._inputs]
             sizes, shape = self._sized(call)
+            elements_decide = self._fitting.check(call.sizes, call.arrays)
             if key is not None and self._shapes_decide:
-                self._remember(key, sizes, shape)
+                self._remember(key, (sizes, shape, elements_decide))
         result = self._new(shape, sizes) if out is None else self._checked(out, shape, passed)
         self._run(passed, sizes, result)
         return result
@@ -176,10 +184,14 @@ class Kernel:
             key.extend(given)
         return passed, tuple(key)
 
-    def _remember(self, key: tuple[object, ...], sizes: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    def _check_indices(self, sizes: tuple[int, ...], passed: Sequence[Any]) -> None:
+        names = (name for name, *_ in self._inputs)
+        self._fitting.check(dict(zip(self.nest.sizes, sizes, strict=True)), dict(zip(names, passed, strict=True)))
+
+    def _remember(self, key: tuple[object, ...], known: Known) -> None:
         if len(self._remembered) >= REMEMBERED:
             self._remembered.clear()
-        self._remembered[key] = (sizes, shape)
+        self._remembered[key] = known
 
     def _sized(self, call: Arguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The sizes in the order of the parameters and the shape of the result, once no product of them overflows."""

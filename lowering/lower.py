@@ -34,7 +34,7 @@ from atl.core.index import (
     index,
 )
 from atl.core.marks import LetMark, LoopMark
-from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, within
+from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, negation, within
 from atl.core.program import Program
 from atl.core.substitution import map_op
 from atl.core.terms import (
@@ -91,7 +91,7 @@ from lowering.nest.loopnest import (
 from lowering.normalize import normalize
 from lowering.passes import after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
-from lowering.stored_in_full import additions, fills
+from lowering.stored_in_full import additions, fills, is_filled_by_zeros, zeros_of
 from lowering.targets.binders import numbered
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
@@ -99,11 +99,15 @@ Body: TypeAlias = Callable[[Var, "Context"], Block]
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a term's elements go: a buffer under a reindexer, or a scalar; assigned, or folded in by `op`."""
+    """Where a term's elements go: a buffer under a reindexer, or a scalar; assigned, or folded in by `op`.
+
+    With `zeros` a zero is assigned where a guard is false (`is_filled_by_zeros`).
+    """
 
     storage: Storage
     reindexer: Reindexer = IDENTITY
     op: BinaryOp | None = None
+    zeros: bool = False
 
     def then(self, *steps: Step) -> Destination:
         return replace(self, reindexer=(*self.reindexer, *steps))
@@ -188,9 +192,11 @@ class _Lowering:
     def _filling(self, e: Expr, buffer: Buffer, context: Context) -> tuple[Block, bool]:
         """The lowering of a term into a buffer, and whether it is proved to assign every element."""
         before = self._direct
-        block = self.statement(e, Destination(buffer), context)
+        # In a loop a zero for each element that has none is cheaper than to clear all of them in each iteration.
+        zeros = bool(context.loops) and is_filled_by_zeros(e, context.scope)
+        block = self.statement(e, Destination(buffer, zeros=zeros), context)
         after, stored = self._added_after[buffer], self._direct == before
-        return block, fills(e, context.scope, buffer, block, added_after=after, sums_stored=stored)
+        return block, fills(e, context.scope, buffer, block, added_after=after, sums_stored=stored, zeros=zeros)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
@@ -207,11 +213,7 @@ class _Lowering:
             case Reduce():
                 return self._tensor_sum(e, to, context) if e.type.rank else self._reduction(e, to, context)
             case Guard(predicate, body):
-                condition = simplify_predicate(scope.facts, scope.predicate(predicate))
-                if condition == FALSE:
-                    return ()
-                inner = self.statement(body, to, context.assume(condition))
-                return inner if condition == TRUE or not inner else (If(condition, inner),)
+                return self._guarded(scope.predicate(predicate), body, to, context)
             case Let(value, body, name):
                 return self._scalar_let(e, to, context) if not value.type.rank else self._buffer_let(e, to, context)
             case Concat(left, right):
@@ -238,6 +240,20 @@ class _Lowering:
                 return self._store(context.scalar(e), to)
             case _:
                 assert_never(e)
+
+    def _guarded(self, predicate: Predicate, body: Expr, to: Destination, context: Context) -> Block:
+        condition = simplify_predicate(context.scope.facts, predicate)
+        zeros = to.zeros and to.op is None
+        if condition == TRUE:
+            return self.statement(body, to, context)
+        if zeros and condition != FALSE and is_scalar_leaf(body):
+            value = context.assume(condition).scalar(body)
+            return self._store(Choose(condition, value, Number(0, value.dtype)), to)
+        inner = () if condition == FALSE else self.statement(body, to, context.assume(condition))
+        rest = self.statement(zeros_of(body), to, context.assume(negation(condition))) if zeros else ()
+        return tuple(
+            If(outcome, block) for outcome, block in ((condition, inner), (negation(condition), rest)) if block
+        )
 
     def _loop(self, name: str, low: Index, high: Index, mark: LoopMark, context: Context, body: Body) -> Block:
         """A loop; the buffers hoisted out of an outermost one are allocated before it and freed after it."""

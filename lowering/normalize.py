@@ -267,7 +267,9 @@ class _Normalizer:
             case Padding():
                 return _zero(e.type)
             case Reduce(monoid):
-                return self._bound(self.statement(e), RESULT_NAMES[monoid], bindings)
+                value = self.statement(e)
+                # A sum that is computed already is not computed again.
+                return _found(value, bindings) or self._bound(value, RESULT_NAMES[monoid], bindings)
             case Let(value, body, name, mark):
                 tensor = self._bound(self.statement(value), name, bindings, mark)
                 return self.scalar(instantiate_tensor(body, tensor), bindings)
@@ -285,10 +287,26 @@ class _Normalizer:
         self, predicate: Predicate, e: Expr, bindings: list[_Binding], of: Callable[[Expr, list[_Binding]], Expr]
     ) -> Expr:
         """A branch: what it binds is computed only where the branch is taken (ll_iverson, 2.6)."""
-        inner: list[_Binding] = []
+        inner = list(bindings)
         out = of(e, inner)
-        bindings.extend(replace(binding, value=Guard(predicate, binding.value)) for binding in inner)
+        for at in range(len(bindings), len(inner)):
+            binding = replace(inner[at], value=Guard(predicate, inner[at].value))
+            found = _found(binding.value, bindings)
+            if found is None or binding.mark is not LetMark.NONE:
+                bindings.append(binding)
+                continue
+            out = instantiate_tensor(close_tensor(out, binding.variable), found)
+            for later in range(at + 1, len(inner)):
+                value = instantiate_tensor(close_tensor(inner[later].value, binding.variable), found)
+                inner[later] = replace(inner[later], value=value)
         return out
+
+
+def _found(value: Expr, bindings: list[_Binding]) -> TensorVar | None:
+    """The variable of a scalar that is bound to this value already."""
+    if value.type.rank:
+        return None
+    return next((binding.variable for binding in bindings if binding.value == value), None)
 
 
 def _has_order(e: Expr) -> bool:

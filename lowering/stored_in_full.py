@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 from typing import assert_never
 
-from atl.checks.scope import Scope
+from atl.checks.scope import Scope, reads
 from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import FALSE, Predicate, at_most, less, within
 from atl.core.reshape_definitions import Positions, origin
@@ -33,6 +33,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
+from atl.core.traversal import divisors
 from atl.prove import Proved, prove
 from lowering.nest.loopnest import Accumulate, Block, Buffer, Cell, statements
 
@@ -40,22 +41,70 @@ _FIRST = 1 << 20
 """The ids of the indices of elements: above those of any scope, and the same for every look at one term."""
 
 
-def fills(e: Expr, scope: Scope, buffer: Buffer, stores: Block, *, added_after: int, sums_stored: bool) -> bool:
+def fills(
+    e: Expr, scope: Scope, buffer: Buffer, stores: Block, *, added_after: int, sums_stored: bool, zeros: bool = False
+) -> bool:
     """Whether `stores`, the lowering of the normalised term, is proved to assign every element of the buffer first.
 
     Two things must hold: no element of the term is padding, and no statement adds to a cell to which none has assigned.
     An addition of tensors is lowered to a statement that assigns and a later one that adds; `added_after` is how many
     statements of the second kind there are, and any further addition to the buffer fails. With `sums_stored` all sums
-    to a scalar ran in a scalar variable, and are stored even when they are empty.
+    to a scalar ran in a scalar variable, and are stored even when they are empty; with `zeros`, zeros are where a guard
+    is false.
     """
     if additions(buffer, stores) > added_after:
         return False
+    return _all_stored(e, scope, sums_stored=sums_stored, zeros=zeros)
+
+
+def is_filled_by_zeros(e: Expr, scope: Scope) -> bool:
+    """Whether all elements of a normalised term are stored if zeros are where its guards are false, and only then.
+
+    This is asked of generations alone: zeros for what is cut off or padded would need a place of their own.
+    """
+    if not _has_guards_only(e):
+        return False
+    return not _all_stored(e, scope, sums_stored=True) and _all_stored(e, scope, sums_stored=True, zeros=True)
+
+
+def _has_guards_only(e: Expr) -> bool:
+    """Whether a term is made of generations, guards and lets over scalars."""
+    match e:
+        case Gen(_, _, body) | Let(_, body):
+            return _has_guards_only(body)
+        case Guard(_, body):
+            return _has_guards_only(body) and not (e.type.rank and _has_partial_extents(body))
+        case Concat() | Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+            return not e.type.rank
+        case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
+            return not e.type.rank
+        case _:
+            assert_never(e)
+
+
+def _has_partial_extents(e: Expr) -> bool:
+    """Whether an end of a range in such a term may have no meaning where a guard around it is false."""
+    while isinstance(e, Gen | Guard | Let):
+        if isinstance(e, Gen) and any(divisors(end) or reads(end) for end in (e.low, e.high)):
+            return True
+        e = e.body
+    return False
+
+
+def zeros_of(e: Expr) -> Expr:
+    """Zeros of the shape of such a term."""
+    if isinstance(e, Gen):
+        return replace(e, body=zeros_of(e.body))
+    return zeros_of(e.body) if isinstance(e, Guard | Let) else Constant(0, e.type.dtype)
+
+
+def _all_stored(e: Expr, scope: Scope, *, sums_stored: bool, zeros: bool = False) -> bool:
     ids = count(_FIRST)
     at: list[Index] = []
     for extent in scope.shape(e.type):
         at.append(index(Var(next(ids), "e")))
         scope = scope.assume(within(ZERO, at[-1], extent))
-    return _is_stored(e, tuple(at), scope, ids, sums_stored=sums_stored)
+    return _is_stored(e, tuple(at), scope, ids, sums_stored=sums_stored, zeros=zeros)
 
 
 def additions(buffer: Buffer, block: Block) -> int:
@@ -64,7 +113,7 @@ def additions(buffer: Buffer, block: Block) -> int:
     return sum(isinstance(target, Cell) and target.buffer == buffer for target in targets)
 
 
-def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums_stored: bool) -> bool:
+def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums_stored: bool, zeros: bool) -> bool:
     """Whether it is proved that something is stored to the element of `e` at `at`.
 
     This follows its pad-set, but asks of each part of a concatenation by itself: the pad-set of the whole has as many
@@ -75,7 +124,7 @@ def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums
         inside = scope if where is None else scope.assume(where)
         if position is not None:
             inside = replace(inside, indices=(*inside.indices, position))
-        return _is_stored(e, at, inside, ids, sums_stored=sums_stored)
+        return _is_stored(e, at, inside, ids, sums_stored=sums_stored, zeros=zeros)
 
     def known(predicate: Predicate) -> bool:
         return isinstance(prove(scope.facts, predicate, thorough=False), Proved)
@@ -93,7 +142,7 @@ def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums
             return monoid != "sum" or part(body, at, where=within(first, iteration, last), position=iteration)
         case Guard(predicate, body):
             condition = scope.predicate(predicate)
-            return known(condition) and part(body, at, where=condition)
+            return (zeros or known(condition)) and part(body, at, where=condition)
         case Let(_, body):
             return part(body, at)
         case Concat(left, right):

@@ -40,6 +40,8 @@ OPTIMISED: Final = (
     "-fassociative-math",
     "-ffp-contract=fast",
 )
+# Of a loop with the test i + 1 < n in it gcc would make one that it cannot vectorise.
+OF_GCC: Final = ("-fno-thread-jumps",)
 FAST_MATH: Final = "-ffast-math"
 # Given to the linker's driver, each of these adds a start-up routine that flushes subnormals in the whole process.
 NEVER_AT_LINK: Final = frozenset({FAST_MATH, "-Ofast", "-funsafe-math-optimizations"})
@@ -319,6 +321,10 @@ def _build(plan: Plan, output: Path) -> None:
 # -- building and loading ---------------------------------------------------------------------------------------------
 
 
+def _optimised(compiler: Compiler) -> tuple[str, ...]:
+    return (*OPTIMISED, *(OF_GCC if compiler.kind == "gcc" else ()), NATIVE)
+
+
 def build_shared(
     source: str,
     *,
@@ -337,12 +343,20 @@ def build_shared(
 
     Raises `CompilerMissing`, and `CompilerFailed` with the compiler's own message.
     """
+    compiler = compiler or find_compiler()
     plan = _planned(
         {f"{name[:LONGEST_NAME]}.c": source},
         name=name,
         suffix=".so",
-        compiler=compiler or find_compiler(),
-        compile_flags=(*STANDARD, *OPTIMISED, NATIVE, "-fPIC", *((FAST_MATH,) if fast_math else ()), *extra_flags),
+        compiler=compiler,
+        compile_flags=(
+            *STANDARD,
+            *_optimised(compiler),
+            NATIVE,
+            "-fPIC",
+            *((FAST_MATH,) if fast_math else ()),
+            *extra_flags,
+        ),
         link_flags=("-shared", "-fPIC", *link_flags),
     )
     return _built(plan)
@@ -366,12 +380,13 @@ def build_executable(
     Raises `CompilerMissing`, and `CompilerFailed` with the compiler's own message. `has_sanitizers` tells beforehand
     whether a compiler can sanitize.
     """
-    how = SANITIZED if sanitize else (*OPTIMISED, NATIVE)
+    compiler = compiler or find_compiler()
+    how = SANITIZED if sanitize else _optimised(compiler)
     plan = _planned(
         sources,
         name=name,
         suffix="",
-        compiler=compiler or find_compiler(),
+        compiler=compiler,
         compile_flags=(*STANDARD, *how, *((FAST_MATH,) if fast_math else ()), *extra_flags),
         link_flags=(*(SANITIZED if sanitize else ()), *link_flags),
     )

@@ -93,6 +93,8 @@ BY_HAND: dict[str, Callable[[], object]] = {
     "infinity as a literal": lambda: Constant(inf, "float32"),
     "minus infinity as a literal": lambda: Constant(-inf, None),
     "no number as a literal": lambda: Constant(nan, "float64"),
+    "a literal beyond all floats": lambda: Constant(10**400, "float64"),
+    "a literal beyond all floats that a person writes": lambda: x * 10**400,
     "text as a literal": lambda: Constant("1", "float64"),  # type: ignore[arg-type]
     "a generation of a number": lambda: Gen(constant(0), SIZE, 3),  # type: ignore[arg-type]
     "a generation up to a number": lambda: Gen(constant(0), 3, Constant(1, None)),  # type: ignore[arg-type]
@@ -121,7 +123,54 @@ def test_what_is_made_anew_is_what_it_was() -> None:
         "p (x : float32[n]) : float32[⌈n / 4⌉, 4] := let r := split 4 x in ⊞[i < ⌈n / 4⌉] ⊞[j < 4] r[i, min(j, 2)]",
     ):
         body = atl.parse(text).body
-        assert remade_term(body) is body
+        again = remade_term(body)
+        assert again == body
+        assert remade_term(again) is remade_term(body) is again
+
+
+def test_a_node_that_claims_to_be_another_one_is_made_of_its_fields() -> None:
+    """By its identity it is x; by its fields it is x + x, or an index that is bound nowhere."""
+    kept = start().rhs.body
+    double = Binary("add", x.node, x.node)
+    forged = forgery(double, kept, op="add", left=x.node, right=x.node)
+    assert forged == kept
+    assert remade_term(forged) == double
+    theorem = start()
+    arguments = {"p": TRUE, "e": forged}
+    with pytest.raises(NotEqual):
+        rewrite(theorem, RULES["guard_true"], (), arguments, reverse=True)
+    loose = Bound(0)
+    for name in ("loose", "free", "depth"):
+        object.__setattr__(loose, name, getattr(Size("n"), name))
+    assert remade_index(index(loose)).loose == 1
+
+
+def test_a_node_of_which_something_is_missing_is_refused() -> None:
+    parts = object.__new__(All)
+    object.__setattr__(parts, "parts", (SIZE, None))
+    for terms in (None, ((),), (3,), (((), 1, 2),), ((None, 1),)):
+        broken = object.__new__(Index)
+        object.__setattr__(broken, "terms", terms)
+        with pytest.raises(WrongArgument):
+            remade_index(broken)
+    for term in (object.__new__(Unary), object.__new__(Constant)):
+        with pytest.raises(WrongArgument):
+            remade_term(term)
+    for condition in (parts, object.__new__(NonNegative)):
+        with pytest.raises(WrongArgument):
+            remade_predicate(condition)
+    with pytest.raises(NotAdmitted):
+        rewrite(start(), RULES["guard_true"], (), {"p": parts, "e": x.node}, reverse=True)
+
+
+def forgery(node: Any, claims: Any, **fields: Any) -> Any:
+    """A node of the class of one and with its fields, which has all else of another."""
+    made = object.__new__(type(node))
+    for name in ("identity", "depth", "size", "loose", "loose_tensors", "free", "type", "source"):
+        object.__setattr__(made, name, getattr(claims, name))
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def test_what_is_made_anew_is_in_canonical_form() -> None:

@@ -12,8 +12,9 @@ import atl
 from atl.core.index import Array, Index, Var, constant, index, size
 from atl.core.predicate import conjunction, less, negation, within
 from lowering import lower
-from lowering.c.names import identifier, reserved
+from lowering.c.names import identifier
 from lowering.c.printer import function_names, print_c, print_unit
+from lowering.c.reserved import reserved
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -255,10 +256,10 @@ def test_buffers_on_the_heap_are_freed_on_every_way_out() -> None:
         return OUT_OF_MEMORY;
     }
     c[0] += a[0] + b[0];
-    *out = c[0];
-    free(c);
     free(b);
     free(a);
+    *out = c[0];
+    free(c);
     return 0;
 """
         in text

@@ -19,12 +19,11 @@ D = atl.tensor("D", m, k)
 
 
 def register_tiles() -> Session:
-    """A product in blocks, and in tiles of registers inside of them."""
+    """A product in steps of 16 terms, in tiles that are accumulated in a buffer, with the columns innermost."""
     s = reschedule(matmul())
-    s.tile("p", 16).interchange("j").interchange("i")
-    s.tile("i", 8).interchange("ii").tile(["j", "ii"], [4, 2])
-    s.stage("Σ[pi < _] _", at="iio", name="acc")
-    return s.interchange("ji").interchange("iii")
+    s.tile("p", 16).interchange("j").interchange("i").tile(["i", "j"], [2, 4])
+    s.stage("Σ[pi < _] _", at="jo", name="acc")
+    return s.interchange("ji").interchange("ii")
 
 
 def transposed() -> atl.Program:
@@ -41,6 +40,11 @@ def convolution() -> atl.Program:
     w = atl.tensor("w", m)
     return atl.program("convolution", [f, w], atl.gen(
         n, lambda i: atl.sum(m, lambda r: atl.guard(i + r < n, f[i + r] * w[r]))))  # fmt: skip
+
+
+def quotients() -> atl.Program:
+    return atl.program("quotients", [A, B], atl.gen(
+        n, m, lambda i, j: atl.sum(k, lambda p: A[i, p] * -B[p, j] / 2)))  # fmt: skip
 
 
 def banded() -> atl.Program:
@@ -68,12 +72,12 @@ PACKED: dict[str, tuple[Callable[[], Session], str]] = {
         "⊞[jo < ⌈m / 8⌉] let Bp := ⊞[ji < 8] ⊞[p < k] [8*jo + ji < m] · B[p, 8*jo + ji] in",
     ),
     "both operands of tiles in registers, without a guard in the innermost loop": (
-        lambda: register_tiles().pack("B", at="po").pack("A", at="jo"),
-        "let acc := Σ[pi < 16] ⊞[iii < 2] ⊞[ji < 4] Ap[iio, pi, iii] * Bp[jo, pi, ji] in",
+        lambda: register_tiles().pack("B", at="po").pack("A", at="io"),
+        "let acc := Σ[pi < 16] ⊞[ii < 2] ⊞[ji < 4] Ap[pi, ii] * Bp[jo, pi, ji] in",
     ),
     "one operand: the other is still read where there is something": (
         lambda: register_tiles().pack("B", at="po"),
-        "[8*io + 2*iio + iii < n] · [16*po + pi < k] · A[8*io + 2*iio + iii, 16*po + pi] * Bp[jo, pi, ji] in",
+        "[2*io + ii < n] · [16*po + pi < k] · A[2*io + ii, 16*po + pi] * Bp[jo, pi, ji] in",
     ),
     "a let": (
         lambda: reschedule(transposed()).tile(["i", "j"], [4, 8]).pack("Dt", order=["jo", "p", "ji"]),
@@ -86,7 +90,7 @@ PACKED: dict[str, tuple[Callable[[], Session], str]] = {
     "both reads of one input, one after the other": (
         lambda: reschedule(gram()).tile(["i", "j"], [4, 8]).pack("A", at="jo", name="P").pack("A", at="jo", name="Q"),
         ("let P := ⊞[ii < 4] ⊞[p < k] [4*io + ii < n] · A[4*io + ii, p] in "
-        "⊞[ji < 8] [8*jo + ji < n] · ⊞[ii < 4] [4*io + ii < n] · Σ[p < k] P[ii, p] * Q[ji, p]"),
+        "transpose ⊞[ii < 4] ⊞[ji < 8] [8*jo + ji < n ∧ 4*io + ii < n] · Σ[p < k] P[ii, p] * Q[ji, p]"),
     ),
     "the second read": (
         lambda: reschedule(gram()).tile(["i", "j"], [4, 8]).pack("A[_, _]", at="jo", nth=1),
@@ -95,6 +99,16 @@ PACKED: dict[str, tuple[Callable[[], Session], str]] = {
     "what overlaps, as rows of its own": (
         lambda: reschedule(convolution()).tile("i", 8).pack("f", at="io"),
         "let fp := ⊞[ii < 8] ⊞[r < m] [8*io + ii + r < n] · f[8*io + ii + r] in",
+    ),
+    "through signs, quotients and lets": (
+        lambda: reschedule(quotients()).tile("j", 8).stage("Σ[p < _] _", at="jo", name="acc").interchange("ji")
+        .lbind("A[_, _]", "a").pack("B", at="i"),
+        "let acc := Σ[p < k] ⊞[ji < 8] (let a := A[i, p] in a) * -Bp[jo, p, ji] / 2 in",
+    ),
+    "below a let that stands inside of a guard": (
+        lambda: reschedule(matmul()).tile("j", 8).stage("Σ[p < _] _", at="jo", name="acc")
+        .lbind("A[i]", "a", over="Σ[p < k] _").pack("B", at="i"),
+        "let acc := ⊞[ji < 8] let a := A[i] in Σ[p < k] a[p] * Bp[jo, ji, p] in",
     ),
     "a condition on other loops, too, stays at the product": (
         lambda: reschedule(banded()).pack("B"),
@@ -113,11 +127,11 @@ def test_an_operand_is_laid_out_as_it_is_read(name: str) -> None:
 
 
 def test_a_packed_product_is_one_loop_nest_without_a_test_inside() -> None:
-    s = register_tiles().pack("B", at="po").pack("A", at="jo")
+    s = register_tiles().pack("B", at="po").pack("A", at="io")
     assert len(s.steps[-1].steps) + len(s.steps[-2].steps) < 30
     shown = [line.strip() for line in print_nest(lower(s.goal)).split("\n")]
-    at = shown.index("acc[iii, ji] += Ap[iio, pi, iii] * Bp[jo, pi, ji]")
-    assert shown[at - 3 : at] == ["for pi in 0..16:", "for iii in 0..2:", "for ji in 0..4:"]
+    at = shown.index("acc[ii, ji] += Ap[pi, ii] * Bp[jo, pi, ji]")
+    assert shown[at - 3 : at] == ["for pi in 0..16:", "for ii in 0..2:", "for ji in 0..4:"]
     kernel = compiled(s.goal)
     numbers = np.random.default_rng(1)
     for size in (0, 1, 7, 64, 97):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import atl
+from atl.checks.targets import STACK_LIMIT
 from atl.core.index import ZERO, Array, Index, Leaf, Size, constant, imax, imin, read, value_of
 from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
@@ -25,10 +26,12 @@ from lowering import compile as compile_kernel
 from lowering import lower, print_c, print_nest
 from lowering.lower import lower_unchecked
 from lowering.nest.loopnest import (
+    Accumulate,
     Allocate,
     Assign,
     Buffer,
     Choose,
+    Clear,
     Declare,
     For,
     Free,
@@ -46,12 +49,26 @@ from lowering.nest.loopnest import (
     statements,
 )
 from lowering.nest.machine import AnyArray, Outcome, Trap, execute
-from lowering.passes import PASSES, Pass, after_passes, conditions, dead_stores, natural, simplification
+from lowering.passes import (
+    PASSES,
+    Pass,
+    after_passes,
+    conditions,
+    dead_stores,
+    early_frees,
+    invariants,
+    natural,
+    simplification,
+    stack,
+)
 from lowering.passes.conditions import with_conditions_joined
+from lowering.passes.early_frees import with_early_frees
+from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
 from lowering.passes.simplification import simplified
+from lowering.passes.stack import with_stack_in_bounds
 from proofs_tests.generate import Case, case_by_seed
-from proofs_tests.nests import at, body_of, cell, i, j, k, loop, m, n, nest, output, tensor, vi, vj
+from proofs_tests.nests import at, binary, body_of, cell, i, j, k, loop, m, n, nest, output, tensor, vi, vj
 
 STEPS: Final = 5_000
 GENERATED: Final = 60
@@ -222,9 +239,58 @@ def storage() -> LoopNest:
     )
 
 
+def frees(name: str, *between: Statement) -> LoopNest:
+    """Two buffers that are freed at the end, the first of them long after its last reader."""
+    first, second, out = (*(Buffer(uid, f"b{uid}", "float32", (n,)) for uid in (1, 2)), output(n))
+    value = Choose(less(i, k), at(first, i), number(2))
+    return nest(
+        *(name, [], out, Allocate(first, n), loop(vi, n, Assign(cell(first, i), number(1)))),
+        *(*between, Allocate(second, n), loop(vi, n, Assign(cell(second, i), value))),
+        *(loop(vi, n, Assign(cell(out, i), at(second, i))), Free(second), Free(first)),
+        sizes="n m k",
+    )
+
+
+def panels(name: str, *, in_loop: bool) -> LoopNest:
+    """Three buffers as large as a buffer on the stack may be, and more than all may be together."""
+    wide = constant(STACK_LIMIT // 4)
+    made = [Buffer(uid, f"p{uid}", "float32", (wide,)) for uid in (1, 2, 3)]
+    place = i if in_loop else k
+    out = output(n)
+    body: tuple[Statement, ...] = (
+        *(Allocate(buffer, wide, "stack") for buffer in made),
+        *(Assign(cell(buffer, ZERO), FromIndex(place, "float32")) for buffer in made),
+        *(Accumulate(cell(out, ZERO), "add", at(buffer, place)) for buffer in made),
+        *(Free(buffer) for buffer in reversed(made)),
+    )
+    return nest(name, [], out, *([loop(vi, n, *body)] if in_loop else body), sizes="n m k", complete=False)
+
+
+def conditions_in_loops() -> LoopNest:
+    """Conditions of an outer loop in an inner one: of all of it, of a part, with an opposite, and in selections."""
+    out = output(n, n)
+    here = cell(out, i, j)
+    value = Choose(conjunction((less(i, k), less(j, m))), FromIndex(j, "float32"), number(7))
+    both = conjunction((less(k, i), less(j, m)))
+    bodies: tuple[tuple[Statement, ...], ...] = (
+        (If(both, (Assign(here, number(1)),)),),
+        (If(at_most(i, k), (Assign(here, binary("add", value, value)),)),),
+        (
+            If(less(i, m), (Accumulate(here, "add", value),)),
+            If(at_most(m, i), (Accumulate(here, "sub", value),)),
+        ),
+    )
+    # The divisor is positive where the last loop runs at all.
+    last = loop(vj, n, If(less(ZERO, (n + i) // (k - 1)), (Accumulate(here, "add", number(1)),)), low=n - k)
+    loops = (*(loop(vi, n, loop(vj, n, *body)) for body in bodies), loop(vi, n, last))
+    return nest("conditions", [], out, *loops, sizes="n m k", complete=False)
+
+
 def by_hand() -> Iterator[Call]:
     arrays = {"x": np.arange(1, 6, dtype=np.float32)}
-    for of in (choices(), branches(), guards(), quotients(), storage()):
+    decided = [If(p, (Allocate(b := Buffer(9, "b", "float32", (n,)), n), Free(b))) for p in (less(k, m), at_most(m, k))]
+    made = (choices(), branches(), guards(), quotients(), storage(), frees("late"), frees("later", *decided))
+    for of in (*made, panels("outside", in_loop=False), panels("within", in_loop=True), conditions_in_loops()):
         for at_k in (0, 2, 5):
             yield of, {"n": 5, "m": 2, "k": at_k}, arrays
 
@@ -255,7 +321,8 @@ def _first_part(parts: Iterable[Predicate]) -> Predicate:
     return next(iter(parts))
 
 
-LOADED: Final = dead_stores._loaded
+LOADED: Final = dead_stores.loaded
+WITHIN: Final = stack._within
 
 FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
     "only what the output itself is stored from is kept": (
@@ -263,7 +330,7 @@ FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
         dead_stores.without_dead_stores,
     ),
     "what is read under a condition is taken for unread": (
-        *(dead_stores, "_loaded", lambda e: [] if isinstance(e, Choose) else LOADED(e)),
+        *(dead_stores, "loaded", lambda e: [] if isinstance(e, Choose) else LOADED(e)),
         dead_stores.without_dead_stores,
     ),
     "a condition is taken to hold in both branches": (simplification, "negation", lambda p: p, simplified),
@@ -277,6 +344,19 @@ FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
     ),
     "one of two conditions is enough": (conditions, "conjunction", disjunction, with_conditions_joined),
     "the inner condition is lost": (conditions, "conjunction", _first_part, with_conditions_joined),
+    "a buffer moves out of its loop and is not emptied in it": (
+        *(stack, "_within", lambda *given: [s for s in WITHIN(*given) if not isinstance(s, Clear)]),
+        with_stack_in_bounds,
+    ),
+    "a test leaves the loop whose variable it is about": (
+        *(invariants, "_is_invariant", lambda *_: True),
+        with_invariant_tests_outside,
+    ),
+    "a loop runs under one outcome of its test only": (
+        *(invariants, "negation", lambda p: p),
+        with_invariant_tests_outside,
+    ),
+    "what is read in a value does not keep a buffer": (early_frees, "loaded", lambda e: [], with_early_frees),
     "every numerator is said not to be negative": (natural, "prove", _proves_everything, with_natural_numerators),
     "a size is taken to be zero": (
         *(natural, "known_at_the_start", lambda *_: Facts().assume(equal(k, ZERO))),

@@ -13,7 +13,6 @@ from atl.core.index import (
     Array,
     Index,
     Quotient,
-    Size,
     Var,
     ceildiv,
     imax,
@@ -37,7 +36,6 @@ from atl.core.predicate import (
 )
 from atl.prove import (
     Facts,
-    Model,
     Proved,
     Refuted,
     Unknown,
@@ -54,16 +52,12 @@ from atl.prove.linear.rows import System, Table, read_predicate
 from atl.prove.search import Sample
 from atl.prove.smt import Contradiction, solve
 from bench.prover import Query, queries
+from proofs_tests.attacks.questions import VI, VJ, breaks, given, i, j, k, m, n
 
 HERE = Path(__file__).resolve().parent.parent
 
-n, m, k = size("n"), size("m"), size("k")
-VI, VJ, VP = Var(101, "i"), Var(102, "j"), Var(103, "p")
-i, j, p = index(VI), index(VJ), index(VP)
-
-
-def given(*facts: Predicate) -> Facts:
-    return Facts().assume(*facts)
+VP = Var(103, "p")
+p = index(VP)
 
 
 # -- the questions that programs ask ----------------------------------------------------------------------------------
@@ -81,20 +75,6 @@ def test_a_question_with_a_known_answer_is_answered(query: Query) -> None:
             assert breaks(answer.model, query.facts, query.goal)
         case "open":
             assert isinstance(answer, Unknown)
-
-
-def breaks(model: Model, facts: Sequence[Predicate], goal: Predicate) -> bool:
-    """Whether the facts hold in the model, as far as they mean something there, and the goal does not."""
-    if any(isinstance(leaf, Size) and value < 0 for leaf, value in model.leaves):
-        return False
-    return all(meant(model, fact) is not False for fact in facts) and not model.satisfies(goal)
-
-
-def meant(model: Model, fact: Predicate) -> bool | None:
-    try:
-        return model.satisfies(fact)
-    except ZeroDivisionError:
-        return None
 
 
 @pytest.mark.parametrize(
@@ -359,3 +339,13 @@ def test_the_reference_evaluation_refuses_a_quotient_without_meaning() -> None:
     with pytest.raises(ZeroDivisionError):
         value_of(index(quotient), lambda leaf: 0, lambda array, indices: 0)
     assert value_of(ceildiv(index(quotient), index(2)), lambda leaf: 3, lambda array, indices: 0) == 1
+
+
+def test_a_remembered_counterexample_has_the_names_of_whoever_asks() -> None:
+    n = size("n")
+    for name in ("row", "column"):
+        variable = Var(71, name)
+        inside = Facts().assume(within(ZERO, index(variable), n))
+        answer = prove(inside, less(index(variable) + 1, n))
+        assert isinstance(answer, Refuted)
+        assert set(answer.model.numbers) == {"n", name}

@@ -91,12 +91,12 @@ def test_machine_functions_follow_ieee_without_warnings() -> None:
     assert machine.divisions_by_zero == machine.undefined == 0
 
 
-def test_an_extremum_of_nan_is_nan_on_either_side_and_counted() -> None:
+def test_an_extremum_of_nan_is_nan_on_either_side() -> None:
     machine = Machine()
     nan, one = np.float64(np.nan), np.float64(1)
     pairs = [(op, left, right) for op in ("min", "max") for left, right in ((nan, one), (one, nan))]
     assert all(np.isnan(machine.binary(op, "float64", left, right)) for op, left, right in pairs)  # type: ignore[arg-type]
-    assert machine.undefined == 4
+    assert machine.undefined == 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])

@@ -9,9 +9,9 @@ What is trusted, besides this file: what it takes as an argument (`rewrites.admi
 (`rewrites.rule`, `instantiation`, `kinds`, `named_operators`, and the operators of `atl.surface`); the terms and their
 forms (`atl.core`); what is known at a place and what must hold there (`atl.checks.scope`, `wellformed`); the prover
 (`atl.prove`); and the rules themselves, each of which is proved or exhausted by tests.
-What comes in by a call is made anew by the constructors, or is refused. What Python cannot prevent is outside of this:
-whoever writes into a node, a rule or a theorem past its class (`object.__setattr__`, `node.__init__` called again, a
-module's own dictionary) can make it say anything.
+What comes in by a call is made anew by the constructors, from its fields alone, or is refused: also a node that was
+put together past them. What Python cannot prevent is outside of this: whoever writes into what the kernel has taken or
+made, into a rule or into a module (`object.__setattr__`, a module's own dictionary) can make it say anything.
 """
 
 from __future__ import annotations

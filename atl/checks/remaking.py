@@ -1,14 +1,17 @@
 """Terms made anew: from the leaves on, by the constructors and functions that make every term.
 
-What comes from outside may have been made by hand. Made anew it is in canonical form, and of nothing but what its form
-says; or it is refused. That one came out as it was, its identity remembers, so that no part is looked at twice.
+What comes from outside may have been made by hand, and may claim to be what it is not: its fields alone are read.
+Made anew it is in canonical form, and of nothing but what its form says; or it is refused. What came out of this is
+remembered, each object for itself, so that no part is looked at twice: what only has the identity of another is none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, Final, TypeVar, assert_never
+from typing import Any as Anything
+from typing import Final, TypeVar, assert_never
+from weakref import ref
 
 from atl.core import dtypes
 from atl.core.forms import Formed, Role, Slot, slots_of
@@ -30,14 +33,28 @@ from atl.core.index import (
     read,
 )
 from atl.core.node import Node, not_made_of
-from atl.core.predicate import Predicate, is_predicate, map_indices
+from atl.core.predicate import (
+    All,
+    Any,
+    NonNegative,
+    NonZero,
+    Predicate,
+    Zero,
+    conjunction,
+    disjunction,
+    is_predicate,
+    map_indices,
+)
 from atl.core.substitution import binds_by_type
 from atl.core.terms import CONSTRUCTORS, OPERATORS, Expr, ReshapeOp, Type
 from atl.core.traversal import names_given
+from atl.errors import Source
 
 N = TypeVar("N", bound=Node)
 _TERMS: Final = frozenset(CONSTRUCTORS)
 _OPERATORS: Final = frozenset(OPERATORS)
+_known: Final[dict[int, tuple[ref[Node], Node | None]]] = {}
+"""What was made of each object that is still in use, by the object's number; none of what was made here."""
 
 
 def remade_term(term: Expr) -> Expr:
@@ -58,7 +75,7 @@ def remade_predicate(predicate: Predicate) -> Predicate:
     """The condition made anew."""
     if not is_predicate(predicate):
         raise not_made_of("a condition", predicate, "a comparison of indices, or several joined")
-    return _once(predicate, lambda given: map_indices(given, _remade_apart))
+    return _once(predicate, _predicate)
 
 
 def remade_array(array: Array) -> Array:
@@ -76,13 +93,41 @@ def remade_type(of: Type) -> Type:
     return Type(dtype, tuple(map(remade_index, of.shape)))
 
 
+_NO_NODE: Final = (ArithmeticError, AttributeError, LookupError, TypeError)
+"""What may come of a node that lacks a field, or has something else in it."""
+
+
 def _once(node: N, make: Callable[[N], N]) -> N:
-    """What `make` makes of the node; the node itself where that is equal, as names and marks are its own."""
-    if node.identity.remade:
-        return node
-    made = make(node)
-    made.identity.remade = True
-    return node if made.identity is node.identity else made
+    """What `make` makes of the node; the node itself where it was made here."""
+    known = _known.get(id(node))
+    if known is not None:
+        return node if known[1] is None else known[1]  # type: ignore[return-value]
+    try:
+        made = make(node)
+    except _NO_NODE as error:
+        raise not_made_of("a node", type(node).__name__, "fields as its constructor sets them") from error
+    _remember(made, None)
+    if made is not node:
+        _remember(node, made)
+    return made
+
+
+def _remember(node: Node, made: Node | None) -> None:
+    number, forget = id(node), _known.pop  # which is there still when the modules are taken down
+    _known[number] = ref(node, lambda _: forget(number, None)), made
+
+
+def _predicate(given: Predicate) -> Predicate:
+    match given:
+        case All():
+            return conjunction(map(remade_predicate, given.parts))
+        case Any():
+            return disjunction(map(remade_predicate, given.parts))
+        case NonNegative() | Zero() | NonZero():
+            remade_index(given.expression)  # which one without that field does not survive
+            return map_indices(given, _remade_apart)
+        case _:
+            assert_never(given)
 
 
 def _remade_apart(expression: Index) -> Index:
@@ -99,14 +144,16 @@ def _term(term: Expr) -> Expr:
             type(made).__name__,
             "a let as atl.let makes it",
         )
+    source = getattr(term, "source", None)
+    object.__setattr__(made, "source", source if type(source) is Source else None)
     return made
 
 
-def _fields(node: Formed) -> dict[str, Any]:
+def _fields(node: Formed) -> dict[str, Anything]:
     return {slot.name: _field(slot, getattr(node, slot.name)) for slot in slots_of(type(node))}
 
 
-def _field(slot: Slot, value: Any) -> object:
+def _field(slot: Slot, value: Anything) -> object:
     match slot.role:
         case Role.PART:
             return remade_term(value)
@@ -146,10 +193,10 @@ def _array(array: Array) -> Array:
 
 def _index(expression: Index) -> Index:
     total = []
-    for monomial, coefficient in expression.terms:
-        if type(coefficient) is not int:
-            raise not_made_of("an index expression", coefficient, "integers as coefficients")
-        total.append((coefficient, prod(map(_atom, monomial), start=ONE)))
+    for term in expression.terms:
+        if type(term) is not tuple or len(term) != 2 or type(term[1]) is not int:
+            raise not_made_of("an index expression", term, "products of atoms with integers as coefficients")
+        total.append((term[1], prod(map(_atom, term[0]), start=ONE)))
     return linear(total)
 
 
@@ -164,7 +211,9 @@ def _atom(atom: AnyAtom) -> Index:
     if type(atom) is Quotient:
         return floordiv(remade_index(atom.numerator), remade_index(atom.denominator))
     if type(atom) is Extremum:
-        return extremum("min" if atom.kind == "min" else "max", *map(remade_index, atom.choices))
+        if atom.kind not in ("min", "max"):
+            raise not_made_of("an extremum", atom.kind, '"min" or "max"')
+        return extremum(atom.kind, *map(remade_index, atom.choices))
     if type(atom) is Read:
         return read(remade_array(atom.array), tuple(map(remade_index, atom.indices)))
     raise not_made_of("an index expression", atom, "sizes, indices, quotients, extrema and reads")

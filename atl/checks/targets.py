@@ -20,6 +20,8 @@ from atl.text.printing import place_of, show_index
 
 STACK_LIMIT: Final = 32 * 1024
 """A buffer of constant size up to this many bytes lives on the stack, unless its mark says otherwise."""
+STACK_BUDGET: Final = 64 * 1024
+"""All buffers that live on the stack at one time have this many bytes together: threads have small stacks."""
 
 # -- marked binders ---------------------------------------------------------------------------------------------------
 
@@ -179,14 +181,23 @@ def beyond_the_stack(program: Program) -> Iterator[UnsupportedMark]:
 
 
 def not_on_the_stack(name: str, mark: Mark, capacity: Index, dtype: str, place: Location | None) -> UnsupportedMark:
-    """What to say of a buffer that is marked for the stack and cannot stand there."""
+    """What to say of a buffer that is marked for the stack and cannot stand there, by itself or beside the others."""
+    size = None if capacity.constant is None else capacity.constant * bits(dtype) // 8
+    room = f"it has room for {show_index(capacity)} elements of {dtype}"
+    if size is None or size > STACK_LIMIT:
+        summary = "it is too large for that, or of no constant size"
+        required = f"a constant size of at most {STACK_LIMIT} bytes; {room}"
+    else:
+        summary = "with the others that are marked so, there is no room left"
+        required = (
+            f"at most {STACK_BUDGET} bytes in all buffers on the stack at one time; {room}, which is {size} bytes"
+        )
     return UnsupportedMark(
-        f"the buffer {name} is marked {mark.value}; it is too large for that, or of no constant size",
+        f"the buffer {name} is marked {mark.value}; {summary}",
         binder=name,
         mark=mark.value,
         place=place,
-        required=f"a constant size of at most {STACK_LIMIT} bytes; "
-        f"it has room for {show_index(capacity)} elements of {dtype}",
+        required=required,
         suggestions=(f's.mark("{name}", "heap"), or s.mark("{name}", None)', "stage it at a loop over tiles"),
     )
 

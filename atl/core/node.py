@@ -21,16 +21,12 @@ MAX_SIZE: Final = 1_000_000
 
 
 class Identity:
-    """What equal nodes share. It keeps the identities of its parts alive, so that they stay shared too.
+    """What equal nodes share. It keeps the identities of its parts alive, so that they stay shared too."""
 
-    `remade` says that a node of this identity was made anew and came out as it was (`atl.checks.remaking`).
-    """
-
-    __slots__ = ("__weakref__", "key", "remade")
+    __slots__ = ("__weakref__", "key")
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
-        self.remade = False
 
 
 class _Held(ref[Identity]):

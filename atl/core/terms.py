@@ -131,7 +131,8 @@ class Metavariable(Term):
         return self.of
 
 
-LARGEST_LITERAL: Final = int(float_info.max)
+LARGEST_LITERAL: Final = float_info.max
+"""A literal beyond this is an infinity where it is computed with."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,14 +144,8 @@ class Constant(Term):
     dtype: str | None
 
     def _typed(self) -> Type:
-        if type(self.value) is bool or self.value - self.value != 0:
+        if type(self.value) is bool or not abs(self.value) <= LARGEST_LITERAL:
             raise not_finite(self.value)
-        if not -LARGEST_LITERAL <= self.value <= LARGEST_LITERAL:
-            raise WrongArgument(
-                f"the literal {brief(self.value)} is larger than every number of an element type",
-                required="a literal between -1.8e308 and 1.8e308",
-                suggestions=("declare a scalar input, and pass the number to atl.evaluate with exact=True",),
-            )
         if self.dtype is not None and not dtypes.holds_literal(self.dtype, self.value):
             raise DtypeError(
                 f"the literal {self.value} is no {self.dtype}",
@@ -511,8 +506,11 @@ CONSTRUCTOR_CALLED: Final[dict[str, type[Expr]]] = {of.form.word: of for of in C
 
 def not_finite(value: object) -> WrongArgument:
     """What to say of a literal that is no finite number: equations are about rings, where x - x = 0 for all x."""
+    large = type(value) is int and abs(value) > LARGEST_LITERAL
     return WrongArgument(
-        f"the literal {brief(value)} is no finite number",
+        f"the literal {brief(value)} is larger than any float64"
+        if large
+        else f"the literal {value!r} is no finite number",
         required="a finite number: inf - inf + x = x holds for no infinity",
         suggestions=("declare a scalar input, and pass the infinity to the call",),
     )

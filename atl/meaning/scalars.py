@@ -26,7 +26,7 @@ class Scalars(Protocol[E]):
     """A domain of scalars: the operations of `atl.core.terms`, for each element type.
 
     `divisions_by_zero` counts the quotients x / 0, which are 0 here; `undefined` counts what C leaves open: a float
-    that is cast to an integer type and does not fit, an index beyond 64 bits, an extremum of NaN.
+    that is cast to an integer type and does not fit, an index beyond 64 bits.
     """
 
     divisions_by_zero: int
@@ -221,10 +221,7 @@ class Machine(Scalars[Any]):
         if op == "div" and y == 0:
             self.divisions_by_zero += 1
             return _SCALAR[dtype](0)
-        out = _MACHINE_BINARY[op](x, y)
-        if out != out and op in ("min", "max"):  # noqa: PLR0124 (NaN)
-            self.undefined += 1
-        return out
+        return _MACHINE_BINARY[op](x, y)
 
     @np.errstate(all="ignore")
     def cast(self, target: str, source: str, x: Any) -> Any:

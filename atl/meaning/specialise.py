@@ -30,7 +30,8 @@ from atl.core.index import (
 from atl.core.predicate import FALSE, TRUE, Predicate, expressions, map_indices
 from atl.core.program import Program, checked_program
 from atl.core.substitution import rebuild
-from atl.core.terms import Expr, Input
+from atl.core.terms import Expr, Gen, Guard, Input, Padding, Reduce, Select, Type
+from atl.core.traversal import divisors, indices_in, subterms
 from atl.errors import ArgumentError, AssumptionError, brief
 from atl.text.printing import show_predicate
 
@@ -89,7 +90,24 @@ class _Substitution:
         return self.done[id(e)]
 
     def _rebuilt(self, e: Expr) -> Expr:
+        """What is not computed for these sizes is left away: it may divide by zero."""
+        if self._is_never_computed(e):
+            return Padding(Type(e.type.dtype, tuple(map(self.index, e.type.shape))))
+        if isinstance(e, Select) and (chosen := self.predicate(e.predicate)) in (TRUE, FALSE):
+            return self.expr(e.left if chosen == TRUE else e.right)
         return rebuild(e, lambda child: self.expr(child.expr), self.index)
+
+    def _is_never_computed(self, e: Expr) -> bool:
+        """Whether a guard is false, or a loop is empty which would divide by a number that is no divisor."""
+        if isinstance(e, Guard):
+            return self.predicate(e.predicate) == FALSE
+        if not isinstance(e, Gen | Reduce) or self.index(e.high - e.low).constant != 0:
+            return False
+        return any(self._is_no_divisor(d) for term in subterms(e.body) for i in indices_in(term) for d in divisors(i))
+
+    def _is_no_divisor(self, divisor: Index) -> bool:
+        value = self.index(divisor).constant
+        return value is not None and value <= 0
 
     def array(self, array: Array) -> Array:
         if array not in self.arrays:
@@ -114,15 +132,21 @@ class _Substitution:
             case Bound() | Var():
                 return index(atom)
             case Quotient(numerator, denominator):
-                return floordiv(self.index(numerator), self.index(denominator))
+                a, b = self.index(numerator), self.index(denominator)
+                if b.constant is not None and b.constant <= 0:
+                    return index(Quotient(a, b))  # it means nothing, and is refused where it is computed
+                return floordiv(a, b)
             case Extremum(kind, choices):
                 return extremum(kind, *map(self.index, choices))
             case Read(array, indices):
                 return read(self.array(array), tuple(map(self.index, indices)))
         assert_never(atom)
 
+    def predicate(self, predicate: Predicate) -> Predicate:
+        return map_indices(predicate, self.index)
+
     def assumption(self, program: Program, assumption: Predicate) -> Predicate:
-        left = map_indices(assumption, self.index)
+        left = self.predicate(assumption)
         if left == FALSE:
             used = [size.name for e in expressions(assumption) for size in atoms(e) if isinstance(size, Size)]
             raise AssumptionError(

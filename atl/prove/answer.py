@@ -43,6 +43,14 @@ class Model:
         leaves = sorted((*self.leaves, *other.leaves), key=lambda pair: pair[0].order)
         return Model(tuple(leaves), tuple(sorted((*self.elements, *other.elements))))
 
+    def named(self, variables: Iterable[Var]) -> Model:
+        """The model with the names that these variables have: equal variables may be called otherwise elsewhere."""
+        named = {variable: variable for variable in variables}
+        return Model(
+            tuple((named.get(leaf, leaf) if isinstance(leaf, Var) else leaf, value) for leaf, value in self.leaves),
+            self.elements,
+        )
+
     @property
     def numbers(self) -> dict[str, int]:
         """The values by printable name, for messages: {'n': 3, 'i': 2, 'pos[3]': 7}."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final, Literal
 
-from atl.core.declared import AtLeast, bounds_of, increases
 from atl.core.index import (
     ZERO,
     AnyAtom,
@@ -44,10 +42,13 @@ from atl.core.predicate import (
 from atl.core.traversal import divisors, never_negative
 from atl.errors import ATLError
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
+from atl.prove.elements import lawful
+from atl.prove.ends import is_least_at_ends
 from atl.prove.facts import EMPTY, Facts, declared, topics_of
 from atl.prove.linear.rows import System, Table, read_predicate
 from atl.prove.linear.solver import EFFORT, refuted
 from atl.prove.reduction import reduced
+from atl.prove.relevance import relevant
 from atl.prove.search import Sample, Search, search
 from atl.prove.smt import Contradiction, GaveUp, solve
 
@@ -80,10 +81,16 @@ def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
     found = _memo.get(key)
     if found is not None:
         statistics.memo += 1
-        return found
-    answer = _conjunction(facts, goal, thorough) if isinstance(goal, All) else _connected(facts, goal, thorough)
+        return Refuted(found.model.named(_variables(facts, goal))) if isinstance(found, Refuted) else found
+    answer = _conjunction(facts, goal, thorough) if isinstance(goal, All) else _simple(facts, goal, thorough)
     _remember(key, answer)
     return answer
+
+
+def _variables(facts: Facts, goal: Predicate) -> Iterator[Var]:
+    for predicate in (*facts.predicates, goal):
+        for expression in expressions(predicate):
+            yield from (atom for atom in atoms(expression) if isinstance(atom, Var))
 
 
 def contradictory(facts: Facts) -> bool | None:
@@ -128,6 +135,15 @@ def _conjunction(facts: Facts, goal: All, thorough: bool) -> Answer:
                     deeper = max(worst.layer, layer, key=("trivial", "linear", "z3").index)
                     worst = Proved(deeper, worst.vacuous or vacuous)
     return worst
+
+
+def _simple(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
+    """Of a quick question, many facts that say nothing of it are left out; a counterexample would have to meet them."""
+    near = facts if thorough else relevant(facts, goal)
+    if near is facts:
+        return _connected(facts, goal, thorough)
+    answer = prove(near, goal, thorough=thorough)
+    return answer if isinstance(answer, Proved) else Unknown("the quick layers of the prover found no proof")
 
 
 def _connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
@@ -180,6 +196,8 @@ class _Query:
         samples = search(table, whole, undefined=not _divides(self.goal))
         if (model := self._sampled(samples, FIRST_TRIES, table, solution)) is not None:
             return Refuted(model)
+        if self._at_ends():
+            return self._proved("linear")
         effort = EFFORT if self.thorough else QUICK_EFFORT
         split = bool(whole.cases) or any(isinstance(atom, Extremum | Read) for atom in table.atoms.values())
         if split and refuted(table, known, denied, effort=effort):
@@ -199,7 +217,10 @@ class _Query:
         if not self.simplified and (simpler := self._simpler()) != self.goal:
             if simpler == TRUE:
                 return self._proved("linear")
-            return _Query(self.facts, simpler, thorough=True, simplified=True).answer()
+            answer = _Query(self.facts, simpler, thorough=True, simplified=True).answer()
+            if isinstance(answer, Refuted) and not lawful(self._arrays(table), answer.model):
+                return Unknown("no array holds what is declared, with the numbers that were found")
+            return answer
         return self._by_z3(table, whole, solution)
 
     def _divided_out(self) -> tuple[tuple[Predicate, ...], Predicate]:
@@ -231,13 +252,19 @@ class _Query:
 
         return tuple(taken_out(fact) for fact in facts), taken_out(denied)
 
+    def _at_ends(self) -> bool:
+        """Whether the goal holds at the ends of ranges that make it least; asked where there are products."""
+        if not isinstance(self.goal, NonNegative):
+            return False
+        nonlinear = any(len(monomial) > 1 for monomial, _ in self.goal.expression.terms)
+        return nonlinear and is_least_at_ends(self.facts, self.goal.expression, self._shown)
+
+    def _shown(self, predicate: Predicate) -> bool:
+        return isinstance(prove(self.facts, predicate, thorough=False), Proved)
+
     def _simpler(self) -> Predicate:
         """The goal with its quotients, minima and maxima made smaller by what the quick layers see."""
-
-        def shown(predicate: Predicate) -> bool:
-            return isinstance(prove(self.facts, predicate, thorough=False), Proved)
-
-        return map_indices(self.goal, lambda expression: reduced(expression, shown))
+        return map_indices(self.goal, lambda expression: reduced(expression, self._shown))
 
     def _sampled(self, samples: Search, tries: int, table: Table, solution: _Solution) -> Model | None:
         sample = samples.sample(tries)
@@ -283,7 +310,7 @@ class _Query:
                 leaves[leaf] = model_of(leaves.items(), elements).value(value)
             model = model_of(leaves.items(), elements)
             negative = any(isinstance(leaf, Size) and value < 0 for leaf, value in model.leaves)
-            if negative or model.satisfies(self.goal) or not _lawful(table, model):
+            if negative or model.satisfies(self.goal) or not lawful(self._arrays(table), model):
                 return None
         except ZeroDivisionError:
             return None
@@ -296,6 +323,13 @@ class _Query:
                 if not undefined:
                     return None
         return model
+
+    def _arrays(self, table: Table) -> Iterator[Array]:
+        """The arrays that are read, also where an equality has taken the read away."""
+        for predicate in (*self.facts.predicates, self.goal):
+            for expression in expressions(predicate):
+                yield from (atom.array for atom in atoms(expression) if isinstance(atom, Read))
+        yield from (atom.array for atom in table.atoms.values() if isinstance(atom, Read))
 
 
 def _inconsistent(facts: Facts) -> bool:
@@ -311,34 +345,6 @@ def _inconsistent(facts: Facts) -> bool:
             _inconsistencies.clear()
         _inconsistencies[facts] = found
     return found
-
-
-def _lawful(table: Table, model: Model) -> bool:
-    """Whether the elements are what their declarations allow: zero outside, in range and increasing within."""
-    arrays = {atom.array.name: atom.array for atom in table.atoms.values() if isinstance(atom, Read)}
-    return all(_lawful_array(array, model) for array in arrays.values())
-
-
-def _lawful_array(array: Array, model: Model) -> bool:
-    shape = [model.value(extent) for extent in array.shape]
-    inside: list[tuple[tuple[int, ...], int]] = []
-    for name, position, value in model.elements:
-        if name != array.name:
-            continue
-        if all(0 <= k < extent for k, extent in zip(position, shape, strict=False)):
-            inside.append((position, value))
-        elif value:
-            return False
-    for fact in bounds_of(array):
-        bound = model.value(fact.bound)
-        if any(value < bound if isinstance(fact, AtLeast) else value >= bound for _, value in inside):
-            return False
-    # The elements of a model are sorted by position, so that neighbours in a row are neighbours here.
-    return not increases(array) or all(
-        after - before >= at[-1] - position[-1]
-        for (position, before), (at, after) in pairwise(inside)
-        if position[:-1] == at[:-1]
-    )
 
 
 def _may_be_divided_out(predicate: Predicate) -> bool:

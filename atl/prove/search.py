@@ -187,7 +187,7 @@ class Search:
                             high = self._value(bound, values) - 1
                         case _:
                             assert_never(fact)
-                if increases(array):
+                if increases(array) and indices:
                     low, high = self._between_neighbours(column, atom, values, elements, low, high)
                 return low, high
             case Bound() | Var() | Quotient() | Extremum():
@@ -200,6 +200,11 @@ class Search:
     ) -> tuple[int | None, int | None]:
         """The range that the elements known already leave to one of a strictly increasing row."""
         _, position = self._position(column, read, values)
+        rank = len(position)
+        # Those before it need room above the least one, and those after it below the greatest.
+        after = self._value(self.plan.table.parts[column][2 * rank - 1], values) - 1 - position[-1]
+        low = None if low is None else low + position[-1]
+        high = None if high is None else high - after
         for (name, other), value in elements.items():
             if name != read.array.name or len(other) != len(position) or other[:-1] != position[:-1]:
                 continue

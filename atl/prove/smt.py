@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final, TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, bounds_of, increases
+from atl.core.declared import increases
 from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
-from atl.prove.linear.rows import Row, System, Table, combined, plus
+from atl.prove.linear.rows import Row, System, Table, combined, declared_rows, plus
 from atl.prove.search import Elements, Sample
 
 STEPS: Final = 2_000_000
@@ -118,15 +118,8 @@ class _Translation:
         term = self.terms[column] = function(*(self.value(part) for part in parts[:rank]))
         inside = self.inside(column, read)
         solver.add(z3.Implies(z3.Not(inside), term == 0))
-        for fact, part in zip(bounds_of(read.array), parts[rank + len(read.array.shape) :], strict=True):
-            bound = self.value(part)
-            match fact:
-                case AtLeast():
-                    solver.add(z3.Implies(inside, term >= bound))
-                case Below():
-                    solver.add(z3.Implies(inside, term < bound))
-                case _:
-                    assert_never(fact)
+        for row in declared_rows(self.table, column, read):
+            solver.add(z3.Implies(inside, self.value(row) >= 0))
 
     def inside(self, column: int, read: Read) -> Term:
         parts = self.table.parts[column]

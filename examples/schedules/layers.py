@@ -1,4 +1,4 @@
-"""Programs that the paper does not have: a two-layer stencil, a batched matrix product, attention."""
+"""Programs that the paper does not have: a two-layer stencil, matrix products, MTTKRP, attention."""
 
 from __future__ import annotations
 
@@ -38,6 +38,24 @@ def batched_product() -> Program:
     """A matrix product for each of a batch."""
     body = atl.gen(B, M, N, lambda b, i, j: atl.sum(K, lambda k: left[b, i, k] * right[b, k, j]))
     return atl.program("batched", [left, right], body)
+
+
+lhs, rhs = atl.tensor("lhs", M, K), atl.tensor("rhs", K, N)
+
+
+def product() -> Program:
+    """A matrix product."""
+    return atl.program("product", [lhs, rhs], atl.gen(M, N, lambda i, j: atl.sum(K, lambda k: lhs[i, k] * rhs[k, j])))
+
+
+R = atl.sizes("R")
+cube, first, second = atl.tensor("cube", M, K, N), atl.tensor("first", K, R), atl.tensor("second", N, R)
+
+
+def mttkrp() -> Program:
+    """A tensor of rank 3, matricised, times the Khatri-Rao product of two matrices."""
+    body = atl.gen(M, R, lambda i, j: atl.sum(K, N, lambda k, q: cube[i, k, q] * first[k, j] * second[q, j]))
+    return atl.program("mttkrp", [cube, first, second], body)
 
 
 L, S, D, E = atl.sizes("L S D E", min=1)
@@ -84,8 +102,14 @@ def numpy_stencils(picture: Array) -> Array:
 
 
 def numpy_batched(left: Array, right: Array) -> Array:
-    """What `batched_product` computes."""
+    """What `batched_product`, and `product`, compute."""
     return left @ right
+
+
+def numpy_mttkrp(cube: Array, first: Array, second: Array) -> Array:
+    """What `mttkrp` computes."""
+    out: Array = np.einsum("ikl,kj,lj->ij", cube, first, second)
+    return out
 
 
 def numpy_attention(query: Array, key: Array, weight: Array) -> Array:

@@ -12,7 +12,22 @@ from functools import reduce
 from math import gcd
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.index import ONE, ZERO, AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, index, polynomial
+from atl.core.declared import AtLeast, Below, bounds_of
+from atl.core.index import (
+    ONE,
+    ZERO,
+    AnyAtom,
+    Array,
+    Bound,
+    Extremum,
+    Index,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    index,
+    polynomial,
+)
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation
 from atl.core.reshape_definitions import Pairs
 from lowering.c.text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM, Text
@@ -26,7 +41,7 @@ FEW: Final = 10
 
 def index_text(scope: TextScope, expression: Index) -> Text:
     """The expression, as short as factoring makes it."""
-    return _sum(_parts(scope, _terms(expression)))
+    return _sum(_parts(scope, terms_of(expression)))
 
 
 def address_text(scope: TextScope, pairs: Pairs) -> Text:
@@ -58,7 +73,7 @@ def _nested(scope: TextScope, pairs: Pairs) -> Text:
     for position, extent in pairs:
         if parts and extent != ONE:
             parts = [_times(parts, index_text(scope, extent), after=True)]
-        parts.extend(_parts(scope, _terms(position)))
+        parts.extend(_parts(scope, terms_of(position)))
     return _sum(parts)
 
 
@@ -187,8 +202,8 @@ def _without(factors: tuple[Factor, ...], factor: Factor) -> tuple[Factor, ...]:
 # -- remainders -------------------------------------------------------------------------------------------------------
 
 
-def _terms(expression: Index) -> Terms:
-    """The terms, with c * a - c * b * (a // b) written as c * (a % b) where that leaves fewer of them."""
+def terms_of(expression: Index) -> Terms:
+    """The terms that C adds up, c * a - c * b * (a // b) written as c * (a % b) where that leaves fewer of them."""
     found: list[tuple[Index, Remainder]] = []
     quotients = [atom for factors, _ in expression.terms for atom in factors if isinstance(atom, Quotient)]
     for quotient in dict.fromkeys(quotients):
@@ -280,12 +295,8 @@ def _division(scope: TextScope, a: Index, b: Index, operator: str, helper: str) 
 def predicate_text(scope: TextScope, predicate: Predicate) -> Text:
     """The predicate as it is; a part is tested under those to the left of it."""
     match predicate:
-        case NonNegative(expression):
-            return _comparison(scope, expression)
-        case Zero(expression):
-            return _equation(scope, expression, "==")
-        case NonZero(expression):
-            return _equation(scope, expression, "!=")
+        case NonNegative() | Zero() | NonZero():
+            return _comparison(scope, predicate)
         case All(parts):
             texts = []
             for part in parts:
@@ -301,37 +312,74 @@ def predicate_text(scope: TextScope, predicate: Predicate) -> Text:
     assert_never(predicate)
 
 
-def _sides(expression: Index) -> tuple[Terms, Terms, int]:
-    """The positive terms, the negative ones with their signs changed, and the constant."""
-    terms = _terms(expression)
+Sides: TypeAlias = tuple[Terms, str, Terms]
+"""What stands to the left and to the right of a comparison, and its sign."""
+
+
+def sides(predicate: NonNegative | Zero | NonZero) -> Sides:
+    """The two sides that C compares, every term on the side where it is positive.
+
+    The constant is on the side where it is positive too, unless nothing else is there, or what is there is an element
+    which may be as large as its type allows: that fits as it is, and does not with a constant added.
+    """
+    terms = terms_of(predicate.expression)
     offset = terms.pop((), 0)
     positive: Terms = {factors: value for factors, value in terms.items() if value > 0}
     negative: Terms = {factors: -value for factors, value in terms.items() if value < 0}
-    return positive, negative, offset
+    match predicate:
+        case NonNegative():
+            return _ordered(positive, negative, offset)
+        case Zero():
+            return _equated(positive, "==", negative, offset)
+        case NonZero():
+            return _equated(positive, "!=", negative, offset)
+    assert_never(predicate)
 
 
-def _side(scope: TextScope, terms: Terms, offset: int) -> str:
-    return _sum(_parts(scope, {**terms, (): offset} if offset else terms)).at(SUM)
-
-
-def _comparison(scope: TextScope, expression: Index) -> Text:
-    """expression >= 0 with every term on the side where it is positive."""
-    larger, smaller, offset = _sides(expression)
+def _ordered(larger: Terms, smaller: Terms, offset: int) -> Sides:
+    """larger + offset >= smaller."""
     if not larger:
-        text = f"{_side(scope, smaller, 0)} < {offset + 1}"
-    elif not smaller:
-        text = f"{-offset} <= {_side(scope, larger, 0)}"
-    elif offset < 0:
-        text = f"{_side(scope, smaller, -offset - 1)} < {_side(scope, larger, 0)}"
-    else:
-        text = f"{_side(scope, smaller, 0)} <= {_side(scope, larger, offset)}"
-    return Text(text, COMPARISON)
+        return smaller, "<", {(): offset + 1}
+    if not smaller:
+        return {(): -offset}, "<=", larger
+    if offset < 0:
+        if _is_full(smaller):
+            return smaller, "<", _with(larger, offset + 1)
+        return _with(smaller, -offset - 1), "<", larger
+    if _is_full(larger):
+        return _with(smaller, -offset), "<=", larger
+    return smaller, "<=", _with(larger, offset)
 
 
-def _equation(scope: TextScope, expression: Index, operator: str) -> Text:
-    left, right, offset = _sides(expression)
+def _equated(left: Terms, sign: str, right: Terms, offset: int) -> Sides:
+    """left + offset = right."""
     if not left:
         left, right, offset = right, left, -offset
     if not right:
-        return Text(f"{_side(scope, left, 0)} {operator} {-offset}", EQUALITY)
-    return Text(f"{_side(scope, left, max(offset, 0))} {operator} {_side(scope, right, max(-offset, 0))}", EQUALITY)
+        return left, sign, {(): -offset}
+    if _is_full(left if offset > 0 else right):
+        return _with(left, min(offset, 0)), sign, _with(right, min(-offset, 0))
+    return _with(left, max(offset, 0)), sign, _with(right, max(-offset, 0))
+
+
+def _is_full(terms: Terms) -> bool:
+    """Whether the side is an element that may be any integer of 64 bits."""
+    if len(terms) != 1:
+        return False
+    ((factors, value),) = terms.items()
+    return value == 1 and len(factors) == 1 and isinstance(factors[0], Read) and not is_limited(factors[0].array)
+
+
+def is_limited(array: Array) -> bool:
+    """Whether elements are known to be smaller than 64 bits allow: by bounds on both sides, or by being int32."""
+    return array.dtype == "int32" or {type(fact) for fact in bounds_of(array)} == {AtLeast, Below}
+
+
+def _with(terms: Terms, offset: int) -> Terms:
+    return {**terms, (): offset} if offset else terms
+
+
+def _comparison(scope: TextScope, predicate: NonNegative | Zero | NonZero) -> Text:
+    left, sign, right = sides(predicate)
+    first, second = (_sum(_parts(scope, side)).at(SUM) for side in (left, right))
+    return Text(f"{first} {sign} {second}", COMPARISON if isinstance(predicate, NonNegative) else EQUALITY)

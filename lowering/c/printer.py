@@ -14,10 +14,10 @@ from typing import TypeAlias, assert_never
 from atl.core.declared import AtLeast, Below, Increasing, facts_of
 from atl.core.index import ONE, Array, Index, Size
 from atl.core.predicate import TRUE, Predicate, negation
-from lowering.c.capacity import allocation
 from lowering.c.helpers import identifiers, preamble
 from lowering.c.index import count_text, index_text, predicate_text
-from lowering.c.names import Names, identifier
+from lowering.c.memory import Heap, allocated, ending, on_heap, on_stack, opened
+from lowering.c.names import Names
 from lowering.c.scalars import C_TYPES, helper, scalar_text, storage_text
 from lowering.c.text import PRODUCT, WIDTH, indented, wrapped
 from lowering.nest.loopnest import (
@@ -42,16 +42,17 @@ from lowering.nest.text_scope import TextScope, outermost, show_condition, show_
 from lowering.targets.support import check_nest
 
 Lines: TypeAlias = list[str]
-Live: TypeAlias = tuple[str, ...]
-"""The names of the heap buffers that are allocated and not yet freed, the oldest first."""
 
 
 def print_c(nest: LoopNest) -> str:
     """The loop nest as a file of C11 with one function, and before it the headers and helpers that it uses.
 
-    Names are the user's, changed where C reserves them. Index arithmetic is exact modulo 2^64, and quotients and
-    remainders round as Python's do. Raises `UnsupportedMark` for a mark that C does not carry out: of the nest, or of
-    the program that it was lowered from.
+    Names are the user's, changed where C reserves them. Index arithmetic is exact modulo 2^64, with `-fwrapv`, and
+    quotients and remainders round as Python's do. That a size is at most 2^56 and that what is compared or divided fits
+    into 64 bits, the caller of the C sees to; a `Kernel` does so in each call.
+
+    Raises `UnsupportedMark` for a mark that C does not carry out: of the nest, or of the program that it was lowered
+    from.
     """
     return print_unit((checked_nest(nest),))
 
@@ -75,7 +76,7 @@ def function_names(nests: Sequence[LoopNest]) -> tuple[str, ...]:
     names = Names()
     made: list[str] = []
     for at, nest in enumerate(nests):
-        name, names = names.bind(at, identifier(nest.name, of_function=True))
+        name, names = names.bind(at, nest.name, of_function=True)
         made.append(name)
     return tuple(made)
 
@@ -96,12 +97,20 @@ def _function(nest: LoopNest, name: str, *, static: bool) -> str:
     out = scope.name(key(nest.output))
     if not nest.complete:
         body.append(f"memset({out}, 0, {_bytes(scope, nest.output, elements(nest.output.extents))});")
-    body += _block(scope, (), nest.body)
+    inside, heap, pointers = opened(scope, nest)
+    body += _block(inside, heap, nest.body)
     used = identifiers("\n".join(body))
     parameters = _parameters(nest, scope)
     body[:0] = [f"(void){parameter};" for parameter, _ in parameters if parameter not in used]
     head = f"{'static ' if static else ''}int {name}({', '.join(text for _, text in parameters)})"
-    lines = [*_comment(nest, name, scope), *wrapped(head), "{", *indented([*body, "return 0;"]), "}"]
+    lines = [
+        *_comment(nest, name, scope),
+        *wrapped(head),
+        "{",
+        *indented([*pointers, *body, "return 0;"]),
+        *ending(inside, heap),
+        "}",
+    ]
     return "\n".join(part for line in lines for part in wrapped(line)) + "\n"
 
 
@@ -148,7 +157,7 @@ def _declared(scope: TextScope, array: Array) -> list[str]:
 # -- statements -------------------------------------------------------------------------------------------------------
 
 
-def _block(scope: TextScope, live: Live, block: Block) -> Lines:
+def _block(scope: TextScope, heap: Heap, block: Block) -> Lines:
     """The statements in order. What a declaration adds to the names in sight lasts to the end of the block."""
     lines: Lines = []
     at = 0
@@ -157,40 +166,39 @@ def _block(scope: TextScope, live: Live, block: Block) -> Lines:
         at += 1
         match statement:
             case Allocate(storage="heap"):
-                more = takewhile(lambda s: isinstance(s, Allocate) and s.storage == "heap", block[at:])
-                run = [statement, *(s for s in more if isinstance(s, Allocate))]
-                at += len(run) - 1
-                scope, live, new = _allocate(scope, live, run)
-            case Allocate(buffer):
-                scope, new = _on_stack(scope, statement)
+                more = takewhile(on_heap, block[at:])
+                group = [statement, *(s for s in more if isinstance(s, Allocate))]
+                at += len(group) - 1
+                scope, heap, new = allocated(scope, heap, group)
+            case Allocate():
+                scope, new = on_stack(scope, statement)
             case Declare(variable, initial):
                 first = scalar_text(scope, initial).text
                 name, scope = scope.bind(key(variable), variable.name)
                 new = [f"{C_TYPES[variable.dtype]} {name} = {first};"]
             case Free(buffer):
-                name = scope.name(key(buffer))
-                new = [f"free({name});"] if name in live else []
-                live = tuple(other for other in live if other != name)
+                new = [f"free({scope.name(key(buffer))});"] if buffer in heap else []
+                heap = heap.without(buffer)
             case If(predicate, body) if at < len(block) and opposite(statement, block[at]):
-                new = _branches(scope, live, predicate, body, block[at])
+                new = _branches(scope, heap, predicate, body, block[at])
                 at += 1
             case For() | If() | Assign() | Accumulate() | Clear():
-                new = _statement(scope, live, statement)
+                new = _statement(scope, heap, statement)
             case _:
                 assert_never(statement)
         lines += new
     return lines
 
 
-def _statement(scope: TextScope, live: Live, statement: For | If | Assign | Accumulate | Clear) -> Lines:
+def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accumulate | Clear) -> Lines:
     match statement:
         case For(variable, low, high, body):
             first, last = index_text(scope, low).text, index_text(scope, high).text
             name, inside = scope.bind(variable, variable.name)
-            lines = _block(inside.under(statement.range), live, body)
+            lines = _block(inside.under(statement.range), heap, body)
             return _braced(f"for (int64_t {name} = {first}; {name} < {last}; {name}++)", lines)
         case If(predicate, body):
-            return _branches(scope, live, predicate, body, None)
+            return _branches(scope, heap, predicate, body, None)
         case Assign(target, value):
             return [f"{storage_text(scope, target).text} = {scalar_text(scope, value).text};"]
         case Accumulate(target, op, value):
@@ -215,48 +223,27 @@ def _braced(head: str, lines: Lines) -> Lines:
     return [f"{head} {{", *indented(lines), "}"] if lines else []
 
 
-def _branches(scope: TextScope, live: Live, predicate: Predicate, body: Block, other: Statement | None) -> Lines:
+def _branches(scope: TextScope, heap: Heap, predicate: Predicate, body: Block, other: Statement | None) -> Lines:
     """An `if`, with an `else` where the next statement is one with the opposite condition; or a block."""
-    lines = _block(scope.under(predicate), live, body)
+    lines = _block(scope.under(predicate), heap, body)
     if predicate == TRUE:
         return ["{", *indented(lines), "}"]
     opposite = negation(predicate)
-    rest = _block(scope.under(opposite), live, other.body) if isinstance(other, If) else []
+    rest = _block(scope.under(opposite), heap, other.body) if isinstance(other, If) else []
     if not lines:
         return _braced(f"if ({predicate_text(scope, opposite).text})", rest)
     then = _braced(f"if ({predicate_text(scope, predicate).text})", lines)
+    if isinstance(other, If) and rest and _is_one_test(other.body):
+        return [*then[:-1], f"}} else {rest[0]}", *rest[1:]]
     return [*then[:-1], "} else {", *indented(rest), "}"] if rest else then
 
 
-# -- storage ----------------------------------------------------------------------------------------------------------
-
-
-def _on_stack(scope: TextScope, statement: Allocate) -> tuple[TextScope, Lines]:
-    buffer = statement.buffer
-    count = statement.capacity.constant
-    if count is None:
-        raise AssertionError(f"the stack buffer {buffer.name} has no constant capacity")
-    name, scope = scope.bind(key(buffer), buffer.name)
-    # An array of C has at least one element.
-    text = f"{C_TYPES[buffer.dtype]} {name}[{max(count, 1)}]{' = {0}' if statement.zeroed else ''};"
-    return scope, [text]
-
-
-def _allocate(scope: TextScope, live: Live, run: list[Allocate]) -> tuple[TextScope, Live, Lines]:
-    """Buffers on the heap, and a return that frees what is there when one of them could not be had."""
-    lines: Lines = []
-    made: list[str] = []
-    for statement in run:
-        buffer = statement.buffer
-        name, inside = scope.bind(key(buffer), buffer.name)
-        call = allocation(scope, statement, f"sizeof *{name}")
-        scope = inside
-        lines.append(f"{C_TYPES[buffer.dtype]} *restrict {name} = {call};")
-        made.append(name)
-    there = (*live, *(made if len(made) > 1 else ()))
-    failed = " || ".join(f"{name} == NULL" for name in made)
-    lines += _braced(f"if ({failed})", [*(f"free({name});" for name in reversed(there)), "return OUT_OF_MEMORY;"])
-    return scope, (*live, *made), lines
+def _is_one_test(block: Block) -> bool:
+    """Whether the block is an `if`, with or without its `else`."""
+    first = block[0]
+    if not isinstance(first, If) or first.predicate == TRUE:
+        return False
+    return len(block) == 1 or (len(block) == 2 and opposite(first, block[1]))
 
 
 def _bytes(scope: TextScope, buffer: Buffer, count: Index) -> str:

@@ -36,33 +36,99 @@ def indented(lines: list[str]) -> list[str]:
     return [INDENT + line if line else line for line in lines]
 
 
-_OPERATORS: Final = (" || ", " && ", " ? ", " : ", " += ", " -= ", " = ", " + ", " - ", " * ", " / ", " or ", " and ")
+_CLASSES: Final[tuple[tuple[str, ...], ...]] = (
+    ("; ",),
+    (", ",),
+    (" ? ", " : "),
+    (" || ", " or "),
+    (" && ", " and "),
+    (" + ", " - "),
+    (" * ", " / "),
+)
+"""Where a line may be broken: after a mark or before an operator, those first that bind the least."""
+_ASSIGNMENTS: Final = (" = ", " += ", " -= ", " *= ", " /= ")
 
 
 def wrapped(line: str, width: int = WIDTH) -> list[str]:
-    """A long line as several ones: broken before an operator or after a comma, where the fewest brackets are open."""
+    """A long line as several ones: broken where the fewest brackets are open, at what binds the least there.
+
+    Of a conditional expression each case is a line: the value to the condition, and then those for where it is false.
+    """
+    text = line.lstrip()
+    return _broken(len(line) - len(text), text, width)
+
+
+def _broken(margin: int, text: str, width: int, after: int = 2 * len(INDENT)) -> list[str]:
+    """The text on lines of its own, those after the first one indented by so much more."""
+    whole = " " * margin + text
+    places = _places(text)
+    if len(whole) <= width or not places:
+        return [whole]
+    further = margin + 2 * len(INDENT)
+    assigned = next((at for at, depth, kind in places if depth == 0 and kind in _ASSIGNMENTS), None)
+    right = [place for place in places if place[2] not in _ASSIGNMENTS]
+    outermost = min((depth for _, depth, _ in right), default=0)
+    value = None if assigned is None else text[assigned + 1 :]
+    if value is not None and (not right or (outermost and further + len(value) <= width)):
+        return [whole[: margin + (assigned or 0)], " " * further + value]
+    inside = [(at, kind) for at, depth, kind in right if depth == outermost]
+    kinds = next(kinds for kinds in _CLASSES if any(kind in kinds for _, kind in inside))
+    pieces = _pieces(text, [at for at, kind in inside if kind in kinds])
+    if value is not None and margin + len(pieces[0]) > width and not outermost:
+        return [whole[: margin + (assigned or 0)], *_broken(further, value, width, 0)]
+    if kinds == (" ? ", " : "):
+        cases = _pieces(text, [at for at, kind in inside if kind == " : "])
+        margins = [margin, *(margin + after for _ in cases[1:])]
+        fit = all(at + len(case) <= width for at, case in zip(margins, cases, strict=True))
+        return _one_each(margin, cases if fit else pieces, width, after)
+    return _filled(margin, pieces, width, after)
+
+
+def _one_each(margin: int, pieces: list[str], width: int, after: int) -> list[str]:
+    lines = _broken(margin, pieces[0], width)
+    for piece in pieces[1:]:
+        lines += _broken(margin + after, piece, width)
+    return lines
+
+
+def _filled(margin: int, pieces: list[str], width: int, after: int) -> list[str]:
+    """As many pieces in a line as there is room for."""
     lines: list[str] = []
-    while len(line) > width:
-        start = len(line) - len(line.lstrip())
-        breaks = [(depth, -at) for at, depth in _breaks(line) if start + 8 < at <= width]
-        if not breaks:
-            break
-        at = -min(breaks)[1]
-        lines.append(line[:at].rstrip())
-        margin = start if lines[1:] else start + 2 * len(INDENT)
-        line = " " * margin + line[at:].lstrip()
-    return [*lines, line]
+    line = ""
+    for piece in pieces:
+        start = margin + after if lines else margin
+        if line and start + len(line) + 1 + len(piece) <= width:
+            line += f" {piece}"
+            continue
+        if line:
+            lines += _broken(start, line, width)
+        line = piece
+    return [*lines, *_broken(margin + after if lines else margin, line, width)]
 
 
-def _breaks(line: str) -> list[tuple[int, int]]:
-    """Where a line may be broken, and how many brackets are open there."""
-    found: list[tuple[int, int]] = []
+def _pieces(text: str, at: list[int]) -> list[str]:
+    """The text cut at these blanks."""
+    ends = [*at, len(text)]
+    starts = [0, *(place + 1 for place in at)]
+    return [text[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def _places(text: str) -> list[tuple[int, int, str]]:
+    """The blanks where a text may be broken, how many brackets are open there, and what stands there."""
+    known = [*_ASSIGNMENTS, *(operator for operators in _CLASSES[2:] for operator in operators)]
+    found: list[tuple[int, int, str]] = []
     depth = 0
-    for at, character in enumerate(line):
+    for at, character in enumerate(text):
         if character in "([{":
             depth += 1
         elif character in ")]}":
             depth -= 1
-        elif character == " " and (line[at - 1] == "," or line.startswith(_OPERATORS, at)):
-            found.append((at, depth))
+        elif character == " " and at > 0:
+            kind = (
+                f"{text[at - 1]} "
+                if text[at - 1] in ",;"
+                else next((op for op in known if text.startswith(op, at)), "")
+            )
+            if kind:
+                found.append((at, depth, kind))
     return found

@@ -10,11 +10,12 @@ the target's own is proved once and written into the nest (`LoopNest.natural`), 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, assert_never
 
 from atl.checks.targets import STACK_LIMIT, MarkedBinder
+from atl.core.dtypes import bits
 from atl.core.index import ONE, ZERO, AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, index
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, negation, within
@@ -310,6 +311,32 @@ def statements(block: Block) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, For | If):
             yield from statements(statement.body)
+
+
+def bytes_of(statement: Allocate) -> int | None:
+    """How many bytes are allocated, where that is a constant."""
+    count = statement.capacity.constant
+    return None if count is None else count * bits(statement.buffer.dtype) // 8
+
+
+def stack_in_use(block: Block, of: Collection[Buffer] | None = None) -> int:
+    """The most bytes that buffers on the stack take at one time in a block: all of them, or those that are named.
+
+    They are there to the end of the block that allocates them, as in C, also where they are freed before.
+    """
+    held = most = 0
+    for statement in block:
+        match statement:
+            case Allocate(buffer, storage="stack") if of is None or buffer in of:
+                held += bytes_of(statement) or 0
+                most = max(most, held)
+            case For(body=body) | If(body=body):
+                most = max(most, held + stack_in_use(body, of))
+            case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
+                pass
+            case _:
+                assert_never(statement)
+    return most
 
 
 def opposite(statement: Statement, following: Statement) -> bool:

@@ -14,15 +14,21 @@ from typing import Final, TypeAlias
 from lowering.nest.loopnest import LoopNest
 from lowering.passes.conditions import with_conditions_joined
 from lowering.passes.dead_stores import without_dead_stores
+from lowering.passes.early_frees import with_early_frees
+from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
 from lowering.passes.simplification import simplified
+from lowering.passes.stack import with_stack_in_bounds
 
 Pass: TypeAlias = Callable[[LoopNest], LoopNest]
 
 PASSES: Final[tuple[Pass, ...]] = (
     without_dead_stores,  # first: what is left out need not be simplified
+    with_stack_in_bounds,  # before the loops and branches are moved that its frees and allocations stand in
     simplified,
+    with_invariant_tests_outside,  # of what is left to be tested
     with_conditions_joined,  # after both, for they may leave a branch with one statement
+    with_early_frees,  # after all that leaves statements out
     with_natural_numerators,  # last: it speaks of the very expressions that are printed and run
 )
 

@@ -44,7 +44,7 @@ def _needed(nest: LoopNest) -> frozenset[Hashable]:
     reads: dict[Hashable, set[Hashable]] = {}
     for store in stores:
         value = store.initial if isinstance(store, Declare) else store.value
-        reads.setdefault(_target(store), set()).update(_loaded(value))
+        reads.setdefault(_target(store), set()).update(loaded(value))
     needed: set[Hashable] = set()
     waiting: list[Hashable] = [key(nest.output)]
     while waiting:
@@ -63,7 +63,8 @@ def _storage(of: Cell | Scalar) -> Hashable:
     return key(of.buffer if isinstance(of, Cell) else of)
 
 
-def _loaded(e: ScalarExpr) -> Iterator[Hashable]:
+def loaded(e: ScalarExpr) -> Iterator[Hashable]:
+    """The storage that an expression reads."""
     match e:
         case Load(source):
             yield _storage(source)
@@ -71,12 +72,12 @@ def _loaded(e: ScalarExpr) -> Iterator[Hashable]:
             return
         case Apply(_, arguments):
             for argument in arguments:
-                yield from _loaded(argument)
+                yield from loaded(argument)
         case Choose(_, left, right):
-            yield from _loaded(left)
-            yield from _loaded(right)
+            yield from loaded(left)
+            yield from loaded(right)
         case Convert(argument):
-            yield from _loaded(argument)
+            yield from loaded(argument)
         case _:
             assert_never(e)
 

@@ -72,7 +72,7 @@ def _of_statement(statement: Statement, nest: LoopNest, support: Support) -> Uns
         case Declare(variable=variable, mark=mark):
             return unsupported("scalar", variable.name, mark, support)
         case Allocate(mark=LetMark.STACK, storage="heap"):
-            return _no_constant_size(statement, nest)
+            return _no_place_on_the_stack(statement, nest)
         case Allocate(buffer=buffer, mark=mark):
             return unsupported("buffer", buffer.name, mark, support)
         case If() | Assign() | Accumulate() | Clear() | Free():
@@ -81,8 +81,8 @@ def _of_statement(statement: Statement, nest: LoopNest, support: Support) -> Uns
             assert_never(statement)
 
 
-def _no_constant_size(statement: Allocate, nest: LoopNest) -> UnsupportedMark:
-    """A buffer that is to stand on the stack, and does not."""
+def _no_place_on_the_stack(statement: Allocate, nest: LoopNest) -> UnsupportedMark:
+    """A buffer that is to stand on the stack, and does not: by itself, or together with the others that are to."""
     buffer = statement.buffer
     return not_on_the_stack(buffer.name, statement.mark, statement.capacity, buffer.dtype, _place_of(statement, nest))
 

@@ -13,7 +13,8 @@ from rewrites.tactics.tails import tails
 from rewrites.tactics.tiling import tile
 
 __all__ = [
-    "factor_out", "flatten_loops", "fuse", "hoist", "inline", "interchange", "lbind", "mark", "normalize", "pack",
+    "factor_out",
+    "flatten_loops", "fuse", "hoist", "inline", "interchange", "lbind", "mark", "normalize", "pack",
     "reduce_accesses", "rename", "simpl_guard", "simpl_index", "solve_for_index", "split_loop", "stage", "tails",
     "tile", "unroll",
 ]  # fmt: skip

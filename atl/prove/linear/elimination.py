@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from math import gcd
 from typing import Final, TypeAlias
 
@@ -11,7 +13,9 @@ from atl.prove.linear.rows import Row
 MAX_ROWS: Final = 160
 """An elimination that needs more rows at once is given up."""
 
-_Line: TypeAlias = tuple[dict[int, int], int, int]
+_Coefficients: TypeAlias = dict[int, int]
+_Key: TypeAlias = frozenset[tuple[int, int]]
+_Line: TypeAlias = tuple[_Coefficients, int, int]
 """Coefficients, constant, and the set of first rows that it was made of, as bits."""
 
 
@@ -30,128 +34,148 @@ def contradict(rows: list[Row], equalities: list[Row], budget: Budget) -> bool:
         if solved is None:
             return True
         rows = solved
-    lines: dict[frozenset[tuple[int, int]], _Line] = {}
-    for position, row in enumerate(rows):
-        coefficients = dict(row)
-        if _keep(lines, coefficients, coefficients.pop(0, 0), 1 << position):
-            return True
+    lines = _Lines()
+    if lines.add(rows):
+        return True
     steps = 0
-    current = list(lines.values())
-    while current:
-        column, current = _next_column(current)
-        if column == 0:
-            return False
-        eliminated = _eliminate(current, column, steps, budget)
-        if eliminated is None:
+    while column := lines.next_column():
+        if lines.eliminate(column, steps, budget):
             return True
-        if budget.left <= 0 or len(eliminated) > MAX_ROWS:
+        if budget.left <= 0 or len(lines.held) > MAX_ROWS:
             return False
-        current = eliminated
         steps += 1
     return False
 
 
 def projected(rows: list[Row], kept: frozenset[int], budget: Budget) -> list[Row]:
     """Rows that speak of kept columns only and follow from the given ones by eliminating the others."""
-    lines: dict[frozenset[tuple[int, int]], _Line] = {}
-    for position, row in enumerate(rows):
-        coefficients = dict(row)
-        _keep(lines, coefficients, coefficients.pop(0, 0), 1 << position)
-    current = list(lines.values())
+    lines = _Lines(kept)
+    lines.add(rows)
     for steps in range(len(rows)):
-        column, current = _next_column(current, kept)
-        if column == 0:
+        column = lines.next_column()
+        if not column:
             return [
-                {**coefficients, 0: constant} if constant else coefficients for coefficients, constant, _ in current
+                {**coefficients, 0: constant} if constant else coefficients
+                for coefficients, constant, _ in lines.held.values()
             ]
-        eliminated = _eliminate(current, column, steps, budget)
-        if eliminated is None or budget.left <= 0 or len(eliminated) > MAX_ROWS:
+        if lines.eliminate(column, steps, budget) or budget.left <= 0 or len(lines.held) > MAX_ROWS:
             return []
-        current = eliminated
     return []
 
 
-def _keep(
-    lines: dict[frozenset[tuple[int, int]], _Line], coefficients: dict[int, int], constant: int, made_of: int
-) -> bool:
-    """Adds a line unless a stronger one is there; true when the line is a contradiction."""
-    if not coefficients:
-        return constant < 0
-    common = gcd(*coefficients.values())
-    if common > 1:
-        coefficients = {column: value // common for column, value in coefficients.items()}
-        constant //= common
-    key = frozenset(coefficients.items())
-    other = lines.get(key)
-    if other is None or constant < other[1]:
-        lines[key] = (coefficients, constant, made_of)
-    return False
+def leaves_nothing(rows: list[Row], kept: frozenset[int], budget: Budget) -> bool:
+    """Whether eliminating all but the kept columns leaves no row: the others can be chosen, whatever those are."""
+    lines = _Lines(kept)
+    if lines.add(rows):
+        return False
+    steps = 0
+    while column := lines.next_column():
+        if lines.eliminate(column, steps, budget) or budget.left <= 0:
+            return False
+        steps += 1
+    return not lines.held
 
 
-def _next_column(lines: list[_Line], kept: frozenset[int] = frozenset()) -> tuple[int, list[_Line]]:
-    """The column that is cheapest to eliminate, and the lines without those that hold a column of one sign only.
+@dataclass(slots=True)
+class _Lines:
+    """The lines of an elimination, found by the columns that they hold: a step touches only those with its column."""
 
-    Kept columns are passed over; 0 when no other is left.
-    """
-    while True:
-        above: dict[int, int] = {}
-        below: dict[int, int] = {}
-        for coefficients, _, _ in lines:
+    kept: frozenset[int] = frozenset()
+    """Columns that are not eliminated."""
+    held: dict[_Key, _Line] = field(default_factory=dict)
+    above: dict[int, dict[_Key, None]] = field(default_factory=dict)
+    """For each column, the lines in which it is positive; in the others it is negative."""
+    below: dict[int, dict[_Key, None]] = field(default_factory=dict)
+    changed: dict[int, None] = field(default_factory=dict)
+    """Columns of which lines have come or gone since a column was chosen last."""
+    queue: list[tuple[int, int]] = field(default_factory=list)
+    """(price, column), the cheapest first; some of these prices are outdated."""
+
+    def add(self, rows: Iterable[Row]) -> bool:
+        """Adds the first rows; true when one is a contradiction."""
+        for position, row in enumerate(rows):
+            coefficients = dict(row)
+            if self.keep(coefficients, coefficients.pop(0, 0), 1 << position):
+                return True
+        return False
+
+    def keep(self, coefficients: _Coefficients, constant: int, made_of: int) -> bool:
+        """Adds a line unless a stronger one is there; true when the line is a contradiction."""
+        if not coefficients:
+            return constant < 0
+        common = gcd(*coefficients.values())
+        if common > 1:
+            coefficients = {column: value // common for column, value in coefficients.items()}
+            constant //= common
+        key = frozenset(coefficients.items())
+        other = self.held.get(key)
+        if other is None:
             for column, value in coefficients.items():
-                if value > 0:
-                    above[column] = above.get(column, 0) + 1
-                else:
-                    below[column] = below.get(column, 0) + 1
-        one_sided = (above.keys() ^ below.keys()) - kept
-        if not one_sided:
-            break
-        lines = [line for line in lines if one_sided.isdisjoint(line[0])]
-    best, cost = 0, 0
-    for column, count in above.items():
-        if column in kept:
-            continue
-        other = below[column]
-        price = count * other - count - other
-        if not best or price < cost or (price == cost and column < best):
-            best, cost = column, price
-    return best, lines
+                (self.above if value > 0 else self.below).setdefault(column, {})[key] = None
+                self.changed[column] = None
+        if other is None or constant < other[1]:
+            self.held[key] = (coefficients, constant, made_of)
+        return False
 
+    def take(self, key: _Key) -> _Line:
+        """Removes a line."""
+        line = self.held.pop(key)
+        for column, value in line[0].items():
+            del (self.above if value > 0 else self.below)[column][key]
+            self.changed[column] = None
+        return line
 
-def _eliminate(lines: list[_Line], column: int, steps: int, budget: Budget) -> list[_Line] | None:
-    """The lines that follow without the column; None when a contradiction does."""
-    above: list[_Line] = []
-    below: list[_Line] = []
-    out: dict[frozenset[tuple[int, int]], _Line] = {}
-    for line in lines:
-        value = line[0].get(column)
-        if value is None:
-            if _keep(out, *line):
-                return None
-        elif value > 0:
-            above.append(line)
-        else:
-            below.append(line)
-    budget.left -= len(above) * len(below)
-    for upper, upper_constant, upper_origin in above:
-        a = upper[column]
-        for lower, lower_constant, lower_origin in below:
-            made_of = upper_origin | lower_origin
-            # Chernikov's rule: a line made of more first rows than steps done, plus two, follows from others.
-            if made_of.bit_count() > steps + 2:
+    def next_column(self) -> int:
+        """The column that is cheapest to eliminate, once the lines are gone that hold a column of one sign only.
+
+        Kept columns are passed over; 0 when no other is left.
+        """
+        while self.changed:
+            column, _ = self.changed.popitem()
+            above, below = self.above.get(column, {}), self.below.get(column, {})
+            if column in self.kept or not (above or below):
                 continue
-            b = -lower[column]
-            common = gcd(a, b)
-            x, y = b // common, a // common
-            coefficients = {key: value * x for key, value in upper.items()}
-            for key, value in lower.items():
-                total = coefficients.get(key, 0) + value * y
-                if total:
-                    coefficients[key] = total
-                else:
-                    del coefficients[key]
-            if _keep(out, coefficients, x * upper_constant + y * lower_constant, made_of):
-                return None
-    return list(out.values())
+            if above and below:
+                heappush(self.queue, (_price(above, below), column))
+            else:
+                for key in [*above, *below]:
+                    self.take(key)
+        while self.queue:
+            price, column = heappop(self.queue)
+            above, below = self.above.get(column, {}), self.below.get(column, {})
+            if above and below and price == _price(above, below):
+                return column
+        return 0
+
+    def eliminate(self, column: int, steps: int, budget: Budget) -> bool:
+        """Puts the lines that follow without the column in the place of those with it; true for a contradiction."""
+        above = [self.take(key) for key in [*self.above[column]]]
+        below = [self.take(key) for key in [*self.below[column]]]
+        budget.left -= len(above) * len(below)
+        for upper, upper_constant, upper_origin in above:
+            a = upper[column]
+            for lower, lower_constant, lower_origin in below:
+                made_of = upper_origin | lower_origin
+                # Chernikov's rule: a line made of more first rows than steps done, plus two, follows from others.
+                if made_of.bit_count() > steps + 2:
+                    continue
+                b = -lower[column]
+                common = gcd(a, b)
+                x, y = b // common, a // common
+                coefficients = {key: value * x for key, value in upper.items()}
+                for key, value in lower.items():
+                    total = coefficients.get(key, 0) + value * y
+                    if total:
+                        coefficients[key] = total
+                    else:
+                        del coefficients[key]
+                if self.keep(coefficients, x * upper_constant + y * lower_constant, made_of):
+                    return True
+        return False
+
+
+def _price(above: dict[_Key, None], below: dict[_Key, None]) -> int:
+    return len(above) * len(below) - len(above) - len(below)
 
 
 def _without_equalities(rows: list[Row], equalities: list[Row]) -> list[Row] | None:

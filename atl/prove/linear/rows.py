@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
+from atl.core.declared import AtLeast, Below, bounds_of, increases
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from atl.prove.facts import declared
@@ -121,6 +122,33 @@ def plus(row: Row, value: int) -> Row:
 
 def opposite(row: Row) -> Row:
     return {column: -value for column, value in row.items()}
+
+
+def declared_rows(table: Table, column: int, read: Read) -> list[Row]:
+    """What is declared of an element within its array.
+
+    Integers that increase leave room for those before and after: low + p <= so[p] < high - (n - 1 - p), of n elements.
+    """
+    rank = len(read.indices)
+    parts = table.parts[column]
+    before: Row = {}
+    after: Row = {}
+    if increases(read.array) and rank:
+        before = parts[rank - 1]
+        after = plus(combined(parts[2 * rank - 1], 1, before, -1), -1)
+    rows: list[Row] = []
+    for fact, bound in zip(bounds_of(read.array), parts[2 * rank :], strict=True):
+        match fact:
+            case AtLeast():
+                row, room = combined({column: 1}, 1, bound, -1), before
+            case Below():
+                row, room = plus(combined(bound, 1, {column: 1}, -1), -1), after
+            case _:
+                assert_never(fact)
+        rows.append(row)
+        if room:
+            rows.append(combined(row, 1, room, -1))
+    return rows
 
 
 # -- predicates as rows -----------------------------------------------------------------------------------------------

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Final, assert_never
+from typing import Final
 
-from atl.core.declared import AtLeast, Below, bounds_of, increases
+from atl.core.declared import increases
 from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
 from atl.prove.linear.cases import decide_cases
 from atl.prove.linear.elimination import Budget, contradict
 from atl.prove.linear.factors import consequences, factor
 from atl.prove.linear.intervals import Intervals, propagate
 from atl.prove.linear.products import products
-from atl.prove.linear.rows import Case, Row, System, Table, combined, opposite, plus
+from atl.prove.linear.rows import Case, Row, System, Table, combined, declared_rows, opposite, plus
 
 MAX_SPLITS: Final = 7
 MAX_READ_PAIRS: Final = 10
@@ -214,7 +214,7 @@ class _Refutation:
         for position, extent in zip(parts[:rank], shape, strict=False):
             inside.append(position)
             inside.append(plus(combined(extent, 1, position, -1), -1))
-        bounds = self._declared(column, read)
+        bounds = declared_rows(self.table, column, read)
         state.reads.append(column)
         if all(self.entails(state, row) for row in inside):
             state.within.append(column)
@@ -222,19 +222,6 @@ class _Refutation:
             state.stale = True
         else:
             state.system.cases.append((System([*inside, *bounds]), System([], [{column: 1}])))
-
-    def _declared(self, column: int, read: Read) -> list[Row]:
-        bounds = self.table.parts[column][len(read.indices) + len(read.array.shape) :]
-        rows: list[Row] = []
-        for fact, bound in zip(bounds_of(read.array), bounds, strict=True):
-            match fact:
-                case AtLeast():
-                    rows.append(combined({column: 1}, 1, bound, -1))
-                case Below():
-                    rows.append(plus(combined(bound, 1, {column: 1}, -1), -1))
-                case _:
-                    assert_never(fact)
-        return rows
 
     def _pair_reads(self, state: _State) -> None:
         """Equal positions hold equal elements; an increasing array keeps the distance of its positions."""

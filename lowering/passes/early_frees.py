@@ -1,0 +1,81 @@
+"""Loop nests in which a buffer is freed when its last reader is done."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from typing import assert_never
+
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Block,
+    Buffer,
+    Cell,
+    Clear,
+    Declare,
+    For,
+    Free,
+    If,
+    LoopNest,
+    Scalar,
+    Statement,
+    key,
+    opposite,
+)
+from lowering.passes.dead_stores import loaded
+
+
+def with_early_frees(nest: LoopNest) -> LoopNest:
+    """The loop nest with each buffer freed right after the last statement of its block that stores to it or reads it.
+
+    In a loop that statement is the loop, if the buffer was allocated outside of it. The two branches of one test stay
+    side by side.
+    """
+    return replace(nest, body=_block(nest.body))
+
+
+def _block(block: Block) -> Block:
+    after: dict[int, list[Statement]] = {}
+    kept: list[Statement] = []
+    last: dict[Hashable, int] = {}
+    for statement in block:
+        if isinstance(statement, Free):
+            after.setdefault(last[key(statement.buffer)], []).append(statement)
+            continue
+        for storage in _mentioned(statement):
+            last[storage] = len(kept)
+        kept.append(replace(statement, body=_block(statement.body)) if isinstance(statement, For | If) else statement)
+    out: list[Statement] = []
+    waiting: list[Statement] = []
+    for at, statement in enumerate(kept):
+        out.append(statement)
+        waiting += after.get(at, [])
+        if not (waiting and at + 1 < len(kept) and opposite(statement, kept[at + 1])):
+            out += waiting
+            waiting = []
+    return tuple(out)
+
+
+def _mentioned(statement: Statement) -> Iterator[Hashable]:
+    """The storage that a statement allocates, stores to or reads, at any depth."""
+    match statement:
+        case For(body=body) | If(body=body):
+            for inside in body:
+                yield from _mentioned(inside)
+        case Assign(target, value) | Accumulate(target, _, value):
+            yield _storage(target)
+            yield from loaded(value)
+        case Declare(variable, initial):
+            yield key(variable)
+            yield from loaded(initial)
+        case Allocate(buffer) | Clear(buffer) | Free(buffer):
+            yield key(buffer)
+        case _:
+            assert_never(statement)
+
+
+def _storage(of: Cell | Scalar) -> Hashable:
+    storage: Buffer | Scalar = of.buffer if isinstance(of, Cell) else of
+    return key(storage)

@@ -1,0 +1,294 @@
+"""Loop nests whose loops test nothing that is the same in all of their iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, assert_never
+
+from atl.checks.scope import known_at_the_start, reads
+from atl.core.index import ZERO
+from atl.core.predicate import (
+    FALSE,
+    TRUE,
+    All,
+    Any,
+    NonNegative,
+    NonZero,
+    Predicate,
+    Zero,
+    conjunction,
+    disjunction,
+    expressions,
+    less,
+    negation,
+    predicate_order,
+    within,
+)
+from atl.core.terms import BinaryOp, UnaryOp
+from atl.core.traversal import divisors
+from atl.prove import Facts, Proved, prove
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Choose,
+    Clear,
+    Convert,
+    Declare,
+    For,
+    Free,
+    FromIndex,
+    If,
+    Load,
+    LoopNest,
+    Number,
+    ScalarExpr,
+    Statement,
+    opposite,
+    statements,
+)
+from lowering.passes.simplification import simplified
+
+MOST: Final = 2
+"""Where an innermost loop has more tests than that in its midst, all stay: each that leaves it doubles its text."""
+
+
+def with_invariant_tests_outside(nest: LoopNest) -> LoopNest:
+    """The loop nest with `if p: for i: s` in place of `for i: if p: s`, where p is the same in all iterations.
+
+    Of a conjunction the parts that are the same leave the loop; so do those that all statements of the loop share, and
+    a test with its opposite. Out of an innermost loop come tests in the midst of it, too, also those of selections: it
+    is written twice then, once for each outcome.
+
+    A test that leaves a loop is made where the loop runs no iteration at all. So what it divides by must be proved
+    positive outside of the loop, and what it reads within its array. Under a test that has left a loop more is known.
+    """
+    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    while (body := _block(facts, nest.body)) != nest.body:
+        nest = simplified(replace(nest, body=body))
+    return nest
+
+
+def _block(facts: Facts, block: Block) -> Block:
+    out: list[Statement] = []
+    for statement in block:
+        match statement:
+            case For(body=body):
+                out += _loop(facts, replace(statement, body=_block(facts.assume(statement.range), body)))
+            case If(predicate, body):
+                out.append(If(predicate, _block(facts.assume(predicate), body)))
+            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+                out.append(statement)
+            case _:
+                assert_never(statement)
+    return tuple(out)
+
+
+def _loop(facts: Facts, loop: For) -> Block:
+    """A loop whose body is done, with the tests around it that it need not make."""
+    shared = _shared(facts, loop)
+    if shared:
+        predicate = conjunction(shared)
+        inner = tuple(_without(statement, shared) for statement in loop.body)
+        return (If(predicate, _loop(facts.assume(predicate), replace(loop, body=_spliced(inner)))),)
+    tests: dict[Predicate, Predicate] = {}
+    for predicate in _tests_of(loop.body):
+        for test in _invariant_parts(facts, loop, predicate):
+            tests.setdefault(_same(test), test)
+    if not tests or len(tests) > MOST:
+        return (loop,)
+    test = next(iter(tests.values()))
+    return tuple(
+        If(outcome, _loop(facts.assume(outcome), replace(loop, body=body)))
+        for outcome in (test, negation(test))
+        if (body := _decided(loop.body, outcome))
+    )
+
+
+def _tests_of(body: Block) -> Iterator[Predicate]:
+    """The tests that may leave the loop with this body: that of its two branches, or those in an innermost loop."""
+    first = body[0]
+    if isinstance(first, If) and len(body) == 2 and opposite(first, body[1]):
+        yield first.predicate
+    elif not any(isinstance(inside, For | Allocate | Clear) for inside in statements(body)):
+        yield from _tests(body)
+
+
+def _invariant_parts(facts: Facts, loop: For, predicate: Predicate) -> Iterator[Predicate]:
+    """The predicate, or those of its parts, that are the same in all iterations."""
+    if _is_invariant(facts, loop, predicate):
+        yield predicate
+        return
+    match predicate:
+        case All(parts) | Any(parts):
+            for part in parts:
+                yield from _invariant_parts(facts, loop, part)
+        case NonNegative() | Zero() | NonZero():
+            pass
+        case _:
+            assert_never(predicate)
+
+
+def _same(test: Predicate) -> Predicate:
+    """The same for a test and for its opposite."""
+    return min(test, negation(test), key=predicate_order)
+
+
+def _shared(facts: Facts, loop: For) -> tuple[Predicate, ...]:
+    """The conditions that all statements of a loop stand under, and that are the same in all iterations."""
+    under = [_parts(statement.predicate) for statement in loop.body if isinstance(statement, If)]
+    if len(under) < len(loop.body) or not under:
+        return ()
+    shared = [part for part in under[0] if all(part in other for other in under[1:])]
+    found: list[Predicate] = []
+    for part in shared:
+        if _is_invariant(facts, loop, part):
+            found.append(part)
+            facts = facts.assume(part)
+    return tuple(found)
+
+
+def _parts(predicate: Predicate) -> tuple[Predicate, ...]:
+    return predicate.parts if isinstance(predicate, All) else (predicate,)
+
+
+def _is_invariant(facts: Facts, loop: For, predicate: Predicate) -> bool:
+    """Whether it is no constant, is the same in all iterations, and means something where there are none."""
+    return (
+        predicate not in (TRUE, FALSE)
+        and not any(loop.variable.uid in e.free for e in expressions(predicate))
+        and all(
+            isinstance(prove(facts, needed, thorough=False), Proved)
+            for e in expressions(predicate)
+            for needed in (
+                *(less(ZERO, divisor) for divisor in divisors(e)),
+                *(
+                    within(ZERO, position, extent)
+                    for read in reads(e)
+                    for position, extent in zip(read.indices, read.array.shape, strict=True)
+                ),
+            )
+        )
+    )
+
+
+def _without(statement: Statement, shared: tuple[Predicate, ...]) -> Statement:
+    assert isinstance(statement, If)
+    return replace(statement, predicate=conjunction(part for part in _parts(statement.predicate) if part not in shared))
+
+
+def _spliced(block: Block) -> Block:
+    """The statements of a block in place of a test that is true, where nothing that they declare reaches others."""
+    out: list[Statement] = []
+    for statement in block:
+        is_true = isinstance(statement, If) and statement.predicate == TRUE
+        inside = statement.body if isinstance(statement, If) and is_true else (statement,)
+        alone = len(block) == 1 or not any(isinstance(inner, Declare | Allocate) for inner in inside)
+        out += inside if alone else (statement,)
+    return tuple(out)
+
+
+# -- tests in the midst of a loop -------------------------------------------------------------------------------------
+
+
+def _tests(block: Block) -> Iterator[Predicate]:
+    """The tests in a block, the outer ones first."""
+    for statement in block:
+        match statement:
+            case If(predicate, body):
+                yield predicate
+                yield from _tests(body)
+            case Assign(_, value) | Accumulate(_, _, value) | Declare(_, value):
+                yield from _tests_in(value)
+            case For() | Allocate() | Clear() | Free():
+                pass
+            case _:
+                assert_never(statement)
+
+
+def _tests_in(e: ScalarExpr) -> Iterator[Predicate]:
+    match e:
+        case Choose(predicate, left, right):
+            yield predicate
+            yield from _tests_in(left)
+            yield from _tests_in(right)
+        case Apply(_, arguments):
+            for argument in arguments:
+                yield from _tests_in(argument)
+        case Convert(argument):
+            yield from _tests_in(argument)
+        case Number() | Load() | FromIndex():
+            pass
+        case _:
+            assert_never(e)
+
+
+def _decided(block: Block, outcome: Predicate) -> Block:
+    """The block where the outcome of a test is known."""
+    out: list[Statement] = []
+    for statement in block:
+        match statement:
+            case If(predicate, body):
+                left = _known(predicate, outcome)
+                inner = _decided(body, outcome)
+                if left != FALSE and inner:
+                    out.append(If(left, inner))
+            case Assign(_, value) | Accumulate(_, _, value):
+                out.append(replace(statement, value=_chosen(value, outcome)))
+            case Declare(_, initial):
+                out.append(replace(statement, initial=_chosen(initial, outcome)))
+            case For(body=body):
+                if inner := _decided(body, outcome):
+                    out.append(replace(statement, body=inner))
+            case Allocate() | Clear() | Free():
+                out.append(statement)
+            case _:
+                assert_never(statement)
+    return _spliced(tuple(out))
+
+
+def _chosen(e: ScalarExpr, outcome: Predicate) -> ScalarExpr:
+    match e:
+        case Choose(predicate, left, right):
+            test = _known(predicate, outcome)
+            if test == TRUE:
+                return _chosen(left, outcome)
+            if test == FALSE:
+                return _chosen(right, outcome)
+            return Choose(test, _chosen(left, outcome), _chosen(right, outcome))
+        case Apply(op, arguments, dtype):
+            return _applied(op, tuple(_chosen(argument, outcome) for argument in arguments), arguments, dtype)
+        case Convert(argument, dtype):
+            return Convert(_chosen(argument, outcome), dtype)
+        case Number() | Load() | FromIndex():
+            return e
+    assert_never(e)
+
+
+def _applied(
+    op: UnaryOp | BinaryOp, arguments: tuple[ScalarExpr, ...], before: tuple[ScalarExpr, ...], dtype: str
+) -> ScalarExpr:
+    """The operation, without the zeros that were chosen as terms of a sum."""
+    chosen = [isinstance(old, Choose) and new == Number(0, dtype) for old, new in zip(before, arguments, strict=True)]
+    if op == "add" and any(chosen):
+        return arguments[0] if chosen[1] else arguments[1]
+    return Apply(op, arguments, dtype)
+
+
+def _known(predicate: Predicate, outcome: Predicate) -> Predicate:
+    """What is left of a predicate."""
+    if predicate == outcome:
+        return TRUE
+    if predicate == negation(outcome):
+        return FALSE
+    match predicate:
+        case All(parts):
+            return conjunction(_known(part, outcome) for part in parts)
+        case Any(parts):
+            return disjunction(_known(part, outcome) for part in parts)
+        case NonNegative() | Zero() | NonZero():
+            return predicate
+    assert_never(predicate)

@@ -1,0 +1,162 @@
+"""Arguments of rules as an attacker would choose them, seen from a place under some binders."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import atl
+from atl import IndexExpr, Tensor
+from atl.core.index import Index, bound, constant
+from atl.core.predicate import FALSE, TRUE, Predicate
+from atl.core.terms import Constant, Input, Local, Padding, Type, Value
+from atl.errors import ATLError
+from atl.surface.values import Condition
+from proofs_tests.attacks.settings import Setting, attempted_expression, condition
+from proofs_tests.choices import Choices, chance, choose
+from proofs_tests.rule_samples import Sample
+from rewrites.instantiation import Argument, Parameter, abstracted
+from rewrites.kinds import Kind
+from rewrites.rule import Rule
+
+LIKELY: Final = 65
+"""How many indices of a hundred are one of those that were drawn before."""
+
+
+class Unreasonable(Sample):
+    """Drawn arguments with symbolic sizes, indices of the place, elements of arrays, and what may have no meaning."""
+
+    def __init__(
+        self, rule: Rule, choices: Choices, setting: Setting, indices: int = 0, tensors: tuple[Type, ...] = ()
+    ) -> None:
+        super().__init__(rule, choices)
+        self.setting = setting
+        self.pool: list[Index] = [bound(position) for position in range(indices)]
+        self.tensors = [Tensor(Local(position, of)) for position, of in enumerate(reversed(tensors))]
+        self.known: list[Index] = [self.expression(0), choose(choices, (*map(constant, range(4)), self.expression(1)))]
+
+    # -- indices and conditions ---------------------------------------------------------------------------------------
+
+    def expression(self, depth: int, given: tuple[Any, ...] = ()) -> Index:
+        """An index expression of the place, and of indices that are given."""
+        more = [one.node for one in given if isinstance(one, IndexExpr)]
+        return attempted_expression(self.choices, self.setting, [*self.pool, *more, *more], depth)
+
+    def index_argument(self) -> Index:
+        choices = self.choices
+        if chance(choices, LIKELY):
+            made = choose(choices, self.known)
+            return made + choices.integer(-1, 1) if chance(choices, 15) else made
+        made = self.expression(choices.integer(0, 2)) if chance(choices, 60) else constant(choices.integer(-1, 4))
+        self.known.append(made)
+        return made
+
+    def predicate(self, given: tuple[Any, ...] = ()) -> Predicate:
+        more = [one.node for one in given if isinstance(one, IndexExpr)]
+        while True:
+            try:
+                return condition(self.choices, self.setting, [*self.pool, *more, *more])
+            except ATLError:
+                continue
+
+    def _predicate(self, given: tuple[Any, ...]) -> Any:
+        return Condition(self.predicate(given))
+
+    # -- arguments ----------------------------------------------------------------------------------------------------
+
+    def argument(self, name: str, kind: Kind) -> Argument:
+        match kind.sort:
+            case "index":
+                return self.index_argument()
+            case "condition" if not kind.parameters:
+                drawn = self.predicate()
+                return choose(self.choices, (TRUE, FALSE, drawn, drawn, drawn, drawn, drawn, drawn))
+            case "condition":
+                return abstracted(tuple("index" for _ in kind.parameters), lambda *at: self._predicate(at))
+            case "tensor":
+                return self._drawn(name, kind)
+
+    def _drawn(self, name: str, kind: Kind) -> Argument:  # noqa: ARG002 (as it is drawn by its kind alone)
+        extents = self.extents(kind)
+        parameters: list[Parameter] = [
+            "index" if parameter.sort == "index" else Type(self.setting.dtype, tuple(self.extents(parameter)))
+            for parameter in kind.parameters
+        ]
+        made = abstracted(tuple(parameters), lambda *given: self.shaped(extents, given, 2))
+        return made if parameters else made.body
+
+    def extents(self, kind: Kind) -> list[Index]:
+        more = [constant(2)] * self.ranks.get(kind.group, 0)
+        return [choose(self.choices, self.known) for _ in range(kind.rank)] + more
+
+    # -- tensors ------------------------------------------------------------------------------------------------------
+
+    def shaped(self, extents: list[Index], given: tuple[Any, ...], depth: int) -> Tensor:
+        """A tensor of these extents, which may be negative; made of indices and tensors that are given."""
+        if not extents:
+            return self.scalar(given, depth)
+        choices, (first, *rest) = self.choices, extents
+        whole = Type(self.setting.dtype, tuple(extents))
+        alike = [one for one in self._given_tensors(given) if one.node.type == whole]
+        if alike and chance(choices, 40):
+            return choose(choices, alike)
+        less = depth - 1
+        match choices.integer(0, 11) if depth > 0 else 11:
+            case 0:
+                pad, by = choose(choices, (atl.padl, atl.padr)), self.known[0]
+                return pad(IndexExpr(by), self.shaped([first - by, *rest], given, less))
+            case 1:
+                cut = choose(choices, (atl.truncl, atl.truncr))
+                return cut(1, self.shaped([first + 1, *rest], given, less))
+            case 2:
+                return atl.guard(self._predicate(given), self.shaped(extents, given, less))
+            case 3:
+                return Tensor(Padding(whole))
+            case 4:
+                low = self.expression(0, given)
+                ends = IndexExpr(low), IndexExpr(low + first)
+                return atl.gen(ends, lambda i: self.shaped(rest, (*given, i), less))
+            case 5 if rest:
+                return atl.transpose(self.shaped([rest[0], first, *rest[1:]], given, less))
+            case 6:
+                return atl.place(IndexExpr(first), IndexExpr(self.expression(0, given)), self.shaped(rest, given, less))
+            case _:
+                return atl.gen(IndexExpr(first), lambda i: self.shaped(rest, (*given, i), less))
+
+    def _given_tensors(self, given: tuple[Any, ...]) -> list[Tensor]:
+        inputs = [Tensor(Input(self.setting.inputs[name])) for name in ("x", "y", "s")]
+        return [*(one for one in given if isinstance(one, Tensor)), *self.tensors, *inputs]
+
+    def scalar(self, given: tuple[Any, ...], depth: int) -> Tensor:
+        choices, less = self.choices, depth - 1
+        match choices.integer(0, 11) if depth > 0 else 0:
+            case 1:
+                return atl.guard(self._predicate(given), self.scalar(given, less))
+            case 2:
+                monoid: Any = choose(choices, ("sum", "sum", "max", "product"))
+                ends = IndexExpr(self.expression(0)), IndexExpr(self.expression(0))
+                return atl.reduce(monoid, ends, lambda k: self.scalar((*given, k), less))
+            case 3:
+                return self.scalar(given, less) * self.scalar(given, less)
+            case 4:
+                return self.scalar(given, less) - self.scalar(given, less)
+            case 5:
+                return atl.select(self._predicate(given), self.scalar(given, less), self.scalar(given, less))
+            case 6:
+                return atl.let(self.scalar(given, less), lambda x: x + self.scalar((*given, x), less))
+            case 7:
+                return atl.maximum(self.scalar(given, less), self.scalar(given, less))
+            case _:
+                return self.number(given)
+
+    def number(self, given: tuple[Any, ...]) -> Tensor:
+        """An element of a tensor at whatever index; a literal, or the value of an index."""
+        match self.choices.integer(0, 9):
+            case 0:
+                return Tensor(Constant(self.choices.integer(-2, 3), self.setting.dtype))
+            case 1:
+                return Tensor(Value(self.expression(1, given), self.setting.dtype))
+            case _:
+                out = choose(self.choices, self._given_tensors(given))
+                while out.rank:
+                    out = out[IndexExpr(self.expression(choose(self.choices, (0, 0, 1)), given))]
+                return out if out.dtype == self.setting.dtype else atl.cast(self.setting.dtype, out)

@@ -1,0 +1,190 @@
+"""Attacks on the prover: random questions, each answer held against brute force.
+
+The questions are about sizes and indices, products of sizes, quotients and remainders, elements of arrays of every
+declaration and order, numbers near the end of machine integers, and facts that contradict each other; and about the
+bounds of expressions over ranges. What is proved must have no counterexample among small numbers and some large ones;
+what is refuted must come with numbers that meet all facts, declarations and orders too, and break the claim. Any error
+that is not typed is a finding as well.
+
+`atl fuzz prover --n 20000 --seed 1` prints how many questions were answered in which way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from atl.core.index import Index
+from atl.core.predicate import Predicate, at_most, expressions
+from atl.core.traversal import divisors
+from atl.errors import ATLError
+from atl.prove import Answer, Facts, Proved, Refuted, Unknown, forget, lower_bound, prove, simplify, upper_bound
+from atl.text.printing import show_predicate
+from proofs_tests.attacks.questions import Question, breaks, breaks_it, can_be, question, samples
+
+FINDINGS_SHOWN: Final = 10
+WHOLE: Final = 10
+"""Of every so many questions one is tried at all points of the box."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of the questions."""
+
+    seed: int
+    wanted: int = 0
+    asked: int = 0
+    seconds: float = 0.0
+    stopped: str = ""
+    answers: Counter[str] = field(default_factory=Counter)
+    discarded: Counter[str] = field(default_factory=Counter)
+    points: int = 0
+    findings: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        answers = ", ".join(f"{count} {name}" for name, count in sorted(self.answers.items()))
+        why = ", ".join(f"{count} {name}" for name, count in self.discarded.most_common()) or "none"
+        lines = [
+            f"seed {self.seed}: {self.asked} questions in {self.seconds:.0f} s; {self.stopped}",
+            f"  {answers or 'no answers'}",
+            f"  {self.points} points at which what is proved, or bounded, was looked at",
+            f"  {sum(self.discarded.values())} discarded: {why}",
+            f"  {len(self.findings)} findings",
+        ]
+        return "\n".join([*lines, *(f"\nFINDING {found}" for found in self.findings[:FINDINGS_SHOWN])])
+
+
+class Run:
+    """The questions of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.report = Report(seed)
+        self.number = 0
+
+    def one(self, number: int) -> None:
+        """Asks one question, twice where it is about bounds, and looks at what is answered."""
+        self.number = number
+        self.report.asked += 1
+        rng = random.Random(f"prover {self.report.seed} {number}")
+        try:
+            asked = question(rng)
+        except ATLError as error:
+            self.report.discarded[type(error).__name__] += 1
+            return
+        facts = Facts().assume(*asked.facts)
+        try:
+            if asked.bounded is None:
+                self._answered(asked, prove(facts, asked.goal), rng)
+            else:
+                self._bounded(asked, asked.bounded, rng)
+        except ATLError as error:
+            self.report.discarded[type(error).__name__] += 1
+        except Exception as error:  # noqa: BLE001 (what no user should see is what is looked for)
+            self._found(asked, f"{type(error).__name__}: {error}")
+
+    def _answered(self, asked: Question, answer: Answer, rng: random.Random) -> None:
+        match answer:
+            case Proved(layer):
+                self.report.answers[f"proved by {layer}"] += 1
+                self._held_against(asked, asked.goal, rng)
+            case Refuted(model):
+                self.report.answers["refuted"] += 1
+                if not breaks(model, asked.facts, asked.goal):
+                    self._found(asked, f"it is refuted by {model.numbers}, which breaks nothing")
+                elif wrong := [array.name for array in asked.arrays if not can_be(model, array)]:
+                    self._found(asked, f"it is refuted by {model.numbers}, but {wrong[0]} cannot be so")
+            case Unknown():
+                self.report.answers["unknown"] += 1
+
+    def _held_against(self, asked: Question, goal: Predicate, rng: random.Random) -> None:
+        for model in samples(asked, rng, whole=self.number % WHOLE == 0):
+            self.report.points += 1
+            if breaks_it(model, asked, goal):
+                self._found(asked, f"{show_predicate(goal)} is proved, but it is false for {model.numbers}")
+                return
+
+    def _bounded(self, asked: Question, of: Index, rng: random.Random) -> None:
+        """Bounds, and the expression made simpler: each an inequality that holds wherever the facts do."""
+        outside = Facts().assume(*asked.facts[len(asked.ranges) :])
+        inside = Facts().assume(*asked.facts)
+        claims: list[Predicate] = []
+        for bound, up in ((upper_bound, True), (lower_bound, False)):
+            found = bound(outside, of, asked.ranges)
+            self.report.answers["bounded" if found is not None else "without a bound"] += 1
+            if found is not None:
+                claims.append(at_most(of, found) if up else at_most(found, of))
+        simpler = simplify(inside, of)
+        claims += [at_most(of, simpler), at_most(simpler, of)]
+        for claim in claims:
+            if not any(divisor.constant == 0 for part in expressions(claim) for divisor in divisors(part)):
+                self._held_against(asked, claim, rng)
+
+    def _found(self, asked: Question, wrong: str) -> None:
+        known = ", ".join(map(show_predicate, asked.facts)) or "nothing"
+        about = show_predicate(asked.goal) if asked.bounded is None else f"bounds of {asked.bounded}"
+        declared = "".join(
+            f"\n  {array.name}: {array.shape} from {array.low} to {array.high}{', increasing' * array.increasing}"
+            for array in asked.arrays
+        )
+        where = f"question {self.number} of seed {self.report.seed}"
+        self.report.findings.append(f"in {where}: {wrong}\n  asked: {about}\n  known: {known}{declared}")
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def run_prover(
+    numbers: Sequence[int], seed: int, progress: Callable[[Report], None] | None = None, *, first: bool = False
+) -> Report:
+    """These questions of a seed; interrupted, those asked so far. With `first`, up to the first finding."""
+    run = Run(seed)
+    report = run.report
+    report.wanted = len(numbers)
+    begun = time.monotonic()
+    forget()
+    try:
+        for number in numbers:
+            run.one(number)
+            report.seconds = time.monotonic() - begun
+            if progress is not None:
+                progress(report)
+            if first and report.findings:
+                report.stopped = f"stopped at the first finding, after {report.asked} of {report.wanted}"
+                return report
+        report.stopped = f"all {report.wanted} are asked"
+    except KeyboardInterrupt:
+        report.stopped = f"interrupted by Ctrl-C after {report.asked} of {report.wanted}"
+    return report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command: 0 without findings, 1 with some, 130 when interrupted."""
+    parser = argparse.ArgumentParser(prog="atl fuzz prover", description="Attacks the prover, and judges its answers.")
+    parser.add_argument("--n", type=int, default=2_000, help="how many questions (default: 2000)")
+    parser.add_argument("--seed", type=int, default=1, help="which questions (default: 1)")
+    parser.add_argument("--only", type=int, help="the number of one question, to see it again")
+    options = parser.parse_args(arguments)
+    numbers = range(options.n) if options.only is None else [options.only]
+    report = run_prover(numbers, options.seed, _shown)
+    print(report)
+    if report.stopped.startswith("interrupted"):
+        return 130
+    return 1 if report.findings else 0
+
+
+def _shown(report: Report) -> None:
+    every = 100 if sys.stderr.isatty() else 2_000
+    if report.asked % every == 0 or report.asked == report.wanted:
+        end = "\r" if sys.stderr.isatty() and report.asked < report.wanted else "\n"
+        line = f"{report.asked}/{report.wanted} questions, {len(report.findings)} findings, {report.seconds:.0f} s"
+        print(line, end=end, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,132 @@
+"""The attacks on the kernel find nothing, and find every hole that was there once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pytest
+
+from atl.checks import remaking, wellformed
+from atl.core import index as indices
+from atl.core import terms
+from atl.core.node import Identity, Node
+from atl.core.program import Program
+from atl.meaning import arguments
+from atl.prove import forget
+from proofs_tests.attacks.kernel_fuzz import Run, main, run_kernel
+from proofs_tests.attacks.planting import plant
+from rewrites import admission, kernel
+from rewrites.rules import RULES
+
+ENOUGH: Final = 1_600
+"""Within so many runs each planted fault is found."""
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_remembered() -> Iterator[None]:
+    """What is believed with a fault is believed by no other test."""
+    yield
+    forget()
+    admission._check.cache_clear()
+
+
+def _by_identity() -> Callable[[Node, Callable[[Node], Node]], Node]:
+    """To be taken for what was made anew, it was enough to have the identity of that."""
+    seen: set[Identity] = set()
+
+    def once(node: Node, make: Callable[[Node], Node]) -> Node:
+        if node.identity in seen:
+            return node
+        made = make(node)
+        seen.add(made.identity)
+        return made
+
+    return once
+
+
+PLANTED: dict[str, Callable[[Patch], None]] = {
+    "padding of a negative extent": lambda patch: patch.setattr(wellformed, "_extents_of_padding", lambda _: iter(())),
+    "one read for two declarations": lambda patch: plant(
+        patch,
+        indices.Read,
+        "__post_init__",
+        "(self.array, self.indices), order",
+        "(self.array.order, self.indices), order",
+    ),
+    "reads of a wrong rank": lambda patch: plant(
+        patch, indices.Read, "__post_init__", " or len(self.indices) != len(self.array.shape)", ""
+    ),
+    "one-sided ranges that no call checks": lambda patch: plant(
+        patch,
+        arguments,
+        "_check_facts",
+        "in facts_of(array)",
+        "in (facts_of(array) if array.high and array.low else ())",
+    ),
+    "index expressions taken as they are": lambda patch: patch.setattr(remaking, "_index", lambda given: given),
+    "positions below zero": lambda patch: plant(
+        patch, indices.Bound, "__post_init__", "not is_position(self.position)", "False"
+    ),
+    "literals that are no numbers": lambda patch: plant(
+        patch, terms.Constant, "_typed", "type(self.value) is bool or not abs(self.value) <= LARGEST_LITERAL", "False"
+    ),
+    "truth values as literals": lambda patch: plant(
+        patch, terms.Constant, "_typed", "type(self.value) is bool or ", ""
+    ),
+    "arguments that are looked at twice": lambda patch: plant(
+        patch, kernel, "rewrite", "rule.instance(admitted)", "rule.instance(arguments)"
+    ),
+    "anything that is called a rule": lambda patch: patch.setattr(kernel, "_check_rule", lambda rule: None),
+    "a catalogue that can be written to": lambda patch: patch.setattr(kernel, "RULES", dict(RULES)),
+    "a program made again": lambda patch: plant(patch, Program, "__init__", "if self.__dict__:", "if False:"),
+    "programs without a meaning": lambda patch: patch.setattr(admission, "check_meaning", lambda program: None),
+    "programs of parts that do not fit": lambda patch: patch.setattr(admission, "check_parts", lambda program: None),
+    "nodes known by their identity": lambda patch: patch.setattr(remaking, "_once", _by_identity()),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_a_hole_that_was_there_once_is_found(what: str, monkeypatch: Patch) -> None:
+    PLANTED[what](monkeypatch)
+    report = run_kernel(range(ENOUGH), 1, first=True)
+    print(report.runs, report.findings[:1])
+    assert report.findings
+
+
+def test_a_short_run_finds_nothing() -> None:
+    report = run_kernel(range(200), 5)
+    assert report.findings == []
+    assert report.stopped == "all 200 are done"
+    assert sum(report.applied.values()) > 300
+    assert report.compared > 500
+
+
+def test_every_rule_has_its_turn_in_both_directions() -> None:
+    assert set(Run(1).turns) == {(name, reverse) for name in RULES for reverse in (False, True)}
+
+
+def test_the_command_prints_what_was_attempted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--n", "30", "--seed", "3"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("seed 3: 30 runs in ")
+    assert "all 30 are done" in said
+    assert "never applied in reverse: " in said
+    assert said.endswith("0 findings\n")
+
+
+def test_a_run_that_is_interrupted_says_so(monkeypatch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
+    real: Any = kernel.rewrite
+
+    def stopping(*given: Any, **named: Any) -> Any:
+        if stopping.left == 0:  # type: ignore[attr-defined]
+            raise KeyboardInterrupt
+        stopping.left -= 1  # type: ignore[attr-defined]
+        return real(*given, **named)
+
+    stopping.left = 12  # type: ignore[attr-defined]
+    monkeypatch.setattr(kernel, "rewrite", stopping)
+    assert main(["--n", "50"]) == 130
+    assert "interrupted by Ctrl-C after" in capsys.readouterr().out

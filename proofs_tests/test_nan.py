@@ -1,0 +1,128 @@
+"""NaN goes through maxima and minima, as in NumPy: in the reference, in loop nests and in C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import atl
+from atl import Program
+from atl.core.terms import Monoid
+from atl.meaning.arguments import bind
+from lowering import compile as compile_program
+from lowering import lower
+from lowering.c.printer import declaration, function_names, print_c
+from lowering.compiled import Code, Kernel
+from lowering.nest.machine import run
+from lowering.toolchain import build_shared, load
+
+AnyArray = npt.NDArray[Any]
+Way = Callable[[Program, dict[str, AnyArray]], AnyArray]
+n, m = atl.sizes("n m")
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATL_CACHE", str(tmp_path / "cache"))
+
+
+def _reference(program: Program, arrays: dict[str, AnyArray]) -> AnyArray:
+    return atl.evaluate(program, *arrays.values())
+
+
+def _interpreted(program: Program, arrays: dict[str, AnyArray]) -> AnyArray:
+    return run(lower(program), bind(program, (), arrays).sizes, arrays)
+
+
+def _compiled(program: Program, arrays: dict[str, AnyArray]) -> AnyArray:
+    return compile_program(program)(**arrays)
+
+
+def _to_the_letter(program: Program, arrays: dict[str, AnyArray]) -> AnyArray:
+    """Compiled without scalar variables, as Fig. 4.1 has it."""
+    nest = lower(program, registers=False)
+    source = print_c(nest)
+    (name,) = function_names((nest,))
+    path = build_shared(source, name=name)
+    library = load(path, declaration(nest, name))
+    return Kernel(program, nest, Code(source, path, name, *library))(**arrays)
+
+
+WAYS = {
+    "the reference": _reference,
+    "the loop nest": _interpreted,
+    "C": _compiled,
+    "C without registers": _to_the_letter,
+}
+Extremum = Callable[[Any, Any], Any]
+BOTH: Final[dict[Monoid, tuple[Extremum, Extremum]]] = {
+    "max": (atl.maximum, np.maximum),
+    "min": (atl.minimum, np.minimum),
+}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> Way:
+    return WAYS[request.param]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_nan_goes_through_an_extremum_of_two_from_either_side(way: Way, kind: Monoid, dtype: str) -> None:
+    x, y = atl.tensor("x", n, dtype=dtype), atl.tensor("y", n, dtype=dtype)
+    of_two, wanted = BOTH[kind]
+    numbers = [np.nan, -np.inf, -1.0, 2.0, np.inf] * 4
+    left = np.array([a for a in numbers for _ in numbers], dtype)
+    right = np.array([b for _ in numbers for b in numbers], dtype)
+    program = atl.program("both", [x, y], of_two(x, y))
+    np.testing.assert_array_equal(way(program, {"x": left, "y": right}), wanted(left, right))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_nan_goes_through_an_extremum_with_a_literal(way: Way, kind: Monoid, dtype: str) -> None:
+    x = atl.tensor("x", n, dtype=dtype)
+    of_two, wanted = BOTH[kind]
+    held = np.array([np.nan, -1.0, 2.0, np.inf, -np.inf] * 5, dtype)
+    first = atl.program("first", [x], of_two(0.0, x))
+    np.testing.assert_array_equal(way(first, {"x": held}), wanted(dtype_of(dtype, 0), held))
+    last = atl.program("last", [x], of_two(x, 0.0))
+    np.testing.assert_array_equal(way(last, {"x": held}), wanted(held, dtype_of(dtype, 0)))
+
+
+def dtype_of(dtype: str, value: float) -> Any:
+    return np.dtype(dtype).type(value)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_nan_goes_through_a_fold_wherever_it_stands(way: Way, kind: Monoid, dtype: str) -> None:
+    x = atl.tensor("x", m, n, dtype=dtype)
+    count = 37
+    held = np.tile(np.linspace(-1, 1, count).astype(dtype), (count + 1, 1))
+    held[np.arange(count), np.arange(count)] = np.nan
+    wanted = held.max(axis=1) if kind == "max" else held.min(axis=1)
+    along = atl.program("along", [x], atl.gen(m, lambda i: atl.reduce(kind, n, lambda j: x[i, j])))
+    np.testing.assert_array_equal(way(along, {"x": held}), wanted)
+    across = atl.program("across", [x], atl.reduce(kind, n, lambda j: atl.gen(m, lambda i: x[i, j])))
+    np.testing.assert_array_equal(way(across, {"x": held}), wanted)
+
+
+def test_the_extrema_of_integers_are_one_comparison() -> None:
+    x = atl.tensor("x", n, dtype="int32")
+    source = compile_program(atl.program("positive", [x], atl.maximum(x, 0))).source
+    assert "    return a > b ? a : b;\n" in source
+
+
+def test_the_default_flags_let_no_compiler_assume_that_there_is_no_nan() -> None:
+    x = atl.tensor("x", n)
+    kernel = compile_program(atl.program("positive", [x], atl.maximum(x, 0)))
+    record = "".join(path.read_text() for path in kernel.path.parent.glob("*.json"))
+    assert "-O3" in record
+    assert "finite-math" not in record
+    assert "fast-math" not in record
