@@ -100,6 +100,11 @@ PACKED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: reschedule(convolution()).tile("i", 8).pack("f", at="io"),
         "let fp := ⊞[ii < 8] ⊞[r < m] [8*io + ii + r < n] · f[8*io + ii + r] in",
     ),
+    "what is stored as it is": (
+        lambda: reschedule(atl.program("copy", [f], atl.gen(n, lambda i: f[i]))).tile("i", 8).pack("f"),
+        ("let fp := ⊞[io < ⌈n / 8⌉] ⊞[ii < 8] [8*io + ii < n] · f[8*io + ii] in truncr (8*⌈n / 8⌉ - n) flatten "
+        "⊞[io < ⌈n / 8⌉] ⊞[ii < 8] [8*io + ii < n] · fp[io, ii]"),
+    ),
     "through signs, quotients and lets": (
         lambda: reschedule(quotients()).tile("j", 8).stage("Σ[p < _] _", at="jo", name="acc").interchange("ji")
         .lbind("A[_, _]", "a").pack("B", at="i"),

@@ -146,6 +146,11 @@ STAGED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: reschedule(two_sums()).stage("2 * _", at="i", name="twice", nth=1),
         "⊞[i < n] let twice := ⊞[q < k] 2 * A[i, q] in (Σ[p < k] 2 * A[i, p]) * Σ[q < k] twice[q] + 1",
     ),
+    "a guarded element of tiles": (
+        lambda: reschedule(atl.program("p", [f], atl.gen(n, lambda i: 2 * f[i]))).tile("i", 8).stage(
+            "[_] · _", at="io", name="part"),
+        "let part := ⊞[ii < 8] [8*io + ii < n] · 2 * f[8*io + ii] in ⊞[ii < 8] [8*io + ii < n] · part[ii]",
+    ),
     "bound, all equal ones": (
         lambda: reschedule(variance()).lbind("A[_, _]", "a"),
         "⊞[i < n] Σ[p < k] let a := A[i, p] in a * a",

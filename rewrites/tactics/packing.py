@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from atl.core.predicate import Predicate, conjunction, conjuncts, substitute
@@ -67,9 +67,12 @@ def _pack_below(
     def packed(read: Site) -> None:
         place = below_lets(work, read.path, above)
         positions = None if order is None else _positions(work, read.path, place, order)
-        guarded = _padded(work, read.path, place)
-        use = stage_at(work, guarded, place, name or f"{_called(read)}p", order=positions)
-        work.sweep(["guard_guard"], (*use[: len(place)], 0))
+
+        def staged(at: Path) -> None:
+            use = stage_at(work, at, place, name or f"{_called(read)}p", order=positions)
+            work.sweep(["guard_guard"], (*use[: len(place)], 0))
+
+        _padded(work, read.path, place, staged)
 
     work.first_of(reads, packed)
 
@@ -157,35 +160,32 @@ def _positions(work: Derivation, read: Path, above: Path, order: Sequence[Chosen
 # -- padding ----------------------------------------------------------------------------------------------------------
 
 
-def _padded(work: Derivation, read: Path, above: Path) -> Path:
-    """[p ∧ q] · a * b → [p] · a * ([q] · b), where q speaks of loops of b only. The place of the guard around b.
+def _padded(work: Derivation, read: Path, above: Path, staged: Callable[[Path], None]) -> None:
+    """[p ∧ q] · a * b → [p] · a * ([q] · b), where q speaks of loops of b only; then [q] · b is staged.
 
     Conditions stay around the product, too, where it would not compile without them.
     """
-    before, known = list(work.theorems), len(obstacles(work.goal))
+    before, notes, known = list(work.theorems), list(work.notes), len(obstacles(work.goal))
 
-    def without(gone: Collection[Predicate]) -> Path | None:
-        work.theorems[:] = before
+    def without(gone: Collection[Predicate]) -> bool:
+        work.theorems[:], work.notes[:] = before, notes
         try:
-            place = _Inwards(work, read, above, gone).moved()
+            staged(_Inwards(work, read, above, gone).moved())
         except ATLError:
-            return None
-        return place if len(obstacles(work.goal)) <= known else None
+            return False
+        return len(obstacles(work.goal)) <= known
 
     candidates = _Inwards(work, read, above, ()).own()
-    found = without(candidates)
-    if found is not None:
-        return found
+    if without(candidates):
+        return
     gone: list[Predicate] = []
     for candidate in candidates:
-        if without([*gone, candidate]) is not None:
+        if without([*gone, candidate]):
             gone.append(candidate)
-    found = without(gone) if gone else None
-    if found is None:
+    if not gone or not without(gone):
         # The guards stay as they are: `stage_at` pads the buffer with what of them matters.
-        work.theorems[:] = before
-        return read
-    return found
+        work.theorems[:], work.notes[:] = before, notes
+        staged(read)
 
 
 class _Inwards:

@@ -22,7 +22,7 @@ def padding_kept(work: Derivation, path: Path) -> bool:
     Says whether it did: the value of the let stands at `path + (0,)` then.
     """
     rank = work.term(path).type.rank
-    if not rank or not _is_truncated(work, path):
+    if not _is_truncated(work, path) or not (rank or isinstance(work.term(path), Guard)):
         return False
     before = list(work.theorems)
     try:
