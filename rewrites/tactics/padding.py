@@ -8,7 +8,7 @@ from atl.core.terms import Binary, Concat, Expr, Gen, Guard, Let, Reduce, Reshap
 from atl.core.traversal import Path, children
 from atl.errors import ATLError
 from atl.prove import Proved
-from padtypes.truncations import truncation_at
+from padtypes import truncation_at
 from rewrites.derivation import Derivation
 from rewrites.tactics.binding import bind
 from rewrites.tactics.simplification import reduce_accesses
