@@ -35,7 +35,7 @@ def stencils_tiled(rows: int = 32, columns: int = 128) -> Session:
 
 
 def batched_product_blocked() -> Session:
-    """Tiles of 8 x 16 in registers, the reduction in steps of 4, in the order io jo ko ii ki ji."""
+    """Tiles of 8 x 16, the reduction in steps of 4, in the order io jo ko ii ki ji; full tiles run without a test."""
     s = reschedule(layers.batched_product())
     s.tile(["i", "j"], [8, 16])
     s.stage("Σ[k < _] _", at="jo", name="block")
@@ -43,6 +43,7 @@ def batched_product_blocked() -> Session:
     s.interchange("ji")
     s.interchange("ii")
     s.interchange("ji")
+    s.tails(strategy="split")
     return s
 
 
