@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from atl.core import index as indices
 from atl.core.predicate import Predicate
 from atl.prove import Answer, Facts, forget, prove
 from atl.prove.bounds import _Elimination
@@ -42,13 +41,6 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
         "atl.prove.prover.lawful", lambda arrays, model: True
     ),
     "a memo that forgets what was known": lambda patch: patch.setattr(prover_fuzz, "prove", _forgetful()),
-    "one read for two declarations": lambda patch: plant(
-        patch,
-        indices.Read,
-        "__post_init__",
-        "(self.array, self.indices), order",
-        "(self.array.order, self.indices), order",
-    ),
 }
 
 
