@@ -254,12 +254,13 @@ def _need_checkout(command: str) -> None:
 
 def _declare_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="certificates, as theorem.save writes them")
+    parser.add_argument("--no-smt", action="store_true", help="do not ask z3: refuse what only z3 decides")
 
 
 def _check(arguments: argparse.Namespace) -> int:
     from rewrites.certificates.certificate import main as certificates
 
-    return certificates(arguments.files)
+    return certificates([*(["--no-smt"] if arguments.no_smt else []), "--", *arguments.files])
 
 
 # -- atl rules --------------------------------------------------------------------------------------------------------

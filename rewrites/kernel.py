@@ -16,7 +16,7 @@ made, into a rule or into a module (`object.__setattr__`, a module's own diction
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from types import MappingProxyType
@@ -44,7 +44,10 @@ _KEY: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class ProvedPremise:
-    """A premise of a step, seen from outside of all binders, and the layer of the prover that proved it."""
+    """A premise of a step, seen from outside of all binders, and the layer of the prover that proved it.
+
+    What must hold for the new program to have a meaning counts as one where only z3 proves it.
+    """
 
     premise: Predicate
     layer: str
@@ -195,7 +198,7 @@ def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, r
         )
     proved = [_prove(rule, premise, scope) for premise in instance.premises]
     proved.extend(_prove(rule, premise, scope) for premise in _same_type(rule, before, after))
-    _check_wellformed(rule, after, scope)
+    proved.extend(_check_wellformed(rule, after, scope))
     body, above = _ascend(rule, spine, subterm, after)
     proved.extend(above)
     step = Step(rule, reverse, path, MappingProxyType(admitted), tuple(proved))
@@ -287,7 +290,7 @@ def _ascend(rule: Rule, spine: list[_Above], before: Expr, after: Expr) -> tuple
         rebuilt = with_children(above.term, tuple(parts))
         _check_bound_types(rule, rebuilt)
         if after.type != before.type or looks_below(rebuilt):
-            _check_node(rule, rebuilt, above.scope)
+            proved.extend(_check_node(rule, rebuilt, above.scope))
             proved.extend(_prove(rule, goal, above.scope) for goal in _same_type(rule, above.term, rebuilt))
         before, after = above.term, rebuilt
     if after.loose or after.loose_tensors or after.free:
@@ -311,11 +314,11 @@ def _same_type(rule: Rule, before: Expr, after: Expr) -> list[Predicate]:
     return [equal(a, b) for a, b in pairs if a != b]
 
 
-def _check_wellformed(rule: Rule, after: Expr, scope: Scope) -> None:
+def _check_wellformed(rule: Rule, after: Expr, scope: Scope) -> Iterator[ProvedPremise]:
     """What the rule brings in has a meaning: positive divisors, ranges that do not run backwards, equal shapes."""
     for _, at, here in parts_in_scope(after, scope):
         _check_bound_types(rule, at)
-        _check_node(rule, at, here)
+        yield from _check_node(rule, at, here)
 
 
 def _check_bound_types(rule: Rule, node: Expr) -> None:
@@ -324,11 +327,14 @@ def _check_bound_types(rule: Rule, node: Expr) -> None:
         raise NotEqual(f"{rule.name} brings in the tensor {names} with another type than it has")
 
 
-def _check_node(rule: Rule, node: Expr, scope: Scope) -> None:
+def _check_node(rule: Rule, node: Expr, scope: Scope) -> Iterator[ProvedPremise]:
+    """Raises what is not proved; gives what z3 has proved, which is to be seen."""
     for obligation in obligations(node, scope):
         answer = prove(scope.facts, obligation.goal)
         if not isinstance(answer, Proved):
             raise PremiseFailed(rule, obligation.goal, scope, answer, obligation.summary)
+        if answer.layer == "z3":
+            yield ProvedPremise(obligation.goal, answer.layer, answer.vacuous)
 
 
 __all__ = ["ProvedPremise", "Step", "Theorem", "reflexivity", "rewrite", "shown", "symmetry", "transitivity"]

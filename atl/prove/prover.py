@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from atl.core.index import (
     ZERO,
@@ -64,7 +66,10 @@ statistics: Final = Statistics()
 """How many queries each layer has answered in this process."""
 
 _inconsistencies: Final[dict[Facts, bool]] = {}
-_memo: Final[dict[tuple[Facts, Predicate, bool], Answer]] = {}
+Key: TypeAlias = tuple[Facts, Predicate, bool, bool]
+"""All that an answer depends on: whether the slow layers, and whether z3, may be asked too."""
+_memo: Final[dict[Key, Answer]] = {}
+_smt: Final[ContextVar[bool]] = ContextVar("smt", default=True)
 
 
 def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
@@ -77,7 +82,7 @@ def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
     if goal == TRUE or goal in facts.known or (isinstance(goal, NonNegative) and never_negative(goal.expression)):
         statistics.trivial += 1
         return Proved("trivial")
-    key = (facts, goal, thorough)
+    key = (facts, goal, thorough, _smt.get())
     found = _memo.get(key)
     if found is not None:
         statistics.memo += 1
@@ -91,6 +96,27 @@ def _variables(facts: Facts, goal: Predicate) -> Iterator[Var]:
     for predicate in (*facts.predicates, goal):
         for expression in expressions(predicate):
             yield from (atom for atom in atoms(expression) if isinstance(atom, Var))
+
+
+@contextmanager
+def without_smt() -> Iterator[None]:
+    """What is asked within it is not asked of z3: what only z3 would prove is unknown there.
+
+    >>> from atl.core.index import size
+    >>> from atl.core.predicate import at_most
+    >>> n, m = size("n"), size("m")
+    >>> square = at_most(n * m * 2, n * n + m * m)
+    >>> prove(Facts(), square)
+    Proved(layer='z3', vacuous=False)
+    >>> with without_smt():
+    ...     prove(Facts(), square)
+    Unknown(reason='z3 was not asked')
+    """
+    before = _smt.set(False)
+    try:
+        yield
+    finally:
+        _smt.reset(before)
 
 
 def contradictory(facts: Facts) -> bool | None:
@@ -113,7 +139,7 @@ def forget() -> None:
     _inconsistencies.clear()
 
 
-def _remember(key: tuple[Facts, Predicate, bool], answer: Answer) -> None:
+def _remember(key: Key, answer: Answer) -> None:
     if len(_memo) >= MEMO_SIZE:
         for old in list(_memo)[: MEMO_SIZE // 10]:
             del _memo[old]
@@ -280,6 +306,9 @@ class _Query:
         return Proved(layer, self.goal == FALSE or _inconsistent(self.facts))
 
     def _by_z3(self, table: Table, whole: System, solution: _Solution) -> Answer:
+        if not _smt.get():
+            statistics.unknown += 1
+            return Unknown("z3 was not asked")
         reason = ""
         for defined in (False, True):
             verdict = solve(table, whole, defined=defined)

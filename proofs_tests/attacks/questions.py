@@ -275,6 +275,7 @@ def _about_bounds(rng: random.Random) -> Question:
     """The least and the greatest value of an expression over ranges, some of them empty, with divisors of any sign."""
     rows = _declared(rng, "rows", 1)
     leaves = [n, k, i, j, read(rows, (rng.choice((i, j, ZERO)),)), index(Quotient(i, j - rng.randint(0, 3)))]
+    leaves += [index(Quotient(i, ZERO)), index(Quotient(-i, index(Quotient(n + 3, j))))]
     ranges = (
         (VI, index(rng.choice((0, 0, -2))), n),
         (VJ, rng.choice((ZERO, i, index(-1))), rng.choice((k, i + 1, n, -n))),

@@ -18,6 +18,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path as File
@@ -29,7 +30,7 @@ from atl.core.traversal import Path
 from atl.errors import ATLError, brief
 from atl.files.whole import write_whole
 from atl.parsing.parse import parse, parse_predicate
-from atl.prove import forget
+from atl.prove import forget, statistics, without_smt
 from atl.text.printing import show_predicate, show_program
 from rewrites.admission import described, is_of
 from rewrites.certificates.digests import Digests
@@ -181,8 +182,10 @@ def _laid_out(data: Mapping[str, Json]) -> str:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def load(path: str | os.PathLike[str], *, rules: Mapping[str, Rule] | None = None) -> Theorem:
+def load(path: str | os.PathLike[str], *, rules: Mapping[str, Rule] | None = None, smt: bool = True) -> Theorem:
     """The theorem that a file certifies, replayed by the kernel. `rules` are those that it may use; by default, all.
+
+    Without `smt`, z3 is asked nothing: a certificate with a premise that only z3 decides is refused.
 
     Raises `CertificateError` with the first step that differs.
     """
@@ -204,16 +207,21 @@ def load(path: str | os.PathLike[str], *, rules: Mapping[str, Rule] | None = Non
         raise _no_certificate(f"{file} is not text in UTF-8") from error
     except ValueError as error:
         raise CertificateError(f"{brief(path)} is no path of a file: {error}", field="file") from error
-    return loads(text, rules=rules)
+    return loads(text, rules=rules, smt=smt)
 
 
-def loads(text: str, *, rules: Mapping[str, Rule] | None = None) -> Theorem:
-    """The theorem that a text certifies, replayed by the kernel. Raises `CertificateError`."""
+def loads(text: str, *, rules: Mapping[str, Rule] | None = None, smt: bool = True) -> Theorem:
+    """The theorem that a text certifies, replayed by the kernel, as `load` says. Raises `CertificateError`."""
+    with nullcontext() if smt else without_smt():
+        return _replayed_from(text, RULES if rules is None else rules)
+
+
+def _replayed_from(text: str, rules: Mapping[str, Rule]) -> Theorem:
     data = _object(text)
     lines = [_line(number, step) for number, step in enumerate(data["steps"], 1)]
     start, end = _program(data["start"], "start"), _program(data["end"], "end")
     _check_assumptions(start, data["assumptions"])
-    known = _rules(lines, data["rules"], RULES if rules is None else rules)
+    known = _rules(lines, data["rules"], rules)
     arguments = _arguments(start, data["terms"], lines, known)
     theorem = reflexivity(start)
     digests = Digests()
@@ -451,6 +459,15 @@ def _replayed(theorem: Theorem, line: _Line, rule: Rule, arguments: dict[str, Ar
         ) from error
 
 
+_NOT_ASKED: Final = "  (z3 was not asked: --no-smt)\n"
+
+
+def _asked_of_z3(decided: int) -> str:
+    """What z3 has decided in all, of the start program too."""
+    questions = f"{decided} question{'' if decided == 1 else 's'}"
+    return f"  z3 decided {questions}; --no-smt refuses what only z3 decides\n" if decided else ""
+
+
 # -- saying what was proved -------------------------------------------------------------------------------------------
 
 
@@ -462,14 +479,15 @@ def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None) -> st
     count = len(theorem.steps)
     parts = [
         f"Proved by {count} step{'' if count == 1 else 's'}, that",
-        _indented(show_program(theorem.lhs, abridge=True)),
+        _indented(show_program(theorem.lhs)),
         "has the same shape, and the same values with padding read as zero, as",
-        _indented(show_program(theorem.rhs, abridge=True)),
+        _indented(show_program(theorem.rhs)),
         f"for all sizes {_under(theorem.lhs)}",
         "trusting",
         "  the kernel, the functions that build and compare terms, and the prover",
         *_rules_said(theorem.steps, grades or {}),
         _premises_said(theorem.steps),
+        *_decided_by_z3(theorem.steps),
     ]
     return "\n".join(parts)
 
@@ -510,22 +528,38 @@ def _premises_said(steps: Sequence[Step]) -> str:
     return f"  the prover's answer to {len(premises)} premises: {by}{dead}"
 
 
+def _decided_by_z3(steps: Sequence[Step]) -> list[str]:
+    """Each premise that only z3 has proved, so that it can be looked at by itself."""
+    return [
+        f"    z3 alone, at step {number}, {step.rule.name}: {show_predicate(premise.premise)}"
+        for number, step in enumerate(steps, 1)
+        for premise in step.premises
+        if premise.layer == "z3"
+    ]
+
+
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`atl check FILE…`: replays certificates, and prints what each proves, or why it is refused. 1 if any is."""
+    """`atl check FILE…`: replays certificates, and prints what each proves, or why it is refused. 1 if any is.
+
+    With `--no-smt` z3 is asked nothing, and what only z3 decides is refused.
+    """
     parser = argparse.ArgumentParser(prog="atl check", description="Replays certificates with the kernel alone.")
     parser.add_argument("files", nargs="+", type=File, metavar="FILE", help="what theorem.save(…) wrote")
+    parser.add_argument("--no-smt", action="store_true", help="do not ask z3: refuse what only z3 decides")
+    asked = parser.parse_args(arguments)
     refused = 0
-    for file in parser.parse_args(arguments).files:
+    for file in asked.files:
         forget()  # each file is judged, and answered, as by a process of its own
+        before = statistics.snapshot()
         try:
-            theorem = load(file)
+            theorem = load(file, smt=not asked.no_smt)
             said = describe(theorem, grades={step.rule.name: grade_text(step.rule.name) for step in theorem.steps})
         except ATLError as error:
-            sys.stderr.write(f"{file}: refused\n{error}\n")
+            sys.stderr.write(f"{file}: refused\n{error}\n{_NOT_ASKED if asked.no_smt else ''}")
             refused = 1
         else:
-            sys.stdout.write(f"{file}: {said}\n")
+            sys.stdout.write(f"{file}: {said}\n{_asked_of_z3(statistics.since(before).z3)}")
     return refused

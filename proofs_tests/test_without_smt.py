@@ -1,0 +1,113 @@
+"""What z3 decides is seen, and can be refused; none of what is shipped rests on it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import atl
+import examples
+from atl.cli import main
+from atl.prove import Facts, Proved, Unknown, prove, without_smt
+from rewrites import Session, reschedule
+from rewrites.certificates.certificate import describe, dumps, loads
+from rewrites.errors import CertificateError
+from rewrites.kernel import Theorem
+
+n, m = atl.sizes("n m")
+x = atl.tensor("x", n)
+SQUARE = 2 * n * m <= n * n + m * m
+
+
+def rests_on_z3() -> Session:
+    """A guard is put around x[0] that always holds, by the square of n - m."""
+    start = atl.program("p", [x], atl.gen(n, lambda i: x[i]), given=[m >= 1])
+    return reschedule(start).rw("guard_true", around=(0,), reverse=True, p=SQUARE)
+
+
+def shipped() -> Iterator[tuple[str, Callable[[], object]]]:
+    """Every function of the examples that takes nothing: those that derive something give a session."""
+    for found in pkgutil.walk_packages(examples.__path__, "examples."):
+        module = importlib.import_module(found.name)
+        for name, function in vars(module).items():
+            own = inspect.isfunction(function) and function.__module__ == found.name and not name.startswith("_")
+            if own and not inspect.signature(function).parameters:
+                yield f"{found.name}.{name}", function
+
+
+def test_what_only_z3_proves_is_unknown_where_it_is_not_asked() -> None:
+    assert prove(Facts(), SQUARE.node) == Proved("z3")
+    with without_smt():
+        assert prove(Facts(), SQUARE.node) == Unknown("z3 was not asked")
+        assert prove(Facts().assume((n < m).node), (n <= m).node) == Proved("linear")
+    assert prove(Facts(), SQUARE.node) == Proved("z3")
+
+
+def test_what_z3_was_not_asked_is_not_remembered_for_where_it_is() -> None:
+    goal = (2 * n * m <= n * n + m * m + 1).node
+    with without_smt():
+        assert isinstance(prove(Facts(), goal), Unknown)
+    assert prove(Facts(), goal) == Proved("z3")
+
+
+def test_a_session_says_which_premises_z3_decided() -> None:
+    session = rests_on_z3()
+    assert "2*m*n <= m*m + n*n: by z3" in str(session.explain(-1))
+    said = describe(session.done())
+    assert "1 by z3" in said
+    assert "z3 alone, at step 1, guard_true: 2*m*n <= m*m + n*n" in said
+
+
+def test_a_session_takes_no_step_that_needs_z3_where_it_is_not_asked() -> None:
+    with without_smt(), pytest.raises(atl.ATLError, match=r"z3 was not asked|premise"):
+        rests_on_z3()
+
+
+def test_a_certificate_that_needs_z3_is_refused_without_it() -> None:
+    text = dumps(rests_on_z3().done())
+    assert loads(text).steps[0].premises[0].layer == "z3"
+    with pytest.raises(CertificateError):
+        loads(text, smt=False)
+
+
+def test_the_command_refuses_what_only_z3_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needs, plain = tmp_path / "needs.json", tmp_path / "plain.json"
+    rests_on_z3().done().save(needs)
+    reschedule(atl.program("p", [x], 2 * x)).rw("mul_comm").done().save(plain)
+    assert main(["check", str(needs)]) == 0
+    assert "z3 decided 1 question; --no-smt refuses what only z3 decides" in capsys.readouterr().out
+    assert main(["check", "--no-smt", str(needs), str(plain)]) == 1
+    said = capsys.readouterr()
+    assert f"{needs}: refused" in said.err
+    assert "(z3 was not asked: --no-smt)" in said.err
+    assert f"{plain}: Proved by 1 step" in said.out
+
+
+def test_a_claim_that_is_checked_is_printed_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    total = x[0] * 1.5
+    for number in range(300):
+        total = total + x[number] * 1.5
+    reschedule(atl.program("long", [x], total, given=[n >= 300])).rw("add_comm", around=()).done().save(
+        tmp_path / "long.json"
+    )
+    assert main(["check", str(tmp_path / "long.json")]) == 0
+    said = capsys.readouterr().out
+    assert "…" not in said
+    assert said.count("x[299]") == 2
+
+
+def test_no_shipped_derivation_needs_z3() -> None:
+    derived: dict[str, Theorem] = {}
+    for name, function in shipped():
+        made = function()
+        if isinstance(made, Session):
+            derived[name] = made.done()
+    assert len(derived) >= 20
+    for name, theorem in derived.items():
+        assert loads(dumps(theorem), smt=False).rhs == theorem.rhs, name
+        assert not any(premise.layer == "z3" for step in theorem.steps for premise in step.premises), name
