@@ -14,7 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 from examples import beyond_the_paper as beyond
-from examples.schedules.layers import numpy_attention, numpy_batched, numpy_mttkrp, numpy_stencils
+from examples import everyday
+from examples.schedules import everyday as programs
+from examples.schedules.layers import numpy_attention, numpy_batched, numpy_stencils
 from lowering import compile as compile_kernel
 from rewrites import Session
 
@@ -23,6 +25,10 @@ PICTURE: Final = ((4000, 4000),)
 BATCH: Final = ((4, 256, 256), (4, 256, 256))
 SQUARE: Final = ((512, 512), (512, 512))
 CUBE: Final = ((64, 128, 128), (128, 32), (128, 32))
+FILTERED: Final = ((4000, 4000), (5,))
+LAYERS: Final = ((1024, 256), (256, 512), (512,), (512, 64), (64,))
+ROWS: Final = ((2000, 1000),)
+FIELD: Final = ((200, 200, 200),)
 HEAD: Final = ((512, 64), (2048, 64), (2048, 64))
 CASES: Final[tuple[tuple[Callable[[], Session], Callable[..., Any], tuple[tuple[int, ...], ...]], ...]] = (
     (beyond.stencils_fused, numpy_stencils, PICTURE),
@@ -30,10 +36,15 @@ CASES: Final[tuple[tuple[Callable[[], Session], Callable[..., Any], tuple[tuple[
     (beyond.stencils_tiled, numpy_stencils, PICTURE),
     (beyond.batched_product_one_row, numpy_batched, BATCH),
     (beyond.batched_product_blocked, numpy_batched, BATCH),
-    (beyond.product_packed, numpy_batched, SQUARE),
-    (beyond.mttkrp_factored, numpy_mttkrp, CUBE),
     (beyond.attention_by_rows, numpy_attention, HEAD),
     (beyond.attention_in_blocks, numpy_attention, HEAD),
+    (everyday.product_packed, programs.numpy_product, SQUARE),
+    (everyday.mttkrp_factored, programs.numpy_mttkrp, CUBE),
+    (everyday.gaussian_by_strips, programs.numpy_gaussian, FILTERED),
+    (everyday.triangular_by_rows, programs.numpy_triangular, SQUARE),
+    (everyday.perceptron_in_blocks, programs.numpy_perceptron, LAYERS),
+    (everyday.softmax_by_rows, programs.numpy_softmax, ROWS),
+    (everyday.two_steps_in_tiles, programs.numpy_two_steps, FIELD),
 )
 
 

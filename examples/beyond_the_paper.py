@@ -62,28 +62,6 @@ def batched_product_flat() -> Session:
     return s
 
 
-def product_packed(rows: int = 8, columns: int = 32) -> Session:
-    """Tiles that are accumulated in registers, of packed operands; only the last store is guarded."""
-    s = reschedule(layers.product())
-    s.tile(["i", "j"], [rows, columns])
-    s.stage("Σ[k < _] _", at="jo", name="block")
-    s.interchange("ji")
-    s.interchange("ii")
-    s.pack("rhs")
-    s.pack("lhs", at="io")
-    return s
-
-
-def mttkrp_factored() -> Session:
-    """One multiplication of two leaves the innermost sum; what is left of it is a row, computed column by column."""
-    s = reschedule(layers.mttkrp())
-    s.factor_out("first[_, _]")
-    s.interchange("j")
-    s.stage("Σ[q < _] _", at="k", name="row")
-    s.interchange("⊞[j < R] Σ[q < _] _")
-    return s
-
-
 def attention_by_rows() -> Session:
     """Everything for one row at a time: the buffers hold a row, not the L x S scores; weights are read row by row."""
     s = reschedule(layers.attention())

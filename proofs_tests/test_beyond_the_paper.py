@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from examples import beyond_the_paper as beyond
-from examples.schedules.layers import Array, numpy_attention, numpy_batched, numpy_mttkrp, numpy_stencils
+from examples.schedules.layers import Array, numpy_attention, numpy_batched, numpy_stencils
 from lowering import Kernel
 from lowering import compile as compile_kernel
 from rewrites import Session
@@ -25,15 +25,6 @@ PRODUCTS: list[Shapes] = [
         (1, 1, 1, 1), (2, 3, 5, 7), (0, 4, 2, 3), (3, 8, 4, 16), (2, 17, 9, 33), (1, 5, 0, 2),
     )
 ]  # fmt: skip
-EXTENTS = (0, 1, 7, 64, 97)
-MATRICES: list[Shapes] = [
-    ((m, k), (k, n))
-    for m, k, n in (*((extent,) * 3 for extent in EXTENTS), (5, 0, 3), (0, 4, 9), (9, 2, 0), (8, 3, 31))
-]
-CUBES: list[Shapes] = [
-    ((m, k, n), (k, r), (n, r))
-    for m, k, n, r in (*((extent,) * 4 for extent in (0, 1, 7, 24)), (64, 7, 5, 97), (3, 0, 2, 4), (2, 3, 0, 4))
-]
 HEADS: list[Shapes] = [
     ((rows, d), (s, d), (s, e))
     for rows, s, d, e in ((1, 1, 1, 1), (2, 3, 5, 7), (8, 16, 4, 8), (17, 19, 8, 5), (33, 40, 9, 23))
@@ -47,8 +38,6 @@ SCHEDULES: dict[str, tuple[Callable[[], Session], Callable[..., Array], list[Sha
     "batched product, blocked": (beyond.batched_product_blocked, numpy_batched, PRODUCTS, 7),
     "batched product, one row": (beyond.batched_product_one_row, numpy_batched, PRODUCTS, 1),
     "batched product, flat": (beyond.batched_product_flat, numpy_batched, [s for s in PRODUCTS if s[0][1]], 2),
-    "product, packed": (lambda: beyond.product_packed(4, 8), numpy_batched, MATRICES, 6),
-    "mttkrp, factored": (beyond.mttkrp_factored, numpy_mttkrp, CUBES, 4),
     "attention, by rows": (beyond.attention_by_rows, numpy_attention, HEADS, 7),
     "attention, in blocks": (beyond.attention_in_blocks, numpy_attention, HEADS, 8),
 }

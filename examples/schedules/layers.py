@@ -40,24 +40,6 @@ def batched_product() -> Program:
     return atl.program("batched", [left, right], body)
 
 
-lhs, rhs = atl.tensor("lhs", M, K), atl.tensor("rhs", K, N)
-
-
-def product() -> Program:
-    """A matrix product."""
-    return atl.program("product", [lhs, rhs], atl.gen(M, N, lambda i, j: atl.sum(K, lambda k: lhs[i, k] * rhs[k, j])))
-
-
-R = atl.sizes("R")
-cube, first, second = atl.tensor("cube", M, K, N), atl.tensor("first", K, R), atl.tensor("second", N, R)
-
-
-def mttkrp() -> Program:
-    """A tensor of rank 3, matricised, times the Khatri-Rao product of two matrices."""
-    body = atl.gen(M, R, lambda i, j: atl.sum(K, N, lambda k, q: cube[i, k, q] * first[k, j] * second[q, j]))
-    return atl.program("mttkrp", [cube, first, second], body)
-
-
 L, S, D, E = atl.sizes("L S D E", min=1)
 query, key, weight = atl.tensor("query", L, D), atl.tensor("key", S, D), atl.tensor("weight", S, E)
 
@@ -102,14 +84,8 @@ def numpy_stencils(picture: Array) -> Array:
 
 
 def numpy_batched(left: Array, right: Array) -> Array:
-    """What `batched_product`, and `product`, compute."""
+    """What `batched_product` computes."""
     return left @ right
-
-
-def numpy_mttkrp(cube: Array, first: Array, second: Array) -> Array:
-    """What `mttkrp` computes."""
-    out: Array = np.einsum("ikl,kj,lj->ij", cube, first, second)
-    return out
 
 
 def numpy_attention(query: Array, key: Array, weight: Array) -> Array:
