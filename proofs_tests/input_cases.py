@@ -28,7 +28,7 @@ Decimal('1.5') | '' | ' ' | 'i' | 'j' | 'n' | 'buf' | 'm / 2' | 'n // 0' | 'n %'
 {} | {'n': 3} | {'n': -1} | {'n': 'n'} | {3: 3} | {'k': 0} | set() | {1, 2} | frozenset() | range(3) | slice(1, 2)
 ... | object() | type | int | len | Mute() | Text('i') | Whole(2) | lists(50) | lists(100000) | looped() | lambda: 0
 lambda i: i | lambda i: x[i] | lambda i, j: A[i, j] | lambda *a: 1.0 | lambda i: None | lambda i: 'i'
-lambda **o: 1 | lambda i: i < 1 | (j for j in range(3)) | iter([1]) | zip([1], [2]) | map(int, ['1']) | print
+lambda **o: 1 | lambda i: i < 1 | (j for j in range(3)) | iter([1]) | zip([1], [2]) | map(int, ['1']) | id
 np.int64(3) | np.int8(-1) | np.uint64(2**64 - 1) | np.float32(2) | np.float16(1.5) | np.float64('nan')
 np.bool_(True) | np.str_('i') | np.complex64(1) | np.array(3) | np.array(2.5) | np.array(None) | np.zeros(3)
 np.zeros(3, np.float32) | np.zeros((2, 3), np.float32) | np.zeros((2, 3)) | np.zeros(0) | np.zeros((0, 3))

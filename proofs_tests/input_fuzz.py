@@ -47,6 +47,10 @@ ROOMS: Final = tuple(
 )
 
 
+CALLS: Final = ("do", "report")
+"""What calls a function of the user's with what only that function can refuse: `s.do(tactic)`, `s.check(also=…)`."""
+
+
 class TooLong(BaseException):
     """A case takes longer than it may."""
 
@@ -170,8 +174,8 @@ def _of_another_kind(error: Exception) -> Outcome:
     if not ours or by_python:
         # Also through what refuses runaway recursion, which passes on what it is called with.
         return Outcome("discarded", f"Python's own {type(error).__name__}")
-    if frames[-1].filename == "<case>" or (frames[-1] is ours[-1] and ours[-1].name == "do"):
-        # `do` calls whatever it is given, which may be written in C.
+    if frames[-1].filename == "<case>" or (frames[-1] is ours[-1] and ours[-1].name in CALLS):
+        # What these are given to call may be written in C.
         return Outcome("discarded", f"the case's own {type(error).__name__}")
     at = f"{Path(ours[-1].filename).parent.name}/{Path(ours[-1].filename).name}:{ours[-1].lineno} in {ours[-1].name}"
     return Outcome("found", f"{type(error).__name__} at {at}: {str(error)[:200]}")

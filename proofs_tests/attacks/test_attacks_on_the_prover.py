@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from atl.cli import main as command
 from atl.core.predicate import Predicate
 from atl.prove import Answer, Facts, forget, prove
 from atl.prove.bounds import _Elimination
@@ -76,3 +77,9 @@ def test_a_run_that_is_interrupted_says_so(monkeypatch: Patch, capsys: pytest.Ca
     monkeypatch.setattr(prover_fuzz, "prove", stopping)
     assert main(["--n", "50"]) == 130
     assert "interrupted by Ctrl-C after" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", ["kernel", "prover"])
+def test_the_attacks_are_commands(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["fuzz", what, "--n", "4", "--seed", "2"]) == 0
+    assert capsys.readouterr().out.startswith("seed 2: 4 ")
