@@ -251,3 +251,18 @@ def test_which_of_the_places_is_meant_is_checked() -> None:
     for wrong in (-1, True, "first"):
         with pytest.raises(WrongArgument, match="nth="):
             reschedule(gram()).stage("A[_, _]", at="j", nth=wrong)  # type: ignore[arg-type]
+
+
+def test_a_dimension_of_which_all_is_read_is_computed_as_it_was() -> None:
+    """The rows of a layer are sums of rows: element by element, each would read the weights by columns."""
+    n, m, k = atl.sizes("n m k")
+    a, b = atl.tensor("a", n, k), atl.tensor("b", k, m)
+    rows = atl.gen(n, lambda i: atl.sum(k, lambda p: a[i, p] * b[p]))
+    s = reschedule(
+        atl.program("layers", [a, b], atl.let(rows, lambda row: atl.gen(n, lambda i: 2 * row[i]), name="row"))
+    )
+    s.tile("⊞[i < n] ⊞[_ < m] 2 * _", 8).stage("row", at="io")
+    assert "Σ[p < k] ⊞[i1 < m]" in str(s)
+    shifted = atl.let(rows, lambda row: atl.gen(n, m, lambda i, j: atl.guard(j >= 1, row[i, j - 1])), name="row")
+    s = reschedule(atl.program("shifted", [a, b], shifted)).tile("⊞[i < n] ⊞[j < m] [_] · _", 8).stage("row", at="io")
+    assert "Σ[p < k] a[8*io + i, p] * b[p, " in str(s)

@@ -69,7 +69,7 @@ def stage_region(work: Derivation, let: Path, above: Path, name: str) -> None:
 
     What is read elsewhere is bound again. The mark of the let stays with what is read elsewhere, if anything is.
     """
-    _elements_written_out(work, (*let, 0))
+    _elements_written_out(work, let, above)
     around = work.term(let)
     assert isinstance(around, Let)
     work.rewrite("unfold_let", let)
@@ -104,17 +104,41 @@ def stage_input(work: Derivation, reads: Sequence[Path], above: Path, name: str 
             pass
 
 
-def _elements_written_out(work: Derivation, path: Path) -> None:
-    """Writes a tensor as generations in all of its dimensions: transpose v → ⊞[i < m] ⊞[j < n] v[j, i]."""
+def _elements_written_out(work: Derivation, let: Path, above: Path) -> None:
+    """Writes a let as generations in all of its dimensions: transpose v → ⊞[i < m] ⊞[j < n] v[j, i].
+
+    Not where only dimensions of which all is read would be gained: how they are computed, say Σ[k < m] ⊞[j < n] e,
+    stays as it is.
+    """
+    path, outer = (*let, 0), 0
     while isinstance(gen := work.term(path), Gen):
-        path = (*path, 0)
-    if not gen.type.rank or not _has_elements(gen):
+        path, outer = (*path, 0), outer + 1
+    if not gen.type.rank or not _has_elements(gen) or _all_is_read(work, let, above, outer):
         return
     element = _written_as_generations(work, path)
     if not isinstance(gen, Input | Local):
         reduce_accesses(work, element)
         work.exhaust(["guard_guard"], element)
         simplify_guards(work, element)
+
+
+def _all_is_read(work: Derivation, let: Path, above: Path, first: int) -> bool:
+    """Whether each use of a let below a place reads all of its dimensions from the one with the number `first` on."""
+    around = work.term(let)
+    assert isinstance(around, Let)
+    of = around.value.type
+    indices, tensors = binders_between(around, above[len(let) :])
+    uses = _uses(work.term(above), shift_term(Local(0, of), indices, tensors - 1), above, of.rank)
+    scope = work.site(above).scope
+    whole = [scope.index(shift(extent, indices)) - ONE for extent in of.shape]
+    try:
+        return first > 0 and all(
+            _bounds(work, above, use, dimension) == (ZERO, whole[dimension])
+            for use in uses
+            for dimension in range(first, len(use.indices))
+        )
+    except NoSite:
+        return False
 
 
 def _has_elements(tensor: Expr) -> bool:
