@@ -73,9 +73,11 @@ def chosen(program: Program, what: Chosen, *, top_down: bool = False) -> Iterato
 
 
 def named(program: Program, name: str, *, top_down: bool = False) -> Iterator[Site]:
-    """The binders of this name: those that are printed with it, and after them those that were given it."""
+    """The binders that are printed with this name; where nothing is, those that were given it."""
     found = [site for site in sites(program, top_down=top_down) if name in site.called]
-    yield from sorted(found, key=lambda site: site.called[0] != name)
+    printed = [site for site in found if site.called[0] == name]
+    shown = printed or any(array.name == name for array in program.inputs)
+    yield from printed if shown else found
 
 
 def one(program: Program, what: Chosen) -> Site:
