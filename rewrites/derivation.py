@@ -49,6 +49,14 @@ class NotApplicable(NoSite):
         self.path = path
 
 
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where a derivation stood: its theorems and notes then."""
+
+    theorems: tuple[Theorem, ...]
+    notes: tuple[str, ...]
+
+
 class Derivation:
     """Theorems that lead from a goal on. `rules` are those that may be used, by name.
 
@@ -212,20 +220,29 @@ class Derivation:
         shown = correspondence.with_hints_at(self.goal.body, path, {field: value})
         self.theorems[-1] = _shown_as(self.theorem, shown)
 
+    @property
+    def point(self) -> Point:
+        """Where it stands now, for `back_to`."""
+        return Point(tuple(self.theorems), tuple(self.notes))
+
+    def back_to(self, point: Point) -> None:
+        """Goes back to where it stood, or on to where it had come: what was tried since is undone, notes too."""
+        self.theorems[:], self.notes[:] = point.theorems, point.notes
+
     def first_of(self, candidates: Iterable[T], act: Callable[[T], object]) -> None:
         """Carries out a change with the first of these with which it can be. Raises what is wrong with the first."""
-        before, notes = list(self.theorems), list(self.notes)
-        refused: tuple[ATLError, list[Theorem]] | None = None
+        start = self.point
+        refused: tuple[ATLError, Point] | None = None
         for candidate in candidates:
             try:
                 act(candidate)
             except ATLError as error:
-                refused = refused or (error, list(self.theorems))
-                self.theorems[:], self.notes[:] = before, notes
+                refused = refused or (error, self.point)
+                self.back_to(start)
             else:
                 return
         if refused is not None:
-            self.theorems[:] = refused[1]
+            self.back_to(refused[1])
             raise refused[0]
 
     # -- sweeps -------------------------------------------------------------------------------------------------------

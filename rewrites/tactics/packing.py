@@ -13,7 +13,7 @@ from atl.errors import ATLError, WrongArgument, brief
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
-from rewrites.obstacles import obstacles
+from rewrites.obstacles import none_is_new, obstacles
 from rewrites.places.choosing import Chosen, chosen, nothing_chosen
 from rewrites.places.site import Site
 from rewrites.tactics.binding import binders_between, check_name, check_nth, nth_of
@@ -53,6 +53,8 @@ def pack(
     """
     check_name(name)
     check_nth(nth)
+    if order is not None and not isinstance(order, list | tuple):
+        raise WrongArgument(f"order={brief(order)}", required='a list of loops: order=["ko", "ii"]')
     if at is None:
         _pack_below(work, what, (), name, order, nth)
     else:
@@ -138,8 +140,6 @@ def _called(read: Site) -> str:
 
 def _positions(work: Derivation, read: Path, above: Path, order: Sequence[Chosen]) -> list[int]:
     """The de Bruijn positions of the loops of the operand, in the order that is wanted."""
-    if not isinstance(order, list | tuple):
-        raise WrongArgument(f"order={brief(order)}", required='a list of loops: order=["ko", "ii"]')
     used = free_positions(work.term(read))[0]
     around = [site for site in work.site(read).spine()[:-1] if isinstance(site.term, Gen | Reduce)][::-1]
     between = [position for position, _, _ in loops_between(work, read, above) if position in used]
@@ -165,15 +165,15 @@ def _padded(work: Derivation, read: Path, above: Path, staged: Callable[[Path], 
 
     Conditions stay around the product, too, where it would not compile without them.
     """
-    before, notes, known = list(work.theorems), list(work.notes), len(obstacles(work.goal))
+    before, in_the_way = work.point, obstacles(work.goal)
 
     def without(gone: Collection[Predicate]) -> bool:
-        work.theorems[:], work.notes[:] = before, notes
+        work.back_to(before)
         try:
             staged(_Inwards(work, read, above, gone).moved())
         except ATLError:
             return False
-        return len(obstacles(work.goal)) <= known
+        return none_is_new(in_the_way, obstacles(work.goal))
 
     candidates = _Inwards(work, read, above, ()).own()
     if without(candidates):
@@ -184,7 +184,7 @@ def _padded(work: Derivation, read: Path, above: Path, staged: Callable[[Path], 
             gone.append(candidate)
     if not gone or not without(gone):
         # The guards stay as they are: `stage_at` pads the buffer with what of them matters.
-        work.theorems[:], work.notes[:] = before, notes
+        work.back_to(before)
         staged(read)
 
 

@@ -24,13 +24,13 @@ def padding_kept(work: Derivation, path: Path) -> bool:
     rank = work.term(path).type.rank
     if not _is_truncated(work, path) or not (rank or isinstance(work.term(path), Guard)):
         return False
-    before = list(work.theorems)
+    before = work.point
     try:
         if _bound(work, path, rank):
             return True
     except ATLError:
         pass  # the element's form is one that cannot be taken back
-    work.theorems[:] = before
+    work.back_to(before)
     return False
 
 

@@ -147,14 +147,14 @@ class _Tails:
         where = _within(work.site(path), limit.at)
         if where is None or where in self.tried:
             return False
-        before = list(work.theorems)
+        before = work.point
         try:
             parts = pieces(work, path, [where])
         except ATLError:
             return False  # a fold of which one part may be empty
         if isinstance(term, Reduce) and not cuts_only_padding(work, path):
             # An addition is stored in full, also where the sum was padding, which something around it cuts.
-            work.theorems[:] = before
+            work.back_to(before)
             if cuts_only_padding(work, path):
                 return False
             parts = pieces(work, path, [where])
