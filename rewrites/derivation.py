@@ -21,7 +21,7 @@ from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterm
 from atl.errors import ATLError, ParseError, WrongArgument, brief
 from atl.parsing.parse_index import IndexReader, refuse_deep_text
-from atl.prove import Proved, prove
+from atl.prove import proves
 from atl.surface.values import as_index, as_predicate, as_tensor
 from atl.text.printing import place_of
 from rewrites import kernel
@@ -116,7 +116,7 @@ class Derivation:
     def knows(self, path: Path, fact: Predicate) -> bool:
         """Whether a fact, written with the indices of this place, is proved there."""
         scope = self.site(path).scope
-        return isinstance(prove(scope.facts, scope.predicate(fact)), Proved)
+        return proves(scope.facts, scope.predicate(fact))
 
     def rule(self, name: str) -> Rule:
         """The rule of this name."""

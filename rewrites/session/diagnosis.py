@@ -19,7 +19,7 @@ from atl.core.program import Program
 from atl.core.terms import Expr, Guard, Local, TensorVar, Term, Type
 from atl.core.traversal import Path, children, subterms
 from atl.errors import ATLError, Source, WrongArgument
-from atl.prove import Facts, Proved, Refuted, contradictory, prove
+from atl.prove import Facts, Refuted, contradictory, proves
 from atl.prove.facts import topics_of
 from atl.text.printing import place_of, show_predicate, text_at
 from rewrites.derivation import Derivation, Given, NotApplicable, arguments_of
@@ -253,10 +253,10 @@ def _of_facts(failed: PremiseFailed) -> Iterable[str]:
     candidates += [at_most(ONE, index(size)) for size in sizes]
     candidates += [at_most(index(a), index(b)) for a in sizes for b in sizes if a != b]
     for candidate in candidates:
-        if isinstance(prove(facts, negation(candidate)), Proved):
+        if proves(facts, negation(candidate)):
             continue
         stronger = facts.assume(candidate)
-        if contradictory(stronger) is not True and isinstance(prove(stronger, premise), Proved):
+        if contradictory(stronger) is not True and proves(stronger, premise):
             yield f"if it is so, state it at the start: reschedule(…, given=[{python_condition(candidate)}])"
             return
 

@@ -41,7 +41,7 @@ from rewrites.session.call import Call
 from rewrites.session.diagnosis import Asked, at_the_call, diagnosed, refusal
 from rewrites.session.handles import Origin, place_in
 from rewrites.session.vocabulary import no_such_name
-from rewrites.tactics.tails import Strategy
+from rewrites.tactics.nests.tails import Strategy
 
 P = ParamSpec("P")
 

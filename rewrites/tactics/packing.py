@@ -18,7 +18,8 @@ from rewrites.places.choosing import Chosen, chosen, nothing_chosen
 from rewrites.places.site import Site
 from rewrites.tactics.binding import binders_between, check_name, check_nth, nth_of
 from rewrites.tactics.loops import first_possible, loops
-from rewrites.tactics.staging import below_lets, loops_between, raised, stage_at, used_positions
+from rewrites.tactics.nests.guards import used_positions
+from rewrites.tactics.staging import below_lets, loops_between, raised, stage_at
 
 
 def pack(
