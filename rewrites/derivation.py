@@ -20,7 +20,7 @@ from atl.core.substitution import with_children
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterm
 from atl.errors import ATLError, ParseError, WrongArgument, brief
-from atl.parsing.parse_index import IndexReader, refuse_deep_text
+from atl.parsing.parse_index import IndexReader
 from atl.prove import proves
 from atl.surface.values import as_index, as_predicate, as_tensor
 from atl.text.printing import place_of
@@ -338,10 +338,7 @@ class Text:
         """What the text means at a place. Raises `ParseError`, and `WrongArgument` for a name that is bound nowhere."""
         reader = IndexReader(self.text, site.program.inputs)
         reader.indices = list(site.names.indices)
-        with refuse_deep_text():
-            made = reader.condition() if self.condition else reader.index()
-        if reader.next.kind != "end":
-            raise reader.error(f"expected the end of the text, found {reader.next}", required="nothing more")
+        made = reader.whole(reader.condition) if self.condition else reader.whole(reader.index)
         known = (*site.names.indices, *site.program.sizes)
         for expression in (made,) if isinstance(made, Index) else expressions(made):
             for atom in atoms(expression):

@@ -132,8 +132,10 @@ class _Factor:
                     self._through_product(above, self.product[-1])
                 case Binary("div"):
                     self._through_quotient(above, self.product[-1])
-                case _:
+                case Unary("neg"):
                     self._through_sign(above)
+                case _:
+                    raise self._stuck(above)
         if self.form == "alone":
             self._times_one()
 

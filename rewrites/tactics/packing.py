@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import assert_never
 
 from atl.core.predicate import Predicate, conjunction, conjuncts, substitute
 from atl.core.substitution import free_positions
-from atl.core.terms import Access, Binary, Expr, Gen, Guard, Input, Let, Local, Reduce, Unary
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Metavariable,
+    Padding,
+    Place,
+    Reduce,
+    Reshape,
+    Select,
+    TensorVar,
+    Unary,
+    Value,
+)
 from atl.core.traversal import Path
 from atl.errors import ATLError, WrongArgument, brief
 from atl.text.printing import place_of
@@ -268,30 +291,45 @@ class _Inwards:
 
     def _through(self, at: Path, term: Expr, side: int) -> Path:
         """Moves the guard at a place into what stands there, towards one side. Where it stands then."""
-        match term:
-            case Gen():
-                self.work.rewrite("guard_gen", at)
-            case Reduce():
-                self.work.rewrite("sum_guard", at)
-            case Let():
-                self.work.rewrite("ll_guard", at)
-            case Binary("mul"):
-                self.work.rewrite("guard_mul_left" if side == 0 else "guard_mul_right", at, reverse=True)
-            case Binary():
-                self.work.rewrite("guard_div_left", at, reverse=True)
-            case _:
-                self.work.rewrite("guard_neg", at)
+        way = _way_in(term, side)
+        assert way is not None
+        self.work.rewrite(way.rule, at, reverse=way.reverse)
         return (*at, side)
 
 
 def _lets_through(around: Expr, side: int) -> bool:
-    """Whether a guard around a term may stand around this part of it instead."""
+    """Whether a guard around a term may stand around this part of it instead, or joins it there."""
+    return isinstance(around, Guard) or _way_in(around, side) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The rule by which a guard goes from around a term to around a part of it."""
+
+    rule: str
+    reverse: bool = False
+
+
+def _way_in(around: Expr, side: int) -> _Way | None:
+    """How a guard around a term comes to stand around this part of it instead, if it may."""
     match around:
-        case Guard() | Gen() | Reduce("sum") | Binary("mul") | Unary("neg"):
-            return True
-        case Binary("div"):
-            return side == 0
-        case Let():
-            return side == 1
+        case Gen():
+            return _Way("guard_gen")
+        case Reduce("sum"):
+            return _Way("sum_guard")
+        case Let() if side == 1:
+            return _Way("ll_guard")
+        case Binary("mul"):
+            return _Way("guard_mul_left" if side == 0 else "guard_mul_right", reverse=True)
+        case Binary("div") if side == 0:
+            return _Way("guard_div_left", reverse=True)
+        case Unary("neg"):
+            return _Way("guard_neg")
+        case Reduce() | Let() | Binary() | Unary() | Guard():
+            return None
+        case Access() | Cast() | Concat() | Place() | Reshape() | Select():
+            return None
+        case Constant() | Input() | Local() | Metavariable() | Padding() | TensorVar() | Value():
+            return None
         case _:
-            return False
+            assert_never(around)
