@@ -32,7 +32,7 @@ from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import CertificateError
 from rewrites.places.site import binders
 from rewrites.session.script import names_and_marks
-from rewrites.tactics.tiling import marks_of_tiles
+from rewrites.tactics.nests.tiling import marks_of_tiles
 
 ONE = Constant(1, "float32")
 EVERY_LOOP_MARK = [mark for mark in LoopMark if mark is not LoopMark.NONE]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import atl
+from atl.errors import WrongArgument
 from lowering import compile as compiled
 from lowering import lower, print_nest
 from proofs_tests.session_programs import A, B, f, k, m, matmul, n, pipeline
@@ -172,3 +174,10 @@ def test_what_cannot_be_packed_is_refused(name: str) -> None:
     call, message = REFUSED[name]
     with pytest.raises(NoSite, match=message):
         call()
+
+
+def test_an_order_that_is_no_list_is_refused_before_a_place_is_looked_for() -> None:
+    number: Any = 3
+    for operand in ("B", "C"):
+        with pytest.raises(WrongArgument, match="order=3"):
+            reschedule(matmul()).pack(operand, order=number)

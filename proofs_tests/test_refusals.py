@@ -376,7 +376,7 @@ def test_a_conjunct_that_is_not_there_is_a_near_miss() -> None:
 
 
 def test_what_is_no_number_or_name_is_refused() -> None:
-    s = reschedule(pipeline())
+    s = reschedule(pipeline()).inline("buf")
     wrong: Any = rules["mul_comm"]
     with pytest.raises(WrongArgument, match="no name of a rule") as caught:
         s.rw(wrong)
@@ -384,6 +384,8 @@ def test_what_is_no_number_or_name_is_refused() -> None:
     number: Any = "1"
     with pytest.raises(WrongArgument, match="nth='1'"):
         s.rw("mul_comm", nth=number)
+    with pytest.raises(NoSite, match="nth=a value of type int is beyond"):
+        s.rw("get_gen", nth=10**5000)
     with pytest.raises(WrongArgument, match="no call 9"):
         s.diff(9)
     with pytest.raises(WrongArgument, match="no call '1'"):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable
 
 import pytest
 
 import atl
-from atl.errors import ATLError, WrongArgument
+from atl.core.marks import LetMark, LoopMark
+from atl.errors import ATLError, NoSuchAttribute, UnsupportedMark, WrongArgument
 from lowering import compile as compiled
-from lowering import lower
+from lowering import lower, print_c
+from lowering.targets.support import check_program
 from proofs_tests.session_programs import A, f, k, matmul, n, pipeline
 from rewrites import Session, reschedule, rules
+from rewrites.session.vocabulary import ELSEWHERE, no_such_name
 
 bins = atl.sizes("bins")
 to = atl.tensor("to", n, dtype="int64", range=(0, bins))
@@ -108,28 +112,134 @@ def test_what_only_lowering_can_tell_comes_in() -> None:
         s.check(target="cuda")
 
 
-@pytest.mark.parametrize("make", [doubled, histogram])
-def test_no_suggestion_leads_to_a_goal_that_is_refused(make: Callable[[], atl.Program]) -> None:
-    """Inside of tiles many rules apply that lose the padding which a truncation cuts, and scatters have none there."""
-    s = reschedule(make()).tile("i" if make is doubled else "b", 8)
-    followed = 0
-    for name in rules:
+# -- suggestions ------------------------------------------------------------------------------------------------------
+
+
+def guarded_twice() -> atl.Program:
+    both = atl.gen(n, k, lambda i, j: atl.guard((i == j) & (i < 3), f[i]))
+    return atl.program("guarded_twice", [f], atl.gen(n, lambda i: atl.sum(k, lambda j: both[i, j])))
+
+
+FOLLOWED: dict[str, tuple[Callable[[], Session], str]] = {
+    "tiles, whose padding a truncation cuts": (
+        lambda: reschedule(doubled()).tile("i", 8),
+        "reverse=True",
+    ),
+    "a scatter in tiles": (lambda: reschedule(histogram()).tile("b", 8), 's.rw("sum_guard")'),
+    "a let": (lambda: reschedule(pipeline()), 's.inline("buf")'),
+    "a guard by two conditions": (lambda: reschedule(guarded_twice()).rw("get_gen", all=True), "around=("),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_no_suggestion_leads_to_a_goal_that_is_refused(name: str) -> None:
+    """Each call that a refused rewrite suggests is made, with its arguments, and what it leads to is lowered."""
+    make, among_them = FOLLOWED[name]
+    s = make()
+    suggestions: set[str] = set()
+    for rule in rules:
         for reverse in (False, True):
             try:
-                s.branch().rw(name, reverse=reverse)
+                s.branch().rw(rule, reverse=reverse)
             except ATLError as error:
-                followed += sum(_leads_to_a_kernel(s, suggestion) for suggestion in error.suggestions)
-    assert followed >= 10
+                suggestions.update(error.suggestions)
+    followed: list[str] = []
+    for calls in map(calls_in, sorted(suggestions)):
+        if not calls or any("…" in call for call in calls):
+            continue  # something is for the user to say
+        tried = s.branch()
+        for call in calls:
+            eval(call, {"s": tried})
+        lowered(tried)
+        followed += calls
+    assert len(followed) >= 10
+    assert any(among_them in call for call in followed)
 
 
-def _leads_to_a_kernel(s: Session, suggestion: str) -> bool:
-    """Follows a suggestion of rewrites; says whether it is one."""
-    calls = re.findall(r's\.(rw\("\w+"(?:, reverse=True)?\)|simpl_guard\(\))', suggestion)
-    tried = s.branch()
-    for call in calls:
-        eval(f"tried.{call}", {"tried": tried})
-    assert tried.check(), f"{suggestion}\n{tried}\n{tried.check()}"
-    return bool(calls)
+def lowered(s: Session) -> None:
+    """What `compile` does before it asks a C compiler."""
+    check_program(s.goal, "c")
+    print_c(lower(s.goal))
+
+
+def calls_in(suggestion: str) -> list[str]:
+    """The calls of a session in a suggestion; "…" stands in them for what is not told."""
+    found: list[str] = []
+    end = 0
+    for start in (match.start() for match in re.finditer(r"\bs\.\w+\(", suggestion)):
+        if start >= end:  # and not within the arguments of the one before
+            end = next(end for end in range(start, len(suggestion) + 1) if _is_whole(suggestion[start:end]))
+            found.append(suggestion[start:end])
+    return found
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        ast.parse(text.replace("…", "..."), mode="eval")
+    except SyntaxError:
+        return False
+    return text.endswith(")")
+
+
+def staged() -> atl.Program:
+    """A buffer of a row within a loop, and a sum over it."""
+    return atl.program(
+        "staged",
+        [A],
+        atl.gen(n, lambda i: atl.let(atl.gen(4, lambda q: 2 * atl.guard(q < k, A[i, q])), _summed, name="buf")),
+    )
+
+
+def _summed(buf: atl.Tensor) -> atl.Tensor:
+    return atl.sum(4, lambda j: buf[j])
+
+
+def scalar() -> atl.Program:
+    return atl.program("scalar", [f], atl.gen(n, lambda i: atl.let(2 * f[i], lambda x: x * x, name="buf")))
+
+
+def unsimplified() -> atl.Program:
+    terms = atl.gen(n, lambda i: atl.guard(i < n, f[i % n]))
+    return atl.program("unsimplified", [f], atl.gen(n, lambda i: atl.gen(n, lambda j: 2 * terms[j])[i]))
+
+
+ANSWERED: dict[str, Callable[[], Session]] = {
+    r's\.mark\("buf", "registers"\)': lambda: reschedule(scalar()),
+    r's\.(inline|fuse|hoist)|s\.mark\("buf"|s\.stage\("_"': lambda: reschedule(staged()),
+    r"s\.simpl|s\.normalize": lambda: reschedule(unsimplified()),
+    r's\.rw\("gen_add"\)': lambda: reschedule(pipeline()).inline("buf"),
+    r"s\.split_loop": lambda: reschedule(matmul(), given=[n >= 1]),
+    "": lambda: reschedule(matmul()),
+}
+"""Sessions in which a call can be made that a hint shows: the first one that fits."""
+
+
+@pytest.mark.parametrize("name", sorted({*ELSEWHERE, *(mark.value for of in (LoopMark, LetMark) for mark in of)}))
+def test_a_hint_leads_to_a_kernel_or_says_that_it_leads_to_none(name: str) -> None:
+    """Of every name of other systems, and of every mark, the calls are made that it is answered with."""
+    if not name or hasattr(Session, name):
+        return
+    with pytest.raises(NoSuchAttribute) as caught:
+        getattr(reschedule(pipeline()), name)
+    (hint,) = caught.value.suggestions
+    for call in calls_in(hint):
+        if "…" in call:
+            continue
+        s = next(make for fits, make in ANSWERED.items() if re.match(fits, call))()
+        eval(call.replace('"rule"', '"mul_comm"'), {"s": s})
+        if "which the C target does not carry out yet" not in hint:
+            lowered(s)
+            continue
+        with pytest.raises(UnsupportedMark):
+            lowered(s)
+
+
+def test_the_hints_that_lead_to_a_refused_goal_are_those_with_marks_that_c_does_not_carry_out() -> None:
+    assert "which the C target does not carry out yet" in str(no_such_name("vectorize", []))
+    assert "does not carry out" not in str(no_such_name("store_in", []))
+    assert str(no_such_name("paralel", [])).endswith(
+        'did you mean s.mark("i", "parallel"), which the C target does not carry out yet?'
+    )
 
 
 def test_a_goal_on_its_way_that_is_refused_already_still_gets_suggestions() -> None:

@@ -15,7 +15,7 @@ from lowering import compile as compiled
 from lowering import lower, print_c
 from proofs_tests.session_programs import matmul
 from rewrites import Session, reschedule
-from rewrites.tactics.tails import Strategy
+from rewrites.tactics.nests.tails import Strategy
 
 n, m, k = atl.sizes("n m k")
 C = atl.sizes("C", min=1)

@@ -20,8 +20,8 @@ from atl.core.substitution import with_children
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterm
 from atl.errors import ATLError, ParseError, WrongArgument, brief
-from atl.parsing.parse_index import IndexReader, refuse_deep_text
-from atl.prove import Proved, prove
+from atl.parsing.parse_index import IndexReader
+from atl.prove import proves
 from atl.surface.values import as_index, as_predicate, as_tensor
 from atl.text.printing import place_of
 from rewrites import kernel
@@ -47,6 +47,14 @@ class NotApplicable(NoSite):
         self.reverse = reverse
         self.given = given
         self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where a derivation stood: its theorems and notes then."""
+
+    theorems: tuple[Theorem, ...]
+    notes: tuple[str, ...]
 
 
 class Derivation:
@@ -108,7 +116,7 @@ class Derivation:
     def knows(self, path: Path, fact: Predicate) -> bool:
         """Whether a fact, written with the indices of this place, is proved there."""
         scope = self.site(path).scope
-        return isinstance(prove(scope.facts, scope.predicate(fact)), Proved)
+        return proves(scope.facts, scope.predicate(fact))
 
     def rule(self, name: str) -> Rule:
         """The rule of this name."""
@@ -212,20 +220,29 @@ class Derivation:
         shown = correspondence.with_hints_at(self.goal.body, path, {field: value})
         self.theorems[-1] = _shown_as(self.theorem, shown)
 
+    @property
+    def point(self) -> Point:
+        """Where it stands now, for `back_to`."""
+        return Point(tuple(self.theorems), tuple(self.notes))
+
+    def back_to(self, point: Point) -> None:
+        """Goes back to where it stood, or on to where it had come: what was tried since is undone, notes too."""
+        self.theorems[:], self.notes[:] = point.theorems, point.notes
+
     def first_of(self, candidates: Iterable[T], act: Callable[[T], object]) -> None:
         """Carries out a change with the first of these with which it can be. Raises what is wrong with the first."""
-        before, notes = list(self.theorems), list(self.notes)
-        refused: tuple[ATLError, list[Theorem]] | None = None
+        start = self.point
+        refused: tuple[ATLError, Point] | None = None
         for candidate in candidates:
             try:
                 act(candidate)
             except ATLError as error:
-                refused = refused or (error, list(self.theorems))
-                self.theorems[:], self.notes[:] = before, notes
+                refused = refused or (error, self.point)
+                self.back_to(start)
             else:
                 return
         if refused is not None:
-            self.theorems[:] = refused[1]
+            self.back_to(refused[1])
             raise refused[0]
 
     # -- sweeps -------------------------------------------------------------------------------------------------------
@@ -321,10 +338,7 @@ class Text:
         """What the text means at a place. Raises `ParseError`, and `WrongArgument` for a name that is bound nowhere."""
         reader = IndexReader(self.text, site.program.inputs)
         reader.indices = list(site.names.indices)
-        with refuse_deep_text():
-            made = reader.condition() if self.condition else reader.index()
-        if reader.next.kind != "end":
-            raise reader.error(f"expected the end of the text, found {reader.next}", required="nothing more")
+        made = reader.whole(reader.condition) if self.condition else reader.whole(reader.index)
         known = (*site.names.indices, *site.program.sizes)
         for expression in (made,) if isinstance(made, Index) else expressions(made):
             for atom in atoms(expression):

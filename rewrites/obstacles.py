@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import padtypes
@@ -79,3 +80,21 @@ def obstacles(program: Program, target: str = "c") -> list[ATLError]:
     found += (error for _, error in unsafe_accesses(program))
     found += (error for _, error in padtypes.unsafe_truncations(program))
     return found
+
+
+def none_is_new(before: Iterable[ATLError], after: Iterable[ATLError]) -> bool:
+    """Whether each obstacle of a later goal stood in the way of an earlier one too, wherever it stands now.
+
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> x = atl.tensor("x", n)
+    >>> read = obstacles(atl.program("read", [x], atl.gen(n, lambda i: x[i + 1])))
+    >>> cut = obstacles(atl.program("cut", [x], atl.truncr(1, atl.padl(1, x))))
+    >>> none_is_new(read, read), none_is_new(read, []), none_is_new(read, cut)
+    (True, True, False)
+    """
+    return _counted(after) <= _counted(before)
+
+
+def _counted(found: Iterable[ATLError]) -> Counter[tuple[type[ATLError], str]]:
+    return Counter((type(error), error.summary) for error in found)

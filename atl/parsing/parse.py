@@ -54,7 +54,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.errors import ATLError, DtypeError, Location, ShapeError, WrongArgument, brief
-from atl.parsing.parse_index import IndexReader, refuse_deep_text
+from atl.parsing.parse_index import IndexReader
 from atl.parsing.tokens import Token
 from atl.prove import Proved, prove
 from atl.text.names import BINDERS, INFIX, RESERVED, Level
@@ -103,15 +103,11 @@ def parse_predicate(text: str, *, inputs: Iterable[Array] = ()) -> Predicate:
 
 
 def _whole(reader: _Reader, read: Callable[[_Reader], T]) -> T:
-    with refuse_deep_text():
-        made = read(reader)
-        if reader.next.kind != "end":
-            raise reader.error(
-                f"expected an operator or the end of the text, found {reader.next}",
-                required="nothing more",
-                suggestions=("binders reach to the right as far as they can: put a shorter body in parentheses",),
-            )
-    return made
+    return reader.whole(
+        lambda: read(reader),
+        "an operator or the end of the text",
+        "binders reach to the right as far as they can: put a shorter body in parentheses",
+    )
 
 
 class _Reader(IndexReader):

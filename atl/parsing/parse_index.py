@@ -40,7 +40,7 @@ SHOWN: Final = 40
 
 
 @contextmanager
-def refuse_deep_text() -> Iterator[None]:
+def _refuse_deep_text() -> Iterator[None]:
     """A text that nests too deeply for the reader gets an `ATLError`, not a RecursionError."""
     try:
         yield
@@ -112,6 +112,16 @@ class IndexReader:
         if token.kind != "name":
             raise self.error(f"expected the name of {what}, found {token}", required="a name")
         return self.advance().text
+
+    def whole(self, read: Callable[[], T], expected: str = "the end of the text", *suggestions: str) -> T:
+        """Reads all of the text. Raises `ParseError` where something follows, `TooLarge` where it nests too deeply."""
+        with _refuse_deep_text():
+            made = read()
+            if self.next.kind != "end":
+                raise self.error(
+                    f"expected {expected}, found {self.next}", required="nothing more", suggestions=suggestions
+                )
+            return made
 
     # -- errors -------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ counts as proved.
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown
 from atl.prove.bounds import lower_bound, upper_bound
 from atl.prove.facts import Facts
-from atl.prove.prover import contradictory, forget, prove, statistics, without_smt
+from atl.prove.prover import contradictory, forget, prove, proves, statistics, without_smt
 from atl.prove.simplify import simplify, simplify_predicate
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "forget",
     "lower_bound",
     "prove",
+    "proves",
     "simplify",
     "simplify_predicate",
     "statistics",

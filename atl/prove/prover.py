@@ -92,6 +92,11 @@ def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
     return answer
 
 
+def proves(facts: Facts, goal: Predicate) -> bool:
+    """Whether the goal is proved: neither an answer that is unknown nor one that refutes it says so."""
+    return isinstance(prove(facts, goal), Proved)
+
+
 def _variables(facts: Facts, goal: Predicate) -> Iterator[Var]:
     for predicate in (*facts.predicates, goal):
         for expression in expressions(predicate):

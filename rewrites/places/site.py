@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from atl.checks.scope import Scope, child_scopes, outermost
+from atl.core.index import Index, Var
 from atl.core.node import is_position
 from atl.core.program import Program
-from atl.core.terms import Expr, Let
+from atl.core.terms import Expr, Gen, Let, Reduce
 from atl.core.traversal import Path, binds, children, names_bound, names_given
 from atl.errors import WrongArgument, brief
 from atl.text.names import Names
@@ -43,6 +44,13 @@ class Site:
         if self.above is None:
             return outermost(self.program)
         return child_scopes(self.above.term, self.above.scope)[self.path[-1]]
+
+    @property
+    def loop(self) -> tuple[Var, Index, Index]:
+        """The variable of the loop that stands here, and where its range begins and ends, as they are seen inside."""
+        assert isinstance(self.term, Gen | Reduce)
+        variable = Var(len(self.scope.indices), self.term.name)
+        return variable, self.scope.index(self.term.low), self.scope.index(self.term.high)
 
     @cached_property
     def names(self) -> Names:

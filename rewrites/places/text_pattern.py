@@ -38,7 +38,7 @@ from atl.core.terms import (
 )
 from atl.core.traversal import children, conditions_in, names_bound, names_given, own_indices, static
 from atl.errors import ATLError, ParseError, brief
-from atl.parsing.parse_index import IndexReader, refuse_deep_text
+from atl.parsing.parse_index import IndexReader
 from atl.parsing.tokens import Token
 from atl.text.names import BINDERS, INFIX, Level
 from rewrites.places.site import Site
@@ -82,10 +82,7 @@ def pattern(text: str) -> Wanted:
     count = iter(range(1_000_000))
     reader = _PatternReader(_HOLE.sub(lambda hole: f"_{next(count)}_", text))
     try:
-        with refuse_deep_text():
-            made = reader.expression()
-        if reader.next.kind != "end":
-            raise reader.error(f"expected the end of the pattern, found {reader.next}", required="nothing more")
+        return reader.whole(reader.expression, "the end of the pattern")
     except ATLError as error:
         raise ParseError(
             f"{brief(text)} is neither the name of a binder nor a pattern: {_NAMED_HOLE.sub('_', error.summary)}",
@@ -95,7 +92,6 @@ def pattern(text: str) -> Wanted:
                 'for instance "⊞[_ < n] _", "Σ[k < _] _", "buf[_]", "[_] · _" or "_ * _"',
             ),
         ) from None
-    return made
 
 
 class _PatternReader(IndexReader):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 
 from atl.checks.scope import Scope
@@ -19,7 +19,7 @@ from atl.core.program import Program
 from atl.core.terms import Expr, Guard, Local, TensorVar, Term, Type
 from atl.core.traversal import Path, children, subterms
 from atl.errors import ATLError, Source, WrongArgument
-from atl.prove import Facts, Proved, Refuted, contradictory, prove
+from atl.prove import Facts, Refuted, contradictory, proves
 from atl.prove.facts import topics_of
 from atl.text.printing import place_of, show_predicate, text_at
 from rewrites.derivation import Derivation, Given, NotApplicable, arguments_of
@@ -27,7 +27,7 @@ from rewrites.errors import NoMatch, NoSite, NotEqual, Part, PremiseFailed, Unde
 from rewrites.instantiation import Argument, Function
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.rule_index import heads
-from rewrites.obstacles import obstacles
+from rewrites.obstacles import none_is_new, obstacles
 from rewrites.places.site import Site, site_at
 from rewrites.rule import Kind, Rule
 from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, wanted_text
@@ -40,7 +40,7 @@ def diagnosed(error: ATLError, work: Derivation) -> ATLError:
     """What a derivation was refused, with the reason: what a session gives to the derivations that it starts."""
     match error:
         case NotApplicable(rule=rule, reverse=reverse, given=given, path=path):
-            return refusal(Asked(rule, reverse, given, [work.site(path)], [], ""), work)
+            return refusal(Asked(work, rule, reverse, given, [work.site(path)], [], ""))
         case NoMatch(rule=rule, reverse=reverse, term=term):
             alone = Site(Program("it", (), term), (), term, None)
             wanted, found = difference(rule, reverse, alone, error.wanted, error.found)
@@ -90,10 +90,11 @@ def _opened(scope: Scope, found: Part) -> Part:
 # -- a rule that applies nowhere --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asked:
-    """A rewrite that was asked for: where, and with which parameters."""
+    """A rewrite that was asked for: of which goal, where, and with which parameters."""
 
+    work: Derivation
     rule: Rule
     reverse: bool
     given: Mapping[str, Given]
@@ -104,15 +105,20 @@ class Asked:
     more: str = ""
     """The parameters as they stand in the call."""
 
+    @cached_property
+    def in_the_way(self) -> list[ATLError]:
+        """What a compiler would refuse the goal for as it is."""
+        return obstacles(self.work.goal)
 
-def refusal(asked: Asked, work: Derivation) -> ATLError:
+
+def refusal(asked: Asked) -> ATLError:
     """Why the rule applies at none of the places, and what would help."""
     nearest: tuple[Site, Mismatch] | None = None
     refused: list[tuple[Site, ATLError]] = []
     unread: ATLError | None = None
     for site in asked.places:
         try:
-            given = work.settled(asked.given, site.path)
+            given = asked.work.settled(asked.given, site.path)
         except WrongArgument as error:
             unread = unread or error  # a name in a text that means nothing at this place
             continue
@@ -122,15 +128,15 @@ def refusal(asked: Asked, work: Derivation) -> ATLError:
                 nearest = site, found
             continue
         try:
-            arguments = work.arguments(asked.rule, site.path, asked.reverse, asked.given)
-            _trial(work).apply(asked.rule, site.path, arguments, reverse=asked.reverse)
+            arguments = asked.work.arguments(asked.rule, site.path, asked.reverse, asked.given)
+            _trial(asked.work).apply(asked.rule, site.path, arguments, reverse=asked.reverse)
         except ATLError as error:
             refused.append((site, error))
     if refused:
-        return _premise_failed(asked, work, refused)
+        return _premise_failed(asked, refused)
     if unread is not None and nearest is None:
         return unread
-    return _nothing_matches(asked, work, nearest)
+    return _nothing_matches(asked, nearest)
 
 
 def _closeness(mismatch: Mismatch) -> tuple[int, bool]:
@@ -141,10 +147,10 @@ def _closeness(mismatch: Mismatch) -> tuple[int, bool]:
     return mismatch.matched, any(type(part) is type(wanted) for part in subterms(found))
 
 
-def _premise_failed(asked: Asked, work: Derivation, refused: list[tuple[Site, ATLError]]) -> ATLError:
+def _premise_failed(asked: Asked, refused: list[tuple[Site, ATLError]]) -> ATLError:
     site, error = next((pair for pair in refused if isinstance(pair[1], PremiseFailed)), refused[0])
     others = f" (and at {len(refused) - 1} more)" if len(refused) > 1 else ""
-    place = place_of(work.goal, site.path)
+    place = place_of(asked.work.goal, site.path)
     if isinstance(error, Undetermined):
         error.place = place
         return error
@@ -158,11 +164,11 @@ def _premise_failed(asked: Asked, work: Derivation, refused: list[tuple[Site, AT
             )
         return error
     failed = error
-    suggestions = [*_siblings(asked, work, site), *_of_facts(failed)]
+    suggestions = [*_siblings(asked, site), *_of_facts(failed)]
     refuted = isinstance(failed.answer, Refuted)
     known = facts_text(failed.scope.facts, failed.premise)
     what = "a premise fails" if refuted else "a premise cannot be proved"
-    if failed.premise not in _premises_of(asked, site, work):
+    if failed.premise not in _premises_of(asked, site):
         what = f"what it makes has a meaning only under a condition ({failed.summary})"
     return NoSite(
         f"{asked.rule.name} matches here{others}, but {what}: {show_predicate(failed.premise)}",
@@ -173,13 +179,13 @@ def _premise_failed(asked: Asked, work: Derivation, refused: list[tuple[Site, AT
     )
 
 
-def _premises_of(asked: Asked, site: Site, work: Derivation) -> list[Predicate]:
+def _premises_of(asked: Asked, site: Site) -> list[Predicate]:
     """The premises of the rule at a place where it matches, seen from outside."""
-    arguments = work.arguments(asked.rule, site.path, asked.reverse, asked.given)
+    arguments = asked.work.arguments(asked.rule, site.path, asked.reverse, asked.given)
     return [site.scope.predicate(premise) for premise in asked.rule.instance(arguments).premises]
 
 
-def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismatch] | None) -> ATLError:
+def _nothing_matches(asked: Asked, nearest: tuple[Site, Mismatch] | None) -> ATLError:
     where = f"below {asked.restricted}" if asked.restricted else "in the goal"
     rule, reverse = asked.rule, asked.reverse
     rank = nearest[0].term.type.rank if nearest is not None else 0
@@ -189,16 +195,16 @@ def _nothing_matches(asked: Asked, work: Derivation, nearest: tuple[Site, Mismat
         return NoSite(
             f"no place {where} matches {rule.name}{', which is about tensors: here are scalars' if scalars else ''}",
             required=law,
-            suggestions=tuple(_elsewhere(asked, work)[:MOST_SUGGESTIONS]),
+            suggestions=tuple(_elsewhere(asked)[:MOST_SUGGESTIONS]),
         )
     site, mismatch = nearest
     wanted, found = difference(rule, reverse, site, mismatch.wanted, mismatch.found)
     inside = path_in(site.term, mismatch.found) or ()
     return NoSite(
         f"no place {where} matches {rule.name}; the nearest one differs here: wanted {wanted}, found {found}",
-        place=place_of(work.goal, (*site.path, *inside)),
+        place=place_of(asked.work.goal, (*site.path, *inside)),
         required=law,
-        suggestions=(*islice(_first(asked, work, site, mismatch), MOST_SUGGESTIONS), *_elsewhere(asked, work)),
+        suggestions=(*islice(_first(asked, site, mismatch), MOST_SUGGESTIONS), *_elsewhere(asked)),
     )
 
 
@@ -213,23 +219,23 @@ def _trial(work: Derivation) -> Derivation:
     return Derivation(work.theorem, work.rules)
 
 
-def _leads_on(asked: Asked, work: Derivation, trial: Derivation, path: Path, rule: Rule, *, reverse: bool) -> bool:
+def _leads_on(asked: Asked, trial: Derivation, path: Path, rule: Rule, *, reverse: bool) -> bool:
     """Whether a rule applies in a trial, and makes nothing that a compiler would refuse and did not before."""
     given = asked.given if rule is asked.rule else {}
     if not trial.attempted(rule, path, given, reverse=reverse):
         return False
-    made = len(obstacles(trial.goal))
-    return not made or made <= len(obstacles(work.goal))
+    made = obstacles(trial.goal)
+    return not made or none_is_new(asked.in_the_way, made)
 
 
-def _siblings(asked: Asked, work: Derivation, site: Site) -> Iterable[str]:
+def _siblings(asked: Asked, site: Site) -> Iterable[str]:
     """Rules akin to this one that apply where it does not."""
     stem = "_".join(asked.rule.name.split("_")[:2])
-    for other in work.rules.values():
+    for other in asked.work.rules.values():
         akin = other.name.startswith(stem) or other.name in asked.rule.follows or asked.rule.name in other.follows
         if other is asked.rule or not akin:
             continue
-        if _leads_on(asked, work, _trial(work), site.path, other, reverse=asked.reverse):
+        if _leads_on(asked, _trial(asked.work), site.path, other, reverse=asked.reverse):
             yield f"{_call(other, asked.reverse)} applies here: {_first_sentence(other.law)}"
 
 
@@ -247,10 +253,10 @@ def _of_facts(failed: PremiseFailed) -> Iterable[str]:
     candidates += [at_most(ONE, index(size)) for size in sizes]
     candidates += [at_most(index(a), index(b)) for a in sizes for b in sizes if a != b]
     for candidate in candidates:
-        if isinstance(prove(facts, negation(candidate)), Proved):
+        if proves(facts, negation(candidate)):
             continue
         stronger = facts.assume(candidate)
-        if contradictory(stronger) is not True and isinstance(prove(stronger, premise), Proved):
+        if contradictory(stronger) is not True and proves(stronger, premise):
             yield f"if it is so, state it at the start: reschedule(…, given=[{python_condition(candidate)}])"
             return
 
@@ -260,35 +266,35 @@ def python_condition(predicate: Predicate) -> str:
     return show_predicate(predicate, ascii=True).replace(" = ", " == ").replace("ceildiv(", "atl.ceildiv(")
 
 
-def _first(asked: Asked, work: Derivation, site: Site, mismatch: Mismatch) -> Iterator[str]:
+def _first(asked: Asked, site: Site, mismatch: Mismatch) -> Iterator[str]:
     """Rules after which this one applies: they move what stands in the way."""
     root = type(site.term)
-    yield from _after_inlining(asked, work, mismatch)
-    yield from _after_parting(asked, work, site)
+    yield from _after_inlining(asked, mismatch)
+    yield from _after_parting(asked, site)
     if any(isinstance(part.expr, Guard) for part in children(site.term)):
-        trial = _trial(work)
-        if _does(lambda: simpl_guard(trial)) and _applies_below(asked, work, trial, site):
+        trial = _trial(asked.work)
+        if _does(lambda: simpl_guard(trial)) and _applies_below(asked, trial, site):
             yield f"s.simpl_guard() first: then {_call(asked.rule, asked.reverse, asked.more)} applies"
-    for other in work.rules.values():
+    for other in asked.work.rules.values():
         if other is asked.rule or _is_simple(other, root):
             continue
-        trial = _trial(work)
-        if trial.attempted(other, site.path, {}, reverse=False) and _applies_below(asked, work, trial, site):
+        trial = _trial(asked.work)
+        if trial.attempted(other, site.path, {}, reverse=False) and _applies_below(asked, trial, site):
             yield f"{_call(other, False)} first: then {_call(asked.rule, asked.reverse, asked.more)} applies"
 
 
-def _after_inlining(asked: Asked, work: Derivation, mismatch: Mismatch) -> Iterable[str]:
+def _after_inlining(asked: Asked, mismatch: Mismatch) -> Iterable[str]:
     """A let-bound tensor stands in the way: inlined, it may do."""
-    inside = path_in(work.goal.body, mismatch.found)
+    inside = path_in(asked.work.goal.body, mismatch.found)
     if not isinstance(mismatch.found, Local) or inside is None:
         return
-    name = site_at(work.goal, inside).names.of_tensor(mismatch.found.position)
-    trial = _trial(work)
-    if _does(lambda: inline(trial, name)) and _applies_below(asked, work, trial, trial.site()):
+    name = site_at(asked.work.goal, inside).names.of_tensor(mismatch.found.position)
+    trial = _trial(asked.work)
+    if _does(lambda: inline(trial, name)) and _applies_below(asked, trial, trial.site()):
         yield f's.inline("{name}") first: then {_call(asked.rule, asked.reverse, asked.more)} applies'
 
 
-def _after_parting(asked: Asked, work: Derivation, site: Site) -> Iterable[str]:
+def _after_parting(asked: Asked, site: Site) -> Iterable[str]:
     """A guard by several conditions stands where one by a single condition would do: taken apart, it may do."""
     for at in site_and_parts(site):
         if not (isinstance(at.term, Guard) and isinstance(at.term.predicate, All)):
@@ -297,14 +303,14 @@ def _after_parting(asked: Asked, work: Derivation, site: Site) -> Iterable[str]:
         for part in parts:
             rest = show_predicate(conjunction(other for other in parts if other is not part))
             for p, q in ((show_predicate(part), rest), (rest, show_predicate(part))):
-                trial = _trial(work)
-                given = arguments_of(work.rules["guard_guard"], {"p": p, "q": q})
-                if not trial.attempted(work.rules["guard_guard"], at.path, given, reverse=True):
+                trial = _trial(asked.work)
+                given = arguments_of(asked.work.rules["guard_guard"], {"p": p, "q": q})
+                if not trial.attempted(asked.work.rules["guard_guard"], at.path, given, reverse=True):
                     continue
-                if _applies_below(asked, work, trial, site):
+                if _applies_below(asked, trial, site):
                     more = f", around={at.path!r}, p={p!r}, q={q!r}"
                     again = _call(asked.rule, asked.reverse, asked.more)
-                    yield f"{_call(work.rules['guard_guard'], True, more)} first: then {again} applies"
+                    yield f"{_call(asked.work.rules['guard_guard'], True, more)} first: then {again} applies"
                     return
 
 
@@ -353,46 +359,45 @@ def _any_of(name: str, kind: Kind, rank: int) -> Argument:
     return Function(tuple("index" if parameter.sort == "index" else scalar for parameter in kind.parameters), body)
 
 
-def _applies_below(asked: Asked, work: Derivation, trial: Derivation, site: Site) -> bool:
+def _applies_below(asked: Asked, trial: Derivation, site: Site) -> bool:
     return any(
-        _leads_on(asked, work, _trial(trial), at.path, asked.rule, reverse=asked.reverse)
-        for at in trial.sites(site.path)
+        _leads_on(asked, _trial(trial), at.path, asked.rule, reverse=asked.reverse) for at in trial.sites(site.path)
     )
 
 
-def _elsewhere(asked: Asked, work: Derivation) -> list[str]:
+def _elsewhere(asked: Asked) -> list[str]:
     """The same rule at other places, or in the other direction."""
     out: list[str] = []
     if asked.restricted:
         for site in asked.everywhere:
-            if _leads_on(asked, work, _trial(work), site.path, asked.rule, reverse=asked.reverse):
+            if _leads_on(asked, _trial(asked.work), site.path, asked.rule, reverse=asked.reverse):
                 out.append(
                     f"it applies elsewhere, {_whereabouts(site)}: {_call(asked.rule, asked.reverse, asked.more)}"
                 )
                 break
     if heads(asked.rule, not asked.reverse) is not None:
         for site in asked.places:
-            if _leads_on(asked, work, _trial(work), site.path, asked.rule, reverse=not asked.reverse):
+            if _leads_on(asked, _trial(asked.work), site.path, asked.rule, reverse=not asked.reverse):
                 direction = "the other way round" if not asked.reverse else "from left to right"
                 out.append(f"it applies {direction}: {_call(asked.rule, not asked.reverse, asked.more)}")
                 break
     elif not out:
-        out += _fits_backwards(asked, work)
+        out += _fits_backwards(asked)
     return out
 
 
-def _fits_backwards(asked: Asked, work: Derivation) -> list[str]:
+def _fits_backwards(asked: Asked) -> list[str]:
     """The other direction, where that side of the rule is a single tensor, which fits nearly anything."""
     for site in asked.places:
         try:
-            given = work.settled(asked.given, site.path)
+            given = asked.work.settled(asked.given, site.path)
         except WrongArgument:
             continue  # a name in a text means nothing at this place
         found = match(asked.rule, not asked.reverse, site.term, given)
         if isinstance(found, Mismatch):
             continue
         missing = "".join(f", {name}=…" for name in asked.rule.metavariables if name not in found)
-        if not missing and not _leads_on(asked, work, _trial(work), site.path, asked.rule, reverse=not asked.reverse):
+        if not missing and not _leads_on(asked, _trial(asked.work), site.path, asked.rule, reverse=not asked.reverse):
             continue
         where = text_at(site.program, site.path)
         return [

@@ -41,7 +41,7 @@ from rewrites.session.call import Call
 from rewrites.session.diagnosis import Asked, at_the_call, diagnosed, refusal
 from rewrites.session.handles import Origin, place_in
 from rewrites.session.vocabulary import no_such_name
-from rewrites.tactics.tails import Strategy
+from rewrites.tactics.nests.tails import Strategy
 
 P = ParamSpec("P")
 
@@ -486,14 +486,15 @@ class _Search:
                 for site in found
             )
             if count:
+                times = f"{count} place{'s' if count > 1 else ''}"
                 return NoSite(
-                    f"{self.rule.name} applies at {count} place{'s' if count > 1 else ''}; nth={self.nth} is beyond",
+                    f"{self.rule.name} applies at {times}; nth={brief(self.nth)} is beyond",
                     required=f"nth from 0 to {count - 1}",
                     suggestions=(f's.sites("{self.rule.name}") lists them',),
                 )
         restricted = " and ".join(display.written(what) for what in (self.at, self.around) if what is not None)
-        asked = Asked(self.rule, self.reverse, self.given, found, list(sites(work.goal)), restricted, more)
-        return refusal(asked, work)
+        asked = Asked(work, self.rule, self.reverse, self.given, found, list(sites(work.goal)), restricted, more)
+        return refusal(asked)
 
     def written(self, arguments: Mapping[str, Any]) -> str:
         """The call as Python."""

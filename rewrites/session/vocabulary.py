@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
+from atl.checks.targets import SUPPORT, Support
 from atl.core.marks import LetMark, LoopMark
 from atl.errors import NoSuchAttribute
 from rewrites.rules import RULES
@@ -50,14 +52,28 @@ def no_such_name(name: str, known: Iterable[str]) -> NoSuchAttribute:
     names = sorted(known)
     marks = {mark.value: what for of, what in ((LoopMark, "i"), (LetMark, "buf")) for mark in of if mark.value}
     if name in ELSEWHERE:
-        hints = [f"write {ELSEWHERE[name]}"]
+        hints = [f"write {_with_refusals(ELSEWHERE[name])}"]
     elif name in marks:
-        hints = [f'write s.mark("{marks[name]}", "{name}")']
+        hints = [_with_refusals(f'write s.mark("{marks[name]}", "{name}")')]
     elif name in RULES:
         hints = [f'it is a rule: s.rw("{name}")']
     else:
         near = get_close_matches(name, names, 3, 0.6)
-        near += [f'mark("i", "{mark}")' for mark in get_close_matches(name, marks, 1, 0.7)]
+        near += [f'mark("{marks[mark]}", "{mark}")' for mark in get_close_matches(name, marks, 1, 0.7)]
         near += [f'rw("{rule}")' for rule in get_close_matches(name, RULES, 1, 0.85)]
-        hints = [f"did you mean {' or '.join(f's.{each}' for each in near)}?"] if near else []
+        hints = [_with_refusals(f"did you mean {' or '.join(f's.{each}' for each in near)}") + "?"] if near else []
     return NoSuchAttribute(f"a session has no {name}", required=f"one of {', '.join(names)}", suggestions=tuple(hints))
+
+
+def _with_refusals(hint: str) -> str:
+    """The hint, with the targets that do not carry out a mark that it sets: it leads to a goal that they refuse."""
+    refusing = [
+        target.name
+        for target in SUPPORT.values()
+        if any(word not in _carried_out(target) for word in re.findall(r'mark\("\w+", "([^"]+)"\)', hint))
+    ]
+    return f"{hint}, which the {' and '.join(refusing)} target does not carry out yet" if refusing else hint
+
+
+def _carried_out(target: Support) -> frozenset[str]:
+    return frozenset(mark.value for mark in (*target.loops, *target.scalars, *target.buffers))

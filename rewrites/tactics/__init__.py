@@ -3,14 +3,15 @@
 from rewrites.tactics.binding import lbind
 from rewrites.tactics.factoring import factor_out
 from rewrites.tactics.indices import simpl_index
-from rewrites.tactics.loops import flatten_loops, interchange, split_loop, unroll
+from rewrites.tactics.loops import flatten_loops, split_loop, unroll
 from rewrites.tactics.marking import mark, rename
+from rewrites.tactics.nests.order import interchange
+from rewrites.tactics.nests.tails import tails
+from rewrites.tactics.nests.tiling import tile
 from rewrites.tactics.normal_form import normalize
 from rewrites.tactics.packing import pack
 from rewrites.tactics.simplification import inline, reduce_accesses, simpl_guard, solve_for_index
 from rewrites.tactics.staging import fuse, hoist, stage
-from rewrites.tactics.tails import tails
-from rewrites.tactics.tiling import tile
 
 __all__ = [
     "factor_out",

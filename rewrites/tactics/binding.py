@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from atl.core.index import shift
 from atl.core.marks import LetMark
+from atl.core.node import is_position
 from atl.core.substitution import free_positions, map_type, shift_term, with_children
 from atl.core.terms import Expr, Guard, Local, Select
 from atl.core.traversal import Path, children
@@ -74,7 +75,7 @@ def nth_of(found: list[Site], nth: int | None, what: Chosen) -> list[Site]:
 
 def check_nth(nth: object) -> None:
     """Raises `WrongArgument` if that counts no places."""
-    if nth is not None and (not isinstance(nth, int) or isinstance(nth, bool) or nth < 0):
+    if nth is not None and not is_position(nth):
         raise WrongArgument(f"nth={brief(nth)}", required="which of the places is meant, counted from 0")
 
 

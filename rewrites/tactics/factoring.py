@@ -17,7 +17,7 @@ from rewrites.errors import NoSite
 from rewrites.places.choosing import Chosen, every
 from rewrites.places.site import Site
 from rewrites.tactics.loops import loops
-from rewrites.tactics.padding import depends
+from rewrites.tactics.nests.guards import used_positions
 from rewrites.tactics.simplification import guard_reads
 
 
@@ -132,8 +132,10 @@ class _Factor:
                     self._through_product(above, self.product[-1])
                 case Binary("div"):
                     self._through_quotient(above, self.product[-1])
-                case _:
+                case Unary("neg"):
                     self._through_sign(above)
+                case _:
+                    raise self._stuck(above)
         if self.form == "alone":
             self._times_one()
 
@@ -243,8 +245,8 @@ class _Factor:
         guard = self.work.term((*at, 0))
         if isinstance(guard, Guard):
             parts = conjuncts(guard.predicate)
-            stay = [part for part in parts if depends(part)]
-            go = [part for part in parts if not depends(part)]
+            stay = [part for part in parts if 0 in used_positions(part)]
+            go = [part for part in parts if 0 not in used_positions(part)]
             inner = (*at, 0)
             if stay and go:
                 self.work.rewrite("guard_guard", inner, reverse=True, p=conjunction(go), q=conjunction(stay))

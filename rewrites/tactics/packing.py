@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import assert_never
 
 from atl.core.predicate import Predicate, conjunction, conjuncts, substitute
 from atl.core.substitution import free_positions
-from atl.core.terms import Access, Binary, Expr, Gen, Guard, Input, Let, Local, Reduce, Unary
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Metavariable,
+    Padding,
+    Place,
+    Reduce,
+    Reshape,
+    Select,
+    TensorVar,
+    Unary,
+    Value,
+)
 from atl.core.traversal import Path
 from atl.errors import ATLError, WrongArgument, brief
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
-from rewrites.obstacles import obstacles
+from rewrites.obstacles import none_is_new, obstacles
 from rewrites.places.choosing import Chosen, chosen, nothing_chosen
 from rewrites.places.site import Site
 from rewrites.tactics.binding import binders_between, check_name, check_nth, nth_of
 from rewrites.tactics.loops import first_possible, loops
-from rewrites.tactics.staging import below_lets, loops_between, raised, stage_at, used_positions
+from rewrites.tactics.nests.guards import used_positions
+from rewrites.tactics.staging import below_lets, loops_between, raised, stage_at
 
 
 def pack(
@@ -53,6 +77,8 @@ def pack(
     """
     check_name(name)
     check_nth(nth)
+    if order is not None and not isinstance(order, list | tuple):
+        raise WrongArgument(f"order={brief(order)}", required='a list of loops: order=["ko", "ii"]')
     if at is None:
         _pack_below(work, what, (), name, order, nth)
     else:
@@ -138,8 +164,6 @@ def _called(read: Site) -> str:
 
 def _positions(work: Derivation, read: Path, above: Path, order: Sequence[Chosen]) -> list[int]:
     """The de Bruijn positions of the loops of the operand, in the order that is wanted."""
-    if not isinstance(order, list | tuple):
-        raise WrongArgument(f"order={brief(order)}", required='a list of loops: order=["ko", "ii"]')
     used = free_positions(work.term(read))[0]
     around = [site for site in work.site(read).spine()[:-1] if isinstance(site.term, Gen | Reduce)][::-1]
     between = [position for position, _, _ in loops_between(work, read, above) if position in used]
@@ -165,15 +189,15 @@ def _padded(work: Derivation, read: Path, above: Path, staged: Callable[[Path], 
 
     Conditions stay around the product, too, where it would not compile without them.
     """
-    before, notes, known = list(work.theorems), list(work.notes), len(obstacles(work.goal))
+    before, in_the_way = work.point, obstacles(work.goal)
 
     def without(gone: Collection[Predicate]) -> bool:
-        work.theorems[:], work.notes[:] = before, notes
+        work.back_to(before)
         try:
             staged(_Inwards(work, read, above, gone).moved())
         except ATLError:
             return False
-        return len(obstacles(work.goal)) <= known
+        return none_is_new(in_the_way, obstacles(work.goal))
 
     candidates = _Inwards(work, read, above, ()).own()
     if without(candidates):
@@ -184,7 +208,7 @@ def _padded(work: Derivation, read: Path, above: Path, staged: Callable[[Path], 
             gone.append(candidate)
     if not gone or not without(gone):
         # The guards stay as they are: `stage_at` pads the buffer with what of them matters.
-        work.theorems[:], work.notes[:] = before, notes
+        work.back_to(before)
         staged(read)
 
 
@@ -267,30 +291,45 @@ class _Inwards:
 
     def _through(self, at: Path, term: Expr, side: int) -> Path:
         """Moves the guard at a place into what stands there, towards one side. Where it stands then."""
-        match term:
-            case Gen():
-                self.work.rewrite("guard_gen", at)
-            case Reduce():
-                self.work.rewrite("sum_guard", at)
-            case Let():
-                self.work.rewrite("ll_guard", at)
-            case Binary("mul"):
-                self.work.rewrite("guard_mul_left" if side == 0 else "guard_mul_right", at, reverse=True)
-            case Binary():
-                self.work.rewrite("guard_div_left", at, reverse=True)
-            case _:
-                self.work.rewrite("guard_neg", at)
+        way = _way_in(term, side)
+        assert way is not None
+        self.work.rewrite(way.rule, at, reverse=way.reverse)
         return (*at, side)
 
 
 def _lets_through(around: Expr, side: int) -> bool:
-    """Whether a guard around a term may stand around this part of it instead."""
+    """Whether a guard around a term may stand around this part of it instead, or joins it there."""
+    return isinstance(around, Guard) or _way_in(around, side) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The rule by which a guard goes from around a term to around a part of it."""
+
+    rule: str
+    reverse: bool = False
+
+
+def _way_in(around: Expr, side: int) -> _Way | None:
+    """How a guard around a term comes to stand around this part of it instead, if it may."""
     match around:
-        case Guard() | Gen() | Reduce("sum") | Binary("mul") | Unary("neg"):
-            return True
-        case Binary("div"):
-            return side == 0
-        case Let():
-            return side == 1
+        case Gen():
+            return _Way("guard_gen")
+        case Reduce("sum"):
+            return _Way("sum_guard")
+        case Let() if side == 1:
+            return _Way("ll_guard")
+        case Binary("mul"):
+            return _Way("guard_mul_left" if side == 0 else "guard_mul_right", reverse=True)
+        case Binary("div") if side == 0:
+            return _Way("guard_div_left", reverse=True)
+        case Unary("neg"):
+            return _Way("guard_neg")
+        case Reduce() | Let() | Binary() | Unary() | Guard():
+            return None
+        case Access() | Cast() | Concat() | Place() | Reshape() | Select():
+            return None
+        case Constant() | Input() | Local() | Metavariable() | Padding() | TensorVar() | Value():
+            return None
         case _:
-            return False
+            assert_never(around)

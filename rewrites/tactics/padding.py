@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from atl.core.index import Bound, atoms
-from atl.core.predicate import Predicate, conjunction, conjuncts, expressions
 from atl.core.terms import Binary, Concat, Expr, Gen, Guard, Let, Reduce, Reshape, TruncateLeft, TruncateRight
 from atl.core.traversal import Path, children
 from atl.errors import ATLError
@@ -11,6 +9,7 @@ from atl.prove import Proved
 from padtypes import truncation_at
 from rewrites.derivation import Derivation
 from rewrites.tactics.binding import bind
+from rewrites.tactics.nests.guards import moved_out
 from rewrites.tactics.simplification import reduce_accesses
 
 
@@ -24,13 +23,13 @@ def padding_kept(work: Derivation, path: Path) -> bool:
     rank = work.term(path).type.rank
     if not _is_truncated(work, path) or not (rank or isinstance(work.term(path), Guard)):
         return False
-    before = list(work.theorems)
+    before = work.point
     try:
         if _bound(work, path, rank):
             return True
     except ATLError:
         pass  # the element's form is one that cannot be taken back
-    work.theorems[:] = before
+    work.back_to(before)
     return False
 
 
@@ -95,41 +94,12 @@ def cuts_only_padding(work: Derivation, path: Path) -> bool:
 def _pulled_out(work: Derivation, path: Path) -> bool:
     """Brings guards out of sums and additions, as far as they go. Says whether a guard stands at the place then."""
     match work.term(path):
-        case Guard():
-            if _pulled_out(work, (*path, 0)):
-                work.rewrite("guard_guard", path)
-            return True
-        case Reduce("sum"):
-            if not _pulled_out(work, (*path, 0)):
-                return False
-            found = _guard_of(work, (*path, 0))
-            outside = [part for part in found if not depends(part)]
-            return apart(work, (*path, 0), outside) and work.attempt("sum_guard", path, reverse=True)
+        case Guard() | Reduce("sum"):
+            _pulled_out(work, (*path, 0))
         case Binary("add"):
-            if not all(_pulled_out(work, (*path, position)) for position in (0, 1)):
-                return False
-            common = [part for part in _guard_of(work, (*path, 0)) if part in _guard_of(work, (*path, 1))]
-            return all(apart(work, (*path, position), common) for position in (0, 1)) and work.attempt(
-                "guard_add", path, reverse=True
-            )
+            _pulled_out(work, (*path, 0))
+            _pulled_out(work, (*path, 1))
         case _:
             return False
-
-
-def _guard_of(work: Derivation, path: Path) -> tuple[Predicate, ...]:
-    term = work.term(path)
-    assert isinstance(term, Guard)
-    return conjuncts(term.predicate)
-
-
-def apart(work: Derivation, path: Path, outside: list[Predicate]) -> bool:
-    """[p ∧ q] · e → [p] · [q] · e with these conjuncts outside; says whether there are any."""
-    inside = [part for part in _guard_of(work, path) if part not in outside]
-    if outside and inside:
-        work.rewrite("guard_guard", path, reverse=True, p=conjunction(outside), q=conjunction(inside))
-    return bool(outside)
-
-
-def depends(part: Predicate) -> bool:
-    """Whether a condition speaks of the nearest index."""
-    return any(isinstance(atom, Bound) and atom.position == 0 for e in expressions(part) for atom in atoms(e))
+    moved_out(work, path)
+    return isinstance(work.term(path), Guard)

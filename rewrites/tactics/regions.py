@@ -6,19 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from atl.core.index import ONE, ZERO, Index, Leaf, Size, Var, atoms, bound, imax, imin, index, map_leaves, shift
+from atl.checks.scope import Scope
+from atl.core.index import ONE, ZERO, Index, Size, atoms, bound, imax, imin, shift
 from atl.core.predicate import Predicate, at_most
 from atl.core.program import sizes_in
 from atl.core.substitution import shift_term
 from atl.core.terms import Access, Expr, Gen, Input, Let, Local, Place, Reduce
 from atl.core.traversal import Path, children
-from atl.prove import Facts, Proved, lower_bound, prove, simplify, upper_bound
+from atl.prove import Facts, lower_bound, proves, simplify, upper_bound
 from atl.text.printing import place_of, show_index
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
-from rewrites.places.site import Site
 from rewrites.tactics.binding import bind, binders_between, first_path
+from rewrites.tactics.indices import closed
 from rewrites.tactics.simplification import reduce_accesses, simplify_guards
 
 _DIMENSIONS = "ijkl"
@@ -246,11 +247,11 @@ def _regions(work: Derivation, above: Path, uses: Sequence[Use], rank: int) -> l
             )
         )
     groups.sort(key=lambda group: uses.index(group.uses[0]))
-    depth = len(work.site(above).scope.indices)
+    scope = work.site(above).scope
     return [
         Region(
             tuple(group.uses),
-            tuple(_hull(facts, [box[dimension] for box in group.boxes], depth) for dimension in range(rank)),
+            tuple(_hull(facts, [box[dimension] for box in group.boxes], scope) for dimension in range(rank)),
         )
         for group in groups
     ]
@@ -275,26 +276,28 @@ def _near(facts: Facts, one: Box, other: Box) -> bool:
 
 def _goes_on(facts: Facts, first: Bounds, second: Bounds) -> bool:
     """Whether a range begins within another one, or right behind it, and ends no sooner."""
-    begins = _holds(facts, at_most(first[0], second[0])) and _holds(facts, at_most(second[0], first[1] + ONE))
-    return begins and _holds(facts, at_most(first[1], second[1]))
+    begins = proves(facts, at_most(first[0], second[0])) and proves(facts, at_most(second[0], first[1] + ONE))
+    return begins and proves(facts, at_most(first[1], second[1]))
 
 
 def _holds_all_of(facts: Facts, outer: Bounds, inner: Bounds) -> bool:
-    return _holds(facts, at_most(outer[0], inner[0])) and _holds(facts, at_most(inner[1], outer[1]))
+    return proves(facts, at_most(outer[0], inner[0])) and proves(facts, at_most(inner[1], outer[1]))
 
 
-def _hull(facts: Facts, read: Sequence[Bounds], depth: int) -> Extent:
-    """What is read along one dimension, by all uses together; `depth` is that of the buffer's scope."""
+def _hull(facts: Facts, read: Sequence[Bounds], scope: Scope) -> Extent:
+    """What is read along one dimension, by all uses together; `scope` is the buffer's."""
     base = _extreme(facts, [low for low, _ in read], imin, at_most)
     top = _extreme(facts, [high for _, high in read], imax, lambda a, b: at_most(b, a))
     count = simplify(facts, imax(ZERO, top - base + ONE))
-    return Extent(_closed(base, depth), _closed(count, depth))
+    return Extent(closed(base, scope), closed(count, scope))
 
 
 def _bounds(work: Derivation, above: Path, use: Use, dimension: int) -> Bounds:
     """The least and the greatest index of a use along a dimension, over the loops between the buffer and it."""
     facts, site = work.site(above).scope.facts, work.site(use.path)
-    opened, ranges = site.scope.index(use.indices[dimension]), _loops_between(site, len(above))
+    opened = site.scope.index(use.indices[dimension])
+    between = site.spine()[len(above) : -1]
+    ranges = [at.loop for at in between if isinstance(at.term, Gen | Reduce)]
     low, high = lower_bound(facts, opened, ranges), upper_bound(facts, opened, ranges)
     if low is None or high is None:
         raise NoSite(
@@ -305,15 +308,6 @@ def _bounds(work: Derivation, above: Path, use: Use, dimension: int) -> Bounds:
     return low, high
 
 
-def _loops_between(site: Site, length: int) -> list[tuple[Var, Index, Index]]:
-    found = []
-    for above in site.spine():
-        if len(above.path) >= length and above is not site and isinstance(above.term, Gen | Reduce):
-            variable = Var(len(above.scope.indices), above.term.name)
-            found.append((variable, above.scope.index(above.term.low), above.scope.index(above.term.high)))
-    return found
-
-
 def _extreme(
     facts: Facts,
     candidates: Sequence[Index],
@@ -322,22 +316,9 @@ def _extreme(
 ) -> Index:
     """The one that is proved to be least, or greatest, of all; or else their minimum, or maximum."""
     for candidate in candidates:
-        if all(_holds(facts, beyond(candidate, other)) for other in candidates):
+        if all(proves(facts, beyond(candidate, other)) for other in candidates):
             return candidate
     return combined(*candidates)
-
-
-def _holds(facts: Facts, goal: Predicate) -> bool:
-    return isinstance(prove(facts, goal), Proved)
-
-
-def _closed(expression: Index, depth: int) -> Index:
-    """The expression with bound indices in place of the variables that a scope of this depth opens them to."""
-
-    def leaf(at: Leaf) -> Index:
-        return bound(depth - 1 - at.uid) if isinstance(at, Var) else index(at)
-
-    return map_leaves(expression, leaf)
 
 
 def _read_from_region(work: Derivation, above: Path, use: Use, region: Sequence[Extent], loops: Sequence[Gen]) -> None:

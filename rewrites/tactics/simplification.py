@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from atl.checks.safety import unsafe_accesses
-from atl.checks.scope import Scope
 from atl.core.index import Bound, Index, atoms, bound, floordiv, index
 from atl.core.predicate import (
     NonNegative,
@@ -20,7 +19,7 @@ from atl.core.predicate import (
 )
 from atl.core.terms import BINARY, MONOIDS, OPERATOR_CALLED, UNARY, Access, Gen, Guard, Input, Let, Reduce, Select
 from atl.core.traversal import Path
-from atl.prove import Proved, prove
+from atl.prove import proves
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite, known_names
@@ -120,9 +119,9 @@ def _decided(work: Derivation, site: Site) -> bool:
     kind = "guard" if isinstance(site.term, Guard) else "select"
     predicate = site.term.predicate
     opened = site.scope.predicate(predicate)
-    if _holds(site.scope, opened):
+    if proves(site.scope.facts, opened):
         return work.attempt(f"{kind}_true", site.path)
-    if _holds(site.scope, negation(opened)):
+    if proves(site.scope.facts, negation(opened)):
         return work.attempt(f"{kind}_false", site.path)
     return False
 
@@ -133,7 +132,7 @@ def _without_implied(work: Derivation, site: Site, parts: Sequence[Predicate]) -
     for part in parts:
         rest = [other for other in stay if other != part]
         known = site.scope.assume(site.scope.predicate(conjunction(rest)))
-        if rest and _holds(known, site.scope.predicate(part)):
+        if rest and proves(known.facts, site.scope.predicate(part)):
             stay = rest
             dropped.append(part)
     if not dropped:
@@ -143,10 +142,6 @@ def _without_implied(work: Derivation, site: Site, parts: Sequence[Predicate]) -
     for position, part in enumerate(dropped):
         work.rewrite("guard_implied", site.path, p=conjunction((*dropped[position + 1 :], *stay)), q=part)
     return True
-
-
-def _holds(scope: Scope, fact: Predicate) -> bool:
-    return isinstance(prove(scope.facts, fact), Proved)
 
 
 def guard_reads(work: Derivation, below: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from atl.core.index import Bound, Index, Leaf, atoms, bound, index, shift
+from atl.core.index import Bound, Index, Leaf, bound, index, shift
 from atl.core.marks import LoopMark
-from atl.core.predicate import Predicate, conjunction, conjuncts, expressions, substitute
+from atl.core.predicate import Predicate, conjunction, conjuncts, substitute
 from atl.core.substitution import free_positions, shift_term, transform
 from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Reduce, Reshape, Select
 from atl.core.traversal import Path, children
@@ -28,6 +28,7 @@ from rewrites.tactics.binding import (
     parameters_of_let,
 )
 from rewrites.tactics.loops import first_possible, loops
+from rewrites.tactics.nests.guards import used_positions
 from rewrites.tactics.padding import padding_kept
 from rewrites.tactics.regions import note_growth, stage_input, stage_region
 from rewrites.tactics.simplification import guard_reads, lets_called, reduce_accesses, simplify_guards
@@ -355,11 +356,6 @@ def _that_matter(work: Derivation, path: Path, above: Path) -> list[Predicate]:
         for guard in _guards_between(work, path, above)
     ]
     return [conjunction(parts) for parts in kept if parts]
-
-
-def used_positions(part: Predicate) -> set[int]:
-    """The de Bruijn positions of the indices that a condition speaks of."""
-    return {atom.position for e in expressions(part) for atom in atoms(e) if isinstance(atom, Bound)}
 
 
 def raised(by: int, leaf: Leaf) -> Index:

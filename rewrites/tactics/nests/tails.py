@@ -4,33 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
-from atl.core.index import Index, Var, atoms, imax, imin, index
-from atl.core.predicate import (
-    All,
-    Any,
-    NonNegative,
-    Predicate,
-    at_most,
-    conjuncts,
-    expressions,
-)
-from atl.core.terms import Binary, Gen, Guard, Let, Reduce, Reshape, Select, Unary
+from atl.core.index import Index, atoms, imax, imin, index
+from atl.core.predicate import All, Any, NonNegative, Predicate, at_most, expressions
+from atl.core.terms import Gen, Guard, Reduce, Select
 from atl.core.traversal import Path
 from atl.errors import ATLError, WrongArgument, brief
-from atl.prove import lower_bound, simplify
+from atl.prove import lower_bound, proves, simplify
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.places.choosing import Chosen
 from rewrites.places.site import Site, positions, walk
 from rewrites.tactics.indices import closed
-from rewrites.tactics.loops import WORD_OF, Limit, bounded, knows, loops, pieces, solved, spread
-from rewrites.tactics.padding import apart, cuts_only_padding, depends
+from rewrites.tactics.loops import loops, pieces
+from rewrites.tactics.nests.bounds import Limit, bounded, solved, spread
+from rewrites.tactics.nests.guards import lift_guards
+from rewrites.tactics.padding import cuts_only_padding
 from rewrites.tactics.simplification import simplify_guards
 
 Strategy: TypeAlias = Literal["min", "split"]
-_KEEP_ZERO: Final = ("neg", "abs", "sqrt", "tanh")
 
 
 def tails(work: Derivation, name: Chosen | None = None, *, strategy: Strategy | None = None) -> None:
@@ -66,56 +59,6 @@ def tails(work: Derivation, name: Chosen | None = None, *, strategy: Strategy | 
         )
 
 
-# -- guards move outwards ---------------------------------------------------------------------------------------------
-
-
-def lift_guards(work: Derivation, path: Path) -> None:
-    """Moves guards outwards below a place, as far as they go: out of loops on whose indices they do not depend.
-
-    ⊞[i < n] [p] · e → [p] · ⊞[i < n] e; a * [p] · b → [p] · a * b; transpose [p] · e → [p] · transpose e
-    """
-    for position in positions(work.term(path)):
-        lift_guards(work, (*path, position))
-    _out_of(work, path)
-
-
-def _out_of(work: Derivation, path: Path) -> None:
-    """Moves a guard out of the operator at a path."""
-    match work.term(path):
-        case Gen(body=Guard()) | Reduce("sum", body=Guard()) as loop:
-            found = _conditions(work, (*path, 0))
-            if apart(work, (*path, 0), [part for part in found if not depends(part)]):
-                work.attempt("guard_gen" if isinstance(loop, Gen) else "sum_guard", path, reverse=True)
-        case Guard(body=Guard()):
-            work.rewrite("guard_guard", path)
-        case Reshape(op, Guard()):
-            work.attempt(f"{WORD_OF[type(op)]}_of_guard", path)
-        case Let(body=Guard()):
-            work.attempt("ll_guard", path, reverse=True)
-        case Unary(op, Guard()) if op in _KEEP_ZERO:
-            work.attempt(f"guard_{op}", path, reverse=True)
-        case Binary("mul"):
-            if work.attempt("guard_mul_left", path):
-                _out_of(work, (*path, 0))
-                _out_of(work, path)
-            else:
-                work.attempt("guard_mul_right", path)
-        case Binary("div", Guard()):
-            work.attempt("guard_div_left", path)
-        case Binary("add" | "sub" as op, Guard(), Guard()):
-            common = [part for part in _conditions(work, (*path, 0)) if part in _conditions(work, (*path, 1))]
-            if all(apart(work, (*path, position), common) for position in (0, 1)):
-                work.attempt(f"guard_{op}", path, reverse=True)
-        case _:
-            pass  # a guard changes what any other operator computes
-
-
-def _conditions(work: Derivation, path: Path) -> tuple[Predicate, ...]:
-    term = work.term(path)
-    assert isinstance(term, Guard)
-    return conjuncts(term.predicate)
-
-
 # -- bounds and cuts --------------------------------------------------------------------------------------------------
 
 
@@ -147,14 +90,14 @@ class _Tails:
         where = _within(work.site(path), limit.at)
         if where is None or where in self.tried:
             return False
-        before = list(work.theorems)
+        before = work.point
         try:
             parts = pieces(work, path, [where])
         except ATLError:
             return False  # a fold of which one part may be empty
         if isinstance(term, Reduce) and not cuts_only_padding(work, path):
             # An addition is stored in full, also where the sum was padding, which something around it cuts.
-            work.theorems[:] = before
+            work.back_to(before)
             if cuts_only_padding(work, path):
                 return False
             parts = pieces(work, path, [where])
@@ -191,7 +134,7 @@ class _Tails:
         inner = outer.child(0)
         variable = inner.scope.indices[-1]
         between = [at for at in site.spine()[len(inner.spine()) - 1 : -1] if isinstance(at.term, Gen | Reduce)]
-        ranges = [_range(at) for at in between]
+        ranges = [at.loop for at in between]
         if not _mentions(part, variable):
             return
         if not any(_mentions(part, index(each)) for each, _, _ in ranges):
@@ -209,19 +152,11 @@ def _within(site: Site, at: Index) -> Index | None:
     assert isinstance(site.term, Gen | Reduce)
     facts = site.scope.facts
     low, high = site.scope.index(site.term.low), site.scope.index(site.term.high)
-    if knows(facts, at_most(at, low)) or knows(facts, at_most(high, at)):
+    if proves(facts, at_most(at, low)) or proves(facts, at_most(high, at)):
         return None
-    at = at if knows(facts, at_most(low, at)) else imax(low, at)
-    at = at if knows(facts, at_most(at, high)) else imin(at, high)
+    at = at if proves(facts, at_most(low, at)) else imax(low, at)
+    at = at if proves(facts, at_most(at, high)) else imin(at, high)
     return closed(simplify(facts, at), site.scope)
-
-
-def _range(loop: Site) -> tuple[Var, Index, Index]:
-    """The variable of a loop and its range, as they are seen inside."""
-    assert isinstance(loop.term, Gen | Reduce)
-    variable = loop.child(0).scope.indices[-1].atom
-    assert isinstance(variable, Var)
-    return variable, loop.scope.index(loop.term.low), loop.scope.index(loop.term.high)
 
 
 def _parts(predicate: Predicate) -> Iterator[Predicate]:

@@ -22,7 +22,8 @@ from rewrites.places.choosing import Chosen, Handle
 from rewrites.places.site import Site
 from rewrites.tactics.binding import binders_between
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
-from rewrites.tactics.loops import as_bound, first_possible, from_zero, loops, swap
+from rewrites.tactics.loops import as_bound, first_possible, from_zero, loops
+from rewrites.tactics.nests.order import swap
 from rewrites.tactics.simplification import simplify_guards
 
 

@@ -1,0 +1,118 @@
+"""Guards that become bounds: the conditions of a guard solved for a loop's index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from atl.core.index import ONE, ZERO, Extremum, Index, bound, ceildiv, floordiv, imax, imin, index, shift
+from atl.core.predicate import NonNegative, NonZero, Predicate, Zero, at_most, conjunction, conjuncts, less
+from atl.core.terms import Gen, Guard, Reduce
+from atl.core.traversal import Path
+from atl.prove import Facts, proves, simplify
+from rewrites.derivation import Derivation
+from rewrites.places.site import Site
+from rewrites.tactics.indices import closed
+from rewrites.tactics.nests.guards import apart
+from rewrites.tactics.simplification import linear_in
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A condition, solved for a loop's index: it holds from `at` on, or, if it `ends`, before it.
+
+    Where it is not the loop's own, but that of loops inside, it holds there for all of their iterations.
+    """
+
+    at: Index
+    ends: bool
+    own: bool = True
+
+
+def bounded(work: Derivation, path: Path) -> Path:
+    """Makes of a guard that is a loop's body bounds of the loop. The path of the loop afterwards.
+
+    ⊞[i < n] [a <= i < b] · e → padl a (padr (n - b) ⊞[a <= i < b] e); Σ[i < n] [a <= i < b] · e → Σ[a <= i < b] e
+    """
+    site = work.site(path)
+    term, inner = site.term, site.child(0)
+    if not isinstance(inner.term, Guard) or not isinstance(term, Gen | Reduce):
+        return path
+    if isinstance(term, Reduce) and term.monoid != "sum":
+        return path
+    own, rest = list[Limit](), list[Predicate]()
+    for part in spread(inner.term.predicate):
+        opened = inner.scope.predicate(part)
+        variable = inner.scope.indices[-1]
+        found = list(solved(inner.scope.facts, opened, variable)) if isinstance(part, NonNegative) else []
+        own, rest = (own + found, rest) if found else (own, [*rest, part])
+    if not own:
+        return path
+    low, high = _new_range(site, own)
+    after = [] if low == term.low and isinstance(term, Gen) else [at_most(shift(low, 1), bound(0))]
+    before = [] if high == term.high and isinstance(term, Gen) else [less(bound(0), shift(high, 1))]
+    if not work.attempt("guard_equivalent", inner.path, q=conjunction([*before, *after, *rest])):
+        return path
+    if isinstance(term, Reduce):
+        apart(work, inner.path, [*before, *after])
+        work.rewrite("sum_restrict", path, lo=term.low, hi=term.high, a=low, b=high)
+        return path
+    if before:
+        apart(work, inner.path, before)
+        work.rewrite("padr_of_gen", path, reverse=True, k=term.high - high, lo=term.low, hi=high)
+        path = (*path, 0)
+    if after:
+        apart(work, (*path, 0), after)
+        work.rewrite("padl_of_gen", path, reverse=True, k=low - term.low, lo=low, hi=high)
+        path = (*path, 0)
+    return path
+
+
+def spread(condition: Predicate) -> list[Predicate]:
+    """The conjuncts of a condition, of which one on a minimum is one for each choice: j < min(n, m) → j < n, j < m."""
+    out: list[Predicate] = []
+    for part in conjuncts(condition):
+        if not isinstance(part, NonNegative):
+            out.append(part)
+            continue
+        for monomial, coefficient in part.expression.terms:
+            (atom, *others) = monomial or (None,)
+            if isinstance(atom, Extremum) and not others and (atom.kind == "min") == (coefficient > 0):
+                without = part.expression - index(atom) * coefficient
+                out += spread(conjunction([at_most(ZERO, without + at * coefficient) for at in atom.choices]))
+                break
+        else:
+            out.append(part)
+    return out
+
+
+def _new_range(site: Site, limits: Sequence[Limit]) -> tuple[Index, Index]:
+    """The part of a loop's range that is within some limits, written as the loop's bounds are."""
+    assert isinstance(site.term, Gen | Reduce)
+    facts = site.scope.facts
+    first, last = site.scope.index(site.term.low), site.scope.index(site.term.high)
+    low = simplify(facts, imax(first, *(limit.at for limit in limits if not limit.ends)))
+    high = simplify(facts, imin(last, *(limit.at for limit in limits if limit.ends)))
+    if isinstance(site.term, Gen):
+        low = low if proves(facts, at_most(low, last)) else imin(low, last)
+        high = high if proves(facts, at_most(low, high)) else imax(low, high)
+    return closed(low, site.scope), closed(high, site.scope)
+
+
+def solved(facts: Facts, part: Predicate, variable: Index, *, steep: bool = False) -> Iterator[Limit]:
+    """A condition as limits of a variable; if they are to be `steep`, only where its factor is more than one."""
+    for factor, remainder in linear_in(part, variable):
+        if not proves(facts, at_most(ONE, factor)) or (steep and factor == ONE):
+            continue
+        match part:
+            case Zero() | NonZero() if factor == ONE:
+                yield Limit(-remainder, ends=False)
+                yield Limit(1 - remainder, ends=False)
+                return
+            case NonNegative(expression) if expression == factor * variable + remainder:
+                yield Limit(simplify(facts, ceildiv(-remainder, factor, positive=True)), ends=False)
+            case NonNegative():
+                # remainder stands for minus the rest: the condition is 0 <= -(factor * variable + remainder).
+                yield Limit(simplify(facts, floordiv(-remainder, factor, positive=True) + 1), ends=True)
+            case _:
+                pass
