@@ -26,7 +26,7 @@ from lowering.c.scalars import C_TYPES
 from lowering.fitting import Fitting
 from lowering.lower import lower
 from lowering.nest.loopnest import Allocate, LoopNest, elements, statements
-from lowering.targets.support import check_program
+from lowering.targets.support import check_program, check_room
 from lowering.toolchain import build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]
@@ -73,6 +73,7 @@ def compile(  # noqa: A001 (the contract's name)
     check_program(program, target)
     program = specialise(program, {} if sizes is None else sizes)
     check_names(program)
+    check_room(program)
     nest = lower(program)
     source = print_c(nest)
     (name,) = function_names((nest,))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import atl
-from atl.checks.targets import STACK_LIMIT
+from atl.checks.stack import STACK_LIMIT
 from atl.core.index import ZERO, Array, Index, Leaf, Size, constant, imax, imin, read, value_of
 from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from atl.checks.targets import STACK_BUDGET
+from atl.checks.stack import STACK_BUDGET
 from atl.core.marks import LetMark
 from lowering.nest.loopnest import (
     Accumulate,
