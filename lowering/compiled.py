@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from atl.checks.targets import check_names
+from atl.checks.targets import check_names, support_of
 from atl.core.declared import facts_of
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, value_of
 from atl.core.predicate import expressions
@@ -63,12 +63,7 @@ def compile(  # noqa: A001 (the contract's name)
     checked_program(program)
     if not isinstance(fast_math, bool):
         raise WrongArgument(f"fast_math={brief(fast_math)}", required="fast_math=True or fast_math=False")
-    if not isinstance(target, str) or target != "c":
-        raise WrongArgument(
-            f"target={brief(target)}" + (" is not there yet" if brief(target) == "'cuda'" else ""),
-            required='target="c"',
-            suggestions=('leave out target=, or write target="c"',),
-        )
+    support_of(target)
     check_rank(len(program.shape))
     check_program(program, target)
     program = specialise(program, {} if sizes is None else sizes)
@@ -108,8 +103,11 @@ class Kernel:
     """
 
     def __init__(self, program: Program, nest: LoopNest, code: Code) -> None:
-        if not (isinstance(program, Program) and isinstance(nest, LoopNest) and isinstance(code, Code)):
-            raise WrongArgument(f"a kernel of {brief(program)}", required="a program: compile(program) makes a kernel")
+        for given, of in ((program, Program), (nest, LoopNest), (code, Code)):
+            if not isinstance(given, of):
+                raise WrongArgument(
+                    f"a kernel of {brief(given)}", required="a program: compile(program) makes a kernel"
+                )
         self.program: Final = program
         """The program, with the sizes fixed that `compile` was told."""
         self.nest: Final = nest

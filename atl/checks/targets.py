@@ -126,7 +126,11 @@ SUPPORT: Final[Mapping[str, Support]] = {
 def support_of(target: str) -> Support:
     """What a target carries out. Raises `WrongArgument` for one that is not known."""
     if not isinstance(target, str) or target not in SUPPORT:
-        raise WrongArgument(f"target={brief(target)}", required=f"one of {', '.join(map(repr, SUPPORT))}")
+        raise WrongArgument(
+            f"target={brief(target)}",
+            required=f"one of {', '.join(map(repr, SUPPORT))}; there are no others yet",
+            suggestions=("leave out target=",),
+        )
     return SUPPORT[target]
 
 
