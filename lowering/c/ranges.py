@@ -1,4 +1,9 @@
-"""Between which integers the sums of a kernel lie, from the ranges of its sizes and of the elements that it reads."""
+"""Between which integers the sums of a kernel lie, from the ranges of its sizes and of the elements that it reads.
+
+The prover's intervals (`atl.prove.linear.intervals`) serve a search: an end may be unknown, one beyond 2^64 is
+forgotten, and rows are gone through until nothing changes. Here ends are always known and exact, since those beyond 64
+bits are what is looked for, and remainders and places are expressions too.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ the target's own is proved once and written into the nest (`LoopNest.natural`), 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, assert_never
 
@@ -300,19 +300,19 @@ def bytes_of(statement: Allocate) -> int | None:
     return dtypes.bytes_of(statement.capacity.constant, statement.buffer.dtype)
 
 
-def stack_in_use(block: Block, of: Collection[Buffer] | None = None) -> int:
-    """The most bytes that buffers on the stack take at one time in a block: all of them, or those that are named.
+def stack_in_use(block: Block) -> int:
+    """The most bytes that buffers on the stack take at one time in a block.
 
     They are there to the end of the block that allocates them, as in C, also where they are freed before.
     """
     held = most = 0
     for statement in block:
         match statement:
-            case Allocate(buffer, storage="stack") if of is None or buffer in of:
+            case Allocate(storage="stack"):
                 held += bytes_of(statement) or 0
                 most = max(most, held)
             case For(body=body) | If(body=body):
-                most = max(most, held + stack_in_use(body, of))
+                most = max(most, held + stack_in_use(body))
             case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
                 pass
             case _:
