@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from atl.checks.targets import check_names
+from atl.checks.targets import check_names, support_of
 from atl.core.declared import facts_of
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, value_of
 from atl.core.predicate import expressions
@@ -26,7 +26,7 @@ from lowering.c.scalars import C_TYPES
 from lowering.fitting import Fitting
 from lowering.lower import lower
 from lowering.nest.loopnest import Allocate, LoopNest, elements, statements
-from lowering.targets.support import check_program
+from lowering.targets.support import check_program, check_room
 from lowering.toolchain import build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]
@@ -63,16 +63,12 @@ def compile(  # noqa: A001 (the contract's name)
     checked_program(program)
     if not isinstance(fast_math, bool):
         raise WrongArgument(f"fast_math={brief(fast_math)}", required="fast_math=True or fast_math=False")
-    if not isinstance(target, str) or target != "c":
-        raise WrongArgument(
-            f"target={brief(target)}" + (" is not there yet" if brief(target) == "'cuda'" else ""),
-            required='target="c"',
-            suggestions=('leave out target=, or write target="c"',),
-        )
+    support_of(target)
     check_rank(len(program.shape))
     check_program(program, target)
     program = specialise(program, {} if sizes is None else sizes)
     check_names(program)
+    check_room(program)
     nest = lower(program)
     source = print_c(nest)
     (name,) = function_names((nest,))
@@ -107,8 +103,11 @@ class Kernel:
     """
 
     def __init__(self, program: Program, nest: LoopNest, code: Code) -> None:
-        if not (isinstance(program, Program) and isinstance(nest, LoopNest) and isinstance(code, Code)):
-            raise WrongArgument(f"a kernel of {brief(program)}", required="a program: compile(program) makes a kernel")
+        for given, of in ((program, Program), (nest, LoopNest), (code, Code)):
+            if not isinstance(given, of):
+                raise WrongArgument(
+                    f"a kernel of {brief(given)}", required="a program: compile(program) makes a kernel"
+                )
         self.program: Final = program
         """The program, with the sizes fixed that `compile` was told."""
         self.nest: Final = nest

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from typing import Any, Final
 
+from atl.core.dtypes import range_of
 from atl.core.index import ONE, Array, Index, Read, Size, Var, atoms, index, linear
 from atl.core.predicate import expressions
 from atl.errors import IndexOverflow
@@ -13,12 +14,12 @@ from atl.meaning.specialise import LARGEST
 from atl.text.printing import show_index
 from lowering.c.index import Factor, Remainder, Terms, is_limited
 from lowering.c.operands import Operand, operands
-from lowering.c.ranges import HELD, Range, Ranges, fits
+from lowering.c.ranges import Range, Ranges, fits
 from lowering.nest.loopnest import LoopNest
 
-MOST: Final = 62
+MOST_POWER: Final = 62
 """Sizes and elements are asked about up to 2^62 at once; beyond, about those of the call."""
-USUAL: Final = 20
+USUAL_POWER: Final = 20
 """Elements of which more must be known than their type even with sizes up to 2^20 are looked at in every call."""
 
 
@@ -35,7 +36,7 @@ class Fitting:
         self._arrays: Final = {array.name: array for array in nest.inputs}
         found = {(operand.place, tuple(operand.terms.items())): operand for operand in operands(nest)}
         self._doubtful: Final = self._failing(found.values(), LARGEST)
-        usual = self._failing(self._doubtful, 2**USUAL)
+        usual = self._failing(self._doubtful, 2**USUAL_POWER)
         names = {array.name for operand in usual for array in _arrays_read(operand) if not is_limited(array)}
         self.scanned: Final = tuple(sorted(names))
         """The arrays whose elements decide, whatever the sizes are."""
@@ -44,12 +45,12 @@ class Fitting:
 
     def _failing(self, among: Iterable[Operand], limit: int) -> tuple[Operand, ...]:
         """The operands that may not fit with sizes up to the limit and any elements of their types."""
-        ranges = Ranges(dict.fromkeys(self._sizes, (0, min(limit, LARGEST))), lambda array: HELD[array.dtype])
+        ranges = Ranges(dict.fromkeys(self._sizes, (0, min(limit, LARGEST))), lambda array: range_of(array.dtype))
         return tuple(operand for operand in among if not fits(ranges.of(operand)))
 
     def _reach(self) -> int:
         """The greatest power of two that will do; -1, when none does."""
-        enough, too_far = -1, MOST + 1
+        enough, too_far = -1, MOST_POWER + 1
         while too_far - enough > 1:
             middle = (enough + too_far) // 2
             if self._all_fit(2**middle):
@@ -60,7 +61,7 @@ class Fitting:
 
     def _all_fit(self, limit: int) -> bool:
         def elements(array: Array) -> Range:
-            return (-limit, limit) if array.name in self.scanned else HELD[array.dtype]
+            return (-limit, limit) if array.name in self.scanned else range_of(array.dtype)
 
         ranges = Ranges(dict.fromkeys(self._sizes, (0, min(limit, LARGEST))), elements)
         return all(fits(ranges.of(operand)) for operand in self._doubtful)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
-from atl.core.dtypes import bits, is_integer
+from atl.core.dtypes import is_integer, range_of
 from atl.core.terms import Monoid
 from lowering.nest.loopnest import Number
 
@@ -20,6 +20,6 @@ def neutral(monoid: Monoid, dtype: str) -> Number:
         case "product":
             return Number(1, dtype)
         case "max":
-            return Number(-(1 << (bits(dtype) - 1)) if is_integer(dtype) else -inf, dtype)
+            return Number(range_of(dtype)[0] if is_integer(dtype) else -inf, dtype)
         case "min":
-            return Number((1 << (bits(dtype) - 1)) - 1 if is_integer(dtype) else inf, dtype)
+            return Number(range_of(dtype)[1] if is_integer(dtype) else inf, dtype)

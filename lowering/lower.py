@@ -15,8 +15,9 @@ from typing import TypeAlias, assert_never
 import padtypes
 from atl.checks.safety import check_safe
 from atl.checks.scope import Scope, outermost, reads
+from atl.checks.stack import storage_of
 from atl.checks.targets import MarkedBinder, marked_binders
-from atl.core.dtypes import bits
+from atl.core.dtypes import bytes_of
 from atl.core.index import (
     ONE,
     ZERO,
@@ -86,7 +87,6 @@ from lowering.nest.loopnest import (
     Scalar,
     ScalarExpr,
     elements,
-    storage_of,
 )
 from lowering.normalize import normalize
 from lowering.passes import after_passes
@@ -356,8 +356,7 @@ class _Lowering:
         used = self.statement(e.body, to, replace(context, tensors=(*context.tensors, buffer)))
         needed = tuple(self._needed(name, extent, context) for extent in extents)
         count = elements(needed)
-        size = None if count.constant is None else count.constant * bits(dtype) // 8
-        storage = storage_of(e.mark, size)
+        storage = storage_of(e.mark, bytes_of(count.constant, dtype))
         capacity = self._capacity(needed, context) if storage == "heap" and context.loops else None
         if capacity is None:
             return (Allocate(buffer, count, storage, not filled, e.mark, let), *stored, *used, Free(buffer))

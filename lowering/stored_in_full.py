@@ -50,10 +50,12 @@ def fills(
     An addition of tensors is lowered to a statement that assigns and a later one that adds; `added_after` is how many
     statements of the second kind there are, and any further addition to the buffer fails. With `sums_stored` all sums
     to a scalar ran in a scalar variable, and are stored even when they are empty; with `zeros`, zeros are where a guard
-    is false.
+    is false, and the term `is_filled_by_zeros`.
     """
     if additions(buffer, stores) > added_after:
         return False
+    if zeros and sums_stored:
+        return True  # so it was proved
     return _all_stored(e, scope, sums_stored=sums_stored, zeros=zeros)
 
 
@@ -84,18 +86,32 @@ def _has_guards_only(e: Expr) -> bool:
 
 def _has_partial_extents(e: Expr) -> bool:
     """Whether an end of a range in such a term may have no meaning where a guard around it is false."""
-    while isinstance(e, Gen | Guard | Let):
-        if isinstance(e, Gen) and any(divisors(end) or reads(end) for end in (e.low, e.high)):
-            return True
-        e = e.body
-    return False
+    match e:
+        case Gen(low, high, body):
+            return any(divisors(end) or reads(end) for end in (low, high)) or _has_partial_extents(body)
+        case Guard(_, body) | Let(_, body):
+            return _has_partial_extents(body)
+        case Concat() | Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+            return False
+        case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
+            return False
+        case _:
+            assert_never(e)
 
 
 def zeros_of(e: Expr) -> Expr:
     """Zeros of the shape of such a term."""
-    if isinstance(e, Gen):
-        return replace(e, body=zeros_of(e.body))
-    return zeros_of(e.body) if isinstance(e, Guard | Let) else Constant(0, e.type.dtype)
+    match e:
+        case Gen(body=body):
+            return replace(e, body=zeros_of(body))
+        case Guard(_, body) | Let(_, body):
+            return zeros_of(body)
+        case Concat() | Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+            return Constant(0, e.type.dtype)
+        case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
+            return Constant(0, e.type.dtype)
+        case _:
+            assert_never(e)
 
 
 def _all_stored(e: Expr, scope: Scope, *, sums_stored: bool, zeros: bool = False) -> bool:

@@ -47,8 +47,10 @@ FAST_MATH: Final = "-ffast-math"
 NEVER_AT_LINK: Final = frozenset({FAST_MATH, "-Ofast", "-funsafe-math-optimizations"})
 
 MESSAGE_LINES: Final = 40
+LONGEST_FILE: Final = 250
+"""The bytes in the name of a file of a build: file systems hold names of 255."""
 LONGEST_NAME: Final = 120
-"""Files are named after what is built, up to this many letters: file systems hold names of 255 bytes."""
+"""Files are named after what is built, up to this many letters; in the cache they have the key and a suffix, too."""
 
 # -- plans ------------------------------------------------------------------------------------------------------------
 
@@ -100,6 +102,16 @@ def processor() -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
+def _cut(name: str) -> str:
+    """What files are named after that are built under a name. Raises `WrongName` where nothing is built under it."""
+    if not name.isidentifier() or not name.isascii():
+        raise WrongName(
+            f"{brief(name)} cannot be the name of a build",
+            required="a name of letters, digits and underscores, not beginning with a digit",
+        )
+    return name[:LONGEST_NAME]
+
+
 def _planned(
     files: Mapping[str, str],
     *,
@@ -110,16 +122,10 @@ def _planned(
     link_flags: Sequence[str],
 ) -> Plan:
     """Compiling and linking are separate commands always, so that no compile flag can reach the link."""
-    if not name.isidentifier() or not name.isascii():
-        raise WrongName(
-            f"{brief(name)} cannot be the name of a build",
-            required="a name of letters, digits and underscores, not beginning with a digit",
-        )
-    name = name[:LONGEST_NAME]
     commands: list[tuple[str, ...]] = []
     objects: list[str] = []
     for file in files:
-        if Path(file).name != file or not file.endswith((".c", ".h")) or len(file.encode()) > 250:
+        if Path(file).name != file or not file.endswith((".c", ".h")) or len(file.encode()) > LONGEST_FILE:
             raise WrongName(
                 f"{brief(file)} cannot be the name of a file of a build",
                 required="a plain and short file name ending in .c or .h",
@@ -337,22 +343,20 @@ def build_shared(
     """The path of a shared object made from C text; one that was built before is found again in the cache.
 
     `name` is an identifier; the C text stands beside the object, with the suffix .c; a long name is cut in both.
-    `extra_flags` are for compiling
-    and `link_flags` for linking. With `fast_math`, what the object computes from NaN, infinities and subnormals is
-    unspecified; the rest of the process is not touched.
+    `extra_flags` are for compiling and `link_flags` for linking. With `fast_math`, what the object computes from NaN,
+    infinities and subnormals is unspecified; the rest of the process is not touched.
 
     Raises `CompilerMissing`, and `CompilerFailed` with the compiler's own message.
     """
-    compiler = compiler or find_compiler()
+    compiler, name = compiler or find_compiler(), _cut(name)
     plan = _planned(
-        {f"{name[:LONGEST_NAME]}.c": source},
+        {f"{name}.c": source},
         name=name,
         suffix=".so",
         compiler=compiler,
         compile_flags=(
             *STANDARD,
             *_optimised(compiler),
-            NATIVE,
             "-fPIC",
             *((FAST_MATH,) if fast_math else ()),
             *extra_flags,
@@ -380,7 +384,7 @@ def build_executable(
     Raises `CompilerMissing`, and `CompilerFailed` with the compiler's own message. `has_sanitizers` tells beforehand
     whether a compiler can sanitize.
     """
-    compiler = compiler or find_compiler()
+    compiler, name = compiler or find_compiler(), _cut(name)
     how = SANITIZED if sanitize else _optimised(compiler)
     plan = _planned(
         sources,

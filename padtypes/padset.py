@@ -184,8 +184,11 @@ def infer(program: Program) -> dict[Path, PadSet]:
 
 def pad_set(e: Expr, scope: Scope) -> PadSet:
     """The pad-set of a term that stands in this scope."""
-    if not isinstance(e, Term) or not isinstance(scope, Scope):
-        raise ArgumentError(f"a pad-set of {brief(e)}", required="a term and its scope: padtypes.infer gives all")
+    for given, of in ((e, Term), (scope, Scope)):
+        if not isinstance(given, of):
+            raise ArgumentError(
+                f"a pad-set of {brief(given)}", required="a term and its scope: padtypes.infer gives all"
+            )
     ids = count(_FIRST_ELEMENT)
     shape = scope.shape(e.type)
     elements = tuple(Var(next(ids), f"e{dimension}") for dimension in range(len(shape)))

@@ -13,7 +13,7 @@ import pytest
 
 import atl
 import lowering
-from atl.checks.targets import STACK_BUDGET
+from atl.checks.stack import STACK_BUDGET
 from atl.core.index import constant
 from atl.errors import UnsupportedMark
 from lowering import lower, print_c
@@ -281,4 +281,4 @@ def test_more_than_fits_on_the_stack_is_refused_with_numbers() -> None:
     text = str(refused.value)
     assert "the buffer t2 is marked stack; with the others that are marked so, there is no room left" in text
     assert "at most 65536 bytes in all buffers" in text
-    assert "takes 32768 bytes" in text
+    assert "which is 32768 bytes" in text

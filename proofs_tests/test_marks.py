@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import atl
+from atl.checks.stack import storage_of
 from atl.checks.targets import marked_binders
 from atl.cli import main
 from atl.core.forms import Form, Marked, Part, TensorBinder
@@ -24,7 +25,7 @@ from atl.text.latex import latex
 from lowering import compile as compiled
 from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit
-from lowering.nest.loopnest import Allocate, statements, storage_of
+from lowering.nest.loopnest import Allocate, statements
 from lowering.nest.machine import run
 from proofs_tests.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import Derivation, NoSite, Session, load, reschedule

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import atl
-from atl.checks.targets import STACK_LIMIT
+from atl.checks.stack import STACK_LIMIT
 from atl.core.index import ZERO, Array, Index, Leaf, Size, constant, imax, imin, read, value_of
 from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
@@ -322,7 +322,7 @@ def _first_part(parts: Iterable[Predicate]) -> Predicate:
 
 
 LOADED: Final = dead_stores.loaded
-WITHIN: Final = stack._within
+IN_LOOP: Final = stack._in_loop
 
 FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
     "only what the output itself is stored from is kept": (
@@ -345,7 +345,7 @@ FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
     "one of two conditions is enough": (conditions, "conjunction", disjunction, with_conditions_joined),
     "the inner condition is lost": (conditions, "conjunction", _first_part, with_conditions_joined),
     "a buffer moves out of its loop and is not emptied in it": (
-        *(stack, "_within", lambda *given: [s for s in WITHIN(*given) if not isinstance(s, Clear)]),
+        *(stack, "_in_loop", lambda *given: [s for s in IN_LOOP(*given) if not isinstance(s, Clear)]),
         with_stack_in_bounds,
     ),
     "a test leaves the loop whose variable it is about": (

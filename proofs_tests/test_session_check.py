@@ -30,6 +30,35 @@ def doubled() -> atl.Program:
     return atl.program("doubled", [f], atl.gen(n, lambda i: 2 * f[i]))
 
 
+# Each buffer on the stack is as large as it may be there; two of them are as much as the stack holds.
+MADE = "let {name} | stack := ⊞[i < 8192] x[i] in "
+
+
+def stacked(count: int, *, within: bool) -> atl.Program:
+    """Buffers that are there at one time: each in the last one, or all in one block, one after the other."""
+    called = [f"t{k}" for k in range(count)]
+    made = [MADE.format(name=name) for name in called]
+    if within:
+        body = "".join(made) + f"⊞[j < 8192] {' + '.join(f'{name}[j]' for name in called)}"
+    else:
+        body = " ++ ".join(f"({let}⊞[j < 8192] {name}[j] + 1)" for let, name in zip(made, called, strict=True))
+    extent = "8192" if within else str(count * 8192)
+    return atl.parse(f"t (x : float32[8192]) : float32[{extent}] := {body}")
+
+
+def added(count: int) -> atl.Program:
+    """Buffers of the addends of each element, where they are lifted out of an arithmetic."""
+    addends = [f"({MADE.format(name=f't{k}')}t{k}[8191 - j])" for k in range(count)]
+    return atl.parse(f"t (x : float32[8192]) : float32[8192] := ⊞[j < 8192] {' * '.join(addends)}")
+
+
+def parts(count: int, each: int) -> atl.Program:
+    """Loops after each other, in which there are so many buffers."""
+    lets = "".join(MADE.format(name=f"t{k}") for k in range(each))
+    body = f"(⊞[r < 4] {lets}Σ[j < 8192] {' * '.join(f't{k}[j]' for k in range(each))})"
+    return atl.parse(f"t (x : float32[8192]) : float32[{4 * count}] := {' ++ '.join([body] * count)}")
+
+
 def names(session: Session) -> list[str]:
     return [type(obstacle).__name__ for obstacle in session.check().obstacles]
 
@@ -61,6 +90,12 @@ IN_THE_WAY: dict[str, tuple[Callable[[], Session], list[str]]] = {
         lambda: reschedule(matmul()).tile("p", 8).stage("A[_, _]", at="po", name="a").mark("a", "stack"),
         [],
     ),
+    "buffers that the stack does not hold together": (lambda: reschedule(stacked(3, within=True)), ["UnsupportedMark"]),
+    "buffers that the stack holds together": (lambda: reschedule(stacked(2, within=True)), []),
+    "buffers of one statement": (lambda: reschedule(stacked(3, within=False)), ["UnsupportedMark"]),
+    "buffers of one sum of elements": (lambda: reschedule(added(3)), ["UnsupportedMark"]),
+    "buffers of loops that follow each other": (lambda: reschedule(parts(3, 2)), []),
+    "one part too many of them": (lambda: reschedule(parts(3, 3)), ["UnsupportedMark"] * 3),
     "a name": (
         lambda: reschedule(atl.program("p", [atl.tensor("out", n)], 2 * atl.tensor("out", n))),
         ["WrongName"],

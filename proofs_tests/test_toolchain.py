@@ -233,6 +233,13 @@ def test_another_processor_is_another_build(monkeypatch: pytest.MonkeyPatch) -> 
     assert build_shared(SQUARES, name="squares") != here
 
 
+def test_no_flag_is_given_twice(logging_compiler: LoggingCompiler) -> None:
+    build_shared(SQUARES, name="squares", fast_math=True)
+    for call in logging_compiler.calls:
+        flags = [part for part in call if part.startswith("-")]
+        assert len(flags) == len(set(flags))
+
+
 def test_fast_math_never_reaches_the_link(logging_compiler: LoggingCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", f"{logging_compiler.path} -Ofast")
     build_shared(SQUARES, name="squares", fast_math=True, link_flags=["-ffast-math"])

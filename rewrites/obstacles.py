@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import padtypes
 from atl.checks.safety import unsafe_accesses
-from atl.checks.targets import beyond_the_stack, check_names, marked_binders, unsupported_marks
+from atl.checks.stack import beyond_the_stack
+from atl.checks.targets import check_names, marked_binders, unsupported_marks
 from atl.checks.wellformed import without_meaning
 from atl.core.program import Program
 from atl.errors import ATLError

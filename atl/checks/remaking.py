@@ -8,9 +8,10 @@ remembered, each object for itself, so that no part is looked at twice: what onl
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from math import prod
 from typing import Any as Anything
-from typing import Final, TypeVar, assert_never
+from typing import Final, TypeVar, assert_never, get_args
 from weakref import ref
 
 from atl.core import dtypes
@@ -23,7 +24,6 @@ from atl.core.index import (
     Extremum,
     Index,
     Quotient,
-    Read,
     Size,
     Var,
     extremum,
@@ -48,13 +48,14 @@ from atl.core.predicate import (
 from atl.core.substitution import binds_by_type
 from atl.core.terms import CONSTRUCTORS, OPERATORS, Expr, ReshapeOp, Type
 from atl.core.traversal import names_given
-from atl.errors import Source
+from atl.errors import Source, WrongArgument
 
 N = TypeVar("N", bound=Node)
 _TERMS: Final = frozenset(CONSTRUCTORS)
+_ATOMS: Final = frozenset(get_args(AnyAtom))
 _OPERATORS: Final = frozenset(OPERATORS)
 _known: Final[dict[int, tuple[ref[Node], Node | None]]] = {}
-"""What was made of each object that is still in use, by the object's number; none of what was made here."""
+"""What was made of each object that is still in use, by the object's number; None for what was made here itself."""
 
 
 def remade_term(term: Expr) -> Expr:
@@ -87,14 +88,10 @@ def remade_array(array: Array) -> Array:
 
 def remade_type(of: Type) -> Type:
     """The type made anew."""
-    if type(of) is not Type or type(of.shape) is not tuple:
+    if type(of) is not Type:
         raise not_made_of("a type", of, "an element type and extents")
-    dtype = None if of.dtype is None else dtypes.checked_dtype(of.dtype)
-    return Type(dtype, tuple(map(remade_index, of.shape)))
-
-
-_NO_NODE: Final = (ArithmeticError, AttributeError, LookupError, TypeError)
-"""What may come of a node that lacks a field, or has something else in it."""
+    dtype, shape = _read(of)
+    return Type(None if dtype is None else dtypes.checked_dtype(dtype), tuple(map(remade_index, _several(of, shape))))
 
 
 def _once(node: N, make: Callable[[N], N]) -> N:
@@ -102,14 +99,33 @@ def _once(node: N, make: Callable[[N], N]) -> N:
     known = _known.get(id(node))
     if known is not None:
         return node if known[1] is None else known[1]  # type: ignore[return-value]
-    try:
-        made = make(node)
-    except _NO_NODE as error:
-        raise not_made_of("a node", type(node).__name__, "fields as its constructor sets them") from error
+    made = make(node)
     _remember(made, None)
     if made is not node:
         _remember(node, made)
     return made
+
+
+def _read(node: Anything, *names: str) -> tuple[Anything, ...]:
+    """The fields of a node: those that are named, or all in their order. One that lacks a field is none.
+
+    Here alone what a node has is believed to be there; what is made of it then shows its own faults.
+    """
+    try:
+        return tuple(getattr(node, name) for name in names or [field.name for field in fields(node)])
+    except AttributeError:
+        raise _lacking(node) from None
+
+
+def _several(node: object, values: Anything) -> tuple[Anything, ...]:
+    """The values of a field of several."""
+    if type(values) is not tuple:
+        raise _lacking(node)
+    return values
+
+
+def _lacking(node: object) -> WrongArgument:
+    return not_made_of("a node", type(node).__name__, "fields as its constructor sets them")
 
 
 def _remember(node: Node, made: Node | None) -> None:
@@ -120,11 +136,11 @@ def _remember(node: Node, made: Node | None) -> None:
 def _predicate(given: Predicate) -> Predicate:
     match given:
         case All():
-            return conjunction(map(remade_predicate, given.parts))
+            return conjunction(map(remade_predicate, _several(given, *_read(given))))
         case Any():
-            return disjunction(map(remade_predicate, given.parts))
+            return disjunction(map(remade_predicate, _several(given, *_read(given))))
         case NonNegative() | Zero() | NonZero():
-            remade_index(given.expression)  # which one without that field does not survive
+            remade_index(*_read(given))  # which one without that field does not survive
             return map_indices(given, _remade_apart)
         case _:
             assert_never(given)
@@ -137,7 +153,7 @@ def _remade_apart(expression: Index) -> Index:
 
 
 def _term(term: Expr) -> Expr:
-    made: Expr = type(term)(**_fields(term))
+    made: Expr = type(term)(**_remade_fields(term))
     if not binds_by_type(made):
         raise not_made_of(
             f"a term that binds {', '.join(names_given(made))} with another type than its value has",
@@ -149,20 +165,22 @@ def _term(term: Expr) -> Expr:
     return made
 
 
-def _fields(node: Formed) -> dict[str, Anything]:
-    return {slot.name: _field(slot, getattr(node, slot.name)) for slot in slots_of(type(node))}
+def _remade_fields(node: Formed) -> dict[str, Anything]:
+    slots = slots_of(type(node))
+    values = _read(node, *(slot.name for slot in slots)) if slots else ()
+    return {slot.name: _field(node, slot, value) for slot, value in zip(slots, values, strict=True)}
 
 
-def _field(slot: Slot, value: Anything) -> object:
+def _field(node: Formed, slot: Slot, value: Anything) -> object:
     match slot.role:
         case Role.PART:
             return remade_term(value)
         case Role.PARTS:
-            return tuple(map(remade_term, value))
+            return tuple(map(remade_term, _several(node, value)))
         case Role.INDEX:
             return remade_index(value)
         case Role.INDICES:
-            return tuple(map(remade_index, value))
+            return tuple(map(remade_index, _several(node, value)))
         case Role.PREDICATE:
             return remade_predicate(value)
         case Role.OPERATOR:
@@ -182,19 +200,21 @@ def _field(slot: Slot, value: Anything) -> object:
 def _operator(op: ReshapeOp) -> Formed:
     if type(op) not in _OPERATORS:
         raise not_made_of("a reshape", op, "a reshape operator")
-    return type(op)(**_fields(op))
+    return type(op)(**_remade_fields(op))
 
 
 def _array(array: Array) -> Array:
-    shape = tuple(map(remade_index, array.shape))
-    low, high = (None if bound is None else remade_index(bound) for bound in (array.low, array.high))
-    return Array(array.name, shape, array.dtype, low, high, array.increasing)
+    name, extents, dtype, low, high, increasing = _read(array)
+    shape = tuple(map(remade_index, _several(array, extents)))
+    first, end = (None if bound is None else remade_index(bound) for bound in (low, high))
+    return Array(name, shape, dtype, first, end, increasing)
 
 
 def _index(expression: Index) -> Index:
+    (terms,) = _read(expression)
     total = []
-    for term in expression.terms:
-        if type(term) is not tuple or len(term) != 2 or type(term[1]) is not int:
+    for term in _several(expression, terms):
+        if type(term) is not tuple or len(term) != 2 or type(term[0]) is not tuple or type(term[1]) is not int:
             raise not_made_of("an index expression", term, "products of atoms with integers as coefficients")
         total.append((term[1], prod(map(_atom, term[0]), start=ONE)))
     return linear(total)
@@ -202,18 +222,20 @@ def _index(expression: Index) -> Index:
 
 def _atom(atom: AnyAtom) -> Index:
     """The atom made anew, as what an expression is a product of; what only looks like one is none."""
+    if type(atom) not in _ATOMS:
+        raise not_made_of("an index expression", atom, "sizes, indices, quotients, extrema and reads")
+    values = _read(atom)
     if type(atom) is Size:
-        return index(Size(atom.name, atom.minimum))
+        return index(Size(*values))
     if type(atom) is Bound:
-        return index(Bound(atom.position))
+        return index(Bound(*values))
     if type(atom) is Var:
-        return index(Var(atom.uid, atom.name))
+        return index(Var(*values))
+    first, second = values
     if type(atom) is Quotient:
-        return floordiv(remade_index(atom.numerator), remade_index(atom.denominator))
+        return floordiv(remade_index(first), remade_index(second))
     if type(atom) is Extremum:
-        if atom.kind not in ("min", "max"):
-            raise not_made_of("an extremum", atom.kind, '"min" or "max"')
-        return extremum(atom.kind, *map(remade_index, atom.choices))
-    if type(atom) is Read:
-        return read(remade_array(atom.array), tuple(map(remade_index, atom.indices)))
-    raise not_made_of("an index expression", atom, "sizes, indices, quotients, extrema and reads")
+        if first not in ("min", "max") or not _several(atom, second):
+            raise not_made_of("an extremum", first, '"min" or "max", and choices')
+        return extremum(first, *map(remade_index, second))
+    return read(remade_array(first), tuple(map(remade_index, _several(atom, second))))

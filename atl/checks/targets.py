@@ -6,22 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, assert_never
 
-from atl.checks.scope import child_scopes, outermost
-from atl.core.dtypes import bits
 from atl.core.forms import TensorBinder
-from atl.core.index import ONE, Index
 from atl.core.marks import LetMark, LoopMark, Mark
 from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, names_given
 from atl.errors import Location, UnsupportedMark, WrongArgument, WrongName, brief
-from atl.prove import simplify
-from atl.text.printing import place_of, show_index
-
-STACK_LIMIT: Final = 32 * 1024
-"""A buffer of constant size up to this many bytes lives on the stack, unless its mark says otherwise."""
-STACK_BUDGET: Final = 64 * 1024
-"""All buffers that live on the stack at one time have this many bytes together: threads have small stacks."""
+from atl.text.printing import place_of
 
 # -- marked binders ---------------------------------------------------------------------------------------------------
 
@@ -135,7 +126,11 @@ SUPPORT: Final[Mapping[str, Support]] = {
 def support_of(target: str) -> Support:
     """What a target carries out. Raises `WrongArgument` for one that is not known."""
     if not isinstance(target, str) or target not in SUPPORT:
-        raise WrongArgument(f"target={brief(target)}", required=f"one of {', '.join(map(repr, SUPPORT))}")
+        raise WrongArgument(
+            f"target={brief(target)}",
+            required=f"one of {', '.join(map(repr, SUPPORT))}; there are no others yet",
+            suggestions=("leave out target=",),
+        )
     return SUPPORT[target]
 
 
@@ -161,44 +156,6 @@ def unsupported(
         place=None if binder is None else binder.place,
         required=f"marks that it carries out ({support})",
         suggestions=(f's.mark("{name}", None) takes the mark away',),
-    )
-
-
-def beyond_the_stack(program: Program) -> Iterator[UnsupportedMark]:
-    """The buffers that are marked for the stack and have no constant size, or are too large for it."""
-    for binder in marked_binders(program):
-        if binder.kind != "buffer" or binder.mark is not LetMark.STACK:
-            continue
-        scope, e = outermost(program), program.body
-        for position in binder.path:
-            scope, e = child_scopes(e, scope)[position], children(e)[position].expr
-        value = children(e)[0].expr.type
-        dtype, capacity = value.dtype or program.dtype, ONE
-        for extent in scope.shape(value):
-            capacity = capacity * simplify(scope.facts, extent)
-        if capacity.constant is None or capacity.constant * bits(dtype) // 8 > STACK_LIMIT:
-            yield not_on_the_stack(binder.name, binder.mark, capacity, dtype, binder.place)
-
-
-def not_on_the_stack(name: str, mark: Mark, capacity: Index, dtype: str, place: Location | None) -> UnsupportedMark:
-    """What to say of a buffer that is marked for the stack and cannot stand there, by itself or beside the others."""
-    size = None if capacity.constant is None else capacity.constant * bits(dtype) // 8
-    room = f"it has room for {show_index(capacity)} elements of {dtype}"
-    if size is None or size > STACK_LIMIT:
-        summary = "it is too large for that, or of no constant size"
-        required = f"a constant size of at most {STACK_LIMIT} bytes; {room}"
-    else:
-        summary = "with the others that are marked so, there is no room left"
-        required = (
-            f"at most {STACK_BUDGET} bytes in all buffers on the stack at one time; {room}, which is {size} bytes"
-        )
-    return UnsupportedMark(
-        f"the buffer {name} is marked {mark.value}; {summary}",
-        binder=name,
-        mark=mark.value,
-        place=place,
-        required=required,
-        suggestions=(f's.mark("{name}", "heap"), or s.mark("{name}", None)', "stage it at a loop over tiles"),
     )
 
 

@@ -34,11 +34,26 @@ def bits(dtype: str) -> int:
     return int(dtype.lstrip("floatin"))
 
 
+def bytes_of(count: int | None, dtype: str) -> int | None:
+    """How many bytes so many elements take, None being a number that is not known."""
+    return None if count is None else count * bits(dtype) // 8
+
+
+def range_of(dtype: str) -> tuple[int, int]:
+    """The least and the greatest integer of an integer type.
+
+    >>> range_of("int32") == (-(2**31), 2**31 - 1)
+    True
+    """
+    half = 1 << (bits(dtype) - 1)
+    return -half, half - 1
+
+
 def holds_literal(dtype: str, value: float) -> bool:
     """Whether a literal keeps its meaning in this type: integers must be whole and in range."""
     if not is_integer(dtype):
         return True
     if isinstance(value, float) and not value.is_integer():
         return False
-    half = 1 << (bits(dtype) - 1)
-    return -half <= value < half
+    low, high = range_of(dtype)
+    return low <= value <= high

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import assert_never
 
-from atl.core.declared import AtLeast, bounds_of, increases
+from atl.core.declared import AtLeast, Below, bounds_of, increases
 from atl.core.index import Array
 from atl.prove.answer import Model
 
@@ -32,10 +33,13 @@ def _lawful(array: Array, model: Model) -> bool:
         return True
     low = high = None
     for fact in bounds_of(array):
-        if isinstance(fact, AtLeast):
-            low = model.value(fact.bound)
-        else:
-            high = model.value(fact.bound)
+        match fact:
+            case AtLeast(bound):
+                low = model.value(bound)
+            case Below(bound):
+                high = model.value(bound)
+            case _:
+                assert_never(fact)
     # What is not among the elements of the model must have room too: in a row by itself, before, behind and between.
     ordered = increases(array) and bool(shape)
     extent = shape[-1] if ordered else 1

@@ -53,7 +53,7 @@ class _Ends:
     left: int = TRIES
 
     def never_negative(self, e: Index, done: frozenset[AnyAtom]) -> bool:
-        """The same, for an expression without the variables that are done."""
+        """Whether the expression is seen not to be negative, with what is not done of its variables at their ends."""
         if self._sign(e) > 0:
             return True
         if all(len(monomial) < 2 for monomial, _ in e.terms):

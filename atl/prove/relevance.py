@@ -19,7 +19,7 @@ from atl.prove.linear.rows import Row, System, Table, combined, plus, read_predi
 
 MANY: Final = 6
 """Fewer facts than this are all looked at."""
-EFFORT: Final = 200
+GROUP_EFFORT: Final = 200
 CHOICES: Final = 8
 """In how many ways the cases of a group of facts are decided."""
 
@@ -85,7 +85,7 @@ def _leave_free(rows: list[Row], chosen: Iterable[System], kept: frozenset[int])
         if alternative.equalities or alternative.cases:
             return False
         more += alternative.rows
-    return leaves_nothing([*rows, *more], kept, Budget(EFFORT))
+    return leaves_nothing([*rows, *more], kept, Budget(GROUP_EFFORT))
 
 
 def _meant(table: Table) -> list[Row] | None:

@@ -1,12 +1,18 @@
-"""Between which integers the sums of a kernel lie, from the ranges of its sizes and of the elements that it reads."""
+"""Between which integers the sums of a kernel lie, from the ranges of its sizes and of the elements that it reads.
+
+The prover's intervals (`atl.prove.linear.intervals`) serve a search: an end may be unknown, one beyond 2^64 is
+forgotten, and rows are gone through until nothing changes. Here ends are always known and exact, since those beyond 64
+bits are what is looked for, and remainders and places are expressions too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from atl.core.declared import AtLeast, Below, bounds_of
+from atl.core.dtypes import range_of
 from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from lowering.c.index import Factor, Remainder, Terms, terms_of
@@ -16,13 +22,10 @@ Range: TypeAlias = tuple[int, int]
 """The least and the greatest value; where the first is above the second, there is none."""
 Limits: TypeAlias = Mapping[Factor, Range]
 
-HELD: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
-"""What an element, and what a variable of C holds."""
-
 
 def fits(found: Range | None) -> bool:
     """Whether all values of the range are int64."""
-    low, high = HELD["int64"]
+    low, high = range_of("int64")
     return found is None or (low <= found[0] and found[1] <= high)
 
 
@@ -113,7 +116,7 @@ class Ranges:
             case Size(name):
                 return self.sizes[name]
             case Var() | Bound():
-                return HELD["int64"]
+                return range_of("int64")
             case Quotient(numerator, denominator):
                 low, high = self._index(limits, numerator)
                 first, last = self._divisor(limits, denominator)

@@ -7,7 +7,7 @@ from typing import Final, assert_never
 
 import numpy as np
 
-from atl.core.dtypes import is_integer
+from atl.core.dtypes import is_integer, range_of
 from atl.core.predicate import negation
 from atl.core.terms import BinaryOp, UnaryOp
 from lowering.c.index import address_text, index_text, predicate_text
@@ -154,9 +154,10 @@ def literal(value: float, dtype: str, *, wide: bool = False) -> Text:
 
 def _integer(value: int, dtype: str, *, wide: bool) -> Text:
     bits = 64 if dtype == "int64" else 32
-    if value == -(1 << (bits - 1)):
+    least, greatest = range_of(dtype)
+    if value == least:
         return Text(f"INT{bits}_MIN")
-    if value == (1 << (bits - 1)) - 1:
+    if value == greatest:
         return Text(f"INT{bits}_MAX")
     if wide and bits == 64:
         return Text(f"INT64_C({value})")

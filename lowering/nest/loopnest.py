@@ -10,12 +10,13 @@ the target's own is proved once and written into the nest (`LoopNest.natural`), 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, assert_never
 
-from atl.checks.targets import STACK_LIMIT, MarkedBinder
-from atl.core.dtypes import bits
+from atl.checks.stack import Storage
+from atl.checks.targets import MarkedBinder
+from atl.core import dtypes
 from atl.core.index import ONE, ZERO, AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, index
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, negation, within
@@ -141,26 +142,6 @@ ScalarExpr: TypeAlias = Number | Load | FromIndex | Apply | Choose | Convert
 
 # -- statements -------------------------------------------------------------------------------------------------------
 
-Storage: TypeAlias = Literal["heap", "stack"]
-
-
-def storage_of(mark: LetMark, size: int | None) -> Storage:
-    """Where a buffer of so many bytes is kept, None being no constant: the one place where marks decide about that.
-
-    A buffer that is marked for the stack, and cannot stand there, is on the heap; a target refuses it.
-    """
-    match mark:
-        case LetMark.HEAP:
-            return "heap"
-        case LetMark.NONE | LetMark.STACK:
-            return "stack" if size is not None and size <= STACK_LIMIT else "heap"
-        case LetMark.REGISTERS | LetMark.RING | LetMark.SHARED | LetMark.GLOBAL:
-            return storage_of(
-                LetMark.NONE, size
-            )  # no target has such memory yet; the interpreter knows one memory only
-        case _:
-            assert_never(mark)
-
 
 @dataclass(frozen=True, slots=True)
 class For:
@@ -220,7 +201,8 @@ class Allocate:
     """Storage for `capacity` elements (a product of extents), all zero and holding no value.
 
     On the stack where `storage` says so (the capacity is then a constant); each is freed by a `Free` in the same block.
-    `storage` follows from the mark by `storage_of`. `let` is the path of the marked let in the program.
+    `storage` follows from the mark and the size by `storage_of`, until a pass makes room on the stack for others. `let`
+    is the path of the marked let in the program.
     """
 
     buffer: Buffer
@@ -315,23 +297,22 @@ def statements(block: Block) -> Iterator[Statement]:
 
 def bytes_of(statement: Allocate) -> int | None:
     """How many bytes are allocated, where that is a constant."""
-    count = statement.capacity.constant
-    return None if count is None else count * bits(statement.buffer.dtype) // 8
+    return dtypes.bytes_of(statement.capacity.constant, statement.buffer.dtype)
 
 
-def stack_in_use(block: Block, of: Collection[Buffer] | None = None) -> int:
-    """The most bytes that buffers on the stack take at one time in a block: all of them, or those that are named.
+def stack_in_use(block: Block) -> int:
+    """The most bytes that buffers on the stack take at one time in a block.
 
     They are there to the end of the block that allocates them, as in C, also where they are freed before.
     """
     held = most = 0
     for statement in block:
         match statement:
-            case Allocate(buffer, storage="stack") if of is None or buffer in of:
+            case Allocate(storage="stack"):
                 held += bytes_of(statement) or 0
                 most = max(most, held)
             case For(body=body) | If(body=body):
-                most = max(most, held + stack_in_use(body, of))
+                most = max(most, held + stack_in_use(body))
             case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
                 pass
             case _:

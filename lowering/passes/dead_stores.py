@@ -48,18 +48,19 @@ def _needed(nest: LoopNest) -> frozenset[Hashable]:
     needed: set[Hashable] = set()
     waiting: list[Hashable] = [key(nest.output)]
     while waiting:
-        storage = waiting.pop()
-        if storage not in needed:
-            needed.add(storage)
-            waiting.extend(reads.get(storage, ()))
+        found = waiting.pop()
+        if found not in needed:
+            needed.add(found)
+            waiting.extend(reads.get(found, ()))
     return frozenset(needed)
 
 
 def _target(store: Assign | Accumulate | Declare) -> Hashable:
-    return _storage(store.variable if isinstance(store, Declare) else store.target)
+    return storage(store.variable if isinstance(store, Declare) else store.target)
 
 
-def _storage(of: Cell | Scalar) -> Hashable:
+def storage(of: Cell | Scalar) -> Hashable:
+    """What a statement stores to, or a load reads: the buffer of a cell, or a scalar variable."""
     return key(of.buffer if isinstance(of, Cell) else of)
 
 
@@ -67,7 +68,7 @@ def loaded(e: ScalarExpr) -> Iterator[Hashable]:
     """The storage that an expression reads."""
     match e:
         case Load(source):
-            yield _storage(source)
+            yield storage(source)
         case Number() | FromIndex():
             return
         case Apply(_, arguments):

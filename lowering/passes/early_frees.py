@@ -11,20 +11,17 @@ from lowering.nest.loopnest import (
     Allocate,
     Assign,
     Block,
-    Buffer,
-    Cell,
     Clear,
     Declare,
     For,
     Free,
     If,
     LoopNest,
-    Scalar,
     Statement,
     key,
     opposite,
 )
-from lowering.passes.dead_stores import loaded
+from lowering.passes.dead_stores import loaded, storage
 
 
 def with_early_frees(nest: LoopNest) -> LoopNest:
@@ -44,8 +41,8 @@ def _block(block: Block) -> Block:
         if isinstance(statement, Free):
             after.setdefault(last[key(statement.buffer)], []).append(statement)
             continue
-        for storage in _mentioned(statement):
-            last[storage] = len(kept)
+        for mentioned in _mentioned(statement):
+            last[mentioned] = len(kept)
         kept.append(replace(statement, body=_block(statement.body)) if isinstance(statement, For | If) else statement)
     out: list[Statement] = []
     waiting: list[Statement] = []
@@ -65,7 +62,7 @@ def _mentioned(statement: Statement) -> Iterator[Hashable]:
             for inside in body:
                 yield from _mentioned(inside)
         case Assign(target, value) | Accumulate(target, _, value):
-            yield _storage(target)
+            yield storage(target)
             yield from loaded(value)
         case Declare(variable, initial):
             yield key(variable)
@@ -74,8 +71,3 @@ def _mentioned(statement: Statement) -> Iterator[Hashable]:
             yield key(buffer)
         case _:
             assert_never(statement)
-
-
-def _storage(of: Cell | Scalar) -> Hashable:
-    storage: Buffer | Scalar = of.buffer if isinstance(of, Cell) else of
-    return key(storage)

@@ -18,6 +18,7 @@ from atl.core.predicate import (
     Predicate,
     Zero,
     conjunction,
+    conjuncts,
     disjunction,
     expressions,
     less,
@@ -52,7 +53,7 @@ from lowering.nest.loopnest import (
 )
 from lowering.passes.simplification import simplified
 
-MOST: Final = 2
+MOST_TESTS: Final = 2
 """Where an innermost loop has more tests than that in its midst, all stay: each that leaves it doubles its text."""
 
 
@@ -98,7 +99,7 @@ def _loop(facts: Facts, loop: For) -> Block:
     for predicate in _tests_of(loop.body):
         for test in _invariant_parts(facts, loop, predicate):
             tests.setdefault(_same(test), test)
-    if not tests or len(tests) > MOST:
+    if not tests or len(tests) > MOST_TESTS:
         return (loop,)
     test = next(iter(tests.values()))
     return tuple(
@@ -139,7 +140,7 @@ def _same(test: Predicate) -> Predicate:
 
 def _shared(facts: Facts, loop: For) -> tuple[Predicate, ...]:
     """The conditions that all statements of a loop stand under, and that are the same in all iterations."""
-    under = [_parts(statement.predicate) for statement in loop.body if isinstance(statement, If)]
+    under = [conjuncts(statement.predicate) for statement in loop.body if isinstance(statement, If)]
     if len(under) < len(loop.body) or not under:
         return ()
     shared = [part for part in under[0] if all(part in other for other in under[1:])]
@@ -149,10 +150,6 @@ def _shared(facts: Facts, loop: For) -> tuple[Predicate, ...]:
             found.append(part)
             facts = facts.assume(part)
     return tuple(found)
-
-
-def _parts(predicate: Predicate) -> tuple[Predicate, ...]:
-    return predicate.parts if isinstance(predicate, All) else (predicate,)
 
 
 def _is_invariant(facts: Facts, loop: For, predicate: Predicate) -> bool:
@@ -177,7 +174,9 @@ def _is_invariant(facts: Facts, loop: For, predicate: Predicate) -> bool:
 
 def _without(statement: Statement, shared: tuple[Predicate, ...]) -> Statement:
     assert isinstance(statement, If)
-    return replace(statement, predicate=conjunction(part for part in _parts(statement.predicate) if part not in shared))
+    return replace(
+        statement, predicate=conjunction(part for part in conjuncts(statement.predicate) if part not in shared)
+    )
 
 
 def _spliced(block: Block) -> Block:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from atl.checks.targets import STACK_BUDGET
+from atl.checks.stack import STACK_BUDGET
 from atl.core.marks import LetMark
 from lowering.nest.loopnest import (
     Accumulate,
@@ -21,8 +21,8 @@ from lowering.nest.loopnest import (
     If,
     LoopNest,
     Statement,
+    bytes_of,
     stack_in_use,
-    statements,
 )
 
 
@@ -34,29 +34,56 @@ def with_stack_in_bounds(nest: LoopNest) -> LoopNest:
     """
     if stack_in_use(nest.body) <= STACK_BUDGET:
         return nest
-    on_stack = [s for s in statements(nest.body) if isinstance(s, Allocate) and s.storage == "stack"]
-    loops = dict(_loops_around(nest.body, 0))
-    kept: set[Buffer] = set()
-    for allocate in sorted(on_stack, key=lambda a: (a.mark is not LetMark.STACK, -loops[a.buffer])):
-        if stack_in_use(nest.body, {*kept, allocate.buffer}) <= STACK_BUDGET:
-            kept.add(allocate.buffer)
+    held = _Held()
+    held.walk(nest.body, 0)
+    order = sorted(
+        range(len(held.on_stack)), key=lambda at: (held.on_stack[at].mark is not LetMark.STACK, -held.loops[at])
+    )
+    kept = {held.on_stack[at].buffer for at in order if held.has_room(at)}
     return replace(nest, body=_outside(nest.body, kept))
 
 
-def _loops_around(block: Block, loops: int) -> Iterator[tuple[Buffer, int]]:
-    """Each buffer that is allocated in the block, with the number of loops around it."""
-    for statement in block:
-        match statement:
-            case Allocate(buffer):
-                yield buffer, loops
-            case For(body=body):
-                yield from _loops_around(body, loops + 1)
-            case If(body=body):
-                yield from _loops_around(body, loops)
-            case Assign() | Accumulate() | Declare() | Clear() | Free():
-                pass
-            case _:
-                assert_never(statement)
+@dataclass(slots=True)
+class _Held:
+    """The buffers on the stack in the order of the text; each is there for those that follow it in its block.
+
+    `until` has the end of those, and `in_use` the bytes of what has been given room, wherever a buffer is allocated.
+    """
+
+    on_stack: list[Allocate] = field(default_factory=list)
+    loops: list[int] = field(default_factory=list)
+    until: list[int] = field(default_factory=list)
+    in_use: list[int] = field(default_factory=list)
+
+    def walk(self, block: Block, loops: int) -> None:
+        here: list[int] = []
+        for statement in block:
+            match statement:
+                case Allocate(storage="stack"):
+                    here.append(len(self.on_stack))
+                    self.on_stack.append(statement)
+                    self.loops.append(loops)
+                    self.until.append(0)
+                    self.in_use.append(0)
+                case For(body=body):
+                    self.walk(body, loops + 1)
+                case If(body=body):
+                    self.walk(body, loops)
+                case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
+                    pass
+                case _:
+                    assert_never(statement)
+        for at in here:
+            self.until[at] = len(self.on_stack)
+
+    def has_room(self, at: int) -> bool:
+        """Gives a buffer room beside those that were given some, if there is any."""
+        span, size = range(at, self.until[at]), bytes_of(self.on_stack[at]) or 0
+        if max(self.in_use[other] for other in span) + size > STACK_BUDGET:
+            return False
+        for other in span:
+            self.in_use[other] += size
+        return True
 
 
 def _outside(block: Block, kept: Collection[Buffer]) -> Block:
@@ -68,7 +95,7 @@ def _outside(block: Block, kept: Collection[Buffer]) -> Block:
                 out.append(replace(statement, storage="heap"))
             case For(body=body):
                 moved: list[Allocate] = []
-                loop = replace(statement, body=_within(body, kept, moved))
+                loop = replace(statement, body=_in_loop(body, kept, moved))
                 out += [*moved, loop, *(Free(allocate.buffer) for allocate in reversed(moved))]
             case If(predicate, body):
                 out.append(If(predicate, _outside(body, kept)))
@@ -79,7 +106,7 @@ def _outside(block: Block, kept: Collection[Buffer]) -> Block:
     return tuple(out)
 
 
-def _within(block: Block, kept: Collection[Buffer], moved: list[Allocate]) -> Block:
+def _in_loop(block: Block, kept: Collection[Buffer], moved: list[Allocate]) -> Block:
     """The statements of a block within a loop; what is allocated outside of it now is added to `moved`."""
     out: list[Statement] = []
     here: set[Buffer] = set()
@@ -92,7 +119,7 @@ def _within(block: Block, kept: Collection[Buffer], moved: list[Allocate]) -> Bl
             case Free(buffer) if buffer in here:
                 pass
             case For(body=body) | If(body=body):
-                out.append(replace(statement, body=_within(body, kept, moved)))
+                out.append(replace(statement, body=_in_loop(body, kept, moved)))
             case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
                 out.append(statement)
             case _:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from atl.checks.stack import beyond_the_stack, not_on_the_stack
 from atl.checks.targets import (
     Support,
     marked_binders,
-    not_on_the_stack,
     support_of,
     unsupported,
     unsupported_marks,
@@ -37,6 +37,14 @@ def check_program(program: Program, target: str) -> None:
     Every binder of the program is held to this, whether or not anything is lowered from it.
     """
     _raise_all(unsupported_marks(marked_binders(program), target))
+
+
+def check_room(program: Program) -> None:
+    """Raises `UnsupportedMark` for all the buffers that are marked for the stack and cannot stand there.
+
+    Sizes that are fixed to numbers make room, so this is asked of the program in which they are.
+    """
+    _raise_all(beyond_the_stack(program))
 
 
 def check_nest(nest: LoopNest, target: str) -> None:
