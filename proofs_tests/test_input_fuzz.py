@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +15,9 @@ import rewrites
 from atl import cli
 from lowering import toolchain
 from proofs_tests import input_fuzz, input_setting
-from proofs_tests.input_cases import GOOD, METHODS, callables, parted
+from proofs_tests.input_cases import GOOD, METHODS, SHOWN, callables, parted
 from proofs_tests.input_fuzz import Report, carried_out, case_by_seed, run_inputs
+from rewrites.session import catalogue
 
 
 def planted(body: str) -> Callable[..., Any]:
@@ -94,17 +96,26 @@ def test_a_run_is_the_same_for_the_same_seed() -> None:
 
 
 def test_every_public_name_is_called_and_every_template_has_arguments_or_none() -> None:
-    drawn = {case_by_seed(4, at)[1].partition("(")[0] for at in range(12_000)}
-    reached = {text for text in callables() if text.partition("(")[0] in drawn or text.startswith("session()")}
-    assert not callables().keys() - reached
-    for text in (*GOOD, *METHODS):
+    drawn = {text for kind, text in (case_by_seed(4, at) for at in range(15_000)) if kind == "any call"}
+    assert not [name for name in callables() if not any(text.startswith(f"{name}(") for text in drawn)]
+    for text in (*GOOD, *METHODS, *SHOWN):
         head, arguments, tail = parted(text)
         assert "".join((head, *arguments, tail)).replace(" ", "").replace(",", "") == text.replace(" ", "").replace(
             ",", ""
         )
 
 
-@pytest.mark.parametrize("text", GOOD)
+@pytest.mark.parametrize(
+    "entry", [*catalogue.tactics_of_sessions(), *catalogue.other_methods()], ids=lambda entry: str(entry.name)
+)
+def test_every_call_of_a_session_has_a_template_and_so_has_each_of_its_options(entry: catalogue.Entry) -> None:
+    calls = [text for text in (*METHODS, *SHOWN) if re.search(rf"^\w+\([^()]*\)\.{entry.name}\b", text)]
+    assert calls
+    options = re.findall(r"(\w+)=", entry.call.partition("*, ")[2])
+    assert not [option for option in options if not any(f"{option}=" in text for text in calls)]
+
+
+@pytest.mark.parametrize("text", [*GOOD, *SHOWN])
 def test_what_is_replaced_in_the_calls_is_right_before(text: str) -> None:
     outcome = carried_out(text)
     known = ("/nonexistent", "doubled(x)", "atl.evaluate(doubled, x)", "kernel(", "rewrites.rules[")
