@@ -13,8 +13,8 @@ import atl
 import lowering
 import padtypes
 import rewrites
-from proofs_tests import input_setting as setting
 from proofs_tests.choices import Choices, chance, choose, weighted
+from proofs_tests.inputs import setting
 from rewrites.session import catalogue
 
 ODD: Final = tuple(
@@ -190,8 +190,7 @@ def _replaced(templates: Sequence[str]) -> Callable[[Choices], str]:
             if not arguments:
                 break
             at = choices.integer(0, len(arguments) - 1)
-            name, equals, _ = arguments[at].rpartition("=") if _NAMED.match(arguments[at]) else ("", "", "")
-            arguments[at] = f"{name}{equals}{odd(choices)}"
+            arguments[at] = in_place_of(arguments[at], odd(choices))
         if arguments and chance(choices, 8):
             del arguments[choices.integer(0, len(arguments) - 1)]
         if chance(choices, 8) and not any(map(_NAMED.match, arguments)):
@@ -199,6 +198,12 @@ def _replaced(templates: Sequence[str]) -> Callable[[Choices], str]:
         return f"{head}{', '.join(arguments)}{tail}"
 
     return make
+
+
+def in_place_of(argument: str, other: str) -> str:
+    """Another value for the same parameter."""
+    name, equals, _ = argument.partition("=") if _NAMED.match(argument) else ("", "", "")
+    return f"{name}{equals}{other}"
 
 
 _NAMED: Final = re.compile(r"\w+=(?!=)")

@@ -1,7 +1,7 @@
 """What the calls of `atl fuzz inputs` are made among: a few good programs, sessions, kernels and files, and oddities.
 
 A case is the text of a Python expression. It is evaluated with the names of this module, so that it can be carried out
-again as it is printed: `from proofs_tests.input_setting import *`. Functions here that take damaged bytes compare what
+again as it is printed: `from proofs_tests.inputs.setting import *`. Functions here that take damaged bytes compare what
 became of them with an independent reading, and raise `Unnoticed` where damage went in silently.
 """
 
