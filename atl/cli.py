@@ -211,19 +211,21 @@ def _declare_fuzz(parser: argparse.ArgumentParser) -> None:
         "kernel: attacks on the kernel, its theorems judged; prover: its answers against brute force; "
         "inputs: calls, texts, files and names that nobody means",
     )
-    parser.add_argument("--n", type=int, default=1000, help="how many programs, or questions (default: 1000)")
-    parser.add_argument("--seed", type=int, default=0, help="where the random choices start (default: 0)")
+    parser.add_argument("--n", type=int, help="how many programs, or questions (default: 1000)")
+    parser.add_argument("--seed", type=int, help="where the random choices start (default: 0)")
+    parser.add_argument("--only", type=int, help="the number of one finding, to see it again (kernel, prover, inputs)")
 
 
 def _fuzz(arguments: argparse.Namespace) -> int:
     _need_checkout("atl fuzz")
-    options = ["--n", str(arguments.n), "--seed", str(arguments.seed)]
+    given = {"--n": arguments.n, "--seed": arguments.seed, "--only": arguments.only}
+    options = [word for name, value in given.items() if value is not None for word in (name, str(value))]
     if arguments.what == "pads":
         from proofs_tests.pad_fuzz import main as pads
 
         return pads(options)
     if arguments.what == "inputs":
-        from proofs_tests.input_fuzz import main as inputs
+        from proofs_tests.inputs.fuzz import main as inputs
 
         return inputs(options)
     if arguments.what == "kernel":

@@ -24,6 +24,7 @@ from lowering.toolchain import find_compiler, has_sanitizers
 from proofs_tests.agreement import Discarded, Expected, Fault, compiled, expected, interpreted, own_cache
 from proofs_tests.choices import Recorded, Replayed, Seeded, shrunk
 from proofs_tests.constructs import ALL, constructs
+from proofs_tests.fuzzing import MANY, SEED
 from proofs_tests.generate import Broken, Case, Made, Rejected, case
 from proofs_tests.reproduce import as_python, as_script
 
@@ -270,8 +271,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="atl fuzz diff", description="Compares random programs in every way to run them."
     )
-    parser.add_argument("--n", type=int, default=1000, help="how many programs (default: 1000)")
-    parser.add_argument("--seed", type=int, default=0, help="which programs (default: 0)")
+    parser.add_argument("--n", type=int, default=MANY, help=f"how many programs (default: {MANY})")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"which programs (default: {SEED})")
     parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
     parser.add_argument("--no-c", action="store_true", help="compare the two interpreters only")
     asked = parser.parse_args(argv)

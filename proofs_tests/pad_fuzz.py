@@ -30,6 +30,7 @@ from padtypes import truncations
 from proofs_tests.agreement import own_cache
 from proofs_tests.batch import Call, Report, Sanitized
 from proofs_tests.choices import Seeded
+from proofs_tests.fuzzing import MANY, SEED
 from proofs_tests.pad_programs import Maker
 
 BOUND = 3
@@ -267,8 +268,8 @@ def run_pads(n: int, seed: int, *, brute_force_every: int = 4, sanitize_every: i
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="atl fuzz pads", description=__doc__)
-    parser.add_argument("--n", type=int, default=2_000, help="how many programs are made")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--n", type=int, default=MANY, help=f"how many programs (default: {MANY})")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"which programs (default: {SEED})")
     options = parser.parse_args(arguments)
     run = run_pads(options.n, options.seed, sanitize_every=4, progress=sys.stderr.isatty())
     print(f"seed {options.seed}: {run.counts}")

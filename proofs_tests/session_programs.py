@@ -1,8 +1,17 @@
-"""The small programs that sessions are tested on."""
+"""The small programs that sessions are tested on, and what is asked of the goals."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
 import atl
+import padtypes
+from atl.core.index import Size, value_of
+from lowering import compile as compiled
+from rewrites import Session
 
 n, m, k = atl.sizes("n m k")
 f = atl.tensor("f", n)
@@ -23,3 +32,36 @@ def pipeline() -> atl.Program:
 
 def matmul() -> atl.Program:
     return atl.program("matmul", [A, B], atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: A[i, p] * B[p, j])))
+
+
+SIZES: Final = tuple({"n": a, "m": b, "k": c, "T": 3} for a, b, c in ((1, 2, 3), (4, 6, 8), (9, 5, 7)))
+"""Sizes that tiles divide, and others."""
+
+
+def body(session: Session) -> str:
+    """The goal without its first line, in one line."""
+    _, _, shown = str(session.goal).partition(":=\n")
+    return " ".join(shown.split())
+
+
+def assert_agrees(session: Session, sizes: Iterable[Mapping[str, int]] = SIZES) -> None:
+    """The goal is safe, and its kernel computes what the start means, at these sizes."""
+    start, goal = session.theorem.lhs, session.goal
+    atl.check_safe(goal)
+    padtypes.check(goal)
+    kernel = compiled(goal)
+    for values in sizes:
+        numbers = np.random.default_rng(values["n"])
+        given: dict[str, Any] = {
+            array.name: numbers.integers(-9, 9, tuple(extent_at(extent, values) for extent in array.shape)).astype(
+                array.dtype
+            )
+            for array in start.inputs
+        }
+        given |= {name: values[name] for name in start.free_sizes}
+        np.testing.assert_array_equal(kernel(**given), atl.evaluate(start, **given))
+
+
+def extent_at(extent: Any, values: Mapping[str, int]) -> int:
+    """An extent at these sizes."""
+    return value_of(extent, lambda leaf: values[leaf.name] if isinstance(leaf, Size) else 0, lambda *_: 0)

@@ -6,7 +6,6 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,9 +25,7 @@ K, L = atl.sizes("K L", min=1)
 SIZES = [atl.sizes(f"s{k}") for k in range(9)]
 
 
-@pytest.fixture(autouse=True)
-def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATL_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("private_cache")
 
 
 def product(extents: Sequence[Any]) -> Any:

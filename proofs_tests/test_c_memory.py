@@ -33,10 +33,7 @@ from lowering.passes import after_passes
 from lowering.toolchain import find_compiler
 from proofs_tests.nests import WARNINGS, ZERO, at, binary, cell, i, loop, n, output, vi, vj
 
-
-@pytest.fixture(autouse=True)
-def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATL_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("private_cache")
 
 
 # -- ways out ---------------------------------------------------------------------------------------------------------

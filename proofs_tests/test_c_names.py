@@ -6,7 +6,6 @@ import math
 import re
 import subprocess
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final
 
 import cffi.commontypes
@@ -44,9 +43,7 @@ HEADERS: Final = ("math.h", "stdint.h", "stdlib.h", "string.h", "stddef.h")
 STANDARDS: Final = (("-std=c11",), ("-std=gnu2x", "-D_GNU_SOURCE"))
 
 
-@pytest.fixture(autouse=True)
-def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATL_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("private_cache")
 
 
 def preprocessed(text: str, *flags: str) -> str:

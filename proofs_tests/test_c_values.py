@@ -6,7 +6,6 @@ import itertools
 import math
 import struct
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,10 +54,7 @@ from proofs_tests.nests import (
     vj,
 )
 
-
-@pytest.fixture(autouse=True)
-def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATL_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("private_cache")
 
 
 # -- index arithmetic -------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from atl import cli
 from atl.errors import ATLError
 from atl.files.arrays import values_given
 from atl.files.programs import program_in
+from proofs_tests.fuzzing import Tally
 from rewrites import rules
 
 HERE = Path(__file__).resolve().parent.parent
@@ -256,6 +258,23 @@ def test_fuzz_passes_on_what_the_differential_test_says(
     monkeypatch.setattr("proofs_tests.differential.main", differential)
     assert ended(capsys, "fuzz", "diff", "--n", "7", "--seed", "3")[0] == cli.FAILED
     assert asked == [["--n", "7", "--seed", "3"]]
+
+
+@pytest.mark.parametrize("module", ["attacks.kernel_fuzz", "attacks.prover_fuzz", "inputs.fuzz"])
+def test_what_a_fuzzer_found_is_seen_again_by_its_number(
+    module: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[list[int], int]] = []
+
+    def run(numbers: Sequence[int], seed: int, _: object) -> Tally[str]:
+        asked.append((list(numbers), seed))
+        return Tally(seed, len(numbers))
+
+    what = module.rpartition(".")[2].removesuffix("_fuzz").replace("fuzz", "inputs")
+    monkeypatch.setattr(f"proofs_tests.{module}.run_{what}", run)
+    assert ended(capsys, "fuzz", what, "--seed", "3", "--only", "7")[0] == 0
+    assert ended(capsys, "fuzz", what)[0] == 0
+    assert asked == [([7], 3), (list(range(1000)), 0)]
 
 
 def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from proofs_tests.test_house import HERE, Module, modules, plant
+from proofs_tests.test_house import HERE, Module, lay_out, modules
 
 STRICT = ("lowering", "padtypes")
 """The rooms in which no match at all has a default."""
@@ -107,20 +107,20 @@ UNION = "Expr: TypeAlias = Gen | Let\n"
 @pytest.mark.parametrize("path", ["atl/a.py", "rewrites/kernel.py", "rewrites/instantiation.py", "padtypes/a.py"])
 @pytest.mark.parametrize("case", ["Gen(low)", "terms.Let()", "Cat() | Let()", "Gen() as y"])
 def test_a_match_over_a_union_with_a_default_is_found(path: str, case: str, default: str, tmp_path: Path) -> None:
-    plant(tmp_path, {"atl/core/terms.py": UNION, path: f"match x:\n    case {case}:\n        pass\n    {default}\n"})
+    lay_out(tmp_path, {"atl/core/terms.py": UNION, path: f"match x:\n    case {case}:\n        pass\n    {default}\n"})
     assert default_faults(tmp_path) == [f"{path}:4 takes what is left, and does not say that it never comes"]
 
 
 @pytest.mark.parametrize("default", DEFAULTS)
 def test_any_default_is_found_where_none_is_allowed(default: str, tmp_path: Path) -> None:
     text = f"match x:\n    case 1:\n        pass\n    {default}\n"
-    plant(tmp_path, {"lowering/a.py": text, "atl/a.py": text})
+    lay_out(tmp_path, {"lowering/a.py": text, "atl/a.py": text})
     assert default_faults(tmp_path) == ["lowering/a.py:4 takes what is left, and does not say that it never comes"]
 
 
 def test_a_match_that_is_complete_refuses_or_is_about_something_else_is_no_fault(tmp_path: Path) -> None:
     over = "match x:\n    case Gen() as y:\n        pass\n    case _:\n        "
-    plant(
+    lay_out(
         tmp_path,
         {
             "atl/core/terms.py": UNION,

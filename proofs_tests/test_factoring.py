@@ -10,8 +10,7 @@ import pytest
 
 import atl
 from lowering import compile as compiled
-from proofs_tests.session_programs import k, m, n
-from proofs_tests.test_tiling import body
+from proofs_tests.session_programs import body, k, m, n
 from rewrites import NoSite, Session, reschedule
 
 r = atl.sizes("r")

@@ -7,6 +7,7 @@ stands a test that the rule finds a planted one.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -207,13 +208,13 @@ def test_arrows_only_run_down_the_house() -> None:
     ],
 )
 def test_an_arrow_that_runs_up_is_found(path: str, text: str, fault: str, tmp_path: Path) -> None:
-    plant(tmp_path, {"lowering/inner.py": "", path: text})
+    lay_out(tmp_path, {"lowering/inner.py": "", path: text})
     (found,) = import_faults(tmp_path)
     assert fault in found
 
 
 def test_arrows_that_are_allowed_are_no_faults(tmp_path: Path) -> None:
-    plant(
+    lay_out(
         tmp_path,
         {
             "atl/__init__.py": "from atl.index import size\nfrom .index import size as s\nfrom . import index",
@@ -283,7 +284,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     ids=["plain", "a module", "relative", "within a function", "for types alone", "by its name"],
 )
 def test_a_circle_of_imports_is_found(back: str, tmp_path: Path) -> None:
-    plant(
+    lay_out(
         tmp_path,
         {
             "atl/core/a.py": "from atl.core.b import g",
@@ -299,7 +300,7 @@ def test_a_circle_of_imports_is_found(back: str, tmp_path: Path) -> None:
 
 
 def test_a_module_that_imports_its_own_package_is_found(tmp_path: Path) -> None:
-    plant(tmp_path, {"atl/__init__.py": "from atl.a import f", "atl/a.py": "import atl"})
+    lay_out(tmp_path, {"atl/__init__.py": "from atl.a import f", "atl/a.py": "import atl"})
     assert circle_faults(tmp_path) == ["atl/__init__.py:1 imports itself: atl -> atl.a -> atl"]
 
 
@@ -324,7 +325,7 @@ def test_a_crowded_folder_is_found(tmp_path: Path) -> None:
     many = {f"atl/many/f{number}.py": "" for number in range(MAX_FILES_IN_FOLDER + 1)}
     full = {f"atl/full/f{number}.py": "" for number in range(MAX_FILES_IN_FOLDER)}
     tests = {f"proofs_tests/f{number}.py": "" for number in range(MAX_FILES_IN_FOLDER + 1)}
-    plant(tmp_path, {**many, **full, **tests, "atl/full/more/f.py": ""})
+    lay_out(tmp_path, {**many, **full, **tests, "atl/full/more/f.py": ""})
     assert crowd_faults(tmp_path) == ["atl/many has 15 files, more than 14"]
 
 
@@ -363,7 +364,7 @@ def test_printers_ask_no_prover() -> None:
     ],
 )
 def test_a_printer_that_asks_a_prover_is_found(path: str, text: str, known: str, tmp_path: Path) -> None:
-    plant(
+    lay_out(
         tmp_path, {path: text, "lowering/lower.py": "from atl.prove import prove", "lowering/cc.py": "import atl.prove"}
     )
     (found,) = printer_faults(tmp_path)
@@ -397,7 +398,7 @@ def test_a_file_and_a_function_that_are_too_long_are_found(tmp_path: Path) -> No
     lines = MAX_FUNCTION_LINES - 1
     just = "def just():\n" + "    pass\n" * lines
     over = "class C:\n    @property\n    def over(self):\n" + "        pass\n" * lines
-    plant(
+    lay_out(
         tmp_path,
         {
             "atl/long.py": "\n" * (MAX_FILE_LINES + 1),
@@ -513,7 +514,7 @@ def test_whatever_is_public_has_a_docstring() -> None:
 
 
 def test_what_is_public_and_undocumented_is_found(tmp_path: Path) -> None:
-    plant(
+    lay_out(
         tmp_path,
         {
             "atl/__init__.py": '"""."""\nfrom atl.a import f, g as h, C, LIMIT, k\nfrom numpy import array\n'
@@ -551,12 +552,36 @@ def test_importing_atl_imports_nothing_heavy() -> None:
 
 
 def test_a_heavy_import_is_found(tmp_path: Path) -> None:
-    plant(tmp_path, {"z3.py": "", "atl/__init__.py": "from atl import prove", "atl/prove.py": "import z3"})
+    lay_out(tmp_path, {"z3.py": "", "atl/__init__.py": "from atl import prove", "atl/prove.py": "import z3"})
     assert heavy_imports(tmp_path, "atl") == ["z3"]
 
 
-def plant(root: Path, files: dict[str, str]) -> None:
+def lay_out(root: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+# -- what the environment says ----------------------------------------------------------------------------------------
+
+OF_THE_ENVIRONMENT = re.compile(r"""(setenv|delenv|environ\.get|environ\.pop|environ)[([]['"](ATL_\w+)""")
+
+
+def unread_variables(root: Path) -> list[str]:
+    """Variables of the environment, in the names of ours, that are set and that nothing reads."""
+    found = [(str(module.path), *use) for module in modules(root) for use in OF_THE_ENVIRONMENT.findall(module.text)]
+    read = {name for _, how, name in found if how == "environ.get"}
+    return sorted({f"{path} sets {name}, which nothing reads" for path, _, name in found if name not in read})
+
+
+def test_what_is_set_in_the_environment_is_read() -> None:
+    assert not unread_variables(HERE)
+
+
+def test_a_variable_that_nothing_reads_is_found(tmp_path: Path) -> None:
+    planted = tmp_path / "proofs_tests" / "planted.py"
+    planted.parent.mkdir()
+    kept = "ATL_KEPT"
+    planted.write_text(f'def patched(patch):\n    patch.setenv("{kept}", "x")\n')
+    assert unread_variables(tmp_path) == ["proofs_tests/planted.py sets ATL_KEPT, which nothing reads"]

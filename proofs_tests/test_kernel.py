@@ -38,11 +38,7 @@ AnyArray = npt.NDArray[Any]
 n, m, k = atl.sizes("n m k")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ATL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
+pytestmark = pytest.mark.usefixtures("cache_of_the_file")
 
 
 def matmul() -> Program:

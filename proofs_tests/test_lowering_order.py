@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -33,9 +32,7 @@ A, B = atl.tensor("A", N, K), atl.tensor("B", K, M)
 INPUTS = (x, X, Y, A, B)
 
 
-@pytest.fixture(autouse=True)
-def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATL_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("private_cache")
 
 
 def product(low: Any = 0, high: Any = K) -> atl.Tensor:

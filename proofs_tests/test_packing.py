@@ -12,8 +12,7 @@ import atl
 from atl.errors import WrongArgument
 from lowering import compile as compiled
 from lowering import lower, print_nest
-from proofs_tests.session_programs import A, B, f, k, m, matmul, n, pipeline
-from proofs_tests.test_tiling import assert_agrees, body
+from proofs_tests.session_programs import A, B, assert_agrees, body, f, k, m, matmul, n, pipeline
 from rewrites import NoSite, Session, reschedule
 
 T = atl.sizes("T")

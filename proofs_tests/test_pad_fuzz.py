@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import padtypes.padset
@@ -27,8 +25,8 @@ def test_no_accepted_program_stores_where_it_must_not_and_few_safe_ones_are_refu
 
 
 @pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the C compiler has no sanitizers")
-def test_accepted_programs_run_clean_under_sanitizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATL_CACHE", str(tmp_path))
+@pytest.mark.usefixtures("private_cache")
+def test_accepted_programs_run_clean_under_sanitizers() -> None:
     counts = run_pads(60, seed=12, brute_force_every=10**9, sanitize_every=1).counts
     print(counts)
     assert not counts.failures

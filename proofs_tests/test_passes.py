@@ -469,8 +469,8 @@ def dead_and_decided() -> Program:
     return atl.program("decided", [x], atl.let(atl.gen(size, lambda i: x[i] * 2), lambda _: body, name="unread"))
 
 
-def test_the_nest_that_is_printed_is_the_nest_of_the_kernel(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATL_CACHE", str(tmp_path))
+@pytest.mark.usefixtures("private_cache")
+def test_the_nest_that_is_printed_is_the_nest_of_the_kernel() -> None:
     program = dead_and_decided()
     of = lower(program)
     assert print_nest(of) == "decided(x[n]) -> out[n]\n    for i in 0..n:\n        out[i] = x[i]"

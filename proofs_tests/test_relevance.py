@@ -8,7 +8,7 @@ import atl
 from atl import IndexExpr, Program
 from atl.core.index import ZERO, Var, index, size
 from atl.core.predicate import at_most, equal, less, negation, within
-from atl.prove import Facts, Proved, forget, prove
+from atl.prove import Facts, Proved, Refuted, forget, prove
 from atl.prove.linear.elimination import _Lines
 from atl.prove.relevance import relevant
 from lowering import lower
@@ -76,4 +76,4 @@ def test_what_is_left_out_makes_no_counterexample() -> None:
     answer = prove(facts, equal(i, ZERO))
     assert isinstance(answer, Proved)
     quick = prove(facts, at_most(i, ZERO), thorough=False)
-    assert type(quick).__name__ in ("Proved", "Unknown")
+    assert not isinstance(quick, Refuted)

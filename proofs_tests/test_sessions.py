@@ -17,10 +17,9 @@ import pytest
 
 import atl
 import padtypes
-from atl.core.index import Size, value_of
 from atl.errors import WrongArgument
 from examples.schedules import blur
-from proofs_tests.session_programs import A, f, k, m, matmul, n, pipeline
+from proofs_tests.session_programs import A, extent_at, f, k, m, matmul, n, pipeline
 from rewrites import Derivation, NoSite, Session, reschedule, rules
 from rewrites.places.site import sites
 from rewrites.places.text_pattern import fits, pattern
@@ -44,7 +43,7 @@ def assert_agrees(session: Session, *, least: int = 0, safe: bool = True) -> Non
         values = {"n": size, "m": size + 1, "k": max(size - 1, least)}
         numbers = np.random.default_rng(size)
         arrays: dict[str, Any] = {
-            array.name: numbers.integers(0, 9, tuple(_extent(extent, values) for extent in array.shape)).astype(
+            array.name: numbers.integers(0, 9, tuple(extent_at(extent, values) for extent in array.shape)).astype(
                 array.dtype
             )
             for array in start.inputs
@@ -52,10 +51,6 @@ def assert_agrees(session: Session, *, least: int = 0, safe: bool = True) -> Non
         free = {name: values[name] for name in start.free_sizes}
         given: dict[str, Any] = {**arrays, **free}
         np.testing.assert_array_equal(atl.evaluate(goal, **given), atl.evaluate(start, **given))
-
-
-def _extent(extent: Any, values: dict[str, int]) -> int:
-    return value_of(extent, lambda leaf: values[leaf.name] if isinstance(leaf, Size) else 0, lambda *_: 0)
 
 
 # -- the derivations of the paper -------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import atl
 from atl.errors import WrongArgument
 from lowering import lower
 from lowering.nest.loopnest import Allocate, statements
-from proofs_tests.session_programs import A, f, k, m, matmul, n, pipeline
-from proofs_tests.test_tiling import assert_agrees, body, z
+from proofs_tests.session_programs import A, assert_agrees, body, f, k, m, matmul, n, pipeline
+from proofs_tests.test_tiling import z
 from rewrites import NoSite, Session, reschedule
 
 D = atl.tensor("D", m, k)

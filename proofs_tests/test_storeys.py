@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proofs_tests.test_house import HERE, imports, modules, plant
+from proofs_tests.test_house import HERE, imports, lay_out, modules
 
 STOREYS: dict[str, frozenset[str]] = {
     "core": frozenset(),
@@ -51,6 +51,6 @@ def test_arrows_run_down_within_the_language() -> None:
     ],
 )
 def test_an_arrow_that_runs_up_within_the_language_is_found(path: str, text: str, tmp_path: Path) -> None:
-    plant(tmp_path, {path: text})
+    lay_out(tmp_path, {path: text})
     (found,) = storey_faults(tmp_path)
     assert "may not use" in found

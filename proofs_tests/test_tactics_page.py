@@ -31,7 +31,7 @@ def test_every_tactic_is_a_call_of_a_session() -> None:
 
 @pytest.mark.parametrize("entry", list(catalogue.tactics_of_sessions()), ids=lambda entry: str(entry.name))
 def test_a_tactic_says_before_and_after_and_shows_it(entry: catalogue.Entry) -> None:
-    assert "→" in entry.text.partition("\n>>> ")[0] or entry.name == "normalize"
+    assert "→" in entry.text.partition("\n>>> ")[0]
     assert re.search(rf"^>>> s\.{entry.name}\([^>]*:=", entry.text, re.MULTILINE)
 
 

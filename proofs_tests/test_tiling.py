@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 import atl
-import padtypes
 from atl.errors import WrongArgument
-from lowering import compile as compiled
 from lowering import lower, print_nest
-from proofs_tests.session_programs import f, k, m, matmul, n, pipeline
+from proofs_tests.session_programs import assert_agrees, body, f, k, m, matmul, n, pipeline
 from rewrites import NoSite, Session, reschedule
 from rewrites.places.site import binders
 
@@ -22,31 +19,8 @@ y = atl.tensor("y", n, m, k)
 z = atl.tensor("z", n, n)
 
 
-def body(session: Session) -> str:
-    """The goal without its first line, in one line."""
-    _, _, shown = str(session.goal).partition(":=\n")
-    return " ".join(shown.split())
-
-
 def loops_of(session: Session) -> list[str]:
     return [site.called[-1] for site in binders(session.goal)]
-
-
-def assert_agrees(session: Session) -> None:
-    """The goal is safe, and its kernel computes what the start means, at sizes that the tiles divide and at others."""
-    start, goal = session.theorem.lhs, session.goal
-    atl.check_safe(goal)
-    padtypes.check(goal)
-    kernel = compiled(goal)
-    for sizes in ({"n": 1, "m": 2, "k": 3}, {"n": 4, "m": 6, "k": 8}, {"n": 9, "m": 5, "k": 7}):
-        values = {**sizes, "T": 3}
-        numbers = np.random.default_rng(sizes["n"])
-        given: dict[str, Any] = {
-            array.name: numbers.integers(0, 9, tuple(values[str(extent)] for extent in array.shape)).astype("float32")
-            for array in start.inputs
-        }
-        given |= {name: values[name] for name in start.free_sizes}
-        np.testing.assert_array_equal(kernel(**given), atl.evaluate(start, **given))
 
 
 def three() -> atl.Program:

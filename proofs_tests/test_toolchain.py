@@ -27,13 +27,12 @@ void squares(int64_t n, const double *x, double *out) {
 SQUARES_CDEF = "void squares(int64_t n, const double *x, double *out);"
 
 
+pytestmark = pytest.mark.usefixtures("private_cache")
+
+
 @pytest.fixture(autouse=True)
-def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Each test has a cache of its own, and no CC."""
-    cache = tmp_path / "cache"
-    monkeypatch.setenv("ATL_CACHE", str(cache))
+def no_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CC", raising=False)
-    return cache
 
 
 def script(path: Path, body: str) -> Path:

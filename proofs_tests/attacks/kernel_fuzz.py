@@ -12,9 +12,6 @@ should not see. The prover's memo is shared by all runs.
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +32,7 @@ from proofs_tests.attacks.places import Attack, attack, guarded
 from proofs_tests.attacks.settings import Setting
 from proofs_tests.attacks.swindles import SWINDLES
 from proofs_tests.choices import Choices, Seeded, choose
+from proofs_tests.fuzzing import Progress, Tally, command, try_all
 from proofs_tests.generate import Case, case
 from rewrites import kernel
 from rewrites.certificates.certificate import dumps, loads
@@ -56,15 +54,17 @@ FINDINGS_SHOWN: Final = 10
 Direction = tuple[str, bool]
 
 
+DAMAGED_ARGUMENT: Final = "a damaged argument"
+DAMAGED_PROGRAM: Final = "a damaged program"
+IN_DAMAGED_PROGRAM: Final = "in a damaged program"
+DAMAGED: Final = (DAMAGED_ARGUMENT, DAMAGED_PROGRAM, IN_DAMAGED_PROGRAM)
+"""Attempts of which the certificates are read back: what was damaged must not come out of them."""
+
+
 @dataclass(slots=True)
-class Report:
+class Report(Tally[str]):
     """What became of the runs."""
 
-    seed: int
-    wanted: int = 0
-    runs: int = 0
-    seconds: float = 0.0
-    stopped: str = ""
     attempts: Counter[Direction] = field(default_factory=Counter)
     applied: Counter[Direction] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
@@ -73,11 +73,10 @@ class Report:
     compared: int = 0
     unjudged: int = 0
     discarded: Counter[str] = field(default_factory=Counter)
-    findings: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         lines = [
-            f"seed {self.seed}: {self.runs} runs in {self.seconds:.0f} s; {self.stopped}",
+            self.opening("runs"),
             f"  {sum(self.kinds.values())} attempts, {sum(self.accepted.values())} accepted:",
             *(f"    {kind}: {count}, {self.accepted[kind]} accepted" for kind, count in sorted(self.kinds.items())),
             f"  {self.compared} calls compared; {self.unjudged} theorems were about no call that was drawn",
@@ -120,7 +119,6 @@ class Run:
     def one(self, number: int) -> None:
         """One run: a program, and what is asked of the kernel about it."""
         self.number = number
-        self.report.runs += 1
         choices = Seeded.by(f"kernel {self.report.seed} {number}")
         if number % 12 == 11:
             self._generated(choices)
@@ -222,7 +220,7 @@ class Run:
             self._found(f"{kind}, {what}", judged.wrong, theorem)
         elif self.number % 64 == 2:
             self._saved(kind, what, theorem)
-        elif "damaged" in kind:
+        elif kind in DAMAGED:
             self._read_back(kind, what, theorem)
 
     def _saved(self, kind: str, what: str, theorem: Theorem) -> None:
@@ -281,15 +279,15 @@ class Run:
         for _ in range(3):
             name = choose(choices, list(made.arguments))
             other = damaged(choices, made.setting, made.arguments[name])
-            self._step("a damaged argument", start, made, {**made.arguments, name: other}, choices)
+            self._step(DAMAGED_ARGUMENT, start, made, {**made.arguments, name: other}, choices)
 
     def _damaged_program(self, made: Attack, choices: Choices) -> None:
         for _ in range(3):
             program = damaged_program(choices, made.setting, made.program)
             ask = partial(kernel.reflexivity, program)
-            start = self._asked("a damaged program", ask, "itself", choices, made.program)
+            start = self._asked(DAMAGED_PROGRAM, ask, "itself", choices, made.program)
             if start is not None:
-                self._step("in a damaged program", start, made, made.arguments, choices)
+                self._step(IN_DAMAGED_PROGRAM, start, made, made.arguments, choices)
 
     def _swindled(self, start: Theorem, made: Attack, choices: Choices) -> None:
         for swindle in SWINDLES:
@@ -361,50 +359,20 @@ def _somewhere(body: Expr, choices: Choices) -> tuple[Path, int]:
 
 
 def run_kernel(
-    numbers: Sequence[int], seed: int, progress: Callable[[Report], None] | None = None, *, first: bool = False
+    numbers: Sequence[int], seed: int, progress: Progress[str] | None = None, *, first: bool = False
 ) -> Report:
     """These runs of a seed; interrupted, those made so far. With `first`, no more than up to the first finding."""
     run = Run(seed)
-    report = run.report
-    report.wanted = len(numbers)
-    begun = time.monotonic()
+    run.report.wanted = len(numbers)
     forget()
-    try:
-        for number in numbers:
-            run.one(number)
-            report.seconds = time.monotonic() - begun
-            if progress is not None:
-                progress(report)
-            if first and report.findings:
-                report.stopped = f"stopped at the first finding, after {report.runs} of {report.wanted}"
-                return report
-        report.stopped = f"all {report.wanted} are done"
-    except KeyboardInterrupt:
-        report.stopped = f"interrupted by Ctrl-C after {report.runs} of {report.wanted}"
-    return report
+    try_all(run.report, numbers, run.one, progress, first=first)
+    return run.report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command: 0 without findings, 1 with some, 130 when interrupted."""
-    parser = argparse.ArgumentParser(prog="atl fuzz kernel", description="Attacks the kernel, and judges its theorems.")
-    parser.add_argument("--n", type=int, default=2_000, help="how many runs (default: 2000)")
-    parser.add_argument("--seed", type=int, default=1, help="which runs (default: 1)")
-    parser.add_argument("--only", type=int, help="the number of one run, to see it again")
-    options = parser.parse_args(arguments)
-    numbers = range(options.n) if options.only is None else [options.only]
-    report = run_kernel(numbers, options.seed, _shown)
-    print(report)
-    if report.stopped.startswith("interrupted"):
-        return 130
-    return 1 if report.findings else 0
-
-
-def _shown(report: Report) -> None:
-    every = 100 if sys.stderr.isatty() else 2_500
-    if report.runs % every == 0 or report.runs == report.wanted:
-        end = "\r" if sys.stderr.isatty() and report.runs < report.wanted else "\n"
-        line = f"{report.runs}/{report.wanted} runs, {len(report.findings)} findings, {report.seconds:.0f} s"
-        print(line, end=end, file=sys.stderr, flush=True)
+    said = "Attacks the kernel, and judges its theorems."
+    return command(arguments, run_kernel, name="kernel", what="runs", description=said)
 
 
 if __name__ == "__main__":

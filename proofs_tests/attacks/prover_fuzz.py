@@ -11,12 +11,9 @@ that is not typed is a finding as well.
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +24,7 @@ from atl.errors import ATLError, TooLarge
 from atl.prove import Answer, Facts, Proved, Refuted, Unknown, forget, lower_bound, prove, simplify, upper_bound
 from atl.text.printing import show_predicate
 from proofs_tests.attacks.questions import Question, breaks, breaks_it, can_be, question, samples
+from proofs_tests.fuzzing import Progress, Tally, command, try_all
 
 FINDINGS_SHOWN: Final = 10
 WHOLE: Final = 10
@@ -34,24 +32,18 @@ WHOLE: Final = 10
 
 
 @dataclass(slots=True)
-class Report:
+class Report(Tally[str]):
     """What became of the questions."""
 
-    seed: int
-    wanted: int = 0
-    asked: int = 0
-    seconds: float = 0.0
-    stopped: str = ""
     answers: Counter[str] = field(default_factory=Counter)
     discarded: Counter[str] = field(default_factory=Counter)
     points: int = 0
-    findings: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         answers = ", ".join(f"{count} {name}" for name, count in sorted(self.answers.items()))
         why = ", ".join(f"{count} {name}" for name, count in self.discarded.most_common()) or "none"
         lines = [
-            f"seed {self.seed}: {self.asked} questions in {self.seconds:.0f} s; {self.stopped}",
+            self.opening("questions"),
             f"  {answers or 'no answers'}",
             f"  {self.points} points at which what is proved, or bounded, was looked at",
             f"  {sum(self.discarded.values())} discarded: {why}",
@@ -70,7 +62,6 @@ class Run:
     def one(self, number: int) -> None:
         """Asks one question, twice where it is about bounds, and looks at what is answered."""
         self.number = number
-        self.report.asked += 1
         rng = random.Random(f"prover {self.report.seed} {number}")
         try:
             asked = question(rng)
@@ -140,50 +131,20 @@ class Run:
 
 
 def run_prover(
-    numbers: Sequence[int], seed: int, progress: Callable[[Report], None] | None = None, *, first: bool = False
+    numbers: Sequence[int], seed: int, progress: Progress[str] | None = None, *, first: bool = False
 ) -> Report:
     """These questions of a seed; interrupted, those asked so far. With `first`, up to the first finding."""
     run = Run(seed)
-    report = run.report
-    report.wanted = len(numbers)
-    begun = time.monotonic()
+    run.report.wanted = len(numbers)
     forget()
-    try:
-        for number in numbers:
-            run.one(number)
-            report.seconds = time.monotonic() - begun
-            if progress is not None:
-                progress(report)
-            if first and report.findings:
-                report.stopped = f"stopped at the first finding, after {report.asked} of {report.wanted}"
-                return report
-        report.stopped = f"all {report.wanted} are asked"
-    except KeyboardInterrupt:
-        report.stopped = f"interrupted by Ctrl-C after {report.asked} of {report.wanted}"
-    return report
+    try_all(run.report, numbers, run.one, progress, first=first)
+    return run.report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command: 0 without findings, 1 with some, 130 when interrupted."""
-    parser = argparse.ArgumentParser(prog="atl fuzz prover", description="Attacks the prover, and judges its answers.")
-    parser.add_argument("--n", type=int, default=2_000, help="how many questions (default: 2000)")
-    parser.add_argument("--seed", type=int, default=1, help="which questions (default: 1)")
-    parser.add_argument("--only", type=int, help="the number of one question, to see it again")
-    options = parser.parse_args(arguments)
-    numbers = range(options.n) if options.only is None else [options.only]
-    report = run_prover(numbers, options.seed, _shown)
-    print(report)
-    if report.stopped.startswith("interrupted"):
-        return 130
-    return 1 if report.findings else 0
-
-
-def _shown(report: Report) -> None:
-    every = 100 if sys.stderr.isatty() else 2_000
-    if report.asked % every == 0 or report.asked == report.wanted:
-        end = "\r" if sys.stderr.isatty() and report.asked < report.wanted else "\n"
-        line = f"{report.asked}/{report.wanted} questions, {len(report.findings)} findings, {report.seconds:.0f} s"
-        print(line, end=end, file=sys.stderr, flush=True)
+    said = "Attacks the prover, and judges its answers."
+    return command(arguments, run_prover, name="prover", what="questions", description=said)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Final, TypeAlias
@@ -177,6 +177,8 @@ LARGE: Final = (2**31, 3037000500, 2**61, 2**62, 2**63 - 1, 2**63, 10**19)
 """Values about which machine integers go wrong; the integers that are meant do not."""
 SAMPLES: Final = 260
 """How many points of the box are looked at for most questions."""
+LONGEST: Final = 100_000
+"""Longer rows are taken to be possible: they are not written out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,28 +335,29 @@ def can_be(model: Model, array: Array) -> bool:
     low, high = (None if bound is None else model.value(bound) for bound in (array.low, array.high))
     rows: dict[tuple[int, ...], dict[int, int]] = {}
     for name, at, value in model.elements:
-        if name != array.name:
-            continue
-        if not all(0 <= position < extent for position, extent in zip(at, shape, strict=True)):
-            if value:
-                return False
-            continue
-        if (low is not None and value < low) or (high is not None and value >= high):
+        if name == array.name and all(0 <= position < extent for position, extent in zip(at, shape, strict=True)):
+            rows.setdefault(at[:-1], {})[at[-1] if at else 0] = value
+        elif name == array.name and value:
             return False
-        rows.setdefault(at[:-1], {})[at[-1] if at else 0] = value
     if any(extent <= 0 for extent in shape):
-        return not rows
-    if low is not None and high is not None and high - low < (shape[-1] if array.increasing else 1):
-        return False  # a row has no room
-    return not array.increasing or all(_can_be_row(row, shape[-1], low, high) for row in rows.values())
+        return True
+    extent = shape[-1] if shape else 1
+    # Of a row that is not read there must be one, too.
+    return extent > LONGEST or all(
+        filled_in(row, extent, low, high, increasing=array.increasing) is not None for row in (*rows.values(), {})
+    )
 
 
-def _can_be_row(row: dict[int, int], extent: int, low: int | None, high: int | None) -> bool:
-    """Whether whole numbers between these fit in between, and before the first and after the last."""
-    known = sorted(row.items())
-    (first, least), (last, greatest) = known[0], known[-1]
-    if low is not None and least - low < first:
-        return False
-    if high is not None and high - 1 - greatest < extent - 1 - last:
-        return False
-    return all(after - before >= there - here for (here, before), (there, after) in pairwise(known))
+def filled_in(
+    known: Mapping[int, int], extent: int, low: int | None, high: int | None, *, increasing: bool
+) -> list[int] | None:
+    """A row with these elements, the others made one by one, each the least that is declared; or that there is none."""
+    least = min(known.values(), default=0 if high is None else high) - extent if low is None else low
+    row: list[int] = []
+    for at in range(extent):
+        value = known.get(at, row[-1] + 1 if increasing and row else least)
+        held = (low is None or low <= value) and (high is None or value < high)
+        if not held or (increasing and row and value <= row[-1]):
+            return None
+        row.append(value)
+    return row

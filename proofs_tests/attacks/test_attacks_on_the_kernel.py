@@ -92,14 +92,14 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
 def test_a_hole_that_was_there_once_is_found(what: str, monkeypatch: Patch) -> None:
     PLANTED[what](monkeypatch)
     report = run_kernel(range(ENOUGH), 1, first=True)
-    print(report.runs, report.findings[:1])
+    print(report.tried, report.findings[:1])
     assert report.findings
 
 
 def test_a_short_run_finds_nothing() -> None:
     report = run_kernel(range(200), 5)
     assert report.findings == []
-    assert report.stopped == "all 200 are done"
+    assert report.ended == "all 200 are done"
     assert sum(report.applied.values()) > 300
     assert report.compared > 500
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise, product
 from typing import Any, Final
 
 import pytest
 
 from atl.cli import main as command
-from atl.core.predicate import Predicate
-from atl.prove import Answer, Facts, forget, prove
+from atl.prove import Answer, forget, prover
 from atl.prove.bounds import _Elimination
 from proofs_tests.attacks import prover_fuzz
 from proofs_tests.attacks.planting import plant
 from proofs_tests.attacks.prover_fuzz import main, run_prover
+from proofs_tests.attacks.questions import filled_in
 
 ENOUGH: Final = 1_500
 """Within so many questions each planted fault is found."""
@@ -28,10 +29,11 @@ def _nothing_is_remembered() -> Iterator[None]:
     forget()
 
 
-def _forgetful() -> Callable[[Facts, Predicate], Answer]:
-    """Answers that are remembered by the goal alone."""
-    known: dict[Predicate, Answer] = {}
-    return lambda facts, goal: known.setdefault(goal, prove(facts, goal))
+class _ByTheGoal(dict[prover.Key, Answer]):
+    """A memo in which the goal alone is looked for."""
+
+    def get(self, key: prover.Key, default: Any = None) -> Any:
+        return next((answer for other, answer in self.items() if other[1] == key[1]), default)
 
 
 PLANTED: dict[str, Callable[[Patch], None]] = {
@@ -41,7 +43,7 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
     "numbers that no array can hold": lambda patch: patch.setattr(
         "atl.prove.prover.lawful", lambda arrays, model: True
     ),
-    "a memo that forgets what was known": lambda patch: patch.setattr(prover_fuzz, "prove", _forgetful()),
+    "a memo that forgets what was known": lambda patch: patch.setattr(prover, "_memo", _ByTheGoal()),
 }
 
 
@@ -49,14 +51,38 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
 def test_a_fault_of_the_prover_is_found(what: str, monkeypatch: Patch) -> None:
     PLANTED[what](monkeypatch)
     report = run_prover(range(ENOUGH), 1, first=True)
-    print(report.asked, report.findings[:1])
+    print(report.tried, report.findings[:1])
     assert report.findings
+
+
+def test_a_row_is_filled_in_exactly_where_there_is_one() -> None:
+    """The judge is judged: against all rows of up to three elements from -1 to 3."""
+    numbers = range(-1, 4)
+    for extent, increasing in product(range(1, 4), (False, True)):
+        every = [
+            row
+            for row in product(numbers, repeat=extent)
+            if not increasing or all(before < after for before, after in pairwise(row))
+        ]
+        for known in ({}, *({at: value} for at in range(extent) for value in numbers), {0: 0, extent - 1: 2}):
+            for low, high in product((-1, 0, 2), (1, 2, 4)):
+                within = [row for row in every if all(low <= value < high for value in row)]
+                there = any(all(row[at] == value for at, value in known.items()) for row in within)
+                made = filled_in(known, extent, low, high, increasing=increasing)
+                assert (made is not None) == there, (known, extent, low, high, increasing)
+                assert made is None or tuple(made) in within
+
+
+@pytest.mark.parametrize(("low", "high"), [(None, 0), (3, None), (None, None)])
+def test_a_row_without_a_bound_has_room_on_that_side(low: int | None, high: int | None) -> None:
+    for known in ({}, {2: -9 if low is None else 9}):
+        assert filled_in(known, 4, low, high, increasing=True) is not None
 
 
 def test_a_short_run_finds_nothing() -> None:
     report = run_prover(range(300), 5)
     assert report.findings == []
-    assert report.stopped == "all 300 are asked"
+    assert report.ended == "all 300 are done"
     assert sum(count for name, count in report.answers.items() if name.startswith("proved")) > 50
     assert report.answers["refuted"] > 50
     assert report.answers["bounded"] > 25
@@ -66,7 +92,7 @@ def test_the_command_prints_how_questions_were_answered(capsys: pytest.CaptureFi
     assert main(["--n", "40", "--seed", "3"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("seed 3: 40 questions in ")
-    assert "all 40 are asked" in said
+    assert "all 40 are done" in said
     assert said.endswith("0 findings\n")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from types import ModuleType
 from typing import Any, Final
@@ -13,14 +13,15 @@ import atl
 import lowering
 import padtypes
 import rewrites
-from proofs_tests import input_setting as setting
 from proofs_tests.choices import Choices, chance, choose, weighted
+from proofs_tests.inputs import setting
+from rewrites.session import catalogue
 
 ODD: Final = tuple(
     text.strip()
     for text in r"""
 None | True | False | 0 | 1 | -1 | 2 | 3 | 7 | 65 | 10**6 | 2**31 | 2**56 | 2**63 - 1 | 2**63 | -2**63 | 10**400
-10**5000 | 0.0 | 1.5 | 2.0 | -0.0 | math.nan | math.inf | -math.inf | 1e308 | 5e-324 | 1j | Fraction(1, 3)
+10**5000 | -10**5000 | 0.0 | 1.5 | 2.0 | -0.0 | math.nan | math.inf | -math.inf | 1e308 | 5e-324 | 1j | Fraction(1, 3)
 Decimal('1.5') | '' | ' ' | 'i' | 'j' | 'n' | 'buf' | 'm / 2' | 'n // 0' | 'n %' | 'é' | '_' | '__' | 'a b' | 'n,m'
 '\0' | '\ud800' | 'x' * 5000 | '(' * 5000 | '-' * 3000 | '1' * 5000 | '1 + ' * 5000 + '1' | '⊞[_ < n] _' | '[_] · _'
 'Σ[_ < _' | 'float32' | 'vector' | 'get_gen' | b'n' | b'\xff' | bytearray(b'i') | memoryview(b'abc') | [] | [n]
@@ -93,20 +94,33 @@ METHODS: Final = (
     "session().begin().exhaust(['get_gen'], most=3)", "session().begin().site((0,))",
     "session().begin().rename((0,), 'r')", "session().goal", "session().steps[0]", "session().done()",
     "session(rows).tails('i', strategy='bounds')", "session(rows).pack('A', at='i', order=['j', 'i'])",
-    "session(rows).factor_out('A[_, _]')", "session(rows).check(target='c', also=lowering.lower)",
-    "session(rows).stage('A[_, _]', at='i', nth=0)", "session().lbind('2 * _', 'two', nth=0)",
+    "session(rows).pack('A', name='packed', nth=0)", "session(scaled).factor_out('c', out_of='j')",
+    "session(rows).check(target='c', also=lowering.lower)", "session(rows).stage('A[_, _]', at='i', nth=0)",
+    "session().lbind('2 * _', 'two', nth=0)", "session().theorem",
 )  # fmt: skip
 """Calls of sessions, of which arguments are replaced too."""
+
+
+def _as_shown() -> Iterator[str]:
+    """The call that each tactic's docstring shows, with all its options as they are when they are left out."""
+    for entry in catalogue.tactics_of_sessions():
+        head, arguments, tail = parted(setting.example(entry.name)[1])
+        options = inspect.signature(getattr(rewrites.Session, entry.name)).parameters.values()
+        given = {argument.partition("=")[0] for argument in arguments}
+        arguments += [f"{o.name}={o.default!r}" for o in options if o.kind is o.KEYWORD_ONLY and o.name not in given]
+        yield f"shown({entry.name!r}).{head.removeprefix('s.')}{', '.join(arguments)}{tail}"
+
+
 UNARY: Final = ("neg", "pos", "abs", "invert", "not_", "truth", "index")
 BINARY: Final = (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "lt", "le",
     "gt", "ge", "eq", "ne", "getitem", "contains", "concat",
 )  # fmt: skip
 OPERANDS: Final = ("x", "A", "x[0]", "u[0]", "n", "n + 1", "n < 3", "c", "doubled.shape[0]", "1.5 * x")
-CONVERSIONS: Final = ("len", "int", "float", "list", "hash", "bool", "str", "repr", "iter", "reversed", "math.sqrt",
+CONVERSIONS: Final = (
     "len", "int", "float", "list", "hash", "bool", "str", "repr", "iter", "reversed", "math.sqrt", "np.sqrt",
     "np.asarray", "sum", "max", "round", "dir", "vars", "format", "bytes", "complex",
-    "np.sqrt", "np.asarray", "sum", "max", "round", "dir", "vars", "format", "bytes", "complex")  # fmt: skip
+)  # fmt: skip
 ROOMS: Final[tuple[ModuleType, ...]] = (atl, rewrites, padtypes, lowering)
 NAMES: Final = (
     "if", "lambda", "None", "self", "cls", "out", "class", "int", "main", "double", "restrict", "inline", "register",
@@ -176,8 +190,7 @@ def _replaced(templates: Sequence[str]) -> Callable[[Choices], str]:
             if not arguments:
                 break
             at = choices.integer(0, len(arguments) - 1)
-            name, equals, _ = arguments[at].rpartition("=") if _NAMED.match(arguments[at]) else ("", "", "")
-            arguments[at] = f"{name}{equals}{odd(choices)}"
+            arguments[at] = in_place_of(arguments[at], odd(choices))
         if arguments and chance(choices, 8):
             del arguments[choices.integer(0, len(arguments) - 1)]
         if chance(choices, 8) and not any(map(_NAMED.match, arguments)):
@@ -185,6 +198,12 @@ def _replaced(templates: Sequence[str]) -> Callable[[Choices], str]:
         return f"{head}{', '.join(arguments)}{tail}"
 
     return make
+
+
+def in_place_of(argument: str, other: str) -> str:
+    """Another value for the same parameter."""
+    name, equals, _ = argument.partition("=") if _NAMED.match(argument) else ("", "", "")
+    return f"{name}{equals}{other}"
 
 
 _NAMED: Final = re.compile(r"\w+=(?!=)")
@@ -366,9 +385,10 @@ def _commands(choices: Choices) -> str:
     return f"command({', '.join(map(repr, [first, *rest]))})"
 
 
+SHOWN: Final = tuple(_as_shown())
 KINDS: Final[tuple[tuple[int, tuple[str, Callable[[Choices], str]]], ...]] = (
     (24, ("calls", _replaced(GOOD))),
-    (22, ("sessions", _replaced(METHODS))),
+    (22, ("sessions", _replaced(METHODS + SHOWN))),
     (12, ("any call", _public)),
     (10, ("operators", _operators)),
     (14, ("texts", _texts)),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import atl
@@ -12,10 +14,13 @@ import lowering
 import padtypes
 import rewrites
 from atl import cli
+from atl.files import arrays
 from lowering import toolchain
-from proofs_tests import input_fuzz, input_setting
-from proofs_tests.input_cases import GOOD, METHODS, callables, parted
-from proofs_tests.input_fuzz import Report, carried_out, case_by_seed, run_inputs
+from proofs_tests.fuzzing import Tally
+from proofs_tests.inputs import fuzz, setting
+from proofs_tests.inputs.cases import GOOD, METHODS, SHOWN, callables, in_place_of, parted
+from proofs_tests.inputs.fuzz import Finding, carried_out, case_by_seed, run_inputs
+from rewrites.session import catalogue
 
 
 def planted(body: str) -> Callable[..., Any]:
@@ -28,12 +33,8 @@ def planted(body: str) -> Callable[..., Any]:
 FAULTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
     "KeyError at atl/__init__.py": (atl, "guard", planted("return {}[arguments]")),
     "takes more than": (atl, "value", planted("while True: pass")),
-    "what is no certificate is loaded": (rewrites, "load", lambda *_, **__: input_setting.theorem()),
-    "an array that NumPy does not read is read": (
-        input_setting,
-        "values_given",
-        lambda program, _: {"A": input_setting.np.zeros((2, 3), input_setting.np.float32)},
-    ),
+    "what is no certificate is loaded": (rewrites, "load", lambda *_, **__: setting.theorem()),
+    "an array that NumPy does not read is read": (arrays, "_array", lambda name, path: np.zeros((2, 3), np.float32)),
     "an object counts as built": (toolchain, "is_intact", lambda path: True),
     "ends the process, with code 3": (atl, "imin", planted("import os; os._exit(3)")),
     "RecursionError at atl/__init__.py": (padtypes, "infer", planted("return fault()")),
@@ -47,7 +48,7 @@ FAULTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
 
 
 def test_a_short_run_finds_nothing() -> None:
-    report = run_inputs(1_200, 7)
+    report = run_inputs(range(1_200), 7)
     assert report.tried == 1_200
     assert not report.findings, str(report)
     assert report.verdicts["texts", "accepted"]
@@ -55,37 +56,38 @@ def test_a_short_run_finds_nothing() -> None:
 
 
 def test_faults_put_in_on_purpose_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_fuzz, "SECONDS", 0.2)
+    monkeypatch.setattr(fuzz, "SECONDS", 0.2)
 
-    def prepare_and_plant(prepare: Callable[[], None] = input_fuzz.prepare) -> None:
+    def prepare_and_plant(prepare: Callable[[], None] = fuzz.prepare) -> None:
         prepare()
         for room, name, fault in FAULTS.values():
             monkeypatch.setattr(room, name, fault)
 
-    monkeypatch.setattr(input_fuzz, "prepare", prepare_and_plant)
-    found = [finding.why for finding in run_inputs(1_500, 3).findings]
+    monkeypatch.setattr(fuzz, "prepare", prepare_and_plant)
+    found = [finding.why for finding in run_inputs(range(1_500), 3).findings]
     assert not [what for what in FAULTS if not any(what in why for why in found)], found
 
 
 def test_a_finding_is_printed_so_that_it_can_be_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atl, "exp", planted("raise KeyError(3)"))
-    report = run_inputs(700, 1)
+    report = run_inputs(range(700), 1)
     (finding,) = report.findings
     assert finding.text.startswith("atl.exp(")
     assert len(finding.text) <= len("atl.exp(False)"), "it is made smaller"
     assert carried_out(finding.text).why.startswith("KeyError")
-    assert "from proofs_tests.input_setting import *" in str(report)
+    assert "from proofs_tests.inputs.setting import *" in str(report)
     assert "KeyError" in str(report)
 
 
 def test_a_run_is_interrupted_and_tells_what_it_did() -> None:
-    def interrupt(_: Report) -> None:
-        raise KeyboardInterrupt
+    def interrupt(report: Tally[Finding]) -> None:
+        if report.tried == 50:
+            raise KeyboardInterrupt
 
-    report = run_inputs(2_000, 1, progress=interrupt)
+    report = run_inputs(range(2_000), 1, interrupt)
     assert report.interrupted
-    assert report.tried == 500
-    assert str(report).startswith("500 cases, interrupted")
+    assert str(report).startswith("seed 1: 50 cases in ")
+    assert "interrupted by Ctrl-C after 50 of 2000" in str(report)
 
 
 def test_a_run_is_the_same_for_the_same_seed() -> None:
@@ -94,17 +96,40 @@ def test_a_run_is_the_same_for_the_same_seed() -> None:
 
 
 def test_every_public_name_is_called_and_every_template_has_arguments_or_none() -> None:
-    drawn = {case_by_seed(4, at)[1].partition("(")[0] for at in range(12_000)}
-    reached = {text for text in callables() if text.partition("(")[0] in drawn or text.startswith("session()")}
-    assert not callables().keys() - reached
-    for text in (*GOOD, *METHODS):
+    drawn = {text for kind, text in (case_by_seed(4, at) for at in range(15_000)) if kind == "any call"}
+    assert not [name for name in callables() if not any(text.startswith(f"{name}(") for text in drawn)]
+    for text in (*GOOD, *METHODS, *SHOWN):
         head, arguments, tail = parted(text)
         assert "".join((head, *arguments, tail)).replace(" ", "").replace(",", "") == text.replace(" ", "").replace(
             ",", ""
         )
 
 
-@pytest.mark.parametrize("text", GOOD)
+@pytest.mark.parametrize(
+    "entry", [*catalogue.tactics_of_sessions(), *catalogue.other_methods()], ids=lambda entry: str(entry.name)
+)
+def test_every_call_of_a_session_has_a_template_and_so_has_each_of_its_options(entry: catalogue.Entry) -> None:
+    calls = [text for text in (*METHODS, *SHOWN) if re.search(rf"^\w+\([^()]*\)\.{entry.name}\b", text)]
+    assert calls
+    options = re.findall(r"(\w+)=", entry.call.partition("*, ")[2])
+    assert not [option for option in options if not any(f"{option}=" in text for text in calls)]
+
+
+WORST = ("Mute()", "10**5000", "-10**5000", "3", "object()", "[0]", "lambda i: i", r"'\ud800'", "(j for j in 'ab')")
+
+
+@pytest.mark.parametrize("text", SHOWN)
+def test_every_argument_of_a_tactic_is_refused_in_words_or_serves(text: str) -> None:
+    """Few of so many combinations are drawn by chance; the worst are tried one by one."""
+    head, arguments, tail = parted(text)
+    for at, argument in enumerate(arguments):
+        for worst in WORST:
+            others = (*arguments[:at], in_place_of(argument, worst), *arguments[at + 1 :])
+            outcome = carried_out(f"{head}{', '.join(others)}{tail}")
+            assert outcome.verdict != "found", (others, outcome)
+
+
+@pytest.mark.parametrize("text", [*GOOD, *SHOWN])
 def test_what_is_replaced_in_the_calls_is_right_before(text: str) -> None:
     outcome = carried_out(text)
     known = ("/nonexistent", "doubled(x)", "atl.evaluate(doubled, x)", "kernel(", "rewrites.rules[")
@@ -114,5 +139,5 @@ def test_what_is_replaced_in_the_calls_is_right_before(text: str) -> None:
 def test_the_command_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["fuzz", "inputs", "--n", "20", "--seed", "1"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("seed 1: 20 cases, ")
+    assert said.startswith("seed 1: 20 cases in ")
     assert "0 findings" in said

@@ -1,13 +1,14 @@
 """What the calls of `atl fuzz inputs` are made among: a few good programs, sessions, kernels and files, and oddities.
 
 A case is the text of a Python expression. It is evaluated with the names of this module, so that it can be carried out
-again as it is printed: `from proofs_tests.input_setting import *`. Functions here that take damaged bytes compare what
+again as it is printed: `from proofs_tests.inputs.setting import *`. Functions here that take damaged bytes compare what
 became of them with an independent reading, and raise `Unnoticed` where damage went in silently.
 """
 
 from __future__ import annotations
 
 import contextlib
+import doctest
 import io
 import json
 import math
@@ -45,6 +46,7 @@ staged = atl.program(
     atl.let(atl.gen(n, lambda j: 2 * x[j]), lambda buf: atl.gen(n, lambda i: atl.guard(i >= 1, buf[i - 1]) + buf[i])),
 )
 rows = atl.program("rows", [A], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j])))
+scaled = atl.program("scaled", [x, c], atl.sum(n, lambda j: c * x[j]))
 gathered = atl.program("gathered", [x, u, c], atl.gen(m, lambda i: c * x[u[i]]))
 tiled = atl.program("tiled", [x], atl.truncr(atl.ceildiv(n, k) * k - n, atl.flatten(atl.split(k, x))))
 PROGRAMS: Final = (doubled, staged, rows, gathered, tiled)
@@ -95,6 +97,23 @@ def looped() -> list[Any]:
 def session(program: atl.Program = staged) -> rewrites.Session:
     """A new session."""
     return rewrites.reschedule(program)
+
+
+@cache
+def example(tactic: str) -> tuple[str, str]:
+    """What a tactic's docstring shows: how its session is made, and the call."""
+    text = getattr(rewrites.tactics, tactic).__doc__
+    lines = [each.source.strip() for each in doctest.DocTestParser().get_examples(text)]
+    at = next(at for at, line in enumerate(lines) if line.startswith(f"s.{tactic}("))
+    return "\n".join(lines[:at]), lines[at]
+
+
+def shown(tactic: str) -> rewrites.Session:
+    """The session that a tactic's docstring shows the tactic in."""
+    names: dict[str, Any] = {"atl": atl, "reschedule": rewrites.reschedule}
+    exec(example(tactic)[0], names)
+    made: rewrites.Session = names["s"]
+    return made
 
 
 def handle() -> rewrites.Handle:
@@ -296,7 +315,9 @@ __all__ = [
     "rewrites",
     "rows",
     "rule",
+    "scaled",
     "session",
+    "shown",
     "staged",
     "theorem",
     "tiled",

@@ -1,25 +1,23 @@
 """Malformed use: calls, texts, files and names that nobody means, each answered by a typed error or a result in time.
 
-    python -m proofs_tests.input_fuzz --n 20000 --seed 1
+    python -m proofs_tests.inputs.fuzz --n 20000 --seed 1
 
 A run is the same for the same seed. Cases are carried out in a process of their own, so that a crash is a finding like
-any other. What is found is made smaller and printed as a Python expression over `proofs_tests.input_setting`.
+any other. What is found is made smaller and printed as a Python expression over `proofs_tests.inputs.setting`.
 """
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import resource
 import signal
 import sys
 import tempfile
-import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,10 +25,11 @@ from types import FrameType
 from typing import Final
 
 from atl.errors import ATLError
-from proofs_tests import input_setting as setting
 from proofs_tests.agreement import own_cache
 from proofs_tests.choices import Recorded, Replayed, Seeded, shrunk
-from proofs_tests.input_cases import case
+from proofs_tests.fuzzing import Progress, Tally, command, try_all
+from proofs_tests.inputs import setting
+from proofs_tests.inputs.cases import case
 
 SECONDS: Final = 2.0
 """A case may take this much time of the processor: others on the same machine do not count."""
@@ -43,7 +42,7 @@ ATTEMPTS: Final = 300
 REPORTED: Final = 12
 
 ROOMS: Final = tuple(
-    f"{Path(__file__).resolve().parent.parent / room}{os.sep}" for room in ("atl", "padtypes", "rewrites", "lowering")
+    f"{Path(__file__).resolve().parents[2] / room}{os.sep}" for room in ("atl", "padtypes", "rewrites", "lowering")
 )
 
 
@@ -73,24 +72,18 @@ class Finding:
 
     def __str__(self) -> str:
         shown = self.text if len(self.text) <= 3000 else f"{self.text[:3000]} … ({len(self.text)} letters)"
-        return f"number {self.number}: {self.why}\n    from proofs_tests.input_setting import *\n    {shown}"
+        return f"number {self.number}: {self.why}\n    from proofs_tests.inputs.setting import *\n    {shown}"
 
 
 @dataclass(slots=True)
-class Report:
+class Report(Tally[Finding]):
     """What a run has done so far."""
 
-    seed: int
-    tried: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
-    findings: list[Finding] = field(default_factory=list)
-    interrupted: bool = False
-    seconds: float = 0.0
 
     def add(self, number: int, kind: str, text: str, outcome: Outcome) -> None:
-        self.tried += 1
         self.kinds[kind] += 1
         self.verdicts[kind, outcome.verdict] += 1
         if outcome.verdict == "found":
@@ -103,7 +96,7 @@ class Report:
         for (_, verdict), count in self.verdicts.items():
             total[verdict] += count
         ended = ", ".join(f"{total[verdict]} {verdict}" for verdict in _VERDICTS if total[verdict])
-        lines = [f"{self.tried} cases{', interrupted' if self.interrupted else ''}, {self.seconds:.0f} s: {ended}"]
+        lines = [self.opening("cases"), f"  {ended}"]
         for kind, count in self.kinds.most_common():
             parts = ", ".join(f"{self.verdicts[kind, v]} {v}" for v in _VERDICTS if self.verdicts[kind, v])
             lines.append(f"  {kind}: {count} ({parts})")
@@ -267,30 +260,23 @@ def _place(why: str) -> str:
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
-def run_inputs(n: int, seed: int, *, progress: Callable[[Report], None] = lambda report: None) -> Report:
-    """Carries out `n` cases; of findings that are alike, one is made smaller and reported."""
-    report, began = Report(seed), time.monotonic()
+def run_inputs(numbers: Sequence[int], seed: int, progress: Progress[Finding] | None = None) -> Report:
+    """Carries out these cases of a seed; of findings that are alike, one is made smaller and reported."""
+    report = Report(seed, len(numbers))
     with own_cache(), tempfile.TemporaryDirectory(prefix="atl-inputs-") as folder:
         os.environ["ATL_INPUTS"] = folder
         before = Path.cwd()
         try:
             prepare()
             os.chdir(setting.folder())
-            for number, kind, text, outcome in outcomes(seed, range(n)):
-                report.add(number, kind, text, outcome)
-                report.seconds = time.monotonic() - began
-                if report.tried % 500 == 0 or report.tried == n:
-                    progress(report)
-        except KeyboardInterrupt:
-            report.interrupted = True
-        else:
-            alike = {_place(finding.why): finding for finding in reversed(report.findings)}
-            report.findings = [simpler(seed, finding) for finding in alike.values()]
+            try_all(report, outcomes(seed, numbers), lambda each: report.add(*each), progress)
+            if not report.interrupted:
+                alike = {_place(finding.why): finding for finding in reversed(report.findings)}
+                report.findings = [simpler(seed, finding) for finding in alike.values()]
         finally:
             os.chdir(before)
             del os.environ["ATL_INPUTS"]
             setting.folder.cache_clear()
-    report.seconds = time.monotonic() - began
     return report
 
 
@@ -313,24 +299,9 @@ def prepare() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command: 0 when nothing is found, 1 when something is, 130 when interrupted."""
-    parser = argparse.ArgumentParser(prog="atl fuzz inputs", description="Uses the library as nobody means to.")
-    parser.add_argument("--n", type=int, default=1000, help="how many cases (default: 1000)")
-    parser.add_argument("--seed", type=int, default=0, help="which cases (default: 0)")
-    asked = parser.parse_args(arguments)
-    report = run_inputs(asked.n, asked.seed, progress=_shown(asked.n))
-    print(f"seed {asked.seed}: {report}")
-    if report.interrupted:
-        return 130
-    return 1 if report.findings else 0
-
-
-def _shown(n: int) -> Callable[[Report], None]:
-    def show(report: Report) -> None:
-        line = f"{report.tried}/{n} cases, {len(report.findings)} findings, {report.seconds:.0f} s"
-        end = "\r" if sys.stderr.isatty() and report.tried < n else "\n"
-        print(line, end=end, file=sys.stderr, flush=True)
-
-    return show
+    return command(
+        arguments, run_inputs, name="inputs", what="cases", description="Uses the library as nobody means to."
+    )
 
 
 if __name__ == "__main__":

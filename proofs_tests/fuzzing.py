@@ -1,0 +1,104 @@
+"""What the fuzzers have in common: numbered cases of a seed, a report that counts them, and their command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeAlias, TypeVar
+
+MANY: Final = 1000
+"""How many cases a command tries that does not say how many."""
+SEED: Final = 0
+"""The seed of a command that names none."""
+INTERRUPTED: Final = 130
+
+Found = TypeVar("Found")
+Case = TypeVar("Case")
+
+
+@dataclass(slots=True)
+class Tally(Generic[Found]):
+    """How far a run has come, and what it found."""
+
+    seed: int
+    wanted: int = 0
+    tried: int = 0
+    seconds: float = 0.0
+    interrupted: bool = False
+    findings: list[Found] = field(default_factory=list)
+
+    def opening(self, what: str) -> str:
+        """The first line of a report."""
+        return f"seed {self.seed}: {self.tried} {what} in {self.seconds:.0f} s; {self.ended}"
+
+    @property
+    def ended(self) -> str:
+        """Why no more are tried."""
+        if self.interrupted:
+            return f"interrupted by Ctrl-C after {self.tried} of {self.wanted}"
+        if self.tried < self.wanted:
+            return f"stopped at the first finding, after {self.tried} of {self.wanted}"
+        return f"all {self.wanted} are done"
+
+
+Progress: TypeAlias = Callable[[Tally[Found]], None]
+
+
+def try_all(
+    tally: Tally[Found],
+    cases: Iterable[Case],
+    one: Callable[[Case], None],
+    progress: Progress[Found] | None = None,
+    *,
+    first: bool = False,
+) -> None:
+    """Tries the cases one by one, until they are done or Ctrl-C is pressed. With `first`, up to the first finding."""
+    begun = time.monotonic()
+    try:
+        for case in cases:
+            tally.tried += 1
+            one(case)
+            tally.seconds = time.monotonic() - begun
+            if progress is not None:
+                progress(tally)
+            if first and tally.findings:
+                return
+    except KeyboardInterrupt:
+        tally.interrupted = True
+
+
+def command(
+    arguments: Sequence[str] | None,
+    run: Callable[[Sequence[int], int, Progress[Found]], Tally[Found]],
+    *,
+    name: str,
+    what: str,
+    description: str,
+) -> int:
+    """The command of a fuzzer: 0 without findings, 1 with some, 130 when interrupted."""
+    parser = argparse.ArgumentParser(prog=f"atl fuzz {name}", description=description)
+    parser.add_argument("--n", type=int, default=MANY, help=f"how many {what} (default: {MANY})")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"which {what} (default: {SEED})")
+    parser.add_argument("--only", type=int, help="the number of one of them, to see it again")
+    options = parser.parse_args(arguments)
+    numbers = range(options.n) if options.only is None else [options.only]
+    report = run(numbers, options.seed, _shown(what))
+    print(report)
+    if report.interrupted:
+        return INTERRUPTED
+    return 1 if report.findings else 0
+
+
+def _shown(what: str) -> Callable[[Tally[Found]], None]:
+    in_place = sys.stderr.isatty()
+
+    def show(tally: Tally[Found]) -> None:
+        last = tally.tried == tally.wanted
+        if last or tally.tried % (100 if in_place else 2_000) == 0:
+            line = f"{tally.tried}/{tally.wanted} {what}, {len(tally.findings)} findings, {tally.seconds:.0f} s"
+            print(line, end="\r" if in_place and not last else "\n", file=sys.stderr, flush=True)
+
+    return show
