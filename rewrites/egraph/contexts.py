@@ -1,9 +1,9 @@
 """Contexts: what a scope knows at a place, told apart without names.
 
-Terms are equal in a context, not everywhere: under the guard [1 <= i] the guarded [1 <= i] · f[i] is f[i], and beside it
+Terms are equal in a context, not everywhere: under the guard [1 <= i] the term [1 <= i] · f[i] is f[i], and beside it
 that is wrong. So every class of the graph stands in one context, and nothing is united across contexts. Two places
-share a context when the ranges of the loops around them, the types of the lets, and the conditions that hold there are
-the same, whatever they are called; and when a guard there would be folded in by a fold other than a sum, or not.
+share one when the ranges of the loops around them, the types of the lets, and the conditions that hold there are the
+same, whatever they are called; and when a guard there would be folded in by a fold other than a sum, or not.
 """
 
 from __future__ import annotations

@@ -6,8 +6,10 @@ inverse never both belong to it, and it undoes nothing that a search does on pur
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final, TypeAlias
 
 from atl.core.node import MAX_DEPTH
@@ -17,7 +19,7 @@ from atl.core.traversal import Path, children
 from atl.errors import ATLError
 from rewrites.egraph.contexts import Context, Contexts, may_stand
 from rewrites.egraph.supplies import SUPPLIES, Wanted
-from rewrites.egraph.uses import Use
+from rewrites.egraph.uses import Role, Use
 from rewrites.instantiation import Argument
 from rewrites.kernel import instance_at
 from rewrites.matching.match import Mismatch, match
@@ -55,14 +57,16 @@ def turned(moves: Sequence[Move]) -> Moves:
 def applied(at: Context, term: Expr, use: Use, given: Mapping[str, Argument]) -> tuple[Expr, Move] | None:
     """The other side of the rule's instance that the term is, checked in the context; its type is spelled as before."""
     rule = RULES[use.rule]
+    # What a supply has worked out is worth the slow layers of the prover; a rule tried wherever it matches is not.
+    thorough = use.role is Role.NORMAL and use.supply is not None
     try:
         found = given if len(given) == len(rule.metavariables) else match(rule, use.reverse, term, given)
         if isinstance(found, Mismatch) or len(found) < len(rule.metavariables):
             return None
         premises = premises_of(rule, found)
-        if premises is not None and not all(at.knows(premise) for premise in premises):
+        if premises is not None and not all(at.knows(q, thorough=thorough) for q in premises):
             return None
-        after, _ = instance_at(rule, found, term, at.scope, reverse=use.reverse, thorough=False)
+        after, _ = instance_at(rule, found, term, at.scope, reverse=use.reverse, thorough=thorough)
     except ATLError:
         return None
     if after == term or after.type.shape != term.type.shape or not may_stand(at, after):
@@ -77,13 +81,15 @@ class Normaliser:
         self.contexts = contexts
         self.wanted = wanted
         self.tried = 0
+        self.deadline = inf
+        """From this moment of `time.perf_counter` on terms stay as they are, which is as right and less useful."""
         self._uses = tuple(uses)
         self._memo: dict[tuple[int, Expr], tuple[Expr, Moves]] = {}
         self._by_type: dict[type, tuple[Use, ...]] = {}
 
     def normal(self, at: Context, term: Expr) -> tuple[Expr, Moves]:
         """The normal form, and the moves that lead to it."""
-        if at.dead:
+        if at.dead or time.perf_counter() > self.deadline:
             return term, ()
         key = (at.number, term)
         found = self._memo.get(key)

@@ -199,9 +199,9 @@ class Search:
         )  # fmt: skip
 
     def run(self, limit: Limit, until: Callable[[], bool] = lambda: False) -> Progress:
-        """Goes on until nothing new is found, `until` says so, or a limit is reached. An interrupt keeps what is there."""
+        """Goes on until nothing is new, `until` says so, or a limit is reached; an interrupt keeps what is there."""
         begun, before = time.perf_counter(), self.seconds
-        deadline = begun + limit.seconds
+        deadline = self.normaliser.deadline = begun + limit.seconds
         start = self.rounds
 
         def ended() -> Stopped | None:
@@ -245,7 +245,8 @@ class Search:
         if context.dead or key in self._seen:
             return False
         self._seen.add(key)
-        return any([self._instance(variant.use, context, term, given) for given in self._given(variant, context, term)])
+        made = [self._instance(variant.use, context, term, given) for given in self._given(variant, context, term)]
+        return any(made)
 
     def _given(self, variant: _Variant, context: Context, term: Expr) -> Iterator[Mapping[str, Argument]]:
         if variant.use.supply is None:

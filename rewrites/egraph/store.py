@@ -40,17 +40,23 @@ class Store:
         self._relations: dict[int, str] = {}
         self._patterns = 0
         self._graph: EGraph = _ours(self._made)
-        definitions = ["(sort E)", "(constructor T (i64) E :unextractable)", "(function least (E) i64 :merge (min old new))",
-                       "(relation same (i64 i64))", "(ruleset enter)", "(ruleset look)",
-                       "(rule ((same x y)) ((union (T x) (T y))) :ruleset enter)"]  # fmt: skip
+        definitions = [
+            "(sort E)",
+            "(constructor T (i64) E :unextractable)",
+            "(function least (E) i64 :merge (min old new))",
+            "(relation same (i64 i64))",
+            "(ruleset enter)",
+            "(ruleset look)",
+            "(rule ((same x y)) ((union (T x) (T y))) :ruleset enter)",
+        ]
         for count in range(MOST_PARTS + 1):
             parts = [f"x{k}" for k in range(count)]
             columns, nodes = " ".join(parts), " ".join(f"(T {x})" for x in parts)
+            made = f"(union (T t) (N{count} k h {nodes})) (set (least (T t)) l)"
             definitions += [
                 f"(constructor N{count} (i64 i64{' E' * count}) E)",
                 f"(relation node{count} (i64 i64 i64 i64{' i64' * count}))",
-                f"(rule ((node{count} t l k h {columns})) "
-                f"((union (T t) (N{count} k h {nodes})) (set (least (T t)) l)) :ruleset enter)",
+                f"(rule ((node{count} t l k h {columns})) ({made}) :ruleset enter)",
             ]
         self._run("\n".join(definitions))
 
@@ -188,7 +194,7 @@ def _ours(call: Callable[[], R]) -> R:
         return call()
     except (KeyboardInterrupt, SystemExit, SearchFailed):
         raise
-    except BaseException as error:  # noqa: BLE001 (a panic of egglog's is no Exception)
+    except BaseException as error:
         first = re.sub(r"\s+", " ", str(error)).strip()[:300]
         raise SearchFailed(
             f"egglog failed: {first or type(error).__name__}",

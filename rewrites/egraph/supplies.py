@@ -78,8 +78,8 @@ def deltas(_: Context, term: Expr, __: Wanted) -> Iterator[Given]:
         return
     first, second = (expression for part in parts for expression in expressions(part))
     total = first + second + 1
-    if total.loose or not total.terms or not first.loose:
-        return
+    if total.loose or not total.terms or len({atom for atom in atoms(first) if isinstance(atom, Bound)}) < 2:
+        return  # of one index alone it is a part of a loop's range
     for position in (first, second):
         yield {"lo": ZERO, "hi": total, "a": position}
 

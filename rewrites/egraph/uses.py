@@ -11,8 +11,11 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from atl.core.terms import BINARY, MONOIDS, OPERATOR_CALLED, UNARY
+from atl.core.terms import MONOIDS, OPERATOR_CALLED
+from atl.errors import WrongArgument
+from rewrites.errors import unknown_name
 from rewrites.named_operators import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS
+from rewrites.rules import RULES
 from rewrites.tactics.simplification import OF_ACCESSES
 
 
@@ -25,6 +28,8 @@ class Role(Enum):
     """It belongs to the normal form too where programs are compared: there everything is computed where it is read."""
     EXPLORED = "exploration"
     """The search tries it wherever it applies."""
+    COMPARED = "comparison"
+    """Tried only where programs are compared, when all else has been found."""
     SUPPLIED = "with a supply"
     """The search tries it with the arguments that a supply gives."""
     UNUSED = "not used"
@@ -78,18 +83,22 @@ NORMAL_WITH_SUPPLIES: Final = MappingProxyType(
 
 UNFOLDED: Final = (
     "unfold_let+", "transpose_row+", *(f"unfold_{op}+" for op in OPERATOR_CALLED), "unfold_concat+",
-    *(f"{monoid}_rebase+" for monoid in MONOIDS), "sum_restrict+", "sum_add+", "sum_sub+", "select_guards+",
+    *(f"{monoid}_rebase+" for monoid in MONOIDS), "sum_add+", "sum_sub+", "select_guards+",
     "gen_rebase+",
 )  # fmt: skip
 """What belongs to the normal form only where programs are compared, each unfolded to its elements."""
 
 EXPLORED: Final = (
     "unfold_let+", "gen_interchange+", "sum_swap+", "sum_gen_swap+", "sum_gen_swap-", "sum_delta+", "sum_delta_only+",
-    "sum_delta_within+", "sum_restrict+", "sum_mul_left+", "sum_mul_right+", "sum_mul_left-", "sum_mul_right-",
-    "ll_gen_indep+", "ll_sum_indep+", "ll_guard+", "ll_gen+", "sum_add+", "sum_add-", "mul_add-", "add_mul-",
-    "max_swap+", "min_swap+", "product_swap+",
+    "sum_restrict+", "ll_gen_indep+", "ll_sum_indep+", "ll_guard+", "ll_gen+", "max_swap+", "min_swap+",
+    "product_swap+",
 )  # fmt: skip
 """What a search tries wherever it matches."""
+
+COMPARED: Final = (
+    "sum_mul_left+", "sum_mul_right+", "sum_mul_left-", "sum_mul_right-", "mul_add-", "add_mul-", "sum_add-",
+)  # fmt: skip
+"""What is tried as well where programs are compared and all else has been found."""
 
 SUPPLIED: Final = MappingProxyType(
     {"tile_gen+": "tiles", "tile_sum+": "tiles", "sum_delta_only-": "deltas", "split_gen+": "cuts"}
@@ -105,6 +114,7 @@ def _stated() -> Iterator[Use]:
     yield from (named(name, Role.NORMAL, supply) for name, supply in NORMAL_WITH_SUPPLIES.items())
     yield from (named(name, Role.UNFOLDED) for name in UNFOLDED)
     yield from (named(name, Role.EXPLORED) for name in EXPLORED)
+    yield from (named(name, Role.COMPARED) for name in COMPARED)
     yield from (named(name, Role.SUPPLIED, supply) for name, supply in SUPPLIED.items())
 
 
@@ -115,3 +125,17 @@ TABLE: Final[Sequence[Use]] = tuple(_stated())
 def uses(*roles: Role, names: Sequence[str] | None = None) -> tuple[Use, ...]:
     """The uses with these roles, or those of them that are named, as `name+` or `name-`."""
     return tuple(use for use in TABLE if use.role in roles and (names is None or use.name in names))
+
+
+def chosen_uses(rules: Sequence[str]) -> tuple[Use, ...]:
+    """What a person asks to be explored: names of rules, with `+` or `-` for one direction, without for from left."""
+    if isinstance(rules, str):
+        raise WrongArgument(f"rules={rules!r}", required="a list of names of rules", suggestions=(f"[{rules!r}]",))
+    found = []
+    known = {use.name: use for use in TABLE if use.role is Role.SUPPLIED}
+    for given in rules:
+        name = given if given[-1:] in ("+", "-") else f"{given}+"
+        if name[:-1] not in RULES:
+            raise unknown_name("rule", name[:-1], RULES, required="a name listed by `atl rules`")
+        found.append(known.get(name, Use(name[:-1], name[-1] == "-")))
+    return tuple(found)

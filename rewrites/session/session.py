@@ -316,6 +316,22 @@ class Session:
         """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
         return self.do(tactics.flatten_loops, name)
 
+    # -- searching ----------------------------------------------------------------------------------------------------
+
+    def equal_to(self, other: Program, *, limit: Any = None, watch: Callable[[Any], object] | None = None) -> Theorem:
+        """The theorem that the goal equals another program, found by a search; from then on that is the goal.
+
+        Both are unfolded to their elements and looked for in one graph (`docs/search.md`). `limit` is a number of
+        nodes or a `rewrites.egraph.Limit`; `watch` is called with the progress after each round. Raises `NotFound`,
+        with both normal forms, what differs between them, and numbers for which the programs differ if some are found.
+        """
+        from rewrites.egraph.equality import LIMIT, equal
+        from rewrites.egraph.search import limit_of
+
+        work = self.begin()
+        equal(work, other, limit_of(limit, LIMIT), watch)
+        return self.record(f"equal_to({other.name})", work).theorem
+
     def unroll(self, name: Chosen) -> Session:
         """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2)."""
         return self.do(tactics.unroll, name)
