@@ -131,7 +131,7 @@ class Cases:
                 at = at.then(put(at.body, inside, case.body), case.moves)
             return at
         self.count += 1
-        if time.perf_counter() > self.normaliser.deadline:
+        if time.process_time() > self.normaliser.deadline:
             return None
         body, moves = self.normaliser.normal(context, term)
         return None if self.count > MOST_CASES else Unfolded(body, tuple(move.below(path) for move in moves))
@@ -203,7 +203,7 @@ def compared(left: Program, right: Program, limit: Limit = LIMIT, watch: Watch |
     shape = left.body.type.shape
     wanted = Wanted(tiles=_tiles_of(left, right))
     with Search(left.assumptions, left.inputs, normal=normal, explored=first, wanted=wanted, watch=watch) as search:
-        begun = time.perf_counter()
+        begun = time.process_time()
         search.normaliser.deadline = begun + limit.seconds
         both = [_normal(search.normaliser, expanded(program.body, shape)) for program in (left, right)]
         for _ in range(ROUNDS_OF_CASES):
@@ -216,7 +216,7 @@ def compared(left: Program, right: Program, limit: Limit = LIMIT, watch: Watch |
                 break
             both = whole
         ends = [search.enter(at.body) for at in both]
-        left_over = replace(limit, seconds=max(0.0, limit.seconds + begun - time.perf_counter()))
+        left_over = replace(limit, seconds=max(0.0, limit.seconds + begun - time.process_time()))
         progress = search.run(left_over, lambda: search.met(*ends))
         for more in later:
             if progress.stopped == "saturated":

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, TypeAlias
 
+from atl.core.index import Index
 from atl.core.node import MAX_DEPTH
 from atl.core.substitution import with_children
-from atl.core.terms import Access, Expr
-from atl.core.traversal import Path, children
+from atl.core.terms import MONOIDS, Access, Expr, Gen, Reduce
+from atl.core.traversal import Path, children, indices_in
 from atl.errors import ATLError
 from rewrites.egraph.contexts import Context, Contexts, may_stand
 from rewrites.egraph.supplies import SUPPLIES, Wanted
@@ -25,11 +26,21 @@ from rewrites.kernel import instance_at
 from rewrites.matching.match import Mismatch, match
 from rewrites.matching.premises import premises_of
 from rewrites.matching.rule_index import heads, may_match
+from rewrites.named_operators import PADS_AND_TRUNCATIONS
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 
 MOST_MOVES: Final = 400
 """At one node: more are not needed by a form that shrinks, and a search must end whatever its rules are."""
+
+
+DECIDE: Final[Mapping[str, str]] = {
+    "guard_true": "always", "select_true": "always", "guard_false": "never", "select_false": "never",
+    **{f"{monoid}_{size}": "extent" for monoid in MONOIDS for size in ("empty", "one")},
+    **{f"{op}_zero": "extent" for op in PADS_AND_TRUNCATIONS},
+    "concat_empty_left": "extent", "concat_empty_right": "extent",
+}  # fmt: skip
+"""Rules whose premise is that a condition holds always or never here, or that an extent is a small number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +93,14 @@ class Normaliser:
         self.wanted = wanted
         self.tried = 0
         self.deadline = inf
-        """From this moment of `time.perf_counter` on terms stay as they are, which is as right and less useful."""
+        """From this moment of `time.process_time` on terms stay as they are, which is as right and less useful."""
         self._uses = tuple(uses)
         self._memo: dict[tuple[int, Expr], tuple[Expr, Moves]] = {}
         self._by_type: dict[type, tuple[Use, ...]] = {}
 
     def normal(self, at: Context, term: Expr) -> tuple[Expr, Moves]:
         """The normal form, and the moves that lead to it."""
-        if at.dead or time.perf_counter() > self.deadline:
+        if at.dead or time.process_time() > self.deadline:
             return term, ()
         key = (at.number, term)
         found = self._memo.get(key)
@@ -118,12 +129,24 @@ class Normaliser:
 
     def _step(self, at: Context, term: Expr) -> tuple[Expr, Move] | None:
         for use in self._candidates(term):
+            if not self._is_worth_trying(at, term, use):
+                continue
             for given in self._given(at, term, use):
                 self.tried += 1
                 step = applied(at, term, use, given)
                 if step is not None:
                     return step
         return self._of_what_is_read(at, term)
+
+    def _is_worth_trying(self, at: Context, term: Expr, use: Use) -> bool:
+        """Whether a rule that asks for a decision has one: contexts have made most of them already."""
+        decides = DECIDE.get(use.rule)
+        if decides is None:
+            return True
+        if decides == "extent":
+            return any(extent.constant is not None for extent in _extents(term))
+        first = self.contexts.below(at, term)[0]
+        return first.dead if decides == "never" else not first.dead and first.guards == at.guards
 
     def _of_what_is_read(self, at: Context, term: Expr) -> tuple[Expr, Move] | None:
         """One step at the tensor of which an element is read: no more of it is worked out than the element needs."""
@@ -149,3 +172,11 @@ class Normaliser:
 def _may_be(use: Use, of: type) -> bool:
     known = heads(RULES[use.rule], use.reverse)
     return known is None or any(head.node[0] is of for head in known)
+
+
+def _extents(term: Expr) -> Iterator[Index]:
+    if isinstance(term, Gen | Reduce):
+        yield term.high - term.low
+    else:
+        yield from indices_in(term)
+        yield from (child.expr.type.shape[0] for child in children(term) if child.expr.type.rank)

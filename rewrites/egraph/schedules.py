@@ -51,6 +51,15 @@ class Choice:
     body: Expr
     _moves: Callable[[], Sequence[Move]]
 
+    @property
+    def label(self) -> str:
+        """The cost and the sizes of tiles, in a line."""
+        tiles = "".join(f", {name}={tile}" for name, tile in self.tiles.items())
+        return f"cost={self.cost:.4g}{tiles}"
+
+    def __str__(self) -> str:
+        return self.label
+
     def proved(self, begin: Callable[[], Derivation]) -> Derivation:
         """The steps of the kernel that lead there, with numbers for the sizes of tiles; its end is safe to lower."""
         moves = [_with_numbers(move, self.tiles) for move in self._moves()]

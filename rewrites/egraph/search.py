@@ -35,7 +35,7 @@ MOST_SIZE: Final = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How far a search may go: ground terms, rounds, seconds. Looked at within a round too."""
+    """How far a search may go: ground terms, rounds, seconds of the processor. Looked at within a round too."""
 
     nodes: int = 20_000
     rounds: int = 40
@@ -200,17 +200,17 @@ class Search:
 
     def run(self, limit: Limit, until: Callable[[], bool] = lambda: False) -> Progress:
         """Goes on until nothing is new, `until` says so, or a limit is reached; an interrupt keeps what is there."""
-        begun, before = time.perf_counter(), self.seconds
+        begun, before = time.process_time(), self.seconds
         deadline = self.normaliser.deadline = begun + limit.seconds
         start = self.rounds
 
         def ended() -> Stopped | None:
-            self.seconds = before + time.perf_counter() - begun
+            self.seconds = before + time.process_time() - begun
             if until():
                 return "met"
             if len(self.terms) > limit.nodes:
                 return "node limit"
-            return "time limit" if time.perf_counter() > deadline else None
+            return "time limit" if time.process_time() > deadline else None
 
         try:
             why = ended()
@@ -224,7 +224,7 @@ class Search:
         except KeyboardInterrupt:
             why = "interrupted"
         self.stopped = why
-        self.seconds = before + time.perf_counter() - begun
+        self.seconds = before + time.process_time() - begun
         return self.progress()
 
     def _round(self, ended: Callable[[], Stopped | None]) -> Stopped | None:

@@ -58,10 +58,9 @@ NORMAL: Final = (
     # Elements are computed where they are read.
     *(f"{name}+" for name in OF_ACCESSES if name not in ("get_gen", "get_gen_guarded", "transpose_access")),
     "get_gen+", "get_gen_guarded+", "transpose_access+",
-    # Conditions are decided, joined, and go inwards.
+    # Conditions are decided and joined, and stand around what is stored.
     "guard_true+", "guard_false+", "guard_guard+", "guard_padding+", "select_true+", "select_false+", "select_same+",
-    "select_padding+", "guard_gen+", "sum_guard+", "guard_add+", "guard_sub+", "guard_mul_left+", "guard_mul_right+",
-    "guard_div_left+", *(f"guard_{op}+" for op in _SCALAR_OF_ZERO), "guard_concat+",
+    "select_padding+", "guard_gen+", "guard_concat+", "guard_mul_left+", "guard_mul_right+", "guard_div_left+",
     # What stores nothing, or does nothing, goes.
     "nothing_add+", "add_nothing+", "mul_padding+", "sum_padding+", "place_of_padding+",
     *(f"{op}_of_padding+" for op in (*EXCHANGES, *AMOUNTS)), *(f"{op}_zero+" for op in PADS_AND_TRUNCATIONS),
@@ -82,9 +81,10 @@ NORMAL_WITH_SUPPLIES: Final = MappingProxyType(
 """What belongs to the normal form and asks for arguments, with the supply that gives them."""
 
 UNFOLDED: Final = (
+    # A guard within arithmetic or a sum makes no padding, so that schedules keep it outside of these.
+    "sum_guard+", "guard_add+", "guard_sub+", *(f"guard_{op}+" for op in _SCALAR_OF_ZERO),
     "unfold_let+", "transpose_row+", *(f"unfold_{op}+" for op in OPERATOR_CALLED), "unfold_concat+",
-    *(f"{monoid}_rebase+" for monoid in MONOIDS), "sum_add+", "sum_sub+", "select_guards+",
-    "gen_rebase+",
+    *(f"{monoid}_rebase+" for monoid in MONOIDS), "sum_add+", "sum_sub+", "select_guards+", "gen_rebase+",
 )  # fmt: skip
 """What belongs to the normal form only where programs are compared, each unfolded to its elements."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from atl.checks.scope import outermost
 from atl.core.marks import LetMark, LoopMark, Mark
@@ -37,6 +37,9 @@ from rewrites.rules import RULES
 from rewrites.session import display
 from rewrites.session.call import Call
 from rewrites.session.diagnosis import Asked, diagnosed, refusal
+
+if TYPE_CHECKING:
+    from rewrites.egraph.schedules import Choice, Saturated
 
 P = ParamSpec("P")
 
@@ -331,6 +334,47 @@ class Session:
         work = self.begin()
         equal(work, other, limit_of(limit, LIMIT), watch)
         return self.record(f"equal_to({other.name})", work).theorem
+
+    def saturate(
+        self, *, rules: Sequence[str] | None = None, limit: Any = None, watch: Callable[[Any], object] | None = None
+    ) -> Saturated:
+        """All that a search finds equal to the goal, at rest: how far it came, the best by a cost model, a picture.
+
+        `rules` names those to be explored, `name-` from right to left; `limit` and `watch` are as for `equal_to`. The
+        goal stays as it is: `s.take(choice)` rewrites it to one of `found.best(k=…)`.
+        """
+        from rewrites.egraph.schedules import LIMIT, saturate
+        from rewrites.egraph.search import limit_of
+
+        return saturate(self.goal, rules=rules, limit=limit_of(limit, LIMIT), watch=watch)
+
+    def take(self, choice: Choice) -> Session:
+        """Rewrites the goal to a schedule that `saturate` found for it. Raises what the kernel has against it."""
+        return self.record(f"take({choice.label})", choice.proved(self.begin))
+
+    def auto(
+        self,
+        *,
+        cost: str | Callable[..., Any] = "traffic",
+        sizes: Mapping[str, int] | None = None,
+        tiles: Sequence[int] = (8, 16, 64),
+        k: int = 16,
+        rules: Sequence[str] | None = None,
+        limit: Any = None,
+        watch: Callable[[Any], object] | None = None,
+    ) -> Session:
+        """Rewrites the goal to the cheapest schedule that a search finds, by a cost model; with a proof of the kernel.
+
+        `sizes` only price, the schedule is for all of them; those that are not given are taken for 1000. Sizes of tiles
+        are chosen of `tiles`. Of the `k` best the first is taken that is proved and safe to lower. Raises `NotFound`.
+        """
+        from rewrites.egraph.schedules import choose
+
+        found = self.saturate(rules=rules, limit=limit, watch=watch)
+        choices = found.best(k=k, cost=cost, sizes=sizes, tiles=tiles)
+        work = self.begin()
+        chosen = choose(work, found, choices)
+        return self.record(f"auto({chosen.label})", work)
 
     def unroll(self, name: Chosen) -> Session:
         """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2)."""
