@@ -3,7 +3,7 @@
 Sessions make it of use: `s.equal_to(other)`, `s.saturate(…)`, `s.auto(…)`. egglog is imported when a search begins.
 """
 
-from rewrites.egraph.costs import CodeSize, Lines, Traffic
+from rewrites.egraph.pricing.costs import CodeSize, Lines, Traffic
 from rewrites.egraph.schedules import Choice, Saturated, saturate
 from rewrites.egraph.search import Limit, Progress
 

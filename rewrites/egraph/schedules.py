@@ -22,10 +22,10 @@ from atl.core.traversal import indices_in, subterms
 from atl.errors import ATLError, WrongArgument
 from padtypes.check import check as check_pads
 from rewrites.derivation import Derivation
-from rewrites.egraph.costs import CodeSize, Lines, Traffic
-from rewrites.egraph.extraction import Extracted, Extraction, Model
 from rewrites.egraph.forest import replayed
 from rewrites.egraph.normal import Move
+from rewrites.egraph.pricing.costs import CodeSize, Lines, Traffic
+from rewrites.egraph.pricing.extraction import Extracted, Extraction, Model
 from rewrites.egraph.search import Limit, Progress, Search, Watch
 from rewrites.egraph.supplies import Wanted
 from rewrites.egraph.uses import Role, chosen_uses, uses

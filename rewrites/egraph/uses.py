@@ -106,6 +106,49 @@ SUPPLIED: Final = MappingProxyType(
 """What a search tries with arguments that a supply gives."""
 
 
+ANY_TERM: Final = (
+    "get_gen-", "gen_eta-", "concat_empty_left-", "concat_empty_right-", "sum_delta_within-", "sum_one-",
+    "product_one-", "max_one-", "min_one-", "guard_true-", "guard_cases+", "nothing_add-", "add_nothing-",
+    "select_true-", "select_false-", "select_same-", "unfold_let-", "let_unused-", "transpose_transpose-",
+    "truncr_flatten_split-", "flatten_split-", "split_flatten-", "truncr_padr-", "truncl_padl-", "padl_zero-",
+    "padr_zero-", "truncl_zero-", "truncr_zero-", "truncr_of_concat-", "truncl_of_concat-", "concat_truncations+",
+    "unshear_shear-", "equal_index-", "min_same-", "max_same-", "add_zero-", "mul_one-", "neg_neg-",
+)  # fmt: skip
+"""The side to be rewritten may be any term: these would apply everywhere."""
+
+ASKS: Final = (
+    "get_gen_guarded-", "concat_access_left-", "concat_access_right-", "flatten_access-", "flatten_access_at+",
+    "split_access-", "padl_access-", "padr_access-", "truncl_access-", "truncr_access-", "padding_access-",
+    "gen_rebase-", "gen_shift+", "gen_shift-", "gen_empty-", "gen_one-", "split_gen_twice+", "gen_collapse-",
+    "tile_gen-", "truncr_of_gen-", "truncl_of_gen-", "gen_trunc+", "gen_trunc-", "gen_trunc_guarded+",
+    "gen_trunc_guarded-", "sum_delta-", "sum_restrict-", "sum_constant-", "sum_padding-", "split_sum+", "tile_sum-",
+    "sum_empty-", "product_empty-", "max_empty-", "min_empty-", "sum_rebase-", "product_rebase-", "max_rebase-",
+    "min_rebase-", "sum_shift+", "sum_shift-", "product_shift+", "product_shift-", "max_shift+", "max_shift-",
+    "min_shift+", "min_shift-", "sum_reverse-", "product_reverse-", "max_reverse-", "min_reverse-",
+    "split_product+", "split_min+", "split_max+", "sum_collapse-", "product_collapse-", "max_collapse-",
+    "min_collapse-", "guard_false-", "guard_implied-", "guard_equivalent-", "guard_guard-", "guard_or-",
+    "guard_padding-", "let_let+", "let_let-", "let_let_flip+", "let_let_flip-", "ll_gen-", "ll_gen_bound-",
+    "ll_sum-", "ll_product-", "ll_max-", "ll_min-", "tlet_f_bound_body+", "tlet_f_bound_body-", "let_of_transpose-",
+    "let_of_flatten-", "let_of_split-", "let_of_padl-", "let_of_padr-", "let_of_truncl-", "let_of_truncr-",
+    "flatten_gen_gen-", "flatten_of_padding-", "split_of_padding-", "padl_of_padding-", "padr_of_padding-",
+    "truncl_of_padding-", "truncr_of_padding-", "padl_twice-", "padr_twice-", "truncl_twice-", "truncr_twice-",
+    "flatten_split_padr-", "split_of_gen-", "flatten_of_gen-", "place_access-", "gen_as_place-",
+    "place_of_padding-", "flatten_of_places-", "split_of_place-", "padl_of_place-", "padr_of_place-",
+    "truncl_of_place-", "truncr_of_place-", "truncl_past_place-", "truncr_past_place-", "access_at+", "access_at-",
+    "gen_range+", "gen_range-", "sum_range+", "sum_range-", "product_range+", "product_range-", "max_range+",
+    "max_range-", "min_range+", "min_range-", "split_by+", "split_by-", "padl_by+", "padl_by-", "padr_by+",
+    "padr_by-", "truncl_by+", "truncl_by-", "truncr_by+", "truncr_by-", "place_by+", "place_by-", "mul_padding-",
+    "mul_zero-", "sub_self-",
+)  # fmt: skip
+"""The side to be rewritten does not tell all parameters, or is no pattern; no supply gives them yet."""
+
+FEEDS_ITSELF: Final = (
+    "gen_bounds+", "gen_step+", "sum_step+", "guard_twice+", "access_guard+", "let_let_same-", "let_guard+",
+    "transpose_access-", "transpose_of_padding-", "place_place-",
+)  # fmt: skip
+"""These apply to what they have made, again and again."""
+
+
 def _stated() -> Iterator[Use]:
     def named(name: str, role: Role, supply: str | None = None) -> Use:
         return Use(name[:-1], name[-1] == "-", role, supply)
@@ -118,8 +161,30 @@ def _stated() -> Iterator[Use]:
     yield from (named(name, Role.SUPPLIED, supply) for name, supply in SUPPLIED.items())
 
 
-TABLE: Final[Sequence[Use]] = tuple(_stated())
-"""All that is used, in the order in which it is tried."""
+def _unused(used: Sequence[Use]) -> Iterator[Use]:
+    names = {use.name for use in used}
+    back = {use.name[:-1] + ("+" if use.reverse else "-") for use in used if use.role in (Role.NORMAL, Role.UNFOLDED)}
+    for rule in RULES:
+        for sign in "+-":
+            name = rule + sign
+            if name in names:
+                continue
+            if name in ANY_TERM:
+                why = "it would apply to every term"
+            elif name in ASKS:
+                why = "its side does not tell all parameters, and no supply gives them"
+            elif name in FEEDS_ITSELF:
+                why = "it applies to what it has made, without end"
+            elif name in back:
+                why = "it undoes what the normal form does"
+            else:
+                why = "no schedule that was searched for has asked for it, and it would multiply the classes"
+            yield Use(rule, sign == "-", Role.UNUSED, why=why)
+
+
+_USED: Final = tuple(_stated())
+TABLE: Final[Sequence[Use]] = (*_USED, *_unused(_USED))
+"""Every rule in both directions; what is used comes first, in the order in which it is tried."""
 
 
 def uses(*roles: Role, names: Sequence[str] | None = None) -> tuple[Use, ...]:

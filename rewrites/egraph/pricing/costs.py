@@ -48,8 +48,8 @@ from atl.core.terms import (
 )
 from atl.core.traversal import children
 from rewrites.egraph.contexts import Context, Range
-from rewrites.egraph.extents import Extents, Nest
-from rewrites.egraph.extraction import Costs
+from rewrites.egraph.pricing.extents import Extents, Nest
+from rewrites.egraph.pricing.extraction import Costs
 
 LEAST: Final = 1e-3
 """What every node costs at least: a whole costs more than its parts."""
