@@ -18,6 +18,7 @@ SAID = {
 ENDED_BY = {"gen_interchange+": "transpose_transpose+"}
 """What is used though it applies to its own results, and what of the normal form ends that."""
 
+
 def test_every_rule_stands_in_the_table_in_both_directions() -> None:
     assert {use.name for use in TABLE} == {f"{rule}{sign}" for rule in RULES for sign in "+-"}
 

@@ -4,7 +4,18 @@ Sessions make it of use: `s.equal_to(other)`, `s.saturate(…)`, `s.auto(…)`. 
 """
 
 from rewrites.egraph.pricing.costs import CodeSize, Lines, Traffic
-from rewrites.egraph.schedules import Choice, Saturated, saturate
+from rewrites.egraph.schedules import Choice, Saturated, choose, saturate, saturate_as_asked
 from rewrites.egraph.search import Limit, Progress
 
-__all__ = ["Choice", "CodeSize", "Limit", "Lines", "Progress", "Saturated", "Traffic", "saturate"]
+__all__ = [
+    "Choice",
+    "CodeSize",
+    "Limit",
+    "Lines",
+    "Progress",
+    "Saturated",
+    "Traffic",
+    "choose",
+    "saturate",
+    "saturate_as_asked",
+]

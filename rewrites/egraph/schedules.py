@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from os import PathLike
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -24,9 +26,10 @@ from padtypes.check import check as check_pads
 from rewrites.derivation import Derivation
 from rewrites.egraph.forest import replayed
 from rewrites.egraph.normal import Move
+from rewrites.egraph.picture import MOST_CLASSES, drawn
 from rewrites.egraph.pricing.costs import CodeSize, Lines, Traffic
 from rewrites.egraph.pricing.extraction import Extracted, Extraction, Model
-from rewrites.egraph.search import Limit, Progress, Search, Watch
+from rewrites.egraph.search import Limit, Progress, Search, Watch, limit_of
 from rewrites.egraph.supplies import Wanted
 from rewrites.egraph.uses import Role, chosen_uses, uses
 from rewrites.errors import NotFound, unknown_name
@@ -108,6 +111,14 @@ class Saturated:
     def top_rules(self, count: int = 10) -> list[tuple[str, int]]:
         """The rules that brought most instances, and how many; `-` after a name is from right to left."""
         return self.search.hits.most_common(count)
+
+    def picture(self, path: str | PathLike[str], *, most: int = MOST_CLASSES) -> None:
+        """Writes the classes that the program is made of as SVG, `most` of them; those of the best are dark."""
+        model = Traffic({name: float(DEFAULT_SIZE) for name in (*self.program.sizes, *self.tile_sizes)})
+        best = Extraction(self.search.terms.heads, self.nodes, model, self.class_of[self.root]).best()
+        chosen = best[0].classes if best else frozenset()
+        text = drawn(self.nodes, self.search.terms.heads, self.class_of[self.root], chosen, most)
+        Path(path).write_text(text, encoding="utf-8")
 
     def contexts(self) -> list[str]:
         """The contexts of the graph with their facts."""
@@ -202,6 +213,30 @@ def _tile_sizes(program: Program) -> Iterator[tuple[str, Index]]:
                 name += "_"
             taken.add(name)
             yield name, extent
+
+
+def saturate_as_asked(
+    program: Program,
+    *,
+    cost: str,
+    sizes: Sequence[str],
+    tiles: str,
+    limit: int | None,
+    watch: Watch | None,
+    k: int = 16,
+) -> tuple[Saturated, list[Choice]]:
+    """A search and the best of it, as a command line asks for them: sizes as "n=1000", tiles as "8,16"."""
+    try:
+        given = {name: int(value) for name, _, value in (size.partition("=") for size in sizes)}
+        factors = [int(tile) for tile in tiles.split(",")]
+    except ValueError as error:
+        raise WrongArgument(
+            f"--size {' '.join(sizes) or '(none)'}, --tiles {tiles}", required="--size n=1000 --tiles 8,16"
+        ) from error
+    _pricing(cost)
+    _checked_sizes(program, given)
+    found = saturate(program, limit=limit_of(limit, LIMIT), watch=watch)
+    return found, found.best(k=k, cost=cost, sizes=given, tiles=factors)
 
 
 def choose(work: Derivation, found: Saturated, choices: Sequence[Choice]) -> Choice:

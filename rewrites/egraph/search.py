@@ -26,7 +26,7 @@ from rewrites.instantiation import Argument
 from rewrites.matching.patterns import Pattern, all_patterns, applied_metavariable
 from rewrites.rules import RULES
 
-Stopped: TypeAlias = Literal["saturated", "met", "node limit", "round limit", "time limit", "interrupted", "not begun"]
+Stopped: TypeAlias = Literal["saturated", "met", "node limit", "round limit", "time limit", "interrupted", "running"]
 """Why a search ended. Only the first says that nothing more could be found by its rules."""
 
 MOST_SIZE: Final = 4_000
@@ -68,7 +68,7 @@ class Progress:
     instances: int
     seconds: float
     hits: Mapping[str, int] = field(repr=False)
-    stopped: Stopped = "not begun"
+    stopped: Stopped = "running"
 
     def __str__(self) -> str:
         top = ", ".join(f"{name} {count}" for name, count in Counter(self.hits).most_common(5))
@@ -112,7 +112,7 @@ class Search:
         self.tried = 0
         self.rounds = 0
         self.seconds = 0.0
-        self.stopped: Stopped = "not begun"
+        self.stopped: Stopped = "running"
         self._watch = watch
         self._entered = 0
         self._variants: list[_Variant] = []

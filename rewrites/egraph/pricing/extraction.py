@@ -78,6 +78,11 @@ class Extracted:
     _heads: Sequence[Head]
 
     @property
+    def classes(self) -> frozenset[int]:
+        """The classes that it passes through."""
+        return self._pick.within
+
+    @property
     def term(self) -> Expr:
         """The term itself."""
         return _term(self._pick, self._heads)
