@@ -157,7 +157,7 @@ class Contexts:
 
     def assume(self, at: Context, condition: Predicate) -> Context:
         """The context of the body of a guard: what follows from the rest is not kept, so that equal ones are found."""
-        if at.dead or "guards" not in self.told_apart:
+        if at.dead:
             return at
         key = (at.number, condition)
         found = self._assumed.get(key)

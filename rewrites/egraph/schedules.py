@@ -24,6 +24,7 @@ from atl.core.traversal import indices_in, subterms
 from atl.errors import ATLError, WrongArgument
 from padtypes.check import check as check_pads
 from rewrites.derivation import Derivation
+from rewrites.egraph.contexts import Contexts
 from rewrites.egraph.forest import replayed
 from rewrites.egraph.normal import Move
 from rewrites.egraph.picture import MOST_CLASSES, drawn
@@ -63,10 +64,13 @@ class Choice:
     def __str__(self) -> str:
         return self.label
 
+    def unchecked(self, begin: Callable[[], Derivation]) -> Derivation:
+        """The steps of the kernel that lead there, with numbers for the sizes of tiles."""
+        return replayed(begin, [_with_numbers(move, self.tiles) for move in self._moves()])
+
     def proved(self, begin: Callable[[], Derivation]) -> Derivation:
-        """The steps of the kernel that lead there, with numbers for the sizes of tiles; its end is safe to lower."""
-        moves = [_with_numbers(move, self.tiles) for move in self._moves()]
-        work = replayed(begin, moves)
+        """The steps that lead there; its end is safe to lower. Raises what the kernel or the checks have against it."""
+        work = self.unchecked(begin)
         check_safe(work.goal)
         check_pads(work.goal)
         return work
@@ -180,6 +184,7 @@ def saturate(
     limit: Limit = LIMIT,
     watch: Watch | None = None,
     tile: bool = True,
+    told_apart: frozenset[str] = Contexts.TOLD_APART,
 ) -> Saturated:
     """Looks for all that a program may be rewritten to, by the rules that are named or those of the table."""
     tiles = dict(_tile_sizes(program)) if tile else {}
@@ -188,7 +193,7 @@ def saturate(
     explored = uses(Role.EXPLORED, Role.SUPPLIED) if rules is None else chosen_uses(rules)
     search = Search(
         (*program.assumptions, *positive), program.inputs, normal=uses(Role.NORMAL), explored=explored, wanted=wanted,
-        watch=watch,
+        told_apart=told_apart, watch=watch,
     )  # fmt: skip
     try:
         root = search.enter_normal(program.body)

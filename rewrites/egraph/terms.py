@@ -38,6 +38,7 @@ class Terms:
         self.parts: list[tuple[int, ...]] = []
         self._numbers: dict[tuple[int, Expr], int] = {}
         self._head_numbers: dict[object, int] = {}
+        self._erased: dict[object, int] = {}
 
     def __len__(self) -> int:
         return len(self.term)
@@ -48,7 +49,7 @@ class Terms:
 
     def add(self, context: Context, term: Expr) -> int:
         """The number of a term in a context; its parts come before it."""
-        key = (context.number, term)
+        key = (self._place(context), term)
         found = self._numbers.get(key)
         if found is not None:
             return found
@@ -62,8 +63,14 @@ class Terms:
         self.parts.append(parts)
         return number
 
+    def _place(self, context: Context) -> int:
+        """The number of a context, or of the first that differs from it in its guards only where these do not count."""
+        if "guards" in self.contexts.told_apart:
+            return context.number
+        return self._erased.setdefault((context.loops, context.tensors, context.folded), context.number)
+
     def _head(self, context: Context, term: Expr) -> int:
-        key = (context.number, *label(term, types="types" in self.contexts.told_apart))
+        key = (self._place(context), *label(term, types="types" in self.contexts.told_apart))
         found = self._head_numbers.get(key)
         if found is None:
             found = self._head_numbers[key] = len(self.heads)

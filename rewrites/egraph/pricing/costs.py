@@ -151,7 +151,8 @@ class Traffic:
     def result(self, at: Context, term: Expr, parts: Sequence[Priced]) -> Priced:
         """The result of a node in a context."""
         if at.dead:
-            return Priced(self._none + LEAST, self._none + LEAST, stores=((at.loops, ()),))
+            never_run = self._none + LEAST
+            return Priced(never_run, never_run, stores=() if term.type.rank else ((at.loops, ()),))
         made = self._result(at, term, list(parts))
         if made is None:
             never = np.full(self.candidates, np.inf)
@@ -200,6 +201,8 @@ class Traffic:
         reads = frozenset[Touched]().union(*(part.reads for part in parts))
         stores = tuple(store for part in parts for store in part.stores)
         made = Priced(self._none, work, reads, stores)
+        if isinstance(term, Input | Local) and not term.type.rank:
+            return replace(made, work=self._done(nest), stores=((at.loops, ()),))
         match term:
             case Input(array):
                 return replace(made, view=View(array, array.shape))
@@ -246,9 +249,8 @@ class Traffic:
             return part
         elements = self._elements(at, of)
         nest = self._extents.nest(at.loops)
-        return replace(
-            part, work=part.work + self._done(nest, 2 * elements) + self._streamed(nest, elements), view=None
-        )
+        work = part.work + self._done(nest, 2 * elements) + self._streamed(nest, elements)
+        return replace(part, work=work, view=None, stores=())
 
     def _access(self, at: Context, term: Access, tensor: Priced, made: Priced) -> Priced | None:
         if tensor.view is None or not self._is_safe(at, term):
