@@ -40,6 +40,7 @@ from atl.core.terms import (
 )
 from atl.core.traversal import Child, children, conditions_in, own_indices, static
 from atl.prove import Facts, Proved, prove
+from atl.text.printing import show_predicate
 
 Range: TypeAlias = tuple[Index, Index]
 
@@ -64,7 +65,7 @@ class Context:
         return isinstance(prove(self.scope.facts, self.scope.predicate(fact), thorough=thorough), Proved)
 
     def __str__(self) -> str:
-        facts = ", ".join(str(fact) for fact in self.scope.facts.predicates)
+        facts = ", ".join(map(show_predicate, self.scope.facts.predicates))
         return f"context {self.number}: {facts or 'nothing is known'}{'; never' if self.dead else ''}"
 
 

@@ -22,7 +22,7 @@ from atl.core.substitution import map_type, transform
 from atl.core.terms import Expr, Gen, Reduce, Type
 from atl.core.traversal import indices_in, subterms
 from atl.errors import ATLError, WrongArgument
-from padtypes.check import check as check_pads
+from padtypes import check as check_pads
 from rewrites.derivation import Derivation
 from rewrites.egraph.contexts import Contexts
 from rewrites.egraph.forest import replayed
@@ -53,6 +53,8 @@ class Choice:
     cost: float
     tiles: Mapping[str, int]
     body: Expr
+    _numbers: Mapping[str, int]
+    """For all sizes of tiles: on the way there may be some that the end does not have."""
     _moves: Callable[[], Sequence[Move]]
 
     @property
@@ -66,7 +68,7 @@ class Choice:
 
     def unchecked(self, begin: Callable[[], Derivation]) -> Derivation:
         """The steps of the kernel that lead there, with numbers for the sizes of tiles."""
-        return replayed(begin, [_with_numbers(move, self.tiles) for move in self._moves()])
+        return replayed(begin, [_with_numbers(move, self._numbers) for move in self._moves()])
 
     def proved(self, begin: Callable[[], Derivation]) -> Derivation:
         """The steps that lead there; its end is safe to lower. Raises what the kernel or the checks have against it."""
@@ -174,7 +176,7 @@ class Saturated:
 
         own = {name: tile for name, tile in tiles.items() if name in used}
         body = _in_term(term, own)
-        return Choice(extracted.cost, own, body, moves)
+        return Choice(extracted.cost, own, body, tiles, moves)
 
 
 def saturate(
