@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
 import atl
-from atl.errors import WrongArgument
+from atl.checks.wellformed import check_meaning
+from atl.core.predicate import NonNegative, conjunction, conjuncts
+from atl.core.program import Program
+from atl.core.terms import Access, Expr, Gen, Guard, Reduce
+from atl.core.traversal import Path as Place
+from atl.core.traversal import children, subterm
+from atl.errors import ATLError, WrongArgument
 from examples import beyond_the_paper, derivations
-from examples.schedules import blur, matmul
+from examples.schedules import blur, convolution, matmul
 from rewrites import Session, load, reschedule
+from rewrites.egraph import Limit
+from rewrites.egraph.differing import differing_input
+from rewrites.egraph.equality import put
 from rewrites.errors import NotFound
 
 PAIRS: dict[str, Callable[[], Session]] = {
@@ -61,10 +72,7 @@ def test_a_proof_that_is_found_is_one_call_of_a_session() -> None:
 def test_programs_that_differ_are_shown_with_their_forms_and_an_input() -> None:
     n = atl.sizes("n")
     f = atl.tensor("f", n)
-    one, two = (
-        atl.program("sum", [f], atl.gen(n, lambda i, k=k: atl.guard(i >= k, f[i - 1]) + f[i]))  # type: ignore[misc]
-        for k in (1, 2)
-    )
+    one, two = (atl.program("sum", [f], atl.gen(n, lambda i, k=k: atl.guard(i >= k, f[i - 1]) + f[i])) for k in (1, 2))
     s = reschedule(one)
     with pytest.raises(NotFound) as raised:
         s.equal_to(two)
@@ -84,3 +92,72 @@ def test_a_program_that_has_no_meaning_under_the_assumptions_is_refused() -> Non
 def test_programs_of_other_inputs_are_refused() -> None:
     with pytest.raises(WrongArgument, match="same inputs"):
         reschedule(matmul.naive()).equal_to(blur.fused())
+
+
+# -- programs that differ ---------------------------------------------------------------------------------------------
+
+SHORT = Limit(nodes=250, rounds=2, seconds=2.0)
+STARTS = (
+    derivations.pipeline,
+    derivations.shifting_convolution,
+    matmul.naive,
+    blur.two_stage,
+    blur.fused,
+    convolution.scatter,
+    convolution.gather,
+    convolution.im2col,
+)
+
+
+def _places(term: Expr, path: Place = ()) -> Iterator[Place]:
+    if isinstance(term, Gen | Reduce | Access | Guard) and path:
+        yield path
+    for position, child in enumerate(children(term)):
+        yield from _places(child.expr, (*path, position))
+
+
+def _changed(term: Expr, random: Random) -> Expr:
+    """The node with one bound, index or condition moved by one."""
+    by = random.choice((1, -1))
+    match term:
+        case Gen(high=high) | Reduce(high=high):
+            return replace(term, high=high + by)
+        case Access(index=index):
+            return replace(term, index=index + by)
+        case Guard(predicate):
+            first, *others = conjuncts(predicate)
+            assert isinstance(first, NonNegative)
+            return replace(term, predicate=conjunction([NonNegative(first.expression + by), *others]))
+        case _:
+            raise AssertionError(term)
+
+
+def _differing(count: int, seed: int) -> Iterator[tuple[Program, Program]]:
+    """Pairs of programs that differ in one bound, index or guard, and in their values for some input."""
+    random = Random(seed)
+    while count:
+        start = random.choice(STARTS)()
+        path = random.choice(list(_places(start.body)))
+        try:
+            other = replace(start, body=put(start.body, path, _changed(subterm(start.body, path), random)))
+            check_meaning(other)
+        except (ATLError, AssertionError):
+            continue
+        if other.shape == start.shape and differing_input(start, other):
+            count -= 1
+            yield start, other
+
+
+def _never_proved(count: int, seed: int) -> None:
+    for start, other in _differing(count, seed):
+        with pytest.raises(NotFound):
+            reschedule(start).equal_to(other, limit=SHORT)
+
+
+def test_programs_that_differ_in_one_place_are_never_proved_equal() -> None:
+    _never_proved(12, seed=0)
+
+
+@pytest.mark.slow
+def test_two_hundred_pairs_that_differ_in_one_place_are_never_proved_equal() -> None:
+    _never_proved(200, seed=1)
