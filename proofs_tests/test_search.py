@@ -119,6 +119,52 @@ def test_a_whole_costs_more_than_its_parts(model: Any) -> None:
     assert extraction.calls > 100
 
 
+class _Ordered:
+    """A result as egglog compares and keeps it."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+        self.cost = float(result.costs[0])
+
+    def __lt__(self, other: _Ordered) -> bool:
+        return self.cost < other.cost
+
+    def __gt__(self, other: _Ordered) -> bool:
+        return self.cost > other.cost
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Ordered) and self.cost == other.cost
+
+    def __hash__(self) -> int:
+        return hash(self.cost)
+
+
+@pytest.mark.parametrize("program", [blur.two_stage(), matmul.naive()], ids=lambda p: str(p.name))
+def test_the_extractor_of_egglog_with_the_same_model_has_the_same_least_cost(program: Program) -> None:
+    from egglog import bindings
+
+    found = saturate(program, limit=SMALL)
+    sizes = dict.fromkeys((*program.sizes, *found.tile_sizes), 48.0)
+    own = Extraction(found.search.terms.heads, found.nodes, Traffic(sizes), found.class_of[found.root])
+    graph, heads, model = found.search.store._graph, found.search.terms.heads, Traffic(sizes)
+
+    def fold(_: str, head: int, parts: Any) -> _Ordered:
+        at = heads[head]
+        return _Ordered(model.result(at.context, at.sample, [part.result for part in parts[2:]]))
+
+    nothing = _Ordered(own._best[found.class_of[found.root]][0].result)
+    told = bindings.CostModel(
+        fold, lambda _, arguments: graph.value_to_i64(arguments[1]), lambda *_: nothing, lambda *_: nothing
+    )
+    extractor = bindings.Extractor(["E"], graph, told)
+    span = bindings.RustSpan("test", 1, 1)
+    (_, number) = graph.eval_expr(bindings.Lit(span, bindings.Int(found.root)))
+    value = graph.lookup_function("T", [number])
+    assert value is not None
+    cost, _ = extractor.extract_best(graph, bindings.TermDag(), value, "E")
+    assert cost.cost == pytest.approx(own.best()[0].cost)
+
+
 def test_what_is_not_safe_or_not_stored_is_never_chosen() -> None:
     n = atl.sizes("n")
     f = atl.tensor("f", n)
