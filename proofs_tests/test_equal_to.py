@@ -79,6 +79,7 @@ def test_programs_that_differ_are_shown_with_their_forms_and_an_input() -> None:
     assert raised.value.numbers
     assert "[1 <= i]" in raised.value.left
     assert raised.value.difference
+    assert "unfolded, they differ:" in str(raised.value)
     assert s.goal == one
     assert not s.steps
 

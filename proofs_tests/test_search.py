@@ -230,6 +230,14 @@ def test_a_failure_of_egglog_is_one_of_ours() -> None:
     store.close()
 
 
+def test_without_egglog_a_search_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "egglog", None)
+    monkeypatch.setitem(sys.modules, "egglog.bindings", None)
+    with pytest.raises(SearchFailed, match="not installed") as raised:
+        reschedule(blur.two_stage()).auto()
+    assert raised.value.suggestions == ("pip install 'atl-tensor[egraph]'",)
+
+
 def test_rewrites_is_imported_without_egglog() -> None:
     text = "import sys, rewrites, rewrites.egraph; sys.exit('egglog' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", text], cwd=HERE, check=False).returncode == 0

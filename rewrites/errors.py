@@ -20,6 +20,8 @@ from rewrites.rule import Rule
 
 Part: TypeAlias = Expr | Index | Predicate
 
+MOST_LINES: Final = 40
+"""A difference of more lines is cut."""
 MOST_NAMES: Final = 24
 """A list of more names is cut."""
 
@@ -140,6 +142,15 @@ class NotFound(ATLError, ValueError):
         self.left = left
         self.right = right
         self.difference = difference
+
+    def __str__(self) -> str:
+        """The message, and what differs between the normal forms."""
+        if not self.difference:
+            return super().__str__()
+        lines = self.difference.splitlines()
+        shown = [*lines[:MOST_LINES], "…"] if len(lines) > MOST_LINES else lines
+        told = "\n".join(f"      {line}".rstrip() for line in shown)
+        return f"{super().__str__()}\n  unfolded, they differ:\n{told}"
 
 
 # -- words ------------------------------------------------------------------------------------------------------------

@@ -181,7 +181,7 @@ def _under_the_same_assumptions(start: Program, other: Program) -> Program:
 def _not_found(start: Program, target: Program, found: Comparison, why: str = "") -> NotFound:
     left, right = (str(replace(start, body=body)) for body in (found.left, found.right))
     difference = "\n".join(
-        line for line in unified_diff(left.splitlines(), right.splitlines(), "the goal", "the other", "", n=1)
+        line for line in unified_diff(left.splitlines(), right.splitlines(), "goal", "other", lineterm="", n=0)
     )
     numbers = differing_input(start, target)
     told = f"; {why}" if why else f"; the search was {found.progress.stopped}" if found.progress else ""

@@ -8,11 +8,13 @@ given by us, and its parts.
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from weakref import finalize
 
 from rewrites.errors import SearchFailed
 
@@ -34,7 +36,8 @@ class Store:
     """An e-graph of egglog's. Ground terms have numbers: `T` is the class of one, and cannot be extracted."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="atl-egraph-")
+        self._folder = Path(tempfile.mkdtemp(prefix="atl-egraph-"))
+        self._remove = finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._pending: defaultdict[str, list[Row]] = defaultdict(list)
         self._seen: set[Row] = set()
         self._relations: dict[int, str] = {}
@@ -69,14 +72,14 @@ class Store:
                 required="egglog 13.2",
                 suggestions=("pip install 'atl-tensor[egraph]'",),
             ) from error
-        return EGraph(seminaive=True, fact_directory=self._folder.name)
+        return EGraph(seminaive=True, fact_directory=str(self._folder))
 
     def _run(self, text: str) -> None:
         _ours(lambda: self._graph.run_program(*self._graph.parse_program(text)))
 
     def close(self) -> None:
         """Gives back what is on disk."""
-        self._folder.cleanup()
+        self._remove()
 
     # -- what is looked for -------------------------------------------------------------------------------------------
 
@@ -141,7 +144,7 @@ class Store:
         for name, rows in self._pending.items():
             if rows:
                 text = "\n".join("\t".join(map(str, row)) for row in rows)
-                (Path(self._folder.name) / f"{name}.tsv").write_text(f"{text}\n", encoding="utf-8")
+                (self._folder / f"{name}.tsv").write_text(f"{text}\n", encoding="utf-8")
                 commands.append(b.Input(b.RustSpan(__name__, 1, 1), name, f"{name}.tsv"))
                 rows.clear()
         if commands:
