@@ -24,7 +24,7 @@ from rewrites import Session, reschedule
 from rewrites.egraph import Limit, saturate
 from rewrites.errors import NotFound
 
-FAR = Limit(nodes=30_000, rounds=60, seconds=300.0)
+FAR = Limit(nodes=8_000, rounds=60, seconds=300.0)
 
 
 def stages(count: int) -> Program:
@@ -87,7 +87,7 @@ def ranks(extent: int = 400, count: int = 16) -> None:
 
     s = reschedule(matmul.naive())
     found = s.saturate(limit=FAR)
-    every = found.best(k=240, sizes=dict.fromkeys("MNK", extent))
+    every = found.best(k=40, sizes=dict.fromkeys("MNK", extent))
     rng = np.random.default_rng(0)
     a, b = (rng.random((extent, extent), dtype=np.float32) for _ in range(2))
     measured: list[tuple[float, float]] = []

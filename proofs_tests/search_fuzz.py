@@ -12,19 +12,25 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Final
 
 import numpy as np
 
+from atl.core.program import Program
 from atl.errors import ATLError, NotExact
 from atl.meaning.interpret import denote
 from atl.meaning.scalars import Exact
+from examples import derivations
+from examples.schedules import blur, convolution, matmul, tensor_addition
 from proofs_tests.generate import Case, case_by_seed
 from rewrites import reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.egraph import Limit, saturate
 from rewrites.egraph.contexts import Contexts
 from rewrites.egraph.schedules import Choice
+from rewrites.places.site import sites
+from rewrites.rules import RULES
 from rewrites.session.session import Session
 
 LIMIT: Final = Limit(nodes=400, rounds=4, seconds=10.0)
@@ -97,13 +103,79 @@ def _values(made: Case, body: Any) -> list[Any]:
     return list(np.asarray(values).ravel())
 
 
+# -- back to what is cheap --------------------------------------------------------------------------------------------
+
+STARTS: Final = (
+    blur.fused,
+    matmul.naive,
+    convolution.gather,
+    convolution.direct,
+    tensor_addition.nested,
+    lambda: derivations.pipeline_fused().goal,
+    lambda: derivations.convolution_shift().goal,
+)
+STEPS: Final = (
+    ("gen_interchange", False), ("sum_swap", False), ("sum_gen_swap", False), ("sum_gen_swap", True),
+    ("gen_bounds", False), ("access_guard", False), ("guard_twice", False), ("transpose_transpose", True),
+    ("add_nothing", True), ("mul_one", True), ("add_zero", True), ("neg_neg", True), ("guard_gen", True),
+    ("guard_mul_left", True), ("ll_gen_indep", True), ("ll_guard", True),
+)  # fmt: skip
+"""Steps that lead away from what is cheap, at places drawn at random; buffers are bound as well."""
+
+
+def recovered(count: int, seed: int) -> tuple[int, list[str]]:
+    """How many programs, made from a cheap one by two to five random steps, a search brings back to its cost."""
+    random, back, lost = Random(seed), 0, list[str]()
+    least = {}
+    for number in range(count):
+        start = random.choice(STARTS)
+        if start not in least:
+            least[start] = _least(start())
+        s = reschedule(start())
+        for _ in range(random.randint(2, 5)):
+            _step(s, random)
+        reached = _least(s.goal)
+        if reached <= least[start] * 1.001:
+            back += 1
+        else:
+            lost.append(f"{number}: {reached:g} for {least[start]:g}: {[call.text for call in s.steps]}")
+    return back, lost
+
+
+def _least(program: Program) -> float:
+    found = saturate(program, limit=Limit(nodes=1_500, rounds=8, seconds=20.0), tile=False)
+    return min(choice.cost for choice in found.best(cost="code size"))
+
+
+def _step(s: Session, random: Random) -> None:
+    """One random step, of those that can be made."""
+    for _ in range(60):
+        site = random.choice(list(sites(s.goal)))
+        work = s.begin()
+        if random.random() < 0.1:
+            try:
+                s.lbind(site.path, "v")
+            except ATLError:
+                continue
+            return
+        name, reverse = random.choice(STEPS)
+        if work.attempted(RULES[name], site.path, {}, reverse=reverse):
+            s.record(f"{name}{'-' if reverse else ''} at {site.path}", work)
+            return
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs and prints what was found; 1 where something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int)
+    parser.add_argument("--back", type=int, help="lead so many cheap programs astray, and count those brought back")
     chosen = parser.parse_args(arguments)
+    if chosen.back:
+        back, lost = recovered(chosen.back, chosen.seed)
+        print(f"{back} of {chosen.back} came back to the cost that they had before", *lost, sep="\n")
+        return 0
     report = run([chosen.only] if chosen.only is not None else range(chosen.n), chosen.seed)
     spent = sorted(report.seconds) or [0.0]
     print(dict(report.outcomes), f"median {spent[len(spent) // 2]:.2f} s, worst {spent[-1]:.2f} s")

@@ -78,10 +78,16 @@ def deltas(_: Context, term: Expr, __: Wanted) -> Iterator[Given]:
         return
     first, second = (expression for part in parts for expression in expressions(part))
     total = first + second + 1
-    if total.loose or not total.terms or len({atom for atom in atoms(first) if isinstance(atom, Bound)}) < 2:
-        return  # of one index alone it is a part of a loop's range
+    if total.loose or not total.terms or not _is_difference(first):
+        return
     for position in (first, second):
         yield {"lo": ZERO, "hi": total, "a": position}
+
+
+def _is_difference(expression: Index) -> bool:
+    """Whether several indices stand in it with the factors 1 and -1: for one alone, and for tiles, there is no need."""
+    bound_ones = [term for term in expression.terms if any(isinstance(atom, Bound) for atom in term[0])]
+    return len(bound_ones) > 1 and all(len(monomial) == 1 and abs(value) == 1 for monomial, value in bound_ones)
 
 
 def cuts(at: Context, term: Expr, wanted: Wanted) -> Iterator[Given]:
