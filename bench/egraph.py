@@ -21,10 +21,9 @@ from atl.core.program import Program
 from examples import beyond_the_paper, derivations
 from examples.schedules import blur, convolution, matmul
 from rewrites import Session, reschedule
-from rewrites.egraph import Limit, saturate
-from rewrites.errors import NotFound
 
-FAR = Limit(nodes=8_000, rounds=60, seconds=300.0)
+FAR = 8_000
+"""Terms of a graph."""
 
 
 def stages(count: int) -> Program:
@@ -56,7 +55,7 @@ def sums(depth: int) -> Program:
 def searched(name: str, program: Program, rules: list[str] | None = None) -> None:
     """A search to its end, in a line."""
     begun = time.process_time()
-    found = saturate(program, rules=rules, limit=FAR)
+    found = reschedule(program).saturate(rules=rules, limit=FAR)
     spent = time.process_time() - begun
     at, nodes = found.progress, sum(map(len, found.nodes.values()))
     begun = time.process_time()
@@ -76,7 +75,7 @@ def compared(made: Callable[[], Session]) -> None:
     begun = time.process_time()
     try:
         result = f"{len(s.equal_to(derived.rhs).steps):5} steps"
-    except NotFound as error:
+    except atl.ATLError as error:
         result = f"  {error.summary}"
     print(f"{made.__name__:34} {time.process_time() - begun:6.2f} s  {result}")
 

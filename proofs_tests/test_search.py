@@ -45,7 +45,7 @@ def test_the_product_saturates(product: Saturated) -> None:
 
 def test_the_product_in_tiles_costs_at_most_a_fifth_of_the_plain_one(product: Saturated) -> None:
     plain = saturate(matmul.naive(), limit=Limit(rounds=0)).best()[0]
-    (best,) = product.best(k=1)
+    (best,) = product.best(k=1, tiles=(16, 64))
     (of_eight,) = product.best(k=1, tiles=(8,))
     assert best.cost * 5 <= plain.cost
     assert of_eight.cost * 4 <= plain.cost
@@ -91,7 +91,7 @@ def test_auto_fuses_the_stages_of_the_blur() -> None:
 
 
 def test_the_k_best_are_distinct_and_each_is_proved(product: Saturated) -> None:
-    choices = product.best(k=12)
+    choices = product.best(k=12, tiles=(8,))
     assert len({(choice.body, tuple(choice.tiles.items())) for choice in choices}) == 12
     assert [choice.cost for choice in choices] == sorted(choice.cost for choice in choices)
     s = reschedule(matmul.naive())
@@ -294,7 +294,7 @@ def _under(seeds: int) -> set[str]:
 
 
 def test_classes_choices_and_chains_do_not_depend_on_the_hash_seed() -> None:
-    assert len(_under(3)) == 1
+    assert len(_under(2)) == 1
 
 
 @pytest.mark.slow
@@ -306,14 +306,14 @@ def test_ten_hash_seeds_give_the_same_classes_choices_and_chains() -> None:
 
 
 def test_random_programs_come_back_proved_and_with_the_same_values() -> None:
-    report = search_fuzz.run(range(60), seed=3)
+    report = search_fuzz.run(range(30), seed=3)
     assert report.failures == []
-    assert report.outcomes["proved"] >= 10
+    assert report.outcomes["proved"] >= 5
 
 
 def test_what_random_steps_made_dear_is_brought_back() -> None:
-    back, lost = search_fuzz.recovered(10, seed=0)
-    assert back >= 9, lost
+    back, lost = search_fuzz.recovered(6, seed=0)
+    assert back == 6, lost
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ from rewrites.egraph.uses import Role, chosen_uses, uses
 from rewrites.errors import NotFound, unknown_name
 from rewrites.instantiation import Argument, Arguments, Function, is_term
 
-LIMIT: Final = Limit(nodes=8_000, rounds=12, seconds=20.0)
+LIMIT: Final = Limit(nodes=8_000, rounds=60, seconds=20.0)
 DEFAULT_SIZE: Final = 1_000
 """What a size is taken for where nobody says."""
 TILES: Final = (8, 16, 64)
