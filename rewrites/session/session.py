@@ -43,6 +43,9 @@ from rewrites.session.handles import Origin, place_in
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
 
+if TYPE_CHECKING:
+    from rewrites.egraph.schedules import Choice, Saturated
+
 P = ParamSpec("P")
 
 
@@ -357,6 +360,63 @@ class Session:
     def flatten_loops(self, name: Chosen) -> Session:
         """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
         return self.do(tactics.flatten_loops, name)
+
+    # -- searching ----------------------------------------------------------------------------------------------------
+
+    def equal_to(self, other: Program, *, limit: Any = None, watch: Callable[[Any], object] | None = None) -> Theorem:
+        """The theorem that the goal equals another program, found by a search; from then on that is the goal.
+
+        Both are unfolded to their elements and looked for in one graph (`docs/search.md`). `limit` is a number of
+        nodes or a `rewrites.egraph.Limit`; `watch` is called with the progress after each round. Raises `NotFound`,
+        with both normal forms, what differs between them, and numbers for which the programs differ if some are found.
+        """
+        from rewrites.egraph.equality import LIMIT, equal
+        from rewrites.egraph.search import limit_of
+
+        work = self.begin()
+        equal(work, other, limit_of(limit, LIMIT), watch)
+        return self.record(f"equal_to({other.name})", work).theorem
+
+    def saturate(
+        self, *, rules: Sequence[str] | None = None, limit: Any = None, watch: Callable[[Any], object] | None = None
+    ) -> Saturated:
+        """All that a search finds equal to the goal, at rest: how far it came, the best by a cost model, a picture.
+
+        `rules` names those to be explored, `name-` from right to left; `limit` and `watch` are as for `equal_to`. The
+        goal stays as it is: `s.take(choice)` rewrites it to one of `found.best(k=…)`.
+        """
+        from rewrites.egraph.schedules import LIMIT, saturate
+        from rewrites.egraph.search import limit_of
+
+        return saturate(self.goal, rules=rules, limit=limit_of(limit, LIMIT), watch=watch)
+
+    def take(self, choice: Choice) -> Session:
+        """Rewrites the goal to a schedule that `saturate` found for it. Raises what the kernel has against it."""
+        return self.record(f"take({choice.label})", choice.proved(self.begin))
+
+    def auto(
+        self,
+        *,
+        cost: str | Callable[..., Any] = "traffic",
+        sizes: Mapping[str, int] | None = None,
+        tiles: Sequence[int] = (8, 16, 64),
+        k: int = 16,
+        rules: Sequence[str] | None = None,
+        limit: Any = None,
+        watch: Callable[[Any], object] | None = None,
+    ) -> Session:
+        """Rewrites the goal to the cheapest schedule that a search finds, by a cost model; with a proof of the kernel.
+
+        `sizes` only price, the schedule is for all of them; those that are not given are taken for 1000. Sizes of tiles
+        are chosen of `tiles`. Of the `k` best the first is taken that is proved and safe to lower. Raises `NotFound`.
+        """
+        from rewrites.egraph.schedules import choose
+
+        found = self.saturate(rules=rules, limit=limit, watch=watch)
+        choices = found.best(k=k, cost=cost, sizes=sizes, tiles=tiles)
+        work = self.begin()
+        chosen = choose(work, found, choices)
+        return self.record(f"auto({chosen.label})", work)
 
     def unroll(self, name: Chosen) -> Session:
         """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2)."""
