@@ -138,13 +138,14 @@ ASKS: Final = (
     "gen_range+", "gen_range-", "sum_range+", "sum_range-", "product_range+", "product_range-", "max_range+",
     "max_range-", "min_range+", "min_range-", "split_by+", "split_by-", "padl_by+", "padl_by-", "padr_by+",
     "padr_by-", "truncl_by+", "truncl_by-", "truncr_by+", "truncr_by-", "place_by+", "place_by-", "mul_padding-",
-    "mul_zero-", "sub_self-",
+    "mul_zero-", "sub_self-", "tile_product+", "tile_product-", "tile_max+", "tile_max-", "tile_min+", "tile_min-",
 )  # fmt: skip
 """The side to be rewritten does not tell all parameters, or is no pattern; no supply gives them yet."""
 
 FEEDS_ITSELF: Final = (
     "gen_bounds+", "gen_step+", "sum_step+", "guard_twice+", "access_guard+", "let_let_same-", "let_guard+",
     "transpose_access-", "transpose_of_padding-", "place_place-",
+    "flatten_of_tiles+",
 )  # fmt: skip
 """These apply to what they have made, again and again."""
 

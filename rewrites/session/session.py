@@ -166,9 +166,9 @@ class Session:
 
     def find(self, what: Chosen) -> Handle:
         """A handle on a place, by path, name or pattern: later rewrites move it with what stands there."""
-        found = Origin(self._start, tuple(self._calls), one(self.goal, self._resolved(what)).path)
-        handle = Handle(what if isinstance(what, str) else brief(what), lambda: self._resolved(handle), found)
-        return handle
+        path = one(self.goal, self._resolved(what)).path
+        origin = Origin(self._start, tuple(self._calls), path, self._calls)
+        return Handle(what if isinstance(what, str) else brief(what), origin)
 
     def _resolved(self, value: Any) -> Any:
         """The value, with paths of this goal in the place of handles."""
