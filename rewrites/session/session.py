@@ -38,7 +38,7 @@ from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.session import display
 from rewrites.session.call import Call
-from rewrites.session.diagnosis import Asked, at_the_call, diagnosed, refusal
+from rewrites.session.diagnosis import Asked, diagnosed, refusal, told_at_the_call
 from rewrites.session.handles import Origin, place_in
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
@@ -164,6 +164,7 @@ class Session:
 
     # -- places -------------------------------------------------------------------------------------------------------
 
+    @told_at_the_call
     def find(self, what: Chosen) -> Handle:
         """A handle on a place, by path, name or pattern: later rewrites move it with what stands there."""
         path = one(self.goal, self._resolved(what)).path
@@ -180,6 +181,7 @@ class Session:
             case _:
                 return value
 
+    @told_at_the_call
     def sites(self, name: str, *, reverse: bool = False, **arguments: Any) -> list[Site]:
         """The places where a rule applies, in the order of a search: `nth=` counts them."""
         _check_flags(reverse=reverse)
@@ -211,6 +213,7 @@ class Session:
         self._undone.clear()
         return self
 
+    @told_at_the_call
     def do(
         self, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs
     ) -> Session:
@@ -232,9 +235,10 @@ class Session:
         except ATLError as error:
             if work.taken:
                 error.summary += f", after {work.taken} step{'s' if work.taken > 1 else ''} of {text}"
-            raise at_the_call(error) from error.__cause__
+            raise
         return self.record(text, work)
 
+    @told_at_the_call
     def rw(
         self,
         name: str,
@@ -266,7 +270,7 @@ class Session:
         at, around = self._resolved(at), self._resolved(around)
         asked = _Search(rule, reverse, given, at, around, nth, every=all, top_down=top_down)
         if not asked.carried_out(work):
-            raise at_the_call(asked.refused(self.begin(), _parameters(arguments)))
+            raise asked.refused(self.begin(), _parameters(arguments))
         return self.record(asked.written(arguments), work)
 
     # -- tactics ------------------------------------------------------------------------------------------------------
