@@ -212,3 +212,25 @@ def test_a_long_term_in_brackets_is_broken_within_them() -> None:
 def test_lines_that_fit_or_have_no_place_to_break_stay() -> None:
     assert wrapped("    a = b + c;", 60) == ["    a = b + c;"]
     assert wrapped("    " + "a" * 80, 60) == ["    " + "a" * 80]
+
+
+def test_the_start_of_a_long_loop_head_stays_whole() -> None:
+    line = f"    for (int64_t {'i' * 60} = 0; {'i' * 60} < n; {'i' * 60}++) {{"
+    assert wrapped(line, 60) == [
+        f"    for (int64_t {'i' * 60} = 0;",
+        f"            {'i' * 60} < n;",
+        f"            {'i' * 60}++) {{",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"p (x : float32[n]) := gen[{'i' * 120} < n] 2 * x[{'i' * 120}]",
+        f"p (x : float32[n]) := {' '.join(f'sum[row{at} < 2]' for at in range(26))} sum[i < n] x[i]",
+    ],
+    ids=["a name of many letters", "many loops"],
+)
+def test_a_loop_head_that_is_too_long_for_a_line_is_printed(text: str) -> None:
+    printed = code(atl.parse(text))
+    assert printed.count("for (int64_t") == text.count("[") - text.count("x[") - text.count("32[")
