@@ -15,6 +15,7 @@ from lowering import lower, print_c
 from lowering.c.text import wrapped
 from lowering.nest.loopnest import Assign, Declare, FromIndex, If, Load, Number, Scalar
 from proofs_tests.nests import body_of, cell, i, j, k, loop, n, nest, output, run, vi, vj
+from rewrites import reschedule
 
 N, M = atl.sizes("n m")
 
@@ -34,6 +35,34 @@ def against_reference(program: atl.Program, **sizes: Any) -> None:
     given = {str(extent) for a in program.inputs for extent in a.shape}
     call: dict[str, Any] = {**arrays, **{name: value for name, value in sizes.items() if name not in given}}
     np.testing.assert_allclose(lowering.compile(program)(**call), atl.evaluate(program, **call))
+
+
+# -- loops of one iteration ------------------------------------------------------------------------------------------
+
+
+def test_a_loop_of_one_iteration_is_that_iteration() -> None:
+    unrolled = reschedule(
+        atl.parse("f (X : float32[m, n]) := ⊞[io < ⌈n / 4⌉] ⊞[p < m] ⊞[ii < 4] [4*io + ii < n] · X[p, 4*io + ii]")
+    )
+    program = unrolled.unroll("ii").tails().goal
+    text = code(program)
+    assert "< 1;" not in text
+    assert "out[(io * m + p) * 4 + 3] = X[p * n + 4 * io + 3];" in text
+    against_reference(program, m=3, n=6)
+
+
+def test_what_a_loop_of_one_iteration_declares_ends_with_it() -> None:
+    out, first = output(n), [Scalar(uid, "s", "float32") for uid in (8, 9)]
+    once = [
+        loop(v, constant(4), Declare(s, FromIndex(of, "float32")), Assign(cell(out, of), Load(s)), low=constant(3))
+        for v, s, of in zip((vi, vj), first, (i, j - 1), strict=True)
+    ]
+    assert run(nest("once", [], out, *once, sizes="n", complete=False), [], [4], 4).tolist() == [0, 0, 2, 3]
+
+
+def test_a_marked_loop_of_one_iteration_stays() -> None:
+    program = atl.parse("f (x : float32[n]) := ⊞[i < 1 | parallel] ⊞[j < n] x[j]")
+    assert "for i in 0..1:  # parallel" in lowering.print_nest(lower(program))
 
 
 # -- tests ------------------------------------------------------------------------------------------------------------
