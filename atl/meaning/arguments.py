@@ -195,10 +195,13 @@ def _converted(array: Array, value: object) -> AnyArray:
 
 def _number(array: Array, value: float) -> AnyArray:
     """A Python number as an input of rank 0: an integer must be kept; a float may be rounded, but not to infinity."""
+    meant: tuple[str, ...] = ()
     try:
         if dtypes.is_integer(array.dtype):
             if dtypes.holds_literal(array.dtype, value):
-                return np.asarray(int(value), dtype=array.dtype)
+                if isinstance(value, int):
+                    return np.asarray(value, dtype=array.dtype)
+                meant = (f"pass {int(value)}",)
         else:
             with np.errstate(over="ignore"):
                 held = np.asarray(value, dtype=array.dtype)
@@ -208,7 +211,8 @@ def _number(array: Array, value: float) -> AnyArray:
         pass
     raise ArrayError(
         f"{array.name} is given as {brief(value, kind=True)}, which is no {array.dtype}",
-        required=f"a number that {array.dtype} can hold",
+        required=f"a{'n integer' if dtypes.is_integer(array.dtype) else ' number'} that {array.dtype} can hold",
+        suggestions=meant,
     )
 
 
