@@ -22,6 +22,7 @@ from rewrites.tactics.binding import (
     abstracted,
     bind,
     binders_between,
+    check_free,
     check_name,
     check_nth,
     nth_of,
@@ -177,6 +178,7 @@ def stage_at(
 
     The buffer's dimensions are those of the loops between, or of those at these de Bruijn positions, in this order.
     """
+    check_free(work, above, path[len(above) :], of_lets=True)
     uses = [path, *(_equal_to(work, path, above) if equals else ())]
     marks = _marks_between(work, path, above) if len(uses) == 1 and _only_copied(work, path, above) else []
     filled = [_read_from_buffer(work, use, above, order) for use in uses]
