@@ -495,3 +495,11 @@ def test_only_a_session_says_why_a_rule_does_not_apply() -> None:
         alone.arguments(rules["get_gen"], (), False, {})
     with pytest.raises(NoMatch, match=r"does not match here: it wants an access, the rule's .*, and finds a gen"):
         told.arguments(rules["get_gen"], (), False, {})
+
+
+def test_a_condition_that_python_has_decided_is_refused() -> None:
+    for decided in (True, False):
+        with pytest.raises(WrongArgument, match=f"given=\\[{decided}\\] says nothing of a size"):
+            reschedule(pipeline(), given=[decided])
+        with pytest.raises(WrongArgument, match="Python has decided this condition already"):
+            atl.program("g", [f], f, given=[n > 0, decided])
