@@ -289,5 +289,5 @@ def test_a_buffer_with_rows_of_different_lengths_is_refused_with_the_loops_and_a
     said = str(caught.value)
     assert "the range of the loop jo depends on io" in said
     assert "⊞[io < n] Σ[jo < io] Σ[ji < 8] x[8*jo + ji] * x[io]" in said
-    assert "try: keep it within each iteration of io: s.stage(…, at='io')" in said
+    assert "try: keep it within each iteration of io: at='io', in s.stage or s.pack" in said
     assert_agrees(s.stage("Σ[ji < 8] _", at="io", name="block"))

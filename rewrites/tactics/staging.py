@@ -64,9 +64,10 @@ def stage(
 
     ⊞[i < n] … e(i) …  →  let buf := ⊞[i < n] e(i) in ⊞[i < n] … buf[i] …
 
-    The buffer has a dimension for each loop between that the subterm depends on. The guards between are kept around its
-    elements unless they always hold, or speak of other loops. It serves all equal subterms, or, with `nth`, only that
-    one of those that are meant, counted from 0.
+    The buffer has a dimension for each loop between that the subterm depends on; where the range of such a loop depends
+    on one that the subterm does not depend on, as in a triangle, the buffer is as long as the longest. The guards
+    between are kept around its elements unless they always hold, or speak of other loops. It serves all equal subterms,
+    or, with `nth`, only that one of those that are meant, counted from 0.
 
     Of a let that stands around the loop, what is read inside of the loop is computed there, into a buffer of that size.
     The let stays for what is read elsewhere, and goes when nothing is. Of an input, what is read inside of the loop is
@@ -360,7 +361,7 @@ def _ragged(work: Derivation, path: Path, inner: int, outer: int) -> NoSite:
         f"the loop {name} depends on {depends_on}",
         place=place_of(work.goal, around[inner].path),
         required="loops between whose ranges do not depend on each other",
-        suggestions=(f"keep it within each iteration of {depends_on}: s.stage(…, at={depends_on!r})",),
+        suggestions=(f"keep it within each iteration of {depends_on}: at={depends_on!r}, in s.stage or s.pack",),
     )
 
 
