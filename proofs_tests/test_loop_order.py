@@ -159,3 +159,12 @@ def test_a_maximum_is_computed_in_tiles(name: str) -> None:
 def test_other_folds_are_tiled_too(monoid: Monoid) -> None:
     rows = atl.program("fold", [z], atl.gen(n, lambda i: atl.reduce(monoid, m, lambda j: z[i, j])))
     assert_agrees(reschedule(rows).tile("j", 3), SIZES)
+
+
+@pytest.mark.parametrize("by", [[4, 4], [4, 1], [1, 3]])
+def test_a_generation_and_a_maximum_are_tiled_together_where_the_tiles_divide_the_range(by: list[int]) -> None:
+    w = atl.tensor("w", 8 * n, m)
+    rows = atl.program("whole", [w], atl.gen(8 * n, lambda i: atl.reduce("max", m, lambda j: w[i, j])))
+    s = reschedule(rows).tile(["i", "j"], by)
+    assert s.check()
+    assert_agrees(s, SIZES)

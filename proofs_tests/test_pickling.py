@@ -15,7 +15,8 @@ import pytest
 import atl
 from atl.core.node import MAX_DEPTH
 from atl.core.traversal import subterms
-from rewrites import reschedule
+from atl.errors import WrongArgument
+from rewrites import Session, reschedule
 from rewrites.errors import NotATheorem
 
 n, m = atl.sizes("n m")
@@ -86,3 +87,27 @@ def test_a_theorem_is_not_pickled_and_its_copy_is_itself() -> None:
     assert copy.copy(theorem) is theorem
     with pytest.raises(NotATheorem, match="taken on trust"):
         pickle.dumps(theorem)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_of_a_session_is_a_branch(copied: Callable[[Session], Session]) -> None:
+    s = reschedule(gathered())
+    found = s.find("rows")
+    other = copied(s)
+    other.inline("rows")
+    assert not s.steps
+    assert other.theorem.lhs is s.goal
+    assert s.find("rows").path == found.path
+    assert copied(s).inline(found).goal == other.goal
+    assert copy.deepcopy([found])[0] is found
+    assert copy.copy(found) is found
+
+
+def test_a_session_and_a_handle_are_not_pickled_and_it_is_said_what_to_do() -> None:
+    s = reschedule(gathered())
+    with pytest.raises(NotATheorem) as caught:
+        pickle.dumps(s)
+    assert "a session is not pickled" in str(caught.value)
+    assert "required: s.done().save(path)" in str(caught.value)
+    with pytest.raises(WrongArgument, match="the handle rows is not pickled: it is a place of one session"):
+        pickle.dumps(s.find("rows"))

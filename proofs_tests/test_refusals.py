@@ -23,6 +23,27 @@ def _guarded(p: Callable[[Any], Any]) -> atl.Program:
     return atl.program("g", [f], atl.gen(n, lambda i: atl.guard(p(i), atl.gen(n, lambda j: f[j]))[i]))
 
 
+def _deviations() -> Session:
+    return reschedule(atl.parse(
+        "v (x : float32[n, m]) : float32[n] := gen[i < n] let mean := sum[j < m] x[i, j] in "
+        "let dev := gen[j < m] x[i, j] - mean in sum[j < m] dev[j] * dev[j]"
+    ))  # fmt: skip
+
+
+def _biased(around: str) -> Session:
+    return reschedule(
+        atl.parse(f"g (b : float32[m], x : float32[n]) := {around}gen[c < m] b[c] + sum[j < n] x[j] * b[c]")
+    )
+
+
+def test_what_a_session_says_to_do_first_lets_the_next_call_pass() -> None:
+    s = _deviations().hoist("mean").hoist("dev")
+    assert s.check()
+    assert "Σ[j < n] ⊞[c < m]" in str(_biased("").stage("j").interchange("c"))
+    assert "Σ[j < n] ⊞[c < m]" in str(_biased("gen[r < m] ").stage("j", at="r").interchange("c"))
+    assert _deviations().tile("⊞[j < m] _", 4).unroll("ji").check()
+
+
 REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, ...]]] = {
     "a premise that fails": (
         lambda: reschedule(_read_beyond()).rw("get_gen"),
@@ -138,6 +159,60 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         lambda: reschedule(matmul()).unroll("p"),
         NoSite,
         ("the loop p runs from 0 to k", "tile the loop first: s.tile('p', 8)"),
+    ),
+    "a tile that was cut, to unroll": (
+        lambda: reschedule(matmul()).tile("p", 4).tails().unroll("pi"),
+        NoSite,
+        (
+            "the loop pi runs from 0 to min(k - 4*po, 4)",
+            "⊞[i < n] ⊞[j < m] Σ[po < ⌈k / 4⌉] Σ[pi < min(k - 4*po, 4)]",
+            "try: unroll the loop within tiles before s.tails()",
+            'try: s.tails(strategy="split") in place of s.tails()',
+        ),
+    ),
+    "a tile of as many iterations as an index says": (
+        lambda: reschedule(matmul()).tile("p", "i"),
+        NoSite,
+        ("a tile of i iterations may be empty", "required: i > 0"),
+    ),
+    "a let that depends on another one": (
+        lambda: _deviations().hoist("dev"),
+        NoSite,
+        (
+            "⊞[j < m] x[i, j] - mean depends on the let mean between it and the place of the binding",
+            "^^^^^^^^^^^^^^^^^^^^^^^",
+            'try: s.hoist("mean") first',
+        ),
+    ),
+    "a subterm that depends on all that stands around it": (
+        lambda: _deviations().lbind("_ - _", over="⊞[i < n] _"),
+        NoSite,
+        ("x[i, j] - mean depends on the loop i, the let mean and the loop j between it", 's.hoist("mean") first'),
+    ),
+    "an element that is bound outside of its loop": (
+        lambda: reschedule(matmul()).lbind("A[_, _]", "a", over="⊞[i < _] _"),
+        NoSite,
+        ("A[i, p] depends on the loop i and the loop p between", "s.stage(…, at=…) keeps it"),
+    ),
+    "an operand that is packed outside of its let": (
+        lambda: _deviations().pack("dev"),
+        NoSite,
+        ("dev[j] depends on the let dev between it", 'try: s.hoist("dev") first'),
+    ),
+    "a let that no loop stands around": (
+        lambda: reschedule(pipeline()).lbind("buf[_]", over="let buf := _ in _"),
+        NoSite,
+        ("depends on the let buf", 'try: s.inline("buf") first'),
+    ),
+    "a term between two loops": (
+        lambda: _biased("").interchange("c"),
+        NoSite,
+        ("no loop stands directly inside of the loop c", 'try: s.stage("j") first, then s.interchange("c")'),
+    ),
+    "a term between two loops, inside of another one": (
+        lambda: _biased("gen[r < m] ").interchange("c"),
+        NoSite,
+        ('try: s.stage("j", at="r") first, then s.interchange("c")',),
     ),
     "nothing to simplify": (
         lambda: reschedule(pipeline()).simpl_guard(),
@@ -420,3 +495,11 @@ def test_only_a_session_says_why_a_rule_does_not_apply() -> None:
         alone.arguments(rules["get_gen"], (), False, {})
     with pytest.raises(NoMatch, match=r"does not match here: it wants an access, the rule's .*, and finds a gen"):
         told.arguments(rules["get_gen"], (), False, {})
+
+
+def test_a_condition_that_python_has_decided_is_refused() -> None:
+    for decided in (True, False):
+        with pytest.raises(WrongArgument, match=f"given=\\[{decided}\\] says nothing of a size"):
+            reschedule(pipeline(), given=[decided])
+        with pytest.raises(WrongArgument, match="Python has decided this condition already"):
+            atl.program("g", [f], f, given=[n > 0, decided])

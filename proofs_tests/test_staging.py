@@ -266,3 +266,28 @@ def test_a_dimension_of_which_all_is_read_is_computed_as_it_was() -> None:
     shifted = atl.let(rows, lambda row: atl.gen(n, m, lambda i, j: atl.guard(j >= 1, row[i, j - 1])), name="row")
     s = reschedule(atl.program("shifted", [a, b], shifted)).tile("⊞[i < n] ⊞[j < m] [_] · _", 8).stage("row", at="io")
     assert "Σ[p < k] a[8*io + i, p] * b[p, " in str(s)
+
+
+# -- triangles --------------------------------------------------------------------------------------------------------
+
+
+def staircase(element: str) -> Session:
+    return reschedule(atl.parse(f"f (x : float32[8*n]) : float32[n] := gen[io < n] sum[jo < io] sum[ji < 8] {element}"))
+
+
+def test_what_does_not_depend_on_the_outer_loop_of_a_triangle_is_kept_for_all_that_it_runs_over() -> None:
+    s = staircase("x[8*jo + ji]").stage("Σ[ji < 8] _", name="block")
+    assert body(s) == ("let block := ⊞[jo < max(0, n - 1)] Σ[ji < 8] x[8*jo + ji] in ⊞[io < n] Σ[jo < io] block[jo]")
+    assert s.check()
+    assert_agrees(s)
+
+
+def test_a_buffer_with_rows_of_different_lengths_is_refused_with_the_loops_and_a_call_that_works() -> None:
+    s = staircase("x[8*jo + ji] * x[io]")
+    with pytest.raises(NoSite) as caught:
+        s.stage("Σ[ji < 8] _", name="block")
+    said = str(caught.value)
+    assert "the range of the loop jo depends on io" in said
+    assert "⊞[io < n] Σ[jo < io] Σ[ji < 8] x[8*jo + ji] * x[io]" in said
+    assert "try: keep it within each iteration of io: at='io', in s.stage or s.pack" in said
+    assert_agrees(s.stage("Σ[ji < 8] _", at="io", name="block"))

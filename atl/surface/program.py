@@ -159,4 +159,11 @@ def stated(given: Sequence[Any]) -> list[Predicate]:
         conditions = iter(given)
     except (TypeError, ATLError):
         raise WrongArgument(f"given={brief(given)}", required="a list of conditions: given=[n > 0]") from None
-    return [as_predicate(condition) for condition in conditions]
+    found = list(conditions)
+    for condition in found:
+        if isinstance(condition, bool):
+            raise WrongArgument(
+                f"given=[{condition}] says nothing of a size: Python has decided this condition already",
+                required="comparisons of sizes: given=[n > 0]",
+            )
+    return [as_predicate(condition) for condition in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import NoReturn, Protocol, TypeAlias, runtime_checkable
 
 from atl.core.program import Program
 from atl.core.traversal import Path
@@ -41,6 +41,19 @@ class Handle:
     def __post_init__(self) -> None:
         if not isinstance(self.label, str) or not isinstance(self.origin, Followed):
             raise WrongArgument(f"a handle on {brief(self.label)}", required="what s.find(…) gives")
+
+    def __copy__(self) -> Handle:
+        return self
+
+    def __deepcopy__(self, _: dict[int, object]) -> Handle:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise WrongArgument(
+            f"the handle {self.label} is not pickled: it is a place of one session",
+            required="its label, by which another session finds such a place",
+            suggestions=(f"s.find({self.label!r}) in the session that is to go on",),
+        )
 
     def __repr__(self) -> str:
         try:

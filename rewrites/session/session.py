@@ -120,6 +120,19 @@ class Session:
         """A session of its own that goes on from here."""
         return Session(self._start, self._calls, self._rules)
 
+    def __copy__(self) -> Session:
+        return self.branch()
+
+    def __deepcopy__(self, _: dict[int, object]) -> Session:
+        return self.branch()
+
+    def __reduce__(self) -> NoReturn:
+        raise NotATheorem(
+            "a session is not pickled: what it has proved would be taken on trust when it is read back",
+            required="s.done().save(path), and rewrites.load(path), which proves it again",
+            suggestions=("s.done().as_python() is the session as a script", "s.branch() is a copy of it"),
+        )
+
     def done(self) -> Theorem:
         """The theorem: the start equals the goal."""
         return self.theorem

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from atl.core.index import shift
 from atl.core.marks import LetMark
 from atl.core.node import is_position
 from atl.core.substitution import free_positions, map_type, shift_term, with_children
-from atl.core.terms import Expr, Guard, Local, Select
+from atl.core.terms import Expr, Gen, Guard, Let, Local, Reduce, Select
 from atl.core.traversal import Path, children
 from atl.errors import WrongArgument, brief
+from atl.text.printing import place_of, text_at
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Function
@@ -91,13 +94,7 @@ def bind(work: Derivation, path: Path, inner: Path, name: str, mark: LetMark = L
     """let name := e in … at a path, where e is the subterm at `inner` from there."""
     around, value = work.term(path), work.term((*path, *inner))
     indices, tensors = binders_between(around, inner)
-    used, tensors_used = free_positions(value)
-    if any(position < indices for position in used) or any(position < tensors for position in tensors_used):
-        raise NoSite(
-            "what is to be bound depends on a loop or a let that stands between it and the place of the binding",
-            required="a subterm that means the same at both places",
-            suggestions=("s.stage(…, at=…) keeps it for every iteration of the loops between",),
-        )
+    check_free(work, path, inner)
     lowered = shift_term(value, -indices, -tensors)
     body = abstracted(shift_term(around, 0, 1), shift_term(lowered, 0, 1), 0, 0)
     rule = work.rule("unfold_let")
@@ -106,6 +103,39 @@ def bind(work: Derivation, path: Path, inner: Path, name: str, mark: LetMark = L
     work.apply(rule, path, arguments, reverse=True)
     work.rename(path, name)
     work.mark(path, mark)
+
+
+def check_free(work: Derivation, path: Path, inner: Path, *, of_lets: bool = False) -> None:
+    """Raises `NoSite` if the subterm at `inner` depends on a loop or a let between it and `path`, or on a let only."""
+    site = work.site((*path, *inner))
+    used, tensors_used = free_positions(site.term)
+    in_the_way, indices, tensors = list[Site](), 0, 0
+    for at, position in zip(site.spine()[-2 : len(path) - 1 if path else None : -1], inner[::-1], strict=True):
+        child = children(at.term)[position]
+        inside = used & set(range(indices, indices + child.indices))
+        if (inside and not of_lets) or tensors_used & set(range(tensors, tensors + child.tensors)):
+            in_the_way.insert(0, at)
+        indices, tensors = indices + child.indices, tensors + child.tensors
+    if in_the_way:
+        raise _depends(site, in_the_way)
+
+
+def _depends(site: Site, in_the_way: Sequence[Site]) -> NoSite:
+    kinds = [f"the {'let' if isinstance(at.term, Let) else 'loop'} {at.called[0]}" for at in in_the_way]
+    lets = [at for at in in_the_way if isinstance(at.term, Let)]
+    suggestions = ["s.stage(…, at=…) keeps it for every iteration of the loops between"] if not lets else []
+    if lets:
+        let = lets[0]
+        within = any(isinstance(at.term, Gen | Reduce) for at in let.spine())
+        tactic = "hoist" if within else "inline"
+        suggestions.append(f's.{tactic}("{let.called[0]}") first')
+    listed = " and ".join([", ".join(kinds[:-1]), kinds[-1]] if kinds[1:] else kinds)
+    return NoSite(
+        f"{text_at(site.program, site.path)} depends on {listed} between it and the place of the binding",
+        place=place_of(site.program, site.path),
+        required="a subterm that means the same at both places",
+        suggestions=tuple(suggestions),
+    )
 
 
 def parameters_of_let(work: Derivation) -> tuple[str, str]:

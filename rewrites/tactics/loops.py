@@ -13,7 +13,7 @@ from atl.core.terms import OPERATOR_CALLED, Gen, Reduce
 from atl.core.traversal import Path
 from atl.errors import WrongArgument, brief
 from atl.surface.values import as_index
-from atl.text.printing import show_index
+from atl.text.printing import place_of, show_index
 from rewrites.derivation import Derivation, Text
 from rewrites.errors import NoSite
 from rewrites.places.choosing import Chosen, every
@@ -138,15 +138,32 @@ def _written_out(work: Derivation, site: Site, name: Chosen) -> None:
     low, high = site.term.low, site.term.high
     count = (high - low).constant
     if count is None or not 1 <= count <= MOST_UNROLLED:
+        first, last = (show_index(site.scope.index(bound)) for bound in (low, high))
         raise NoSite(
-            f"the loop {name} runs from {low} to {high}",
+            f"the loop {name} runs from {first} to {last}",
+            place=place_of(work.goal, site.path),
             required=f"a constant extent from 1 to {MOST_UNROLLED}",
-            suggestions=(f"tile the loop first: s.tile({name!r}, 8), and unroll the inner one",),
+            suggestions=_instead(work, site, name),
         )
     single = f"{site.term.monoid}_one" if isinstance(site.term, Reduce) else "gen_one"
     for path in pieces(work, site.path, [low + k for k in range(1, count)]):
         work.attempt(single, path)
     simplify_guards(work, site.path)
+
+
+def _instead(work: Derivation, site: Site, name: Chosen) -> tuple[str, ...]:
+    """What to call where the extent of a loop is not such that it can be written out."""
+    assert isinstance(site.term, Gen | Reduce)
+    extent = site.term.high - site.term.low
+    if work.knows(site.path, at_most(extent, ZERO)):
+        return ()
+    if extent.constant is None and work.knows(site.path, at_most(extent, as_index(MOST_UNROLLED))):
+        # The last tile is shorter than the others.
+        return (
+            "unroll the loop within tiles before s.tails(), while all tiles are of one length",
+            's.tails(strategy="split") in place of s.tails() leaves full tiles, which can be unrolled',
+        )
+    return (f"tile the loop first: s.tile({name!r}, 8), and unroll the inner one",)
 
 
 # -- one loop out of two ----------------------------------------------------------------------------------------------

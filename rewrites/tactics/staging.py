@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from atl.core.index import Bound, Index, Leaf, bound, index, shift
+from atl.core.index import Bound, Index, Leaf, atoms, bound, imax, index, shift
 from atl.core.marks import LoopMark
 from atl.core.predicate import Predicate, conjunction, conjuncts, substitute
 from atl.core.substitution import free_positions, shift_term, transform
 from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Reduce, Reshape, Select
 from atl.core.traversal import Path, children
-from atl.errors import ATLError
+from atl.prove import lower_bound, simplify, upper_bound
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
@@ -22,11 +22,13 @@ from rewrites.tactics.binding import (
     abstracted,
     bind,
     binders_between,
+    check_free,
     check_name,
     check_nth,
     nth_of,
     parameters_of_let,
 )
+from rewrites.tactics.indices import closed
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.nests.guards import used_positions
 from rewrites.tactics.padding import padding_kept
@@ -62,9 +64,10 @@ def stage(
 
     ⊞[i < n] … e(i) …  →  let buf := ⊞[i < n] e(i) in ⊞[i < n] … buf[i] …
 
-    The buffer has a dimension for each loop between that the subterm depends on. The guards between are kept around its
-    elements unless they always hold, or speak of other loops. It serves all equal subterms, or, with `nth`, only that
-    one of those that are meant, counted from 0.
+    The buffer has a dimension for each loop between that the subterm depends on; where the range of such a loop depends
+    on one that the subterm does not depend on, as in a triangle, the buffer is as long as the longest. The guards
+    between are kept around its elements unless they always hold, or speak of other loops. It serves all equal subterms,
+    or, with `nth`, only that one of those that are meant, counted from 0.
 
     Of a let that stands around the loop, what is read inside of the loop is computed there, into a buffer of that size.
     The let stays for what is read elsewhere, and goes when nothing is. Of an input, what is read inside of the loop is
@@ -176,6 +179,7 @@ def stage_at(
 
     The buffer's dimensions are those of the loops between, or of those at these de Bruijn positions, in this order.
     """
+    check_free(work, above, path[len(above) :], of_lets=True)
     uses = [path, *(_equal_to(work, path, above) if equals else ())]
     marks = _marks_between(work, path, above) if len(uses) == 1 and _only_copied(work, path, above) else []
     filled = [_read_from_buffer(work, use, above, order) for use in uses]
@@ -192,28 +196,18 @@ def _read_from_buffer(work: Derivation, path: Path, above: Path, order: Sequence
     """e(i) → (⊞[i < n] [p(i)] · e(i))[i], over the loops between that it depends on. The path of the generation."""
     for predicate in _that_matter(work, path, above):
         work.rewrite("guard_true", path, reverse=True, p=predicate)
-    at, between = path, loops_between(work, path, above)
+    at, between = path, _dimensions(work, path, above)
     if order is not None:
         between = [loop for position in reversed(order) for loop in between if loop[0] == position]
     for position, low, high in between:
         value = work.term(at)
-        if position not in free_positions(value)[0]:
-            continue
         arguments: dict[str, Argument] = {
             "lo": low,
             "hi": high,
             "k": bound(position) - low,
             "e": Function(("index",), transform(value, partial(_generalised, position))),
         }
-        try:
-            work.apply(work.rule("get_gen"), at, arguments, reverse=True)
-        except ATLError as error:
-            raise NoSite(
-                f"what is to be staged has no buffer at that loop: {error.summary}",
-                place=error.place,
-                required="loops between whose bounds do not depend on each other",
-                suggestions=("stage it at an inner loop",),
-            ) from error
+        work.apply(work.rule("get_gen"), at, arguments, reverse=True)
         work.rename((*at, 0), _loop_name(work, path, position))
         at = (*at, 0)
     return at
@@ -224,9 +218,12 @@ def _buffer(work: Derivation, path: Path, above: Path) -> Expr | None:
     value = work.term(path)
     for predicate in _that_matter(work, path, above):
         value = Guard(predicate, value)
-    for position, low, high in loops_between(work, path, above):
-        if position in free_positions(value)[0]:
-            value = Gen(low, high, transform(value, partial(_generalised, position)))
+    try:
+        dimensions = _dimensions(work, path, above)
+    except NoSite:
+        return None
+    for position, low, high in dimensions:
+        value = Gen(low, high, transform(value, partial(_generalised, position)))
     indices, tensors = binders_between(work.term(above), path[len(above) :])
     used, tensors_used = free_positions(value)
     if any(position < indices for position in used) or any(position < tensors for position in tensors_used):
@@ -320,6 +317,52 @@ def loops_between(work: Derivation, path: Path, above: Path) -> list[tuple[int, 
         if isinstance(term, Gen | Reduce):
             out.append((below, shift(term.low, below + 1), shift(term.high, below + 1)))
     return out
+
+
+def _dimensions(work: Derivation, path: Path, above: Path) -> list[tuple[int, Index, Index]]:
+    """Those of the loops between on which the subterm depends, which are the dimensions of its buffer, inside out.
+
+    Of a range that depends on another loop, on which the subterm does not, all that any iteration of that loop runs
+    over: the buffer for Σ[jo < io] e(jo) in ⊞[io < n] holds e(jo) for all jo < n - 1.
+    """
+    site, used = work.site(path), free_positions(work.term(path))[0]
+    between = loops_between(work, path, above)
+    around = [at.loop for at in site.spine()[len(above) : -1] if isinstance(at.term, Gen | Reduce)]
+    other = {position for position, _, _ in between} - used
+    over = [loop for loop, (position, _, _) in zip(around, between[::-1], strict=True) if position in other]
+    facts, scope = work.site(above).scope.facts, site.scope
+
+    def widest(low: Index, high: Index) -> tuple[Index, Index]:
+        if not other & _positions_in(low, high):
+            return low, high
+        least, most = lower_bound(facts, scope.index(low), over), upper_bound(facts, scope.index(high), over)
+        if least is None or most is None:
+            return low, high
+        return closed(least, scope), closed(simplify(facts, imax(least, most)), scope)
+
+    found = [(position, *widest(low, high)) for position, low, high in between if position in used]
+    for position, low, high in found:
+        outer = _positions_in(high - low) & {other for other, _, _ in found}
+        if outer:
+            raise _ragged(work, path, position, min(outer))
+    return found
+
+
+def _positions_in(*expressions: Index) -> set[int]:
+    return {atom.position for expression in expressions for atom in atoms(expression) if isinstance(atom, Bound)}
+
+
+def _ragged(work: Derivation, path: Path, inner: int, outer: int) -> NoSite:
+    """What to say where a buffer would have rows of different lengths: the range of a loop depends on an outer one."""
+    around = [at for at in work.site(path).spine()[:-1] if isinstance(at.term, Gen | Reduce)][::-1]
+    name, depends_on = around[inner].called[0], around[outer].called[0]
+    return NoSite(
+        f"the buffer would have rows of different lengths: it depends on {depends_on} and {name}, and the range of "
+        f"the loop {name} depends on {depends_on}",
+        place=place_of(work.goal, around[inner].path),
+        required="loops between whose ranges do not depend on each other",
+        suggestions=(f"keep it within each iteration of {depends_on}: at={depends_on!r}, in s.stage or s.pack",),
+    )
 
 
 def _loop_name(work: Derivation, path: Path, position: int) -> str:

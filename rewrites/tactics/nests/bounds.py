@@ -57,6 +57,10 @@ def bounded(work: Derivation, path: Path) -> Path:
         apart(work, inner.path, [*before, *after])
         work.rewrite("sum_restrict", path, lo=term.low, hi=term.high, a=low, b=high)
         return path
+    if not (before or after or rest):
+        # It holds for the whole range, which stays as it is: the guard is true, and stands in the way.
+        work.rewrite("guard_true", inner.path)
+        return path
     if before:
         apart(work, inner.path, before)
         work.rewrite("padr_of_gen", path, reverse=True, k=term.high - high, lo=term.low, hi=high)

@@ -7,6 +7,8 @@ from typing import Final
 
 from atl.core.index import Bound, atoms, shift
 from atl.core.terms import (
+    Binary,
+    Cast,
     Expr,
     Flatten,
     Gen,
@@ -16,20 +18,25 @@ from atl.core.terms import (
     PadRight,
     Reduce,
     Reshape,
+    Select,
     Transpose,
     TruncateLeft,
     TruncateRight,
+    Unary,
 )
 from atl.core.traversal import Path
+from atl.errors import ATLError
 from atl.prove import lower_bound, upper_bound
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.places.choosing import Chosen
+from rewrites.places.site import Site
 from rewrites.tactics.indices import closed
-from rewrites.tactics.loops import WORD_OF, first_possible
+from rewrites.tactics.loops import WORD_OF, first_possible, loops
 from rewrites.tactics.nests.bounds import bounded
 from rewrites.tactics.simplification import simplify_guards
+from rewrites.tactics.staging import stage
 
 
 def interchange(work: Derivation, name: Chosen) -> None:
@@ -254,5 +261,35 @@ def _nothing_inside(work: Derivation, path: Path, inner: Expr) -> NoSite:
         f"no loop stands directly inside of the loop {getattr(work.term(path), 'name', '')}",
         place=place_of(work.goal, (*path, 0)),
         required="two loops, one inside of the other, with guards or reshape operators between at most",
-        suggestions=(f's.hoist("{inner.name}") first',) if isinstance(inner, Let) else (),
+        suggestions=(f's.hoist("{inner.name}") first',) if isinstance(inner, Let) else _staged_first(work, path),
     )
+
+
+def _staged_first(work: Derivation, path: Path) -> tuple[str, ...]:
+    """The call that keeps a loop, which is an operand of what stands inside of another one, in a buffer of its own.
+
+    The loop that fills the buffer has it directly inside then.
+    """
+    site = work.site(path)
+    outer, within = site.called[0], [at for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
+    around = within[-1].called[0] if within else None
+    for below in work.sites((*path, 0), top_down=True):
+        if not isinstance(below.term, Gen | Reduce) or not _is_operand(below, path):
+            continue
+        name = below.called[0]
+        trial = Derivation(work.start, work.rules)
+        try:
+            stage(trial, name, at=around)
+            (first, *_) = loops(trial, outer)
+        except ATLError:
+            continue
+        if isinstance(first.child(0).term, Gen | Reduce):
+            at = "" if around is None else f', at="{around}"'
+            return (f's.stage("{name}"{at}) first, then s.interchange("{outer}") in what fills the buffer',)
+    return ()
+
+
+def _is_operand(site: Site, path: Path) -> bool:
+    """Whether only arithmetic stands between the loop at a path and this place."""
+    between = site.spine()[len(path) + 1 : -1]
+    return all(isinstance(at.term, Binary | Unary | Cast | Select | Guard) for at in between)

@@ -14,7 +14,7 @@ from atl.core.substitution import transform
 from atl.core.terms import Gen, Guard, Reduce, Reshape
 from atl.core.traversal import Path
 from atl.errors import ATLError, WrongArgument
-from atl.text.printing import place_of
+from atl.text.printing import place_of, show_index
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
@@ -137,16 +137,18 @@ def marks_of_tiles(mark: LoopMark) -> tuple[LoopMark, LoopMark]:
 
 
 def _check_size(work: Derivation, path: Path, by: Index) -> None:
+    shown = show_index(work.site(path).scope.index(by))
     if by.constant is not None and by.constant < 1:
-        raise WrongArgument(f"a tile of {by} iterations", required="a tile of at least one iteration")
+        raise WrongArgument(f"a tile of {shown} iterations", required="a tile of at least one iteration")
     if not work.knows(path, at_most(index(1), by)):
         known = set(work.goal.sizes)
         new = [at.name for at in atoms(by) if isinstance(at, Size) and at.minimum and at.name not in known]
+        known_inside = any(isinstance(at, Bound) for at in atoms(by))
         why = f"; min= of {new[0]} counts in programs with this size, and {work.goal.name} is not one" if new else ""
         raise NoSite(
-            f"a tile of {by} iterations may be empty",
-            required=f"{by} > 0{why}",
-            suggestions=(f"state it at the start: reschedule(…, given=[{by} > 0])",),
+            f"a tile of {shown} iterations may be empty",
+            required=f"{shown} > 0{why}",
+            suggestions=() if known_inside else (f"state it at the start: reschedule(…, given=[{shown} > 0])",),
         )
 
 
