@@ -251,6 +251,46 @@ def _need_checkout(command: str) -> None:
         )
 
 
+# -- atl derive -------------------------------------------------------------------------------------------------------
+
+
+def _declare_derive(parser: argparse.ArgumentParser) -> None:
+    _declare_program(parser)
+    parser.add_argument("--auto", action="store_true", required=True, help="search for a schedule (needs egglog)")
+    parser.add_argument("--cost", default="traffic", help="traffic, lines or code size (default: traffic)")
+    parser.add_argument(
+        "--size", action="append", default=[], metavar="NAME=N", help="price at this size; others: 1000"
+    )
+    parser.add_argument("--tiles", default="8,16,64", metavar="N,N,…", help="sizes of tiles (default: 8,16,64)")
+    parser.add_argument("--limit", type=int, help="how many terms the graph may have")
+    parser.add_argument("--quiet", action="store_true", help="no progress while it runs")
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="write a certificate, which `atl check` replays")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the classes of the graph as SVG")
+
+
+def _derive(arguments: argparse.Namespace) -> int:
+    from atl.files.programs import program_in
+    from atl.text.printing import show_program
+    from rewrites import reschedule
+    from rewrites.egraph import choose, saturate_as_asked
+
+    s = reschedule(program_in(arguments.program))
+    found, choices = saturate_as_asked(
+        s.goal, cost=arguments.cost, sizes=arguments.size, tiles=arguments.tiles, limit=arguments.limit,
+        watch=None if arguments.quiet else lambda progress: print(progress, file=sys.stderr),
+    )  # fmt: skip
+    if arguments.picture is not None:
+        found.picture(arguments.picture)
+    work = s.begin()
+    chosen = choose(work, found, choices)
+    s.record(f"auto({chosen.label})", work)
+    print(show_program(s.goal, ascii=_ascii()))
+    print(f"\n{chosen.label}; {found.progress}")
+    if arguments.out is not None:
+        s.done().save(arguments.out)
+    return 0
+
+
 # -- atl check --------------------------------------------------------------------------------------------------------
 
 
@@ -329,6 +369,7 @@ COMMANDS: Final = (
     Command("show", "Shows a program: its mathematics, shape and checks, the loop nest, the C", _declare_show, _show),
     Command("run", "Compiles a program and runs it on .npy files", _declare_run, _run),
     Command("check", "Replays certificates with the kernel, and says what they prove", _declare_check, _check),
+    Command("derive", "Finds a schedule for a program, with a proof", _declare_derive, _derive),
     Command("rules", "Lists the rewrite rules with their laws and grades", _declare_rules, _rules),
     Command("tactics", "Lists what a session can do, each before → after", _declare_tactics, _tactics),
     Command("fuzz", "Tests random programs (in a checkout)", _declare_fuzz, _fuzz),

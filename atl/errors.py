@@ -88,13 +88,23 @@ def _excerpt(lines: list[str], around: int = 4) -> list[str]:
     return [lines[0], *(["      …"] if low > 1 else []), *lines[low:high], *(["      …"] if high < len(lines) else [])]
 
 
-def brief(value: object, most: int = 60) -> str:
-    """A value that was given, in a few characters on one line, whatever it is: for the texts of errors."""
+def brief(value: object, most: int = 60, *, kind: bool = False) -> str:
+    """A value that was given, in a few characters on one line, whatever it is: for the texts of errors.
+
+    With `kind`, its type stands behind it, unless the value shows that by itself.
+    """
+    name = type(value).__name__
     try:
-        text = " ".join(repr(value).split())
+        text = shortened(repr(value), most)
     except Exception:  # noqa: BLE001 (another's __repr__, or an integer of thousands of digits)
-        return f"a value of type {type(value).__name__}"
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+        text = f"a value of type {name}"
+    return f"{text} ({name})" if kind and name not in text else text
+
+
+def shortened(text: str, most: int) -> str:
+    """A text on one line, of so many characters at most."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 class ATLError(Exception):

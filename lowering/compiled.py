@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from atl.checks.targets import check_names, support_of
 from atl.core.declared import facts_of
+from atl.core.dtypes import range_of
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, value_of
 from atl.core.predicate import expressions
 from atl.core.program import Program, checked_program
@@ -21,7 +22,9 @@ from atl.meaning.arguments import Arguments, bind, check_rank, index_elements
 from atl.meaning.specialise import LARGEST, specialise
 from atl.text.printing import show_index
 from lowering.c.helpers import OUT_OF_MEMORY
+from lowering.c.operands import Operand, Place
 from lowering.c.printer import declaration, function_names, print_c
+from lowering.c.ranges import Ranges
 from lowering.c.scalars import C_TYPES
 from lowering.fitting import Fitting
 from lowering.lower import lower
@@ -308,8 +311,11 @@ def _magnitude_of_atom(atom: AnyAtom, sizes: Mapping[str, int]) -> int:
         case Quotient(numerator, denominator):
             # A divisor that is no constant is 1 at least.
             return _magnitude(numerator, sizes) // max(denominator.constant or 1, 1) + 1
-        case Extremum(_, choices):
-            return max(_magnitude(choice, sizes) for choice in choices)
+        case Extremum():
+            # What it compares is asked about by `Fitting`; a minimum may be small where one of its choices is not.
+            ranges = Ranges({name: (size, size) for name, size in sizes.items()}, lambda array: range_of(array.dtype))
+            low, high = ranges.of(Operand(Place(), {(atom,): 1})) or (0, 0)
+            return max(abs(low), abs(high))
         case Var() | Bound() | Read():
             raise AssertionError("a capacity over sizes alone")
 

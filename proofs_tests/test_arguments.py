@@ -217,13 +217,13 @@ SCALARS = {dtype: program(atl.tensor("c", dtype=dtype)) for dtype in ("float32",
 HELD: dict[str, Sequence[float]] = {
     "float32": (0.1, 2**24, float("inf")),
     "float64": (-3, 0.1, float("nan")),
-    "int32": (-(2**31), 2.0),
+    "int32": (-(2**31), 2),
     "int64": (2**63 - 1,),
 }
 REFUSED: dict[str, Sequence[float]] = {
     "float32": (1e300, 2**24 + 1, 10**40),
     "float64": (2**53 + 1, 10**9999),
-    "int32": (2**31, 0.5, float("nan")),
+    "int32": (2**31, 0.5, 2.0, float("nan")),
     "int64": (2**63, float("inf")),
 }
 
@@ -241,7 +241,13 @@ def test_a_python_number_is_an_input_of_rank_0(dtype: str) -> None:
 def test_a_python_number_that_the_type_cannot_hold_is_refused(dtype: str) -> None:
     for value in REFUSED[dtype]:
         text = refusal(SCALARS[dtype], ArrayError, value)
-        assert says(text, "c is given as", f"which is no {dtype}", f"a number that {dtype} can hold")
+        kind = "an integer" if dtype.startswith("int") else "a number"
+        assert says(text, "c is given as", f"which is no {dtype}", f"{kind} that {dtype} can hold")
+
+
+def test_a_whole_float_is_no_integer() -> None:
+    assert says(refusal(SCALARS["int32"], ArrayError, 2.0), "c is given as 2.0 (float), which is no int32", "pass 2")
+    assert "pass" not in refusal(SCALARS["int32"], ArrayError, 2.0**31)
 
 
 def test_a_numpy_scalar_has_its_own_type() -> None:

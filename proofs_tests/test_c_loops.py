@@ -15,6 +15,7 @@ from lowering import lower, print_c
 from lowering.c.text import wrapped
 from lowering.nest.loopnest import Assign, Declare, FromIndex, If, Load, Number, Scalar
 from proofs_tests.nests import body_of, cell, i, j, k, loop, n, nest, output, run, vi, vj
+from rewrites import reschedule
 
 N, M = atl.sizes("n m")
 
@@ -34,6 +35,34 @@ def against_reference(program: atl.Program, **sizes: Any) -> None:
     given = {str(extent) for a in program.inputs for extent in a.shape}
     call: dict[str, Any] = {**arrays, **{name: value for name, value in sizes.items() if name not in given}}
     np.testing.assert_allclose(lowering.compile(program)(**call), atl.evaluate(program, **call))
+
+
+# -- loops of one iteration ------------------------------------------------------------------------------------------
+
+
+def test_a_loop_of_one_iteration_is_that_iteration() -> None:
+    unrolled = reschedule(
+        atl.parse("f (X : float32[m, n]) := ⊞[io < ⌈n / 4⌉] ⊞[p < m] ⊞[ii < 4] [4*io + ii < n] · X[p, 4*io + ii]")
+    )
+    program = unrolled.unroll("ii").tails().goal
+    text = code(program)
+    assert "< 1;" not in text
+    assert "out[(io * m + p) * 4 + 3] = X[p * n + 4 * io + 3];" in text
+    against_reference(program, m=3, n=6)
+
+
+def test_what_a_loop_of_one_iteration_declares_ends_with_it() -> None:
+    out, first = output(n), [Scalar(uid, "s", "float32") for uid in (8, 9)]
+    once = [
+        loop(v, constant(4), Declare(s, FromIndex(of, "float32")), Assign(cell(out, of), Load(s)), low=constant(3))
+        for v, s, of in zip((vi, vj), first, (i, j - 1), strict=True)
+    ]
+    assert run(nest("once", [], out, *once, sizes="n", complete=False), [], [4], 4).tolist() == [0, 0, 2, 3]
+
+
+def test_a_marked_loop_of_one_iteration_stays() -> None:
+    program = atl.parse("f (x : float32[n]) := ⊞[i < 1 | parallel] ⊞[j < n] x[j]")
+    assert "for i in 0..1:  # parallel" in lowering.print_nest(lower(program))
 
 
 # -- tests ------------------------------------------------------------------------------------------------------------
@@ -212,3 +241,25 @@ def test_a_long_term_in_brackets_is_broken_within_them() -> None:
 def test_lines_that_fit_or_have_no_place_to_break_stay() -> None:
     assert wrapped("    a = b + c;", 60) == ["    a = b + c;"]
     assert wrapped("    " + "a" * 80, 60) == ["    " + "a" * 80]
+
+
+def test_the_start_of_a_long_loop_head_stays_whole() -> None:
+    line = f"    for (int64_t {'i' * 60} = 0; {'i' * 60} < n; {'i' * 60}++) {{"
+    assert wrapped(line, 60) == [
+        f"    for (int64_t {'i' * 60} = 0;",
+        f"            {'i' * 60} < n;",
+        f"            {'i' * 60}++) {{",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"p (x : float32[n]) := gen[{'i' * 120} < n] 2 * x[{'i' * 120}]",
+        f"p (x : float32[n]) := {' '.join(f'sum[row{at} < 2]' for at in range(26))} sum[i < n] x[i]",
+    ],
+    ids=["a name of many letters", "many loops"],
+)
+def test_a_loop_head_that_is_too_long_for_a_line_is_printed(text: str) -> None:
+    printed = code(atl.parse(text))
+    assert printed.count("for (int64_t") == text.count("[") - text.count("x[") - text.count("32[")

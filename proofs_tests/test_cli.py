@@ -318,6 +318,30 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert done.stderr == ""
 
 
+# -- derive -----------------------------------------------------------------------------------------------------------
+
+
+def test_derive_finds_a_schedule_and_writes_its_proof_and_a_picture(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    proof, picture = str(tmp_path / "proof.atl.json"), str(tmp_path / "graph.svg")
+    asked = ("--auto", "--limit", "120", "--size", "n=64", "--tiles", "4,8", "-o", proof, "--picture", picture)
+    code, out, err = ended(capsys, "derive", MATMUL, *asked)
+    assert code == 0
+    assert "⊞[i < n] Σ[p < k] ⊞[j < m] A[i, p] * B[p, j]" in out
+    assert "node limit" in out
+    assert "after 1 rounds" in err
+    assert Path(picture).read_text(encoding="utf-8").startswith("<svg")
+    assert ended(capsys, "check", proof)[0] == 0
+
+
+@pytest.mark.parametrize("asked", [("--size", "n=x"), ("--size", "q=3"), ("--tiles", "8,"), ("--cost", "money")])
+def test_derive_refuses_what_it_cannot_read(capsys: pytest.CaptureFixture[str], asked: tuple[str, str]) -> None:
+    code, out, err = ended(capsys, "derive", MATMUL, "--auto", *asked)
+    assert (code, out) == (cli.REFUSED, "")
+    assert "required:" in err
+
+
 # -- rules ------------------------------------------------------------------------------------------------------------
 
 

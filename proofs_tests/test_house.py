@@ -55,7 +55,7 @@ MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
 MAX_FILES_IN_FOLDER = 14
 
-HEAVY = ("cffi", "matplotlib", "skimage", "sympy", "z3")
+HEAVY = ("cffi", "egglog", "matplotlib", "skimage", "sympy", "z3")
 """What `import atl` must not import."""
 
 

@@ -19,6 +19,7 @@ from atl.errors import (
     ArrayError,
     AssumptionError,
     CompilerFailed,
+    IndexOverflow,
     OutOfMemory,
     UnsafeAccess,
     WrongArgument,
@@ -294,6 +295,16 @@ def test_products_of_sizes_that_overflow_are_found_before_the_call() -> None:
     # The C itself sees it too: 2^32 * 2^32 * 4 is 0 modulo 2^64.
     sizes = [2**32 if name == "n" else 1 for name in kernel.nest.sizes]
     assert kernel._function(1.0, *sizes, kernel._code.ffi.from_buffer(kernel._result, out)) == 1
+
+
+def test_a_buffer_of_a_minimum_is_as_large_as_the_minimum() -> None:
+    x = atl.tensor("x", n)
+    shorter = atl.gen(atl.imin(m * k, n), lambda j: 2 * x[j])
+    body = atl.let(shorter, lambda b: atl.sum(atl.imin(m * k, n), lambda j: b[j]))
+    kernel = compile(atl.program("shorter", [x], body))
+    assert kernel(np.ones(4, np.float32), m=2**31, k=2**31 - 1) == 8
+    with pytest.raises(IndexOverflow, match="m"):
+        kernel(np.ones(4, np.float32), m=2**31, k=2**32)
 
 
 @pytest.mark.parametrize("count", [2**40, 2**56, 2**60, 2**63 - 1])

@@ -110,6 +110,24 @@ def test_nan_goes_through_a_fold_wherever_it_stands(way: Way, kind: Monoid, dtyp
     np.testing.assert_array_equal(way(across, {"x": held}), wanted)
 
 
+@pytest.mark.parametrize("count", [5, 33, 100])
+def test_what_stands_under_a_false_guard_has_no_influence(way: Way, count: int) -> None:
+    """At sizes that are vectorised too, also where a factor or a term outside of the guard is a number."""
+    x, w = atl.tensor("x", n), atl.tensor("w", n)
+    at = np.arange(count)
+    hidden = np.where(at % 3 == 1, np.float32(np.nan), np.where(at % 3 == 2, np.float32(np.inf), np.float32(2)))
+    arrays = {"x": hidden.astype(np.float32), "w": np.arange(count, dtype=np.float32)}
+    shown = np.where(at % 3 == 0, 2 * arrays["w"], 0).astype(np.float32)
+    for body, wanted in (
+        (atl.gen(n, lambda i: atl.guard(i % 3 == 0, x[i] * w[i])), shown),
+        (atl.gen(n, lambda i: w[i] * atl.guard(i % 3 == 0, x[i])), shown),
+        (atl.gen(n, lambda i: atl.select(i % 3 == 0, x[i] * w[i], 0.0)), shown),
+        (atl.sum(n, lambda i: atl.guard(i % 3 == 0, x[i] * w[i])), shown.sum()),
+        (atl.sum(n, lambda i: w[i] * atl.guard(i % 3 == 0, x[i])), shown.sum()),
+    ):
+        np.testing.assert_array_equal(way(atl.program("hidden", [x, w], body), arrays), wanted)
+
+
 def test_the_extrema_of_integers_are_one_comparison() -> None:
     x = atl.tensor("x", n, dtype="int32")
     source = compile_program(atl.program("positive", [x], atl.maximum(x, 0))).source

@@ -49,6 +49,7 @@ from lowering.nest.loopnest import (
     statements,
 )
 from lowering.nest.machine import AnyArray, Outcome, Trap, execute
+from lowering.nest.substitution import at_iteration
 from lowering.passes import (
     PASSES,
     Pass,
@@ -286,10 +287,25 @@ def conditions_in_loops() -> LoopNest:
     return nest("conditions", [], out, *loops, sizes="n m k", complete=False)
 
 
+def single() -> LoopNest:
+    """Loops of one iteration: one in another, one over a branch that is decided, and one that allocates."""
+    out, held = output(n, n), Buffer(4, "held", "float32", (i + 2,))
+    allocating = (
+        Allocate(held, i + 2),
+        Assign(cell(held, i), FromIndex(i, "float32")),
+        Assign(cell(out, i, ZERO), at(held, i)),
+        Free(held),
+    )
+    inner = loop(vj, constant(3), Assign(cell(out, i, j), FromIndex(i + j, "float32")), low=constant(2))
+    bodies = (loop(vi, constant(1), inner), loop(vi, constant(2), *allocating, low=constant(1)))
+    decided = loop(vi, constant(1), If(less(i, k), (Assign(cell(out, i, constant(1)), number(6)),)))
+    return nest("single", [], out, *bodies, decided, sizes="n m k", complete=False)
+
+
 def by_hand() -> Iterator[Call]:
     arrays = {"x": np.arange(1, 6, dtype=np.float32)}
     decided = [If(p, (Allocate(b := Buffer(9, "b", "float32", (n,)), n), Free(b))) for p in (less(k, m), at_most(m, k))]
-    made = (choices(), branches(), guards(), quotients(), storage(), frees("late"), frees("later", *decided))
+    made = (choices(), single(), branches(), guards(), quotients(), storage(), frees("late"), frees("later", *decided))
     for of in (*made, panels("outside", in_loop=False), panels("within", in_loop=True), conditions_in_loops()):
         for at_k in (0, 2, 5):
             yield of, {"n": 5, "m": 2, "k": at_k}, arrays
@@ -340,6 +356,10 @@ FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
     ),
     "every condition is taken to be decided": (
         *(simplification, "simplify_predicate", lambda *_: TRUE),
+        simplified,
+    ),
+    "a loop of one iteration becomes the iteration after it": (
+        *(simplification, "at_iteration", lambda loop, value: at_iteration(loop, value + 1)),
         simplified,
     ),
     "one of two conditions is enough": (conditions, "conjunction", disjunction, with_conditions_joined),

@@ -11,7 +11,7 @@ import pytest
 
 import atl
 import lowering
-from atl.errors import NoSuchAttribute, ParseError, UnsupportedMark
+from atl.errors import ATLError, NoSuchAttribute, ParseError, UnsupportedMark
 from atl.surface.declarations import TensorSpec
 from rewrites import NoSite, Session, reschedule, rules
 from rewrites.session.vocabulary import ELSEWHERE
@@ -50,7 +50,7 @@ def said(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
 def test_a_name_that_a_session_does_not_have_is_answered_with_what_to_write(name: str, hint: str) -> None:
     message = said(lambda: getattr(reschedule(rows()), name), NoSuchAttribute)
     assert f"a session has no {name}" in message
-    assert "required: one of begin, branch," in message
+    assert "required: one of auto, begin, branch," in message
     assert f"try: {hint}" in message
 
 
@@ -202,3 +202,33 @@ def test_odd_arguments_of_a_session_are_refused_in_words(given: Any) -> None:
         with pytest.raises(atl.ATLError):
             call()
     assert s.steps == ()
+
+
+CALLS: dict[str, Callable[[Session], object]] = {
+    "tile": lambda s: s.tile("nowhere", 4),
+    "mark": lambda s: s.mark("i", "sideways"),
+    "rw": lambda s: s.rw("no_rule"),
+    "find": lambda s: s.find("nowhere"),
+    "sites": lambda s: s.sites("no_rule"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_a_session_refuses_is_told_with_the_line_of_the_call(name: str) -> None:
+    with pytest.raises(ATLError) as refused:
+        CALLS[name](reschedule(rows()))
+    assert refused.value.place is not None
+    source = refused.value.place.source
+    assert source is not None
+    assert source.file == __file__
+
+
+def test_two_loops_of_one_name_are_told_apart_in_errors_as_they_are_printed() -> None:
+    x = atl.tensor("x", atl.sizes("n"))
+    program = atl.program("twice", [x], atl.gen(3, lambda i: atl.sum(i + 1, lambda i: x[i])))
+    with pytest.raises(ATLError) as refused:
+        atl.check_safe(program)
+    assert "Σ[i1 < i + 1] x[i1]" in str(refused.value)
+    assert "known here: 0 <= i, i < 3, 0 <= i1, i1 <= i" in str(refused.value)
+    assert isinstance(refused.value.numbers, dict)
+    assert set(refused.value.numbers) == {"n", "i", "i1"}

@@ -41,5 +41,5 @@ def test_the_command_lists_all_tactics_and_prints_one_in_full(capsys: pytest.Cap
     assert [line.split()[0] for line in listed] == [entry.name for entry in catalogue.tactics_of_sessions()]
     assert cli.main(["tactics", "tile"]) == 0
     assert capsys.readouterr().out.startswith("s.tile(name, by)\n\nRuns a loop in tiles")
-    assert cli.main(["tactics", "stag"]) == cli.REFUSED
-    assert "did you mean stage?" in capsys.readouterr().err
+    assert cli.main(["tactics", "interchang"]) == cli.REFUSED
+    assert "did you mean interchange?" in capsys.readouterr().err

@@ -14,8 +14,8 @@ import lowering
 import padtypes
 from atl.core.marks import LoopMark
 from atl.core.traversal import subterm
-from atl.errors import brief
-from rewrites import load, reschedule
+from atl.errors import WrongArgument, brief
+from rewrites import Handle, load, reschedule
 from rewrites.errors import NotEqual
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.rules import RULES
@@ -233,3 +233,20 @@ def test_a_number_beyond_what_floats_hold_is_no_literal() -> None:
     for number in (10**400, -(10**400), 10**5000):
         with pytest.raises(atl.ATLError):
             atl.program("p", [x], x * number)
+
+
+def test_what_was_given_is_shown_with_its_type_where_it_does_not_show_that_itself() -> None:
+    assert [brief(value, kind=True) for value in (3, "3", 10**5000, range(2))] == [
+        "3 (int)",
+        "'3' (str)",
+        "a value of type int",
+        "range(0, 2)",
+    ]
+    assert len(brief("ab" * 40)) == 60
+
+
+def test_a_handle_is_what_a_session_gives() -> None:
+    made: Any = Handle
+    for origin in (3, None, lambda: ()):
+        with pytest.raises(WrongArgument, match=r"a handle on 'i'"):
+            made("i", origin)

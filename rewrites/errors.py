@@ -1,4 +1,4 @@
-"""What rewriting refuses: errors ATL701 to ATL709, and what to say of a name that is not there.
+"""What rewriting refuses: errors ATL701 to ATL711, and what to say of a name that is not there.
 
 They say what was asked for and what does not hold. Why a rule applies nowhere, and what would help, is found out where
 a person is to read it: `rewrites.session.diagnosis`.
@@ -20,6 +20,8 @@ from rewrites.rule import Rule
 
 Part: TypeAlias = Expr | Index | Predicate
 
+MOST_LINES: Final = 40
+"""A difference of more lines is cut."""
 MOST_NAMES: Final = 24
 """A list of more names is cut."""
 
@@ -118,6 +120,37 @@ class NotAdmitted(ATLError, ValueError):
     """An argument of a rule is not of its kind, or not a term of this program."""
 
     code = "ATL709"
+
+
+class SearchFailed(ATLError, RuntimeError):
+    """A search cannot be made: egglog is not installed, failed, or gave up."""
+
+    code = "ATL710"
+
+
+class NotFound(ATLError, ValueError):
+    """A search has found no proof that two programs are equal, or no schedule that it could prove.
+
+    Of two programs: `left` and `right` are their normal forms, and `difference` what differs between these; `numbers`
+    are inputs for which the programs differ, where random evaluation found some. Without them nothing is known.
+    """
+
+    code = "ATL711"
+
+    def __init__(self, summary: str, *, left: str = "", right: str = "", difference: str = "", **parts: Any) -> None:
+        super().__init__(summary, **parts)
+        self.left = left
+        self.right = right
+        self.difference = difference
+
+    def __str__(self) -> str:
+        """The message, and what differs between the normal forms."""
+        if not self.difference:
+            return super().__str__()
+        lines = self.difference.splitlines()
+        shown = [*lines[:MOST_LINES], "…"] if len(lines) > MOST_LINES else lines
+        told = "\n".join(f"      {line}".rstrip() for line in shown)
+        return f"{super().__str__()}\n  unfolded, they differ:\n{told}"
 
 
 # -- words ------------------------------------------------------------------------------------------------------------

@@ -189,20 +189,39 @@ def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, r
         if name in admitted:
             admitted[name] = admit(rule.name, name, kind, admitted[name], program.inputs)
             _check_bound(name, admitted[name], spine)
-    instance = rule.instance(admitted)
+    after, proved = instance_at(rule, admitted, subterm, scope, reverse=reverse, place=path)
+    body, above = _ascend(rule, spine, subterm, after)
+    step = Step(rule, reverse, path, MappingProxyType(admitted), (*proved, *above))
+    return Theorem(_KEY, theorem.lhs, replace(program, body=body), _Chain(step, theorem.chain))
+
+
+def instance_at(
+    rule: Rule,
+    arguments: Arguments,
+    subterm: Expr,
+    scope: Scope,
+    *,
+    reverse: bool = False,
+    thorough: bool = True,
+    place: Path | None = None,
+) -> tuple[Expr, tuple[ProvedPremise, ...]]:
+    """The other side of the rule's instance that the subterm is a side of, and its premises, proved in this scope.
+
+    This is what a step says where it stands: the premises hold, the sides have one type, and what comes in has a
+    meaning. A search asks it of terms that stand in no program yet; it makes no theorem. Without `thorough` the slow
+    layers of the prover are not asked. Raises `NotEqual`, `PremiseFailed`.
+    """
+    instance = rule.instance(arguments)
     before, after = (instance.rhs, instance.lhs) if reverse else (instance.lhs, instance.rhs)
     if before != subterm:
         raise NotEqual(
-            f"the subterm at {list(path)} is not the {'right' if reverse else 'left'} side of {rule.name}",
+            f"the subterm{'' if place is None else f' at {list(place)}'} is not the "
+            f"{'right' if reverse else 'left'} side of {rule.name}",
             required=show(before),
         )
-    proved = [_prove(rule, premise, scope) for premise in instance.premises]
-    proved.extend(_prove(rule, premise, scope) for premise in _same_type(rule, before, after))
-    proved.extend(_check_wellformed(rule, after, scope))
-    body, above = _ascend(rule, spine, subterm, after)
-    proved.extend(above)
-    step = Step(rule, reverse, path, MappingProxyType(admitted), tuple(proved))
-    return Theorem(_KEY, theorem.lhs, replace(program, body=body), _Chain(step, theorem.chain))
+    goals = (*instance.premises, *_same_type(rule, before, after))
+    proved = tuple(_prove(rule, goal, scope, thorough=thorough) for goal in goals)
+    return after, (*proved, *_check_wellformed(rule, after, scope, thorough=thorough))
 
 
 def symmetry(theorem: Theorem) -> Theorem:
@@ -298,9 +317,9 @@ def _ascend(rule: Rule, spine: list[_Above], before: Expr, after: Expr) -> tuple
     return after, proved
 
 
-def _prove(rule: Rule, premise: Predicate, scope: Scope) -> ProvedPremise:
+def _prove(rule: Rule, premise: Predicate, scope: Scope, *, thorough: bool = True) -> ProvedPremise:
     opened = scope.predicate(premise)
-    answer = prove(scope.facts, opened)
+    answer = prove(scope.facts, opened, thorough=thorough)
     if isinstance(answer, Proved):
         return ProvedPremise(opened, answer.layer, answer.vacuous)
     raise PremiseFailed(rule, opened, scope, answer, f"a premise of {rule.name} is not proved here")
@@ -314,11 +333,11 @@ def _same_type(rule: Rule, before: Expr, after: Expr) -> list[Predicate]:
     return [equal(a, b) for a, b in pairs if a != b]
 
 
-def _check_wellformed(rule: Rule, after: Expr, scope: Scope) -> Iterator[ProvedPremise]:
+def _check_wellformed(rule: Rule, after: Expr, scope: Scope, *, thorough: bool) -> Iterator[ProvedPremise]:
     """What the rule brings in has a meaning: positive divisors, ranges that do not run backwards, equal shapes."""
     for _, at, here in parts_in_scope(after, scope):
         _check_bound_types(rule, at)
-        yield from _check_node(rule, at, here)
+        yield from _check_node(rule, at, here, thorough=thorough)
 
 
 def _check_bound_types(rule: Rule, node: Expr) -> None:
@@ -327,14 +346,24 @@ def _check_bound_types(rule: Rule, node: Expr) -> None:
         raise NotEqual(f"{rule.name} brings in the tensor {names} with another type than it has")
 
 
-def _check_node(rule: Rule, node: Expr, scope: Scope) -> Iterator[ProvedPremise]:
+def _check_node(rule: Rule, node: Expr, scope: Scope, *, thorough: bool = True) -> Iterator[ProvedPremise]:
     """Raises what is not proved; gives what z3 has proved, which is to be seen."""
     for obligation in obligations(node, scope):
-        answer = prove(scope.facts, obligation.goal)
+        answer = prove(scope.facts, obligation.goal, thorough=thorough)
         if not isinstance(answer, Proved):
             raise PremiseFailed(rule, obligation.goal, scope, answer, obligation.summary)
         if answer.layer == "z3":
             yield ProvedPremise(obligation.goal, answer.layer, answer.vacuous)
 
 
-__all__ = ["ProvedPremise", "Step", "Theorem", "reflexivity", "rewrite", "shown", "symmetry", "transitivity"]
+__all__ = [
+    "ProvedPremise",
+    "Step",
+    "Theorem",
+    "instance_at",
+    "reflexivity",
+    "rewrite",
+    "shown",
+    "symmetry",
+    "transitivity",
+]

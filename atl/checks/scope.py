@@ -14,6 +14,7 @@ from atl.core.program import Program
 from atl.core.terms import Expr, Type
 from atl.core.traversal import Path, children
 from atl.prove import Facts
+from atl.text.names import Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Scope:
             # Equality ignores the names of variables, but facts are shown with them. So the names are part of the key
             # under which `_inside` keeps the facts of a body: one look at it never shows the names of another.
             names = tuple(getattr(at.atom, "name", "") for at in self.indices)
-            variable, inside = _inside(self.facts, names, name, low, high)
+            variable, inside = _inside(self.facts, names, _told_apart(name, names), low, high)
         else:
             variable = Var(uid, name)
             inside = self.facts.assume(within(low, index(variable), high))
@@ -55,6 +56,11 @@ class Scope:
     def assume(self, predicate: Predicate) -> Scope:
         """The scope of the body of a guard with this predicate (seen from outside)."""
         return Scope(self.facts.assume(predicate), self.indices)
+
+
+def _told_apart(name: str, others: tuple[str, ...]) -> str:
+    """The name of a variable among those around it, as the program is printed: a second i is i1."""
+    return Names(others).fresh(name) if name in others else name
 
 
 @lru_cache(maxsize=4096)

@@ -262,6 +262,11 @@ def _same_shape(scope: Scope, what: str, left: Expr, right: Expr, first: int) ->
             )
 
 
+def stores_everything(body: Expr) -> bool:
+    """Whether a fold other than a sum may meet this directly: no guard, padding or placed term stands in it."""
+    return next(_all_stored("max", body), None) is None
+
+
 def _all_stored(monoid: str, body: Expr) -> Iterator[Obligation]:
     """What a fold that is no sum meets is stored: where nothing is, it reads as zero, which would be folded in, unseen.
 

@@ -90,12 +90,9 @@ def checked_program(value: object) -> Program:
     """The value, if it is a program; else `WrongArgument` with how to come to one from what is given."""
     if isinstance(value, Program):
         return value
-    raise WrongArgument(f"{_with_kind(value)} is no program", required="a program", suggestions=(_to_program(value),))
-
-
-def _with_kind(value: object) -> str:
-    shown, kind = brief(value), type(value).__name__
-    return shown if kind in shown else f"{shown} ({kind})"
+    raise WrongArgument(
+        f"{brief(value, kind=True)} is no program", required="a program", suggestions=(_to_program(value),)
+    )
 
 
 def _to_program(value: object) -> str:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from atl.core import dtypes
 from atl.core.program import Program
-from atl.errors import ArgumentError, ArrayError
+from atl.errors import ArgumentError, ArrayError, shortened
 from atl.files.whole import write_whole
 
 
@@ -55,8 +55,7 @@ def _array(name: str, path: Path) -> npt.NDArray[Any]:
 
 
 def _said(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else f"{text[:199]}…"
+    return shortened(str(error), 200) or type(error).__name__
 
 
 def _number(name: str, value: str, dtype: str) -> int | float:

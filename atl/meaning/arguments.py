@@ -131,7 +131,7 @@ def _size(program: Program, name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
         raise ArgumentError(
-            f"the size {name} of {program.name} is given as {_brief(value)}",
+            f"the size {name} of {program.name} is given as {brief(value, kind=True)}",
             required=f"an integer {name} >= 0",
             suggestions=(f"write {name}={int(value)}",) if whole else (),  # type: ignore[call-overload]
         )
@@ -139,7 +139,7 @@ def _size(program: Program, name: str, value: object) -> int:
         raise AssumptionError(
             f"the size {name} of {program.name} is out of range",
             required=f"0 <= {name} < 2**63",
-            numbers=f"{name} = {_brief(value)}",
+            numbers=f"{name} = {brief(value, kind=True)}",
         )
     return int(value)
 
@@ -179,7 +179,7 @@ def _array(array: Array, value: object, *, exact: bool) -> AnyArray:
 def _converted(array: Array, value: object) -> AnyArray:
     if isinstance(value, Symbolic):
         raise ArgumentError(
-            f"{array.name} is {_brief(value)}, which has no elements",
+            f"{array.name} is {brief(value, kind=True)}, which has no elements",
             required=_declared(array),
             suggestions=("pass a NumPy array",),
         )
@@ -189,16 +189,19 @@ def _converted(array: Array, value: object) -> AnyArray:
         raise ArgumentError(f"{array.name} is no array: {error}", required=_declared(array)) from None
     nothing = held.dtype.kind == "O" and held.ndim == 0 and not isinstance(value, numbers.Number | np.ndarray)
     if held.dtype.kind not in "biufcO" or nothing:
-        raise ArgumentError(f"{array.name} is {_brief(value)}", required=_declared(array))
+        raise ArgumentError(f"{array.name} is {brief(value, kind=True)}", required=_declared(array))
     return held
 
 
 def _number(array: Array, value: float) -> AnyArray:
     """A Python number as an input of rank 0: an integer must be kept; a float may be rounded, but not to infinity."""
+    meant: tuple[str, ...] = ()
     try:
         if dtypes.is_integer(array.dtype):
             if dtypes.holds_literal(array.dtype, value):
-                return np.asarray(int(value), dtype=array.dtype)
+                if isinstance(value, int):
+                    return np.asarray(value, dtype=array.dtype)
+                meant = (f"pass {int(value)}",)
         else:
             with np.errstate(over="ignore"):
                 held = np.asarray(value, dtype=array.dtype)
@@ -207,8 +210,9 @@ def _number(array: Array, value: float) -> AnyArray:
     except OverflowError:
         pass
     raise ArrayError(
-        f"{array.name} is given as {_brief(value)}, which is no {array.dtype}",
-        required=f"a number that {array.dtype} can hold",
+        f"{array.name} is given as {brief(value, kind=True)}, which is no {array.dtype}",
+        required=f"a{'n integer' if dtypes.is_integer(array.dtype) else ' number'} that {array.dtype} can hold",
+        suggestions=meant,
     )
 
 
@@ -219,7 +223,7 @@ def _exact_numbers(array: Array, held: AnyArray) -> AnyArray:
     for at, element in np.ndenumerate(held):
         if isinstance(element, (bool, np.bool_)) or not isinstance(element, (numbers.Rational, float, np.floating)):
             raise ArrayError(
-                f"{_element(array, at)} is {_brief(element)}",
+                f"{_element(array, at)} is {brief(element, kind=True)}",
                 required="an integer, a Fraction or a float at each place",
             )
     return held
@@ -379,11 +383,6 @@ def _signature(program: Program) -> str:
 
 def _element(array: Array, at: Sequence[int]) -> str:
     return f"{array.name}[{', '.join(str(int(i)) for i in at)}]" if len(at) else array.name
-
-
-def _brief(value: object) -> str:
-    """A value in a few characters, with its type."""
-    return f"{brief(value)} ({type(value).__name__})"
 
 
 def _count(number: int, noun: str) -> str:

@@ -77,10 +77,9 @@ def parse(text: str) -> Program:
       ⊞[i < n] 2 * x[i]
     """
     if not isinstance(text, str):
-        given = f"{brief(text)} ({type(text).__name__})"
         decoded = isinstance(text, bytes | bytearray)
         raise WrongArgument(
-            f"{given} is no text",
+            f"{brief(text, kind=True)} is no text",
             required="the text of a program, as str(program) gives it",
             suggestions=('decode it first: text.decode("utf-8")',) if decoded else (),
         )

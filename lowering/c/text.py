@@ -67,6 +67,9 @@ def _broken(margin: int, text: str, width: int, after: int = 2 * len(INDENT)) ->
     further = margin + 2 * len(INDENT)
     assigned = next((at for at, depth, kind in places if depth == 0 and kind in _ASSIGNMENTS), None)
     right = [place for place in places if place[2] not in _ASSIGNMENTS]
+    if assigned is None and not right:
+        # The start of a loop's head, `for (int64_t i = 0;`, keeps its assignment.
+        return [whole]
     outermost = min((depth for _, depth, _ in right), default=0)
     value = None if assigned is None else text[assigned + 1 :]
     if value is not None and (not right or (outermost and further + len(value) <= width)):

@@ -31,10 +31,10 @@ class Buffer:
     """Storage for a tensor. `uid` tells buffers apart; the name is a hint for all but inputs and the output."""
 
     uid: int
-    name: str
-    dtype: str
-    extents: tuple[Index, ...]
-    role: Literal["input", "output", "local"] = "local"
+    name: str = field(hash=False)
+    dtype: str = field(hash=False)
+    extents: tuple[Index, ...] = field(hash=False)
+    role: Literal["input", "output", "local"] = field(default="local", hash=False)
 
 
 @dataclass(frozen=True, slots=True)

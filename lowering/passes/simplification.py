@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from atl.checks.scope import known_at_the_start
+from atl.core.marks import LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, negation
 from atl.prove import Facts, simplify, simplify_predicate
 from lowering.nest.loopnest import (
@@ -30,10 +31,13 @@ from lowering.nest.loopnest import (
     ScalarExpr,
     Statement,
 )
+from lowering.nest.substitution import at_iteration
 
 
 def simplified(nest: LoopNest) -> LoopNest:
     """The loop nest with every index expression and predicate simplified, and without the branches that are decided.
+
+    A loop of one iteration, such as `for i in 0..1`, becomes that iteration. One that is marked stays, for its mark.
 
     The pairs of a cell are simplified one by one. That is enough for its flat address: simplifying replaces quotients,
     minima and maxima and leaves sums and products alone, so that the address of simplified pairs is the simplified
@@ -53,6 +57,8 @@ def _statement(facts: Facts, statement: Statement) -> Block:
     match statement:
         case For(variable, low, high, body, mark):
             loop = For(variable, simplify(facts, low), simplify(facts, high), (), mark)
+            if mark is LoopMark.NONE and loop.low.constant is not None and loop.high == loop.low + 1:
+                return _inside(_block(facts, at_iteration(replace(loop, body=body), loop.low)))
             inner = _block(facts.assume(loop.range), body)
             return (replace(loop, body=inner),) if inner else ()
         case If(predicate, body):
@@ -77,10 +83,14 @@ def _branch(facts: Facts, predicate: Predicate, body: Block) -> Block:
     if simpler == FALSE:
         return ()
     inner = _block(facts.assume(simpler), body)
-    # A block of its own where its declarations would reach what follows.
-    if simpler == TRUE and not any(isinstance(inside, Declare | Allocate) for inside in inner):
-        return inner
+    if simpler == TRUE:
+        return _inside(inner)
     return (If(simpler, inner),) if inner else ()
+
+
+def _inside(inner: Block) -> Block:
+    """The statements without what they stood in; a block of its own where declarations would reach what follows."""
+    return (If(TRUE, inner),) if any(isinstance(inside, Declare | Allocate) for inside in inner) else inner
 
 
 # -- scalars ----------------------------------------------------------------------------------------------------------

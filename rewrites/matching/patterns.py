@@ -135,6 +135,13 @@ class _Maker:
         return call if kind.parameters else call()
 
 
+def applied_metavariable(term: Expr, pattern: Pattern) -> str | None:
+    """The tensor metavariable that stands here, if one does: its name where it is a tensor, "" where a function."""
+    if not isinstance(term, Metavariable):
+        return None
+    return "" if term.indices or term.tensors else pattern.names[term.uid]
+
+
 def condition_variable(predicate: Predicate) -> tuple[str, tuple[Index, ...]] | None:
     """The metavariable of a condition and the indices it is applied to, if that is what stands here."""
     if not isinstance(predicate, NonNegative):

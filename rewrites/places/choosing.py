@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, Protocol, TypeAlias, runtime_checkable
 
 from atl.core.program import Program
 from atl.core.traversal import Path
@@ -15,7 +14,15 @@ from rewrites.places.site import Site, binders, site_at, sites, walk
 from rewrites.places.text_pattern import fits, is_name, pattern
 
 
-@dataclass(frozen=True, eq=False)
+@runtime_checkable
+class Followed(Protocol):
+    """What whoever found a place knows of it, by which it is followed: sessions have their own kind."""
+
+    def now(self, label: str) -> Path:
+        """The path of the place as it is now; `label` is what errors call it. Raises `NoSite` once it is gone."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Handle:
     """A place that is followed through later rewrites: `s.rw(…, at=handle)`.
 
@@ -23,22 +30,16 @@ class Handle:
     """
 
     label: str
-    locate: Callable[[], Path] = field(repr=False)
-    origin: object = field(default=None, repr=False)
-    """What the session that found it knows of it: another session refuses it."""
+    origin: Followed = field(repr=False)
+    """Where it was found: another session than that one, and than its branches, refuses it."""
 
     @property
     def path(self) -> Path:
         """The place as it is now."""
-        return self.locate()
+        return self.origin.now(self.label)
 
     def __post_init__(self) -> None:
-        try:
-            inspect.signature(self.locate).bind()
-            whole = isinstance(self.label, str)
-        except (TypeError, ValueError):
-            whole = False
-        if not whole:
+        if not isinstance(self.label, str) or not isinstance(self.origin, Followed):
             raise WrongArgument(f"a handle on {brief(self.label)}", required="what s.find(…) gives")
 
     def __copy__(self) -> Handle:

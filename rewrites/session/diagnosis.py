@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, wraps
 from itertools import islice
+from typing import ParamSpec, TypeVar
 
 from atl.checks.scope import Scope
 from atl.core.index import ONE, Index, Size, atoms, index, size
@@ -18,7 +19,7 @@ from atl.core.predicate import All, Predicate, at_most, conjunction, conjuncts, 
 from atl.core.program import Program
 from atl.core.terms import Expr, Guard, Local, TensorVar, Term, Type
 from atl.core.traversal import Path, children, subterms
-from atl.errors import ATLError, Source, WrongArgument
+from atl.errors import ATLError, Location, Source, WrongArgument
 from atl.prove import Facts, Refuted, contradictory, proves
 from atl.prove.facts import topics_of
 from atl.text.printing import place_of, show_predicate, text_at
@@ -32,6 +33,9 @@ from rewrites.places.site import Site, site_at
 from rewrites.rule import Kind, Rule
 from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, wanted_text
 from rewrites.tactics.simplification import inline, simpl_guard
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 MOST_SUGGESTIONS = 4
 
@@ -51,11 +55,18 @@ def diagnosed(error: ATLError, work: Derivation) -> ATLError:
             return error
 
 
-def at_the_call(error: ATLError) -> ATLError:
-    """The error with the line of the call that failed: what it is about may come from an earlier one."""
-    if error.place is not None:
-        error.place = replace(error.place, source=Source.caller())
-    return error
+def told_at_the_call(method: Callable[P, T]) -> Callable[P, T]:
+    """The method, with the line of the call in what it raises: what that is about may come from an earlier one."""
+
+    @wraps(method)
+    def called(*arguments: P.args, **options: P.kwargs) -> T:
+        try:
+            return method(*arguments, **options)
+        except ATLError as error:
+            error.place = replace(error.place or Location(), source=Source.caller())
+            raise
+
+    return called
 
 
 # -- words ------------------------------------------------------------------------------------------------------------

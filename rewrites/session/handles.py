@@ -17,11 +17,32 @@ from rewrites.session.call import Call
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a handle was found: in a session with this start, after these calls, at this path."""
+    """Where a handle was found: in a session with this start, after these calls, at this path.
+
+    `calls` are those of that session as they come and go, by which the place is followed.
+    """
 
     start: Theorem
     trail: tuple[Call, ...]
     path: Path
+    calls: Sequence[Call]
+
+    def now(self, label: str) -> Path:
+        """Where the place is in the session in which it was found. Raises `NoSite` as `place_in` does."""
+        return self.after(self.calls, label)
+
+    def after(self, calls: Sequence[Call], label: str) -> Path:
+        """Where the place is in a session with the same start and these calls."""
+        if tuple(calls[: len(self.trail)]) != self.trail:
+            raise NoSite(
+                f"the place {label} was found after calls that have been undone, or that another branch made",
+                required="a place of this goal",
+                suggestions=(_again(label),),
+            )
+        path = self.path
+        for number, call in enumerate(calls[len(self.trail) :], len(self.trail)):
+            path = _after(call, number, label, path)
+        return path
 
 
 def place_in(start: Theorem, calls: Sequence[Call], handle: Handle) -> Path:
@@ -31,23 +52,17 @@ def place_in(start: Theorem, calls: Sequence[Call], handle: Handle) -> Path:
     found after calls that have been undone or that this session has not made, and for a place that is gone.
     """
     origin = handle.origin
-    again = f"find it here: s.find({handle.label!r})"
     if not isinstance(origin, Origin) or origin.start is not start:
         raise NoSite(
             f"the place {handle.label} was found in another session",
             required="a handle of this session, or of the one that it is a branch of",
-            suggestions=(again,),
+            suggestions=(_again(handle.label),),
         )
-    if tuple(calls[: len(origin.trail)]) != origin.trail:
-        raise NoSite(
-            f"the place {handle.label} was found after calls that have been undone, or that another branch made",
-            required="a place of this goal",
-            suggestions=(again,),
-        )
-    path = origin.path
-    for number, call in enumerate(calls[len(origin.trail) :], len(origin.trail)):
-        path = _after(call, number, handle.label, path)
-    return path
+    return origin.after(calls, handle.label)
+
+
+def _again(label: str) -> str:
+    return f"find it here: s.find({label!r})"
 
 
 def _after(call: Call, number: int, label: str, path: Path) -> Path:

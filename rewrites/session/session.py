@@ -38,10 +38,13 @@ from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.session import display
 from rewrites.session.call import Call
-from rewrites.session.diagnosis import Asked, at_the_call, diagnosed, refusal
+from rewrites.session.diagnosis import Asked, diagnosed, refusal, told_at_the_call
 from rewrites.session.handles import Origin, place_in
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
+
+if TYPE_CHECKING:
+    from rewrites.egraph.schedules import Choice, Saturated
 
 P = ParamSpec("P")
 
@@ -174,11 +177,12 @@ class Session:
 
     # -- places -------------------------------------------------------------------------------------------------------
 
+    @told_at_the_call
     def find(self, what: Chosen) -> Handle:
         """A handle on a place, by path, name or pattern: later rewrites move it with what stands there."""
-        found = Origin(self._start, tuple(self._calls), one(self.goal, self._resolved(what)).path)
-        handle = Handle(what if isinstance(what, str) else brief(what), lambda: self._resolved(handle), found)
-        return handle
+        path = one(self.goal, self._resolved(what)).path
+        origin = Origin(self._start, tuple(self._calls), path, self._calls)
+        return Handle(what if isinstance(what, str) else brief(what), origin)
 
     def _resolved(self, value: Any) -> Any:
         """The value, with paths of this goal in the place of handles."""
@@ -190,6 +194,7 @@ class Session:
             case _:
                 return value
 
+    @told_at_the_call
     def sites(self, name: str, *, reverse: bool = False, **arguments: Any) -> list[Site]:
         """The places where a rule applies, in the order of a search: `nth=` counts them."""
         _check_flags(reverse=reverse)
@@ -221,6 +226,7 @@ class Session:
         self._undone.clear()
         return self
 
+    @told_at_the_call
     def do(
         self, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs
     ) -> Session:
@@ -242,9 +248,10 @@ class Session:
         except ATLError as error:
             if work.taken:
                 error.summary += f", after {work.taken} step{'s' if work.taken > 1 else ''} of {text}"
-            raise at_the_call(error) from error.__cause__
+            raise
         return self.record(text, work)
 
+    @told_at_the_call
     def rw(
         self,
         name: str,
@@ -276,7 +283,7 @@ class Session:
         at, around = self._resolved(at), self._resolved(around)
         asked = _Search(rule, reverse, given, at, around, nth, every=all, top_down=top_down)
         if not asked.carried_out(work):
-            raise at_the_call(asked.refused(self.begin(), _parameters(arguments)))
+            raise asked.refused(self.begin(), _parameters(arguments))
         return self.record(asked.written(arguments), work)
 
     # -- tactics ------------------------------------------------------------------------------------------------------
@@ -370,6 +377,63 @@ class Session:
     def flatten_loops(self, name: Chosen) -> Session:
         """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
         return self.do(tactics.flatten_loops, name)
+
+    # -- searching ----------------------------------------------------------------------------------------------------
+
+    def equal_to(self, other: Program, *, limit: Any = None, watch: Callable[[Any], object] | None = None) -> Theorem:
+        """The theorem that the goal equals another program, found by a search; from then on that is the goal.
+
+        Both are unfolded to their elements and looked for in one graph (`docs/search.md`). `limit` is a number of
+        nodes or a `rewrites.egraph.Limit`; `watch` is called with the progress after each round. Raises `NotFound`,
+        with both normal forms, what differs between them, and numbers for which the programs differ if some are found.
+        """
+        from rewrites.egraph.equality import LIMIT, equal
+        from rewrites.egraph.search import limit_of
+
+        work = self.begin()
+        equal(work, other, limit_of(limit, LIMIT), watch)
+        return self.record(f"equal_to({other.name})", work).theorem
+
+    def saturate(
+        self, *, rules: Sequence[str] | None = None, limit: Any = None, watch: Callable[[Any], object] | None = None
+    ) -> Saturated:
+        """All that a search finds equal to the goal, at rest: how far it came, the best by a cost model, a picture.
+
+        `rules` names those to be explored, `name-` from right to left; `limit` and `watch` are as for `equal_to`. The
+        goal stays as it is: `s.take(choice)` rewrites it to one of `found.best(k=…)`.
+        """
+        from rewrites.egraph.schedules import LIMIT, saturate
+        from rewrites.egraph.search import limit_of
+
+        return saturate(self.goal, rules=rules, limit=limit_of(limit, LIMIT), watch=watch)
+
+    def take(self, choice: Choice) -> Session:
+        """Rewrites the goal to a schedule that `saturate` found for it. Raises what the kernel has against it."""
+        return self.record(f"take({choice.label})", choice.proved(self.begin))
+
+    def auto(
+        self,
+        *,
+        cost: str | Callable[..., Any] = "traffic",
+        sizes: Mapping[str, int] | None = None,
+        tiles: Sequence[int] = (8, 16, 64),
+        k: int = 16,
+        rules: Sequence[str] | None = None,
+        limit: Any = None,
+        watch: Callable[[Any], object] | None = None,
+    ) -> Session:
+        """Rewrites the goal to the cheapest schedule that a search finds, by a cost model; with a proof of the kernel.
+
+        `sizes` only price, the schedule is for all of them; those that are not given are taken for 1000. Sizes of tiles
+        are chosen of `tiles`. Of the `k` best the first is taken that is proved and safe to lower. Raises `NotFound`.
+        """
+        from rewrites.egraph.schedules import choose
+
+        found = self.saturate(rules=rules, limit=limit, watch=watch)
+        choices = found.best(k=k, cost=cost, sizes=sizes, tiles=tiles)
+        work = self.begin()
+        chosen = choose(work, found, choices)
+        return self.record(f"auto({chosen.label})", work)
 
     def unroll(self, name: Chosen) -> Session:
         """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2)."""

@@ -6,15 +6,14 @@ from functools import partial
 
 from atl.checks.scope import Scope
 from atl.core.index import Index, Leaf, Quotient, Var, atoms, bound, index, map_leaves
-from atl.core.predicate import map_indices
-from atl.core.terms import Access, Gen, Guard, Reduce, Reshape, Value
+from atl.core.predicate import Predicate, map_indices
+from atl.core.terms import Access, Expr, Gen, Guard, Reduce, Reshape, Value
 from atl.core.traversal import Path, indices_in
 from atl.prove import simplify
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Function
 from rewrites.matching.match import function_of
-from rewrites.places.site import Site
 
 
 def simpl_index(work: Derivation) -> None:
@@ -44,7 +43,7 @@ def simplify_conditions(work: Derivation, below: Path) -> None:
     for site in list(work.sites(below)):
         if not isinstance(site.term, Guard):
             continue
-        shorter = map_indices(site.term.predicate, partial(_simplified, site.scope))
+        shorter = simpler_condition(site.term.predicate, site.scope)
         if shorter != site.term.predicate:
             work.attempt("guard_equivalent", site.path, q=shorter)
 
@@ -52,21 +51,27 @@ def simplify_conditions(work: Derivation, below: Path) -> None:
 def _next(work: Derivation, below: Path) -> tuple[Path, Index, Index] | None:
     """The first place, from the inside out, with an index that the facts there simplify."""
     for site in work.sites(below):
-        for old, new in _simpler(site):
+        for old, new in simpler_indices(site.term, site.scope):
             return site.path, old, new
     return None
 
 
-def _simpler(site: Site) -> list[tuple[Index, Index]]:
-    if not isinstance(site.term, Access | Gen | Reduce | Value | Reshape):
+def simpler_indices(term: Expr, scope: Scope) -> list[tuple[Index, Index]]:
+    """The indices and bounds of a node that what is known makes smaller, each with the smaller one."""
+    if not isinstance(term, Access | Gen | Reduce | Value | Reshape):
         return []
     found = []
-    for expression in indices_in(site.term):
-        opened = site.scope.index(expression)
-        simpler = simplify(site.scope.facts, opened)
+    for expression in indices_in(term):
+        opened = scope.index(expression)
+        simpler = simplify(scope.facts, opened)
         if simpler != opened and _has_meaning(simpler) and len(str(simpler)) < len(str(opened)):
-            found.append((expression, closed(simpler, site.scope)))
+            found.append((expression, closed(simpler, scope)))
     return found
+
+
+def simpler_condition(predicate: Predicate, scope: Scope) -> Predicate:
+    """The condition with its indices made smaller by what is known."""
+    return map_indices(predicate, partial(_simplified, scope))
 
 
 def _simplified(scope: Scope, expression: Index) -> Index:

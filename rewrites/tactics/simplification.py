@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from atl.checks.safety import unsafe_accesses
+from atl.checks.scope import Scope
 from atl.core.index import Bound, Index, atoms, bound, floordiv, index
 from atl.core.predicate import (
     NonNegative,
@@ -126,15 +127,21 @@ def _decided(work: Derivation, site: Site) -> bool:
     return False
 
 
-def _without_implied(work: Derivation, site: Site, parts: Sequence[Predicate]) -> bool:
-    """Drops the conjuncts that the others imply: in one step, if those that stay are seen to imply them all."""
+def implied(parts: Sequence[Predicate], scope: Scope) -> tuple[list[Predicate], list[Predicate]]:
+    """Which of some conditions stay and which may be dropped, as others that stay imply them here."""
     stay, dropped = list(parts), []
     for part in parts:
         rest = [other for other in stay if other != part]
-        known = site.scope.assume(site.scope.predicate(conjunction(rest)))
-        if rest and proves(known.facts, site.scope.predicate(part)):
+        known = scope.assume(scope.predicate(conjunction(rest)))
+        if rest and proves(known.facts, scope.predicate(part)):
             stay = rest
             dropped.append(part)
+    return stay, dropped
+
+
+def _without_implied(work: Derivation, site: Site, parts: Sequence[Predicate]) -> bool:
+    """Drops the conjuncts that the others imply: in one step, if those that stay are seen to imply them all."""
+    stay, dropped = implied(parts, site.scope)
     if not dropped:
         return False
     if work.attempt("guard_implied", site.path, p=conjunction(stay), q=conjunction(dropped)):

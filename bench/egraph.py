@@ -1,0 +1,141 @@
+"""What a search costs: e-nodes and instances per second, memory and time, over stages and over the depth of a nest.
+
+    python -m bench.egraph [--ranks]
+
+`--ranks` compiles schedules of the matrix product spread over their modelled costs, and compares with measured times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+import atl
+from atl.core.program import Program
+from examples import beyond_the_paper, derivations
+from examples.schedules import blur, convolution, matmul
+from rewrites import Session, reschedule
+
+FAR = 8_000
+"""Terms of a graph."""
+
+
+def stages(count: int) -> Program:
+    """So many stages of a pipeline, each of which adds its neighbour to each element."""
+    n = atl.sizes("n", min=1)
+    f = atl.tensor("f", n)
+
+    def stage(x: Any) -> Any:
+        return atl.gen(n, lambda i: atl.guard(i >= 1, x[i - 1]) + x[i])
+
+    def whole(x: Any, left: int) -> Any:
+        return stage(x) if left == 1 else atl.let(stage(x), lambda y: whole(y, left - 1))
+
+    return atl.program(f"stages_{count}", [f], whole(f, count))
+
+
+def sums(depth: int) -> Program:
+    """So many nested sums: their orders are d!."""
+    names = " ".join(f"n{level}" for level in range(depth))
+    extents = [atl.sizes(name) for name in names.split()]
+    inputs = [atl.tensor(f"x{level}", extent) for level, extent in enumerate(extents)]
+
+    def body(*at: Any) -> Any:
+        return reduce(lambda a, b: a * b, (x[i] for x, i in zip(inputs, at, strict=True)))
+
+    return atl.program(f"sums_{depth}", inputs, atl.sum(*extents, body))
+
+
+def searched(name: str, program: Program, rules: list[str] | None = None) -> None:
+    """A search to its end, in a line."""
+    begun = time.process_time()
+    found = reschedule(program).saturate(rules=rules, limit=FAR)
+    spent = time.process_time() - begun
+    at, nodes = found.progress, sum(map(len, found.nodes.values()))
+    begun = time.process_time()
+    found.best(k=8)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(
+        f"{name:34} {spent:6.2f} s  {at.classes:6} classes {nodes:6} e-nodes {at.contexts:5} contexts  "
+        f"{nodes / spent:6.0f} e-nodes/s {at.instances / spent:5.0f} instances/s  8 best in "
+        f"{time.process_time() - begun:5.2f} s  {memory} MB  {at.stopped}"
+    )
+
+
+def compared(made: Callable[[], Session]) -> None:
+    """A derivation of the examples, proved anew from its start and end."""
+    derived = made().done()
+    s = reschedule(derived.lhs)
+    begun = time.process_time()
+    try:
+        result = f"{len(s.equal_to(derived.rhs).steps):5} steps"
+    except atl.ATLError as error:
+        result = f"  {error.summary}"
+    print(f"{made.__name__:34} {time.process_time() - begun:6.2f} s  {result}")
+
+
+def ranks(extent: int = 400, count: int = 16) -> None:
+    """Modelled costs of schedules of the product against the times of their kernels."""
+    from lowering import compile as compiled
+
+    s = reschedule(matmul.naive())
+    found = s.saturate(limit=FAR)
+    every = found.best(k=40, sizes=dict.fromkeys("MNK", extent))
+    rng = np.random.default_rng(0)
+    a, b = (rng.random((extent, extent), dtype=np.float32) for _ in range(2))
+    measured: list[tuple[float, float]] = []
+    for choice in every[:: max(1, len(every) // count)][:count]:
+        try:
+            goal = reschedule(matmul.naive()).take(choice).goal
+        except atl.ATLError:
+            continue
+        kernel = compiled(goal)
+        times = []
+        for _ in range(3):
+            begun = time.perf_counter()
+            kernel(a, b)
+            times.append(time.perf_counter() - begun)
+        measured.append((choice.cost, min(times)))
+        print(f"{choice.label:60} {min(times) * 1e3:8.1f} ms", flush=True)
+    by_cost, by_time = (_places([pair[side] for pair in measured]) for side in (0, 1))
+    fastest = min(spent for _, spent in measured)
+    print(f"ranks agree to {np.corrcoef(by_cost, by_time)[0, 1]:.2f}")
+    print(f"the choice takes {measured[0][1] / fastest:.2f} times the least")
+
+
+def _places(values: list[float]) -> list[float]:
+    """The rank of each value."""
+    return [float(sorted(values).index(value)) for value in values]
+
+
+def main() -> None:
+    """Prints what searches cost."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", action="store_true")
+    if parser.parse_args().ranks:
+        return ranks()
+    for made in (*_made_in(derivations), *_made_in(beyond_the_paper)):
+        compared(made)
+    for program in (blur.two_stage(), convolution.scatter(), matmul.naive()):
+        searched(program.name, program)
+    for count in (1, 2, 3, 4, 5):
+        searched(f"{count} stages", stages(count), ["unfold_let", "gen_interchange"])
+    for depth in (2, 3, 4, 5):
+        searched(f"{depth} sums", sums(depth), ["sum_swap"])
+    return None
+
+
+def _made_in(module: Any) -> list[Callable[[], Session]]:
+    skipped = ("pipeline", "shifting_convolution")
+    own = (value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__)
+    return [value for value in own if value.__name__[0] != "_" and value.__name__ not in skipped]
+
+
+if __name__ == "__main__":
+    main()

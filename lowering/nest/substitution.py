@@ -1,0 +1,105 @@
+"""An index in place of a loop's variable, in the statements of the loop's body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from atl.core.index import Index, Leaf, Var, index, map_leaves
+from atl.core.predicate import Predicate, substitute
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Buffer,
+    Cell,
+    Choose,
+    Clear,
+    Convert,
+    Declare,
+    For,
+    Free,
+    FromIndex,
+    If,
+    Load,
+    Number,
+    Scalar,
+    ScalarExpr,
+    Statement,
+    statements,
+)
+
+
+def at_iteration(loop: For, value: Index) -> Block:
+    """The body of a loop as one of its iterations runs it: with the value in place of the loop's variable.
+
+    A buffer that is allocated outside of the loop is the same inside, and so keeps the extents that it was declared
+    with, also where they speak of the variable.
+    """
+    made = frozenset(s.buffer.uid for s in statements(loop.body) if isinstance(s, Allocate))
+    return _Iteration(loop.variable, value, made).block(loop.body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Iteration:
+    variable: Var
+    value: Index
+    made: frozenset[int]
+
+    def block(self, block: Block) -> Block:
+        return tuple(map(self._statement, block))
+
+    def _leaf(self, leaf: Leaf) -> Index:
+        return self.value if leaf == self.variable else index(leaf)
+
+    def _index(self, e: Index) -> Index:
+        return map_leaves(e, self._leaf) if self.variable.uid in e.free else e
+
+    def _predicate(self, predicate: Predicate) -> Predicate:
+        return substitute(predicate, self._leaf)
+
+    def _buffer(self, buffer: Buffer) -> Buffer:
+        return replace(buffer, extents=tuple(map(self._index, buffer.extents))) if buffer.uid in self.made else buffer
+
+    def _storage(self, at: Cell | Scalar) -> Cell | Scalar:
+        if isinstance(at, Scalar):
+            return at
+        return Cell(self._buffer(at.buffer), tuple((self._index(i), self._index(extent)) for i, extent in at.pairs))
+
+    def _statement(self, statement: Statement) -> Statement:
+        match statement:
+            case For(variable, low, high, body, mark):
+                return For(variable, self._index(low), self._index(high), self.block(body), mark)
+            case If(predicate, body):
+                return If(self._predicate(predicate), self.block(body))
+            case Assign(target, value):
+                return Assign(self._storage(target), self._scalar(value))
+            case Accumulate(target, op, value):
+                return Accumulate(self._storage(target), op, self._scalar(value))
+            case Declare(_, initial):
+                return replace(statement, initial=self._scalar(initial))
+            case Allocate(buffer, capacity):
+                return replace(statement, buffer=self._buffer(buffer), capacity=self._index(capacity))
+            case Clear(buffer, count):
+                return replace(statement, buffer=self._buffer(buffer), count=self._index(count))
+            case Free(buffer):
+                return Free(self._buffer(buffer))
+        assert_never(statement)
+
+    def _scalar(self, e: ScalarExpr) -> ScalarExpr:
+        match e:
+            case Number():
+                return e
+            case Load(source):
+                return Load(self._storage(source))
+            case FromIndex(of, dtype):
+                return FromIndex(self._index(of), dtype)
+            case Apply(op, arguments, dtype):
+                return Apply(op, tuple(map(self._scalar, arguments)), dtype)
+            case Choose(predicate, left, right):
+                return Choose(self._predicate(predicate), self._scalar(left), self._scalar(right))
+            case Convert(argument, dtype):
+                return Convert(self._scalar(argument), dtype)
+        assert_never(e)

@@ -1,0 +1,164 @@
+"""`equal_to`: two programs unfolded to their elements and looked for in one graph; the kernel proves the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import atl
+from atl.checks.wellformed import check_meaning
+from atl.core.predicate import NonNegative, conjunction, conjuncts
+from atl.core.program import Program
+from atl.core.terms import Access, Expr, Gen, Guard, Reduce
+from atl.core.traversal import Path as Place
+from atl.core.traversal import children, subterm
+from atl.errors import ATLError, WrongArgument
+from examples import beyond_the_paper, derivations
+from examples.schedules import blur, convolution, matmul
+from rewrites import Session, load, reschedule
+from rewrites.egraph import Limit
+from rewrites.egraph.differing import differing_input
+from rewrites.egraph.equality import put
+from rewrites.errors import NotFound
+
+PAIRS: dict[str, Callable[[], Session]] = {
+    made.__name__: made
+    for made in (
+        derivations.pipeline_fused,
+        derivations.pipeline_split,
+        derivations.pipeline_tiled,
+        derivations.matmul_tiled,
+        derivations.matmul_tiled_with_tails,
+        derivations.addition_flat,
+        derivations.convolution_shift,
+        derivations.scatter_to_gather,
+        derivations.im2col,
+        derivations.blur_fused,
+        derivations.blur_fused_with_tails,
+        derivations.blur_two_stage_with_tails,
+        beyond_the_paper.stencils_fused,
+        beyond_the_paper.stencils_by_rows,
+        beyond_the_paper.batched_product_blocked,
+        beyond_the_paper.batched_product_one_row,
+        beyond_the_paper.batched_product_flat,
+        beyond_the_paper.attention_by_rows,
+        beyond_the_paper.attention_in_blocks,
+    )
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_start_of_a_derivation_is_proved_equal_to_its_end(name: str, tmp_path: Path) -> None:
+    derived = PAIRS[name]().done()
+    theorem = reschedule(derived.lhs).equal_to(derived.rhs)
+    assert theorem.rhs.body == derived.rhs.body
+    assert str(theorem.rhs) == str(derived.rhs), "the names of binders are those of the other program"
+    theorem.save(tmp_path / "proof.atl.json")
+    assert load(tmp_path / "proof.atl.json").rhs == theorem.rhs
+
+
+def test_a_proof_that_is_found_is_one_call_of_a_session() -> None:
+    s = reschedule(blur.two_stage())
+    s.equal_to(blur.fused())
+    assert len(s.steps) == 1
+    assert s.goal.body == blur.fused().body
+    assert s.undo().goal == blur.two_stage()
+
+
+def test_programs_that_differ_are_shown_with_their_forms_and_an_input() -> None:
+    n = atl.sizes("n")
+    f = atl.tensor("f", n)
+    one, two = (atl.program("sum", [f], atl.gen(n, lambda i, k=k: atl.guard(i >= k, f[i - 1]) + f[i])) for k in (1, 2))
+    s = reschedule(one)
+    with pytest.raises(NotFound) as raised:
+        s.equal_to(two)
+    assert raised.value.numbers
+    assert "[1 <= i]" in raised.value.left
+    assert raised.value.difference
+    assert "unfolded, they differ:" in str(raised.value)
+    assert s.goal == one
+    assert not s.steps
+
+
+def test_a_program_that_has_no_meaning_under_the_assumptions_is_refused() -> None:
+    with pytest.raises(WrongArgument, match="no meaning under the assumptions") as raised:
+        reschedule(matmul.naive()).equal_to(matmul.tiled())
+    assert raised.value.required == "1 <= C"
+
+
+def test_programs_of_other_inputs_are_refused() -> None:
+    with pytest.raises(WrongArgument, match="same inputs"):
+        reschedule(matmul.naive()).equal_to(blur.fused())
+
+
+# -- programs that differ ---------------------------------------------------------------------------------------------
+
+SHORT = Limit(nodes=250, rounds=2, seconds=2.0)
+STARTS = (
+    derivations.pipeline,
+    derivations.shifting_convolution,
+    matmul.naive,
+    blur.two_stage,
+    blur.fused,
+    convolution.scatter,
+    convolution.gather,
+    convolution.im2col,
+)
+
+
+def _places(term: Expr, path: Place = ()) -> Iterator[Place]:
+    if isinstance(term, Gen | Reduce | Access | Guard) and path:
+        yield path
+    for position, child in enumerate(children(term)):
+        yield from _places(child.expr, (*path, position))
+
+
+def _changed(term: Expr, random: Random) -> Expr:
+    """The node with one bound, index or condition moved by one."""
+    by = random.choice((1, -1))
+    match term:
+        case Gen(high=high) | Reduce(high=high):
+            return replace(term, high=high + by)
+        case Access(index=index):
+            return replace(term, index=index + by)
+        case Guard(predicate):
+            first, *others = conjuncts(predicate)
+            assert isinstance(first, NonNegative)
+            return replace(term, predicate=conjunction([NonNegative(first.expression + by), *others]))
+        case _:
+            raise AssertionError(term)
+
+
+def _differing(count: int, seed: int) -> Iterator[tuple[Program, Program]]:
+    """Pairs of programs that differ in one bound, index or guard, and in their values for some input."""
+    random = Random(seed)
+    while count:
+        start = random.choice(STARTS)()
+        path = random.choice(list(_places(start.body)))
+        try:
+            other = replace(start, body=put(start.body, path, _changed(subterm(start.body, path), random)))
+            check_meaning(other)
+        except (ATLError, AssertionError):
+            continue
+        if other.shape == start.shape and differing_input(start, other):
+            count -= 1
+            yield start, other
+
+
+def _never_proved(count: int, seed: int) -> None:
+    for start, other in _differing(count, seed):
+        with pytest.raises(NotFound):
+            reschedule(start).equal_to(other, limit=SHORT)
+
+
+def test_programs_that_differ_in_one_place_are_never_proved_equal() -> None:
+    _never_proved(12, seed=0)
+
+
+@pytest.mark.slow
+def test_two_hundred_pairs_that_differ_in_one_place_are_never_proved_equal() -> None:
+    _never_proved(200, seed=1)

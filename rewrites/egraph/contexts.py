@@ -1,0 +1,208 @@
+"""Contexts: what a scope knows at a place, told apart without names.
+
+Terms are equal in a context, not everywhere: under the guard [1 <= i] the term [1 <= i] · f[i] is f[i], and beside it
+that is wrong. So every class of the graph stands in one context, and nothing is united across contexts. Two places
+share one when the ranges of the loops around them, the types of the lets, and the conditions that hold there are the
+same, whatever they are called; and when a guard there would be folded in by a fold other than a sum, or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias, assert_never
+
+from atl.checks.scope import Scope, known_at_the_start
+from atl.checks.wellformed import stores_everything
+from atl.core.index import Array, Index, Var, index
+from atl.core.predicate import FALSE, TRUE, Predicate, conjuncts, negation, predicate_order, within
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Metavariable,
+    Padding,
+    Reduce,
+    Reshape,
+    Select,
+    TensorVar,
+    Type,
+    Unary,
+    Value,
+)
+from atl.core.traversal import Child, children, conditions_in, own_indices, static
+from atl.prove import Facts, Proved, prove
+from atl.text.printing import show_predicate
+
+Range: TypeAlias = tuple[Index, Index]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """A place without names. `loops` are the ranges around it, the outermost first, seen from outside of all."""
+
+    number: int
+    loops: tuple[Range, ...]
+    tensors: tuple[Type, ...]
+    guards: frozenset[Predicate]
+    dead: bool
+    """The conditions contradict each other: whatever stands here is never looked at, and is left alone."""
+    folded: bool
+    """What is not stored here would be folded in as a zero, by a fold other than a sum."""
+    scope: Scope
+    parts: dict[object, tuple[Context, ...]] = field(default_factory=dict, repr=False)
+
+    def knows(self, fact: Predicate, *, thorough: bool = False) -> bool:
+        """Whether a fact, written with the indices of this place, is proved here."""
+        return isinstance(prove(self.scope.facts, self.scope.predicate(fact), thorough=thorough), Proved)
+
+    def __str__(self) -> str:
+        facts = ", ".join(map(show_predicate, self.scope.facts.predicates))
+        return f"context {self.number}: {facts or 'nothing is known'}{'; never' if self.dead else ''}"
+
+
+class Contexts:
+    """All contexts of a search, numbered in the order in which they were met.
+
+    `told_apart` names what tells contexts apart; a search has all of it, a test leaves some out.
+    """
+
+    TOLD_APART: Final = frozenset({"guards", "folds", "types"})
+
+    def __init__(
+        self, assumptions: Sequence[Predicate], inputs: Sequence[Array], told_apart: frozenset[str] = TOLD_APART
+    ) -> None:
+        self.told_apart = told_apart
+        self.all: list[Context] = []
+        self._start = known_at_the_start(assumptions, inputs)
+        self._table: dict[object, Context] = {}
+        self._assumed: dict[tuple[int, Predicate], Context] = {}
+        self.root = self._of((), (), frozenset(), dead=False, folded=False)
+
+    def _of(
+        self,
+        loops: tuple[Range, ...],
+        tensors: tuple[Type, ...],
+        guards: frozenset[Predicate],
+        *,
+        dead: bool,
+        folded: bool,
+    ) -> Context:
+        key = (loops, tensors, guards, dead, folded)
+        found = self._table.get(key)
+        if found is None:
+            scope = self._scope(loops, guards)
+            found = Context(len(self.all), loops, tensors, guards, dead, folded, scope)
+            self._table[key] = found
+            self.all.append(found)
+        return found
+
+    def _scope(self, loops: tuple[Range, ...], guards: frozenset[Predicate]) -> Scope:
+        facts: Facts = self._start
+        indices = []
+        for level, (low, high) in enumerate(loops):
+            variable = index(Var(level, f"i{level}"))
+            facts = facts.assume(within(low, variable, high))
+            indices.append(variable)
+        return Scope(facts.assume(*sorted(guards, key=predicate_order)), tuple(indices))
+
+    def below(self, at: Context, term: Expr) -> tuple[Context, ...]:
+        """The context of each direct part of a term that stands in a context."""
+        key = _what_parts_depend_on(term)
+        found = at.parts.get(key)
+        if found is None:
+            found = at.parts[key] = tuple(self._part(at, term, child) for child in children(term))
+        return found
+
+    def _part(self, at: Context, term: Expr, child: Child) -> Context:
+        made = self._folding(at, term, child)
+        part = child.part
+        if part.assumes is not None:
+            condition: Predicate = getattr(term, part.assumes)
+            made = self.assume(made, negation(condition) if part.negated else condition)
+        for binder in part.indices:
+            low, high = at.scope.index(getattr(term, binder.low)), at.scope.index(getattr(term, binder.high))
+            made = self._of((*made.loops, (low, high)), made.tensors, made.guards, dead=made.dead, folded=made.folded)
+        for bound in part.tensors:
+            of: Type = getattr(term, bound.value).type
+            types = (*made.tensors, Type(of.dtype, at.scope.shape(of)))
+            made = self._of(made.loops, types, made.guards, dead=made.dead, folded=made.folded)
+        return made
+
+    def _folding(self, at: Context, term: Expr, child: Child) -> Context:
+        """Whether what a part does not store is folded in: a reduction begins it, and what computes a value ends it."""
+        match term:
+            case Reduce(monoid):
+                folded = monoid != "sum"
+            case Gen() | Reshape() | Concat():
+                folded = at.folded
+            case Let():
+                folded = at.folded and bool(child.tensors)
+            case Guard() | Access() | Unary() | Binary() | Select() | Cast():
+                folded = False
+            case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value() | Padding():
+                folded = False
+            case _:
+                assert_never(term)
+        if folded == at.folded or "folds" not in self.told_apart:
+            return at
+        return self._of(at.loops, at.tensors, at.guards, dead=at.dead, folded=folded)
+
+    def assume(self, at: Context, condition: Predicate) -> Context:
+        """The context of the body of a guard: what follows from the rest is not kept, so that equal ones are found."""
+        if at.dead:
+            return at
+        key = (at.number, condition)
+        found = self._assumed.get(key)
+        if found is None:
+            found = self._assumed[key] = self._assume(at, at.scope.predicate(condition))
+        return found
+
+    def _assume(self, at: Context, condition: Predicate) -> Context:
+        new: list[Predicate] = []
+        facts = at.scope.facts
+        for part in conjuncts(condition):
+            if part == TRUE or _holds(facts, part):
+                continue
+            if part == FALSE or _holds(facts, negation(part)):
+                return self._of(at.loops, at.tensors, at.guards | {part}, dead=True, folded=at.folded)
+            new.append(part)
+            facts = facts.assume(part)
+        if not new:
+            return at
+        stay = sorted(at.guards.union(new), key=predicate_order)
+        outside = self._scope(at.loops, frozenset()).facts
+        for part in list(stay):
+            others = [other for other in stay if other != part]
+            if others and _holds(outside.assume(*others), part):
+                stay = others
+        return self._of(at.loops, at.tensors, frozenset(stay), dead=False, folded=at.folded)
+
+
+def _holds(facts: Facts, goal: Predicate) -> bool:
+    return isinstance(prove(facts, goal, thorough=False), Proved)
+
+
+def _what_parts_depend_on(term: Expr) -> object:
+    form = type(term).form
+    if not form.binders and not form.predicates:
+        return type(term), len(children(term))
+    types = tuple(
+        (getattr(term, bound.value).type.dtype, *getattr(term, bound.value).type.shape)
+        for part in form.parts
+        for bound in part.tensors
+    )
+    return type(term), static(term), own_indices(term), conditions_in(term), types
+
+
+def may_stand(at: Context, term: Expr) -> bool:
+    """Whether nothing in the term would be folded in, where that counts, without having been stored."""
+    return not at.folded or stores_everything(term)

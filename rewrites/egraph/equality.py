@@ -1,0 +1,256 @@
+"""Whether two programs are equal: both unfolded to their elements, cut into cases, and looked for in one graph."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import unified_diff
+from typing import Final
+
+from atl.checks.wellformed import check_meaning
+from atl.core.index import ZERO, Index, bound
+from atl.core.predicate import Predicate, negation, predicate_order
+from atl.core.program import Program
+from atl.core.substitution import shift_term, with_children
+from atl.core.terms import Access, Expr, Gen, Reduce
+from atl.core.traversal import Path, children, subterm, subterms
+from atl.errors import ATLError, WrongArgument
+from atl.text.printing import show_predicate
+from rewrites.derivation import Derivation
+from rewrites.egraph.contexts import Context
+from rewrites.egraph.differing import differing_input
+from rewrites.egraph.forest import replayed
+from rewrites.egraph.normal import Move, Moves, Normaliser, applied, turned
+from rewrites.egraph.search import Limit, Progress, Search, Watch
+from rewrites.egraph.supplies import Wanted, conditions_of_place
+from rewrites.egraph.uses import Role, Use, uses
+from rewrites.errors import NotFound
+from rewrites.rules import RULES
+
+MOST_CASES: Final = 60
+ROUNDS_OF_CASES: Final = 3
+CASES: Final = Use("guard_cases")
+LIMIT: Final = Limit(nodes=6_000, rounds=12, seconds=10.0)
+
+OF_LOOPS: Final = ("unfold_let+", "gen_interchange+", "sum_gen_swap+", "sum_gen_swap-", "tile_gen+", "split_gen+")
+"""What has nothing to do where all is unfolded to elements: no generation stands there but those around the whole."""
+
+
+def _stages() -> Iterator[list[Use]]:
+    """What is explored, and when that has found all that it can, what is explored as well."""
+    moves = [use for use in uses(Role.EXPLORED, Role.SUPPLIED) if use.name not in OF_LOOPS]
+    yield [use for use in moves if use.supply != "tiles"]
+    yield [use for use in moves if use.supply == "tiles"]
+    yield list(uses(Role.COMPARED))
+
+
+@dataclass(frozen=True, slots=True)
+class Unfolded:
+    """A body, and the moves that lead to it from where it began."""
+
+    body: Expr
+    moves: Moves = ()
+
+    def then(self, body: Expr, moves: Sequence[Move]) -> Unfolded:
+        """Some moves further on."""
+        return Unfolded(body, (*self.moves, *moves))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What came of comparing two programs: their unfolded forms, and the moves from one to the other if they met."""
+
+    left: Expr
+    right: Expr
+    moves: Moves | None
+    progress: Progress | None = None
+
+
+def expanded(body: Expr, shape: Sequence[Index]) -> Unfolded:
+    """The tensor as generations of its elements, with these extents, which must equal its own."""
+    at = Unfolded(body)
+    for depth, extent in enumerate(shape):
+        path = (0,) * depth
+        here = subterm(at.body, path)
+        if isinstance(here, Gen) and here.low == ZERO and here.high == extent:
+            continue
+        made = Gen(ZERO, extent, Access(shift_term(here, 1), bound(0)))
+        move = Move(path, RULES["gen_eta"], reverse=True, arguments={"n": extent, "v": here})
+        at = at.then(put(at.body, path, made), (move,))
+    return at
+
+
+def put(body: Expr, path: Path, part: Expr) -> Expr:
+    """The term with another part at a path."""
+    if not path:
+        return part
+    parts = [child.expr for child in children(body)]
+    parts[path[0]] = put(parts[path[0]], path[1:], part)
+    return with_children(body, tuple(parts))
+
+
+class Cases:
+    """An element in cases: for each condition in turn, itself where it holds and itself where it does not."""
+
+    def __init__(self, normaliser: Normaliser, conditions: Sequence[Predicate]) -> None:
+        self.normaliser = normaliser
+        self.conditions = sorted(dict.fromkeys(conditions), key=predicate_order)
+        self.count = 0
+
+    def of(self, at: Unfolded, rank: int) -> Unfolded | None:
+        """The body with its elements in cases, each in normal form; None where there would be too many."""
+        self.count = 0
+        path = (0,) * rank
+        context = self.normaliser.contexts.root
+        term = at.body
+        for _ in path:
+            (context,) = self.normaliser.contexts.below(context, term)
+            term = subterm(term, (0,))
+        try:
+            made = self._visit(context, term, path, 0)
+        except ATLError:
+            return None  # too large when all cases are written out
+        return None if made is None else at.then(put(at.body, path, made.body), made.moves)
+
+    def _visit(self, context: Context, term: Expr, path: Path, first: int) -> Unfolded | None:
+        for number, condition in enumerate(self.conditions[first:], first):
+            if context.knows(condition) or context.knows(negation(condition)):
+                continue
+            step = applied(context, term, CASES, {"p": condition, "e": term})
+            if step is None:
+                return None
+            made, move = step
+            at = Unfolded(made, (move.below(path),))
+            for side in (0, 1):
+                inside = (side, 0)
+                (below,) = self.normaliser.contexts.below(context, subterm(made, (side,)))
+                case = self._visit(below, term, (*path, *inside), number + 1)
+                if case is None:
+                    return None
+                at = at.then(put(at.body, inside, case.body), case.moves)
+            return at
+        self.count += 1
+        if time.process_time() > self.normaliser.deadline:
+            return None
+        body, moves = self.normaliser.normal(context, term)
+        return None if self.count > MOST_CASES else Unfolded(body, tuple(move.below(path) for move in moves))
+
+
+def equal(work: Derivation, other: Program, limit: Limit, watch: Watch | None = None) -> None:
+    """Rewrites the goal to the body of another program with the same inputs. Raises `NotFound`, `WrongArgument`."""
+    start = work.goal
+    target = _under_the_same_assumptions(start, other)
+    found = compared(start, target, limit, watch)
+    if found.moves is None:
+        raise _not_found(start, target, found)
+    try:
+        proved = replayed(lambda: Derivation(work.theorem, work.rules), found.moves)
+    except ATLError as error:
+        raise _not_found(start, target, found, f"the kernel refused a step of the chain: {error.summary}") from error
+    work.theorems += proved.theorems[1:]
+    work.show(target.body)
+
+
+def _under_the_same_assumptions(start: Program, other: Program) -> Program:
+    if not isinstance(other, Program):
+        raise WrongArgument(f"{type(other).__name__} is no program", required="a program with the inputs of the goal")
+    if {array.name: array for array in other.inputs} != {array.name: array for array in start.inputs}:
+        raise WrongArgument(
+            f"{other.name} and {start.name} do not have the same inputs",
+            required=", ".join(f"{array.name} : {array.dtype}{list(array.shape)}" for array in start.inputs),
+        )
+    if other.body.type.rank != start.body.type.rank or other.body.type.dtype != start.body.type.dtype:
+        raise WrongArgument(
+            f"{other.name} gives {other.body.type} and {start.name} gives {start.body.type}",
+            required="results of one rank and element type",
+        )
+    target = Program(start.name, start.inputs, other.body, start.assumptions)
+    try:
+        check_meaning(target)
+    except ATLError as error:
+        lacking = [show_predicate(fact) for fact in other.assumptions if fact not in start.assumptions]
+        raise WrongArgument(
+            f"{other.name} has no meaning under the assumptions of {start.name}: {error.summary}",
+            required=" and ".join(lacking) or "assumptions under which it has one",
+            suggestions=("state them at the start: reschedule(…, given=[…])",),
+        ) from error
+    return target
+
+
+def _not_found(start: Program, target: Program, found: Comparison, why: str = "") -> NotFound:
+    left, right = (str(replace(start, body=body)) for body in (found.left, found.right))
+    difference = "\n".join(
+        line for line in unified_diff(left.splitlines(), right.splitlines(), "goal", "other", lineterm="", n=0)
+    )
+    numbers = differing_input(start, target)
+    told = f"; {why}" if why else f"; the search was {found.progress.stopped}" if found.progress else ""
+    return NotFound(
+        "the programs differ" if numbers else f"no proof was found that the programs are equal{told}",
+        left=left,
+        right=right,
+        difference=difference,
+        required="programs that are equal by rules which a search tries",
+        numbers=numbers,
+        suggestions=() if numbers else ("lead one nearer to the other by hand, or give a larger limit=",),
+    )
+
+
+def compared(left: Program, right: Program, limit: Limit = LIMIT, watch: Watch | None = None) -> Comparison:
+    """Looks for moves from the body of one program to that of the other, under the assumptions of the first."""
+    normal = uses(Role.NORMAL, Role.UNFOLDED)
+    first, *later = _stages()
+    shape = left.body.type.shape
+    wanted = Wanted(tiles=_tiles_of(left, right))
+    with Search(left.assumptions, left.inputs, normal=normal, explored=first, wanted=wanted, watch=watch) as search:
+        begun = time.process_time()
+        search.normaliser.deadline = begun + limit.seconds
+        both = [_normal(search.normaliser, expanded(program.body, shape)) for program in (left, right)]
+        for _ in range(ROUNDS_OF_CASES):
+            if both[0].body == both[1].body:
+                break
+            cases = Cases(search.normaliser, [c for at in both for c in _conditions(at.body, len(shape))])
+            cut = [cases.of(at, len(shape)) for at in both]
+            whole = [at for at in cut if at is not None]
+            if len(whole) < len(cut) or cases.count < 2 or [at.body for at in whole] == [at.body for at in both]:
+                break
+            both = whole
+        ends = [search.enter(at.body) for at in both]
+        left_over = replace(limit, seconds=max(0.0, limit.seconds + begun - time.process_time()))
+        progress = search.run(left_over, lambda: search.met(*ends))
+        for more in later:
+            if progress.stopped == "saturated":
+                search.explore(more)
+                progress = search.run(left_over, lambda: search.met(*ends))
+        moves = None
+        if search.met(*ends):
+            moves = (*both[0].moves, *search.forest.chain(*ends), *turned(both[1].moves))
+        return Comparison(both[0].body, both[1].body, moves, progress)
+
+
+def _normal(normaliser: Normaliser, at: Unfolded) -> Unfolded:
+    body, moves = normaliser.normal(normaliser.contexts.root, at.body)
+    return at.then(body, moves)
+
+
+def _conditions(body: Expr, rank: int) -> list[Predicate]:
+    for _ in range(rank):
+        body = subterm(body, (0,))
+    return conditions_of_place(body, rank)
+
+
+def _tiles_of(left: Program, right: Program) -> dict[Index, tuple[Index, ...]]:
+    """For the extents of one program's sums those of the other's, as sizes of tiles."""
+    extents = [
+        dict.fromkeys(
+            at.high - at.low for at in subterms(program.body) if isinstance(at, Reduce) and not (at.high - at.low).loose
+        )
+        for program in (left, right)
+    ]
+    both = {own: tuple(o for o in other if o != own) for own, other in _pairs(extents)}
+    return {own: sizes for own, sizes in both.items() if sizes}
+
+
+def _pairs(extents: Sequence[dict[Index, None]]) -> list[tuple[Index, dict[Index, None]]]:
+    first, second = extents
+    return [(own, second) for own in first] + [(own, first) for own in second if own not in first]

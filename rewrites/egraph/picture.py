@@ -1,0 +1,108 @@
+"""A picture of a graph at rest: its classes as boxes with their nodes, what is best drawn dark. SVG, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Final
+
+from atl.core.traversal import conditions_in, own_indices, static
+from atl.text.printing import show_index, show_predicate
+from rewrites.egraph.pricing.extraction import Nodes
+from rewrites.egraph.terms import Head
+
+LINE: Final = 16
+WIDE: Final = 7
+GAP: Final = 26
+MOST_CLASSES: Final = 120
+LONGEST: Final = 48
+MOST_NODES: Final = 8
+"""Of a class; the others are counted."""
+
+
+def drawn(
+    nodes: Nodes, heads: Sequence[Head], root: int, chosen: frozenset[int] = frozenset(), most: int = MOST_CLASSES
+) -> str:
+    """The classes that are reached from one, row by row, as SVG; those that are chosen are drawn dark."""
+    rows = _rows(nodes, root, most)
+    texts = {name: _lines(nodes[name], heads) for row in rows for name in row}
+    at: dict[int, tuple[float, float, float, float]] = {}
+    y = float(GAP)
+    for row in rows:
+        x = float(GAP)
+        for name in row:
+            width = 14.0 + WIDE * max(len(line) for line in texts[name])
+            at[name] = (x, y, width, 10.0 + LINE * len(texts[name]))
+            x += width + GAP
+        y += max(at[name][3] for name in row) + 2 * GAP
+    across = max(x + width for x, _, width, _ in at.values()) + GAP
+    left_out = len(_reached(nodes, root)) - len(at)
+    body = [_edge(at[name], at[part]) for name in at for part in _parts(nodes[name]) if part in at]
+    body += [_box(at[name], texts[name], dark=name in chosen) for name in at]
+    if left_out:
+        body.append(f'<text x="{GAP}" y="{y}">… and {left_out} classes more</text>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{across:.0f}" height="{y + GAP:.0f}" '
+        f'font-family="monospace" font-size="11">\n' + "\n".join(body) + "\n</svg>\n"
+    )
+
+
+def _parts(nodes: Sequence[tuple[int, tuple[int, ...]]]) -> list[int]:
+    return list(dict.fromkeys(part for _, parts in nodes for part in parts))
+
+
+def _reached(nodes: Nodes, root: int) -> dict[int, int]:
+    """The classes that are reached from one, each with how many steps it takes."""
+    found, front = {root: 0}, [root]
+    while front:
+        front = [
+            part for name in front for part in _parts(nodes.get(name, ())) if _is_new(part, found[name] + 1, found)
+        ]
+    return found
+
+
+def _is_new(name: int, depth: int, found: dict[int, int]) -> bool:
+    return name not in found and found.setdefault(name, depth) == depth
+
+
+def _rows(nodes: Nodes, root: int, most: int) -> list[list[int]]:
+    reached = _reached(nodes, root)
+    kept = sorted(reached, key=lambda name: (reached[name], name))[:most]
+    rows: list[list[int]] = [[] for _ in range(1 + max(reached[name] for name in kept))]
+    for name in kept:
+        rows[reached[name]].append(name)
+    return rows
+
+
+def _lines(nodes: Sequence[tuple[int, tuple[int, ...]]], heads: Sequence[Head]) -> list[str]:
+    lines = [_label(heads[head]) for head, _ in nodes[:MOST_NODES]]
+    return lines if len(nodes) <= MOST_NODES else [*lines, f"… {len(nodes) - MOST_NODES} more"]
+
+
+def _label(head: Head) -> str:
+    """A node in a line: its word, and what it says of itself, with i0, i1, … for the loops around it."""
+    term, scope = head.sample, head.context.scope
+    said = [
+        part.__name__.lower() if isinstance(part, type) else str(getattr(part, "name", part)) for part in static(term)
+    ]
+    indices = [show_index(scope.index(expression)) for expression in own_indices(term)]
+    conditions = [show_predicate(scope.predicate(condition)) for condition in conditions_in(term)]
+    return " ".join([type(term).form.word, *said, *indices, *conditions])[:LONGEST]
+
+
+def _edge(above: tuple[float, float, float, float], below: tuple[float, float, float, float]) -> str:
+    (x, y, width, height), (u, v, wide, _) = above, below
+    return f'<path d="M{x + width / 2:.0f} {y + height:.0f} L{u + wide / 2:.0f} {v:.0f}" stroke="#b8b8b8" fill="none"/>'
+
+
+def _box(at: tuple[float, float, float, float], lines: Sequence[str], *, dark: bool) -> str:
+    x, y, width, height = at
+    ink, paper = ("#fff", "#345") if dark else ("#222", "#f6f6f2")
+    text = "".join(
+        f'<text x="{x + 7:.0f}" y="{y + LINE * (k + 1):.0f}" fill="{ink}">{escape(line)}</text>'
+        for k, line in enumerate(lines)
+    )
+    return (
+        f'<rect x="{x:.0f}" y="{y:.0f}" width="{width:.0f}" height="{height:.0f}" rx="4" fill="{paper}" '
+        f'stroke="#666"/>{text}'
+    )

@@ -1,0 +1,1 @@
+"""What terms of the graph would cost, and the best of them."""

@@ -1,0 +1,204 @@
+"""Extraction: the k best terms of a class by a cost model, all candidates for sizes of tiles in one pass.
+
+A model gives each node a result, from its context and the results of its parts. A result has a cost for each candidate,
+strictly larger than those of its parts, so that no class stands within itself in what is best; and whatever else the
+model needs to know of a term further out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from atl.core.substitution import with_children
+from atl.core.terms import Expr
+from rewrites.egraph.contexts import Context
+from rewrites.egraph.terms import Head
+
+Costs: TypeAlias = npt.NDArray[np.float64]
+"""A cost for each candidate; infinity where a term must not be chosen."""
+Nodes: TypeAlias = Mapping[int, Sequence[tuple[int, tuple[int, ...]]]]
+"""The nodes of each class: heads, and the classes of parts."""
+
+MOST_PASSES: Final = 400
+"""Over one class; costs that grow from parts to wholes settle long before."""
+
+
+class Result(Protocol):
+    """What a model says of a term: its costs, and what it needs of it further out."""
+
+    @property
+    def costs(self) -> Costs: ...
+
+
+class Model(Protocol):
+    """A cost model. `candidates` is how many assignments of sizes it prices at once."""
+
+    @property
+    def candidates(self) -> int: ...
+
+    def result(self, at: Context, term: Expr, parts: Sequence[Any]) -> Any:
+        """The result of a node in a context, from those of its parts; of `term` only what the node itself says counts.
+
+        Its costs are larger than those of each part.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pick:
+    """A node and, for each of its parts, which of the best of its class."""
+
+    result: Any
+    head: int
+    parts: tuple[int, ...]
+    ranks: tuple[int, ...]
+    picks: tuple[_Pick, ...]
+    within: frozenset[int]
+    """The classes that the term passes through."""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return (float(self.result.costs.min()), self.head, self.parts, self.ranks)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extracted:
+    """A term of a class, the candidate for which it is cheap, and what it costs there."""
+
+    cost: float
+    candidate: int
+    _pick: _Pick
+    _heads: Sequence[Head]
+
+    @property
+    def classes(self) -> frozenset[int]:
+        """The classes that it passes through."""
+        return self._pick.within
+
+    @property
+    def term(self) -> Expr:
+        """The term itself."""
+        return _term(self._pick, self._heads)
+
+
+def _term(pick: _Pick, heads: Sequence[Head]) -> Expr:
+    sample = heads[pick.head].sample
+    return with_children(sample, tuple(_term(part, heads) for part in pick.picks)) if pick.picks else sample
+
+
+class Extraction:
+    """The best terms of every class that is reached from one: `k` of them, and the best one for each candidate."""
+
+    def __init__(self, heads: Sequence[Head], nodes: Nodes, model: Model, root: int, k: int = 1) -> None:
+        self.heads, self.nodes, self.model, self.k = heads, nodes, model, k
+        self.calls = 0
+        self._best: dict[int, tuple[_Pick, ...]] = {}
+        self._results: dict[tuple[int, tuple[int, ...]], Any] = {}
+        self._root = root
+        self._settle(root)
+
+    def best(self) -> list[Extracted]:
+        """The best terms of the class that was asked for, cheapest first, each for the candidate that suits it best."""
+        found = []
+        for pick in self._best.get(self._root, ()):
+            costs = pick.result.costs
+            candidate = int(costs.argmin())
+            found.append(Extracted(float(costs[candidate]), candidate, pick, self.heads))
+        return found
+
+    def ranked(self) -> list[Extracted]:
+        """The best terms with every candidate, cheapest first."""
+        found = [
+            Extracted(float(cost), candidate, pick, self.heads)
+            for pick in self._best.get(self._root, ())
+            for candidate, cost in enumerate(pick.result.costs)
+            if np.isfinite(cost)
+        ]
+        return sorted(found, key=lambda at: at.cost)
+
+    def _settle(self, root: int) -> None:
+        order = _parts_first(self.nodes, root)
+        users: defaultdict[int, list[int]] = defaultdict(list)
+        for name in order:
+            for part in {part for _, parts in self.nodes[name] for part in parts}:
+                users[part].append(name)
+        place = {name: position for position, name in enumerate(order)}
+        passes: defaultdict[int, int] = defaultdict(int)
+        waiting = set(order)
+        while waiting:
+            for name in sorted(waiting, key=place.__getitem__):
+                waiting.discard(name)
+                passes[name] += 1
+                made = self._picked(name)
+                old = self._best.get(name, ())
+                if [at.key for at in made] != [at.key for at in old] and passes[name] < MOST_PASSES:
+                    self._best[name] = made
+                    waiting.update(users[name])
+
+    def _picked(self, name: int) -> tuple[_Pick, ...]:
+        found = []
+        for head, parts in self.nodes[name]:
+            lists = [self._best.get(part, ()) for part in parts]
+            for ranks in self._ranks([len(each) for each in lists]):
+                picks = tuple(each[rank] for each, rank in zip(lists, ranks, strict=True))
+                within = frozenset((name,)).union(*(pick.within for pick in picks))
+                if any(name in pick.within for pick in picks):
+                    continue
+                result = self._result(head, picks)
+                if np.isfinite(result.costs).any():
+                    found.append(_Pick(result, head, parts, ranks, picks, within))
+        found.sort(key=lambda at: at.key)
+        return self._kept(found)
+
+    def _ranks(self, counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        if not counts:
+            yield ()
+        elif self.k == 1 and self.model.candidates == 1:
+            yield from ((0,) * len(counts) for _ in range(all(counts)))
+        else:
+            most = max(self.k, *counts)
+            yield from (ranks for ranks in product(*map(range, counts)) if sum(ranks) < most)
+
+    def _result(self, head: int, picks: tuple[_Pick, ...]) -> Any:
+        key = (head, tuple(id(pick.result) for pick in picks))
+        found = self._results.get(key)
+        if found is None:
+            self.calls += 1
+            at = self.heads[head]
+            made = self.model.result(at.context, at.sample, [pick.result for pick in picks])
+            # The parts are kept with the result: what is known by its address must not go away.
+            found = self._results[key] = (made, picks)
+        return found[0]
+
+    def _kept(self, found: list[_Pick]) -> tuple[_Pick, ...]:
+        """The k cheapest, and for each candidate the cheapest."""
+        if len(found) <= self.k:
+            return tuple(found)
+        kept = set(range(self.k))
+        if self.model.candidates > 1:
+            table = np.stack([pick.result.costs for pick in found])
+            kept.update(int(row) for row in table.argmin(axis=0))
+        return tuple(found[row] for row in sorted(kept))
+
+
+def _parts_first(nodes: Nodes, root: int) -> list[int]:
+    """The classes that are reached from one, parts before wholes as far as there are no circles."""
+    order: list[int] = []
+    seen: set[int] = set()
+    stack = [(root, False)]
+    while stack:
+        name, ready = stack.pop()
+        if ready:
+            order.append(name)
+        elif name not in seen:
+            seen.add(name)
+            stack.append((name, True))
+            stack.extend((part, False) for _, parts in nodes.get(name, ()) for part in parts)
+    return order

@@ -1,0 +1,329 @@
+"""Schedules found by saturation: what a program may be rewritten to, priced, the best with a proof of the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from atl.checks.safety import check_safe
+from atl.core.index import Index, Leaf, Size, atoms, constant, index, map_leaves
+from atl.core.node import is_position
+from atl.core.predicate import at_most, is_predicate
+from atl.core.predicate import substitute as substitute_predicate
+from atl.core.program import Program
+from atl.core.substitution import map_type, transform
+from atl.core.terms import Expr, Gen, Reduce, Type
+from atl.core.traversal import indices_in, subterms
+from atl.errors import ATLError, WrongArgument
+from padtypes import check as check_pads
+from rewrites.derivation import Derivation
+from rewrites.egraph.contexts import Contexts
+from rewrites.egraph.forest import replayed
+from rewrites.egraph.normal import Move
+from rewrites.egraph.picture import MOST_CLASSES, drawn
+from rewrites.egraph.pricing.costs import CodeSize, Lines, Traffic
+from rewrites.egraph.pricing.extraction import Extracted, Extraction, Model
+from rewrites.egraph.search import Limit, Progress, Search, Watch, limit_of
+from rewrites.egraph.supplies import Wanted
+from rewrites.egraph.uses import Role, chosen_uses, uses
+from rewrites.errors import NotFound, unknown_name
+from rewrites.instantiation import Argument, Arguments, Function, is_term
+
+LIMIT: Final = Limit(nodes=8_000, rounds=60, seconds=20.0)
+DEFAULT_SIZE: Final = 1_000
+"""What a size is taken for where nobody says."""
+TILES: Final = (8, 16, 64)
+MOST_CANDIDATES: Final = 256
+Pricing: TypeAlias = Callable[[Mapping[str, Any]], Model]
+COSTS: Final[Mapping[str, Pricing]] = {"traffic": Traffic, "lines": Lines, "code size": CodeSize}
+"""The cost models that ship, by name; each is made from sizes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """A schedule that a search has found: what it costs by the model, the sizes of its tiles, and how to prove it."""
+
+    cost: float
+    tiles: Mapping[str, int]
+    body: Expr
+    _numbers: Mapping[str, int]
+    """For all sizes of tiles: on the way there may be some that the end does not have."""
+    _moves: Callable[[], Sequence[Move]]
+
+    @property
+    def label(self) -> str:
+        """The cost and the sizes of tiles, in a line."""
+        tiles = "".join(f", {name}={tile}" for name, tile in self.tiles.items())
+        return f"cost={self.cost:.4g}{tiles}"
+
+    def __str__(self) -> str:
+        return self.label
+
+    def unchecked(self, begin: Callable[[], Derivation]) -> Derivation:
+        """The steps of the kernel that lead there, with numbers for the sizes of tiles."""
+        return replayed(begin, [_with_numbers(move, self._numbers) for move in self._moves()])
+
+    def proved(self, begin: Callable[[], Derivation]) -> Derivation:
+        """The steps that lead there; its end is safe to lower. Raises what the kernel or the checks have against it."""
+        work = self.unchecked(begin)
+        check_safe(work.goal)
+        check_pads(work.goal)
+        return work
+
+
+class Saturated:
+    """What a search has found equal to a program. The graph is at rest; `best` prices it, as often as one likes."""
+
+    def __init__(self, program: Program, search: Search, root: int, tiles: Mapping[str, Index]) -> None:
+        self.program = program
+        self.search = search
+        self.root = root
+        self.tile_sizes = tiles
+        """The sizes that stand for those of tiles, and the extents of the loops that they are for."""
+
+    @property
+    def progress(self) -> Progress:
+        """How far the search went, and why it ended."""
+        return self.search.progress()
+
+    @property
+    def stopped(self) -> str:
+        """Why the search ended."""
+        return self.search.stopped
+
+    @cached_property
+    def _read(self) -> tuple[dict[int, int], dict[int, list[tuple[int, tuple[int, ...]]]]]:
+        found = self.search.store.classes()
+        self.search.store.close()
+        return found
+
+    @property
+    def nodes(self) -> Mapping[int, Sequence[tuple[int, tuple[int, ...]]]]:
+        """The e-nodes of each class: heads, and the classes of parts. A class is named by its first term."""
+        return self._read[1]
+
+    @property
+    def class_of(self) -> Mapping[int, int]:
+        """The class of each ground term."""
+        return self._read[0]
+
+    def top_rules(self, count: int = 10) -> list[tuple[str, int]]:
+        """The rules that brought most instances, and how many; `-` after a name is from right to left."""
+        return self.search.hits.most_common(count)
+
+    def picture(self, path: str | PathLike[str], *, most: int = MOST_CLASSES) -> None:
+        """Writes the classes that the program is made of as SVG, `most` of them; those of the best are dark."""
+        model = Traffic({name: float(DEFAULT_SIZE) for name in (*self.program.sizes, *self.tile_sizes)})
+        best = Extraction(self.search.terms.heads, self.nodes, model, self.class_of[self.root]).best()
+        chosen = best[0].classes if best else frozenset()
+        text = drawn(self.nodes, self.search.terms.heads, self.class_of[self.root], chosen, most)
+        Path(path).write_text(text, encoding="utf-8")
+
+    def contexts(self) -> list[str]:
+        """The contexts of the graph with their facts."""
+        return [str(context) for context in self.search.contexts.all]
+
+    def best(
+        self,
+        *,
+        k: int = 1,
+        cost: str | Pricing = "traffic",
+        sizes: Mapping[str, int] | None = None,
+        tiles: Sequence[int] = TILES,
+    ) -> list[Choice]:
+        """The k best schedules at these sizes and sizes of tiles, cheapest first; the sizes only price them.
+
+        Sizes that are not given are taken for 1000. Raises `WrongArgument`.
+        """
+        pricing = _pricing(cost)
+        candidates = self._candidates(tiles)
+        given = _checked_sizes(self.program, sizes or {})
+        columns = {name: np.array([float(at[name]) for at in candidates]) for name in self.tile_sizes}
+        model = pricing({**given, **columns})
+        found = Extraction(self.search.terms.heads, self.nodes, model, self.class_of[self.root], k)
+        choices: list[Choice] = []
+        seen: set[object] = set()
+        for extracted in found.ranked():
+            choice = self._choice(extracted, candidates[extracted.candidate])
+            key = (choice.body, tuple(sorted(choice.tiles.items())))
+            if key not in seen:
+                seen.add(key)
+                choices.append(choice)
+        return choices[:k]
+
+    def _candidates(self, tiles: Sequence[int]) -> list[dict[str, int]]:
+        if not tiles or not all(is_position(tile) and tile > 0 for tile in tiles):
+            raise WrongArgument(f"tiles={tiles!r}", required="positive numbers, the sizes of tiles to choose from")
+        names = list(self.tile_sizes)
+        if len(tiles) ** len(names) > MOST_CANDIDATES:
+            return [dict.fromkeys(names, tile) for tile in tiles]
+        return [dict(zip(names, each, strict=True)) for each in product(tiles, repeat=len(names))]
+
+    def _choice(self, extracted: Extracted, tiles: Mapping[str, int]) -> Choice:
+        term = extracted.term
+        used = {atom.name for at in subterms(term) for atom in _sizes_in(at)}
+
+        def moves() -> Sequence[Move]:
+            number = self.search.terms.add(self.search.contexts.root, term)
+            return self.search.forest.chain(self.root, number)
+
+        own = {name: tile for name, tile in tiles.items() if name in used}
+        body = _in_term(term, own)
+        return Choice(extracted.cost, own, body, tiles, moves)
+
+
+def saturate(
+    program: Program,
+    *,
+    rules: Sequence[str] | None = None,
+    limit: Limit = LIMIT,
+    watch: Watch | None = None,
+    tile: bool = True,
+    told_apart: frozenset[str] = Contexts.TOLD_APART,
+) -> Saturated:
+    """Looks for all that a program may be rewritten to, by the rules that are named or those of the table."""
+    tiles = dict(_tile_sizes(program)) if tile else {}
+    positive = [at_most(constant(1), index(Size(name))) for name in tiles]
+    wanted = Wanted(tiles={extent: (index(Size(name)),) for name, extent in tiles.items()})
+    explored = uses(Role.EXPLORED, Role.SUPPLIED) if rules is None else chosen_uses(rules)
+    search = Search(
+        (*program.assumptions, *positive), program.inputs, normal=uses(Role.NORMAL), explored=explored, wanted=wanted,
+        told_apart=told_apart, watch=watch,
+    )  # fmt: skip
+    try:
+        root = search.enter_normal(program.body)
+        search.run(limit)
+        found = Saturated(program, search, root, tiles)
+        _ = found.nodes
+    finally:
+        search.store.close()
+    return found
+
+
+def _tile_sizes(program: Program) -> Iterator[tuple[str, Index]]:
+    """A size of tiles for each extent of a loop of the program, named after the first loop with it."""
+    taken = {*program.sizes, *(array.name for array in program.inputs)}
+    done: set[Index] = set()
+    for at in subterms(program.body):
+        if isinstance(at, Gen | Reduce) and not (at.high - at.low).loose and (at.high - at.low) not in done:
+            extent = at.high - at.low
+            done.add(extent)
+            name = f"tile_{at.name}"
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            yield name, extent
+
+
+def saturate_as_asked(
+    program: Program,
+    *,
+    cost: str,
+    sizes: Sequence[str],
+    tiles: str,
+    limit: int | None,
+    watch: Watch | None,
+    k: int = 16,
+) -> tuple[Saturated, list[Choice]]:
+    """A search and the best of it, as a command line asks for them: sizes as "n=1000", tiles as "8,16"."""
+    try:
+        given = {name: int(value) for name, _, value in (size.partition("=") for size in sizes)}
+        factors = [int(tile) for tile in tiles.split(",")]
+    except ValueError as error:
+        raise WrongArgument(
+            f"--size {' '.join(sizes) or '(none)'}, --tiles {tiles}", required="--size n=1000 --tiles 8,16"
+        ) from error
+    _pricing(cost)
+    _checked_sizes(program, given)
+    found = saturate(program, limit=limit_of(limit, LIMIT), watch=watch)
+    return found, found.best(k=k, cost=cost, sizes=given, tiles=factors)
+
+
+def choose(work: Derivation, found: Saturated, choices: Sequence[Choice]) -> Choice:
+    """Rewrites the goal to the first of the choices that the kernel proves and that is safe to lower."""
+    refused: ATLError | None = None
+    for choice in choices:
+        try:
+            proved = choice.proved(lambda: Derivation(work.theorem, work.rules))
+        except ATLError as error:
+            refused = refused or error
+            continue
+        work.theorems += proved.theorems[1:]
+        return choice
+    raise NotFound(
+        f"no schedule was found that can be proved and lowered, of {len(choices)} tried ({found.stopped})"
+        f"{f': {refused.summary}' if refused else ''}",
+        required="a program whose accesses are safe, or become so by a rule that the search tries",
+        suggestions=("atl.check_safe(program) says which access is not",),
+    ) from refused
+
+
+def _pricing(cost: str | Pricing) -> Pricing:
+    if callable(cost):
+        return cost
+    if cost not in COSTS:
+        raise unknown_name(
+            "cost model", str(cost), COSTS, required=f"one of {', '.join(COSTS)}, or a function of sizes"
+        )
+    return COSTS[cost]
+
+
+def _checked_sizes(program: Program, sizes: Mapping[str, int]) -> dict[str, float]:
+    for name, value in sizes.items():
+        if name not in program.sizes:
+            raise unknown_name("size", str(name), program.sizes, required="a size of the goal")
+        if not is_position(value):
+            raise WrongArgument(f"the size {name} = {value!r}", required="an integer, 0 or more")
+    return {name: float(sizes.get(name, DEFAULT_SIZE)) for name in program.sizes}
+
+
+# -- numbers for the sizes of tiles -----------------------------------------------------------------------------------
+
+
+def _sizes_in(term: Expr) -> Iterator[Size]:
+    for expression in indices_in(term):
+        yield from (atom for atom in atoms(expression) if isinstance(atom, Size))
+
+
+def _with_numbers(move: Move, numbers: Mapping[str, int]) -> Move:
+    arguments: Arguments = {name: _in_argument(value, numbers) for name, value in move.arguments.items()}
+    return Move(move.path, move.rule, move.reverse, arguments)
+
+
+def _in_argument(argument: Argument, numbers: Mapping[str, int]) -> Argument:
+    if isinstance(argument, Function):
+        parameters = tuple(_in_type(of, numbers) if isinstance(of, Type) else of for of in argument.parameters)
+        body = _in_argument(argument.body, numbers)
+        assert not isinstance(body, Index | Function)
+        return Function(parameters, body)
+    if isinstance(argument, Index):
+        return _in_index(argument, numbers)
+    if is_predicate(argument):
+        return substitute_predicate(argument, lambda leaf: _leaf(leaf, numbers))
+    assert is_term(argument)
+    return _in_term(argument, numbers)
+
+
+def _leaf(leaf: Leaf, numbers: Mapping[str, int]) -> Index:
+    if isinstance(leaf, Size) and leaf.name in numbers:
+        return constant(numbers[leaf.name])
+    return index(leaf)
+
+
+def _in_index(expression: Index, numbers: Mapping[str, int]) -> Index:
+    return map_leaves(expression, lambda leaf: _leaf(leaf, numbers))
+
+
+def _in_type(of: Type, numbers: Mapping[str, int]) -> Type:
+    return map_type(of, lambda extent: _in_index(extent, numbers))
+
+
+def _in_term(term: Expr, numbers: Mapping[str, int]) -> Expr:
+    return transform(term, lambda leaf, _: _leaf(leaf, numbers)) if numbers else term

@@ -1,0 +1,280 @@
+"""Equality saturation: rounds of candidates from egglog, each made an instance, checked, and entered in normal form."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Literal, Self, TypeAlias
+
+from atl.core.index import Array
+from atl.core.predicate import Predicate
+from atl.core.substitution import with_children
+from atl.core.terms import Expr, Let
+from atl.core.traversal import binds, children
+from atl.errors import ATLError, WrongArgument
+from rewrites.egraph.contexts import Context, Contexts
+from rewrites.egraph.forest import Forest, Instance
+from rewrites.egraph.normal import Moves, Normaliser, applied
+from rewrites.egraph.store import Skeleton, Store, least_term
+from rewrites.egraph.supplies import SUPPLIES, Wanted
+from rewrites.egraph.terms import Terms
+from rewrites.egraph.uses import Use
+from rewrites.instantiation import Argument
+from rewrites.matching.patterns import Pattern, all_patterns, applied_metavariable
+from rewrites.rules import RULES
+
+Stopped: TypeAlias = Literal["saturated", "met", "node limit", "round limit", "time limit", "interrupted", "running"]
+"""Why a search ended. Only the first says that nothing more could be found by its rules."""
+
+MOST_SIZE: Final = 4_000
+"""A term with more nodes is not entered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How far a search may go: ground terms, rounds, seconds of the processor. Looked at within a round too."""
+
+    nodes: int = 20_000
+    rounds: int = 40
+    seconds: float = 20.0
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1 or self.rounds < 0 or self.seconds < 0:
+            raise WrongArgument(f"{self}", required="at least one node, and no negative number of rounds or seconds")
+
+
+def limit_of(given: Limit | int | None, default: Limit) -> Limit:
+    """A limit as a person gives it: a number is one of nodes."""
+    if given is None:
+        return default
+    if isinstance(given, Limit):
+        return given
+    if type(given) is not int:
+        raise WrongArgument(f"limit={given!r}", required="a number of nodes, or Limit(nodes=…, rounds=…, seconds=…)")
+    return Limit(nodes=given, rounds=default.rounds, seconds=default.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How a search stands: after a round, and at its end with the reason why it ended."""
+
+    rounds: int
+    nodes: int
+    classes: int
+    contexts: int
+    instances: int
+    seconds: float
+    hits: Mapping[str, int] = field(repr=False)
+    stopped: Stopped = "running"
+
+    def __str__(self) -> str:
+        top = ", ".join(f"{name} {count}" for name, count in Counter(self.hits).most_common(5))
+        return (
+            f"{self.stopped} after {self.rounds} rounds, {self.seconds:.2f} s: {self.nodes} terms in {self.classes} "
+            f"classes and {self.contexts} contexts, {self.instances} instances{f'; {top}' if top else ''}"
+        )
+
+
+Watch: TypeAlias = Callable[[Progress], object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    use: Use
+    skeleton: Skeleton
+
+
+class Search:
+    """An e-graph and what is looked for in it. It is a context manager, as egglog is given its rows in files."""
+
+    def __init__(
+        self,
+        assumptions: Sequence[Predicate],
+        inputs: Sequence[Array],
+        *,
+        normal: Sequence[Use],
+        explored: Sequence[Use],
+        wanted: Wanted | None = None,
+        told_apart: frozenset[str] = Contexts.TOLD_APART,
+        watch: Watch | None = None,
+    ) -> None:
+        self.contexts = Contexts(assumptions, inputs, told_apart)
+        self.terms = Terms(self.contexts)
+        self.forest = Forest(self.terms)
+        self.store = Store()
+        self.wanted = wanted or Wanted()
+        self.normaliser = Normaliser(self.contexts, normal, self.wanted)
+        self.instances: list[Instance] = []
+        self.hits: Counter[str] = Counter()
+        self.tried = 0
+        self.rounds = 0
+        self.seconds = 0.0
+        self.stopped: Stopped = "running"
+        self._watch = watch
+        self._entered = 0
+        self._variants: list[_Variant] = []
+        self._seen: set[tuple[str, int, Expr]] = set()
+        self.explore(explored)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.store.close()
+
+    # -- patterns -----------------------------------------------------------------------------------------------------
+
+    def explore(self, explored: Sequence[Use]) -> None:
+        """Has these uses tried as well from now on."""
+        for use in explored:
+            self._look_for(use)
+
+    def _look_for(self, use: Use) -> None:
+        done: set[Skeleton] = set()
+        for pattern in all_patterns(RULES[use.rule], use.reverse):
+            skeleton = self._skeleton(pattern.term, pattern, inside=False)
+            if skeleton[0] != "any" and skeleton not in done:
+                done.add(skeleton)
+                number = self.store.look_for(skeleton)
+                assert number == len(self._variants)
+                self._variants.append(_Variant(use, skeleton))
+
+    def _skeleton(self, term: Expr, pattern: Pattern, *, inside: bool) -> Skeleton:
+        """The kinds of the nodes of a pattern. One metavariable at two places is one class if these share a context."""
+        variable = applied_metavariable(term, pattern)
+        if variable is not None:
+            return ("any", None if inside else variable or None)
+        parts = []
+        for place, child in enumerate(children(term)):
+            opens = bool(child.part.indices or child.part.tensors or child.part.assumes)
+            deeper = inside or opens or (binds(term) and not (isinstance(term, Let) and place == 0))
+            parts.append(self._skeleton(child.expr, pattern, inside=deeper))
+        return (self.terms.kind_of(term), *parts)
+
+    # -- terms --------------------------------------------------------------------------------------------------------
+
+    def enter(self, term: Expr, context: Context | None = None) -> int:
+        """The number of a ground term, in the graph from now on."""
+        number = self.terms.add(context or self.contexts.root, term)
+        for new in range(self._entered, len(self.terms)):
+            made = self.terms.term[new]
+            self.store.node(new, made.size, self.terms.kind[new], self.terms.head[new], self.terms.parts[new])
+        self._entered = len(self.terms)
+        return number
+
+    def unite(self, left: int, right: int, moves: Moves) -> bool:
+        """Two ground terms are equal by these moves. Whether that is new."""
+        if left == right:
+            return False
+        instance = Instance(left, right, moves)
+        self.instances.append(instance)
+        self.store.unite(left, right)
+        return self.forest.unite(instance)
+
+    def enter_normal(self, term: Expr) -> int:
+        """Enters a term, and its normal form, which it is equal to."""
+        number = self.enter(term)
+        made, moves = self.normaliser.normal(self.contexts.root, term)
+        self.unite(number, self.enter(made), moves)
+        return number
+
+    def met(self, left: int, right: int) -> bool:
+        """Whether two ground terms are known to be equal."""
+        self.forest.grow()
+        return self.forest.leader(left) == self.forest.leader(right)
+
+    # -- rounds -------------------------------------------------------------------------------------------------------
+
+    def progress(self) -> Progress:
+        """How it stands."""
+        self.forest.grow()
+        return Progress(
+            self.rounds, len(self.terms), self.forest.classes, len(self.contexts.all), len(self.instances),
+            self.seconds, dict(self.hits), self.stopped,
+        )  # fmt: skip
+
+    def run(self, limit: Limit, until: Callable[[], bool] = lambda: False) -> Progress:
+        """Goes on until nothing is new, `until` says so, or a limit is reached; an interrupt keeps what is there."""
+        begun, before = time.process_time(), self.seconds
+        deadline = self.normaliser.deadline = begun + limit.seconds
+        start = self.rounds
+
+        def ended() -> Stopped | None:
+            self.seconds = before + time.process_time() - begun
+            if until():
+                return "met"
+            if len(self.terms) > limit.nodes:
+                return "node limit"
+            return "time limit" if time.process_time() > deadline else None
+
+        try:
+            why = ended()
+            while why is None:
+                if self.rounds - start >= limit.rounds:
+                    why = "round limit"
+                else:
+                    why = self._round(ended)
+                    if self._watch is not None:
+                        self._watch(self.progress())
+        except KeyboardInterrupt:
+            why = "interrupted"
+        self.stopped = why
+        self.seconds = before + time.process_time() - begun
+        return self.progress()
+
+    def _round(self, ended: Callable[[], Stopped | None]) -> Stopped | None:
+        self.rounds += 1
+        changed = False
+        for row in self.store.found():
+            why = ended()
+            if why is not None:
+                return why
+            changed |= self._candidate(row)
+        return ended() if changed else (ended() or "saturated")
+
+    def _candidate(self, row: tuple[int, ...]) -> bool:
+        """Makes what a candidate gives, in normal form, equal to it. Whether anything is new."""
+        variant = self._variants[row[0]]
+        context, term = self._built(variant.skeleton, iter(row[1:]))
+        key = (variant.use.name, context.number, term)
+        if context.dead or key in self._seen:
+            return False
+        self._seen.add(key)
+        made = [self._instance(variant.use, context, term, given) for given in self._given(variant, context, term)]
+        return any(made)
+
+    def _given(self, variant: _Variant, context: Context, term: Expr) -> Iterator[Mapping[str, Argument]]:
+        if variant.use.supply is None:
+            yield {}
+        else:
+            yield from SUPPLIES[variant.use.supply](context, term, self.wanted)
+
+    def _built(self, skeleton: Skeleton, columns: Iterator[int]) -> tuple[Context, Expr]:
+        """The least ground term of a candidate."""
+        head = self.terms.heads[next(columns)]
+        parts = tuple(
+            self.terms.term[least_term(next(columns))] if part[0] == "any" else self._built(part, columns)[1]
+            for part in skeleton[1:]
+        )
+        return head.context, with_children(head.sample, parts) if parts else head.sample
+
+    def _instance(self, use: Use, context: Context, term: Expr, given: Mapping[str, Argument]) -> bool:
+        self.tried += 1
+        step = applied(context, term, use, given)
+        if step is None:
+            return False
+        after, move = step
+        try:
+            after, more = self.normaliser.normal(context, after)
+        except ATLError:
+            return False
+        if after == term or after.size > MOST_SIZE:
+            return False
+        new = self.unite(self.enter(term, context), self.enter(after, context), (move, *more))
+        self.hits[use.name] += 1
+        return new

@@ -1,0 +1,145 @@
+"""Supplies: where a rule has parameters that the side to be rewritten does not tell, candidates for them.
+
+A supply looks at a term and its context, and at what a search wants; it gives arguments that the matcher completes.
+What it gives need not be right: every instance is checked. What tactics work out as well is worked out by one function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from atl.core.index import ZERO, Bound, Extremum, Index, Quotient, atoms, bound, shift
+from atl.core.predicate import NonNegative, Predicate, conjunction, conjuncts, expressions
+from atl.core.terms import Access, Expr, Gen, Guard, Reduce, Reshape, Select, Value
+from atl.core.traversal import children, indices_in
+from rewrites.egraph.contexts import Context
+from rewrites.instantiation import Argument, Function
+from rewrites.matching.match import function_of
+from rewrites.tactics.indices import simpler_condition, simpler_indices
+from rewrites.tactics.simplification import implied
+
+Given: TypeAlias = Mapping[str, Argument]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a search is to try: for loops of an extent, sizes of tiles; and conditions by which cases are told apart."""
+
+    tiles: Mapping[Index, tuple[Index, ...]] = field(default_factory=dict)
+    cuts: bool = False
+    """Whether loops are to be cut where a guard on their index flips."""
+
+
+Supply: TypeAlias = Callable[[Context, Expr, Wanted], Iterator[Given]]
+
+
+def dropped_conditions(at: Context, term: Expr, _: Wanted) -> Iterator[Given]:
+    """p, q of `guard_implied`: the conditions of a guard that stay, and those that follow from them here."""
+    if isinstance(term, Guard) and len(parts := conjuncts(term.predicate)) > 1:
+        stay, dropped = implied(parts, at.scope)
+        if dropped:
+            yield {"p": conjunction(stay), "q": conjunction(dropped)}
+
+
+def smaller_indices(at: Context, term: Expr, _: Wanted) -> Iterator[Given]:
+    """a, b, e of `equal_index`: an index that is made smaller by what is known here."""
+    if isinstance(term, Access | Gen | Reduce | Value | Reshape) and any(map(_reducible, indices_in(term))):
+        for old, new in simpler_indices(term, at.scope):
+            yield {"a": old, "b": new, "e": Function(("index",), function_of(term, (old,)))}
+
+
+def smaller_conditions(at: Context, term: Expr, _: Wanted) -> Iterator[Given]:
+    """q of `guard_equivalent`: the condition with its indices made smaller by what is known here."""
+    if isinstance(term, Guard) and any(map(_reducible, expressions(term.predicate))):
+        smaller = simpler_condition(term.predicate, at.scope)
+        if smaller != term.predicate and len(str(smaller)) < len(str(term.predicate)):
+            yield {"q": smaller}
+
+
+def _reducible(expression: Index) -> bool:
+    return any(isinstance(atom, Quotient | Extremum) for atom in atoms(expression))
+
+
+def tiles(_: Context, term: Expr, wanted: Wanted) -> Iterator[Given]:
+    """k of `tile_gen` and `tile_sum`: sizes of tiles for loops whose extents are the program's own."""
+    if isinstance(term, Gen | Reduce):
+        for size in wanted.tiles.get(term.high - term.low, ()):
+            yield {"k": size}
+
+
+def deltas(_: Context, term: Expr, __: Wanted) -> Iterator[Given]:
+    """lo, hi, a of `sum_delta_only` in reverse: an index between two bounds, which a sum may run over instead."""
+    if not isinstance(term, Guard):
+        return
+    parts = conjuncts(term.predicate)
+    if len(parts) != 2 or not all(isinstance(part, NonNegative) for part in parts):
+        return
+    first, second = (expression for part in parts for expression in expressions(part))
+    total = first + second + 1
+    if total.loose or not total.terms or not _is_difference(first):
+        return
+    for position in (first, second):
+        yield {"lo": ZERO, "hi": total, "a": position}
+
+
+def _is_difference(expression: Index) -> bool:
+    """Whether several indices stand in it with the factors 1 and -1: for one alone, and for tiles, there is no need."""
+    bound_ones = [term for term in expression.terms if any(isinstance(atom, Bound) for atom in term[0])]
+    return len(bound_ones) > 1 and all(len(monomial) == 1 and abs(value) == 1 for monomial, value in bound_ones)
+
+
+def cuts(at: Context, term: Expr, wanted: Wanted) -> Iterator[Given]:
+    """k of `split_gen`: where a condition on the loop's own index flips within its body."""
+    if not wanted.cuts or not isinstance(term, Gen):
+        return
+    for k in dict.fromkeys(_flips(term.body, 0)):
+        if k not in (term.low, term.high) and k.loose <= len(at.loops):
+            yield {"k": k}
+
+
+def _flips(term: Expr, depth: int) -> Iterator[Index]:
+    if isinstance(term, Guard | Select):
+        for expression in expressions(term.predicate):
+            yield from _flip(expression, depth)
+    for child in children(term):
+        yield from _flips(child.expr, depth + child.indices)
+
+
+def _flip(expression: Index, depth: int) -> Iterator[Index]:
+    own = bound(depth)
+    coefficient = dict(expression.terms).get((Bound(depth),), 0)
+    rest = expression - own * coefficient
+    if abs(coefficient) != 1 or any(isinstance(atom, Bound) and atom.position <= depth for atom in atoms(rest)):
+        return
+    yield shift(-rest if coefficient == 1 else rest + 1, -(depth + 1))
+
+
+def conditions_of_place(body: Expr, rank: int) -> list[Predicate]:
+    """The conditions within a term that speak of no more than the outermost `rank` indices around it."""
+    found: dict[Predicate, None] = {}
+
+    def visit(at: Expr, depth: int) -> None:
+        if isinstance(at, Guard | Select):
+            for part in conjuncts(at.predicate):
+                used = [atom.position for e in expressions(part) for atom in atoms(e) if isinstance(atom, Bound)]
+                if used and all(position >= depth for position in used) and isinstance(part, NonNegative):
+                    (expression,) = expressions(part)
+                    found[NonNegative(shift(expression, -depth))] = None
+        for child in children(at):
+            visit(child.expr, depth + child.indices)
+
+    visit(body, 0)
+    return [part for part in found if part.loose <= rank]
+
+
+SUPPLIES: Final[Mapping[str, Supply]] = {
+    "dropped conditions": dropped_conditions,
+    "smaller indices": smaller_indices,
+    "smaller conditions": smaller_conditions,
+    "tiles": tiles,
+    "deltas": deltas,
+    "cuts": cuts,
+}
+"""The supplies by the names under which the table of uses knows them."""

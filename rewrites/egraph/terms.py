@@ -1,0 +1,90 @@
+"""Ground terms: every term that a search has met, in its context, with a number; its head; and its parts' numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from atl.core.forms import Role, slots_of
+from atl.core.terms import Expr
+from atl.core.traversal import children, static
+from rewrites.egraph.contexts import Context, Contexts
+
+Kind: TypeAlias = tuple[type, object]
+"""The type of a node and what it says of itself in a word: what a pattern tells of it."""
+
+_NOT_IN_A_LABEL: Final = frozenset((Role.PART, Role.PARTS, Role.HINT, Role.MARK))
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The label of an e-node: its context and a term that has it, whose parts do not matter."""
+
+    context: Context
+    sample: Expr
+
+
+class Terms:
+    """The ground terms of a search. Two share a head when they differ in their parts only."""
+
+    def __init__(self, contexts: Contexts) -> None:
+        self.contexts = contexts
+        self.kinds: dict[Kind, int] = {}
+        self.heads: list[Head] = []
+        self.term: list[Expr] = []
+        self.context: list[Context] = []
+        self.kind: list[int] = []
+        self.head: list[int] = []
+        self.parts: list[tuple[int, ...]] = []
+        self._numbers: dict[tuple[int, Expr], int] = {}
+        self._head_numbers: dict[object, int] = {}
+        self._erased: dict[object, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.term)
+
+    def kind_of(self, term: Expr) -> int:
+        """The number of a term's kind."""
+        return self.kinds.setdefault((type(term), static(term)), len(self.kinds))
+
+    def add(self, context: Context, term: Expr) -> int:
+        """The number of a term in a context; its parts come before it."""
+        key = (self._place(context), term)
+        found = self._numbers.get(key)
+        if found is not None:
+            return found
+        below = self.contexts.below(context, term)
+        parts = tuple(self.add(at, child.expr) for at, child in zip(below, children(term), strict=True))
+        number = self._numbers[key] = len(self.term)
+        self.term.append(term)
+        self.context.append(context)
+        self.kind.append(self.kind_of(term))
+        self.head.append(self._head(context, term))
+        self.parts.append(parts)
+        return number
+
+    def _place(self, context: Context) -> int:
+        """The number of a context, or of the first that differs from it in its guards only where these do not count."""
+        if "guards" in self.contexts.told_apart:
+            return context.number
+        return self._erased.setdefault((context.loops, context.tensors, context.folded), context.number)
+
+    def _head(self, context: Context, term: Expr) -> int:
+        key = (self._place(context), *label(term, types="types" in self.contexts.told_apart))
+        found = self._head_numbers.get(key)
+        if found is None:
+            found = self._head_numbers[key] = len(self.heads)
+            self.heads.append(Head(context, term))
+        return found
+
+
+def label(term: Expr, *, types: bool = True) -> tuple[object, ...]:
+    """What a node says of itself, its indices, conditions and amounts, and the types of its parts."""
+    said: list[object] = [type(term)]
+    for slot in slots_of(type(term)):
+        if slot.role not in _NOT_IN_A_LABEL:
+            value = getattr(term, slot.name)
+            said += (type(value), value) if slot.role is Role.LITERAL else (value,)
+    if types:
+        said += ((child.expr.type.dtype, *child.expr.type.shape) for child in children(term))
+    return tuple(said)
