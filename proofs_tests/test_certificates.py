@@ -362,10 +362,10 @@ def test_a_replay_asks_the_prover_few_questions(derived: dict[str, Theorem], mon
     certificates = [dumps(theorem) for theorem in derived.values()]
     asked = steps = 0
 
-    def counted(*question: Any) -> Any:
+    def counted(*question: Any, **options: Any) -> Any:
         nonlocal asked
         asked += 1
-        return prove(*question)
+        return prove(*question, **options)
 
     monkeypatch.setattr("rewrites.kernel.prove", counted)
     for certificate in certificates:

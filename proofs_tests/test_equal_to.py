@@ -42,7 +42,6 @@ PAIRS: dict[str, Callable[[], Session]] = {
         derivations.blur_two_stage_with_tails,
         beyond_the_paper.stencils_fused,
         beyond_the_paper.stencils_by_rows,
-        beyond_the_paper.batched_product_blocked,
         beyond_the_paper.batched_product_one_row,
         beyond_the_paper.batched_product_flat,
         beyond_the_paper.attention_by_rows,

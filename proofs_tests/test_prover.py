@@ -349,3 +349,10 @@ def test_a_remembered_counterexample_has_the_names_of_whoever_asks() -> None:
         answer = prove(inside, less(index(variable) + 1, n))
         assert isinstance(answer, Refuted)
         assert set(answer.model.numbers) == {"n", name}
+
+
+def test_a_quotient_by_zero_within_another_quotient_has_no_bounds_and_raises_nothing() -> None:
+    i = index(Var(72, "i"))
+    undefined = index(Quotient(i, ZERO))
+    assert upper_bound(Facts(), (undefined + 1) // 3, [(Var(72, "i"), ZERO, size("n"))]) is None
+    assert str(undefined // 3) == "(i // 0) // 3"

@@ -411,7 +411,7 @@ def _divide_by_constant(a: Index, divisor: int) -> Index:
     if inner.constant is not None or divisor == 1:
         return out + (constant(inner.constant // divisor) if inner.constant is not None else inner)
     nested = inner.atom
-    if isinstance(nested, Quotient) and nested.denominator.constant is not None:
+    if isinstance(nested, Quotient) and (nested.denominator.constant or 0) > 0:
         return out + floordiv(nested.numerator, nested.denominator * divisor)
     return out + index(Quotient(inner, constant(divisor)))
 

@@ -77,7 +77,7 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
         patch, terms.Constant, "_typed", "type(self.value) is bool or ", ""
     ),
     "arguments that are looked at twice": lambda patch: plant(
-        patch, kernel, "rewrite", "rule.instance(admitted)", "rule.instance(arguments)"
+        patch, kernel, "rewrite", "instance_at(rule, admitted,", "instance_at(rule, arguments,"
     ),
     "anything that is called a rule": lambda patch: patch.setattr(kernel, "_check_rule", lambda rule: None),
     "a catalogue that can be written to": lambda patch: patch.setattr(kernel, "RULES", dict(RULES)),

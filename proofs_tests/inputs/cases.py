@@ -97,6 +97,9 @@ METHODS: Final = (
     "session(rows).pack('A', name='packed', nth=0)", "session(scaled).factor_out('c', out_of='j')",
     "session(rows).check(target='c', also=lowering.lower)", "session(rows).stage('A[_, _]', at='i', nth=0)",
     "session().lbind('2 * _', 'two', nth=0)", "session().theorem",
+    "session(rows).equal_to(rows, limit=30, watch=None)", "session(rows).saturate(rules=None, limit=30, watch=None)",
+    "session(rows).take(session(rows).saturate(limit=30).best(k=1)[0])",
+    "session(rows).auto(cost='code size', sizes={'n': 9}, tiles=(2,), k=1, rules=None, limit=30, watch=None)",
 )  # fmt: skip
 """Calls of sessions, of which arguments are replaced too."""
 
