@@ -21,7 +21,7 @@ from atl.core.program import Program
 from atl.core.substitution import map_type, transform
 from atl.core.terms import Expr, Gen, Reduce, Type
 from atl.core.traversal import indices_in, subterms
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, WrongArgument, brief
 from padtypes import check as check_pads
 from rewrites.derivation import Derivation
 from rewrites.egraph.contexts import Contexts
@@ -143,8 +143,10 @@ class Saturated:
         Sizes that are not given are taken for 1000. Raises `WrongArgument`.
         """
         pricing = _pricing(cost)
+        if not is_position(k) or k < 1:
+            raise WrongArgument(f"k={brief(k)}", required="how many schedules, at least one")
         candidates = self._candidates(tiles)
-        given = _checked_sizes(self.program, sizes or {})
+        given = _checked_sizes(self.program, {} if sizes is None else sizes)
         columns = {name: np.array([float(at[name]) for at in candidates]) for name in self.tile_sizes}
         model = pricing({**given, **columns})
         found = Extraction(self.search.terms.heads, self.nodes, model, self.class_of[self.root], k)
@@ -159,8 +161,9 @@ class Saturated:
         return choices[:k]
 
     def _candidates(self, tiles: Sequence[int]) -> list[dict[str, int]]:
-        if not tiles or not all(is_position(tile) and tile > 0 for tile in tiles):
-            raise WrongArgument(f"tiles={tiles!r}", required="positive numbers, the sizes of tiles to choose from")
+        listed = isinstance(tiles, list | tuple)
+        if not listed or not tiles or not all(is_position(tile) and tile > 0 for tile in tiles):
+            raise WrongArgument(f"tiles={brief(tiles)}", required="positive numbers, the sizes of tiles to choose from")
         names = list(self.tile_sizes)
         if len(tiles) ** len(names) > MOST_CANDIDATES:
             return [dict.fromkeys(names, tile) for tile in tiles]
@@ -268,19 +271,21 @@ def choose(work: Derivation, found: Saturated, choices: Sequence[Choice]) -> Cho
 def _pricing(cost: str | Pricing) -> Pricing:
     if callable(cost):
         return cost
-    if cost not in COSTS:
+    if not isinstance(cost, str) or cost not in COSTS:
         raise unknown_name(
-            "cost model", str(cost), COSTS, required=f"one of {', '.join(COSTS)}, or a function of sizes"
+            "cost model", brief(cost), COSTS, required=f"one of {', '.join(COSTS)}, or a function of sizes"
         )
     return COSTS[cost]
 
 
 def _checked_sizes(program: Program, sizes: Mapping[str, int]) -> dict[str, float]:
+    if not isinstance(sizes, Mapping):
+        raise WrongArgument(f"sizes={brief(sizes)}", required='numbers by the names of sizes: {"n": 1000}')
     for name, value in sizes.items():
         if name not in program.sizes:
-            raise unknown_name("size", str(name), program.sizes, required="a size of the goal")
+            raise unknown_name("size", brief(name), program.sizes, required="a size of the goal")
         if not is_position(value):
-            raise WrongArgument(f"the size {name} = {value!r}", required="an integer, 0 or more")
+            raise WrongArgument(f"the size {name} = {brief(value)}", required="an integer, 0 or more")
     return {name: float(sizes.get(name, DEFAULT_SIZE)) for name in program.sizes}
 
 

@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
 from atl.core.index import Array
+from atl.core.node import is_position
 from atl.core.predicate import Predicate
 from atl.core.substitution import with_children
 from atl.core.terms import Expr, Let
 from atl.core.traversal import binds, children
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError, WrongArgument, brief
 from rewrites.egraph.contexts import Context, Contexts
 from rewrites.egraph.forest import Forest, Instance
 from rewrites.egraph.normal import Moves, Normaliser, applied
@@ -42,8 +43,9 @@ class Limit:
     seconds: float = 20.0
 
     def __post_init__(self) -> None:
-        if self.nodes < 1 or self.rounds < 0 or self.seconds < 0:
-            raise WrongArgument(f"{self}", required="at least one node, and no negative number of rounds or seconds")
+        counts = is_position(self.nodes) and is_position(self.rounds) and isinstance(self.seconds, int | float)
+        if not counts or self.nodes < 1 or not self.seconds >= 0:
+            raise WrongArgument(brief(self), required="at least one node, and no negative number of rounds or seconds")
 
 
 def limit_of(given: Limit | int | None, default: Limit) -> Limit:
@@ -53,8 +55,17 @@ def limit_of(given: Limit | int | None, default: Limit) -> Limit:
     if isinstance(given, Limit):
         return given
     if type(given) is not int:
-        raise WrongArgument(f"limit={given!r}", required="a number of nodes, or Limit(nodes=…, rounds=…, seconds=…)")
+        raise WrongArgument(
+            f"limit={brief(given)}", required="a number of nodes, or Limit(nodes=…, rounds=…, seconds=…)"
+        )
     return Limit(nodes=given, rounds=default.rounds, seconds=default.seconds)
+
+
+def watcher(given: object) -> Watch | None:
+    """What is to be told of the progress, if anything is. Raises `WrongArgument`."""
+    if given is not None and not callable(given):
+        raise WrongArgument(f"watch={brief(given)}", required="a function of the progress, such as print")
+    return given
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from atl.core.terms import MONOIDS, OPERATOR_CALLED
-from atl.errors import WrongArgument
+from atl.errors import WrongArgument, brief
 from rewrites.errors import unknown_name
 from rewrites.named_operators import AMOUNTS, EXCHANGES, PADS_AND_TRUNCATIONS
 from rewrites.rules import RULES
@@ -195,8 +195,12 @@ def uses(*roles: Role, names: Sequence[str] | None = None) -> tuple[Use, ...]:
 
 def chosen_uses(rules: Sequence[str]) -> tuple[Use, ...]:
     """What a person asks to be explored: names of rules, with `+` or `-` for one direction, without for from left."""
-    if isinstance(rules, str):
-        raise WrongArgument(f"rules={rules!r}", required="a list of names of rules", suggestions=(f"[{rules!r}]",))
+    if not isinstance(rules, list | tuple) or not all(isinstance(each, str) for each in rules):
+        raise WrongArgument(
+            f"rules={brief(rules)}",
+            required="a list of names of rules",
+            suggestions=(f"[{rules!r}]",) if isinstance(rules, str) else (),
+        )
     found = []
     known = {use.name: use for use in TABLE if use.role is Role.SUPPLIED}
     for given in rules:

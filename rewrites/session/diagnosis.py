@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, wraps
+from functools import cached_property, lru_cache
 from itertools import islice
-from typing import ParamSpec, TypeVar
+from types import TracebackType
 
 from atl.checks.scope import Scope
 from atl.core.index import ONE, Index, Size, atoms, index, size
@@ -34,9 +34,6 @@ from rewrites.rule import Kind, Rule
 from rewrites.session.rule_text import kind_of, path_in, show_part, side_text, wanted_text
 from rewrites.tactics.simplification import inline, simpl_guard
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 MOST_SUGGESTIONS = 4
 
 
@@ -55,18 +52,17 @@ def diagnosed(error: ATLError, work: Derivation) -> ATLError:
             return error
 
 
-def told_at_the_call(method: Callable[P, T]) -> Callable[P, T]:
-    """The method, with the line of the call in what it raises: what that is about may come from an earlier one."""
+class told_at_the_call:  # noqa: N801 (said as `with told_at_the_call():`)
+    """Puts the line of the call into what is raised within: what that is about may come from an earlier one."""
 
-    @wraps(method)
-    def called(*arguments: P.args, **options: P.kwargs) -> T:
-        try:
-            return method(*arguments, **options)
-        except ATLError as error:
+    # A function made a context by contextlib would stand between the call and us on the stack.
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, ATLError):
             error.place = replace(error.place or Location(), source=Source.caller())
-            raise
-
-    return called
 
 
 # -- words ------------------------------------------------------------------------------------------------------------

@@ -177,10 +177,10 @@ class Session:
 
     # -- places -------------------------------------------------------------------------------------------------------
 
-    @told_at_the_call
     def find(self, what: Chosen) -> Handle:
         """A handle on a place, by path, name or pattern: later rewrites move it with what stands there."""
-        path = one(self.goal, self._resolved(what)).path
+        with told_at_the_call():
+            path = one(self.goal, self._resolved(what)).path
         origin = Origin(self._start, tuple(self._calls), path, self._calls)
         return Handle(what if isinstance(what, str) else brief(what), origin)
 
@@ -194,18 +194,18 @@ class Session:
             case _:
                 return value
 
-    @told_at_the_call
     def sites(self, name: str, *, reverse: bool = False, **arguments: Any) -> list[Site]:
         """The places where a rule applies, in the order of a search: `nth=` counts them."""
-        _check_flags(reverse=reverse)
-        work = self.begin()
-        rule = work.rule(name)
-        given = arguments_of(rule, arguments)
-        return [
-            site
-            for site in sites(self.goal)
-            if Derivation(self.theorem, self._rules).attempted(rule, site.path, given, reverse=reverse)
-        ]
+        with told_at_the_call():
+            _check_flags(reverse=reverse)
+            work = self.begin()
+            rule = work.rule(name)
+            given = arguments_of(rule, arguments)
+            return [
+                site
+                for site in sites(self.goal)
+                if Derivation(self.theorem, self._rules).attempted(rule, site.path, given, reverse=reverse)
+            ]
 
     # -- rewriting ----------------------------------------------------------------------------------------------------
 
@@ -226,32 +226,32 @@ class Session:
         self._undone.clear()
         return self
 
-    @told_at_the_call
     def do(
         self, tactic: Callable[Concatenate[Derivation, P], object], *arguments: P.args, **options: P.kwargs
     ) -> Session:
         """Carries out a tactic, a function of a derivation and further arguments, as one call."""
-        if not callable(tactic):
-            raise WrongArgument(
-                f"{brief(tactic)} is no tactic", required="a function of a derivation: s.do(tactic, arguments of it)"
-            )
-        work = self.begin()
-        _check_takes(tactic, arguments, options)
-        passed = [self._resolved(value) for value in arguments]
-        named = {name: self._resolved(value) for name, value in options.items()}
-        given = [value for position, value in enumerate(passed) if any(v is not None for v in passed[position:])]
-        written = [display.written(value) for value in given]
-        written += [f"{name}={display.written(value)}" for name, value in named.items() if value is not None]
-        text = f"{getattr(tactic, '__name__', type(tactic).__name__)}({', '.join(written)})"
-        try:
-            tactic(work, *passed, **named)
-        except ATLError as error:
-            if work.taken:
-                error.summary += f", after {work.taken} step{'s' if work.taken > 1 else ''} of {text}"
-            raise
-        return self.record(text, work)
+        with told_at_the_call():
+            if not callable(tactic):
+                raise WrongArgument(
+                    f"{brief(tactic)} is no tactic",
+                    required="a function of a derivation: s.do(tactic, arguments of it)",
+                )
+            work = self.begin()
+            _check_takes(tactic, arguments, options)
+            passed = [self._resolved(value) for value in arguments]
+            named = {name: self._resolved(value) for name, value in options.items()}
+            given = [value for position, value in enumerate(passed) if any(v is not None for v in passed[position:])]
+            written = [display.written(value) for value in given]
+            written += [f"{name}={display.written(value)}" for name, value in named.items() if value is not None]
+            text = f"{getattr(tactic, '__name__', type(tactic).__name__)}({', '.join(written)})"
+            try:
+                tactic(work, *passed, **named)
+            except ATLError as error:
+                if work.taken:
+                    error.summary += f", after {work.taken} step{'s' if work.taken > 1 else ''} of {text}"
+                raise
+            return self.record(text, work)
 
-    @told_at_the_call
     def rw(
         self,
         name: str,
@@ -272,19 +272,20 @@ class Session:
 
         Raises `NoSite`, which says why no place takes the rule, `Undetermined`, `WrongArgument`.
         """
-        _check_flags(all=all, reverse=reverse, top_down=top_down)
-        if not is_position(nth):
-            raise WrongArgument(f"nth={brief(nth)}", required="how many places to pass over, from 0 on")
-        if all and nth:
-            raise WrongArgument("all=True and nth= exclude each other", required="one of the two")
-        work = self.begin()
-        rule = work.rule(name)
-        given = arguments_of(rule, arguments)
-        at, around = self._resolved(at), self._resolved(around)
-        asked = _Search(rule, reverse, given, at, around, nth, every=all, top_down=top_down)
-        if not asked.carried_out(work):
-            raise asked.refused(self.begin(), _parameters(arguments))
-        return self.record(asked.written(arguments), work)
+        with told_at_the_call():
+            _check_flags(all=all, reverse=reverse, top_down=top_down)
+            if not is_position(nth):
+                raise WrongArgument(f"nth={brief(nth)}", required="how many places to pass over, from 0 on")
+            if all and nth:
+                raise WrongArgument("all=True and nth= exclude each other", required="one of the two")
+            work = self.begin()
+            rule = work.rule(name)
+            given = arguments_of(rule, arguments)
+            at, around = self._resolved(at), self._resolved(around)
+            asked = _Search(rule, reverse, given, at, around, nth, every=all, top_down=top_down)
+            if not asked.carried_out(work):
+                raise asked.refused(self.begin(), _parameters(arguments))
+            return self.record(asked.written(arguments), work)
 
     # -- tactics ------------------------------------------------------------------------------------------------------
 
@@ -388,10 +389,10 @@ class Session:
         with both normal forms, what differs between them, and numbers for which the programs differ if some are found.
         """
         from rewrites.egraph.equality import LIMIT, equal
-        from rewrites.egraph.search import limit_of
+        from rewrites.egraph.search import limit_of, watcher
 
         work = self.begin()
-        equal(work, other, limit_of(limit, LIMIT), watch)
+        equal(work, other, limit_of(limit, LIMIT), watcher(watch))
         return self.record(f"equal_to({other.name})", work).theorem
 
     def saturate(
@@ -403,12 +404,18 @@ class Session:
         goal stays as it is: `s.take(choice)` rewrites it to one of `found.best(k=…)`.
         """
         from rewrites.egraph.schedules import LIMIT, saturate
-        from rewrites.egraph.search import limit_of
+        from rewrites.egraph.search import limit_of, watcher
 
-        return saturate(self.goal, rules=rules, limit=limit_of(limit, LIMIT), watch=watch)
+        return saturate(self.goal, rules=rules, limit=limit_of(limit, LIMIT), watch=watcher(watch))
 
     def take(self, choice: Choice) -> Session:
         """Rewrites the goal to a schedule that `saturate` found for it. Raises what the kernel has against it."""
+        from rewrites.egraph.schedules import Choice
+
+        if not isinstance(choice, Choice):
+            raise WrongArgument(
+                f"{brief(choice)} is no schedule that was found", required="one of s.saturate().best(k=…)"
+            )
         return self.record(f"take({choice.label})", choice.proved(self.begin))
 
     def auto(
