@@ -58,7 +58,7 @@ def test_the_loops_over_tiles_come_first(name: str) -> None:
 
 
 def test_four_loops_are_tiled_and_stay_in_order_when_lowered() -> None:
-    four = atl.program("four", [y], atl.gen(2, n, m, k, lambda a, b, i, j: y[b, i, j]))
+    four = atl.program("four", [y], atl.gen(5, n, m, k, lambda a, b, i, j: y[b, i, j]))
     s = reschedule(four).tile(["a", "b", "i", "j"], 3)
     order = ["ao", "bo", "io", "jo", "ai", "bi", "ii", "ji"]
     assert loops_of(s) == order

@@ -161,9 +161,10 @@ def stated(given: Sequence[Any]) -> list[Predicate]:
         raise WrongArgument(f"given={brief(given)}", required="a list of conditions: given=[n > 0]") from None
     found = list(conditions)
     for condition in found:
-        if isinstance(condition, bool):
+        if condition is False:
+            # A true one says nothing, and may well come of `rows >= 1` where rows is a number.
             raise WrongArgument(
-                f"given=[{condition}] says nothing of a size: Python has decided this condition already",
+                "given=[False] holds for no sizes: Python has decided this condition already",
                 required="comparisons of sizes: given=[n > 0]",
             )
     return [as_predicate(condition) for condition in found]
