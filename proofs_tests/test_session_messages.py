@@ -223,6 +223,11 @@ def test_what_a_session_refuses_is_told_with_the_line_of_the_call(name: str) -> 
     assert source.file == __file__
 
 
+def test_an_operand_that_is_not_there_is_answered_with_the_inputs_too() -> None:
+    message = said(lambda: reschedule(rows()).stage("Q", at="row"), NoSite)
+    assert "required: the name of an input, a gen, a sum or a let: row, col, A" in message
+
+
 def test_two_loops_of_one_name_are_told_apart_in_errors_as_they_are_printed() -> None:
     x = atl.tensor("x", atl.sizes("n"))
     program = atl.program("twice", [x], atl.gen(3, lambda i: atl.sum(i + 1, lambda i: x[i])))

@@ -107,14 +107,17 @@ def every(program: Program, what: Chosen) -> list[Site]:
     return found
 
 
-def nothing_chosen(program: Program, what: Chosen) -> NoSite:
-    """What to say when nothing in the goal is meant."""
+def nothing_chosen(program: Program, what: Chosen, *, operand: bool = False) -> NoSite:
+    """What to say when nothing in the goal is meant; an `operand` may be an input too."""
     names = [site.called[0] for site in binders(program)]
+    names += [array.name for array in program.inputs] if operand else []
     if isinstance(what, str) and is_name(what):
         near = unknown_name("binder", what, names, required="").suggestions
         return NoSite(
             f"nothing in the goal is bound as {what}",
-            required=f"the name of a gen, a sum or a let: {known_names(names)}" if names else "a binder in the goal",
+            required=f"the name of {'an input, ' if operand else ''}a gen, a sum or a let: {known_names(names)}"
+            if names
+            else "a binder in the goal",
             suggestions=near,
         )
     return NoSite(

@@ -11,7 +11,7 @@ from rewrites.places.choosing import Chosen, every
 
 
 def mark(work: Derivation, what: Chosen, text: str) -> None:
-    """Marks every binder that is meant, ⊞[jo < m] e → ⊞[jo < m | parallel] e; an empty text takes the marks away.
+    """Marks every binder that is meant, ⊞[jo < m] e → ⊞[jo < m | parallel] e; None takes the marks away.
 
     Of loops and lets of one name, those are marked that can have the mark. Raises `NoSite`, and `UnknownMark` where no
     binder that is meant can.

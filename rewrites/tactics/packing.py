@@ -110,7 +110,7 @@ def _reads(work: Derivation, what: Chosen, below: Path) -> list[Site]:
     """The elements of the operand that are read below a place, but those that are copied to a buffer already."""
     meant = list(chosen(work.goal, what, top_down=True))
     if not meant:
-        raise nothing_chosen(work.goal, what)
+        raise nothing_chosen(work.goal, what, operand=True)
     operands = [use for site in meant for use in (_uses(work, site) if isinstance(site.term, Let) else (site,))]
     elements = [_element(site) for site in operands]
     inside = [site for site in elements if site.path[: len(below)] == below]

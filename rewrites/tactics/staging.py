@@ -142,7 +142,7 @@ def _producers(work: Derivation, what: Chosen, below: Path) -> list[Site]:
             required="a loop around it, or one inside of the let, if it is a let",
         )
     if not found:
-        raise nothing_chosen(work.goal, what)
+        raise nothing_chosen(work.goal, what, operand=True)
     if isinstance(what, str) and isinstance(found[0].term, Let) and what in found[0].called:
         return [found[0].child(0)]
     return found

@@ -40,7 +40,8 @@ def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
     Of several loops, each directly inside of the one before, those over tiles come first, then those within tiles, in
     their order: b, i and j become bo, io, jo, bi, ii, ji.
 
-    The loop over tiles is marked as the loop was, or else the one within tiles (`marks_of_tiles`).
+    Marks of threads and blocks, such as `parallel`, go to the loop over tiles; `vector`, `unroll` and those of the
+    threads of a block go to the one within a tile.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
     >>> s.tile("i", 8)
