@@ -228,6 +228,18 @@ def test_an_operand_that_is_not_there_is_answered_with_the_inputs_too() -> None:
     assert "required: the name of an input, a gen, a sum or a let: row, col, A" in message
 
 
+@pytest.mark.parametrize("watch", [7, atl.Size, lambda: None])
+def test_what_cannot_be_told_of_progress_is_refused_before_a_search(watch: Any) -> None:
+    with pytest.raises(ATLError, match="watch="):
+        reschedule(rows()).saturate(limit=30, watch=watch)
+
+
+def test_a_session_is_made_of_calls_only() -> None:
+    calls: Any = None
+    with pytest.raises(ATLError, match="calls=None"):
+        Session(reschedule(rows()).theorem, calls)
+
+
 def test_two_loops_of_one_name_are_told_apart_in_errors_as_they_are_printed() -> None:
     x = atl.tensor("x", atl.sizes("n"))
     program = atl.program("twice", [x], atl.gen(3, lambda i: atl.sum(i + 1, lambda i: x[i])))

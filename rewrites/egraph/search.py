@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,9 +64,17 @@ def limit_of(given: Limit | int | None, default: Limit) -> Limit:
 
 def watcher(given: object) -> Watch | None:
     """What is to be told of the progress, if anything is. Raises `WrongArgument`."""
-    if given is not None and not callable(given):
-        raise WrongArgument(f"watch={brief(given)}", required="a function of the progress, such as print")
-    return given
+    if given is None:
+        return None
+    if callable(given):
+        try:
+            inspect.signature(given).bind(None)
+            return given
+        except ValueError:
+            return given  # of what is written in C nothing is known
+        except TypeError:
+            pass
+    raise WrongArgument(f"watch={brief(given)}", required="a function of the progress, such as print")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ doubled (f : float32[n]) : float32[n] :=
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec
@@ -40,6 +39,7 @@ from rewrites.session import display
 from rewrites.session.call import Call
 from rewrites.session.diagnosis import Asked, diagnosed, refusal, told_at_the_call
 from rewrites.session.handles import Origin, place_in
+from rewrites.session.options import check_flags, check_takes
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
 
@@ -72,6 +72,8 @@ class Session:
     def __init__(self, start: Theorem, calls: Sequence[Call] = (), rules: Mapping[str, Rule] | None = None) -> None:
         if not isinstance(start, Theorem):
             raise WrongArgument(f"a session from {brief(start)}", required="a program: reschedule(program)")
+        if not isinstance(calls, list | tuple) or not all(isinstance(call, Call) for call in calls):
+            raise WrongArgument(f"calls={brief(calls)}", required="the calls of a session: s.steps")
         self._start = start
         self._calls = list(calls)
         self._undone: list[Call] = []
@@ -152,7 +154,7 @@ class Session:
         if also is not None and not callable(also):
             raise WrongArgument(f"also={brief(also)}", required="a function of a program, such as lowering.lower")
         if also is not None:
-            _check_takes(also, (), {})
+            check_takes(also, (), {})
         return report(self.goal, target, also)
 
     def diff(self, since: int = -1) -> display.Diff:
@@ -197,7 +199,7 @@ class Session:
     def sites(self, name: str, *, reverse: bool = False, **arguments: Any) -> list[Site]:
         """The places where a rule applies, in the order of a search: `nth=` counts them."""
         with told_at_the_call():
-            _check_flags(reverse=reverse)
+            check_flags(reverse=reverse)
             work = self.begin()
             rule = work.rule(name)
             given = arguments_of(rule, arguments)
@@ -237,7 +239,7 @@ class Session:
                     required="a function of a derivation: s.do(tactic, arguments of it)",
                 )
             work = self.begin()
-            _check_takes(tactic, arguments, options)
+            check_takes(tactic, arguments, options)
             passed = [self._resolved(value) for value in arguments]
             named = {name: self._resolved(value) for name, value in options.items()}
             given = [value for position, value in enumerate(passed) if any(v is not None for v in passed[position:])]
@@ -273,7 +275,7 @@ class Session:
         Raises `NoSite`, which says why no place takes the rule, `Undetermined`, `WrongArgument`.
         """
         with told_at_the_call():
-            _check_flags(all=all, reverse=reverse, top_down=top_down)
+            check_flags(all=all, reverse=reverse, top_down=top_down)
             if not is_position(nth):
                 raise WrongArgument(f"nth={brief(nth)}", required="how many places to pass over, from 0 on")
             if all and nth:
@@ -491,24 +493,6 @@ class Session:
 
     def _repr_latex_(self) -> str:
         return latex(self.goal)
-
-
-def _check_takes(tactic: Callable[..., object], arguments: Sequence[object], options: Mapping[str, object]) -> None:
-    try:
-        inspect.signature(tactic).bind(None, *arguments, **options)
-    except TypeError as error:
-        raise WrongArgument(
-            f"{getattr(tactic, '__name__', 'the tactic')} does not take what is given: {error}",
-            required="a function of one argument more than are given, which comes first: def tactic(work, …)",
-        ) from None
-    except ValueError:
-        pass  # of what is written in C nothing is known
-
-
-def _check_flags(**flags: object) -> None:
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise WrongArgument(f"{name}={brief(value)}", required=f"{name}=True or {name}=False")
 
 
 @dataclass(frozen=True, slots=True)
