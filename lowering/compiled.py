@@ -22,12 +22,13 @@ from atl.meaning.arguments import Arguments, bind, check_rank, index_elements
 from atl.meaning.specialise import LARGEST, specialise
 from atl.text.printing import show_index
 from lowering.c.helpers import OUT_OF_MEMORY
-from lowering.c.operands import Operand, Place
+from lowering.c.operands import Operand
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.ranges import Ranges
 from lowering.c.scalars import C_TYPES
 from lowering.fitting import Fitting
 from lowering.lower import lower
+from lowering.nest.computed import Inside
 from lowering.nest.loopnest import Allocate, LoopNest, elements, statements
 from lowering.targets.support import check_program, check_room
 from lowering.toolchain import build_shared, load
@@ -314,7 +315,7 @@ def _magnitude_of_atom(atom: AnyAtom, sizes: Mapping[str, int]) -> int:
         case Extremum():
             # What it compares is asked about by `Fitting`; a minimum may be small where one of its choices is not.
             ranges = Ranges({name: (size, size) for name, size in sizes.items()}, lambda array: range_of(array.dtype))
-            low, high = ranges.of(Operand(Place(), {(atom,): 1})) or (0, 0)
+            low, high = ranges.of(Operand(Inside(), {(atom,): 1})) or (0, 0)
             return max(abs(low), abs(high))
         case Var() | Bound() | Read():
             raise AssertionError("a capacity over sizes alone")

@@ -34,7 +34,7 @@ class Fitting:
         self._name: Final = nest.name
         self._sizes: Final = nest.sizes
         self._arrays: Final = {array.name: array for array in nest.inputs}
-        found = {(operand.place, tuple(operand.terms.items())): operand for operand in operands(nest)}
+        found = {(operand.inside, tuple(operand.terms.items())): operand for operand in operands(nest)}
         self._doubtful: Final = self._failing(found.values(), LARGEST)
         usual = self._failing(self._doubtful, 2**USUAL_POWER)
         names = {array.name for operand in usual for array in _arrays_read(operand) if not is_limited(array)}
@@ -97,7 +97,7 @@ class Fitting:
             f"{show_index(whole)}, which {self._name} computes, may not fit into 64 bits in this call",
             required=f"-2**63 <= {show_index(whole)} < 2**63; it is from {found[0]} to {found[1]}, as far as is known",
             numbers={
-                show_index(index(atom)): _written(ranges.of(Operand(operand.place, {(atom,): 1})))
+                show_index(index(atom)): _written(ranges.of(Operand(operand.inside, {(atom,): 1})))
                 for atom in dict.fromkeys(atoms(whole))
                 if isinstance(atom, Size | Var | Read)
             },
@@ -130,10 +130,10 @@ class _Held:
 def _arrays_read(operand: Operand) -> Iterator[Array]:
     """The arrays of which an element is in the sum, or in a condition that it stands under."""
     stated = [_as_index(operand.terms)]
-    place = operand.place
-    while place.outside is not None and place.predicate is not None:
-        stated.extend(expressions(place.predicate))
-        place = place.outside
+    inside = operand.inside
+    while inside.outside is not None and inside.predicate is not None:
+        stated.extend(expressions(inside.predicate))
+        inside = inside.outside
     for expression in stated:
         for atom in atoms(expression):
             if isinstance(atom, Read):

@@ -97,7 +97,8 @@ def remade_type(of: Type) -> Type:
 def _once(node: N, make: Callable[[N], N]) -> N:
     """What `make` makes of the node; the node itself where it was made here."""
     known = _known.get(id(node))
-    if known is not None:
+    # A number is believed only of the very object that had it.
+    if known is not None and known[0]() is node:
         return node if known[1] is None else known[1]  # type: ignore[return-value]
     made = make(node)
     _remember(made, None)

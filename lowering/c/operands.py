@@ -13,49 +13,16 @@ from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
 from atl.core.index import Bound, Extremum, Index, Quotient, Read, Size, Var
-from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation
 from lowering.c.index import Factor, Remainder, Terms, sides, terms_of
-from lowering.nest.loopnest import (
-    Accumulate,
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Cell,
-    Choose,
-    Clear,
-    Convert,
-    Declare,
-    For,
-    Free,
-    FromIndex,
-    If,
-    Load,
-    LoopNest,
-    Number,
-    Scalar,
-    ScalarExpr,
-    Statement,
-    elements,
-)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """The inside of a loop or a branch, where `predicate` holds; `outside` is around it."""
-
-    outside: Place | None = None
-    predicate: Predicate | None = None
-
-    def under(self, predicate: Predicate) -> Place:
-        return Place(self, predicate)
+from lowering.nest.computed import Compared, Computed, Inside, Use, computed
+from lowering.nest.loopnest import LoopNest
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
     """A sum that C computes at a place, and whose value must fit."""
 
-    place: Place
+    inside: Inside
     terms: Terms
 
 
@@ -64,123 +31,57 @@ Operands: TypeAlias = Iterator[Operand]
 
 def operands(nest: LoopNest) -> Operands:
     """All of them, but those that are nothing but a size, a variable or an element: these fit as they are."""
-    start = Place()
-    for extent in nest.output.extents:
-        yield from _inside(start, terms_of(extent))
-    yield from _in_block(start, nest.body)
+    for occurrence in computed(nest):
+        match occurrence:
+            case Computed(inside, use, expression):
+                yield from _of(inside, use, expression)
+            case Compared(inside, condition):
+                left, _, right = sides(condition)
+                yield from _sum(inside, left)
+                yield from _sum(inside, right)
+            case _:
+                assert_never(occurrence)
 
 
-# -- statements -------------------------------------------------------------------------------------------------------
-
-
-def _in_block(place: Place, block: Block) -> Operands:
-    for statement in block:
-        yield from _in_statement(place, statement)
-
-
-def _in_statement(place: Place, statement: Statement) -> Operands:
-    match statement:
-        case For(_, low, high, body):
-            yield from _whole(place, low)
-            yield from _whole(place, high)
-            yield from _in_block(place.under(statement.range), body)
-        case If(predicate, body):
-            yield from _in_predicate(place, predicate)
-            yield from _in_block(place.under(predicate), body)
-        case Assign(target, value) | Accumulate(target, _, value):
-            yield from _in_storage(place, target)
-            yield from _in_scalar(place, value)
-        case Declare(_, initial):
-            yield from _in_scalar(place, initial)
-        case Allocate(buffer, count) | Clear(buffer, count):
-            # The extents of a buffer that is allocated outside of a loop may speak of the loop's variable.
-            for part in buffer.extents if count == elements(buffer.extents) else (count,):
-                yield from _whole(place, part)
-        case Free():
-            return
+def _of(inside: Inside, use: Use, e: Index) -> Operands:
+    match use:
+        case Use.COUNT:
+            yield from _whole(inside, e)
+        case Use.ADDRESS | Use.SCALAR:
+            yield from _within(inside, terms_of(e))
         case _:
-            assert_never(statement)
+            assert_never(use)
 
 
-def _in_storage(place: Place, at: Cell | Scalar) -> Operands:
-    if isinstance(at, Cell):
-        for pair in at.pairs:
-            for part in pair:
-                yield from _inside(place, terms_of(part))
+def _whole(inside: Inside, e: Index) -> Operands:
+    yield from _sum(inside, terms_of(e))
 
 
-def _in_scalar(place: Place, e: ScalarExpr) -> Operands:
-    match e:
-        case Number():
-            return
-        case Load(source):
-            yield from _in_storage(place, source)
-        case FromIndex(index):
-            yield from _inside(place, terms_of(index))
-        case Apply(_, arguments):
-            for argument in arguments:
-                yield from _in_scalar(place, argument)
-        case Choose(predicate, left, right):
-            yield from _in_predicate(place, predicate)
-            yield from _in_scalar(place.under(predicate), left)
-            yield from _in_scalar(place.under(negation(predicate)), right)
-        case Convert(argument):
-            yield from _in_scalar(place, argument)
-        case _:
-            assert_never(e)
-
-
-def _in_predicate(place: Place, predicate: Predicate) -> Operands:
-    """A part is tested only where those to the left of it hold, or in a disjunction where they do not."""
-    match predicate:
-        case NonNegative() | Zero() | NonZero():
-            left, _, right = sides(predicate)
-            yield from _sum(place, left)
-            yield from _sum(place, right)
-        case All(parts):
-            for part in parts:
-                yield from _in_predicate(place, part)
-                place = place.under(part)
-        case Any(parts):
-            for part in parts:
-                yield from _in_predicate(place, part)
-                place = place.under(negation(part))
-        case _:
-            assert_never(predicate)
-
-
-# -- expressions ------------------------------------------------------------------------------------------------------
-
-
-def _whole(place: Place, e: Index) -> Operands:
-    yield from _sum(place, terms_of(e))
-
-
-def _sum(place: Place, terms: Terms) -> Operands:
+def _sum(inside: Inside, terms: Terms) -> Operands:
     """The sum, after the operands in it."""
-    yield from _inside(place, terms)
+    yield from _within(inside, terms)
     if len(terms) > 1 or any(len(factors) != 1 or value != 1 for factors, value in terms.items() if factors):
-        yield Operand(place, terms)
+        yield Operand(inside, terms)
 
 
-def _inside(place: Place, terms: Terms) -> Operands:
+def _within(inside: Inside, terms: Terms) -> Operands:
     """The operands in a sum that may wrap itself."""
     for factor in dict.fromkeys(factor for factors in terms for factor in factors):
-        yield from _in_factor(place, factor)
+        yield from _in_factor(inside, factor)
 
 
-def _in_factor(place: Place, factor: Factor) -> Operands:
+def _in_factor(inside: Inside, factor: Factor) -> Operands:
     match factor:
         case Size() | Var() | Bound():
             return
         case Quotient(numerator, denominator) | Remainder(numerator, denominator):
-            yield from _whole(place, numerator)
-            yield from _whole(place, denominator)
+            yield from _whole(inside, numerator)
+            yield from _whole(inside, denominator)
         case Extremum(_, choices):
             for choice in choices:
-                yield from _whole(place, choice)
+                yield from _whole(inside, choice)
         case Read(array, indices):
             for part in (*indices, *array.shape):
-                yield from _inside(place, terms_of(part))
+                yield from _within(inside, terms_of(part))
         case _:
             assert_never(factor)

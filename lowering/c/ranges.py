@@ -16,7 +16,8 @@ from atl.core.dtypes import range_of
 from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from lowering.c.index import Factor, Remainder, Terms, terms_of
-from lowering.c.operands import Operand, Place
+from lowering.c.operands import Operand
+from lowering.nest.computed import Inside
 
 Range: TypeAlias = tuple[int, int]
 """The least and the greatest value; where the first is above the second, there is none."""
@@ -39,28 +40,28 @@ class Ranges:
 
     sizes: Mapping[str, Range]
     elements: Callable[[Array], Range]
-    _limits: dict[Place, Limits | None] = field(default_factory=dict)
+    _limits: dict[Inside, Limits | None] = field(default_factory=dict)
 
     def of(self, operand: Operand) -> Range | None:
         """The range of a sum at its place; None where no such place is ever reached."""
-        limits = self._at(operand.place)
+        limits = self._at(operand.inside)
         return None if limits is None else self._sum(limits, operand.terms)
 
     # -- places ------------------------------------------------------------------------------------------------------
 
-    def _at(self, place: Place) -> Limits | None:
-        if place not in self._limits:
-            self._limits[place] = self._narrowed(place)
-        return self._limits[place]
+    def _at(self, inside: Inside) -> Limits | None:
+        if inside not in self._limits:
+            self._limits[inside] = self._narrowed(inside)
+        return self._limits[inside]
 
-    def _narrowed(self, place: Place) -> Limits | None:
-        if place.outside is None or place.predicate is None:
+    def _narrowed(self, inside: Inside) -> Limits | None:
+        if inside.outside is None or inside.predicate is None:
             return {}
-        outside = self._at(place.outside)
+        outside = self._at(inside.outside)
         if outside is None:
             return None
         limits = dict(outside)
-        return limits if self._assume(limits, place.predicate) else None
+        return limits if self._assume(limits, inside.predicate) else None
 
     def _assume(self, limits: dict[Factor, Range], predicate: Predicate) -> bool:
         """Narrows the limits by the predicate; false, when they leave it nothing."""
