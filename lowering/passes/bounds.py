@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, assert_never
 
-from atl.checks.scope import known_at_the_start
+from atl.checks.scope import known_at_the_start, reads
 from atl.core.index import Index, Var, ceildiv, constant, floordiv, imax, imin, index
 from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, NonNegative, Predicate, conjunction, conjuncts, less
@@ -35,8 +35,9 @@ def with_tests_as_bounds(nest: LoopNest) -> LoopNest:
     """The loop nest with `for i in max(a, l)..b: s` in place of `for i in a..b: if l <= i: s`, and so for its end.
 
     A test that is linear in the variable of a loop whose whole body stands under it becomes a bound of the loop. Bounds
-    are computed before the loop: so they must be proved to mean something there. Loops that are to be unrolled stay. So
-    do those of few iterations that are innermost, or go over a window that slides with a loop around: C compilers write
+    are computed before the loop: so they must be proved to mean something there. They read no elements, since the sum
+    of one and a number may not fit into 64 bits where comparing the two does. Loops that are to be unrolled stay. So do
+    those of few iterations that are innermost, or go over a window that slides with a loop around: C compilers write
     these out, and mask.
     """
     facts = known_at_the_start(nest.assumptions, nest.inputs)
@@ -62,14 +63,14 @@ def _statement(facts: Facts, statement: Statement) -> Statement:
 
 
 def _tightened(facts: Facts, loop: For) -> For:
-    match loop.body:
-        case (If(predicate, body),) if loop.mark is not LoopMark.UNROLL and not _is_written_out(loop):
-            pass
-        case _:
-            return loop
+    if len(loop.body) != 1 or loop.mark is LoopMark.UNROLL or _is_written_out(loop):
+        return loop
+    branch = loop.body[0]
+    if not isinstance(branch, If):
+        return loop
     low, high = [loop.low], [loop.high]
     left: list[Predicate] = []
-    for part in conjuncts(predicate):
+    for part in conjuncts(branch.predicate):
         first, end = _bounds(facts, loop, part)
         low += first
         high += end
@@ -77,7 +78,7 @@ def _tightened(facts: Facts, loop: For) -> For:
             left.append(part)
     if len(low) == len(high) == 1:
         return loop
-    inner = (If(conjunction(left), body),) if left else body
+    inner = (replace(branch, predicate=conjunction(left)),) if left else branch.body
     return replace(loop, low=imax(*low), high=imin(*high), body=inner)
 
 
@@ -87,7 +88,13 @@ def _bounds(facts: Facts, loop: For, test: Predicate) -> tuple[list[Index], list
         return [], []
     factor = dict(test.expression.terms).get((loop.variable,), 0)
     rest = test.expression - index(loop.variable) * factor
-    if not factor or loop.variable.uid in rest.free or _slides(loop, rest) or not are_meaningful(facts, (rest,)):
+    if (
+        not factor
+        or loop.variable.uid in rest.free
+        or any(reads(rest))
+        or _slides(loop, rest)
+        or not are_meaningful(facts, (rest,))
+    ):
         return [], []
     if factor > 0:
         return [ceildiv(-rest, constant(factor))], []
