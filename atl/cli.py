@@ -13,7 +13,7 @@ from textwrap import fill, indent
 from typing import Final
 
 import atl
-from atl.errors import ATLError, CheckoutNeeded
+from atl.errors import ATLError, CheckoutNeeded, WrongArgument
 
 FAILED: Final = 1
 """A check failed, or two results that must agree do not."""
@@ -272,23 +272,35 @@ def _derive(arguments: argparse.Namespace) -> int:
     from atl.files.programs import program_in
     from atl.text.printing import show_program
     from rewrites import reschedule
-    from rewrites.egraph import choose, saturate_as_asked
+    from rewrites.egraph import choose, searched
 
     s = reschedule(program_in(arguments.program))
-    found, choices = saturate_as_asked(
-        s.goal, cost=arguments.cost, sizes=arguments.size, tiles=arguments.tiles, limit=arguments.limit,
+    sizes, tiles = _numbers_of(arguments.size, arguments.tiles)
+    found, choices = searched(
+        s.goal, cost=arguments.cost, sizes=sizes, tiles=tiles, limit=arguments.limit,
         watch=None if arguments.quiet else lambda progress: print(progress, file=sys.stderr),
     )  # fmt: skip
-    if arguments.picture is not None:
-        found.picture(arguments.picture)
     work = s.begin()
     chosen = choose(work, found, choices)
     s.record(f"auto({chosen.label})", work)
+    if arguments.picture is not None:
+        found.picture(arguments.picture, chosen)
     print(show_program(s.goal, ascii=_ascii()))
     print(f"\n{chosen.label}; {found.progress}")
     if arguments.out is not None:
         s.done().save(arguments.out)
     return 0
+
+
+def _numbers_of(sizes: Sequence[str], tiles: str) -> tuple[dict[str, int], list[int]]:
+    """Sizes as they are given on a command line, "n=1000", and sizes of tiles, "8,16"."""
+    try:
+        given = {name: int(value) for name, _, value in (size.partition("=") for size in sizes)}
+        return given, [int(tile) for tile in tiles.split(",")]
+    except ValueError as error:
+        raise WrongArgument(
+            f"--size {' '.join(sizes) or '(none)'}, --tiles {tiles}", required="--size n=1000 --tiles 8,16"
+        ) from error
 
 
 # -- atl check --------------------------------------------------------------------------------------------------------
