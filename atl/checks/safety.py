@@ -50,7 +50,7 @@ def unsafe_accesses(program: Program, below: Path = ()) -> Iterator[tuple[Path, 
 
 
 def accesses(expr: Expr, scope: Scope) -> Iterator[Obligation]:
-    """What a node asks for to be safe: its own access, and the reads of integer arrays in its indices and conditions."""
+    """What a node asks for to be safe: its own access, and the reads of integer arrays in its indices, conditions."""
     for condition in conditions_in(expr):
         yield from _reads_in_predicate(scope.predicate(condition), scope)
     for expression in unconditional_indices(expr):
