@@ -17,7 +17,7 @@ from typing import Any, Final
 from atl.errors import ATLError
 from bench import report
 from bench.environment import environment
-from bench.errors import UnknownWorkload, WrongSize
+from bench.errors import MeasuringFailed, UnknownWorkload, WrongSize
 from bench.outcome import Case, Outcome
 from bench.workloads import WORKLOADS
 
@@ -32,14 +32,19 @@ QUICK: Final = 1.5
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument(
-        "workloads", nargs="*", metavar="WORKLOAD[@SIZE]", help="what to measure, such as blur or product@512 (default: all)"
+        "workloads",
+        nargs="*",
+        metavar="WORKLOAD[@SIZE]",
+        help="what to measure, such as blur or product@512 (default: all)",
     )
     parser.add_argument("--quick", action="store_true", help="a few workloads at one size each, in about a minute")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="for us and for the rivals (default: 1)")
     parser.add_argument("--rounds", type=int, default=31, metavar="N", help="turns that everybody gets (default: 31)")
     parser.add_argument("--seconds", type=float, metavar="S", help="measuring for one case (default: 15)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows, with versions, flags, CPU and load")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the ratios, as .svg, .png or .pdf (needs matplotlib)")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw the ratios, as .svg, .png or .pdf (needs matplotlib)"
+    )
     parser.add_argument("--list", action="store_true", help="list the workloads with their sizes, schedules and rivals")
 
 
@@ -138,31 +143,30 @@ def described(around: dict[str, Any]) -> str:
 
 
 def in_own_process(case: Case, watch: Callable[[str], None]) -> tuple[Outcome, dict[str, Any]]:
-    """A case measured by `bench.measure` in a process of its own; an interrupt is passed on, once."""
+    """A case measured by `bench.measure` in a process of its own; an interrupt is passed on, a second one ends it."""
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     settings = {**os.environ, **dict.fromkeys(THREADS, str(case.threads)), "PYTHONPATH": path}
     command = [sys.executable, "-m", "bench.measure", json.dumps(asdict(case))]
     begun: dict[str, Any] = {}
+    told = False
     # A session of its own: an interrupt at the terminal reaches it only from here.
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=settings, start_new_session=True
     ) as process:
         assert process.stdout is not None
-        told = False
         while True:
             try:
                 line = process.stdout.readline()
                 if not line:
                     break
                 event = json.loads(line)
-                match event.pop("event"):
-                    case "begun":
-                        begun = event
-                    case "progress":
-                        watch(event["said"])
-                    case "ended":
-                        watch("")
-                        return Outcome.from_json(event["outcome"]), begun
+                if "outcome" in event:
+                    watch("")
+                    return Outcome.from_json(event["outcome"]), begun
+                if "said" in event:
+                    watch(event["said"])
+                else:
+                    begun = event
             except KeyboardInterrupt:
                 if told:
                     process.kill()
@@ -172,13 +176,10 @@ def in_own_process(case: Case, watch: Callable[[str], None]) -> tuple[Outcome, d
                 process.send_signal(signal.SIGINT)
     if told:
         raise KeyboardInterrupt
-    raise MeasuringFailed(f"the process that measured {case} ended with status {process.returncode}")
-
-
-class MeasuringFailed(ATLError, RuntimeError):
-    """The process in which a case was measured ended before it said what came out."""
-
-    code = "ATL804"
+    raise MeasuringFailed(
+        f"the process that measured {case} ended with status {process.returncode} and said nothing of what came out",
+        required="a process that ends with a result; what it said stands above",
+    )
 
 
 def _progress(what: str) -> Callable[[str], None]:

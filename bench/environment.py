@@ -1,4 +1,4 @@
-"""Where something was measured: the processor, the load, the compiler with its flags, the versions of all that took part."""
+"""Where something was measured: the processor, the load, the compiler with its flags, the versions of everything."""
 
 from __future__ import annotations
 

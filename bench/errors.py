@@ -21,3 +21,9 @@ class ExtraMissing(ATLError, ModuleNotFoundError):
     """What was asked for needs a package that is not installed."""
 
     code = "ATL803"
+
+
+class MeasuringFailed(ATLError, RuntimeError):
+    """The process in which a case was measured ended before it said what came out."""
+
+    code = "ATL804"

@@ -19,7 +19,19 @@ CHAINS: Final = 12
 ROUNDS: Final = 200_000
 """How often each chain takes a step in one run: about a millisecond."""
 
-MEMORY: Final = """#include <stdint.h>
+VECTORS: Final = """#include <stdint.h>
+#ifdef __AVX512F__
+#define BYTES 64
+#elif defined __AVX__
+#define BYTES 32
+#else
+#define BYTES 16
+#endif
+typedef REAL V __attribute__((vector_size(BYTES), aligned(sizeof(REAL))));
+"""
+MEMORY: Final = (
+    VECTORS
+    + """
 void copied(const float *restrict from, float *restrict to, int64_t n)
 {
     #pragma omp parallel for
@@ -27,12 +39,21 @@ void copied(const float *restrict from, float *restrict to, int64_t n)
 }
 void added(const float *restrict from, float *restrict to, int64_t n)
 {
-    float total = 0;
-    #pragma omp parallel for reduction(+ : total)
-    for (int64_t i = 0; i < n; i++) total += from[i];
-    to[0] = total;
+    const int64_t block = 4 * BYTES / sizeof(float);
+    #pragma omp parallel for
+    for (int64_t part = 0; part < 8; part++) {
+        const int64_t end = (part + 1) * (n / 8);
+        V a = {0}, b = {0}, c = {0}, d = {0};
+        for (int64_t i = part * (n / 8); i + block <= end; i += block) {
+            const V *at = (const V *)(from + i);
+            a += at[0], b += at[1], c += at[2], d += at[3];
+        }
+        V all = a + b + c + d;
+        to[part] = all[0] + all[1];
+    }
 }
 """
+)
 DECLARED: Final = "void {name}(const float *, float *, int64_t);"
 
 
@@ -42,20 +63,12 @@ def _peak_source() -> str:
     steps = "".join(f"a{k} = a{k} * x + y;" for k in chains)
     apart = ", ".join(f'"+" R (a{k})' for k in chains)
     total = " + ".join(f"a{k}" for k in chains)
-    return f"""#include <stdint.h>
-#ifdef __AVX512F__
-#define BYTES 64
-#elif defined __AVX__
-#define BYTES 32
-#else
-#define BYTES 16
-#endif
+    return f"""
 #ifdef __x86_64__
 #define R "v"
 #elif defined __aarch64__
 #define R "w"
 #endif
-typedef REAL V __attribute__((vector_size(BYTES)));
 static void chain(REAL *restrict to, int64_t n)
 {{
     V x = {{0}}, y = x + (REAL)1e-6;
@@ -89,15 +102,15 @@ def _over_memory(name: str, of_bytes: float, threads: int) -> Run:
     count = max(1, int(of_bytes) // 4)
     # With gcc's call of memcpy it would be another loop than those that anybody writes.
     extra = ("-fno-tree-loop-distribute-patterns",)
-    function = built(MEMORY, name, DECLARED.format(name=name), threads=threads, extra=extra)
+    function = built(MEMORY.replace("REAL", "float"), name, DECLARED.format(name=name), threads=threads, extra=extra)
     read: Array = np.ones(count, np.float32)
-    written: Array = np.zeros(count if name == "copied" else 1, np.float32)
+    written: Array = np.zeros(count if name == "copied" else 8, np.float32)
     return function(read, written, count)
 
 
 def _peak(dtype: str, operations: float, threads: int) -> tuple[Run, float]:
     real = {"float32": "float", "float64": "double"}[dtype]
-    source = _peak_source().replace("REAL", real)
+    source = (VECTORS + _peak_source()).replace("REAL", real)
     function = built(source, "peak", f"int64_t peak({real} *, int64_t, int64_t);", threads=threads)
     room: Array = np.zeros(64 * threads, dtype)
     run: Callable[[], object] = function(room, threads, ROUNDS)

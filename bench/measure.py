@@ -41,7 +41,8 @@ def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | Non
     interrupted = False
     limit, scale = limit_of(workload.limit, problem, case.threads)
     try:
-        for one in (*workload.rivals, *workload.ours):
+        everybody: tuple[Ours | Rival, ...] = (*workload.rivals, *workload.ours)
+        for one in everybody:
             watch(f"building and checking {one.name}")
             match _prepared(one, problem, case):
                 case LeftOut() as why:
@@ -59,9 +60,7 @@ def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | Non
         watch=lambda number: watch(f"measuring {len(runs)} in turn, round {number} of {case.rounds}"),
     )
     samples.interrupted |= interrupted
-    return concluded(
-        case, workload.says, (workload.limit.kind, scale), tuple(taking_part), samples, tuple(left_out)
-    )
+    return concluded(case, workload.says, (workload.limit.kind, scale), tuple(taking_part), samples, tuple(left_out))
 
 
 def _prepared(one: Ours | Rival, problem: Problem, case: Case) -> tuple[Contestant, Run] | LeftOut:
@@ -134,9 +133,9 @@ def main() -> None:
     with ExitStack() as stack, events:
         core = pinned() if case.threads == 1 else None
         pools = _threads_limited(case.threads, stack)
-        tell(event="begun", core=core, pools=pools)
-        outcome = measured(WORKLOADS[case.workload], case, watch=lambda said: tell(event="progress", said=said))
-        tell(event="ended", outcome=outcome.as_json())
+        tell(core=core, pools=pools)
+        outcome = measured(WORKLOADS[case.workload], case, watch=lambda said: tell(said=said))
+        tell(outcome=outcome.as_json())
 
 
 if __name__ == "__main__":

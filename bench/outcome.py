@@ -144,13 +144,24 @@ def concluded(
     def row(ours: Entry, rival: Entry | None) -> Row:
         compared = ratio(samples, rival.name, ours.name) if rival is not None else None
         return Row(
-            case.workload, case.size, case.threads, ours.name, ours.derived, rival and rival.name,
-            rival is not None and rival is best, ours.ms, rival and rival.ms, compared and compared.middle,
-            (compared.low, compared.high) if compared else None, compared.count if compared else 0,
-            kind, ours.limit_ratio,
-        )  # fmt: skip
+            workload=case.workload,
+            size=case.size,
+            threads=case.threads,
+            schedule=ours.name,
+            derived=ours.derived,
+            rival=rival.name if rival else None,
+            best=rival is not None and rival is best,
+            ours_ms=ours.ms,
+            rival_ms=rival.ms if rival else None,
+            ratio=compared.middle if compared else None,
+            spread=(compared.low, compared.high) if compared else None,
+            rounds=compared.count if compared else 0,
+            limit=kind,
+            limit_ratio=ours.limit_ratio,
+        )
 
-    rows = tuple(row(ours, rival) for ours in entries if ours.ours for rival in (rivals or [None]))
+    beside: list[Entry | None] = [*rivals] or [None]
+    rows = tuple(row(ours, rival) for ours in entries if ours.ours for rival in beside)
     limit_ms = at_limit.middle * scale if at_limit else None
     return Outcome(case, says, kind, limit_ms, entries, rows, left_out, samples.interrupted)
 
@@ -158,5 +169,14 @@ def concluded(
 def _entry(one: Contestant, samples: Samples, scale: float) -> Entry:
     taken = spread(samples.clean(one.name))
     to_limit = ratio(samples, LIMIT, one.name, scale)
-    numbers = (taken.middle, taken.low, taken.high, taken.count) if taken else (None, None, None, 0)
-    return Entry(one.name, one.ours, one.derived, one.allocates, *numbers, to_limit and to_limit.middle)
+    return Entry(
+        name=one.name,
+        ours=one.ours,
+        derived=one.derived,
+        allocates=one.allocates,
+        ms=taken.middle if taken else None,
+        low=taken.low if taken else None,
+        high=taken.high if taken else None,
+        samples=taken.count if taken else 0,
+        limit_ratio=to_limit.middle if to_limit else None,
+    )

@@ -22,7 +22,9 @@ def table(outcome: Outcome) -> str:
 
 
 def _lines(outcome: Outcome) -> Iterator[str]:
-    threads = "one thread, CPU time" if outcome.case.threads == 1 else f"{outcome.case.threads} threads, time on the wall"
+    threads = (
+        "one thread, CPU time" if outcome.case.threads == 1 else f"{outcome.case.threads} threads, time on the wall"
+    )
     yield f"{outcome.case}: {outcome.says}; {threads}"
     yield f"  {'':{NAME}}{'ms':>10}{'of limit':>10}  best rival ÷ ours [10-90 %]"
     yield f"  {f'limit: {LIMITS[outcome.limit]}':{NAME}}{_number(outcome.limit_ms)}"

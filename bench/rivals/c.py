@@ -1,4 +1,4 @@
-"""C written by hand, in the shapes that are known to be good, built by the compiler and with the flags of our kernels."""
+"""C written by hand, in shapes that are known to be good, built by the compiler and with the flags of our kernels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def built(
         ]
 
         def run() -> Any:
-            # The function does not keep its library, nor that what it is called with.
+            # The function does not keep its library, nor cffi what it is called with.
             return function(*kept) if library else None
 
         return run

@@ -143,4 +143,3 @@ def product(problem: Problem, threads: int) -> Run:
 
 
 PRODUCT: Final = Rival("Halide packed", product, NEEDS)
-

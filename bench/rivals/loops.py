@@ -1,6 +1,5 @@
 """Loops for numba, each made for a `prange`: `range` where one thread runs them."""
 
-# mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,7 +13,7 @@ Loops = Callable[..., None]
 def blur(prange: Any) -> Loops:
     """Nine reads a pixel; at the border only those that there are."""
 
-    def edge(v: Array, n: int, y: int, x: int) -> float:
+    def edge(v: Array, n: int, y: int, x: int) -> Any:
         total = v[y, x] * 0
         for a in range(max(y - 1, 0), min(y + 2, n)):
             for b in range(max(x - 1, 0), min(x + 2, n)):
@@ -85,7 +84,7 @@ def stencil(prange: Any) -> Loops:
 
     from numba import njit
 
-    def edge(v: Array, n: int, x: int, y: int, z: int) -> float:
+    def edge(v: Array, n: int, x: int, y: int, z: int) -> Any:
         around = v[x, y, z] * 0
         if x > 0:
             around += v[x - 1, y, z]

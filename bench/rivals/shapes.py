@@ -96,9 +96,12 @@ static void block(const REAL *restrict a, const REAL *restrict bp, REAL *restric
             REAL c[ROWS * WIDE] = {0};
             const int64_t wide = jo + WIDE <= n ? WIDE : n - jo, high = io + ii + ROWS <= n ? ROWS : n - io - ii;
             REAL *to = out + (io + ii) * n + jo;
-            if (po) for (int64_t i = 0; i < high; i++) for (int64_t j = 0; j < wide; j++) c[i * WIDE + j] = to[i * n + j];
+            if (po)
+                for (int64_t i = 0; i < high; i++)
+                    for (int64_t j = 0; j < wide; j++) c[i * WIDE + j] = to[i * n + j];
             tile(ap + ii * ps, bp + jo * ps, ps, c);
-            for (int64_t i = 0; i < high; i++) for (int64_t j = 0; j < wide; j++) to[i * n + j] = c[i * WIDE + j];
+            for (int64_t i = 0; i < high; i++)
+                for (int64_t j = 0; j < wide; j++) to[i * n + j] = c[i * WIDE + j];
         }
 }
 void product(const REAL *restrict a, const REAL *restrict b, REAL *restrict out, int64_t n)
@@ -146,10 +149,13 @@ void convolution(const REAL *restrict x, const REAL *restrict w, REAL *restrict 
                 const REAL *restrict at = wp + ko * C * R;
                 for (int64_t c = 0; c < C; c++)
                     for (int64_t r = 0; r < R; r++, at += ROWS) {
-                        const REAL *from = part[c] + r;
-                        const V d = *(const V *)from, e = *(const V *)(from + LANES), f = *(const V *)(from + 2 * LANES);
+                        const V *from = (const V *)(part[c] + r), d = from[0], e = from[1], f = from[2];
                         #pragma GCC unroll 8
-                        for (int k = 0; k < ROWS; k++) { s[k][0] += at[k] * d; s[k][1] += at[k] * e; s[k][2] += at[k] * f; }
+                        for (int k = 0; k < ROWS; k++) {
+                            s[k][0] += at[k] * d;
+                            s[k][1] += at[k] * e;
+                            s[k][2] += at[k] * f;
+                        }
                     }
                 for (int64_t k = 0; k < ROWS; k++)
                     memcpy(out + (b * K + ko + k) * n + p, s[k], wide * sizeof(REAL));
@@ -220,9 +226,9 @@ void stencil(const REAL *restrict v, REAL *restrict out, int64_t n)
             REAL *restrict to = out + (x * n + y) * n;
             if (x == 0 || x == n - 1 || y == 0 || y == n - 1) {
                 for (int64_t z = 0; z < n; z++)
-                    to[z] = (REAL)0.4 * at[z] + (REAL)0.1 * ((x > 0 ? at[z - n * n] : 0) + (x < n - 1 ? at[z + n * n] : 0)
-                        + (y > 0 ? at[z - n] : 0) + (y < n - 1 ? at[z + n] : 0) + (z > 0 ? at[z - 1] : 0)
-                        + (z < n - 1 ? at[z + 1] : 0));
+                    to[z] = (REAL)0.4 * at[z] + (REAL)0.1 * ((x > 0 ? at[z - n * n] : 0)
+                        + (x < n - 1 ? at[z + n * n] : 0) + (y > 0 ? at[z - n] : 0) + (y < n - 1 ? at[z + n] : 0)
+                        + (z > 0 ? at[z - 1] : 0) + (z < n - 1 ? at[z + 1] : 0));
                 continue;
             }
             for (int64_t z = 1; z < n - 1; z++)

@@ -84,9 +84,7 @@ IM2COL: Final = Workload(
     posed(_direct, lambda n: ((B, C, n + R), (K, C, R), (B, K, n)), terms=lambda _: C * R),
     (Ours(derivations.im2col), Ours(convolution.direct)),
     (
-        torch(
-            "PyTorch", lambda library, x, w, _: library.nn.functional.conv1d(x, w)[:, :, :-1], allocates=True
-        ),
+        torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv1d(x, w)[:, :, :-1], allocates=True),
         numpy("NumPy im2col with its BLAS", lambda x, w, _: _direct(x, w), allocates=True),
     ),
     Limit("fma", _macs),
@@ -103,11 +101,7 @@ CONV2D: Final = Workload(
         terms=lambda _: C * SQUARE**2,
     ),
     (Ours(programs.conv2d),),
-    (
-        torch(
-            "PyTorch", lambda library, x, w, _: library.nn.functional.conv2d(x, w)[:, :, :-1, :-1], allocates=True
-        ),
-    ),
+    (torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv2d(x, w)[:, :, :-1, :-1], allocates=True),),
     Limit("fma", lambda problem: 2.0 * K * C * SQUARE**2 * problem.size**2),
     most=2_000,
 )
@@ -155,7 +149,9 @@ ATTENTION: Final = Workload(
     (
         torch(
             "PyTorch",
-            lambda library, q, k, v, _: library.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None])[0],
+            lambda library, q, k, v, _: library.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None])[
+                0
+            ],
             allocates=True,
         ),
         numpy("NumPy with its BLAS", lambda q, k, v, _: layers.numpy_attention(q, k, v), allocates=True),

@@ -59,19 +59,17 @@ def layer_norm() -> Program:
             return (x[i, j] - mean[i]) * (x[i, j] - mean[i])
 
         deviations = atl.gen(n, lambda i: atl.sqrt(atl.sum(m, lambda j: square(i, j)) / count + 1e-5))
-        return atl.let(
-            deviations, lambda by: atl.gen(n, m, lambda i, j: (x[i, j] - mean[i]) / by[i]), name="deviation"
-        )
+        return atl.let(deviations, lambda by: atl.gen(n, m, lambda i, j: (x[i, j] - mean[i]) / by[i]), name="deviation")
 
     return atl.program("layer_norm", [x], atl.let(means, scaled, name="mean"))
 
 
 def conv2d() -> Program:
     """A convolution in two dimensions of an input that is long enough for every window."""
-    B, K, C, H, W, R = atl.sizes("B K C H W R")
-    x, w = atl.tensor("x", B, C, H + R, W + R), atl.tensor("w", K, C, R, R)
+    samples, outer, inner, high, wide, r = atl.sizes("B K C H W R")
+    x, w = atl.tensor("x", samples, inner, high + r, wide + r), atl.tensor("w", outer, inner, r, r)
 
     def element(b: IndexExpr, o: IndexExpr, y: IndexExpr, z: IndexExpr) -> Tensor:
-        return atl.sum(C, R, R, lambda c, r, s: w[o, c, r, s] * x[b, c, y + r, z + s])
+        return atl.sum(inner, r, r, lambda c, dy, dx: w[o, c, dy, dx] * x[b, c, y + dy, z + dx])
 
-    return atl.program("conv2d", [x, w], atl.gen(B, K, H, W, element))
+    return atl.program("conv2d", [x, w], atl.gen(samples, outer, high, wide, element))

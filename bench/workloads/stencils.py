@@ -40,10 +40,8 @@ def _around(v: Array) -> Array:
     return out
 
 
-CROSS: Final = np.array(
-    [[[0, 0, 0], [0, 0.1, 0], [0, 0, 0]], [[0, 0.1, 0], [0.1, 0.4, 0.1], [0, 0.1, 0]], [[0, 0, 0], [0, 0.1, 0], [0, 0, 0]]],
-    np.float32,
-)  # fmt: skip
+SIDE: Final = [[0, 0, 0], [0, 0.1, 0], [0, 0, 0]]
+CROSS: Final = np.array([SIDE, [[0, 0.1, 0], [0.1, 0.4, 0.1], [0, 0.1, 0]], SIDE], np.float32)
 
 BLUR: Final = Workload(
     "blur",
