@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from atl.errors import ATLError
 from bench import report
+from bench.arguments import declare
 from bench.environment import environment
 from bench.errors import MeasuringFailed, UnknownWorkload, WrongSize
 from bench.outcome import Case, Outcome
@@ -25,27 +26,8 @@ HERE: Final = Path(__file__).resolve().parent.parent
 FAILED: Final = 1
 INTERRUPTED: Final = 130
 THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "HL_NUM_THREADS")
-QUICK: Final = 1.5
+QUICK: Final = 1.0
 """Seconds of measuring for each case of a quick run: with what is built it takes about a minute."""
-
-
-def declare(parser: argparse.ArgumentParser) -> None:
-    """The arguments of the command."""
-    parser.add_argument(
-        "workloads",
-        nargs="*",
-        metavar="WORKLOAD[@SIZE]",
-        help="what to measure, such as blur or product@512 (default: all)",
-    )
-    parser.add_argument("--quick", action="store_true", help="a few workloads at one size each, in about a minute")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="for us and for the rivals (default: 1)")
-    parser.add_argument("--rounds", type=int, default=31, metavar="N", help="turns that everybody gets (default: 31)")
-    parser.add_argument("--seconds", type=float, metavar="S", help="measuring for one case (default: 15)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows, with versions, flags, CPU and load")
-    parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help="draw the ratios, as .svg, .png or .pdf (needs matplotlib)"
-    )
-    parser.add_argument("--list", action="store_true", help="list the workloads with their sizes, schedules and rivals")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -55,27 +37,36 @@ def run(arguments: argparse.Namespace) -> int:
         for name in dict.fromkeys(case.workload for case in cases):
             print(listed(name))
         return 0
+    for path in filter(None, (arguments.json, arguments.plot)):
+        report.need_folder(path)
     if arguments.plot is not None:
-        report.need_matplotlib()
+        report.need_matplotlib(arguments.plot)
     outcomes: list[Outcome] = []
     around = environment()
     print(described(around), flush=True)
     complete = False
+
+    def keep() -> None:
+        if arguments.json is not None:
+            around["load_after"] = os.getloadavg()[0]
+            report.save(arguments.json, report.written(outcomes, around, complete=complete))
+
     try:
         for number, case in enumerate(cases, 1):
             outcome, process = in_own_process(case, _progress(f"{case} ({number} of {len(cases)})"))
             outcomes.append(outcome)
             around.setdefault("processes", []).append({"case": str(case), **process})
             print(f"\n{report.table(outcome)}", flush=True)
+            keep()
             if outcome.interrupted:
                 break
+    except KeyboardInterrupt:
+        pass  # before anything of that case was measured
+    else:
         complete = len(outcomes) == len(cases) and not any(outcome.interrupted for outcome in outcomes)
-    finally:
-        if arguments.json is not None:
-            around["load_after"] = os.getloadavg()[0]
-            report.save(arguments.json, report.written(outcomes, around, complete=complete))
-        if arguments.plot is not None and outcomes:
-            report.plot(arguments.plot, outcomes)
+    keep()
+    if arguments.plot is not None and outcomes:
+        report.plot(arguments.plot, outcomes)
     if not complete:
         print(f"atl: interrupted; measured until then: {len(outcomes)} of {len(cases)} cases", file=sys.stderr)
         return INTERRUPTED
@@ -183,17 +174,17 @@ def in_own_process(case: Case, watch: Callable[[str], None]) -> tuple[Outcome, d
 
 
 def _progress(what: str) -> Callable[[str], None]:
-    """Tells on the error stream what is going on: on one line of a terminal, and else once for each case."""
+    """Tells on the error stream what is going on: on one line of a terminal, and else once for each kind of work."""
     terminal = sys.stderr.isatty()
-    told: list[str] = []
+    told = [""]
 
     def tell(said: str) -> None:
         if terminal:
             line = f"{what}: {said}" if said else ""
             print(f"\r\033[K{line[:118]}", end="", file=sys.stderr, flush=True)
-        elif not told:
-            print(what, file=sys.stderr, flush=True)
-        told.append(said)
+        elif (kind := said.partition(" ")[0]) not in told:
+            print(f"{what}: {said}", file=sys.stderr, flush=True)
+            told.append(kind)
 
     return tell
 

@@ -66,12 +66,13 @@ class Problem:
 class Ours:
     """One of our schedules: a line of a workload's table.
 
-    `make` derives it, or gives a program as it was written; `sizes` are the keywords of the call, such as tiles, and
-    `most` is the largest size at which anybody would wait for it.
+    `make` derives it, or gives a program as it was written; `sizes` are keywords of the call, such as tiles, and
+    `size_as` those that are the size of the problem; `most` is the largest one at which anybody would wait for it.
     """
 
     make: Callable[[], Made]
     sizes: Mapping[str, int] = field(default_factory=dict)
+    size_as: tuple[str, ...] = ()
     most: int | None = None
 
     @property
@@ -85,7 +86,7 @@ class Ours:
         made = self.make()
         derived = isinstance(made, Session) and bool(made.steps)
         kernel = compiled(made.goal if isinstance(made, Session) else made)
-        inputs, out, sizes = problem.inputs, problem.out, dict(self.sizes)
+        inputs, out, sizes = problem.inputs, problem.out, {**self.sizes, **dict.fromkeys(self.size_as, problem.size)}
         return lambda: kernel(*inputs, out=out, **sizes), derived
 
 
@@ -93,14 +94,15 @@ class Ours:
 class Rival:
     """The same work by another system: `make(problem, threads)` gives what runs it, and needs these modules.
 
-    `allocates` says of a system that it makes its result anew: it cannot write into an array that is there.
+    `allocates` says of a system that it makes its result anew: it cannot write into an array that is there. `least` is
+    the smallest size that it takes.
     """
 
     name: str
     make: Callable[[Problem, int], Run]
     needs: tuple[str, ...] = ()
     allocates: bool = False
-    most: int | None = None
+    least: int = 1
 
     def lacks(self) -> tuple[str, ...]:
         """The modules that are not installed."""

@@ -27,3 +27,9 @@ class MeasuringFailed(ATLError, RuntimeError):
     """The process in which a case was measured ended before it said what came out."""
 
     code = "ATL804"
+
+
+class WrongFile(ATLError, OSError):
+    """What is measured cannot be written there."""
+
+    code = "ATL805"

@@ -21,6 +21,8 @@ SHORT: Final = 200_000
 """What takes less than so many nanoseconds is run several times for one sample."""
 LEAST: Final = 3
 """So many samples everybody gets, however slow."""
+TRIES: Final = 4
+"""So often a sample is taken again in its round, when this thread was switched out; then there is none."""
 WARMED: Final = 100_000_000
 """What takes longer than so many nanoseconds needs no run beforehand that fills the caches."""
 
@@ -151,8 +153,11 @@ def _sample(run: Run, clock: Clock, repeats: dict[str, int], name: str) -> float
     elif repeats[name]:
         run()
     count = max(1, repeats[name])
-    taken, undisturbed = _timed(run, count, clock)
-    return taken / count / 1e6 if undisturbed or taken > LONG else None
+    for _ in range(TRIES):
+        taken, undisturbed = _timed(run, count, clock)
+        if undisturbed or taken > LONG:
+            return taken / count / 1e6
+    return None
 
 
 def _timed(run: Run, count: int, clock: Clock) -> tuple[int, bool]:

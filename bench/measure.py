@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from atl.errors import brief
+from atl.errors import AssumptionError, brief
 from bench.contest import Ours, Problem, Rival, Workload
 from bench.harness import Clock, Run, ThreadClock, WallClock, alternate
 from bench.limits import limit_of
@@ -66,8 +66,10 @@ def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | Non
 def _prepared(one: Ours | Rival, problem: Problem, case: Case) -> tuple[Contestant, Run] | LeftOut:
     """What runs it, once its result was found right; or why it does not take part."""
     ours = isinstance(one, Ours)
-    if one.most is not None and problem.size > one.most:
-        return LeftOut(one.name, ours, "too slow", f"it is measured up to {one.most}")
+    if isinstance(one, Ours) and one.most is not None and problem.size > one.most:
+        return LeftOut(one.name, ours, "size", f"it is measured up to {one.most}")
+    if isinstance(one, Rival) and problem.size < one.least:
+        return LeftOut(one.name, ours, "size", f"it is for {one.least} and more")
     if isinstance(one, Rival) and (lacking := one.lacks()):
         return LeftOut(one.name, ours, "absent", f"{', '.join(lacking)} is not installed")
     allocates = isinstance(one, Rival) and one.allocates
@@ -77,6 +79,8 @@ def _prepared(one: Ours | Rival, problem: Problem, case: Case) -> tuple[Contesta
         else:
             run, derived = one.make(problem, case.threads), False
         fault = problem.fault_of(run, allocates=allocates)
+    except AssumptionError as error:
+        return LeftOut(one.name, ours, "size", f"it is for {error.required}")
     except Exception as error:  # noqa: BLE001 (whatever goes wrong in another's library is no reason to measure nobody)
         return LeftOut(one.name, ours, "failed", f"{type(error).__name__}: {brief(str(error), 300)}")
     if fault is not None:

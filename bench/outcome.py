@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from bench.harness import Samples, ratio, spread
 
-Why = Literal["absent", "failed", "wrong", "too slow"]
+Why = Literal["absent", "failed", "wrong", "size"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Who was not measured and why: not installed, not built, wrong results, or nobody would wait for it."""
+    """Who was not measured and why: not installed, not built, wrong results, or not at this size."""
 
     name: str
     ours: bool

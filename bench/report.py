@@ -8,11 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from bench.errors import ExtraMissing
+from bench.errors import ExtraMissing, WrongFile
 from bench.outcome import Entry, LeftOut, Outcome, Row
 
 LIMITS: Final = {"copy": "a loop that copies as many bytes", "read": "a loop that reads as many bytes",
                  "fma": "as many operations in fused multiply-adds"}  # fmt: skip
+PICTURES: Final = (".svg", ".png", ".pdf")
 NAME: Final = 58
 
 
@@ -66,7 +67,7 @@ def _missing(one: LeftOut) -> str:
     match one.why:
         case "absent":
             return f"  absent: {one.name}, since {one.said}"
-        case "too slow":
+        case "size":
             return f"  left out: {whose}{one.name}; {one.said}"
         case "failed":
             return f"  FAILED, so not timed: {whose}{one.name}: {one.said}"
@@ -89,8 +90,16 @@ def save(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def need_matplotlib() -> None:
-    """Raises `ExtraMissing` where nothing can be drawn: before anything is measured."""
+def need_folder(path: Path) -> None:
+    """Raises `WrongFile` where a file cannot be written: before anything is measured."""
+    if not path.absolute().parent.is_dir() or path.is_dir():
+        raise WrongFile(f"the file {path} cannot be written", required="the path of a file in a folder that is there")
+
+
+def need_matplotlib(path: Path) -> None:
+    """Raises `ExtraMissing` or `WrongFile` where nothing can be drawn: before anything is measured."""
+    if path.suffix not in PICTURES:
+        raise WrongFile(f"the picture {path} has no kind", required=f"a name that ends in {', '.join(PICTURES)}")
     if find_spec("matplotlib") is None:
         raise ExtraMissing(
             "--plot draws with matplotlib, which is not installed",

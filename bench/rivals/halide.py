@@ -99,11 +99,11 @@ def rows_in_registers(rows: int) -> Schedule:
 
 
 BLURS: Final = (
-    Rival("Halide two-stage", blurred(two_stage), NEEDS),
+    Rival("Halide two-stage", blurred(two_stage), NEEDS, least=64),
     Rival("Halide tiled 64x64", blurred(tiled), NEEDS),
-    Rival("Halide strip", blurred(strip), NEEDS),
-    Rival("Halide 4 rows in registers", blurred(rows_in_registers(4)), NEEDS),
-    Rival("Halide 8 rows in registers", blurred(rows_in_registers(8)), NEEDS),
+    Rival("Halide strip", blurred(strip), NEEDS, least=64),
+    Rival("Halide 4 rows in registers", blurred(rows_in_registers(4)), NEEDS, least=64),
+    Rival("Halide 8 rows in registers", blurred(rows_in_registers(8)), NEEDS, least=64),
 )
 
 

@@ -82,7 +82,7 @@ IM2COL: Final = Workload(
     "the same convolution of an input that is long enough for every window",
     (4096,),
     posed(_direct, lambda n: ((B, C, n + R), (K, C, R), (B, K, n)), terms=lambda _: C * R),
-    (Ours(derivations.im2col), Ours(convolution.direct)),
+    (Ours(derivations.im2col, size_as=("W",)), Ours(convolution.direct, size_as=("W",))),
     (
         torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv1d(x, w)[:, :, :-1], allocates=True),
         numpy("NumPy im2col with its BLAS", lambda x, w, _: _direct(x, w), allocates=True),
@@ -100,7 +100,7 @@ CONV2D: Final = Workload(
         lambda n: ((1, C, n + SQUARE, n + SQUARE), (K, C, SQUARE, SQUARE), (1, K, n, n)),
         terms=lambda _: C * SQUARE**2,
     ),
-    (Ours(programs.conv2d),),
+    (Ours(programs.conv2d, size_as=("H", "W")),),
     (torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv2d(x, w)[:, :, :-1, :-1], allocates=True),),
     Limit("fma", lambda problem: 2.0 * K * C * SQUARE**2 * problem.size**2),
     most=2_000,
