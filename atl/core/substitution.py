@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from typing import TypeVar, assert_never, cast
 
@@ -114,6 +115,45 @@ def binds_by_type(expr: Expr) -> bool:
         for position, binder in enumerate(reversed(part.tensors))
         for body in (getattr(expr, part.field),)
     )
+
+
+def has_types_of(expr: Expr, around: Sequence[Type]) -> bool:
+    """Whether each tensor that is free in a term has just the type of what binds it around.
+
+    The types are as they are seen from where the term stands, the innermost binder's last; what is bound further out
+    than they go is not looked at.
+    """
+    seen: set[tuple[int, int, int]] = set()
+    stack = [(expr, 0, 0)]
+    while stack:
+        at, indices, tensors = stack.pop()
+        if at.loose_tensors <= tensors or (id(at), indices, tensors) in seen:
+            continue
+        seen.add((id(at), indices, tensors))
+        if isinstance(at, Local) and at.position - tensors < len(around):
+            of = around[-1 - (at.position - tensors)]
+            if at.of != map_type(of, partial(shift, by=indices)):
+                return False
+        stack.extend((child.expr, indices + child.indices, tensors + child.tensors) for child in children(at))
+    return True
+
+
+def types_around(spine: Sequence[tuple[Expr, int]], count: int) -> tuple[Type, ...]:
+    """The types of the innermost tensors, so many, that are bound around a place, as they are seen there.
+
+    The spine is the terms above the place from the outside in, each with the position of the part that leads there.
+    """
+    found: list[Type] = []
+    indices = 0
+    for term, position in reversed(spine):
+        if len(found) >= count:
+            break
+        part = children(term)[position].part
+        indices += len(part.indices)
+        found += (
+            map_type(getattr(term, binder.value).type, partial(shift, by=indices)) for binder in reversed(part.tensors)
+        )
+    return tuple(reversed(found))
 
 
 def _seen_in(part: Part, of: Type) -> Type:
