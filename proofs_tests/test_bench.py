@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 
 import atl
 from atl import cli
-from bench import command, report
+from bench import command, report, tool
 from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
 from bench.harness import LEAST, LONG, Samples, Spread, alternate, ratio, spread
 from bench.limits import limit_of
@@ -431,3 +432,22 @@ def test_an_interrupt_keeps_what_was_measured_and_says_so(tmp_path: Path, starte
     content = json.loads(file.read_text(encoding="utf-8"))
     assert not content["complete"]
     assert [case["interrupted"] for case in content["cases"]] == [True]
+
+
+# -- what the tool costs ----------------------------------------------------------------------------------------------
+
+
+def test_the_exponent_is_that_of_the_work() -> None:
+    assert tool.exponent([10, 20, 40], [3.0, 12.0, 48.0]) == 2.0
+    clock = Fake()
+    assert tool.grown(lambda count: clock.running(str(count), count * 10 * MS), clock, (2, 4, 8)) == [20.0, 40.0, 80.0]
+
+
+@pytest.mark.parametrize(("name", "make"), tool.WORK, ids=[name for name, _ in tool.WORK])
+def test_what_is_measured_of_the_tool_can_be_done(name: str, make: Callable[[int], Callable[[], object]]) -> None:
+    make(3)()
+
+
+def test_the_pipelines_grow_by_the_same_for_each_stage() -> None:
+    sizes = [tool.nodes(tool.stages(count).body) for count in (1, 2, 3, 4)]
+    assert len({b - a for a, b in pairwise(sizes)}) == 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
-from typing import TypeVar, assert_never, cast
+from typing import Final, TypeVar, assert_never, cast
 
 from atl.core import predicate as predicates
-from atl.core.forms import Part, Role, slots_of
+from atl.core.forms import Formed, Part, Role, Slot, slots_of
 from atl.core.index import Bound, Index, Leaf, Var, atoms, bound, index, map_leaves, shift
 from atl.core.marks import LetMark
 from atl.core.node import Node
@@ -57,7 +57,9 @@ def _with_parts(
 ) -> Expr:
     left = iter(parts)
     made: dict[str, object] = {}
-    for slot in slots_of(type(expr)):
+    changed = False
+    replaced, kept = _divided_slots(type(expr))
+    for slot in replaced:
         value = getattr(expr, slot.name)
         match slot.role:
             case Role.PART:
@@ -74,13 +76,12 @@ def _with_parts(
                 made[slot.name] = map_op(value, on_index)
             case Role.TYPE | Role.KNOWN_TYPE:
                 made[slot.name] = map_type(value, on_index)
-            case Role.STATIC | Role.LITERAL | Role.ARRAY | Role.DTYPE | Role.VARIABLE:
-                made[slot.name] = value
-            case Role.HINT | Role.MARK:
+            case Role.STATIC | Role.LITERAL | Role.ARRAY | Role.DTYPE | Role.VARIABLE | Role.HINT | Role.MARK:
                 made[slot.name] = value
             case _:
                 assert_never(slot.role)
-    if all(value is getattr(expr, name) for name, value in made.items()):
+        changed = changed or made[slot.name] is not value
+    if not changed:
         return expr
     for part in type(expr).form.parts:
         for position, binder in enumerate(reversed(part.tensors)):
@@ -88,8 +89,24 @@ def _with_parts(
             new = cast("Expr", made[binder.value]).type
             if new != map_type(of, on_index):
                 made[part.field] = _retyped(cast("Expr", made[part.field]), position, _seen_in(part, new))
+    made.update((name, getattr(expr, name)) for name in kept)
     rebuilt: Expr = type(expr)(**made)  # type: ignore[arg-type]
     return rebuilt
+
+
+_divided: Final[dict[type[Formed], tuple[tuple[Slot, ...], tuple[str, ...]]]] = {}
+
+
+def _divided_slots(of: type[Formed]) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
+    """The fields of a constructor in which something may be replaced, and the names of the others."""
+    known = _divided.get(of)
+    if known is None:
+        replaced = tuple(slot for slot in slots_of(of) if slot.role not in _KEPT)
+        known = _divided[of] = replaced, tuple(slot.name for slot in slots_of(of) if slot.role in _KEPT)
+    return known
+
+
+_KEPT: Final = frozenset({Role.STATIC, Role.LITERAL, Role.ARRAY, Role.DTYPE, Role.VARIABLE, Role.HINT, Role.MARK})
 
 
 Many = TypeVar("Many", bound=tuple[object, ...])
