@@ -18,12 +18,13 @@ import pytest
 
 import atl
 from atl import cli
-from bench import command, report, tool
+from bench import command, report
 from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
 from bench.harness import LEAST, LONG, Samples, Spread, alternate, ratio, spread
 from bench.limits import limit_of
 from bench.measure import measured
 from bench.outcome import LIMIT, Case, Contestant, Outcome, concluded
+from bench.tool import growth
 from bench.workloads import WORKLOADS
 from rewrites import Session, reschedule
 
@@ -438,16 +439,20 @@ def test_an_interrupt_keeps_what_was_measured_and_says_so(tmp_path: Path, starte
 
 
 def test_the_exponent_is_that_of_the_work() -> None:
-    assert tool.exponent([10, 20, 40], [3.0, 12.0, 48.0]) == 2.0
+    assert growth.exponent([10, 20, 40], [3.0, 12.0, 48.0]) == 2.0
     clock = Fake()
-    assert tool.grown(lambda count: clock.running(str(count), count * 10 * MS), clock, (2, 4, 8)) == [20.0, 40.0, 80.0]
+    assert growth.grown(lambda count: clock.running(str(count), count * 10 * MS), clock, (2, 4, 8)) == [
+        20.0,
+        40.0,
+        80.0,
+    ]
 
 
-@pytest.mark.parametrize(("name", "make"), tool.WORK, ids=[name for name, _ in tool.WORK])
+@pytest.mark.parametrize(("name", "make"), growth.WORK, ids=[name for name, _ in growth.WORK])
 def test_what_is_measured_of_the_tool_can_be_done(name: str, make: Callable[[int], Callable[[], object]]) -> None:
     make(3)()
 
 
 def test_the_pipelines_grow_by_the_same_for_each_stage() -> None:
-    sizes = [tool.nodes(tool.stages(count).body) for count in (1, 2, 3, 4)]
+    sizes = [growth.nodes(growth.stages(count).body) for count in (1, 2, 3, 4)]
     assert len({b - a for a, b in pairwise(sizes)}) == 1

@@ -1,8 +1,8 @@
-"""How long programs take to be checked and lowered: `python -m bench.compiling`.
+"""How long programs take to be checked and lowered: `python -m bench.tool.compiling`.
 
 The programs of Fig. 8.6, a program of twenty loops, and the import of the package. Times are medians of several rounds,
-with the prover's memo emptied before each; a second column gives the time with a warm memo. `bench.tool` says how such
-times grow.
+with the prover's memo emptied before each; a second column gives the time with a warm memo. `bench.tool.growth`
+says how such times grow.
 """
 
 from __future__ import annotations
