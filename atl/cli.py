@@ -242,13 +242,31 @@ def _fuzz(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _need_checkout(command: str) -> None:
-    if find_spec("proofs_tests") is None:
+def _need_checkout(command: str, folder: str = "proofs_tests") -> None:
+    if find_spec(folder) is None:
         raise CheckoutNeeded(
             f"{command} needs a checkout: what it runs is not installed",
-            required="the folder proofs_tests of the repository",
+            required=f"the folder {folder} of the repository",
             suggestions=("run it in a checkout, as .venv/bin/atl after `make test`",),
         )
+
+
+# -- atl bench --------------------------------------------------------------------------------------------------------
+
+
+def _declare_bench(parser: argparse.ArgumentParser) -> None:
+    # In a checkout only: where nothing is installed that measures, it takes no arguments, and running it says why.
+    if find_spec("bench") is not None:
+        from bench.arguments import declare
+
+        declare(parser)
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    _need_checkout("atl bench", "bench")
+    from bench.command import run
+
+    return run(arguments)
 
 
 # -- atl derive -------------------------------------------------------------------------------------------------------
@@ -384,6 +402,7 @@ COMMANDS: Final = (
     Command("derive", "Finds a schedule for a program, with a proof", _declare_derive, _derive),
     Command("rules", "Lists the rewrite rules with their laws and grades", _declare_rules, _rules),
     Command("tactics", "Lists what a session can do, each before → after", _declare_tactics, _tactics),
+    Command("bench", "Measures our schedules beside those of other systems (in a checkout)", _declare_bench, _bench),
     Command("fuzz", "Tests random programs (in a checkout)", _declare_fuzz, _fuzz),
 )
 
