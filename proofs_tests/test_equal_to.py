@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,45 @@ def test_programs_that_differ_are_shown_with_their_forms_and_an_input() -> None:
     assert "unfolded, they differ:" in str(raised.value)
     assert s.goal == one
     assert not s.steps
+
+
+N, M, K = atl.sizes("n m k")
+A, B, X = atl.tensor("A", N, M), atl.tensor("B", M, K), atl.tensor("x", K)
+C3 = atl.tensor("c", 3)
+F, G, H = (atl.tensor(name, N) for name in "fgh")
+ALIKE: dict[str, tuple[list[Any], Any, Any]] = {
+    "factors in another order": ([F, G], atl.gen(N, lambda i: F[i] * G[i]), atl.gen(N, lambda i: G[i] * F[i])),
+    "terms led together otherwise": (
+        [F, G, H], atl.gen(N, lambda i: F[i] + G[i] + H[i]), atl.gen(N, lambda i: F[i] + (H[i] + G[i])),
+    ),
+    "a sum run backwards": ([F], atl.sum(N, lambda i: F[i]), atl.sum(N, lambda i: F[N - 1 - i])),
+    "a product of three led together otherwise": (
+        [A, B, X],
+        atl.gen(N, lambda i: atl.sum(K, lambda q: atl.sum(M, lambda p: A[i, p] * B[p, q]) * X[q])),
+        atl.gen(N, lambda i: atl.sum(M, lambda p: A[i, p] * atl.sum(K, lambda q: B[p, q] * X[q]))),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_programs_that_the_laws_of_rings_make_equal_are_proved_equal(name: str) -> None:
+    inputs, left, right = ALIKE[name]
+    other = atl.program("right", inputs, right)
+    assert reschedule(atl.program("left", inputs, left)).equal_to(other).rhs.body == other.body
+
+
+@pytest.mark.parametrize(
+    ("inputs", "left", "right", "wanted"),
+    [
+        ([F], atl.gen(N, lambda i: F[i]), atl.gen(N, lambda i: atl.guard(i < 40, F[i])), {"n", "element 0"}),
+        ([C3], C3[0] + C3[1], C3[0] + C3[2], {"c[0]", "c[1]", "c[2]"}),
+    ],
+    ids=["beyond a constant of the program", "no sizes and no position"],
+)
+def test_numbers_are_told_for_which_programs_differ(inputs: Any, left: Any, right: Any, wanted: set[str]) -> None:
+    with pytest.raises(NotFound, match="the programs differ") as raised:
+        reschedule(atl.program("left", inputs, left)).equal_to(atl.program("right", inputs, right))
+    assert wanted <= set(raised.value.numbers)
 
 
 def test_a_program_that_has_no_meaning_under_the_assumptions_is_refused() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from proofs_tests import search_fuzz
 from rewrites import load, reschedule
 from rewrites.egraph import CodeSize, Limit, Lines, Saturated, Traffic, saturate
 from rewrites.egraph.contexts import Contexts
+from rewrites.egraph.forest import Forest, Instance
 from rewrites.egraph.pricing.extraction import Extraction
 from rewrites.egraph.store import Store
 from rewrites.errors import SearchFailed
@@ -187,6 +190,38 @@ def test_what_is_not_safe_or_not_stored_is_never_chosen() -> None:
         reschedule(unsafe).auto(limit=SMALL)
 
 
+def _cheapest(body: Any, inputs: Any, **sizes: int) -> float:
+    program = atl.program("p", inputs, body)
+    return saturate(program, limit=Limit(rounds=0)).best(sizes=sizes)[0].cost
+
+
+def test_traffic_knows_nests_neighbours_orders_and_vectors() -> None:
+    n, m = atl.sizes("n m")
+    x, y = atl.tensor("x", n, m), atl.tensor("y", m, n)
+    big = {"n": 2_000, "m": 2_000}
+    rows = _cheapest(atl.gen(n, lambda i: atl.sum(m, lambda j: x[i, j])), [x], **big)
+    columns = _cheapest(atl.gen(m, lambda j: atl.sum(n, lambda i: x[i, j])), [x], **big)
+    assert columns > 4 * rows, "elements in one line, in vectors"
+    copied = _cheapest(atl.gen(n, m, lambda i, j: 2 * x[i, j]), [x], **big)
+    across = _cheapest(atl.transpose(atl.gen(m, n, lambda j, i: 2 * y[j, i])), [y], **big)
+    assert across > 2 * copied, "elements that are stored in columns"
+    twice = _cheapest(
+        atl.gen(n, lambda i: atl.sum(m, lambda j: x[i, j]) + atl.sum(m, lambda j: x[i, j] * x[i, j])), [x], **big
+    )
+    assert twice > 1.7 * rows, "two nests read their lines apart"
+    near = _cheapest(
+        atl.gen(n, m, lambda i, j: atl.guard((1 <= j) & (j + 1 < m), x[i, j - 1] + x[i, j] + x[i, j + 1])), [x], **big
+    )
+    assert near < 2 * copied, "neighbours are read once"
+
+
+def test_a_read_in_a_condition_that_is_not_safe_is_never_chosen() -> None:
+    n = atl.sizes("n")
+    idx, g = atl.tensor("idx", n, dtype="int64"), atl.tensor("g", n)
+    program = atl.program("p", [idx, g], atl.gen(n, lambda i: atl.guard(idx[i + 1] >= 1, g[i])))
+    assert saturate(program, limit=Limit(rounds=1)).best() == []
+
+
 def test_unknown_models_sizes_and_tiles_are_refused(product: Saturated) -> None:
     wrong_ones: list[dict[str, Any]] = [
         {"cost": "trafic"},
@@ -232,6 +267,48 @@ def test_an_interrupt_leaves_the_best_so_far() -> None:
     assert [progress.rounds for progress in seen] == [1, 2]
     assert seen[-1].hits["tile_gen+"]
     assert found.best()
+
+
+def test_an_interrupt_within_a_round_leaves_a_whole_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    hang = Forest._hang
+
+    def interrupted(self: Forest, term: int, below: int, by: Instance | None) -> None:
+        seen.append(term)
+        if len(seen) == 20:
+            signal.raise_signal(signal.SIGINT)
+        hang(self, term, below, by)
+
+    monkeypatch.setattr(Forest, "_hang", interrupted)
+    found = saturate(matmul.naive(), limit=SMALL)
+    assert found.stopped == "interrupted"
+    leaders = defaultdict(set)
+    for term, name in found.class_of.items():
+        leaders[name].add(found.search.forest.leader(term))
+    assert all(len(each) == 1 for each in leaders.values())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert reschedule(matmul.naive()).take(found.best()[0]).goal
+
+
+def test_a_choice_is_taken_only_for_the_goal_that_was_searched() -> None:
+    (choice,) = saturate(matmul.naive(), limit=Limit(rounds=1)).best()
+    other = reschedule(blur.two_stage())
+    with pytest.raises(WrongArgument, match="found for another goal"):
+        other.take(choice)
+    assert not other.steps
+
+
+def test_a_chain_that_leads_elsewhere_is_no_proof_of_a_choice() -> None:
+    (choice,) = saturate(matmul.naive(), limit=Limit(rounds=1)).best()
+    wrong = replace(choice, body=blur.two_stage().body)
+    with pytest.raises(SearchFailed, match="do not lead to the schedule"):
+        wrong.proved(reschedule(matmul.naive()).begin)
+
+
+@pytest.mark.parametrize("cost", [lambda _: 5, lambda _, __: 5, len])
+def test_a_cost_model_that_is_none_is_refused(cost: Any) -> None:
+    with pytest.raises(WrongArgument, match="cost="):
+        reschedule(matmul.naive()).auto(cost=cost, limit=1)
 
 
 def test_a_failure_of_egglog_is_one_of_ours() -> None:

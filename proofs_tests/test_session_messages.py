@@ -210,6 +210,10 @@ CALLS: dict[str, Callable[[Session], object]] = {
     "rw": lambda s: s.rw("no_rule"),
     "find": lambda s: s.find("nowhere"),
     "sites": lambda s: s.sites("no_rule"),
+    "auto": lambda s: s.auto(cost="no model"),
+    "take": lambda s: s.take("the best"),  # type: ignore[arg-type]
+    "equal_to": lambda s: s.equal_to("another"),  # type: ignore[arg-type]
+    "saturate": lambda s: s.saturate(rules=["no_rule"]),
 }
 
 

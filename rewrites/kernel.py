@@ -148,7 +148,7 @@ class Theorem:
         return self
 
     def __repr__(self) -> str:
-        return f"{self._lhs.name} = {self._rhs.name}, by {len(self.steps)} steps"
+        return f"{self._lhs.name} = {self._rhs.name}, by {len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
 
 
 def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:

@@ -10,7 +10,10 @@ import numpy as np
 
 from atl.core import dtypes
 from atl.core.index import Array, Leaf, Size, value_of
+from atl.core.predicate import expressions
 from atl.core.program import Program
+from atl.core.terms import Expr
+from atl.core.traversal import conditions_in, indices_in, subterms
 from atl.errors import ATLError
 from atl.meaning.interpret import evaluate
 
@@ -29,8 +32,11 @@ def differing_input(left: Program, right: Program, *, tries: int = TRIES, seed: 
     """
     random = Random(seed)
     sizes = sorted({*left.sizes, *right.sizes})
-    for _ in range(tries):
-        at = {size: random.randint(0, LARGEST) for size in sizes}
+    telling = sorted(_telling(left.body) | _telling(right.body))
+    for number in range(tries):
+        at = {size: random.randint(0, 1 + LARGEST * number // tries) for size in sizes}
+        if telling and number % 2:
+            at |= {size: random.choice(telling) for size in sizes if random.random() < 0.5}
         try:
             given: dict[str, Any] = {array.name: _elements(array, at, random) for array in left.inputs}
             results = [
@@ -47,6 +53,16 @@ def differing_input(left: Program, right: Program, *, tries: int = TRIES, seed: 
             where = {f"element {dimension}": int(position) for dimension, position in enumerate(wrong[0])}
             return {**at, **_short(given), **where}
     return None
+
+
+def _telling(body: Expr) -> set[int]:
+    """Sizes for which a comparison with a constant of the program may come out otherwise than for small ones."""
+    constants = {
+        abs(e.offset)
+        for term in subterms(body)
+        for e in (*indices_in(term), *(e for p in conditions_in(term) for e in expressions(p)))
+    }
+    return {constant + more for constant in constants if LARGEST <= constant < MOST_ELEMENTS for more in (1, 2)}
 
 
 def _short(given: Mapping[str, Any]) -> dict[str, int]:

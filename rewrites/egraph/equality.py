@@ -41,8 +41,8 @@ def _stages() -> Iterator[list[Use]]:
     """What is explored, and when that has found all that it can, what is explored as well."""
     moves = [use for use in uses(Role.EXPLORED, Role.SUPPLIED) if use.name not in OF_LOOPS]
     yield [use for use in moves if use.supply != "tiles"]
-    yield [use for use in moves if use.supply == "tiles"]
     yield list(uses(Role.COMPARED))
+    yield [use for use in moves if use.supply == "tiles"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,10 @@ def _not_found(start: Program, target: Program, found: Comparison, why: str = ""
     )
     numbers = differing_input(start, target)
     differ = numbers is not None
-    told = f"; {why}" if why else f"; the search was {found.progress.stopped}" if found.progress else ""
+    told = f"; {why}" if why else f"; {_ended(found.progress)}" if found.progress else ""
+    advice = ["lead one nearer to the other by hand"]
+    if found.progress and found.progress.stopped != "saturated":
+        advice.append("give a larger limit=, as rewrites.egraph.Limit(nodes=…, rounds=…, seconds=…)")
     return NotFound(
         "the programs differ" if differ else f"no proof was found that the programs are equal{told}",
         left=left,
@@ -193,8 +196,14 @@ def _not_found(start: Program, target: Program, found: Comparison, why: str = ""
         difference=difference,
         required="programs that are equal by rules which a search tries",
         numbers=numbers or {},
-        suggestions=() if differ else ("lead one nearer to the other by hand, or give a larger limit=",),
+        suggestions=() if differ else tuple(advice),
     )
+
+
+def _ended(progress: Progress) -> str:
+    if progress.stopped == "saturated":
+        return "its rules lead no further"
+    return f"the search came to its {progress.stopped}, after {progress.rounds} rounds with {progress.nodes} terms"
 
 
 def compared(left: Program, right: Program, limit: Limit = LIMIT, watch: Watch | None = None) -> Comparison:
@@ -246,17 +255,13 @@ def _conditions(body: Expr, rank: int) -> list[Predicate]:
 
 
 def _tiles_of(left: Program, right: Program) -> dict[Index, tuple[Index, ...]]:
-    """For the extents of one program's sums those of the other's, as sizes of tiles."""
+    """For the extents of one program's sums those of the other's that it has not itself, as sizes of tiles."""
     extents = [
         dict.fromkeys(
             at.high - at.low for at in subterms(program.body) if isinstance(at, Reduce) and not (at.high - at.low).loose
         )
         for program in (left, right)
     ]
-    both = {own: tuple(o for o in other if o != own) for own, other in _pairs(extents)}
-    return {own: sizes for own, sizes in both.items() if sizes}
-
-
-def _pairs(extents: Sequence[dict[Index, None]]) -> list[tuple[Index, dict[Index, None]]]:
     first, second = extents
-    return [(own, second) for own in first] + [(own, first) for own in second if own not in first]
+    new = [extent for extent in second if extent not in first], [extent for extent in first if extent not in second]
+    return {own: tuple(sizes) for extents, sizes in zip((first, second), new, strict=True) if sizes for own in extents}
