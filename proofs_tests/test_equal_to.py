@@ -120,6 +120,7 @@ def test_programs_that_the_laws_of_rings_make_equal_are_proved_equal(name: str) 
 def test_numbers_are_told_for_which_programs_differ(inputs: Any, left: Any, right: Any, wanted: set[str]) -> None:
     with pytest.raises(NotFound, match="the programs differ") as raised:
         reschedule(atl.program("left", inputs, left)).equal_to(atl.program("right", inputs, right))
+    assert isinstance(raised.value.numbers, dict)
     assert wanted <= set(raised.value.numbers)
 
 

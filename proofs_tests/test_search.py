@@ -210,7 +210,7 @@ def test_traffic_knows_nests_neighbours_orders_and_vectors() -> None:
     )
     assert twice > 1.7 * rows, "two nests read their lines apart"
     near = _cheapest(
-        atl.gen(n, m, lambda i, j: atl.guard((1 <= j) & (j + 1 < m), x[i, j - 1] + x[i, j] + x[i, j + 1])), [x], **big
+        atl.gen(n, m, lambda i, j: atl.guard((j >= 1) & (j + 1 < m), x[i, j - 1] + x[i, j] + x[i, j + 1])), [x], **big
     )
     assert near < 2 * copied, "neighbours are read once"
 
@@ -287,7 +287,7 @@ def test_an_interrupt_within_a_round_leaves_a_whole_graph(monkeypatch: pytest.Mo
         leaders[name].add(found.search.forest.leader(term))
     assert all(len(each) == 1 for each in leaders.values())
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert reschedule(matmul.naive()).take(found.best()[0]).goal
+    assert reschedule(matmul.naive()).take(found.best()[0]).steps
 
 
 def test_a_choice_is_taken_only_for_the_goal_that_was_searched() -> None:
@@ -305,7 +305,7 @@ def test_a_chain_that_leads_elsewhere_is_no_proof_of_a_choice() -> None:
         wrong.proved(reschedule(matmul.naive()).begin)
 
 
-@pytest.mark.parametrize("cost", [lambda _: 5, lambda _, __: 5, len])
+@pytest.mark.parametrize("cost", [lambda _: 5, lambda _, __: 5, len], ids=["a number", "of two arguments", "len"])
 def test_a_cost_model_that_is_none_is_refused(cost: Any) -> None:
     with pytest.raises(WrongArgument, match="cost="):
         reschedule(matmul.naive()).auto(cost=cost, limit=1)
