@@ -326,6 +326,10 @@ class Session:
         """
         return self.do(tactics.tile, name, by)
 
+    def jam(self, name: Chosen, by: Any, *, share: Chosen | None = None) -> Session:
+        """Runs iterations of a loop together inside of the one within it: ⊞y ⊞x e → … ⊞yo transpose ⊞x ⊞[yi < by] e."""
+        return self.do(tactics.jam, name, by, share=share)
+
     def tails(self, name: Chosen | None = None, *, strategy: Strategy | None = None) -> Session:
         """Takes the tests out of loops: guards become bounds, by "min" or by "split".
 

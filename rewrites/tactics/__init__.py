@@ -7,6 +7,7 @@ from rewrites.tactics.indices import simpl_index
 from rewrites.tactics.loops import flatten_loops, split_loop, unroll
 from rewrites.tactics.marking import mark, rename
 from rewrites.tactics.nests.accumulation import accumulate
+from rewrites.tactics.nests.jamming import jam
 from rewrites.tactics.nests.order import interchange
 from rewrites.tactics.nests.tails import tails
 from rewrites.tactics.nests.tiling import tile
@@ -17,7 +18,7 @@ from rewrites.tactics.staging import fuse, hoist, stage
 
 __all__ = [
     "accumulate", "factor_out",
-    "flatten_loops", "fuse", "hoist", "inline", "interchange", "lbind", "mark", "normalize", "pack", "pad",
+    "flatten_loops", "fuse", "hoist", "inline", "interchange", "jam", "lbind", "mark", "normalize", "pack", "pad",
     "reduce_accesses", "rename", "simpl_guard", "simpl_index", "solve_for_index", "split_loop", "stage", "tails",
     "tile", "unroll",
 ]  # fmt: skip

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from atl.core.terms import Gen, Guard, Reduce
+from atl.core.terms import Binary, Cast, Gen, Guard, Reduce, Unary
 from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
-from rewrites.obstacles import none_is_new, obstacles
 from rewrites.places.choosing import Chosen
 from rewrites.places.site import Site
 from rewrites.tactics.binding import check_name
@@ -29,9 +28,9 @@ def accumulate(work: Derivation, what: Chosen, *, at: Chosen | None = None, name
     The sum is chosen, and sums directly inside of it come along. The tile is made of the loops between it and the loop
     `at`, in each iteration of which it is computed, or else of the loops of constant extent directly around the sum.
 
-    What sticks out of a whole tile is computed too, where the goal compiles so, that is where reads are safe there; the
-    guards stay where the buffer is read. Of those inside, the ones that speak of no loop of the tile become bounds of
-    the sums: a block of terms that the size does not fill is cut short.
+    What sticks out of a whole tile is computed too, if it has a meaning; guards stay where the buffer is read, and
+    where an operand is read beyond its end, until `pack` or `pad` have put zeros there. Of those inside, the ones that
+    speak of no loop of the tile become bounds of the sums: a block of terms that the size does not fill is cut short.
 
     >>> s = reschedule(atl.parse("sums (x : float32[8*n, m]) : float32[8*n] := ⊞[i < 8*n] Σ[j < m] x[i, j]"))
     >>> s.tile("i", 8).accumulate("j")
@@ -49,7 +48,7 @@ def _accumulated(work: Derivation, site: Site, places: list[Path] | None, name: 
             "what is to be accumulated is no sum", place=place_of(work.goal, site.path), required="the name of a sum"
         )
     above = _tile_around(work, site) if places is None else _nearest(work, site, places)
-    before, in_the_way = work.point, obstacles(work.goal)
+    before = work.point
 
     def summed(*, guarded: bool) -> None:
         stage_at(work, site.path, above, name, guarded=guarded)
@@ -57,10 +56,8 @@ def _accumulated(work: Derivation, site: Site, places: list[Path] | None, name: 
 
     try:
         summed(guarded=False)
-        safe = none_is_new(in_the_way, obstacles(work.goal))
     except ATLError:
-        safe = False
-    if not safe:
+        # What sticks out has no meaning: a quotient by something that is zero there, say.
         work.back_to(before)
         summed(guarded=True)
 
@@ -72,7 +69,7 @@ def _tile_around(work: Derivation, site: Site) -> Path:
         match around.term:
             case Gen(low, high) if (high - low).constant is not None:
                 found = around.path
-            case Guard():
+            case Guard() | Binary() | Unary() | Cast():
                 pass
             case _:
                 break
@@ -80,7 +77,7 @@ def _tile_around(work: Derivation, site: Site) -> Path:
         raise NoSite(
             f"no loop of constant extent stands directly around the sum {site.called[0]}",
             place=place_of(work.goal, site.path),
-            required="a tile: generations of constant extent around the sum, with guards between at most",
+            required="a tile: generations of constant extent around it, with guards and arithmetic between at most",
             suggestions=("s.tile(…, 8) makes one", "at= names the loop in whose iterations the sums are computed"),
         )
     return found

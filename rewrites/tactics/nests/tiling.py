@@ -73,7 +73,7 @@ def _factors(name: Chosen | Sequence[Chosen], by: Any, count: int) -> list[list[
     levels = [list(factors) if isinstance(factors, list | tuple) else [factors] for factors in each]
     if not all(levels):
         raise WrongArgument(
-            "no factors for a loop", required="a factor for each loop, or several from the outermost on"
+            "a loop without a factor", required="a factor for each loop, or several from the outermost on"
         )
     return levels
 
@@ -85,7 +85,7 @@ def _tile_levels(work: Derivation, path: Path, factors: Sequence[Sequence[Any]])
         one_tile(work, path, sizes[0])
     else:
         _Nest(work, path, sizes).tiled()
-    within = _nested(work, path, 2 * len(sizes))[len(sizes) :]
+    within = nested(work, path, 2 * len(sizes))[len(sizes) :]
     rest = [(at, levels[1:]) for at, levels in zip(within, factors, strict=True)]
     # Inner loops first: tiling them moves nothing that stands outside of them.
     for deeper, run in reversed([(key, list(run)) for key, run in groupby(rest, key=lambda loop: bool(loop[1]))]):
@@ -93,8 +93,8 @@ def _tile_levels(work: Derivation, path: Path, factors: Sequence[Sequence[Any]])
             _tile_levels(work, run[0][0], [levels for _, levels in run])
 
 
-def _nested(work: Derivation, path: Path, count: int) -> list[Path]:
-    """The first loops from a place on, with guards and reshape operators between: so many of them."""
+def nested(work: Derivation, path: Path, count: int) -> list[Path]:
+    """The first loops from the one at a path on, with guards and reshape operators between: so many of them."""
     found: list[Path] = []
     while len(found) < count:
         if isinstance(work.term(path), Gen | Reduce):
