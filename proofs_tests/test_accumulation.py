@@ -217,7 +217,7 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: reschedule(twice_summed()).accumulate("p", at="q"), "that loop does not stand around the sum p",
     ),
     "the loop directly around": (
-        lambda: reschedule(matmul()).accumulate("p", at="j"), "no generation stands between that loop and the sum p",
+        lambda: reschedule(matmul()).accumulate("p", at="j"), "no loop stands between that one and the sum p",
     ),
     "rows of a vector": (
         lambda: reschedule(pipeline()).jam("⊞[_ < _] _ + _", 2), "no loop stands directly inside of the loop ii",

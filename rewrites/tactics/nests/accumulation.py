@@ -84,7 +84,7 @@ def _tile_around(work: Derivation, site: Site) -> Path:
 
 
 def _nearest(work: Derivation, site: Site, places: list[Path]) -> Path:
-    """The innermost of these places that stands around a sum, with a generation between."""
+    """The innermost of these places that stands around a sum, with a loop between."""
     around = [above for above in places if site.path[: len(above)] == above]
     if not around:
         raise NoSite(
@@ -93,11 +93,11 @@ def _nearest(work: Derivation, site: Site, places: list[Path]) -> Path:
             required="a loop around the sum",
         )
     above = around[-1]
-    if not any(isinstance(between.term, Gen) for between in site.spine()[len(above) : -1]):
+    if not any(isinstance(between.term, Gen | Reduce) for between in site.spine()[len(above) : -1]):
         raise NoSite(
-            f"no generation stands between that loop and the sum {site.called[0]}",
+            f"no loop stands between that one and the sum {site.called[0]}",
             place=place_of(work.goal, site.path),
-            required="a tile: generations between the loop and the sum",
+            required="a tile: loops between that one and the sum",
             suggestions=("s.interchange(…) brings a loop inside",),
         )
     return above

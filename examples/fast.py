@@ -1,0 +1,93 @@
+"""Schedules that reach what the machine allows, of the work that everybody measures; for every size.
+
+Every function returns the session at its end; `.done()` is the theorem. No loop that computes tests anything: tests
+stand only where a tile is stored, and where an operand is copied with zeros around it.
+"""
+
+from __future__ import annotations
+
+from examples.schedules import anchors, blur, convolution, layers
+from rewrites import Session, reschedule
+
+
+def product_blocked(rows: int = 8, columns: int = 32, terms: int = 512, near: int = 64) -> Session:
+    """Both operands packed: blocks of `terms`, of which `near` rows stay in the cache, in tiles kept in registers.
+
+    Panels hold zeros where tiles stick out; a block of terms that k does not fill is cut short.
+    """
+    s = reschedule(anchors.product())
+    s.tile("p", terms).interchange("j").interchange("i")
+    s.tile(["i", "j"], [[near, rows], columns])
+    s.accumulate("pi", at="iio")
+    s.pack("B", at="po").pack("A", at="io")
+    return s
+
+
+def product_by_panels(rows: int = 8, columns: int = 32, dtype: str = "float32") -> Session:
+    """All terms in one sum, over panels of the right operand, packed as they are read; whole tiles without a test."""
+    s = reschedule(anchors.product(dtype))
+    return _by_panels(s, rows, columns)
+
+
+def product_in_double(rows: int = 8, columns: int = 24) -> Session:
+    """The same in float64, of which a register holds half as many."""
+    return product_by_panels(rows, columns, "float64")
+
+
+def batched_product(rows: int = 8, columns: int = 32) -> Session:
+    """The same for each of a batch."""
+    s = reschedule(layers.batched_product())
+    return _by_panels(s, rows, columns)
+
+
+def _by_panels(s: Session, rows: int, columns: int) -> Session:
+    s.interchange("i")
+    s.tile(["j", "i"], [columns, rows]).interchange("ji")
+    s.accumulate("Σ[_ < _] _ * _")
+    s.pack(s.goal.inputs[1].name, at="jo")
+    s.tails(strategy="split")
+    return s
+
+
+def convolution_in_registers(channels: int = 8, positions: int = 48) -> Session:
+    """Tiles of channels x positions in registers, over the part of the input that they read, with zeros after it."""
+    s = reschedule(convolution.gather())
+    s.interchange("k")
+    s.tile(["p", "k"], [positions, channels]).interchange("pi")
+    s.accumulate("c")
+    s.pad("x", at="po")
+    s.pack("w")
+    return s
+
+
+def blur_four_rows(rows: int = 4) -> Session:
+    """Rows together, column by column: what they share, the sums of three neighbours, is computed once."""
+    s = reschedule(blur.two_stage())
+    s.jam("⊞[y < n] _", rows, share="buf")
+    s.tails(strategy="split")
+    return s
+
+
+def transpose_in_tiles(columns: int = 64, rows: int = 8) -> Session:
+    """Tiles of which each row that is written and each column that is read stays in the cache."""
+    s = reschedule(anchors.transpose())
+    s.tile(["j", "i"], [columns, rows])
+    s.tails(strategy="split")
+    return s
+
+
+def seven_points_inside() -> Session:
+    """The border split off: the cells inside are computed without a test."""
+    s = reschedule(anchors.seven_points())
+    s.tails()
+    return s
+
+
+def matrix_vector_in_lanes(rows: int = 16, lanes: int = 16) -> Session:
+    """Rows together, each in as many partial sums as a register has lanes."""
+    s = reschedule(anchors.matrix_vector())
+    s.tile("i", rows)
+    s.tile("p", lanes).interchange("po")
+    s.accumulate("po", at="io")
+    s.tails(strategy="split")
+    return s
