@@ -33,7 +33,8 @@ def accumulate(work: Derivation, what: Chosen, *, at: Chosen | None = None, name
     speak of no loop of the tile become bounds of the sums: a block of terms that the size does not fill is cut short.
 
     >>> s = reschedule(atl.parse("sums (x : float32[8*n, m]) : float32[8*n] := ⊞[i < 8*n] Σ[j < m] x[i, j]"))
-    >>> s.tile("i", 8).accumulate("j")
+    >>> _ = s.tile("i", 8)
+    >>> s.accumulate("j")
     sums (x : float32[8*n, m]) : float32[8*n] :=
       flatten ⊞[io < n] let acc := Σ[j < m] ⊞[ii < 8] x[8*io + ii, j] in ⊞[ii < 8] acc[ii]
     """
