@@ -17,7 +17,8 @@ from rewrites.tactics.simplification import inline, reduce_accesses, simpl_guard
 from rewrites.tactics.staging import fuse, hoist, stage
 
 __all__ = [
-    "accumulate", "factor_out",
+    "accumulate",
+    "factor_out",
     "flatten_loops", "fuse", "hoist", "inline", "interchange", "jam", "lbind", "mark", "normalize", "pack", "pad",
     "reduce_accesses", "rename", "simpl_guard", "simpl_index", "solve_for_index", "split_loop", "stage", "tails",
     "tile", "unroll",
