@@ -101,6 +101,11 @@ ACCUMULATED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: reschedule(shrinking()).tile("i", 4).accumulate("p"),
         "let acc := Σ[p < n] ⊞[ii < 4] [4*io + ii < n] · value(p // (n - 4*io - ii)) * square[4*io + ii, p] in",
     ),
+    "rows of tiles, of which a truncation cuts the padding": (
+        lambda: reschedule(matmul()).jam("j", 3).accumulate("p", at="i"),
+        ("let acc := Σ[p < k] ⊞[jo < ⌈m / 3⌉] ⊞[ji < 3] [3*jo + ji < m] · A[i, p] * B[p, 3*jo + ji] in "
+        "truncr (3*⌈m / 3⌉ - m) flatten ⊞[jo < ⌈m / 3⌉] ⊞[ji < 3] [3*jo + ji < m] · acc[jo, ji]"),
+    ),
     "a sum of rows": (
         lambda: reschedule(rows()).tile("i", 4).accumulate("p"),
         "let acc := Σ[p < k] ⊞[ii < 4] [4*io + ii < n] · ⊞[i < m] A[4*io + ii, p] * B[p, i] in",

@@ -17,6 +17,7 @@ from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.nests.bounds import bounded
 from rewrites.tactics.nests.guards import lift_guards
 from rewrites.tactics.nests.order import interchanged
+from rewrites.tactics.padding import padding_kept
 from rewrites.tactics.staging import stage_at
 
 
@@ -52,7 +53,10 @@ def _accumulated(work: Derivation, site: Site, places: list[Path] | None, name: 
     before = work.point
 
     def summed(*, guarded: bool) -> None:
-        stage_at(work, site.path, above, name, guarded=guarded)
+        kept = padding_kept(work, site.path)
+        use = stage_at(work, (*site.path, 0) if kept else site.path, above, name, guarded=guarded)
+        if kept:
+            work.rewrite("unfold_let", use[:-1])
         _sums_outside(work, (*above, 0))
 
     try:
