@@ -315,9 +315,9 @@ class Session:
         """Additions of tensors become loops of scalar ones, accesses are reduced, nested guards joined, lets lifted."""
         return self.do(tactics.normalize)
 
-    def split_loop(self, name: Chosen, *at: Any) -> Session:
+    def split_loop(self, name: Chosen, *at: Any, names: Sequence[str] | None = None) -> Session:
         """Splits a loop at indices, say prologue and main loop: ⊞[i < n] e → (⊞[i < a] e) ++ ⊞[a <= i < n] e."""
-        return self.do(tactics.split_loop, name, *at)
+        return self.do(tactics.split_loop, name, *at, names=names)
 
     def tile(self, name: Chosen | Sequence[Chosen], by: Any) -> Session:
         """Runs a loop, or nested ones, in tiles: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_] · e(_).
