@@ -60,6 +60,28 @@ def convolution_in_registers(channels: int = 8, positions: int = 48) -> Session:
     return s
 
 
+def convolution_2d_in_registers(channels: int = 8, columns: int = 32) -> Session:
+    """The same of images: tiles of channels x columns of a row."""
+    s = reschedule(anchors.convolution_2d())
+    s.interchange("k").interchange("k")
+    s.tile(["p", "k"], [columns, channels]).interchange("pi")
+    s.accumulate("c")
+    s.pad("x", at="po")
+    s.pack("w")
+    return s
+
+
+def windows_in_registers(channels: int = 8, positions: int = 48) -> Session:
+    """The windows of a tile of positions as a matrix (im2col), which all channels are multiplied with."""
+    s = reschedule(convolution.im2col())
+    s.interchange("⊞[k < K] _")
+    s.tile(["⊞[p < W] ⊞[k < K] _", "k"], [positions, channels]).interchange("pi")
+    s.accumulate("c")
+    s.pack("windows", at="po").fuse("windows")
+    s.pack("w")
+    return s
+
+
 def blur_four_rows(rows: int = 4) -> Session:
     """Rows together, column by column: what they share, the sums of three neighbours, is computed once."""
     s = reschedule(blur.two_stage())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ class Case:
     """A schedule, what it computes, the shapes of its inputs for a choice of sizes, and how many calls it takes.
 
     `size` is any of the sizes, `few` one that keeps the work small where a program has many sizes. `least` is the
-    smallest size for which the program is meant.
+    smallest size for which the program is meant, and `sizes` are those that no array determines.
     """
 
     schedule: Callable[[], Session]
@@ -39,6 +39,7 @@ class Case:
     calls: int
     least: int = 0
     dtype: str = "float32"
+    sizes: Callable[..., dict[str, Any]] = lambda *arrays: {}
 
 
 def _product(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
@@ -54,6 +55,20 @@ def _batched(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int
 def _convolution(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
     channels = few()
     return (few(), channels, size()), (size(), channels, few())
+
+
+def _images(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    channels = few()
+    return (few(), channels, few(), size()), (size(), channels, few(), few())
+
+
+def _long(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    channels, taps = few(), few()
+    return (few(), channels, taps + size()), (size(), channels, taps)
+
+
+def _width(x: Array, w: Array) -> dict[str, int]:
+    return {"W": x.shape[2] - w.shape[2]}
 
 
 def _matrix(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
@@ -76,6 +91,8 @@ CASES: Final = {
     "product, in double": Case(fast.product_in_double, anchors.numpy_product, _product, 6, dtype="float64"),
     "batched product": Case(fast.batched_product, numpy_batched, _batched, 6),
     "convolution": Case(fast.convolution_in_registers, anchors.numpy_convolution, _convolution, 6),
+    "convolution of images": Case(fast.convolution_2d_in_registers, anchors.numpy_convolution_2d, _images, 7),
+    "windows": Case(fast.windows_in_registers, anchors.numpy_whole_windows, _long, 7, sizes=_width),
     "blur": Case(fast.blur_four_rows, anchors.numpy_blur, _matrix, 2, least=1),
     "transpose": Case(fast.transpose_in_tiles, anchors.numpy_transpose, _matrix, 2),
     "seven points": Case(fast.seven_points_inside, anchors.numpy_seven_points, _field, 1),
@@ -102,7 +119,7 @@ def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int 
         # Whole numbers, of which sums are exact in float32, in whatever order they are added.
         arrays = [random.integers(-9, 9, shape).astype(case.dtype) for shape in shapes]
         wanted = case.numpy(*(array.astype(np.float64) for array in arrays))
-        np.testing.assert_allclose(kernel(*arrays), wanted, rtol=1e-6, atol=1e-5)
+        np.testing.assert_allclose(kernel(*arrays, **case.sizes(*arrays)), wanted, rtol=1e-6, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -114,7 +131,9 @@ def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -
     assert (again.lhs, again.rhs) == (theorem.lhs, theorem.rhs)
 
 
-@pytest.mark.parametrize("name", ["product, blocked", "product, small blocks", "product, by panels", "convolution"])
+@pytest.mark.parametrize(
+    "name", ["product, blocked", "product, small blocks", "product, by panels", "convolution", "windows"]
+)
 def test_no_loop_that_multiplies_tests_anything(name: str) -> None:
     loops = [
         loop

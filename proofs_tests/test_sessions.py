@@ -107,7 +107,7 @@ def test_a_loop_is_split_at_its_borders() -> None:
 
 def test_the_pieces_of_a_loop_have_names_by_which_they_are_found() -> None:
     s = reschedule(pipeline(), given=[n > 1]).fuse("buf").split_loop("i", 1, names=["first", "rest"])
-    assert body(s) == "(⊞[first < 1] padding(float32) + f[first])\n++ ⊞[1 <= rest < n] f[rest - 1] + f[rest]"
+    assert body(s) == "(⊞[first < 1] padding(float32) + f[first]) ++ ⊞[1 <= rest < n] f[rest - 1] + f[rest]"
     s.tile("rest", 8)
     assert "⊞[resto < (n + 6) // 8] ⊞[resti < 8]" in body(s)
     assert_agrees(s, least=2)

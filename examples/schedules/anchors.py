@@ -68,6 +68,39 @@ def numpy_seven_points(heat: Array) -> Array:
     return out
 
 
+B, K, C, H, W, R, S = atl.sizes("B K C H W R S")
+
+
+def convolution_2d() -> Program:
+    """Images, of some channels each, with filters of R x S; what lies below and to the right of an image is zero."""
+    x, w = atl.tensor("x", B, C, H, W), atl.tensor("w", K, C, R, S)
+
+    def term(n: IndexExpr, k: IndexExpr, y: IndexExpr, p: IndexExpr) -> Tensor:
+        def product(c: IndexExpr, r: IndexExpr, q: IndexExpr) -> Tensor:
+            return atl.guard((y + r < H) & (p + q < W), x[n, c, y + r, p + q] * w[k, c, r, q])
+
+        return atl.sum(C, R, S, product)
+
+    return atl.program("convolution_2d", [x, w], atl.gen(B, K, H, W, term))
+
+
+def numpy_convolution_2d(x: Array, w: Array) -> Array:
+    """What `convolution_2d` computes."""
+    rows, columns, high, wide = *x.shape[2:], *w.shape[2:]
+    around = np.pad(x, ((0, 0), (0, 0), (0, high), (0, wide)))
+    out: Array = np.zeros((x.shape[0], w.shape[0], rows, columns), x.dtype)
+    for y in range(high):
+        for p in range(wide):
+            out += np.einsum("bcyp,kc->bkyp", around[:, :, y : y + rows, p : p + columns], w[:, :, y, p])
+    return out
+
+
+def numpy_whole_windows(x: Array, w: Array) -> Array:
+    """What the convolutions compute whose input is longer than their output, by as much as a window is."""
+    out: Array = numpy_convolution(x, w)[:, :, : x.shape[2] - w.shape[2]]
+    return out
+
+
 def numpy_convolution(x: Array, w: Array) -> Array:
     """What the convolutions of `examples.schedules.convolution` compute: zeros follow each row."""
     width, taps = x.shape[2], w.shape[2]
