@@ -113,3 +113,16 @@ def matrix_vector_in_lanes(rows: int = 16, lanes: int = 16) -> Session:
     s.accumulate("po", at="io")
     s.tails(strategy="split")
     return s
+
+
+def attention_in_registers(rows: int = 8, columns: int = 32) -> Session:
+    """Blocks of rows with their scores in a buffer, both products in tiles kept in registers; the keys are packed."""
+    s = reschedule(layers.attention())
+    s.tile("⊞[i < L] ⊞[e < E] _", rows)
+    for name in ("total", "power", "top", "score"):
+        s.stage(name, at="io")
+    s.tile("⊞[j < S] [_] · _ / sqrt(_)", columns).interchange(f"⊞[i < {rows}] _")
+    s.accumulate("d").pack("key", at="jo")
+    s.tile("e", columns).interchange("ii").accumulate("Σ[j < S] _ * _")
+    s.tails(strategy="split")
+    return s

@@ -13,7 +13,7 @@ import pytest
 from examples import fast
 from examples.schedules import anchors
 from examples.schedules.anchors import Array
-from examples.schedules.layers import numpy_batched
+from examples.schedules.layers import numpy_attention, numpy_batched
 from lowering import Kernel, lower
 from lowering import compile as compile_kernel
 from lowering.nest.loopnest import Apply, Choose, If, statements
@@ -31,6 +31,7 @@ class Case:
 
     `size` is any of the sizes, `few` one that keeps the work small where a program has many sizes. `least` is the
     smallest size for which the program is meant, and `sizes` are those that no array determines.
+    Elements are whole numbers divided by `scale`, of which sums and products are exact in float32 in whatever order.
     """
 
     schedule: Callable[[], Session]
@@ -39,6 +40,7 @@ class Case:
     calls: int
     least: int = 0
     dtype: str = "float32"
+    scale: int = 1
     sizes: Callable[..., dict[str, Any]] = lambda *arrays: {}
 
 
@@ -65,6 +67,11 @@ def _images(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int,
 def _long(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
     channels, taps = few(), few()
     return (few(), channels, taps + size()), (size(), channels, taps)
+
+
+def _heads(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    depth, keys = size(), size()
+    return (size(), depth), (keys, depth), (keys, size())
 
 
 def _width(x: Array, w: Array) -> dict[str, int]:
@@ -97,6 +104,7 @@ CASES: Final = {
     "transpose": Case(fast.transpose_in_tiles, anchors.numpy_transpose, _matrix, 2),
     "seven points": Case(fast.seven_points_inside, anchors.numpy_seven_points, _field, 1),
     "matrix times vector": Case(fast.matrix_vector_in_lanes, anchors.numpy_product, _vector, 5),
+    "attention": Case(fast.attention_in_registers, numpy_attention, _heads, 13, least=1, scale=16),
 }
 
 
@@ -116,8 +124,7 @@ def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int 
             lambda: max(case.least, int(random.choice(SIZES)) if size == "mixed" else int(size)),
             lambda: int(random.choice(FEW)) if size == "mixed" else min(int(size), FEW[-1]),
         )
-        # Whole numbers, of which sums are exact in float32, in whatever order they are added.
-        arrays = [random.integers(-9, 9, shape).astype(case.dtype) for shape in shapes]
+        arrays = [(random.integers(-9, 9, shape) / case.scale).astype(case.dtype) for shape in shapes]
         wanted = case.numpy(*(array.astype(np.float64) for array in arrays))
         np.testing.assert_allclose(kernel(*arrays, **case.sizes(*arrays)), wanted, rtol=1e-6, atol=1e-5)
 
