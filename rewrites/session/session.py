@@ -322,7 +322,8 @@ class Session:
     def tile(self, name: Chosen | Sequence[Chosen], by: Any) -> Session:
         """Runs a loop, or nested ones, in tiles: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_] · e(_).
 
-        The loops over tiles come first, then those within tiles: i, j and k become io, jo, ko, ii, ji, ki.
+        The loops over tiles come first, then those within tiles: i, j and k become io, jo, ko, ii, ji, ki. A list of
+        factors for a loop tiles it on several levels.
         """
         return self.do(tactics.tile, name, by)
 
