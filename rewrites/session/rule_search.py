@@ -37,11 +37,10 @@ class RuleSearch:
             return self._everywhere(work)
         left = self.nth
         for site in self._places(work):
-            trial = Derivation(work.theorem, work.rules) if left else work
-            if trial.attempted(self.rule, site.path, self.given, reverse=self.reverse):
-                if not left:
-                    return True
-                left -= 1
+            if left:
+                left -= work.applies(self.rule, site, self.given, reverse=self.reverse)
+            elif work.attempted(self.rule, site.path, self.given, reverse=self.reverse):
+                return True
         return False
 
     def _everywhere(self, work: Derivation) -> bool:
@@ -70,10 +69,7 @@ class RuleSearch:
         """Why the rule applies at none of the places; `more` are its parameters as they were written."""
         found = list(self._places(work))
         if self.nth:
-            count = sum(
-                Derivation(work.theorem, work.rules).attempted(self.rule, site.path, self.given, reverse=self.reverse)
-                for site in found
-            )
+            count = sum(work.applies(self.rule, site, self.given, reverse=self.reverse) for site in found)
             if count:
                 times = f"{count} place{'s' if count > 1 else ''}"
                 return NoSite(
