@@ -1,6 +1,7 @@
 """The schedules of Fig. 8.6, derived: each from its naive program by a short chain of proved rewrites.
 
-Every function returns the session at its end; `.done()` is the theorem. One call is one step.
+Every function returns the session at its end; `.done()` is the theorem. One call is one step. They show what the paper
+derives, and how; the schedules that are fast are in `examples.fast`.
 """
 
 from __future__ import annotations

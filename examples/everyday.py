@@ -39,9 +39,7 @@ def product_packed(rows: int = 8, columns: int = 32) -> Session:
     """Tiles that stay in registers, over panels of the right operand, packed as they are read."""
     s = reschedule(everyday.product())
     s.tile(["i", "j"], [rows, columns])
-    s.stage("Σ[p < k] _", at="jo", name="acc")
-    s.interchange("ji")
-    s.interchange("ii")
+    s.accumulate("p")
     s.pack("B")
     s.tails(strategy="split")
     return s

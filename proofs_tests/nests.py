@@ -1,8 +1,8 @@
-"""Loop nests written by hand, printed, built and called after the passes that `lower` runs too."""
+"""Loop nests written by hand, printed, built and called after the passes that `lower` runs; and what is in nests."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from atl.core.index import Array, Index, Var, constant, index, size
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.scalars import C_TYPES
-from lowering.nest.loopnest import Apply, Buffer, Cell, For, Load, LoopNest, ScalarExpr
+from lowering.nest.loopnest import Apply, Buffer, Cell, For, Load, LoopNest, ScalarExpr, Statement, statements
 from lowering.passes import after_passes
 from lowering.toolchain import build_shared, load
 
@@ -80,3 +80,20 @@ def body_of(of: LoopNest) -> str:
     """The function's lines after all passes, without what stands before them."""
     text = print_c(after_passes(of))
     return text[text.index(f"/* {function_names((of,))[0]}:") :]
+
+
+def innermost(block: tuple[Statement, ...]) -> Iterator[For]:
+    """The loops that have no other loop inside."""
+    for statement in statements(block):
+        if isinstance(statement, For) and not any(isinstance(inner, For) for inner in statements(statement.body)):
+            yield statement
+
+
+def parts(value: object) -> Iterator[object]:
+    """All that a piece of a loop nest is made of."""
+    yield value
+    within = (
+        value if isinstance(value, tuple) else [getattr(value, name) for name in getattr(value, "__match_args__", ())]
+    )
+    for inner in within:
+        yield from parts(inner)

@@ -93,7 +93,8 @@ def _tile(s: Session, random: Random) -> Session | None:
         paths = [site.path, site.child(0).path]
         while len(paths) < 4 and isinstance(s.begin().term((*paths[-1], 0)), Gen | Reduce) and random.random() < 0.6:
             paths.append((*paths[-1], 0))
-        return s.tile(paths, [random.randint(1, 3) for _ in paths])
+        factors = [random.randint(1, 3) for _ in paths]
+        return s.tile(paths, factors if random.random() < 0.7 else [[factor * 2, 2] for factor in factors])
     one = _one(random, _loops(s))
     return None if one is None else s.tile(one.path, random.randint(1, 4))
 
@@ -101,6 +102,22 @@ def _tile(s: Session, random: Random) -> Session | None:
 def _tails(s: Session, random: Random) -> Session | None:
     site = _one(random, [at for at in _loops(s) if any(isinstance(below.term, Guard) for below in walk(at))])
     return None if site is None else s.tails(random.choice([None, site.path]), strategy=random.choice(["min", "split"]))
+
+
+def _accumulate(s: Session, random: Random) -> Session | None:
+    site = _one(random, [site for site in _loops(s) if isinstance(site.term, Reduce)])
+    if site is None:
+        return None
+    above = [at.path for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
+    return s.accumulate(site.path, at=random.choice([None, *above]))
+
+
+def _jam(s: Session, random: Random) -> Session | None:
+    site, lets = _one(random, _nested(s)), _lets(s)
+    if site is None:
+        return None
+    share = random.choice(lets).called[0] if lets and random.random() < 0.5 else None
+    return s.jam(site.path, random.randint(1, 4), share=share)
 
 
 def _interchange(s: Session, random: Random) -> Session | None:
@@ -133,6 +150,15 @@ def _pack(s: Session, random: Random) -> Session | None:
     above = [at.path for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
     order = random.sample(above, len(above)) if random.random() < 0.3 else None
     return s.pack(site.path, at=random.choice([None, *above]), name="packed", order=order)
+
+
+def _pad(s: Session, random: Random) -> Session | None:
+    """An input, a let or an element, within a loop around it or before everything."""
+    site = _one(random, [site for site in sites(s.goal) if isinstance(site.term, Access | Input | Let)])
+    if site is None:
+        return None
+    above = [at.path for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
+    return s.pad(site.path, at=random.choice([None, *above]), name="padded")
 
 
 def _hoist(s: Session, random: Random) -> Session | None:
@@ -205,9 +231,12 @@ TACTICS: Final[dict[str, Call]] = {
     "tile": _tile,
     "tails": _tails,
     "interchange": _interchange,
+    "accumulate": _accumulate,
+    "jam": _jam,
     "fuse": _fuse,
     "stage": _stage,
     "pack": _pack,
+    "pad": _pad,
     "hoist": _hoist,
     "factor_out": _factor_out,
     "flatten_loops": _flatten_loops,

@@ -478,6 +478,18 @@ def test_a_loop_is_split_at_rising_indices() -> None:
         reschedule(matmul()).split_loop("i", "n // 2", "n // 3")
 
 
+def test_each_piece_of_a_loop_has_one_name() -> None:
+    wrong: list[tuple[Any, str]] = [
+        (["a"], "1 names for 2 pieces"),
+        (["a", "b", "c"], "3 names for 2 pieces"),
+        ("ab", "names='ab'"),
+        (["a", "2b"], "names=\\['a', '2b'\\]"),
+    ]
+    for names, message in wrong:
+        with pytest.raises(WrongArgument, match=message):
+            reschedule(matmul()).split_loop("i", "n // 2", names=names)
+
+
 def test_a_text_that_means_nothing_at_some_places_hides_no_near_miss() -> None:
     """p is an index within the sum only; the nearest place is there, and the others are passed over."""
     with pytest.raises(NoSite, match="no place in the goal matches gen_eta"):

@@ -105,6 +105,14 @@ def test_a_loop_is_split_at_its_borders() -> None:
     assert_agrees(s, least=2)
 
 
+def test_the_pieces_of_a_loop_have_names_by_which_they_are_found() -> None:
+    s = reschedule(pipeline(), given=[n > 1]).fuse("buf").split_loop("i", 1, names=["first", "rest"])
+    assert body(s) == "(⊞[first < 1] padding(float32) + f[first]) ++ ⊞[1 <= rest < n] f[rest - 1] + f[rest]"
+    s.tile("rest", 8)
+    assert "⊞[resto < (n + 6) // 8] ⊞[resti < 8]" in body(s)
+    assert_agrees(s, least=2)
+
+
 def test_the_blur_is_tiled_with_a_buffer_for_each_tile_in_two_calls() -> None:
     """§8.1.1 without its tails: 4 x 4 tiles, each with the 6 x 4 elements of the first stage that it reads."""
     s = reschedule(blur.two_stage()).tile(("⊞[y < n] _", "x"), (4, 4)).stage("buf", at="xo")

@@ -89,11 +89,11 @@ STAGED: dict[str, tuple[Callable[[], Session], str]] = {
     "a read within another one": (
         lambda: reschedule(atl.program("p", [A], atl.gen(n, lambda i: atl.sum(
             k, lambda p: A[i, p] * A[i, 0])), given=[k >= 1])).stage("A", at="i", name="row"),
-        "⊞[i < n] let row := ⊞[i1 < 1] ⊞[j < k] A[i + i1, j] in Σ[p < k] row[0, p] * row[0, 0]",
+        "⊞[i < n] let row := ⊞[i1 < 1] ⊞[j < k] A[i, j] in Σ[p < k] row[0, p] * row[0, 0]",
     ),
     "reads of which one goes on where the other ends": (
         lambda: reschedule(matmul()).split_loop("p", "k // 4 * 4").stage("A", at="i", name="row"),
-        "⊞[i < n] let row := ⊞[i1 < 1] ⊞[j < k] A[i + i1, j] in ⊞[j < m] (Σ[p < 4*(k // 4)] row[0, p] * B[p, j])",
+        "⊞[i < n] let row := ⊞[i1 < 1] ⊞[j < k] A[i, j] in ⊞[j < m] (Σ[p < 4*(k // 4)] row[0, p] * B[p, j])",
     ),
     "rows and columns that cross": (
         lambda: reschedule(atl.program("p", [z], atl.gen(n, n, lambda i, j: atl.sum(

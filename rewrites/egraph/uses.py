@@ -132,7 +132,7 @@ ASKS: Final = (
     "min_rebase-", "sum_shift+", "sum_shift-", "product_shift+", "product_shift-", "max_shift+", "max_shift-",
     "min_shift+", "min_shift-", "sum_reverse-", "product_reverse-", "max_reverse-", "min_reverse-",
     "split_product+", "split_min+", "split_max+", "sum_collapse-", "product_collapse-", "max_collapse-",
-    "min_collapse-", "guard_false-", "guard_implied-", "guard_equivalent-", "guard_guard-", "guard_or-",
+    "min_collapse-", "guard_false-", "guard_implied-", "guard_mul+", "guard_equivalent-", "guard_guard-", "guard_or-",
     "guard_padding-", "let_let+", "let_let-", "let_let_flip+", "let_let_flip-", "ll_gen-", "ll_gen_bound-",
     "ll_sum-", "ll_product-", "ll_max-", "ll_min-", "tlet_f_bound_body+", "tlet_f_bound_body-", "let_of_transpose-",
     "let_of_flatten-", "let_of_split-", "let_of_padl-", "let_of_padr-", "let_of_truncl-", "let_of_truncr-",

@@ -130,6 +130,14 @@ def guard_mul_right(p: Cond, a: Scalar, b: Scalar) -> Equation:
     return equation(a * guard(p, b), guard(p, a * b))
 
 
+@rule(
+    family="guards", source="[R] guard_mul_l, guard_mul_r", follows=("guard_guard", "guard_mul_right", "guard_mul_left")
+)
+def guard_mul(p: Cond, q: Cond, a: Scalar, b: Scalar) -> Equation:
+    """A guard of a product is divided among its factors: by conditions on one, on the other, or on both."""
+    return equation(guard(p & q, a * b), guard(p, a) * guard(q, b))
+
+
 @rule(family="guards", source="x / 0 = 0, 0 / x = 0")
 def guard_div_left(p: Cond, a: Elem, b: Elem) -> Equation:
     """A guarded dividend guards the quotient."""

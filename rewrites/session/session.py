@@ -12,8 +12,7 @@ doubled (f : float32[n]) : float32[n] :=
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec
 
 from atl.checks.scope import outermost
@@ -27,19 +26,20 @@ from atl.surface.program import stated
 from atl.text.latex import latex
 from atl.text.printing import show_predicate
 from rewrites import tactics
-from rewrites.derivation import Derivation, Given, arguments_of
+from rewrites.derivation import Derivation, arguments_of
 from rewrites.errors import NoSite, NotATheorem
 from rewrites.kernel import Theorem, reflexivity
 from rewrites.obstacles import Report, report
-from rewrites.places.choosing import Chosen, Handle, one, places, topmost
+from rewrites.places.choosing import Chosen, Handle, one
 from rewrites.places.site import Site, sites
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.session import display
 from rewrites.session.call import Call
-from rewrites.session.diagnosis import Asked, diagnosed, refusal, told_at_the_call
+from rewrites.session.diagnosis import diagnosed, told_at_the_call
 from rewrites.session.handles import Origin, place_in
 from rewrites.session.options import check_flags, check_takes
+from rewrites.session.rule_search import RuleSearch, parameters_written
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
 
@@ -284,9 +284,9 @@ class Session:
             rule = work.rule(name)
             given = arguments_of(rule, arguments)
             at, around = self._resolved(at), self._resolved(around)
-            asked = _Search(rule, reverse, given, at, around, nth, every=all, top_down=top_down)
+            asked = RuleSearch(rule, reverse, given, at, around, nth, every=all, top_down=top_down)
             if not asked.carried_out(work):
-                raise asked.refused(self.begin(), _parameters(arguments))
+                raise asked.refused(self.begin(), parameters_written(arguments))
             return self.record(asked.written(arguments), work)
 
     # -- tactics ------------------------------------------------------------------------------------------------------
@@ -315,16 +315,21 @@ class Session:
         """Additions of tensors become loops of scalar ones, accesses are reduced, nested guards joined, lets lifted."""
         return self.do(tactics.normalize)
 
-    def split_loop(self, name: Chosen, *at: Any) -> Session:
+    def split_loop(self, name: Chosen, *at: Any, names: Sequence[str] | None = None) -> Session:
         """Splits a loop at indices, say prologue and main loop: ⊞[i < n] e → (⊞[i < a] e) ++ ⊞[a <= i < n] e."""
-        return self.do(tactics.split_loop, name, *at)
+        return self.do(tactics.split_loop, name, *at, names=names)
 
     def tile(self, name: Chosen | Sequence[Chosen], by: Any) -> Session:
         """Runs a loop, or nested ones, in tiles: ⊞[i < n] e(i) → truncr … flatten ⊞[io < _] ⊞[ii < k] [_] · e(_).
 
-        The loops over tiles come first, then those within tiles: i, j and k become io, jo, ko, ii, ji, ki.
+        The loops over tiles come first, then those within tiles: i, j and k become io, jo, ko, ii, ji, ki. A list of
+        factors for a loop tiles it on several levels.
         """
         return self.do(tactics.tile, name, by)
+
+    def jam(self, name: Chosen, by: Any, *, share: Chosen | None = None) -> Session:
+        """Runs iterations of a loop together inside of the one within it: ⊞y ⊞x e → … ⊞yo transpose ⊞x ⊞[yi < by] e."""
+        return self.do(tactics.jam, name, by, share=share)
 
     def tails(self, name: Chosen | None = None, *, strategy: Strategy | None = None) -> Session:
         """Takes the tests out of loops: guards become bounds, by "min" or by "split".
@@ -332,6 +337,10 @@ class Session:
         ⊞[ii < k] [io*k + ii < n] · e → padr … ⊞[ii < min(k, n - io*k)] e; by "split" full tiles come first.
         """
         return self.do(tactics.tails, name, strategy=strategy)
+
+    def accumulate(self, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> Session:
+        """Adds up the sums of a tile in one buffer: ⊞ii Σp e → let acc := Σp ⊞ii e in ⊞ii acc[ii]."""
+        return self.do(tactics.accumulate, what, at=at, name=name)
 
     def interchange(self, name: Chosen) -> Session:
         """Swaps two nested loops: ⊞i ⊞j e → transpose ⊞j ⊞i e, ⊞i Σj e → Σj ⊞i e, Σi Σj e → Σj Σi e.
@@ -368,6 +377,10 @@ class Session:
         Guards become padding of the blocks; they leave the product where the goal compiles without them.
         """
         return self.do(tactics.pack, what, at=at, name=name, order=order, nth=nth)
+
+    def pad(self, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> Session:
+        """Copies an operand with zeros around it, in the place of guards: [i + 1 < n] · x[i + 1] → xp[i + 1]."""
+        return self.do(tactics.pad, what, at=at, name=name)
 
     def hoist(self, name: Chosen, *, out_of: Chosen | None = None) -> Session:
         """Moves a let out of a loop: ⊞i let x := e in b → let x := e in ⊞i b."""
@@ -507,87 +520,6 @@ class Session:
 
     def _repr_latex_(self) -> str:
         return latex(self.goal)
-
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """What `rw` was asked for."""
-
-    rule: Rule
-    reverse: bool
-    given: Mapping[str, Given]
-    at: Chosen | None
-    around: Chosen | None
-    nth: int
-    every: bool
-    top_down: bool
-
-    def _places(self, work: Derivation) -> Iterator[Site]:
-        return iter(places(work.goal, self.at, self.around, top_down=self.top_down))
-
-    def carried_out(self, work: Derivation) -> bool:
-        if self.every:
-            return self._everywhere(work)
-        left = self.nth
-        for site in self._places(work):
-            if left:
-                left -= work.applies(self.rule, site, self.given, reverse=self.reverse)
-            elif work.attempted(self.rule, site.path, self.given, reverse=self.reverse):
-                return True
-        return False
-
-    def _everywhere(self, work: Derivation) -> bool:
-        if self.around is not None:
-            # Deeper places first: a rewrite moves nothing that stands outside of it.
-            chosen = {site.path for site in self._places(work)}
-            if self.top_down:
-                return bool(
-                    sum(
-                        work.attempted(self.rule, path, self.given, reverse=self.reverse)
-                        for path in sorted(chosen, key=len, reverse=True)
-                    )
-                )
-            return bool(
-                work.sweep([self.rule.name], reverse=self.reverse, given=self.given, where=lambda path: path in chosen)
-            )
-        below = {()} if self.at is None else {site.path for site in places(work.goal, None, self.at)}
-        return bool(
-            sum(
-                work.sweep([self.rule.name], path, reverse=self.reverse, top_down=self.top_down, given=self.given)
-                for path in sorted(topmost(below))
-            )
-        )
-
-    def refused(self, work: Derivation, more: str) -> ATLError:
-        """Why the rule applies at none of the places; `more` are its parameters as they were written."""
-        found = list(self._places(work))
-        if self.nth:
-            count = sum(work.applies(self.rule, site, self.given, reverse=self.reverse) for site in found)
-            if count:
-                times = f"{count} place{'s' if count > 1 else ''}"
-                return NoSite(
-                    f"{self.rule.name} applies at {times}; nth={brief(self.nth)} is beyond",
-                    required=f"nth from 0 to {count - 1}",
-                    suggestions=(f's.sites("{self.rule.name}") lists them',),
-                )
-        restricted = " and ".join(display.written(what) for what in (self.at, self.around) if what is not None)
-        asked = Asked(work, self.rule, self.reverse, self.given, found, list(sites(work.goal)), restricted, more)
-        return refusal(asked)
-
-    def written(self, arguments: Mapping[str, Any]) -> str:
-        """The call as Python."""
-        parts = [repr(self.rule.name)]
-        parts += [f"at={display.written(self.at)}"] if self.at is not None else []
-        parts += [f"around={display.written(self.around)}"] if self.around is not None else []
-        parts += [f"nth={self.nth}"] if self.nth else []
-        flags = (("all=True", self.every), ("reverse=True", self.reverse), ("top_down=True", self.top_down))
-        parts += [flag for flag, on in flags if on]
-        return f"rw({', '.join(parts)}{_parameters(arguments)})"
-
-
-def _parameters(arguments: Mapping[str, Any]) -> str:
-    """A rule's parameters as they stand in a call, after others."""
-    return "".join(f", {key}={display.written(value)}" for key, value in arguments.items())
 
 
 __all__ = ["Call", "Handle", "NoSite", "Session", "reschedule"]

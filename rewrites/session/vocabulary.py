@@ -41,6 +41,7 @@ ELSEWHERE: Final = {
     "store_in": 's.mark("buf", "stack")',
     "strip_mine": 's.tile("i", 8)',
     "swap": 's.interchange("i")',
+    "unroll_and_jam": 's.jam("i", 4)',
     "vectorise": 's.mark("i", "vector")',
     "vectorize": 's.mark("i", "vector")',
 }

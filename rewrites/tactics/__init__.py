@@ -1,10 +1,13 @@
 """Tactics: each a search for steps of the kernel, documented by before → after."""
 
 from rewrites.tactics.binding import lbind
+from rewrites.tactics.borders import pad
 from rewrites.tactics.factoring import factor_out
 from rewrites.tactics.indices import simpl_index
 from rewrites.tactics.loops import flatten_loops, split_loop, unroll
 from rewrites.tactics.marking import mark, rename
+from rewrites.tactics.nests.accumulation import accumulate
+from rewrites.tactics.nests.jamming import jam
 from rewrites.tactics.nests.order import interchange
 from rewrites.tactics.nests.tails import tails
 from rewrites.tactics.nests.tiling import tile
@@ -14,8 +17,9 @@ from rewrites.tactics.simplification import inline, reduce_accesses, simpl_guard
 from rewrites.tactics.staging import fuse, hoist, stage
 
 __all__ = [
+    "accumulate",
     "factor_out",
-    "flatten_loops", "fuse", "hoist", "inline", "interchange", "lbind", "mark", "normalize", "pack",
+    "flatten_loops", "fuse", "hoist", "inline", "interchange", "jam", "lbind", "mark", "normalize", "pack", "pad",
     "reduce_accesses", "rename", "simpl_guard", "simpl_index", "solve_for_index", "split_loop", "stage", "tails",
     "tile", "unroll",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from rewrites.derivation import Derivation, Text
 from rewrites.errors import NoSite
 from rewrites.places.choosing import Chosen, every
 from rewrites.places.site import Site
+from rewrites.places.text_pattern import is_name
 from rewrites.tactics.simplification import simplify_guards
 
 WORD_OF: Final = {op: word for word, op in OPERATOR_CALLED.items()}
@@ -52,10 +53,12 @@ def as_bound(value: Any, site: Site) -> Index:
 # -- pieces -----------------------------------------------------------------------------------------------------------
 
 
-def split_loop(work: Derivation, name: Chosen, *at: Any) -> None:
+def split_loop(work: Derivation, name: Chosen, *at: Any, names: Sequence[str] | None = None) -> None:
     """Splits a loop at one or more indices, for instance into prologue, main loop and epilogue; guards are simplified.
 
     ⊞[i < n] e  →  (⊞[i < a] e) ++ (⊞[a <= i < b] e) ++ (⊞[b <= i < n] e); of a sum the pieces are added.
+
+    The pieces are called as the loop was, all of them, or by `names`, one for each.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] given 1 <= n := ⊞[i < n] [1 <= i] · x[i - 1]"))
     >>> s.split_loop("i", 1)
@@ -65,6 +68,8 @@ def split_loop(work: Derivation, name: Chosen, *at: Any) -> None:
     """
     if not at:
         raise WrongArgument("split_loop needs an index to split at", required=f"s.split_loop({brief(name)}, 1)")
+    if names is not None:
+        _check_names(names, len(at) + 1)
 
     def split(site: Site) -> None:
         bounds = [as_bound(bound, site) for bound in at]
@@ -75,13 +80,20 @@ def split_loop(work: Derivation, name: Chosen, *at: Any) -> None:
             error.suggestions = (*error.suggestions, *_within(work, site, name, bounds))
             raise
         assert isinstance(site.term, Gen | Reduce)
-        for path in paths:
-            # Every piece keeps the loop's mark, and its name, by which all of them are found.
-            work.rename(path, site.term.name)
+        for path, called in zip(paths, names or [site.term.name] * len(paths), strict=True):
+            work.rename(path, called)
             work.mark(path, site.term.mark)
         simplify_guards(work, site.path)
 
     first_possible(work, name, split)
+
+
+def _check_names(names: Sequence[str], count: int) -> None:
+    """Raises `WrongArgument` unless these are names for so many pieces."""
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and is_name(name) for name in names):
+        raise WrongArgument(f"names={brief(names)}", required='a list of names: names=["first", "rest"]')
+    if len(names) != count:
+        raise WrongArgument(f"{len(names)} names for {count} pieces", required="a name for each piece")
 
 
 def _check_rising(work: Derivation, site: Site, bounds: Sequence[Index]) -> None:

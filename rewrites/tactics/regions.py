@@ -183,8 +183,17 @@ def _compute_regions(work: Derivation, let: Path, above: Path, value: Expr, name
         bind(work, inside, (*region.uses[0].path[len(above) :], *(0,) * rank), name)
         reduce_accesses(work, (*inside, 0))
         work.sweep(["guard_guard"], (*inside, 0))
+        _without_single_indices(work, (*inside, 0))
         simplify_guards(work, (*inside, 0))
         note_growth(work, inside)
+
+
+def _without_single_indices(work: Derivation, path: Path) -> None:
+    """⊞[i < 1] e(i) → ⊞[i < 1] e(0) in the dimensions of a buffer: conditions speak of the loops around it then."""
+    while isinstance(gen := work.term(path), Gen):
+        if gen.high - gen.low == ONE:
+            work.rewrite("gen_one", path)
+        path = (*path, 0)
 
 
 def note_growth(work: Derivation, let: Path) -> None:

@@ -85,12 +85,13 @@ def stage(
     check_name(name)
     check_nth(nth)
     if at is None:
-        _stage_below(work, what, (), name, nth)
+        stage_below(work, what, (), name, nth)
     else:
-        first_possible(work, at, lambda site: _stage_below(work, what, (*site.path, 0), name, nth))
+        first_possible(work, at, lambda site: stage_below(work, what, (*site.path, 0), name, nth))
 
 
-def _stage_below(work: Derivation, what: Chosen, path: Path, name: str | None, nth: int | None) -> None:
+def stage_below(work: Derivation, what: Chosen, path: Path, name: str | None, nth: int | None = None) -> None:
+    """Computes a subterm ahead at a place, as `stage` does."""
     let = _let_around(work, what, path)
     if let is not None:
         if nth is not None:
@@ -174,15 +175,17 @@ def stage_at(
     *,
     equals: bool = False,
     order: Sequence[int] | None = None,
+    guarded: bool = True,
 ) -> Path:
     """Binds the subterm at a path at a place above it, with all `equals`. The path of the buffer's use in its place.
 
-    The buffer's dimensions are those of the loops between, or of those at these de Bruijn positions, in this order.
+    The buffer's dimensions are those of the loops between, or of those at these de Bruijn positions, in this order. Its
+    elements are `guarded` as the subterm is, or else computed for all iterations of these loops.
     """
     check_free(work, above, path[len(above) :], of_lets=True)
     uses = [path, *(_equal_to(work, path, above) if equals else ())]
     marks = _marks_between(work, path, above) if len(uses) == 1 and _only_copied(work, path, above) else []
-    filled = [_read_from_buffer(work, use, above, order) for use in uses]
+    filled = [_read_from_buffer(work, use, above, order, guarded=guarded) for use in uses]
     at = filled[0]
     bind(work, above, at[len(above) :], name)
     _mark_loops(work, (*above, 0), marks)
@@ -192,9 +195,9 @@ def stage_at(
     return (*above, 1, *path[len(above) :])
 
 
-def _read_from_buffer(work: Derivation, path: Path, above: Path, order: Sequence[int] | None) -> Path:
+def _read_from_buffer(work: Derivation, path: Path, above: Path, order: Sequence[int] | None, *, guarded: bool) -> Path:
     """e(i) → (⊞[i < n] [p(i)] · e(i))[i], over the loops between that it depends on. The path of the generation."""
-    for predicate in _that_matter(work, path, above):
+    for predicate in _that_matter(work, path, above) if guarded else ():
         work.rewrite("guard_true", path, reverse=True, p=predicate)
     at, between = path, _dimensions(work, path, above)
     if order is not None:

@@ -54,10 +54,11 @@ def interchange(work: Derivation, name: Chosen) -> None:
     sums (A : float32[n, m]) : float32[n] :=
       Σ[j < m] ⊞[i < n] A[i, j]
     """
-    first_possible(work, name, lambda site: _interchanged(work, site.path))
+    first_possible(work, name, lambda site: interchanged(work, site.path))
 
 
-def _interchanged(work: Derivation, path: Path) -> None:
+def interchanged(work: Derivation, path: Path) -> None:
+    """Exchanges the loop at a path with the one inside of it, as `interchange` does."""
     inner = _guards_inside(work, (*path, 0))
     narrow = False
     while isinstance(work.term(inner), Gen) and isinstance(around := work.term(inner[:-1]), Reshape):
@@ -75,6 +76,8 @@ def _interchanged(work: Derivation, path: Path) -> None:
         simplify_guards(work, outside)
         bounded(work, (*outside, 0))
         simplify_guards(work, outside)
+    if path:
+        work.attempt("transpose_transpose", path[:-1])
 
 
 def _guards_inside(work: Derivation, at: Path) -> Path:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 from math import prod
 from typing import Any, assert_never, cast
 
-from atl.core.index import Bound, Index, Leaf, Size, atoms, bound, index, shift
+from atl.core.index import ZERO, Bound, Index, Leaf, Size, atoms, bound, index, shift
 from atl.core.marks import LoopMark
 from atl.core.predicate import at_most
 from atl.core.substitution import transform
-from atl.core.terms import Gen, Guard, Reduce, Reshape
+from atl.core.terms import Gen, Guard, Reduce, Reshape, TruncateRight
 from atl.core.traversal import Path
 from atl.errors import ATLError, WrongArgument
 from atl.text.printing import place_of, show_index
@@ -40,6 +41,9 @@ def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
     Of several loops, each directly inside of the one before, those over tiles come first, then those within tiles, in
     their order: b, i and j become bo, io, jo, bi, ii, ji.
 
+    On several levels, the factors of a loop are a list, from the outermost tiles on: with [64, 8] for i and 32 for j
+    they become io, jo, iio, iii, ji. On each level loops that are nested directly are tiled together.
+
     Marks of threads and blocks, such as `parallel`, go to the loop over tiles; `vector`, `unroll` and those of the
     threads of a block go to the one within a tile.
 
@@ -49,36 +53,72 @@ def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
       truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉] ⊞[ii < 8] [8*io + ii < n] · 2 * x[8*io + ii]
     """
     names = _loops_meant(name)
-    factors = list(by) if isinstance(by, list | tuple) else [by] * len(names)
-    if len(names) != len(factors):
-        raise WrongArgument(f"{len(names)} loops and {len(factors)} factors", required="a factor for each loop")
+    factors = _factors(name, by, len(names))
     inner = [{site.path for site in loops(work, each)} for each in names[1:]]
 
     def tiled(site: Site) -> None:
         _check_nested(work, site, names, inner)
-        sizes = [as_bound(factor, site) for factor in factors]
-        if len(names) == 1:
-            one_tile(work, site.path, sizes[0])
-        else:
-            _Nest(work, site.path, sizes).tiled()
+        _tile_levels(work, site.path, factors)
         simplify_guards(work, ())
 
     first_possible(work, names[0], tiled)
+
+
+def _factors(name: Chosen | Sequence[Chosen], by: Any, count: int) -> list[list[Any]]:
+    """The factors of each loop, from the outermost tiles on."""
+    alone = count == 1 and (isinstance(name, str | Handle) or _is_path(name))
+    each = [by] if alone else list(by) if isinstance(by, list | tuple) else [by] * count
+    if count != len(each):
+        raise WrongArgument(f"{count} loops and {len(each)} factors", required="a factor for each loop")
+    levels = [list(factors) if isinstance(factors, list | tuple) else [factors] for factors in each]
+    if not all(levels):
+        raise WrongArgument(
+            "a loop without a factor", required="a factor for each loop, or several from the outermost on"
+        )
+    return levels
+
+
+def _tile_levels(work: Derivation, path: Path, factors: Sequence[Sequence[Any]]) -> None:
+    """Tiles the loops nested at a path by their first factors, and then those within tiles by what is left of them."""
+    sizes = [as_bound(levels[0], work.site(path)) for levels in factors]
+    if len(sizes) == 1:
+        one_tile(work, path, sizes[0])
+    else:
+        _Nest(work, path, sizes).tiled()
+    within = nested(work, path, 2 * len(sizes))[len(sizes) :]
+    rest = [(at, levels[1:]) for at, levels in zip(within, factors, strict=True)]
+    # Inner loops first: tiling them moves nothing that stands outside of them.
+    for deeper, run in reversed([(key, list(run)) for key, run in groupby(rest, key=lambda loop: bool(loop[1]))]):
+        if deeper:
+            _tile_levels(work, run[0][0], [levels for _, levels in run])
+
+
+def nested(work: Derivation, path: Path, count: int) -> list[Path]:
+    """The first loops from the one at a path on, with guards and reshape operators between: so many of them."""
+    found: list[Path] = []
+    while len(found) < count:
+        if isinstance(work.term(path), Gen | Reduce):
+            found.append(path)
+        path = (*path, 0)
+    return found
 
 
 def _loops_meant(name: Chosen | Sequence[Chosen]) -> list[Chosen]:
     """One loop, or several; a tuple of positions is a path."""
     if isinstance(name, str | Handle) or not isinstance(name, list | tuple):
         return [cast("Chosen", name)]
-    positions = tuple(position for position in name if isinstance(position, int))
-    if len(positions) == len(name):
-        return [positions]
-    if positions:
+    if _is_path(name):
+        return [tuple(position for position in name if isinstance(position, int))]
+    if any(isinstance(position, int) for position in name):
         raise WrongArgument(
             f"{list(name)} is neither a path nor a list of loops",
             required="positions only, or names, patterns, handles and paths",
         )
     return [each for each in name if not isinstance(each, int)]
+
+
+def _is_path(name: Chosen | Sequence[Chosen]) -> bool:
+    return isinstance(name, list | tuple) and all(isinstance(position, int) for position in name)
 
 
 def _check_nested(work: Derivation, site: Site, names: Sequence[Chosen], inner: Sequence[set[Path]]) -> None:
@@ -113,6 +153,12 @@ def one_tile(work: Derivation, path: Path, by: Index) -> Path:
         work.rewrite("unfold_split", split)
         work.rewrite("get_gen", (*split, 0, 0, 0))
         outer = split
+        match work.term(path):
+            case Reshape(TruncateRight(amount)) if amount == ZERO:
+                work.rewrite("truncr_zero", path)
+                outer = (*path, 0)
+            case _:
+                pass
     inner = (*outer, 0)
     work.rename(outer, f"{hint}o")
     work.rename(inner, f"{hint}i")

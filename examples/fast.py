@@ -1,0 +1,128 @@
+"""Schedules that reach what the machine allows, of the work that everybody measures; for every size.
+
+Every function returns the session at its end; `.done()` is the theorem. No loop that computes tests anything: tests
+stand only where a tile is stored, and where an operand is copied with zeros around it.
+"""
+
+from __future__ import annotations
+
+from examples.schedules import anchors, blur, convolution, layers
+from rewrites import Session, reschedule
+
+
+def product_blocked(rows: int = 8, columns: int = 32, terms: int = 512, near: int = 64) -> Session:
+    """Both operands packed: blocks of `terms`, of which `near` rows stay in the cache, in tiles kept in registers.
+
+    Panels hold zeros where tiles stick out; a block of terms that k does not fill is cut short.
+    """
+    s = reschedule(anchors.product())
+    s.tile("p", terms).interchange("j").interchange("i")
+    s.tile(["i", "j"], [[near, rows], columns])
+    s.accumulate("pi", at="iio")
+    s.pack("B", at="po").pack("A", at="io")
+    return s
+
+
+def product_by_panels(rows: int = 8, columns: int = 32, dtype: str = "float32") -> Session:
+    """All terms in one sum, over panels of the right operand, packed as they are read; whole tiles without a test."""
+    s = reschedule(anchors.product(dtype))
+    return _by_panels(s, rows, columns)
+
+
+def product_in_double(rows: int = 8, columns: int = 24) -> Session:
+    """The same in float64, of which a register holds half as many."""
+    return product_by_panels(rows, columns, "float64")
+
+
+def batched_product(rows: int = 8, columns: int = 32) -> Session:
+    """The same for each of a batch."""
+    s = reschedule(layers.batched_product())
+    return _by_panels(s, rows, columns)
+
+
+def _by_panels(s: Session, rows: int, columns: int) -> Session:
+    s.interchange("i")
+    s.tile(["j", "i"], [columns, rows]).interchange("ji")
+    s.accumulate("Σ[_ < _] _ * _")
+    s.pack(s.goal.inputs[1].name, at="jo")
+    s.tails(strategy="split")
+    return s
+
+
+def convolution_in_registers(channels: int = 8, positions: int = 48) -> Session:
+    """Tiles of channels x positions in registers, over the part of the input that they read, with zeros after it."""
+    s = reschedule(convolution.gather())
+    s.interchange("k")
+    s.tile(["p", "k"], [positions, channels]).interchange("pi")
+    s.accumulate("c")
+    s.pad("x", at="po")
+    s.pack("w")
+    return s
+
+
+def convolution_2d_in_registers(channels: int = 8, columns: int = 32) -> Session:
+    """The same of images: tiles of channels x columns of a row."""
+    s = reschedule(anchors.convolution_2d())
+    s.interchange("k").interchange("k")
+    s.tile(["p", "k"], [columns, channels]).interchange("pi")
+    s.accumulate("c")
+    s.pad("x", at="po")
+    s.pack("w")
+    return s
+
+
+def windows_in_registers(channels: int = 8, positions: int = 48) -> Session:
+    """The windows of a tile of positions as a matrix (im2col), which all channels are multiplied with."""
+    s = reschedule(convolution.im2col())
+    s.interchange("⊞[k < K] _")
+    s.tile(["⊞[p < W] ⊞[k < K] _", "k"], [positions, channels]).interchange("pi")
+    s.accumulate("c")
+    s.pack("windows", at="po").fuse("windows")
+    s.pack("w")
+    return s
+
+
+def blur_four_rows(rows: int = 4) -> Session:
+    """Rows together, column by column: what they share, the sums of three neighbours, is computed once."""
+    s = reschedule(blur.two_stage())
+    s.jam("⊞[y < n] _", rows, share="buf")
+    s.tails(strategy="split")
+    return s
+
+
+def transpose_in_tiles(columns: int = 64, rows: int = 8) -> Session:
+    """Tiles of which each row that is written and each column that is read stays in the cache."""
+    s = reschedule(anchors.transpose())
+    s.tile(["j", "i"], [columns, rows])
+    s.tails(strategy="split")
+    return s
+
+
+def seven_points_inside() -> Session:
+    """The border split off: the cells inside are computed without a test."""
+    s = reschedule(anchors.seven_points())
+    s.tails()
+    return s
+
+
+def matrix_vector_in_lanes(rows: int = 16, lanes: int = 16) -> Session:
+    """Rows together, each in as many partial sums as a register has lanes."""
+    s = reschedule(anchors.matrix_vector())
+    s.tile("i", rows)
+    s.tile("p", lanes).interchange("po")
+    s.accumulate("po", at="io")
+    s.tails(strategy="split")
+    return s
+
+
+def attention_in_registers(rows: int = 8, columns: int = 32) -> Session:
+    """Blocks of rows with their scores in a buffer, both products in tiles kept in registers; the keys are packed."""
+    s = reschedule(layers.attention())
+    s.tile("⊞[i < L] ⊞[e < E] _", rows)
+    for name in ("total", "power", "top", "score"):
+        s.stage(name, at="io")
+    s.tile("⊞[j < S] [_] · _ / sqrt(_)", columns).interchange(f"⊞[i < {rows}] _")
+    s.accumulate("d").pack("key", at="jo")
+    s.tile("e", columns).interchange("ii").accumulate("Σ[j < S] _ * _")
+    s.tails(strategy="split")
+    return s

@@ -1,0 +1,97 @@
+"""Where a session looks for a place at which a rule applies, and what it says where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from atl.errors import ATLError, brief
+from rewrites.derivation import Derivation, Given
+from rewrites.errors import NoSite
+from rewrites.places.choosing import Chosen, places, topmost
+from rewrites.places.site import Site, sites
+from rewrites.rule import Rule
+from rewrites.session import display
+from rewrites.session.diagnosis import Asked, refusal
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSearch:
+    """What `rw` was asked for."""
+
+    rule: Rule
+    reverse: bool
+    given: Mapping[str, Given]
+    at: Chosen | None
+    around: Chosen | None
+    nth: int
+    every: bool
+    top_down: bool
+
+    def _places(self, work: Derivation) -> Iterator[Site]:
+        return iter(places(work.goal, self.at, self.around, top_down=self.top_down))
+
+    def carried_out(self, work: Derivation) -> bool:
+        if self.every:
+            return self._everywhere(work)
+        left = self.nth
+        for site in self._places(work):
+            if left:
+                left -= work.applies(self.rule, site, self.given, reverse=self.reverse)
+            elif work.attempted(self.rule, site.path, self.given, reverse=self.reverse):
+                return True
+        return False
+
+    def _everywhere(self, work: Derivation) -> bool:
+        if self.around is not None:
+            # Deeper places first: a rewrite moves nothing that stands outside of it.
+            chosen = {site.path for site in self._places(work)}
+            if self.top_down:
+                return bool(
+                    sum(
+                        work.attempted(self.rule, path, self.given, reverse=self.reverse)
+                        for path in sorted(chosen, key=len, reverse=True)
+                    )
+                )
+            return bool(
+                work.sweep([self.rule.name], reverse=self.reverse, given=self.given, where=lambda path: path in chosen)
+            )
+        below = {()} if self.at is None else {site.path for site in places(work.goal, None, self.at)}
+        return bool(
+            sum(
+                work.sweep([self.rule.name], path, reverse=self.reverse, top_down=self.top_down, given=self.given)
+                for path in sorted(topmost(below))
+            )
+        )
+
+    def refused(self, work: Derivation, more: str) -> ATLError:
+        """Why the rule applies at none of the places; `more` are its parameters as they were written."""
+        found = list(self._places(work))
+        if self.nth:
+            count = sum(work.applies(self.rule, site, self.given, reverse=self.reverse) for site in found)
+            if count:
+                times = f"{count} place{'s' if count > 1 else ''}"
+                return NoSite(
+                    f"{self.rule.name} applies at {times}; nth={brief(self.nth)} is beyond",
+                    required=f"nth from 0 to {count - 1}",
+                    suggestions=(f's.sites("{self.rule.name}") lists them',),
+                )
+        restricted = " and ".join(display.written(what) for what in (self.at, self.around) if what is not None)
+        asked = Asked(work, self.rule, self.reverse, self.given, found, list(sites(work.goal)), restricted, more)
+        return refusal(asked)
+
+    def written(self, arguments: Mapping[str, Any]) -> str:
+        """The call as Python."""
+        parts = [repr(self.rule.name)]
+        parts += [f"at={display.written(self.at)}"] if self.at is not None else []
+        parts += [f"around={display.written(self.around)}"] if self.around is not None else []
+        parts += [f"nth={self.nth}"] if self.nth else []
+        flags = (("all=True", self.every), ("reverse=True", self.reverse), ("top_down=True", self.top_down))
+        parts += [flag for flag, on in flags if on]
+        return f"rw({', '.join(parts)}{parameters_written(arguments)})"
+
+
+def parameters_written(arguments: Mapping[str, Any]) -> str:
+    """A rule's parameters as they stand in a call, after others."""
+    return "".join(f", {key}={display.written(value)}" for key, value in arguments.items())
