@@ -43,10 +43,12 @@ from atl.text.printing import show_index
 
 STACK_LIMIT: Final = 32 * 1024
 """A buffer of constant size up to this many bytes lives on the stack, unless its mark says otherwise."""
+REGISTER_LIMIT: Final = 2048
+"""A tile in registers has so many bytes at most: those of 32 vectors of 64, as no processor has more."""
 STACK_BUDGET: Final = 64 * 1024
 """All buffers that live on the stack at one time have this many bytes together: threads have small stacks."""
 
-Storage: TypeAlias = Literal["heap", "stack"]
+Storage: TypeAlias = Literal["heap", "stack", "registers"]
 
 
 def storage_of(mark: LetMark, size: int | None) -> Storage:

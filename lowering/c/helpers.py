@@ -103,7 +103,28 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }
 
-OURS: Final = frozenset(_HELPERS)
+_TYPES: Final = {"float32": ("float", 4), "float64": ("double", 8), "int32": ("int32_t", 4), "int64": ("int64_t", 8)}
+
+
+def vector_type(dtype: str, lanes: int) -> str:
+    """The type of a vector of so many elements: `vector16_float`."""
+    return f"vector{lanes}_{_TYPES[dtype][0].removesuffix('_t')}"
+
+
+def _vector_type(dtype: str, lanes: int) -> str:
+    # Aligned as its elements and free to alias them, so that it may stand anywhere in an array.
+    c_type, size = _TYPES[dtype]
+    attributes = f"vector_size({lanes * size}), aligned({size}), may_alias"
+    return f"typedef {c_type} {vector_type(dtype, lanes)} __attribute__(({attributes}));\n"
+
+
+_VECTORS: Final = {
+    vector_type(dtype, size // width): _vector_type(dtype, size // width)
+    for dtype, (_, width) in _TYPES.items()
+    for size in (16, 32, 64)
+}
+
+OURS: Final = frozenset((*_HELPERS, *_VECTORS))
 """What generated code calls its own constants and functions."""
 
 
@@ -115,7 +136,8 @@ def identifiers(code: str) -> frozenset[str]:
 def preamble(code: str) -> str:
     """The headers and helpers that the code uses: its identifiers tell, since generated names differ from theirs."""
     used = identifiers(code)
-    helpers = [text for name, text in _HELPERS.items() if name in used]
+    vectors = "".join(text for name, text in _VECTORS.items() if name in used)
+    helpers = [*([vectors] if vectors else []), *(text for name, text in _HELPERS.items() if name in used)]
     used |= identifiers("".join(helpers))
     wanted = [header for header, provides in sorted(_HEADERS.items()) if provides & used]
     if {"stdlib.h", "string.h"} & set(wanted) and "stddef.h" in wanted:

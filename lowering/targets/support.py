@@ -26,6 +26,7 @@ from lowering.nest.loopnest import (
     Free,
     If,
     LoopNest,
+    Refused,
     Statement,
     statements,
 )
@@ -55,6 +56,7 @@ def check_nest(nest: LoopNest, target: str) -> None:
     """
     _raise_all(unsupported_marks(nest.marks, target))
     _raise_all(_of_statement(statement, nest, support_of(target)) for statement in statements(nest.body))
+    _raise_all(_not_carried_out(refused, nest) for refused in nest.refused)
 
 
 def _raise_all(refused: Iterable[UnsupportedMark | None]) -> None:
@@ -95,5 +97,16 @@ def _no_place_on_the_stack(statement: Allocate, nest: LoopNest) -> UnsupportedMa
     return not_on_the_stack(buffer.name, statement.mark, statement.capacity, buffer.dtype, _place_of(statement, nest))
 
 
-def _place_of(statement: Allocate, nest: LoopNest) -> Location | None:
-    return next((binder.place for binder in nest.marks if binder.path == statement.let), None)
+def _not_carried_out(refused: Refused, nest: LoopNest) -> UnsupportedMark:
+    return UnsupportedMark(
+        f"the buffer {refused.name} is marked {refused.mark.value}; {refused.summary}",
+        binder=refused.name,
+        mark=refused.mark.value,
+        place=_place_of(refused, nest),
+        required=refused.required,
+        suggestions=refused.suggestions,
+    )
+
+
+def _place_of(marked: Allocate | Refused, nest: LoopNest) -> Location | None:
+    return next((binder.place for binder in nest.marks if binder.path == marked.let), None)
