@@ -36,13 +36,19 @@ def mttkrp_factored() -> Session:
 
 
 def product_packed(rows: int = 8, columns: int = 32) -> Session:
-    """Tiles that stay in registers, over panels of the right operand, packed as they are read."""
+    """Tiles in registers, over panels of the right operand, packed as they are read.
+
+    Of more than eight rows at a time the left operand is packed too: the first cache keeps no more lines of one place.
+    """
     s = reschedule(everyday.product())
     s.tile(["i", "j"], [rows, columns])
     s.stage("Σ[p < k] _", at="jo", name="acc")
     s.interchange("ji")
     s.interchange("ii")
+    s.mark("acc", "registers")
     s.pack("B")
+    if rows > 8:
+        s.pack("A")
     s.tails(strategy="split")
     return s
 

@@ -69,6 +69,7 @@ from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
 from lowering.leaves import Storage, is_scalar_leaf, scalar
 from lowering.nest.loopnest import (
+    VECTOR_BYTES,
     Accumulate,
     Allocate,
     Assign,
@@ -132,7 +133,7 @@ class Context:
         return scalar(e, self.scope, self.tensors, self.inputs)
 
 
-def lower(program: Program, *, registers: bool = True) -> LoopNest:
+def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTOR_BYTES) -> LoopNest:
     """The loop nest of a program whose accesses are safe and whose truncations cut only padding; both are proved first.
 
     With `registers=False` it is that of Fig. 4.1 to the letter: a sum adds to its element of the buffer, arithmetic is
@@ -145,13 +146,17 @@ def lower(program: Program, *, registers: bool = True) -> LoopNest:
     All passes (`lowering.passes`) run over either nest: each of them keeps the cells of the output that are stored, and
     the values in them. What they drop are stores to buffers and variables that the output does not depend on.
 
+    `vector_bytes` is the size of a vector register, of which buffers marked `registers` are made: 16, 32 or 64.
+
     Raises `UnsafeAccess` and `UnsafeTruncation`.
     """
+    if not isinstance(vector_bytes, int) or vector_bytes not in (16, 32, 64):
+        raise WrongArgument(f"vector_bytes={brief(vector_bytes)}", required="16, 32 or 64")
     if not isinstance(registers, bool):
         raise WrongArgument(f"registers={brief(registers)}", required="registers=True or registers=False")
     check_safe(program)
     padtypes.check(program)
-    return after_passes(lower_unchecked(program, registers=registers))
+    return after_passes(replace(lower_unchecked(program, registers=registers), vector_bytes=vector_bytes))
 
 
 def lower_unchecked(program: Program, *, registers: bool = True) -> LoopNest:

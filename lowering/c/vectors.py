@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from itertools import groupby
+from typing import assert_never
 
 from lowering.c.helpers import vector_type
 from lowering.c.scalars import C_TYPES, applied, literal, scalar_text, storage_text, variable_of
 from lowering.c.text import SUM, UNARY, Text
-from lowering.nest.loopnest import Accumulate, Allocate, Apply, Assign, Cell, For, Load, ScalarExpr, key
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Cell,
+    Choose,
+    Convert,
+    For,
+    FromIndex,
+    Load,
+    Number,
+    ScalarExpr,
+    key,
+)
 from lowering.nest.substitution import cell_at
 from lowering.nest.text_scope import TextScope
-from lowering.nest.tiles import Vector, varies, vectors
-
-_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+from lowering.nest.tiles import SIGNS, Vector, varies, vectors
 
 
 def declared(scope: TextScope, statement: Allocate) -> tuple[TextScope, list[str]]:
@@ -49,7 +62,7 @@ def operation(scope: TextScope, loop: For) -> str:
     lanes = _Lanes(scope.under(loop.range), loop, length)
     into, by = lanes.stored(statement.target), lanes.value(statement.value)
     if isinstance(statement, Accumulate):
-        return f"{into} {_SIGNS[statement.op]}= {by.text};"
+        return f"{into} {SIGNS[statement.op]}= {by.text};"
     if varies(statement.value, loop.variable):
         return f"{into} = {by.text};"
     # What is no vector cannot be assigned to one. Less zero everything is what it was, negative zero too.
@@ -78,8 +91,9 @@ class _Lanes:
                 return Text(text, UNARY) if text.startswith("*") else Text(text)
             case Apply(op, arguments, dtype):
                 return applied(op, [self.value(argument) for argument in arguments], dtype)
-            case _:
+            case Number() | Load() | FromIndex() | Choose() | Convert():
                 raise AssertionError("an expression that is no operation on vectors")
+        assert_never(e)
 
     def _vector(self, cell: Cell, *, const: str) -> str:
         first = cell_at(cell, self._loop.variable, self._loop.low)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, product
-from math import prod
 from typing import Final, TypeAlias, assert_never
 
 import numpy as np
@@ -44,6 +43,9 @@ from lowering.nest.loopnest import (
 
 LEAST_VECTOR: Final = 16
 """Fewer bytes make no vector: such elements are scalar variables."""
+
+SIGNS: Final[Mapping[str, str]] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+"""The operations of two operands that vectors have, by their signs."""
 
 Tiles: TypeAlias = Mapping[int, tuple[int, ...]]
 """The tiles in registers by the `uid` of their buffer: the lengths of the vectors that each row is made of."""
@@ -106,10 +108,6 @@ def element(cell: Cell, lengths: tuple[int, ...]) -> tuple[Vector, int]:
     raise AssertionError(f"an element beyond the row of the tile {cell.buffer.name}")
 
 
-def elements_of(buffer: Buffer) -> int:
-    return prod(shape_of(buffer))
-
-
 # -- loops over lanes -------------------------------------------------------------------------------------------------
 
 
@@ -160,14 +158,11 @@ def has_lanes(statement: Statement, variable: Var) -> bool:
     It stores to consecutive cells, and what it reads lies at consecutive cells too, or is the same in all iterations.
     No iteration reads what another one stores.
     """
-    match statement:
-        case Assign(Cell() as target, value):
-            pass
-        case Accumulate(Cell() as target, "add" | "sub" | "mul" | "div", value):
-            pass
-        case _:
-            return False
-    return step(target.address, variable) == 1 and _has_lanes(value, variable, target)
+    if not isinstance(statement, Assign | Accumulate) or not isinstance(statement.target, Cell):
+        return False
+    if isinstance(statement, Accumulate) and statement.op not in SIGNS:
+        return False
+    return step(statement.target.address, variable) == 1 and _has_lanes(statement.value, variable, statement.target)
 
 
 def _has_lanes(e: ScalarExpr, variable: Var, target: Cell) -> bool:
@@ -178,7 +173,7 @@ def _has_lanes(e: ScalarExpr, variable: Var, target: Cell) -> bool:
     match e:
         case Load(Cell() as cell):
             return step(cell.address, variable) == 1
-        case Apply("add" | "sub" | "mul" | "div" | "neg", arguments):
+        case Apply(op, arguments) if op in SIGNS or op == "neg":
             return all(_has_lanes(argument, variable, target) for argument in arguments)
         case Number() | Load() | FromIndex() | Apply() | Choose() | Convert():
             return False

@@ -39,9 +39,8 @@ def read_from(block: Block, tile: Buffer, uid: int, lane: Var, lengths: tuple[in
     Dimensions at which they all read the same constant are no dimensions of the copy. It is made vector by vector.
     """
     read = [cell for cell, _ in cells_of(block) if cell.buffer == tile]
-    fixed: list[int | None] = []
-    for positions in zip(*([position for position, _ in cell.pairs] for cell in read), strict=True):
-        fixed.append(positions[0].constant if len(set(positions)) == 1 else None)
+    positions = zip(*([position for position, _ in cell.pairs] for cell in read), strict=True)
+    fixed = [one.constant if len({one, *others}) == 1 else None for one, *others in positions]
     free = tuple(dimension for dimension, at in enumerate(fixed) if at is None)
     extents = tuple(tile.extents[dimension] for dimension in free)
     copy = _Copy(tile, Buffer(uid, f"{tile.name}_copy", tile.dtype, extents), free)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, count
-from typing import Final
+from typing import Final, assert_never
 
 from atl.checks.scope import known_at_the_start
-from atl.checks.stack import REGISTER_LIMIT
+from atl.checks.stack import fits_registers, too_large_for_registers
 from atl.core.dtypes import bytes_of
 from atl.core.index import Var, constant, index
 from atl.core.marks import LetMark, LoopMark
@@ -26,8 +26,10 @@ from lowering.nest.loopnest import (
     Block,
     Buffer,
     Cell,
+    Clear,
     Declare,
     For,
+    Free,
     If,
     LoopNest,
     Refused,
@@ -74,20 +76,12 @@ def with_tiles_in_registers(nest: LoopNest) -> LoopNest:
 
 
 def _has_room(allocate: Allocate) -> bool:
-    size = bytes_of(allocate.capacity.constant, allocate.buffer.dtype)
-    return allocate.storage == "stack" and size is not None and 0 < size <= REGISTER_LIMIT
+    return allocate.storage == "stack" and fits_registers(bytes_of(allocate.capacity.constant, allocate.buffer.dtype))
 
 
 def _too_large(allocate: Allocate) -> Refused:
-    return Refused(
-        allocate.buffer.name,
-        allocate.mark,
-        allocate.let,
-        "it is too large for that, or of no constant size",
-        f"a constant size of 1 to {REGISTER_LIMIT} bytes, which is all that a processor has in vector registers; "
-        f"it has room for {show_index(allocate.capacity)} elements of {allocate.buffer.dtype}",
-        ("choose smaller tiles",),
-    )
+    said = too_large_for_registers(allocate.capacity, allocate.buffer.dtype)
+    return Refused(allocate.buffer.name, allocate.mark, allocate.let, *said)
 
 
 def _unused(nest: LoopNest) -> Iterator[int]:
@@ -95,14 +89,16 @@ def _unused(nest: LoopNest) -> Iterator[int]:
     used = [nest.output.uid]
     for statement in statements(nest.body):
         match statement:
-            case For(variable=Var(uid)):
-                used.append(uid)
+            case For(variable=variable):
+                used.append(variable.uid)
             case Allocate(buffer):
                 used.append(buffer.uid)
-            case Declare(variable):
-                used.append(variable.uid)
-            case _:
+            case Declare(scalar):
+                used.append(scalar.uid)
+            case If() | Assign() | Accumulate() | Clear() | Free():
                 pass
+            case _:
+                assert_never(statement)
     return count(max(used) + 1)
 
 
@@ -143,8 +139,9 @@ class _Writer:
                 # A copy takes along what was never stored.
                 zeroed = zeroed or buffer.uid in self.copied
                 return replace(statement, storage="registers", zeroed=zeroed, vectors=self._lengths(buffer))
-            case _:
+            case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
                 return statement
+        assert_never(statement)
 
     def _lengths(self, buffer: Buffer) -> tuple[int, ...]:
         return vectors_of_row(shape_of(buffer)[-1], buffer.dtype, self.vector_bytes)
@@ -159,24 +156,29 @@ class _Writer:
                     out += self._loop(facts, statement)
                 case If(predicate, body):
                     out.append(If(predicate, self.block(facts.assume(predicate), body)))
-                case _:
+                case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
                     self._check(statement)
                     self.left -= isinstance(statement, Assign | Accumulate | Declare)
                     out.append(statement)
+                case _:
+                    assert_never(statement)
         return tuple(out)
 
     def _check(self, statement: Statement) -> None:
         """Raises `_NoTile` where the statement has an element of a tile at an index that is not constant."""
         for cell, _ in cells_of((statement,)):
-            if cell.buffer.uid in self.tiles:
-                for position, _ in cell.pairs:
-                    if position.constant is None:
-                        raise _NoTile(
-                            cell.buffer.uid,
-                            f"its index {show_index(position)} is not constant",
-                            "indices that are constant once the loops over constant ranges, inside of the let, are "
-                            "written out",
-                        )
+            if cell.buffer.uid not in self.tiles:
+                continue
+            for position, extent in cell.pairs:
+                at, end = position.constant, extent.constant
+                if at is None or end is None or not 0 <= at < end:
+                    what = "is not constant" if at is None else "is beyond it, in statements that are never reached"
+                    raise _NoTile(
+                        cell.buffer.uid,
+                        f"its index {show_index(position)} {what}",
+                        "indices that are constant once the loops over constant ranges, inside of the let, are written "
+                        "out",
+                    )
 
     def _loop(self, facts: Facts, loop: For) -> Block:
         indexed = self._indexed(loop)
@@ -211,9 +213,12 @@ class _Writer:
         low, high = simplify(facts, loop.low), simplify(facts, loop.high)
         loop = replace(loop, low=low, high=high)
         if low.constant is not None and high.constant is not None:
-            if all(has_lanes(statement, loop.variable) for statement in loop.body) and _are_apart(loop.body):
-                return tuple(piece for s in loop.body for piece in self._by_vectors(facts, replace(loop, body=(s,))))
-            return self._iterations(facts, loop, range(low.constant, high.constant))
+            values = range(low.constant, high.constant)
+            if not all(has_lanes(statement, loop.variable) for statement in loop.body) or not _are_apart(loop.body):
+                return self._iterations(facts, loop, values)
+            return tuple(
+                piece for s in loop.body for piece in self._by_vectors(facts, replace(loop, body=(s,)), values)
+            )
         return self._iterations(facts, loop, self._bounds(facts, loop, tile))
 
     def _iterations(self, facts: Facts, loop: For, values: range) -> Block:
@@ -255,18 +260,16 @@ class _Writer:
             "loops over ranges that lie within constants, so that they can be written out",
         )
 
-    def _by_vectors(self, facts: Facts, loop: For) -> Block:
+    def _by_vectors(self, facts: Facts, loop: For, values: range) -> Block:
         """A loop over one statement as loops over the lanes of vectors, and single iterations for what is left."""
-        low, high = loop.low.constant, loop.high.constant
-        assert low is not None and high is not None
         own = [cell for cell, _ in cells_of(loop.body) if cell.buffer.uid in self.tiles]
         pieces = [self._vectors_of(cell, loop.variable) for cell in own if occurs(cell, loop.variable)]
         out: list[Statement] = []
-        at = low
-        while at < high:
+        at = values.start
+        while at < values.stop:
             ends = {next((end for start, end in starts if start == at), at + 1) for starts in pieces}
             end = min(ends)
-            if len(ends) == 1 and at + 1 < end <= high:
+            if len(ends) == 1 and at + 1 < end <= values.stop:
                 piece = replace(loop, low=constant(at), high=constant(end), mark=LoopMark.NONE)
                 self._check(at_iteration(piece, piece.low)[0])
                 self.left -= not self.is_tried  # the few are of single elements

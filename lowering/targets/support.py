@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from atl.checks.stack import beyond_the_stack, not_on_the_stack
+from atl.checks.stack import beyond_the_registers, beyond_the_stack, not_on_the_stack
 from atl.checks.targets import (
     Support,
     marked_binders,
@@ -41,11 +41,11 @@ def check_program(program: Program, target: str) -> None:
 
 
 def check_room(program: Program) -> None:
-    """Raises `UnsupportedMark` for all the buffers that are marked for the stack and cannot stand there.
+    """Raises `UnsupportedMark` for all the buffers that are marked for the stack or registers and have no room there.
 
     Sizes that are fixed to numbers make room, so this is asked of the program in which they are.
     """
-    _raise_all(beyond_the_stack(program))
+    _raise_all((*beyond_the_registers(program), *beyond_the_stack(program)))
 
 
 def check_nest(nest: LoopNest, target: str) -> None:
