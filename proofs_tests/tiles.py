@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -11,7 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 import atl
+from atl.core.index import constant
+from atl.core.marks import LetMark
+from lowering.lower import lower_unchecked
+from lowering.nest.loopnest import Allocate, Assign, Buffer, Free, LoopNest
 from proofs_tests.generate import Case
+from proofs_tests.nests import at, cell, i, loop, n, nest, output, tensor, vi
 
 VALUES: Final = (
     "Σ[p < k] ⊞[i < R] ⊞[j < C] A[i, p] * B[p, j]",
@@ -46,8 +52,7 @@ BODIES: Final = (
     ("min(k, R), C", "⊞[i < min(k, R)] ⊞[j < C] acc[i, j] + 1"),
     ("R, C", "⊞[i < R] ⊞[j < C] [CONDITION] · acc[i, j] * acc[i, 0]"),
     ("R, C", "⊞[i < R] padr (C - min(k, C)) ⊞[j < min(k, C)] acc[i, j]"),
-    ("R, C", "let twice | registers := ⊞[i < R] ⊞[j < C] acc[i, j] + acc[R - 1 - i, j] in ⊞[i < R] ⊞[j < C] "
-     "twice[i, j] * acc[i, C - 1 - j]"),
+    ("R, C", "let d | registers := ⊞[i < R] ⊞[j < C] acc[i, j] + acc[0, j] in ⊞[i < R] ⊞[j < C] d[i, C - 1 - j]"),
     ("R, C", "let next | registers := Σ[p < k] ⊞[i < R] ⊞[j < C] acc[i, p % C] * B[p, j] in next"),
     ("C, R, 2", "⊞[j < C] ⊞[i < R] ⊞[q < 2] acc[i, j] * x[(j + q) % C]"),
 )  # fmt: skip
@@ -104,3 +109,24 @@ def _arrays(program: atl.Program, sizes: dict[str, int], seed: str) -> dict[str,
         shape = [sizes["k"] if extent.constant is None else extent.constant for extent in array.shape]
         made[array.name] = draw.integers(-4, 5, shape).astype(array.dtype)
     return made
+
+
+# -- loop nests, as they come to the passes ---------------------------------------------------------------------------
+
+
+def tile_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, npt.NDArray[Any]]]]:
+    """Nests with tiles, each with sizes and arrays."""
+    for number in range(10):
+        made = tiled(f"nests:{number}")
+        assert made is not None
+        yield lower_unchecked(made.case.program), made.case.sizes, made.case.arrays
+    yield meeting(), {"n": 5}, {"x": np.arange(1, 6, dtype=np.float32)}
+
+
+def meeting() -> LoopNest:
+    """A loop with two statements, of which the second reads what the first one stores an iteration later."""
+    array, x = tensor("x", n)
+    tile, out = Buffer(4, "tile", "float32", (constant(8),)), output(n)
+    both = (Assign(cell(tile, i), at(x, i)), Assign(cell(out, i), at(tile, i + 1)))
+    made = Allocate(tile, constant(8), "stack", mark=LetMark.REGISTERS)
+    return nest("meeting", [array], out, made, loop(vi, constant(4), *both), Free(tile), sizes="n", complete=False)

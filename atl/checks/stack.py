@@ -126,8 +126,10 @@ def too_large_for_registers(capacity: Index, dtype: str) -> tuple[str, str, tupl
     """What to say of a buffer that cannot be in registers: what is wrong, what is required, and what to try."""
     return (
         "it is too large for that, or of no constant size",
-        f"a constant size of 1 to {REGISTER_LIMIT} bytes, for no processor has more vector registers; "
-        f"it has room for {show_index(capacity)} elements of {dtype}",
+        (
+            f"a constant size of 1 to {REGISTER_LIMIT} bytes, for no processor has more vector registers; "
+            f"it has room for {show_index(capacity)} elements of {dtype}"
+        ),
         ("choose smaller tiles", "fix the sizes that it depends on: compile(…, sizes={…})"),
     )
 

@@ -173,7 +173,7 @@ def _block(scope: TextScope, heap: Heap, block: Block) -> Lines:
                 at += len(group) - 1
                 scope, heap, new = allocated(scope, heap, group)
             case Allocate(storage="registers"):
-                scope, new = declared(scope, statement)
+                scope, new = declared(scope, statement, block[at:])
             case Allocate():
                 scope, new = on_stack(scope, statement)
             case Declare(variable, initial):

@@ -13,6 +13,7 @@ from lowering.nest.loopnest import (
     Allocate,
     Apply,
     Assign,
+    Block,
     Cell,
     Choose,
     Convert,
@@ -25,11 +26,11 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.substitution import cell_at
 from lowering.nest.text_scope import TextScope
-from lowering.nest.tiles import SIGNS, Vector, varies, vectors
+from lowering.nest.tiles import SIGNS, Vector, varies, vectors, vectors_read
 
 
-def declared(scope: TextScope, statement: Allocate) -> tuple[TextScope, list[str]]:
-    """The variables of a tile, all zero: a line for those of one type in a row."""
+def declared(scope: TextScope, statement: Allocate, rest: Block) -> tuple[TextScope, list[str]]:
+    """The variables of a tile, all zero: a line for those of one type in a row. `rest` is what follows in the block."""
     buffer, lines = statement.buffer, list[str]()
     _, scope = scope.bind(key(buffer), buffer.name)
     scope = scope.with_tile(buffer.uid, statement.vectors)
@@ -42,7 +43,9 @@ def declared(scope: TextScope, statement: Allocate) -> tuple[TextScope, list[str
         if length == 1:
             kind, zero = C_TYPES[buffer.dtype], literal(0, buffer.dtype).text
         lines.append(f"{kind} {', '.join(f'{name} = {zero}' for name in names)};")
-    return scope, lines
+    read = vectors_read(rest, buffer, statement.vectors)
+    unread = (vector for vector in vectors(buffer, statement.vectors) if vector not in read)
+    return scope, [*lines, *(f"(void){scope.name((key(buffer), vector))};" for vector in unread)]
 
 
 def _hint(name: str, vector: Vector, lengths: tuple[int, ...]) -> str:

@@ -40,6 +40,7 @@ from lowering.nest.loopnest import (
     Statement,
     statements,
 )
+from lowering.nest.substitution import at_iteration
 
 LEAST_VECTOR: Final = 16
 """Fewer bytes make no vector: such elements are scalar variables."""
@@ -106,6 +107,24 @@ def element(cell: Cell, lengths: tuple[int, ...]) -> tuple[Vector, int]:
         if column < last:
             return Vector(tuple(row), number, last - length, length), column - last + length
     raise AssertionError(f"an element beyond the row of the tile {cell.buffer.name}")
+
+
+def vectors_read(block: Block, buffer: Buffer, lengths: tuple[int, ...]) -> frozenset[Vector]:
+    """The variables of a tile that statements read."""
+    found: set[Vector] = set()
+    for statement in block:
+        match statement:
+            case For(variable, low, _, body):
+                own = any(cell.buffer == buffer and occurs(cell, variable) for cell, _ in cells_of(body))
+                found |= vectors_read(at_iteration(statement, low) if own else body, buffer, lengths)
+            case If(_, body):
+                found |= vectors_read(body, buffer, lengths)
+            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+                read = (cell for cell, stored in cells_of((statement,)) if not stored and cell.buffer == buffer)
+                found.update(element(cell, lengths)[0] for cell in read)
+            case _:
+                assert_never(statement)
+    return frozenset(found)
 
 
 # -- loops over lanes -------------------------------------------------------------------------------------------------
