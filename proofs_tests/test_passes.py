@@ -409,10 +409,7 @@ FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
     "of two ends the later one counts": (bounds, "imin", imax, with_tests_as_bounds),
     "what is tested beside a bound is lost": (bounds, "conjunction", lambda _: TRUE, with_tests_as_bounds),
     "what a bound divides by is taken for positive": (bounds, "are_meaningful", lambda *_: True, with_tests_as_bounds),
-    "statements of a loop over a tile are taken apart where they meet": (
-        *(registers, "_are_apart", lambda *_: True),
-        with_tiles_in_registers,
-    ),
+    "statements that meet are taken apart": (registers, "_are_apart", lambda *_: True, with_tiles_in_registers),
     "what is read in a value does not keep a buffer": (early_frees, "loaded", lambda e: [], with_early_frees),
     "every numerator is said not to be negative": (natural, "prove", _proves_everything, with_natural_numerators),
     "a size is taken to be zero": (
