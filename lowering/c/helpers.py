@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from lowering.c.exponential import EXPONENTIALS
+
 OUT_OF_MEMORY: Final = 1
 """What a kernel returns in place of 0 when storage for a buffer could not be had."""
 
@@ -12,13 +14,17 @@ _IDENTIFIER: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _COMMENT_OR_INCLUDE: Final = re.compile(r"/\*.*?\*/|^#.*?$", re.DOTALL | re.MULTILINE)
 
 _HEADERS: Final = {
-    "math.h": {"INFINITY", "NAN", *(f"{f}{s}" for f in ("fabs", "sqrt", "exp", "log", "tanh") for s in ("", "f"))},
+    "math.h": {
+        "INFINITY",
+        "NAN",
+        *(f"{f}{s}" for f in ("fabs", "sqrt", "exp", "log", "tanh", "fma") for s in ("", "f")),
+    },
     "stdint.h": {
         *("int32_t", "int64_t", "INT64_C", "PTRDIFF_MAX"),
         *(f"INT{bits}_{end}" for bits in (32, 64) for end in ("MIN", "MAX")),
     },
     "stdlib.h": {"calloc", "malloc", "free"},
-    "string.h": {"memset"},
+    "string.h": {"memset", "memcpy"},
     "stddef.h": {"size_t", "NULL"},
 }
 
@@ -100,6 +106,7 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
         for kind, sign in (("min", "<"), ("max", ">"))
         for c_type in ("float", "double")
     },
+    **EXPONENTIALS,
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }
 
