@@ -92,7 +92,7 @@ from lowering.nest.loopnest import (
 from lowering.normalize import normalize
 from lowering.passes import after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
-from lowering.stored_in_full import additions, fills, is_filled_by_zeros, zeros_of
+from lowering.stored_in_full import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
 from lowering.targets.binders import numbered
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
@@ -138,10 +138,11 @@ def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTO
 
     With `registers=False` it is that of Fig. 4.1 to the letter: a sum adds to its element of the buffer, arithmetic is
     done element by element, and the cells stored are exactly those of the elements that are not padding (Theorem 2).
-    With registers the output has the same values, but two kinds of cells are not those of Theorem 2. A sum runs in a
+    With registers the output has the same values, but three kinds of cells are not those of Theorem 2. A sum runs in a
     scalar variable, which is stored at the end: where the sum is empty, so that its element is padding, a zero is
-    stored. And an addition of tensor sums is two statements with one destination: where neither of them stores,
-    nothing is stored to an element that is not padding, and it is zero because the buffer was.
+    stored. Where all other elements are stored, zeros are stored to rows whose guards are false. And an addition of
+    tensor sums is two statements with one destination: where neither of them stores, nothing is stored to an element
+    that is not padding, and it is zero because the buffer was.
 
     All passes (`lowering.passes`) run over either nest: each of them keeps the cells of the output that are stored, and
     the values in them. What they drop are stores to buffers and variables that the output does not depend on.
@@ -197,8 +198,10 @@ class _Lowering:
     def _filling(self, e: Expr, buffer: Buffer, context: Context) -> tuple[Block, bool]:
         """The lowering of a term into a buffer, and whether it is proved to assign every element."""
         before = self._direct
-        # In a loop a zero for each element that has none is cheaper than to clear all of them in each iteration.
-        zeros = bool(context.loops) and is_filled_by_zeros(e, context.scope)
+        # In a loop a zero for each element that has none is cheaper than to clear all of them in each iteration; where
+        # whole rows have none, it is anywhere.
+        cheap = bool(context.loops) or (self.registers and has_guards_of_rows(e))
+        zeros = cheap and is_filled_by_zeros(e, context.scope)
         block = self.statement(e, Destination(buffer, zeros=zeros), context)
         after, stored = self._added_after[buffer], self._direct == before
         return block, fills(e, context.scope, buffer, block, added_after=after, sums_stored=stored, zeros=zeros)
