@@ -54,6 +54,10 @@ BODIES: Final = (
     ("R, C", "⊞[i < R] padr (C - min(k, C)) ⊞[j < min(k, C)] acc[i, j]"),
     ("R, C", "let d | registers := ⊞[i < R] ⊞[j < C] acc[i, j] + acc[0, j] in ⊞[i < R] ⊞[j < C] d[i, C - 1 - j]"),
     ("R, C", "let next | registers := Σ[p < k] ⊞[i < R] ⊞[j < C] acc[i, p % C] * B[p, j] in next"),
+    (
+        "min(k, R), C",
+        "let row | registers := ⊞[j < C] x[j] + 1 in ⊞[i < min(k, R)] ⊞[j < C] acc[i, j] * row[j] - row[0] * acc[0, 0]",
+    ),
     ("C, R, 2", "⊞[j < C] ⊞[i < R] ⊞[q < 2] acc[i, j] * x[(j + q) % C]"),
 )  # fmt: skip
 """How the tile is read, and the shape of what is made of it."""
@@ -120,7 +124,8 @@ def tile_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, npt
         made = tiled(f"nests:{number}")
         assert made is not None
         yield lower_unchecked(made.case.program), made.case.sizes, made.case.arrays
-    yield meeting(), {"n": 5}, {"x": np.arange(1, 6, dtype=np.float32)}
+    for of in (meeting(), beside()):
+        yield of, {"n": 5}, {"x": np.arange(1, 6, dtype=np.float32)}
 
 
 def meeting() -> LoopNest:
@@ -130,3 +135,13 @@ def meeting() -> LoopNest:
     both = (Assign(cell(tile, i), at(x, i)), Assign(cell(out, i), at(tile, i + 1)))
     made = Allocate(tile, constant(8), "stack", mark=LetMark.REGISTERS)
     return nest("meeting", [array], out, made, loop(vi, constant(4), *both), Free(tile), sizes="n", complete=False)
+
+
+def beside() -> LoopNest:
+    """A loop with two statements, of which one has nothing to do with the tile that the other one fills."""
+    array, x = tensor("x", n)
+    tile, out = Buffer(4, "tile", "float32", (constant(4),)), output(n)
+    both = (Assign(cell(tile, i), at(x, i)), Assign(cell(out, i + 1), at(x, i)))
+    made = Allocate(tile, constant(4), "stack", mark=LetMark.REGISTERS)
+    last = Assign(cell(out, constant(0)), at(tile, constant(2)))
+    return nest("beside", [array], out, made, loop(vi, constant(4), *both), last, Free(tile), sizes="n", complete=False)

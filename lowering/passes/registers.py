@@ -197,7 +197,7 @@ class _Writer:
         try:
             return self._written_out(facts, loop, indexed[0])
         except _NoTile:
-            return self._through_memory(loop, indexed)
+            return self._through_memory(loop)
         finally:
             self.left, self.is_tried = before, False
 
@@ -215,13 +215,12 @@ class _Writer:
         if low.constant is not None and high.constant is not None:
             values = range(low.constant, high.constant)
             if not all(has_lanes(statement, loop.variable) for statement in loop.body) or not _are_apart(loop.body):
-                return self._iterations(facts, loop, values)
-            return tuple(
-                piece for s in loop.body for piece in self._by_vectors(facts, replace(loop, body=(s,)), values)
-            )
-        return self._iterations(facts, loop, self._bounds(facts, loop, tile))
+                return self._iterations(facts, loop, values, tile)
+            alone = [replace(loop, body=(statement,)) for statement in loop.body]
+            return tuple(piece for one in alone for piece in self._by_vectors(facts, one, values))
+        return self._iterations(facts, loop, self._bounds(facts, loop, tile), tile)
 
-    def _iterations(self, facts: Facts, loop: For, values: range) -> Block:
+    def _iterations(self, facts: Facts, loop: For, values: range, tile: int) -> Block:
         out: list[Statement] = []
         for value in values:
             test = simplify_predicate(facts, within(loop.low, constant(value), loop.high))
@@ -235,7 +234,7 @@ class _Writer:
             out += body if alone else (If(test, body),)
             if self.left < 0:
                 raise _NoTile(
-                    next(iter(self.tiles)) if not (found := self._indexed(loop)) else found[0],
+                    tile,
                     f"the loops that index it, {loop.variable.name} among them, are more than {MOST_STATEMENTS} "
                     "statements when they are written out",
                     f"at most {MOST_STATEMENTS} statements",
@@ -262,6 +261,9 @@ class _Writer:
 
     def _by_vectors(self, facts: Facts, loop: For, values: range) -> Block:
         """A loop over one statement as loops over the lanes of vectors, and single iterations for what is left."""
+        indexed = self._indexed(loop)
+        if not indexed:
+            return (loop,)  # another statement was beside it that indexes a tile
         own = [cell for cell, _ in cells_of(loop.body) if cell.buffer.uid in self.tiles]
         pieces = [self._vectors_of(cell, loop.variable) for cell in own if occurs(cell, loop.variable)]
         out: list[Statement] = []
@@ -276,7 +278,7 @@ class _Writer:
                 out.append(piece)
             else:
                 end = at + 1
-                out += self._iterations(facts, loop, range(at, end))
+                out += self._iterations(facts, loop, range(at, end), indexed[0])
             at = end
         return tuple(out)
 
@@ -291,11 +293,12 @@ class _Writer:
 
     # -- copies -------------------------------------------------------------------------------------------------------
 
-    def _through_memory(self, loop: For, indexed: list[int]) -> Block:
-        """A loop that only reads tiles, with copies of them in memory in their place."""
-        self.copied.update(indexed)
+    def _through_memory(self, loop: For) -> Block:
+        """A loop that only reads tiles, with copies in memory in place of those that it or a loop in it indexes."""
         block: Block = (loop,)
-        for uid in indexed:
+        read = [cell for cell, _ in cells_of(block) if any(position.constant is None for position, _ in cell.pairs)]
+        for uid in dict.fromkeys(cell.buffer.uid for cell in read if cell.buffer.uid in self.tiles):
+            self.copied.add(uid)
             buffer = self.tiles[uid].buffer
             block = read_from(block, buffer, next(self.ids), Var(next(self.ids), "at"), self._lengths(buffer))
         return tuple(block)
