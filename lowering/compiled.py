@@ -11,10 +11,11 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from atl.checks.targets import check_names, support_of
+from atl.checks.targets import check_names, marked_binders, support_of
 from atl.core.declared import facts_of
 from atl.core.dtypes import range_of
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, value_of
+from atl.core.marks import LetMark
 from atl.core.predicate import expressions
 from atl.core.program import Program, checked_program
 from atl.errors import ArrayError, OutOfMemory, WrongArgument, brief
@@ -26,10 +27,11 @@ from lowering.c.operands import Operand
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.ranges import Ranges
 from lowering.c.scalars import C_TYPES
+from lowering.compiler import find_compiler, vector_bytes
 from lowering.fitting import Fitting
 from lowering.lower import lower
 from lowering.nest.computed import Inside
-from lowering.nest.loopnest import Allocate, LoopNest, elements, statements
+from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.targets.support import check_program, check_room
 from lowering.toolchain import build_shared, load
 
@@ -73,10 +75,13 @@ def compile(  # noqa: A001 (the contract's name)
     program = specialise(program, {} if sizes is None else sizes)
     check_names(program)
     check_room(program)
-    nest = lower(program)
+    compiler = find_compiler()
+    # Only what is made of vectors depends on their size.
+    in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(program))
+    nest = lower(program, vector_bytes=vector_bytes(compiler) if in_registers else VECTOR_BYTES)
     source = print_c(nest)
     (name,) = function_names((nest,))
-    path = build_shared(source, name=name, fast_math=fast_math)
+    path = build_shared(source, name=name, fast_math=fast_math, compiler=compiler)
     library = load(path, declaration(nest, name))
     return Kernel(program, nest, Code(source, path, name, *library))
 

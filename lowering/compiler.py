@@ -191,6 +191,17 @@ def native_flags(compiler: Compiler) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
+def vector_bytes(compiler: Compiler) -> int:
+    """The size of this processor's vector registers, as far as the compiler uses them: 64, 32 or 16."""
+    try:
+        answer = run([*compiler.command, *native_flags(compiler), "-dM", "-E", "-x", "c", "-"], within=QUESTION)
+    except subprocess.TimeoutExpired:
+        return 16
+    macros = set(answer.stdout.split())
+    return 64 if "__AVX512F__" in macros else 32 if "__AVX__" in macros else 16
+
+
+@lru_cache(maxsize=64)
 def has_sanitizers(compiler: Compiler) -> bool:
     """Whether sanitized programs can be built: the libraries for them often come in packages of their own."""
     with tempfile.TemporaryDirectory(prefix="atl-") as directory:

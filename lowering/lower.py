@@ -69,6 +69,7 @@ from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
 from lowering.leaves import Storage, is_scalar_leaf, scalar
 from lowering.nest.loopnest import (
+    VECTOR_BYTES,
     Accumulate,
     Allocate,
     Assign,
@@ -91,7 +92,7 @@ from lowering.nest.loopnest import (
 from lowering.normalize import normalize
 from lowering.passes import after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
-from lowering.stored_in_full import additions, fills, is_filled_by_zeros, zeros_of
+from lowering.stored_in_full import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
 from lowering.targets.binders import numbered
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
@@ -132,26 +133,31 @@ class Context:
         return scalar(e, self.scope, self.tensors, self.inputs)
 
 
-def lower(program: Program, *, registers: bool = True) -> LoopNest:
+def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTOR_BYTES) -> LoopNest:
     """The loop nest of a program whose accesses are safe and whose truncations cut only padding; both are proved first.
 
     With `registers=False` it is that of Fig. 4.1 to the letter: a sum adds to its element of the buffer, arithmetic is
     done element by element, and the cells stored are exactly those of the elements that are not padding (Theorem 2).
-    With registers the output has the same values, but two kinds of cells are not those of Theorem 2. A sum runs in a
+    With registers the output has the same values, but three kinds of cells are not those of Theorem 2. A sum runs in a
     scalar variable, which is stored at the end: where the sum is empty, so that its element is padding, a zero is
-    stored. And an addition of tensor sums is two statements with one destination: where neither of them stores,
-    nothing is stored to an element that is not padding, and it is zero because the buffer was.
+    stored. Where all other elements are stored, zeros are stored to rows whose guards are false. And an addition of
+    tensor sums is two statements with one destination: where neither of them stores, nothing is stored to an element
+    that is not padding, and it is zero because the buffer was.
 
     All passes (`lowering.passes`) run over either nest: each of them keeps the cells of the output that are stored, and
     the values in them. What they drop are stores to buffers and variables that the output does not depend on.
 
+    `vector_bytes` is the size of a vector register, of which buffers marked `registers` are made: 16, 32 or 64.
+
     Raises `UnsafeAccess` and `UnsafeTruncation`.
     """
+    if not isinstance(vector_bytes, int) or vector_bytes not in (16, 32, 64):
+        raise WrongArgument(f"vector_bytes={brief(vector_bytes)}", required="16, 32 or 64")
     if not isinstance(registers, bool):
         raise WrongArgument(f"registers={brief(registers)}", required="registers=True or registers=False")
     check_safe(program)
     padtypes.check(program)
-    return after_passes(lower_unchecked(program, registers=registers))
+    return after_passes(replace(lower_unchecked(program, registers=registers), vector_bytes=vector_bytes))
 
 
 def lower_unchecked(program: Program, *, registers: bool = True) -> LoopNest:
@@ -192,8 +198,10 @@ class _Lowering:
     def _filling(self, e: Expr, buffer: Buffer, context: Context) -> tuple[Block, bool]:
         """The lowering of a term into a buffer, and whether it is proved to assign every element."""
         before = self._direct
-        # In a loop a zero for each element that has none is cheaper than to clear all of them in each iteration.
-        zeros = bool(context.loops) and is_filled_by_zeros(e, context.scope)
+        # In a loop a zero for each element that has none is cheaper than to clear all of them in each iteration; where
+        # whole rows have none, it is anywhere.
+        cheap = bool(context.loops) or (self.registers and has_guards_of_rows(e))
+        zeros = cheap and is_filled_by_zeros(e, context.scope)
         block = self.statement(e, Destination(buffer, zeros=zeros), context)
         after, stored = self._added_after[buffer], self._direct == before
         return block, fills(e, context.scope, buffer, block, added_after=after, sums_stored=stored, zeros=zeros)

@@ -8,8 +8,8 @@ from itertools import count
 from typing import assert_never
 
 from atl.checks.scope import Scope, reads
-from atl.core.index import ZERO, Index, Var, index
-from atl.core.predicate import FALSE, Predicate, at_most, less, within
+from atl.core.index import ZERO, Bound, Index, Var, atoms, index
+from atl.core.predicate import FALSE, Predicate, at_most, expressions, less, within
 from atl.core.reshape_definitions import Positions, origin
 from atl.core.substitution import map_op
 from atl.core.terms import (
@@ -80,6 +80,22 @@ def _has_guards_only(e: Expr) -> bool:
             return not e.type.rank
         case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
             return not e.type.rank
+        case _:
+            assert_never(e)
+
+
+def has_guards_of_rows(e: Expr) -> bool:
+    """Whether the guards of such a term ask nothing of its last index, and so hold for rows as a whole."""
+    match e:
+        case Gen(_, _, body) | Let(_, body):
+            return has_guards_of_rows(body)
+        case Guard(predicate, body):
+            asked = (atom for part in expressions(predicate) for atom in atoms(part))
+            return has_guards_of_rows(body) and (bool(e.type.rank) or not any(atom == Bound(0) for atom in asked))
+        case Concat() | Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+            return True
+        case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
+            return True
         case _:
             assert_never(e)
 

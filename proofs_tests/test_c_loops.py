@@ -238,6 +238,45 @@ def test_a_panel_that_is_padded_summed_or_cut_off_is_cleared_as_before(guarded: 
         against_reference(program, n=n_, m=m_)
 
 
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+x2 = atl.tensor("x", N, M)
+ROWS = {
+    "a buffer": atl.let(
+        atl.gen(N + 2, M, lambda p, q: atl.guard((p >= 1) & (p <= N), x2[p - 1, q] + 1)),
+        lambda t: atl.gen(N, M, lambda p, q: t[p, q] + t[p + 1, q] + t[p + 2, q]),
+        name="t",
+    ),
+    "the output": atl.gen(N + 2, M, lambda p, q: atl.guard((p >= 1) & (p <= N), x2[p - 1, q] + 1)),
+    "guards around rows": atl.gen(N, lambda p: atl.guard(p < M, atl.gen(M, lambda q: x2[p, q]))),
+    "guards in and around": atl.gen(
+        N, lambda p: atl.guard(p < M, atl.gen(M, lambda q: atl.guard(p >= 1, atl.sum(M, lambda r: x2[p, r]))))
+    ),
+}
+
+
+@pytest.mark.parametrize("body", ROWS.values(), ids=ROWS)
+def test_rows_that_are_padding_as_a_whole_are_the_only_ones_that_are_zeroed(body: Any) -> None:
+    program = atl.program("f", [x2], body)
+    assert "memset" not in code(program)
+    assert "calloc" not in code(program)
+    assert "= 0.0f;" in code(program)
+    for n_, m_ in ((1, 1), (4, 5), (6, 3)):
+        against_reference(program, n=n_, m=m_)
+
+
+def test_without_registers_what_is_padding_is_stored_nowhere_but_cleared_first() -> None:
+    for body in ROWS.values():
+        assert "= 0.0f;" not in print_c(lower(atl.program("f", [x2], body), registers=False))
+
+
+def test_what_is_padding_within_rows_is_cleared_with_the_rest() -> None:
+    # Loops end where the padding begins: to store zeros there they would have to test for it.
+    triangle = atl.program("f", [x2], atl.gen(N, M, lambda p, q: atl.guard(q <= p, x2[p, q])))
+    assert "memset" in code(triangle)
+    against_reference(triangle, n=4, m=5)
+
+
 # -- lines ------------------------------------------------------------------------------------------------------------
 
 

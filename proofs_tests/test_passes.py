@@ -60,6 +60,7 @@ from lowering.passes import (
     early_frees,
     invariants,
     natural,
+    registers,
     simplification,
     stack,
 )
@@ -68,10 +69,12 @@ from lowering.passes.conditions import with_conditions_joined
 from lowering.passes.early_frees import with_early_frees
 from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
+from lowering.passes.registers import with_tiles_in_registers
 from lowering.passes.simplification import simplified
 from lowering.passes.stack import with_stack_in_bounds
 from proofs_tests.generate import Case, case_by_seed
 from proofs_tests.nests import at, binary, body_of, cell, i, j, k, l, loop, m, n, nest, output, tensor, vi, vj, vk
+from proofs_tests.tiles import tile_nests
 
 STEPS: Final = 5_000
 GENERATED: Final = 60
@@ -114,7 +117,7 @@ def differences(of: Pass, calls: Iterable[Call]) -> Iterator[str]:
 def calls_before(of: Pass) -> tuple[Call, ...]:
     """All calls there are, of nests as they come to this pass."""
     if of == PASSES[0]:
-        return (*by_hand(), *generated(), *examples())
+        return (*by_hand(), *generated(), *examples(), *tile_nests())
     earlier = PASSES[PASSES.index(of) - 1]
     return tuple((earlier(before), sizes, arrays) for before, sizes, arrays in calls_before(earlier))
 
@@ -153,8 +156,8 @@ def examples() -> Iterator[Call]:
             array.name: numbers.integers(-3, 4, [_extent(extent, sizes) for extent in array.shape]).astype(array.dtype)
             for array in program.inputs
         }
-        for registers in (True, False):
-            yield lower_unchecked(program, registers=registers), sizes, arrays
+        for in_scalars in (True, False):
+            yield lower_unchecked(program, registers=in_scalars), sizes, arrays
 
 
 def _extent(extent: Index, sizes: Mapping[str, int]) -> int:
@@ -406,6 +409,7 @@ FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
     "of two ends the later one counts": (bounds, "imin", imax, with_tests_as_bounds),
     "what is tested beside a bound is lost": (bounds, "conjunction", lambda _: TRUE, with_tests_as_bounds),
     "what a bound divides by is taken for positive": (bounds, "are_meaningful", lambda *_: True, with_tests_as_bounds),
+    "statements that meet are taken apart": (registers, "_are_apart", lambda *_: True, with_tiles_in_registers),
     "what is read in a value does not keep a buffer": (early_frees, "loaded", lambda e: [], with_early_frees),
     "every numerator is said not to be negative": (natural, "prove", _proves_everything, with_natural_numerators),
     "a size is taken to be zero": (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import padtypes
 from atl.checks.safety import unsafe_accesses
-from atl.checks.stack import beyond_the_stack
+from atl.checks.stack import beyond_the_registers, beyond_the_stack
 from atl.checks.targets import check_names, marked_binders, unsupported_marks
 from atl.checks.wellformed import without_meaning
 from atl.core.program import Program
@@ -74,6 +74,7 @@ def obstacles(program: Program, target: str = "c") -> list[ATLError]:
     except ATLError as error:
         found.append(error)
     found += unsupported_marks(marked_binders(program), target)
+    found += beyond_the_registers(program)
     found += beyond_the_stack(program)
     meaningless = next(without_meaning(program), None)
     if meaningless is not None:

@@ -33,6 +33,7 @@ from atl.core.terms import (
     Reshape,
     Select,
     TensorVar,
+    Type,
     Unary,
     Value,
 )
@@ -43,10 +44,12 @@ from atl.text.printing import show_index
 
 STACK_LIMIT: Final = 32 * 1024
 """A buffer of constant size up to this many bytes lives on the stack, unless its mark says otherwise."""
+REGISTER_LIMIT: Final = 2048
+"""A tile in registers has so many bytes at most: those of 32 vectors of 64, as no processor has more."""
 STACK_BUDGET: Final = 64 * 1024
 """All buffers that live on the stack at one time have this many bytes together: threads have small stacks."""
 
-Storage: TypeAlias = Literal["heap", "stack"]
+Storage: TypeAlias = Literal["heap", "stack", "registers"]
 
 
 def storage_of(mark: LetMark, size: int | None) -> Storage:
@@ -61,7 +64,7 @@ def storage_of(mark: LetMark, size: int | None) -> Storage:
         case LetMark.NONE | LetMark.STACK:
             return "stack" if size is not None and size <= STACK_LIMIT else "heap"
         case LetMark.REGISTERS | LetMark.RING | LetMark.SHARED | LetMark.GLOBAL:
-            # No target has such memory yet; the interpreter of loop nests knows one memory only.
+            # A pass may put it in registers; the interpreter of loop nests knows one memory only.
             return storage_of(LetMark.NONE, size)
         case _:
             assert_never(mark)
@@ -91,6 +94,44 @@ class _Loop:
 
 
 _Block: TypeAlias = tuple[_Marked | _Loop, ...]
+
+
+def beyond_the_registers(program: Program) -> Iterator[UnsupportedMark]:
+    """The buffers marked for registers that are too large for them, or of no constant size."""
+    for binder in marked_binders(program):
+        if binder.kind == "buffer" and binder.mark is LetMark.REGISTERS:
+            e, scope = program.body, outermost(program)
+            for position in binder.path:
+                e, scope = children(e)[position].expr, child_scopes(e, scope)[position]
+            value = children(e)[0].expr.type
+            marked = _Marked(binder, value.dtype or program.dtype, _capacity(value, scope))
+            if not fits_registers(marked.size):
+                summary, required, suggestions = too_large_for_registers(marked.capacity, marked.dtype)
+                yield UnsupportedMark(
+                    f"the buffer {binder.name} is marked {binder.mark.value}; {summary}",
+                    binder=binder.name,
+                    mark=binder.mark.value,
+                    place=binder.place,
+                    required=required,
+                    suggestions=suggestions,
+                )
+
+
+def fits_registers(size: int | None) -> bool:
+    """Whether a buffer of so many bytes, None being no constant, can be in registers."""
+    return size is not None and 0 < size <= REGISTER_LIMIT
+
+
+def too_large_for_registers(capacity: Index, dtype: str) -> tuple[str, str, tuple[str, ...]]:
+    """What to say of a buffer that cannot be in registers: what is wrong, what is required, and what to try."""
+    return (
+        "it is too large for that, or of no constant size",
+        (
+            f"a constant size of 1 to {REGISTER_LIMIT} bytes, for no processor has more vector registers; "
+            f"it has room for {show_index(capacity)} elements of {dtype}"
+        ),
+        ("choose smaller tiles", "fix the sizes that it depends on: compile(…, sizes={…})"),
+    )
 
 
 def beyond_the_stack(program: Program) -> Iterator[UnsupportedMark]:
@@ -161,10 +202,7 @@ class _Blocks:
         if path not in self.stack:
             return ()
         value = children(e)[0].expr.type
-        capacity = ONE
-        for extent in scope.shape(value):
-            capacity = capacity * simplify(scope.facts, extent)
-        return (_Marked(self.stack[path], value.dtype or self.program.dtype, capacity),)
+        return (_Marked(self.stack[path], value.dtype or self.program.dtype, _capacity(value, scope)),)
 
     def _parts(self, e: Expr, path: Path, scope: Scope, statements: Iterable[bool], *, folded: bool = False) -> _Block:
         out: list[_Marked | _Loop] = []
@@ -174,6 +212,13 @@ class _Blocks:
             known = inside if statement or folded else replace(inside, facts=scope.facts)
             out += self.of(child.expr, (*path, position), known, statement=statement)
         return tuple(out)
+
+
+def _capacity(value: Type, scope: Scope) -> Index:
+    capacity = ONE
+    for extent in scope.shape(value):
+        capacity = capacity * simplify(scope.facts, extent)
+    return capacity
 
 
 def not_on_the_stack(name: str, mark: LetMark, capacity: Index, dtype: str, place: Location | None) -> UnsupportedMark:

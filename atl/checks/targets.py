@@ -117,7 +117,7 @@ SUPPORT: Final[Mapping[str, Support]] = {
         loops=frozenset(),
         # A variable of a function stands in a register where the compiler has one, else on the stack.
         scalars=frozenset((LetMark.REGISTERS, LetMark.STACK)),
-        buffers=frozenset((LetMark.STACK, LetMark.HEAP)),
+        buffers=frozenset((LetMark.REGISTERS, LetMark.STACK, LetMark.HEAP)),
     ),
 }
 """The targets by their names."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from lowering.c.exponential import EXPONENTIALS
+
 OUT_OF_MEMORY: Final = 1
 """What a kernel returns in place of 0 when storage for a buffer could not be had."""
 
@@ -12,13 +14,17 @@ _IDENTIFIER: Final = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _COMMENT_OR_INCLUDE: Final = re.compile(r"/\*.*?\*/|^#.*?$", re.DOTALL | re.MULTILINE)
 
 _HEADERS: Final = {
-    "math.h": {"INFINITY", "NAN", *(f"{f}{s}" for f in ("fabs", "sqrt", "exp", "log", "tanh") for s in ("", "f"))},
+    "math.h": {
+        "INFINITY",
+        "NAN",
+        *(f"{f}{s}" for f in ("fabs", "sqrt", "exp", "log", "tanh", "fma") for s in ("", "f")),
+    },
     "stdint.h": {
         *("int32_t", "int64_t", "INT64_C", "PTRDIFF_MAX"),
         *(f"INT{bits}_{end}" for bits in (32, 64) for end in ("MIN", "MAX")),
     },
     "stdlib.h": {"calloc", "malloc", "free"},
-    "string.h": {"memset"},
+    "string.h": {"memset", "memcpy"},
     "stddef.h": {"size_t", "NULL"},
 }
 
@@ -100,10 +106,32 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
         for kind, sign in (("min", "<"), ("max", ">"))
         for c_type in ("float", "double")
     },
+    **EXPONENTIALS,
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }
 
-OURS: Final = frozenset(_HELPERS)
+_TYPES: Final = {"float32": ("float", 4), "float64": ("double", 8), "int32": ("int32_t", 4), "int64": ("int64_t", 8)}
+
+
+def vector_type(dtype: str, lanes: int) -> str:
+    """The type of a vector of so many elements: `vector16_float`."""
+    return f"vector{lanes}_{_TYPES[dtype][0].removesuffix('_t')}"
+
+
+def _vector_type(dtype: str, lanes: int) -> str:
+    # Aligned as its elements and free to alias them, so that it may stand anywhere in an array.
+    c_type, size = _TYPES[dtype]
+    attributes = f"vector_size({lanes * size}), aligned({size}), may_alias"
+    return f"typedef {c_type} {vector_type(dtype, lanes)} __attribute__(({attributes}));\n"
+
+
+_VECTORS: Final = {
+    vector_type(dtype, size // width): _vector_type(dtype, size // width)
+    for dtype, (_, width) in _TYPES.items()
+    for size in (16, 32, 64)
+}
+
+OURS: Final = frozenset((*_HELPERS, *_VECTORS))
 """What generated code calls its own constants and functions."""
 
 
@@ -115,7 +143,8 @@ def identifiers(code: str) -> frozenset[str]:
 def preamble(code: str) -> str:
     """The headers and helpers that the code uses: its identifiers tell, since generated names differ from theirs."""
     used = identifiers(code)
-    helpers = [text for name, text in _HELPERS.items() if name in used]
+    vectors = "".join(text for name, text in _VECTORS.items() if name in used)
+    helpers = [*([vectors] if vectors else []), *(text for name, text in _HELPERS.items() if name in used)]
     used |= identifiers("".join(helpers))
     wanted = [header for header, provides in sorted(_HEADERS.items()) if provides & used]
     if {"stdlib.h", "string.h"} & set(wanted) and "stddef.h" in wanted:

@@ -20,6 +20,7 @@ from lowering.c.memory import Heap, allocated, ending, on_heap, on_stack, opened
 from lowering.c.names import Names
 from lowering.c.scalars import C_TYPES, helper, scalar_text, storage_text
 from lowering.c.text import PRODUCT, WIDTH, indented, wrapped
+from lowering.c.vectors import declared, operation
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -39,6 +40,7 @@ from lowering.nest.loopnest import (
     opposite,
 )
 from lowering.nest.text_scope import TextScope, outermost, show_condition, show_index, shown
+from lowering.nest.tiles import over_lanes
 from lowering.targets.support import check_nest
 
 Lines: TypeAlias = list[str]
@@ -170,6 +172,8 @@ def _block(scope: TextScope, heap: Heap, block: Block) -> Lines:
                 group = [statement, *(s for s in more if isinstance(s, Allocate))]
                 at += len(group) - 1
                 scope, heap, new = allocated(scope, heap, group)
+            case Allocate(storage="registers"):
+                scope, new = declared(scope, statement, block[at:])
             case Allocate():
                 scope, new = on_stack(scope, statement)
             case Declare(variable, initial):
@@ -192,6 +196,8 @@ def _block(scope: TextScope, heap: Heap, block: Block) -> Lines:
 
 def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accumulate | Clear) -> Lines:
     match statement:
+        case For() if over_lanes(statement, scope.tiles):
+            return [operation(scope, statement)]
         case For(variable, low, high, body):
             first, last = index_text(scope, low).text, index_text(scope, high).text
             name, inside = scope.bind(variable, variable.name)

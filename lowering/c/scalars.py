@@ -14,6 +14,7 @@ from lowering.c.index import address_text, index_text, predicate_text
 from lowering.c.text import OR, PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text
 from lowering.nest.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr, key
 from lowering.nest.text_scope import TextScope
+from lowering.nest.tiles import element
 
 C_TYPES: Final = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
 
@@ -39,6 +40,9 @@ def storage_text(scope: TextScope, target: Cell | Scalar) -> Text:
         case Scalar():
             return Text(scope.name(key(target)))
         case Cell(buffer, pairs):
+            if buffer.uid in scope.tiles:
+                name, lane, length = variable_of(scope, target)
+                return Text(f"{name}[{lane}]" if length > 1 else name)
             name = scope.name(key(buffer))
             if buffer.role == "input" and not buffer.extents:
                 return Text(name)
@@ -46,6 +50,12 @@ def storage_text(scope: TextScope, target: Cell | Scalar) -> Text:
                 return Text(f"*{name}", UNARY)
             return Text(f"{name}[{address_text(scope, pairs).text}]")
     assert_never(target)
+
+
+def variable_of(scope: TextScope, cell: Cell) -> tuple[str, int, int]:
+    """The variable that an element of a tile is in, its lane there, and how many lanes there are."""
+    vector, lane = element(cell, scope.tiles[cell.buffer.uid])
+    return scope.name((key(cell.buffer), vector)), lane, vector.length
 
 
 # -- expressions ------------------------------------------------------------------------------------------------------
@@ -65,7 +75,7 @@ def scalar_text(scope: TextScope, e: ScalarExpr, *, wide: bool = False) -> Text:
             return _from_index(scope, e, wide=wide)
         case Apply(op, arguments, dtype):
             among_literals = wide or (dtype == "int64" and all(_narrow(argument) for argument in arguments))
-            return _applied(op, [scalar_text(scope, argument, wide=among_literals) for argument in arguments], dtype)
+            return applied(op, [scalar_text(scope, argument, wide=among_literals) for argument in arguments], dtype)
         case Choose():
             return _choice(scope, e, wide=wide)
         case Convert(argument, dtype):
@@ -110,14 +120,17 @@ def _choice(scope: TextScope, e: Choose, *, wide: bool) -> Text:
     return Text(f"{condition.at(OR)} ? {left.at(OR)} : {right.at(TERNARY)}", TERNARY)
 
 
-def _applied(op: UnaryOp | BinaryOp, texts: list[Text], dtype: str) -> Text:
+def applied(op: UnaryOp | BinaryOp, texts: list[Text], dtype: str) -> Text:
+    """An operation on operands in C: on scalars, or on vectors and scalars where it has a sign."""
     match op:
         case "neg":
             inner = texts[0].at(UNARY)
             return Text(f"-({inner})" if inner.startswith("-") else f"-{inner}", UNARY)
         case "abs" if is_integer(dtype):
             return Text(f"{helper('abs', dtype)}({texts[0].text})")
-        case "abs" | "sqrt" | "exp" | "log" | "tanh":
+        case "exp":
+            return Text(f"{helper(op, dtype)}({texts[0].text})")
+        case "abs" | "sqrt" | "log" | "tanh":
             function = "fabs" if op == "abs" else op
             return Text(f"{function}{'f' if dtype == 'float32' else ''}({texts[0].text})")
         case "min" | "max":

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, assert_never
+from typing import Final, Literal, TypeAlias, assert_never
 
 from atl.checks.stack import Storage
 from atl.checks.targets import MarkedBinder
@@ -201,8 +201,9 @@ class Allocate:
     """Storage for `capacity` elements (a product of extents), all zero and holding no value.
 
     On the stack where `storage` says so (the capacity is then a constant); each is freed by a `Free` in the same block.
-    `storage` follows from the mark and the size by `storage_of`, until a pass makes room on the stack for others. `let`
-    is the path of the marked let in the program.
+    `storage` follows from the mark and the size by `storage_of`, until a pass makes room on the stack for others, or
+    puts the buffer in registers: `vectors` are then the lengths of the vectors of each of its rows. `let` is the path
+    of the marked let in the program.
     """
 
     buffer: Buffer
@@ -211,6 +212,7 @@ class Allocate:
     zeroed: bool = True
     mark: LetMark = LetMark.NONE
     let: Path | None = None
+    vectors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +239,9 @@ Block: TypeAlias = tuple[Statement, ...]
 
 # -- nests ------------------------------------------------------------------------------------------------------------
 
+VECTOR_BYTES: Final = 64
+"""The size of a vector register, where nobody has said which machine a nest is for: that of AVX-512."""
+
 Conditions: TypeAlias = frozenset[Predicate]
 """What a place of a nest stands under: the range of each loop around it, and the predicate of each branch.
 
@@ -251,6 +256,18 @@ def under(conditions: Conditions, predicate: Predicate) -> Conditions:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A mark that a pass could not carry out: of the let at this path, and why not."""
+
+    name: str
+    mark: LetMark
+    let: Path | None
+    summary: str
+    required: str
+    suggestions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LoopNest:
     """A lowered program. `assumptions` hold of the sizes of every call; `sizes` are the parameters, in order.
 
@@ -262,7 +279,10 @@ class LoopNest:
     them false. What is not in there is not known. The loop-nest interpreter traps an entry that a run contradicts.
 
     `marks` are those of the program that the nest was lowered from, also of what lowering has read away: whoever prints
-    the nest refuses what its target does not carry out.
+    the nest refuses what its target does not carry out. `refused` are the marks of which a pass has found that nothing
+    can carry them out; what they mark is lowered as if it had none.
+
+    `vector_bytes` is the size of a vector register of the machine that the nest is made for.
     """
 
     name: str
@@ -274,6 +294,8 @@ class LoopNest:
     complete: bool = False
     natural: frozenset[tuple[Conditions, Index]] = frozenset()
     marks: tuple[MarkedBinder, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    vector_bytes: int = VECTOR_BYTES
 
 
 def checked_nest(value: object) -> LoopNest:

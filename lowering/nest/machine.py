@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import prod
 from typing import Any, ClassVar, Final, Literal, TypeAlias, assert_never, cast
 
@@ -47,6 +48,7 @@ from lowering.nest.loopnest import (
     numerators,
     under,
 )
+from lowering.nest.tiles import cells_of, occurs, over_lanes, tiles_of
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 TrapKind: TypeAlias = Literal[
@@ -62,6 +64,7 @@ TrapKind: TypeAlias = Literal[
     "undeclared",  # a scalar or a loop variable that is not in scope
     "redeclared",
     "incomplete",  # an element of an output said to be complete that was not stored
+    "register",  # an element of a tile in registers at an index that is not constant, or of no vector
     "divisor",  # an index divided by zero or less
     "numerator",  # one that is said not to be negative, and is
 ]
@@ -153,6 +156,8 @@ class _Run:
         self._conditions: Conditions = frozenset()  # that the run stands under
         self._numerators: dict[Index, tuple[Index, ...]] = {}
         self._scalars = Machine()
+        self._tiles = tiles_of(nest)
+        self._lane: Var | None = None
 
     def outcome(self) -> Outcome:
         output = self._nest.output
@@ -205,6 +210,9 @@ class _Run:
                     raise Trap("redeclared", f"the loop variable {variable.name} is in use")
                 values = range(self._index(low), self._index(high))
                 outside = self._enter(statement)
+                if self._tiles and over_lanes(statement, self._tiles):
+                    self._lanes(statement, values)
+                    values = range(0)
                 for value in values:
                     self._variables[variable] = value
                     self._block(body)
@@ -231,6 +239,39 @@ class _Run:
                 self._free(buffer)
             case _:
                 assert_never(statement)
+
+    def _lanes(self, loop: For, values: range) -> None:
+        """A loop over the lanes of a vector: all are read before any is stored, from consecutive cells into such."""
+        (statement,) = loop.body
+        self._lane = loop.variable
+        if not isinstance(statement, Assign | Accumulate) or not isinstance(statement.target, Cell):
+            raise Trap("register", f"{type(statement).__name__} is no operation on vectors")
+        starts: dict[Cell, int] = {}
+        found: list[Any] = []
+        for lane, value in enumerate(values):
+            self._variables[loop.variable] = value
+            for cell, stored in cells_of(loop.body):
+                address = self._index(cell.address)
+                first = starts.setdefault(cell, address)
+                if address != first + lane and (stored or address != first):
+                    raise Trap("register", f"{cell.buffer.name} at {address}, as lane {lane} of a vector at {first}")
+                self._check_vector(cell, first, len(values))
+            found.append(self._value(statement.value))
+        for value, result in zip(values, found, strict=True):
+            self._variables[loop.variable] = value
+            if isinstance(statement, Assign):
+                self._assign(statement.target, result)
+            else:
+                self._accumulate(statement.target, statement.op, result)
+        self._lane = None
+
+    def _check_vector(self, cell: Cell, first: int, lanes: int) -> None:
+        """Raises a trap where the loop over lanes is over something else than one vector of the tile."""
+        if cell.buffer.uid in self._tiles and self._lane is not None and occurs(cell, self._lane):
+            lengths = self._tiles[cell.buffer.uid]
+            starts = {end - length: length for end, length in zip(accumulate(lengths), lengths, strict=True)}
+            if starts.get(first % sum(lengths)) != lanes:
+                raise Trap("register", f"{lanes} elements of {cell.buffer.name} at {first} are not one vector of it")
 
     def _assign(self, target: Cell | Scalar, value: Any) -> None:
         match target:
@@ -293,6 +334,11 @@ class _Run:
         if cell.buffer.role == "input":
             raise Trap("read-only", f"a store to the input {cell.buffer.name}")
         memory = self._memory(cell.buffer)
+        if cell.buffer.uid in self._tiles and any(
+            position.constant is None and (self._lane is None or self._lane.uid not in position.free)
+            for position, _ in cell.pairs
+        ):
+            raise Trap("register", f"{cell.buffer.name}, which is in registers, at an index that is not constant")
         at, extents = self._positions(cell)
         if prod(extents) > memory.capacity:
             raise Trap("capacity", f"{cell.buffer.name} of shape {extents} has room for {memory.capacity} elements")

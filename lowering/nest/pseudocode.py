@@ -35,6 +35,7 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.text_scope import TextScope, outermost, show_condition, show_index, shown
 
+_PLACES: Final[dict[str, str]] = {"heap": "", "stack": " on the stack", "registers": " in registers"}
 _LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
 
 
@@ -76,7 +77,7 @@ def _block(scope: TextScope, block: Block) -> list[str]:
                 _, scope = scope.bind(key(buffer), buffer.name)
                 whole = elements(buffer.extents) == capacity
                 room = shown(scope, key(buffer), buffer.extents if whole else (capacity,))
-                text = f"{'zeros' if zeroed else 'room for'} {room}{' on the stack' * (storage == 'stack')}"
+                text = f"{'zeros' if zeroed else 'room for'} {room}{_PLACES[storage]}"
                 lines.append(f"{text}{_shown_mark(mark)}")
             case For() | If() | Assign() | Accumulate() | Clear() | Free():
                 lines += _statement(scope, statement)

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from atl.core.index import Index, Leaf, Var, index, map_leaves
 from atl.core.predicate import Predicate, substitute
+from atl.core.reshape_definitions import Pairs
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -42,6 +43,12 @@ def at_iteration(loop: For, value: Index) -> Block:
     return _Iteration(loop.variable, value, made).block(loop.body)
 
 
+def cell_at(cell: Cell, variable: Var, value: Index) -> Cell:
+    """A cell of a buffer that is allocated outside of a loop, with the value in place of the loop's variable."""
+    found = _Iteration(variable, value, frozenset())
+    return Cell(cell.buffer, found.pairs(cell.pairs))
+
+
 @dataclass(frozen=True, slots=True)
 class _Iteration:
     variable: Var
@@ -66,7 +73,10 @@ class _Iteration:
     def _storage(self, at: Cell | Scalar) -> Cell | Scalar:
         if isinstance(at, Scalar):
             return at
-        return Cell(self._buffer(at.buffer), tuple((self._index(i), self._index(extent)) for i, extent in at.pairs))
+        return Cell(self._buffer(at.buffer), self.pairs(at.pairs))
+
+    def pairs(self, pairs: Pairs) -> Pairs:
+        return tuple((self._index(position), self._index(extent)) for position, extent in pairs)
 
     def _statement(self, statement: Statement) -> Statement:
         match statement:

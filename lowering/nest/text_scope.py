@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from atl.core.index import Index, Size
 from atl.core.predicate import Predicate
@@ -12,6 +12,7 @@ from atl.text.names import ASCII
 from atl.text.printing import condition_text, index_text
 from lowering.c.names import Names
 from lowering.nest.loopnest import Conditions, LoopNest, key, under
+from lowering.nest.tiles import Tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +20,13 @@ class TextScope:
     """Where a printer stands in a nest.
 
     Sizes and loop variables stand for themselves among the names, storage by its `key`. `natural` is that of the nest.
+    `tiles` are the buffers in registers.
     """
 
     names: Names
     conditions: Conditions
     natural: frozenset[tuple[Conditions, Index]]
+    tiles: Tiles = field(default_factory=dict)
 
     def name(self, of: Hashable) -> str:
         return self.names.of[of]
@@ -32,6 +35,10 @@ class TextScope:
         """A name for a new thing, and the place where it is in sight."""
         name, names = self.names.bind(key, hint)
         return name, replace(self, names=names)
+
+    def with_tile(self, uid: int, lengths: tuple[int, ...]) -> TextScope:
+        """The place where a tile in registers is in sight, whose rows are vectors of these lengths."""
+        return replace(self, tiles={**self.tiles, uid: lengths})
 
     def under(self, predicate: Predicate) -> TextScope:
         """The place in a loop or branch here."""

@@ -18,6 +18,7 @@ from lowering.passes.dead_stores import without_dead_stores
 from lowering.passes.early_frees import with_early_frees
 from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
+from lowering.passes.registers import with_tiles_in_registers
 from lowering.passes.simplification import simplified
 from lowering.passes.stack import with_stack_in_bounds
 
@@ -28,6 +29,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_stack_in_bounds,  # before the loops and branches are moved that its frees and allocations stand in
     simplified,
     with_invariant_tests_outside,  # of what is left to be tested
+    with_tiles_in_registers,  # after the tests that are the same in all iterations have left the loops written out
     with_conditions_joined,  # after both, for they may leave a branch with one statement
     with_tests_as_bounds,  # of what is tested around whole bodies
     with_early_frees,  # after all that leaves statements out

@@ -49,6 +49,11 @@ def simplified(nest: LoopNest) -> LoopNest:
 # -- statements -------------------------------------------------------------------------------------------------------
 
 
+def simplified_block(facts: Facts, block: Block) -> Block:
+    """The statements simplified by what is known where they stand."""
+    return _block(facts, block)
+
+
 def _block(facts: Facts, block: Block) -> Block:
     return tuple(kept for statement in block for kept in _statement(facts, statement))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from atl.checks.stack import STACK_BUDGET
 from atl.core.marks import LetMark
@@ -25,6 +25,9 @@ from lowering.nest.loopnest import (
     stack_in_use,
 )
 
+FIRST: Final = (LetMark.STACK, LetMark.REGISTERS)
+"""What is marked so is given room before the rest: a later pass may put it in registers."""
+
 
 def with_stack_in_bounds(nest: LoopNest) -> LoopNest:
     """The loop nest with no more than `STACK_BUDGET` bytes of buffers on the stack at any place.
@@ -36,9 +39,7 @@ def with_stack_in_bounds(nest: LoopNest) -> LoopNest:
         return nest
     held = _Held()
     held.walk(nest.body, 0)
-    order = sorted(
-        range(len(held.on_stack)), key=lambda at: (held.on_stack[at].mark is not LetMark.STACK, -held.loops[at])
-    )
+    order = sorted(range(len(held.on_stack)), key=lambda at: (held.on_stack[at].mark not in FIRST, -held.loops[at]))
     kept = {held.on_stack[at].buffer for at in order if held.has_room(at)}
     return replace(nest, body=_outside(nest.body, kept))
 

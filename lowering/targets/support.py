@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from atl.checks.stack import beyond_the_stack, not_on_the_stack
+from atl.checks.stack import beyond_the_registers, beyond_the_stack, not_on_the_stack
 from atl.checks.targets import (
     Support,
     marked_binders,
@@ -26,6 +26,7 @@ from lowering.nest.loopnest import (
     Free,
     If,
     LoopNest,
+    Refused,
     Statement,
     statements,
 )
@@ -40,11 +41,11 @@ def check_program(program: Program, target: str) -> None:
 
 
 def check_room(program: Program) -> None:
-    """Raises `UnsupportedMark` for all the buffers that are marked for the stack and cannot stand there.
+    """Raises `UnsupportedMark` for all the buffers that are marked for the stack or registers and have no room there.
 
     Sizes that are fixed to numbers make room, so this is asked of the program in which they are.
     """
-    _raise_all(beyond_the_stack(program))
+    _raise_all((*beyond_the_registers(program), *beyond_the_stack(program)))
 
 
 def check_nest(nest: LoopNest, target: str) -> None:
@@ -55,6 +56,7 @@ def check_nest(nest: LoopNest, target: str) -> None:
     """
     _raise_all(unsupported_marks(nest.marks, target))
     _raise_all(_of_statement(statement, nest, support_of(target)) for statement in statements(nest.body))
+    _raise_all(_not_carried_out(refused, nest) for refused in nest.refused)
 
 
 def _raise_all(refused: Iterable[UnsupportedMark | None]) -> None:
@@ -95,5 +97,16 @@ def _no_place_on_the_stack(statement: Allocate, nest: LoopNest) -> UnsupportedMa
     return not_on_the_stack(buffer.name, statement.mark, statement.capacity, buffer.dtype, _place_of(statement, nest))
 
 
-def _place_of(statement: Allocate, nest: LoopNest) -> Location | None:
-    return next((binder.place for binder in nest.marks if binder.path == statement.let), None)
+def _not_carried_out(refused: Refused, nest: LoopNest) -> UnsupportedMark:
+    return UnsupportedMark(
+        f"the buffer {refused.name} is marked {refused.mark.value}; {refused.summary}",
+        binder=refused.name,
+        mark=refused.mark.value,
+        place=_place_of(refused, nest),
+        required=refused.required,
+        suggestions=refused.suggestions,
+    )
+
+
+def _place_of(marked: Allocate | Refused, nest: LoopNest) -> Location | None:
+    return next((binder.place for binder in nest.marks if binder.path == marked.let), None)

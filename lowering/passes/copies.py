@@ -1,0 +1,108 @@
+"""Copies of tiles in memory, for the loops that read them in an order that registers cannot be walked in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from atl.core.index import Index, Var, constant, index
+from atl.core.predicate import TRUE
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Buffer,
+    Cell,
+    Choose,
+    Clear,
+    Convert,
+    Declare,
+    For,
+    Free,
+    FromIndex,
+    If,
+    Load,
+    Number,
+    Scalar,
+    ScalarExpr,
+    Statement,
+    elements,
+)
+from lowering.nest.tiles import cells_of, vectors
+
+
+def read_from(block: Block, tile: Buffer, uid: int, lane: Var, lengths: tuple[int, ...]) -> Block:
+    """The statements with a copy of the tile, made before them, in place of the tile that they read.
+
+    Dimensions at which they all read the same constant are no dimensions of the copy. It is made vector by vector.
+    """
+    read = [cell for cell, _ in cells_of(block) if cell.buffer == tile]
+    positions = zip(*([position for position, _ in cell.pairs] for cell in read), strict=True)
+    fixed = [one.constant if len({one, *others}) == 1 else None for one, *others in positions]
+    free = tuple(dimension for dimension, at in enumerate(fixed) if at is None)
+    extents = tuple(tile.extents[dimension] for dimension in free)
+    copy = _Copy(tile, Buffer(uid, f"{tile.name}_copy", tile.dtype, extents), free)
+    filled: list[Statement] = []
+    for vector in vectors(tile, lengths):
+        columns = range(vector.first, vector.first + vector.length)
+        if any(at not in (None, row) for at, row in zip(fixed, vector.row, strict=False)):
+            continue
+        row = tuple(map(constant, vector.row))
+        if fixed[-1] is None and vector.length > 1:
+            filled.append(
+                For(lane, constant(columns[0]), constant(columns[-1] + 1), (copy.element(*row, index(lane)),))
+            )
+        else:
+            filled += [copy.element(*row, constant(column)) for column in columns if fixed[-1] in (None, column)]
+    made = Allocate(copy.made, elements(extents), "stack", zeroed=False)
+    return (If(TRUE, (made, *filled, *copy.block(block), Free(copy.made))),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A tile and its copy, which has these dimensions of the tile's."""
+
+    tile: Buffer
+    made: Buffer
+    free: tuple[int, ...]
+
+    def element(self, *at: Index) -> Assign:
+        """The assignment of one element to the copy."""
+        source = Cell(self.tile, tuple(zip(at, self.tile.extents, strict=True)))
+        return Assign(self._cell(source), Load(source))
+
+    def _cell(self, cell: Cell) -> Cell:
+        return Cell(self.made, tuple(cell.pairs[dimension] for dimension in self.free))
+
+    def block(self, block: Block) -> Block:
+        return tuple(map(self._statement, block))
+
+    def _statement(self, statement: Statement) -> Statement:
+        match statement:
+            case For(body=body) | If(body=body):
+                return replace(statement, body=self.block(body))
+            case Assign(_, value) | Accumulate(_, _, value):
+                return replace(statement, value=self._scalar(value))
+            case Declare(_, initial):
+                return replace(statement, initial=self._scalar(initial))
+            case Allocate() | Clear() | Free():
+                return statement
+        assert_never(statement)
+
+    def _scalar(self, e: ScalarExpr) -> ScalarExpr:
+        match e:
+            case Load(Cell() as cell):
+                return Load(self._cell(cell)) if cell.buffer == self.tile else e
+            case Number() | FromIndex() | Load(Scalar()):
+                return e
+            case Apply(op, arguments, dtype):
+                return Apply(op, tuple(map(self._scalar, arguments)), dtype)
+            case Choose(predicate, left, right):
+                return Choose(predicate, self._scalar(left), self._scalar(right))
+            case Convert(argument, dtype):
+                return Convert(self._scalar(argument), dtype)
+            case Load():
+                raise AssertionError("a load is from a cell or a scalar")
+        assert_never(e)
