@@ -34,7 +34,7 @@ from atl.core.index import (
     imax,
     index,
 )
-from atl.core.marks import LetMark, LoopMark
+from atl.core.marks import AT_ONCE, LetMark, LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, negation, within
 from atl.core.program import Program
 from atl.core.substitution import map_op
@@ -93,6 +93,7 @@ from lowering.passes import after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills, is_filled_by_zeros, zeros_of
 from lowering.targets.binders import numbered
+from lowering.targets.legality import check_kept, check_legal
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
 
@@ -115,18 +116,30 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is known and in scope at a place: facts, let-bound tensors by de Bruijn position, and the loops around."""
+    """What is known and in scope at a place: facts, let-bound tensors by de Bruijn position, and the loops around.
+
+    Buffers are hoisted to `outside`, out of `loops`: out of all, or out of those within the innermost loop whose
+    iterations run at once, each of which has buffers of its own.
+    """
 
     scope: Scope
     inputs: dict[str, Buffer]
+    outside: Scope
     tensors: tuple[Storage, ...] = ()
     loops: tuple[tuple[Var, Index, Index], ...] = ()
+    in_loop: bool = False
 
     def proves(self, goal: Predicate) -> bool:
         return isinstance(prove(self.scope.facts, goal), Proved)
 
     def assume(self, predicate: Predicate) -> Context:
         return replace(self, scope=self.scope.assume(predicate))
+
+    def inside(self, scope: Scope, loop: tuple[Var, Index, Index], mark: LoopMark) -> Context:
+        """The body of a loop, with its scope."""
+        if mark in AT_ONCE:
+            return replace(self, scope=scope, outside=scope, loops=(), in_loop=True)
+        return replace(self, scope=scope, loops=(*self.loops, loop), in_loop=True)
 
     def scalar(self, e: Expr) -> ScalarExpr:
         return scalar(e, self.scope, self.tensors, self.inputs)
@@ -145,13 +158,19 @@ def lower(program: Program, *, registers: bool = True) -> LoopNest:
     All passes (`lowering.passes`) run over either nest: each of them keeps the cells of the output that are stored, and
     the values in them. What they drop are stores to buffers and variables that the output does not depend on.
 
-    Raises `UnsafeAccess` and `UnsafeTruncation`.
+    Marked loops are proved to be legal, for whatever target: `lowering.targets.legality`.
+
+    Raises `UnsafeAccess`, `UnsafeTruncation` and `IllegalMark`.
     """
     if not isinstance(registers, bool):
         raise WrongArgument(f"registers={brief(registers)}", required="registers=True or registers=False")
     check_safe(program)
     padtypes.check(program)
-    return after_passes(lower_unchecked(program, registers=registers))
+    lowered = lower_unchecked(program, registers=registers)
+    check_kept(program, lowered)
+    nest = after_passes(lowered)
+    check_legal(nest)
+    return nest
 
 
 def lower_unchecked(program: Program, *, registers: bool = True) -> LoopNest:
@@ -177,7 +196,7 @@ class _Lowering:
         program = self.program
         inputs = {a.name: Buffer(next(self._ids), a.name, a.dtype, a.shape, "input") for a in program.inputs}
         output = Buffer(next(self._ids), "out", program.dtype, scope.shape(body.type), "output")
-        statements, complete = self._filling(body, output, Context(scope, inputs))
+        statements, complete = self._filling(body, output, Context(scope, inputs, scope))
         return LoopNest(
             program.name,
             program.sizes,
@@ -193,7 +212,7 @@ class _Lowering:
         """The lowering of a term into a buffer, and whether it is proved to assign every element."""
         before = self._direct
         # In a loop a zero for each element that has none is cheaper than to clear all of them in each iteration.
-        zeros = bool(context.loops) and is_filled_by_zeros(e, context.scope)
+        zeros = context.in_loop and is_filled_by_zeros(e, context.scope)
         block = self.statement(e, Destination(buffer, zeros=zeros), context)
         after, stored = self._added_after[buffer], self._direct == before
         return block, fills(e, context.scope, buffer, block, added_after=after, sums_stored=stored, zeros=zeros)
@@ -256,18 +275,24 @@ class _Lowering:
         )
 
     def _loop(self, name: str, low: Index, high: Index, mark: LoopMark, context: Context, body: Body) -> Block:
-        """A loop; the buffers hoisted out of an outermost one are allocated before it and freed after it."""
+        """A loop; the buffers hoisted out of an outermost one are allocated before it and freed after it.
+
+        Outermost is also the first loop within one whose iterations run at once.
+        """
+        # A marked loop is called by its number (`numbered`).
+        marked = self._binders[int(name)] if mark is not LoopMark.NONE else None
+        name, binder = (marked.name, marked.path) if marked else (name, None)
         variable, scope = context.scope.bind(name, low, high, uid=next(self._ids))
-        inside = replace(context, scope=scope, loops=(*context.loops, (variable, low, high)))
-        if context.loops:
+        inside = context.inside(scope, (variable, low, high), mark)
+        if context.loops and mark not in AT_ONCE:
             inner = body(variable, inside)
-            return (For(variable, low, high, inner, mark),) if inner else ()
+            return (For(variable, low, high, inner, mark, binder),) if inner else ()
         outer, self._hoisted = self._hoisted, []
         inner = body(variable, inside)
         hoisted, self._hoisted = self._hoisted, outer
         if not inner:
             return ()
-        return (*hoisted, For(variable, low, high, inner, mark), *(Free(a.buffer) for a in reversed(hoisted)))
+        return (*hoisted, For(variable, low, high, inner, mark, binder), *(Free(a.buffer) for a in reversed(hoisted)))
 
     def _store(self, value: ScalarExpr, to: Destination) -> Block:
         target = to.storage if isinstance(to.storage, Scalar) else Cell(to.storage, stored_at(to.reindexer).pairs)
@@ -395,7 +420,7 @@ class _Lowering:
 
     def _capacity(self, extents: tuple[Index, ...], context: Context) -> Index | None:
         """The most elements that a buffer of these extents has in any iteration of the loops around, if known."""
-        outside = Context(outermost(self.program), context.inputs)
+        outside = replace(context, scope=context.outside)
         bounds: list[Index] = []
         for extent in extents:
             bound = upper_bound(outside.scope.facts, extent, context.loops)

@@ -145,13 +145,17 @@ ScalarExpr: TypeAlias = Number | Load | FromIndex | Apply | Choose | Convert
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """for (variable = low; variable < high; variable++) body."""
+    """for (variable = low; variable < high; variable++) body.
+
+    `binder` is the path of the marked binder in the program; a loop without a mark has none.
+    """
 
     variable: Var
     low: Index
     high: Index
     body: Block
     mark: LoopMark = LoopMark.NONE
+    binder: Path | None = None
 
     @property
     def range(self) -> Predicate:

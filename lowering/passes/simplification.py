@@ -55,8 +55,8 @@ def _block(facts: Facts, block: Block) -> Block:
 
 def _statement(facts: Facts, statement: Statement) -> Block:
     match statement:
-        case For(variable, low, high, body, mark):
-            loop = For(variable, simplify(facts, low), simplify(facts, high), (), mark)
+        case For(_, low, high, body, mark):
+            loop = replace(statement, low=simplify(facts, low), high=simplify(facts, high), body=())
             if mark is LoopMark.NONE and loop.low.constant is not None and loop.high == loop.low + 1:
                 return _inside(_block(facts, at_iteration(replace(loop, body=body), loop.low)))
             inner = _block(facts.assume(loop.range), body)

@@ -1,4 +1,4 @@
-"""Marked lets followed through lowering: each is called by its number while an equal program is made of theirs."""
+"""Marked binders followed through lowering: each is called by its number while an equal program is made of theirs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from atl.core.traversal import Path, children
 
 
 def numbered(program: Program, binders: tuple[MarkedBinder, ...]) -> Program:
-    """The program in which each marked let of a tensor is called by its number among these binders.
+    """The program in which each marked loop, and each marked let of a tensor, is called by its number among these.
 
     An equal program is made of it before it is lowered, with other paths; names and marks stay together there. So a
-    buffer is traced back to its own let, and not to another one of the same name.
+    loop or a buffer is traced back to its own binder, and not to another one of the same name.
     """
-    numbers = {binder.path: str(at) for at, binder in enumerate(binders) if binder.kind == "buffer"}
+    numbers = {binder.path: str(at) for at, binder in enumerate(binders) if binder.kind != "scalar"}
     return replace(program, body=_named(program.body, numbers)) if numbers else program
 
 

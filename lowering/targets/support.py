@@ -15,7 +15,7 @@ from atl.checks.targets import (
 )
 from atl.core.marks import LetMark
 from atl.core.program import Program
-from atl.errors import Location, UnsupportedMark
+from atl.errors import Location, RefusedMark, UnsupportedMark
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -36,7 +36,7 @@ def check_program(program: Program, target: str) -> None:
 
     Every binder of the program is held to this, whether or not anything is lowered from it.
     """
-    _raise_all(unsupported_marks(marked_binders(program), target))
+    raise_all(unsupported_marks(marked_binders(program), target))
 
 
 def check_room(program: Program) -> None:
@@ -44,7 +44,7 @@ def check_room(program: Program) -> None:
 
     Sizes that are fixed to numbers make room, so this is asked of the program in which they are.
     """
-    _raise_all(beyond_the_stack(program))
+    raise_all(beyond_the_stack(program))
 
 
 def check_nest(nest: LoopNest, target: str) -> None:
@@ -53,11 +53,11 @@ def check_nest(nest: LoopNest, target: str) -> None:
     It looks at the marks of the program that the nest was lowered from, and at those of its statements: a buffer on the
     stack needs a constant size.
     """
-    _raise_all(unsupported_marks(nest.marks, target))
-    _raise_all(_of_statement(statement, nest, support_of(target)) for statement in statements(nest.body))
+    raise_all(unsupported_marks(nest.marks, target))
+    raise_all(_of_statement(statement, nest, support_of(target)) for statement in statements(nest.body))
 
 
-def _raise_all(refused: Iterable[UnsupportedMark | None]) -> None:
+def raise_all(refused: Iterable[RefusedMark | None]) -> None:
     """Raises what is refused first, and with it the others: to be told of them one by one takes as many runs."""
     errors = [error for error in refused if error is not None]
     if not errors:
