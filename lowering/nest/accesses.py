@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias, assert_never
+from typing import Final, assert_never
 
 from atl.core.index import ZERO, Var, index
 from atl.core.predicate import Predicate, negation, within
-from atl.core.terms import BinaryOp
 from atl.prove import Facts
+from lowering.nest.at_once import How
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -36,10 +36,7 @@ from lowering.nest.loopnest import (
 from lowering.nest.pseudocode import show_statement
 from lowering.nest.text_scope import TextScope
 
-How: TypeAlias = Literal["read", "write"] | BinaryOp
-"""What is done to a cell or variable: it is read, it gets a value of its own, or one is folded into it."""
-
-_ANY: int = 1 << 29
+_ANY: Final = 1 << 29
 """The first id of the variables that stand for any cell of a buffer that is emptied."""
 
 
@@ -62,11 +59,6 @@ class Access:
 
 def storage_key(of: Cell | Scalar) -> Hashable:
     return key(of.buffer if isinstance(of, Cell) else of)
-
-
-def folds(how: How) -> How:
-    """Foldings that may be done in any order, by their one name: what is subtracted is added, too."""
-    return "add" if how == "sub" else how
 
 
 def accesses(loop: For, facts: Facts, scope: TextScope) -> Iterator[Access]:

@@ -1,8 +1,8 @@
 """Whether the loops of a nest may run as they are marked: one answer for all targets, by the prover.
 
 The iterations of a loop that is `parallel` or `vector`, or bound to an axis of a GPU, run at the same time. So none of
-them may touch a cell that another one changes; to read what an earlier one has written is no more legal than to write it
-twice. Buffers and variables that an iteration makes are its own. What all iterations may change together is a scalar
+them may touch a cell that another one changes; to read what an earlier one has written is no more legal than to write
+it twice. Buffers and variables that an iteration makes are its own. What all iterations may change together is a scalar
 variable outside of a `parallel` or `vector` loop, into which they do nothing but fold by one operation. An `unroll`ed
 loop has a constant extent.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import assert_never
 
 from atl.checks.scope import known_at_the_start
 from atl.checks.targets import MarkedBinder
@@ -24,7 +24,8 @@ from atl.core.traversal import subterm
 from atl.errors import IllegalMark
 from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.answer import Model
-from lowering.nest.accesses import Access, accesses, after, folds, storage_key
+from lowering.nest.accesses import Access, accesses, after, storage_key
+from lowering.nest.at_once import may_meet
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -44,13 +45,10 @@ from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope, outermost, show_index
 from lowering.targets.support import raise_all
 
-FOLDED: Final = frozenset(("add", "mul", "min", "max"))
-"""The operations by which the iterations of a `parallel` or `vector` loop may change one scalar."""
-
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two accesses of a loop's iterations, of which the first changes what both touch; `model` has numbers, if known."""
+    """Two accesses of a loop's iterations, of which the first changes what both touch; `model` is where, if known."""
 
     loop: For
     one: Access
@@ -106,7 +104,7 @@ def conflict(loop: For, facts: Facts, scope: TextScope) -> Conflict | None:
     unknown: Conflict | None = None
     for held in touched.values():
         for one, another in _pairs(held):
-            if _may_both_fold(loop, one, another):
+            if may_meet(loop.mark, one.how, another.how):
                 continue
             same = prove(_both(one, another), equal(index(loop.variable), other(loop.variable)))
             if isinstance(same, Refuted):
@@ -124,12 +122,6 @@ def _pairs(held: list[Access]) -> Iterator[tuple[Access, Access]]:
                 yield one, another
             elif another.how != "read":
                 yield another, one
-
-
-def _may_both_fold(loop: For, one: Access, another: Access) -> bool:
-    """Whether both are foldings into a scalar that all iterations may do at once."""
-    together = loop.mark in (LoopMark.PARALLEL, LoopMark.VECTOR)
-    return together and folds(one.how) == folds(another.how) and folds(one.how) in FOLDED
 
 
 def _both(one: Access, another: Access) -> Facts:
@@ -181,9 +173,7 @@ def _met(nest: LoopNest, found: Conflict) -> IllegalMark:
     name, mark = loop.variable.name, loop.mark.value
     if found.model is None:
         where = one.storage.buffer.name if isinstance(one.storage, Cell) else one.storage.name
-        summary = (
-            f"the loop {name} is marked {mark}, and no proof was found that its iterations meet in no cell of {where}"
-        )
+        summary = f"the loop {name} is marked {mark}, and it is not proved that its iterations never meet in {where}"
         numbers = None
     else:
         first, second = (found.model.value(at) for at in (index(loop.variable), other(loop.variable)))
