@@ -43,7 +43,7 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope, outermost, show_index
-from lowering.targets.support import raise_all
+from lowering.targets.support import place_of, raise_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def _illegal(nest: LoopNest, loop: For, summary: str, required: str, numbers: Ma
         summary,
         binder=name,
         mark=loop.mark.value,
-        place=next((binder.place for binder in nest.marks if binder.path == loop.binder), None),
+        place=place_of(nest, loop.binder),
         required=required,
         numbers=numbers,
         suggestions=(f's.mark("{name}", None) takes the mark away',),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from atl.checks.stack import beyond_the_stack, not_on_the_stack
@@ -13,13 +13,15 @@ from atl.checks.targets import (
     unsupported,
     unsupported_marks,
 )
-from atl.core.marks import LetMark
+from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program
+from atl.core.traversal import Path
 from atl.errors import Location, RefusedMark, UnsupportedMark
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Assign,
+    Block,
     Clear,
     Declare,
     For,
@@ -55,6 +57,7 @@ def check_nest(nest: LoopNest, target: str) -> None:
     """
     raise_all(unsupported_marks(nest.marks, target))
     raise_all(_of_statement(statement, nest, support_of(target)) for statement in statements(nest.body))
+    raise_all(_within_others(nest, nest.body, ()))
 
 
 def raise_all(refused: Iterable[RefusedMark | None]) -> None:
@@ -92,8 +95,60 @@ def _of_statement(statement: Statement, nest: LoopNest, support: Support) -> Uns
 def _no_place_on_the_stack(statement: Allocate, nest: LoopNest) -> UnsupportedMark:
     """A buffer that is to stand on the stack, and does not: by itself, or together with the others that are to."""
     buffer = statement.buffer
-    return not_on_the_stack(buffer.name, statement.mark, statement.capacity, buffer.dtype, _place_of(statement, nest))
+    return not_on_the_stack(
+        buffer.name, statement.mark, statement.capacity, buffer.dtype, place_of(nest, statement.let)
+    )
 
 
-def _place_of(statement: Allocate, nest: LoopNest) -> Location | None:
-    return next((binder.place for binder in nest.marks if binder.path == statement.let), None)
+# -- loops within loops -----------------------------------------------------------------------------------------------
+
+
+def _within_others(nest: LoopNest, block: Block, around: tuple[For, ...]) -> Iterator[UnsupportedMark]:
+    """What stands in marked loops and cannot: `around` are those loops, the outermost first."""
+    for statement in block:
+        match statement:
+            case For(mark=mark, body=body):
+                over = next((loop for loop in around if loop.mark in (LoopMark.PARALLEL, LoopMark.VECTOR)), None)
+                if mark is LoopMark.PARALLEL and over is not None:
+                    yield _parallel_within(statement, over, nest)
+                yield from _within_others(nest, body, around if mark is LoopMark.NONE else (*around, statement))
+            case If(body=body):
+                yield from _within_others(nest, body, around)
+            case Allocate(storage="heap"):
+                vector = next((loop for loop in around if loop.mark is LoopMark.VECTOR), None)
+                if vector is not None:
+                    yield _heap_within(statement, vector, nest)
+            case Allocate() | Declare() | Assign() | Accumulate() | Clear() | Free():
+                pass
+            case _:
+                assert_never(statement)
+
+
+def _parallel_within(loop: For, over: For, nest: LoopNest) -> UnsupportedMark:
+    name, outer = loop.variable.name, over.variable.name
+    return UnsupportedMark(
+        f"the loop {name} is marked {loop.mark.value} within the loop {outer}, which is marked {over.mark.value}",
+        binder=name,
+        mark=loop.mark.value,
+        place=place_of(nest, loop.binder),
+        required="one loop whose iterations are shared out among the threads, with no other one around it",
+        suggestions=(f's.mark("{name}", None)', f's.mark("{outer}", None)'),
+    )
+
+
+def _heap_within(statement: Allocate, loop: For, nest: LoopNest) -> UnsupportedMark:
+    name, buffer = loop.variable.name, statement.buffer.name
+    return UnsupportedMark(
+        f"the loop {name} is marked {loop.mark.value}, and each of its iterations has a buffer {buffer} on the heap",
+        binder=name,
+        mark=loop.mark.value,
+        place=place_of(nest, loop.binder),
+        required=f"buffers within it that stand on the stack; {buffer} is too large for that, of no constant size, or "
+        "marked otherwise",
+        suggestions=(f's.mark("{name}", None) takes the mark away',),
+    )
+
+
+def place_of(nest: LoopNest, path: Path | None) -> Location | None:
+    """Where a marked binder stands in the program that a nest was lowered from."""
+    return next((binder.place for binder in nest.marks if binder.path == path), None)
