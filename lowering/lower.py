@@ -63,7 +63,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.core.traversal import divisors
+from atl.core.traversal import Path, divisors, subterms
 from atl.errors import UnsafeAccess, WrongArgument, brief
 from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
@@ -92,8 +92,8 @@ from lowering.normalize import normalize
 from lowering.passes import after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills, is_filled_by_zeros, zeros_of
-from lowering.targets.binders import numbered
-from lowering.targets.legality import check_kept, check_legal
+from lowering.targets.binders import is_marked_loop, numbered
+from lowering.targets.legality import check_legal, check_met
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
 
@@ -166,8 +166,8 @@ def lower(program: Program, *, registers: bool = True) -> LoopNest:
         raise WrongArgument(f"registers={brief(registers)}", required="registers=True or registers=False")
     check_safe(program)
     padtypes.check(program)
-    lowered = lower_unchecked(program, registers=registers)
-    check_kept(program, lowered)
+    lowering, lowered = _lowered(program, registers=registers)
+    check_met(program, lowered, lowering.met)
     nest = after_passes(lowered)
     check_legal(nest)
     return nest
@@ -175,9 +175,14 @@ def lower(program: Program, *, registers: bool = True) -> LoopNest:
 
 def lower_unchecked(program: Program, *, registers: bool = True) -> LoopNest:
     """The loop nest of a program whatever its pad-sets are, before any pass; it may store out of bounds. For tests."""
+    return _lowered(program, registers=registers)[1]
+
+
+def _lowered(program: Program, *, registers: bool) -> tuple[_Lowering, LoopNest]:
     binders = marked_binders(program)
     body = normalize(numbered(program, binders), one_pass=not registers).body
-    return _Lowering(program, registers, binders).nest(body, outermost(program))
+    lowering = _Lowering(program, registers, binders)
+    return lowering, lowering.nest(body, outermost(program))
 
 
 class _Lowering:
@@ -190,6 +195,7 @@ class _Lowering:
         self._ids: Iterator[int] = count()
         self._hoisted: list[Allocate] = []
         self._direct = 0  # sums that add to their cell instead of running in a scalar variable
+        self.met: set[Path] = set()  # the marked loops that are loops of the nest, or would compute nothing
         self._added_after: Counter[Buffer] = Counter()  # additions to what an earlier statement has assigned
 
     def nest(self, body: Expr, scope: Scope) -> LoopNest:
@@ -268,6 +274,8 @@ class _Lowering:
         if zeros and condition != FALSE and is_scalar_leaf(body):
             value = context.assume(condition).scalar(body)
             return self._store(Choose(condition, value, Number(0, value.dtype)), to)
+        if condition == FALSE:
+            self.met.update(self._binders[int(e.name)].path for e in subterms(body) if is_marked_loop(e))
         inner = () if condition == FALSE else self.statement(body, to, context.assume(condition))
         rest = self.statement(zeros_of(body), to, context.assume(negation(condition))) if zeros else ()
         return tuple(
@@ -281,6 +289,7 @@ class _Lowering:
         """
         # A marked loop is called by its number (`numbered`).
         marked = self._binders[int(name)] if mark is not LoopMark.NONE else None
+        self.met.update(() if marked is None else (marked.path,))
         name, binder = (marked.name, marked.path) if marked else (name, None)
         variable, scope = context.scope.bind(name, low, high, uid=next(self._ids))
         inside = context.inside(scope, (variable, low, high), mark)

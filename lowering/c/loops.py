@@ -48,12 +48,11 @@ def _reductions(scope: TextScope, loop: For) -> Iterator[str]:
     own = {key(made.variable) for made in statements(loop.body) if isinstance(made, Declare)}
     into: dict[str, list[str]] = {}
     for statement in statements(loop.body):
-        match statement:
-            case Accumulate(Scalar() as total, op) if key(total) not in own:
-                names = into.setdefault(_reduction(folds(op), total.dtype), [])
+        if isinstance(statement, Accumulate) and isinstance(statement.target, Scalar):
+            total = statement.target
+            if key(total) not in own:
+                names = into.setdefault(_reduction(folds(statement.op), total.dtype), [])
                 names += [name for name in (scope.name(key(total)),) if name not in names]
-            case _:
-                pass
     for operation, names in into.items():
         yield f"reduction({operation}: {', '.join(names)})"
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeGuard
 
 from atl.checks.targets import MarkedBinder
+from atl.core.marks import LoopMark
 from atl.core.program import Program
 from atl.core.substitution import with_children
-from atl.core.terms import Expr
+from atl.core.terms import Expr, Gen, Reduce
 from atl.core.traversal import Path, children
 
 
@@ -32,3 +34,8 @@ def _named(e: Expr, names: Mapping[Path, str]) -> Expr:
     if () in names:
         out = replace(out, **{type(out).form.binders[0].name: names[()]})  # type: ignore[arg-type]
     return out
+
+
+def is_marked_loop(e: Expr) -> TypeGuard[Gen | Reduce]:
+    """Whether a term is a loop with a mark; in a program that is `numbered`, its name is a number."""
+    return isinstance(e, Gen | Reduce) and e.mark is not LoopMark.NONE

@@ -9,7 +9,7 @@ loop has a constant extent.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -20,7 +20,7 @@ from atl.core.marks import AT_ONCE, LoopMark
 from atl.core.predicate import equal
 from atl.core.program import Program
 from atl.core.reshape_definitions import Pairs
-from atl.core.traversal import subterm
+from atl.core.traversal import Path, subterm
 from atl.errors import IllegalMark
 from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.answer import Model
@@ -136,18 +136,17 @@ def _pairs_of(access: Access) -> Pairs:
 # -- marks of which lowering has left no loop -------------------------------------------------------------------------
 
 
-def check_kept(program: Program, nest: LoopNest) -> None:
-    """Raises `IllegalMark` for the marked loops of a program that are no loops of the nest lowered from it.
+def check_met(program: Program, nest: LoopNest, met: Collection[Path]) -> None:
+    """Raises `IllegalMark` for the marked loops of a program that lowering has not met, in making this nest of it.
 
     What is read element by element is computed by the loops that read it. Equal sums with one mark are computed once.
     """
-    kept = {statement.binder for statement in statements(nest.body) if isinstance(statement, For)}
     marked = [binder for binder in nest.marks if binder.kind == "loop"]
-    there = [(binder.mark, subterm(program.body, binder.path)) for binder in marked if binder.path in kept]
+    there = [(binder.mark, subterm(program.body, binder.path)) for binder in marked if binder.path in met]
     raise_all(
         _left_out(binder)
         for binder in marked
-        if binder.path not in kept and (binder.mark, subterm(program.body, binder.path)) not in there
+        if binder.path not in met and (binder.mark, subterm(program.body, binder.path)) not in there
     )
 
 
