@@ -34,7 +34,7 @@ def marked_case(choices: Choices) -> Made:
     made = case(choices)
     if not isinstance(made, Case) or not chance(choices, PERCENT):
         return made
-    drawn = {path: weighted(choices, _MARKS) for path in _loops(made.program.body, ())}
+    drawn = {path: weighted(choices, _MARKS) for path in loops_of(made.program)}
     return replace(made, program=legal(_marked(made.program, drawn)))
 
 
@@ -86,8 +86,12 @@ def _with(e: Expr, marks: Mapping[Path, LoopMark], path: Path) -> Expr:
     return replace(out, mark=marks[path]) if path in marks and isinstance(out, Gen | Reduce) else out
 
 
+def loops_of(program: Program) -> list[Path]:
+    """The paths of all loops of a program, the outer ones first."""
+    return _loops(program.body, ())
+
+
 def _loops(e: Expr, path: Path) -> list[Path]:
-    """The paths of all loops of a term, the outer ones first."""
     found = [path] if isinstance(e, Gen | Reduce) else []
     for at, child in enumerate(children(e)):
         found += _loops(child.expr, (*path, at))
