@@ -31,7 +31,7 @@ from atl.core.traversal import children, indices_in, subterms
 
 UNWRITTEN: Final = ("padding", *(of.form.word for of in CONSTRUCTORS if of.form.opened))
 """The constructors that stand in no program of a person: opened variables, and what rewriting makes of false guards."""
-MARKED: Final = ("parallel loop", "vector loop", "unroll loop")
+MARKED: Final = ("marked loop", "parallel loop", "vector loop", "unroll loop")
 """The loops with marks that C carries out."""
 ALL: Final = (
     *(of.form.word for of in CONSTRUCTORS if of.form.word not in UNWRITTEN),
@@ -74,7 +74,7 @@ def _of(term: Expr) -> Iterator[str]:
     yield from (getattr(term, name) for name in form.static)
     yield from (type(getattr(term, name)).form.word for name in form.operators)
     if isinstance(term, Gen | Reduce) and term.mark is not LoopMark.NONE:
-        yield f"{term.mark.value} loop"
+        yield from ("marked loop", f"{term.mark.value} loop")
     match term:
         case Gen(low):
             yield from ("gen (lo, hi)",) * (low.constant != 0)

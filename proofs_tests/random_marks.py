@@ -18,7 +18,7 @@ from lowering.lower import lower
 from proofs_tests.choices import Choices, Seeded, chance, weighted
 from proofs_tests.generate import Case, Made, case
 
-PERCENT: Final = 60
+PERCENT: Final = 75
 """So many of the programs have marks drawn for their loops; not all of these have a loop that may have one."""
 
 _MARKS: Final[tuple[tuple[int, LoopMark], ...]] = (
