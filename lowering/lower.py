@@ -92,7 +92,7 @@ from lowering.normalize import normalize
 from lowering.passes import after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills, is_filled_by_zeros, zeros_of
-from lowering.targets.binders import is_marked_loop, numbered
+from lowering.targets.binders import number_of_loop, numbered
 from lowering.targets.legality import check_legal, check_met
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
@@ -275,7 +275,8 @@ class _Lowering:
             value = context.assume(condition).scalar(body)
             return self._store(Choose(condition, value, Number(0, value.dtype)), to)
         if condition == FALSE:
-            self.met.update(self._binders[int(e.name)].path for e in subterms(body) if is_marked_loop(e))
+            marked = (number_of_loop(e) for e in subterms(body))
+            self.met.update(self._binders[number].path for number in marked if number is not None)
         inner = () if condition == FALSE else self.statement(body, to, context.assume(condition))
         rest = self.statement(zeros_of(body), to, context.assume(negation(condition))) if zeros else ()
         return tuple(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeGuard
 
 from atl.checks.targets import MarkedBinder
 from atl.core.marks import LoopMark
 from atl.core.program import Program
 from atl.core.substitution import with_children
-from atl.core.terms import Expr, Gen, Reduce
-from atl.core.traversal import Path, children
+from atl.core.terms import Expr
+from atl.core.traversal import Path, children, names_given
 
 
 def numbered(program: Program, binders: tuple[MarkedBinder, ...]) -> Program:
@@ -36,6 +35,9 @@ def _named(e: Expr, names: Mapping[Path, str]) -> Expr:
     return out
 
 
-def is_marked_loop(e: Expr) -> TypeGuard[Gen | Reduce]:
-    """Whether a term is a loop with a mark; in a program that is `numbered`, its name is a number."""
-    return isinstance(e, Gen | Reduce) and e.mark is not LoopMark.NONE
+def number_of_loop(e: Expr) -> int | None:
+    """The number of a term of a `numbered` program among the binders, if it is a loop with a mark."""
+    marked = type(e).form.mark
+    if marked is None or marked.of is not LoopMark or getattr(e, marked.field) is LoopMark.NONE:
+        return None
+    return int(names_given(e)[0])
