@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 from typing import Final
 
@@ -19,7 +20,19 @@ from atl.errors import IllegalMark, UnsafeAccess, UnsafeTruncation
 from atl.prove import Unknown
 from lowering import lower, print_nest
 from lowering.lower import lower_unchecked
-from lowering.nest.loopnest import Accumulate, Buffer, Cell, For, Load, LoopNest, statements
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Buffer,
+    Cell,
+    Clear,
+    For,
+    Free,
+    Load,
+    LoopNest,
+    Number,
+    statements,
+)
 from lowering.nest.machine import Trap, execute
 from lowering.nest.text_scope import outermost
 from lowering.passes import after_passes
@@ -277,6 +290,25 @@ def test_a_buffer_in_a_parallel_loop_is_as_large_as_that_iteration_needs() -> No
     nest = lower(program)
     outcome = execute(nest, {"n": 5}, {"f": f_of})
     np.testing.assert_array_equal(outcome.to_numpy(), atl.evaluate(program, f_of))
+
+
+def test_a_buffer_that_all_iterations_empty_is_found_by_both() -> None:
+    buffer = Buffer(12, "buf", "float32", (constant(3),))
+    out = Buffer(0, "out", "float32", (constant(4),), "output")
+    vi = Var(1, "i")
+    body = (
+        Clear(buffer, constant(3)),
+        Accumulate(Cell(out, ((index(vi), constant(4)),)), "add", Number(1, "float32")),
+    )
+    loop = For(vi, constant(0), constant(4), body, LoopMark.PARALLEL)
+    nest = LoopNest("emptied", (), (), out, (Allocate(buffer, constant(3)), loop, Free(buffer)))
+    with pytest.raises(IllegalMark, match=r"its iterations \d and \d meet in buf\[\d\]") as caught:
+        check_legal(nest)
+    assert "`clear buf[0..3]` changes it in both" in (caught.value.required or "")
+    assert "buf at 0" in meets(nest, {}, {})
+    alone = replace(nest, body=(replace(loop, body=(Allocate(buffer, constant(3)), *body, Free(buffer))),))
+    check_legal(alone)
+    assert not meets(alone, {}, {})
 
 
 def test_buffers_that_the_stack_does_not_hold_stay_in_their_iteration() -> None:

@@ -273,6 +273,16 @@ def test_a_buffer_on_the_heap_in_each_lane_is_refused() -> None:
     assert caught.value.place.text[caught.value.place.start :].startswith("⊞[j < m | vector]")
 
 
+def test_more_iterations_than_a_compiler_writes_out_are_refused() -> None:
+    many = atl.parse("t (x : float32[n]) : float32[n] := ⊞[i < n] Σ[q < 65535 | unroll] x[i] * x[i]")
+    with pytest.raises(UnsupportedMark, match="the loop q is marked unroll, and has 65535 iterations") as caught:
+        lowering.compile(many)
+    assert caught.value.required == "at most 65534 iterations to be written out"
+    s = reschedule(many)
+    eval(caught.value.suggestions[0].partition(" puts")[0], {"s": s})
+    assert "#pragma GCC unroll 8" in print_c(lower(s.goal))
+
+
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 

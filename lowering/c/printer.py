@@ -54,8 +54,8 @@ def print_c(nest: LoopNest) -> str:
     quotients and remainders round as Python's do. That a size is at most 2^56 and that what is compared or divided fits
     into 64 bits, the caller of the C sees to; a `Kernel` does so in each call.
 
-    Raises `UnsupportedMark` for a mark that C does not carry out: of the nest, or of the program that it was lowered
-    from.
+    Marked loops are printed as such: that they may run so was proved when the program was lowered. Raises
+    `UnsupportedMark` for a mark that C does not carry out: of the nest, or of the program that it was lowered from.
     """
     return print_unit((checked_nest(nest),))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
@@ -30,6 +30,7 @@ from lowering.nest.loopnest import (
     Scalar,
     ScalarExpr,
     Statement,
+    accessed,
     key,
     statements,
 )
@@ -57,10 +58,6 @@ class Access:
         return show_statement(self.scope, self.statement)
 
 
-def storage_key(of: Cell | Scalar) -> Hashable:
-    return key(of.buffer if isinstance(of, Cell) else of)
-
-
 def accesses(loop: For, facts: Facts, scope: TextScope) -> Iterator[Access]:
     """What an iteration does to storage that other iterations see: what is no input, and not made in the iteration."""
     own = {
@@ -72,7 +69,7 @@ def accesses(loop: For, facts: Facts, scope: TextScope) -> Iterator[Access]:
     place = _Place(facts.assume(loop.range), (loop.variable,), inside)
     for access in _in_block(place, loop.body):
         is_input = isinstance(access.storage, Cell) and access.storage.buffer.role == "input"
-        if not is_input and storage_key(access.storage) not in own:
+        if not is_input and accessed(access.storage) not in own:
             yield access
 
 

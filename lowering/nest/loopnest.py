@@ -81,6 +81,11 @@ def key(storage: Buffer | Scalar) -> Hashable:
     return storage.name if storage.role == "input" else ("buffer", storage.uid)
 
 
+def accessed(at: Cell | Scalar) -> Hashable:
+    """What a statement stores to, or a load reads: the buffer of a cell, or a scalar variable, by its key."""
+    return key(at.buffer if isinstance(at, Cell) else at)
+
+
 # -- scalar expressions -----------------------------------------------------------------------------------------------
 
 

@@ -24,7 +24,7 @@ from atl.core.traversal import Path, subterm
 from atl.errors import IllegalMark
 from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.answer import Model
-from lowering.nest.accesses import Access, accesses, after, storage_key
+from lowering.nest.accesses import Access, accesses, after
 from lowering.nest.at_once import may_meet
 from lowering.nest.loopnest import (
     Accumulate,
@@ -39,6 +39,7 @@ from lowering.nest.loopnest import (
     If,
     LoopNest,
     Scalar,
+    accessed,
     statements,
 )
 from lowering.nest.meeting import meeting, other
@@ -100,7 +101,7 @@ def conflict(loop: For, facts: Facts, scope: TextScope) -> Conflict | None:
     """
     touched: dict[Hashable, list[Access]] = {}
     for access in accesses(loop, facts, scope):
-        touched.setdefault(storage_key(access.storage), []).append(access)
+        touched.setdefault(accessed(access.storage), []).append(access)
     unknown: Conflict | None = None
     for held in touched.values():
         for one, another in _pairs(held):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import assert_never
+from typing import Final, assert_never
 
 from atl.checks.stack import beyond_the_stack, not_on_the_stack
 from atl.checks.targets import (
@@ -31,6 +31,9 @@ from lowering.nest.loopnest import (
     Statement,
     statements,
 )
+
+MOST_UNROLLED: Final = 65_534
+"""So many iterations a C compiler can be told to write out."""
 
 
 def check_program(program: Program, target: str) -> None:
@@ -78,6 +81,8 @@ def raise_all(refused: Iterable[RefusedMark | None]) -> None:
 def _of_statement(statement: Statement, nest: LoopNest, support: Support) -> UnsupportedMark | None:
     """What is wrong with the mark of a statement, if anything is."""
     match statement:
+        case For(mark=LoopMark.UNROLL) if ((statement.high - statement.low).constant or 0) > MOST_UNROLLED:
+            return _too_many(statement, nest)
         case For(variable=variable, mark=mark):
             return unsupported("loop", variable.name, mark, support)
         case Declare(variable=variable, mark=mark):
@@ -97,6 +102,18 @@ def _no_place_on_the_stack(statement: Allocate, nest: LoopNest) -> UnsupportedMa
     buffer = statement.buffer
     return not_on_the_stack(
         buffer.name, statement.mark, statement.capacity, buffer.dtype, place_of(nest, statement.let)
+    )
+
+
+def _too_many(loop: For, nest: LoopNest) -> UnsupportedMark:
+    name, count = loop.variable.name, (loop.high - loop.low).constant
+    return UnsupportedMark(
+        f"the loop {name} is marked {loop.mark.value}, and has {count} iterations",
+        binder=name,
+        mark=loop.mark.value,
+        place=place_of(nest, loop.binder),
+        required=f"at most {MOST_UNROLLED} iterations to be written out",
+        suggestions=(f's.tile("{name}", 8) puts the mark on the loop within a tile',),
     )
 
 
