@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -80,38 +80,42 @@ def compared(made: Callable[[], Session]) -> None:
     print(f"{made.__name__:34} {time.process_time() - begun:6.2f} s  {result}")
 
 
-def ranks(extent: int = 400, count: int = 16) -> None:
-    """Modelled costs of schedules of the product against the times of their kernels."""
+def ranks(extent: int = 1_000, kept: int = 400, count: int = 16) -> None:
+    """Modelled costs of schedules of the product against the times of their kernels.
+
+    Of the best that are kept, those are run that are nearest to costs spread evenly between the least and the greatest.
+    """
     from lowering import compile as compiled
 
-    s = reschedule(matmul.naive())
-    found = s.saturate(limit=FAR)
-    every = found.best(k=40, sizes=dict.fromkeys("MNK", extent))
+    found = reschedule(matmul.naive()).saturate(limit=FAR)
+    every = found.best(k=kept, sizes=dict.fromkeys("MNK", extent))
     rng = np.random.default_rng(0)
     a, b = (rng.random((extent, extent), dtype=np.float32) for _ in range(2))
     measured: list[tuple[float, float]] = []
-    for choice in every[:: max(1, len(every) // count)][:count]:
-        try:
-            goal = reschedule(matmul.naive()).take(choice).goal
-        except atl.ATLError:
-            continue
-        kernel = compiled(goal)
+    for choice in _spread(every, count):
+        kernel = compiled(reschedule(matmul.naive()).take(choice).goal)
         times = []
         for _ in range(3):
-            begun = time.perf_counter()
+            begun = time.thread_time()
             kernel(a, b)
-            times.append(time.perf_counter() - begun)
+            times.append(time.thread_time() - begun)
         measured.append((choice.cost, min(times)))
         print(f"{choice.label:60} {min(times) * 1e3:8.1f} ms", flush=True)
-    by_cost, by_time = (_places([pair[side] for pair in measured]) for side in (0, 1))
+    by_cost, by_time = (np.argsort(np.argsort([pair[side] for pair in measured])) for side in (0, 1))
     fastest = min(spent for _, spent in measured)
-    print(f"ranks agree to {np.corrcoef(by_cost, by_time)[0, 1]:.2f}")
+    print(f"ranks agree to {np.corrcoef(by_cost, by_time)[0, 1]:.2f} (Spearman), of {len(every)} schedules")
     print(f"the choice takes {measured[0][1] / fastest:.2f} times the least")
 
 
-def _places(values: list[float]) -> list[float]:
-    """The rank of each value."""
-    return [float(sorted(values).index(value)) for value in values]
+def _spread(choices: Sequence[Any], count: int) -> list[Any]:
+    """So many of the choices, the cheapest among them, with costs spread evenly on a scale of ratios."""
+    left = list(choices)
+    spread: list[Any] = []
+    for wanted in np.geomspace(left[0].cost, left[-1].cost, count):
+        nearest = min(left, key=lambda choice: abs(np.log(choice.cost / wanted)))
+        left.remove(nearest)
+        spread.append(nearest)
+    return sorted(spread, key=lambda choice: choice.cost)
 
 
 def main() -> None:

@@ -335,8 +335,10 @@ def test_two_opposite_conditions_are_an_else_and_nested_ones_are_one() -> None:
 """
     assert wanted in body_of(of)
     assert run(of, [], [3, 1], 3).tolist() == [1, 2, 2]
-    nested = nest("both", [], out, loop(vi, n, If(first, (If(less(i, k), (one,)),))), sizes="n m k", complete=False)
-    assert "        if (i < m && i < k) {\n" in body_of(nested)
+    nested = nest(
+        "both", [], out, loop(vi, n, If(less(i * i, m), (If(less(i * i, k), (one,)),))), sizes="n m k", complete=False
+    )
+    assert "        if (i * i < m && i * i < k) {\n" in body_of(nested)
     assert "    memset(out, 0, n * sizeof *out);\n" in body_of(nested)
     assert run(nested, [], [3, 1, 2], 3).tolist() == [1, 0, 0]
 

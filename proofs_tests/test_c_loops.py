@@ -70,14 +70,36 @@ def test_a_marked_loop_of_one_iteration_stays() -> None:
 
 def test_a_test_of_an_outer_index_is_made_outside_of_the_inner_loop() -> None:
     x = atl.tensor("x", N, M)
-    program = atl.program("f", [x], atl.gen(N, M, lambda p, q: atl.guard((p >= 2) & (q < 5), x[p, q])))
+    program = atl.program("f", [x], atl.gen(N, M, lambda p, q: atl.guard((p * p >= 4) & (q * q < 5), x[p, q])))
     assert """\
-        if (2 <= p) {
+        if (4 <= p * p) {
             for (int64_t q = 0; q < m; q++) {
-                if (q < 5) {
+                if (q * q < 5) {
 """ in code(program)
     for n_, m_ in ((0, 3), (1, 0), (7, 9)):
         against_reference(program, n=n_, m=m_)
+
+
+def test_a_test_around_the_body_of_a_loop_is_a_bound_of_it() -> None:
+    x = atl.tensor("x", N, M)
+    body = atl.gen(N, M, lambda p, q: atl.guard((p >= 2) & (q < 5) & (2 * q < p + 3) & (q != 1), x[p, q]))
+    program = atl.program("f", [x], body)
+    assert """\
+    for (int64_t p = 2; p < n; p++) {
+        for (int64_t q = 0; q < min_int64(m, min_int64(p / 2 + 2, 5)); q++) {
+            if (q != 1) {
+""" in code(program)
+    for n_, m_ in ((0, 3), (1, 0), (3, 2), (7, 9)):
+        against_reference(program, n=n_, m=m_)
+
+
+def test_a_window_that_slides_and_few_innermost_iterations_keep_their_tests() -> None:
+    x = atl.tensor("x", N)
+    ends = atl.gen(N, lambda p: atl.sum(5, lambda r: atl.guard((p + r >= 2) & (p + r < N + 2), x[p + r - 2])))
+    assert "for (int64_t r = 0; r < 5; r++)" in code(atl.program("f", [x], ends))
+    double = atl.program("g", [x], atl.gen(N, lambda p: 2 * x[p]))
+    assert "for (int64_t pi = 0; pi < 8; pi++)" in code(reschedule(double).tile("p", 8).goal)
+    assert "pi < min_int64(n - 32 * po, 32); pi++)" in code(reschedule(double).tile("p", 32).goal)
 
 
 def test_a_selection_by_an_outer_index_is_two_loops() -> None:
@@ -112,13 +134,13 @@ def test_a_test_whose_divisor_is_positive_leaves_the_loop() -> None:
 def test_what_is_declared_in_a_branch_does_not_reach_the_next_one() -> None:
     out, first, second = output(n, n), Scalar(8, "s", "float32"), Scalar(9, "s", "float32")
     here = cell(out, i, j)
-    low, high = (conjunction((less(i, k), part)) for part in (less(j, k), at_most(k, j)))
+    low, high = (conjunction((less(i * i, k), part)) for part in (less(j, k), at_most(k, j)))
     branches = (
         If(low, (Declare(first, FromIndex(i, "float32")), Assign(here, Load(first)))),
         If(high, (Declare(second, FromIndex(j, "float32")), Assign(here, Load(second)))),
     )
     of = nest("f", [], out, loop(vi, n, loop(vj, n, *branches)), sizes="n k", complete=False)
-    assert body_of(of).count("i < k") == 1
+    assert body_of(of).count("i * i < k") == 1
     assert run(of, [], [3, 2], 9).tolist() == [0, 0, 2, 1, 1, 2, 0, 0, 0]
 
 
@@ -138,8 +160,9 @@ def test_a_condition_is_not_tested_again_within_itself() -> None:
         return atl.guard(p + q < 7, atl.select(p + q < 7, x[p, q], 1) + atl.guard(p + q < 9, x[p, q]))
 
     text = code(atl.program("f", [x], atl.gen(N, M, element)))
-    assert text.count("if (") == 1
-    assert "?" not in text
+    assert "q < min_int64(7 - p, m)" in text
+    assert "if (" not in text
+    assert "?" not in text[text.index("for (") :]
 
 
 # -- sums -------------------------------------------------------------------------------------------------------------

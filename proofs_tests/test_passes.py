@@ -13,7 +13,7 @@ import pytest
 
 import atl
 from atl.checks.stack import STACK_LIMIT
-from atl.core.index import ZERO, Array, Index, Leaf, Size, constant, imax, imin, read, value_of
+from atl.core.index import ZERO, Array, Index, Leaf, Size, ceildiv, constant, floordiv, imax, imin, read, value_of
 from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
 from atl.core.program import Program
@@ -54,6 +54,7 @@ from lowering.passes import (
     PASSES,
     Pass,
     after_passes,
+    bounds,
     conditions,
     dead_stores,
     early_frees,
@@ -62,6 +63,7 @@ from lowering.passes import (
     simplification,
     stack,
 )
+from lowering.passes.bounds import with_tests_as_bounds
 from lowering.passes.conditions import with_conditions_joined
 from lowering.passes.early_frees import with_early_frees
 from lowering.passes.invariants import with_invariant_tests_outside
@@ -69,7 +71,7 @@ from lowering.passes.natural import with_natural_numerators
 from lowering.passes.simplification import simplified
 from lowering.passes.stack import with_stack_in_bounds
 from proofs_tests.generate import Case, case_by_seed
-from proofs_tests.nests import at, binary, body_of, cell, i, j, k, loop, m, n, nest, output, tensor, vi, vj
+from proofs_tests.nests import at, binary, body_of, cell, i, j, k, l, loop, m, n, nest, output, tensor, vi, vj, vk
 
 STEPS: Final = 5_000
 GENERATED: Final = 60
@@ -287,6 +289,27 @@ def conditions_in_loops() -> LoopNest:
     return nest("conditions", [], out, *loops, sizes="n m k", complete=False)
 
 
+def linear_tests() -> LoopNest:
+    """Loops whose bodies stand under tests that are linear in their variable, and under others."""
+    out = output(n, n)
+    ends = Array("ends", (n,), "int64", low=ZERO, high=n)
+    here = (Accumulate(cell(out, i, j), "add", number(1)),)
+    tests: tuple[Predicate, ...] = (
+        at_most(j, i),
+        conjunction((less(3 * j, m + 2 * i), at_most(k, 2 * j), less(i * j, m + 3))),
+        less(j, read(ends, (i,))),
+        conjunction((less(i + j + k, n), less(j, read(ends, (i + k,))))),
+        conjunction((less(constant(1), k), less(j + (n + i) // (k - 1), n))),
+        # The divisor is positive where the loop runs.
+        conjunction((less(j + 1, k), less(j + (n + i) // (k - 1), n))),
+        disjunction((less(j, k), less(i, m))),
+        equal(i + j, m),
+    )
+    loops = (loop(vi, n, loop(vj, n, If(test, here))) for test in tests)
+    window = loop(vi, n, loop(vj, constant(4), loop(vk, n, If(at_most(j + l, i), here))))
+    return nest("tests", [ends], out, *loops, window, sizes="n m k", complete=False)
+
+
 def single() -> LoopNest:
     """Loops of one iteration: one in another, one over a branch that is decided, and one that allocates."""
     out, held = output(n, n), Buffer(4, "held", "float32", (i + 2,))
@@ -309,6 +332,8 @@ def by_hand() -> Iterator[Call]:
     for of in (*made, panels("outside", in_loop=False), panels("within", in_loop=True), conditions_in_loops()):
         for at_k in (0, 2, 5):
             yield of, {"n": 5, "m": 2, "k": at_k}, arrays
+    ends = {"ends": np.array([2, 0, 4, 4, 1])}
+    yield from ((linear_tests(), {"n": 5, "m": at_m, "k": at_k}, ends) for at_m in (0, 2, 9) for at_k in (0, 2, 5))
 
 
 @pytest.mark.parametrize("of", PASSES)
@@ -376,6 +401,11 @@ FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
         *(invariants, "negation", lambda p: p),
         with_invariant_tests_outside,
     ),
+    "a loop ends with the quotient rounded up": (bounds, "floordiv", ceildiv, with_tests_as_bounds),
+    "a loop begins with the quotient rounded down": (bounds, "ceildiv", floordiv, with_tests_as_bounds),
+    "of two ends the later one counts": (bounds, "imin", imax, with_tests_as_bounds),
+    "what is tested beside a bound is lost": (bounds, "conjunction", lambda _: TRUE, with_tests_as_bounds),
+    "what a bound divides by is taken for positive": (bounds, "are_meaningful", lambda *_: True, with_tests_as_bounds),
     "what is read in a value does not keep a buffer": (early_frees, "loaded", lambda e: [], with_early_frees),
     "every numerator is said not to be negative": (natural, "prove", _proves_everything, with_natural_numerators),
     "a size is taken to be zero": (

@@ -162,7 +162,7 @@ def test_the_extractor_of_egglog_with_the_same_model_has_the_same_least_cost(pro
     value = graph.lookup_function("T", [number])
     assert value is not None
     cost, _ = extractor.extract_best(graph, bindings.TermDag(), value, "E")
-    assert cost.cost == pytest.approx(own.best()[0].cost)
+    assert cost.cost == pytest.approx(float(own._best[found.class_of[found.root]][0].result.costs[0]))
 
 
 def test_what_is_not_safe_or_not_stored_is_never_chosen() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from lowering.nest.loopnest import LoopNest
+from lowering.passes.bounds import with_tests_as_bounds
 from lowering.passes.conditions import with_conditions_joined
 from lowering.passes.dead_stores import without_dead_stores
 from lowering.passes.early_frees import with_early_frees
@@ -28,6 +29,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     simplified,
     with_invariant_tests_outside,  # of what is left to be tested
     with_conditions_joined,  # after both, for they may leave a branch with one statement
+    with_tests_as_bounds,  # of what is tested around whole bodies
     with_early_frees,  # after all that leaves statements out
     with_natural_numerators,  # last: it speaks of the very expressions that are printed and run
 )

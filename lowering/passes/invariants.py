@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, assert_never
 
-from atl.checks.scope import known_at_the_start, reads
-from atl.core.index import ZERO
+from atl.checks.scope import known_at_the_start
 from atl.core.predicate import (
     FALSE,
     TRUE,
@@ -21,14 +20,11 @@ from atl.core.predicate import (
     conjuncts,
     disjunction,
     expressions,
-    less,
     negation,
     predicate_order,
-    within,
 )
 from atl.core.terms import BinaryOp, UnaryOp
-from atl.core.traversal import divisors
-from atl.prove import Facts, Proved, prove
+from atl.prove import Facts
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -51,6 +47,7 @@ from lowering.nest.loopnest import (
     opposite,
     statements,
 )
+from lowering.passes.meaningful import are_meaningful
 from lowering.passes.simplification import simplified
 
 MOST_TESTS: Final = 2
@@ -157,18 +154,7 @@ def _is_invariant(facts: Facts, loop: For, predicate: Predicate) -> bool:
     return (
         predicate not in (TRUE, FALSE)
         and not any(loop.variable.uid in e.free for e in expressions(predicate))
-        and all(
-            isinstance(prove(facts, needed, thorough=False), Proved)
-            for e in expressions(predicate)
-            for needed in (
-                *(less(ZERO, divisor) for divisor in divisors(e)),
-                *(
-                    within(ZERO, position, extent)
-                    for read in reads(e)
-                    for position, extent in zip(read.indices, read.array.shape, strict=True)
-                ),
-            )
-        )
+        and are_meaningful(facts, expressions(predicate))
     )
 
 

@@ -41,6 +41,8 @@ DEFAULT_SIZE: Final = 1_000
 """What a size is taken for where nobody says."""
 TILES: Final = (8, 16, 64)
 MOST_CANDIDATES: Final = 256
+LOOKED_AT: Final = 16
+"""So many of the best of a class are priced as they stand: what a term costs within others is a bound from below."""
 Pricing: TypeAlias = Callable[[Mapping[str, Any]], Model]
 COSTS: Final[Mapping[str, Pricing]] = {"traffic": Traffic, "lines": Lines, "code size": CodeSize}
 """The cost models that ship, by name; each is made from sizes."""
@@ -149,14 +151,13 @@ class Saturated:
         given = _checked_sizes(self.program, {} if sizes is None else sizes)
         columns = {name: np.array([float(at[name]) for at in candidates]) for name in self.tile_sizes}
         model = pricing({**given, **columns})
-        found = Extraction(self.search.terms.heads, self.nodes, model, self.class_of[self.root], k)
+        found = Extraction(self.search.terms.heads, self.nodes, model, self.class_of[self.root], max(k, LOOKED_AT))
         choices: list[Choice] = []
         seen: set[object] = set()
-        for extracted in found.ranked():
+        for extracted in found.best():
             choice = self._choice(extracted, candidates[extracted.candidate])
-            key = (choice.body, tuple(sorted(choice.tiles.items())))
-            if key not in seen:
-                seen.add(key)
+            if choice.body not in seen:
+                seen.add(choice.body)
                 choices.append(choice)
         return choices[:k]
 

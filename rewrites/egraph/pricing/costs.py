@@ -1,20 +1,25 @@
 """Cost models: what a program would cost at given sizes, told bottom-up from its nodes and the loops around them.
 
-Three ship. `Traffic` counts operations, and lines that move between the levels of a memory hierarchy; `Lines` the lines
-that each level of loops touches; `CodeSize` nodes. An access that its context does not prove safe, and one into what is
-stored nowhere, is infinitely dear in all of them.
+Three ship. `Traffic` counts operations, and lines that move between the levels of a memory hierarchy; `Lines` counts
+operations, and the lines that each level of loops touches; `CodeSize` counts nodes. An access that its context does not
+prove safe, and one into what is stored nowhere, is infinitely dear in all of them.
+
+Operations are of one element, but where an innermost loop is *smooth*: it reads and stores elements that lie side by
+side, or the same ones in all iterations. C compilers make vector instructions of such a loop. Where the elements of a
+tensor are stored is told by the reshape operators above it; so what a term costs within others is the least that it may
+cost there, and `settled` says what it costs as it stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias, assert_never
+from typing import ClassVar, Final, assert_never
 
 import numpy as np
 
-from atl.core.index import ZERO, Index, Var, floordiv, index
-from atl.core.predicate import within
+from atl.core.index import ZERO, Bound, Extremum, Index, Quotient, Read, Var, atoms, floordiv, index
+from atl.core.predicate import expressions, within
 from atl.core.terms import (
     Access,
     Binary,
@@ -53,11 +58,16 @@ from rewrites.egraph.pricing.extraction import Costs
 
 LEAST: Final = 1e-3
 """What every node costs at least: a whole costs more than its parts."""
-OPERATION: Final = 0.1
 LINE: Final = 16
 """Elements of a line of a cache."""
-LEVELS: Final = ((8_192, 2.0), (131_072, 20.0))
-"""The levels of a memory hierarchy: how many elements fit, and what a line costs that does not."""
+LANES: Final = 8
+"""Elements of a vector."""
+BEGUN: Final = 8.0
+"""What it costs to begin an innermost loop, in operations."""
+WRITTEN_OUT: Final = 8
+"""A loop of so few iterations, if their number is a constant, is written out by C compilers."""
+LEVELS: Final = ((8_192, 2.0), (131_072, 4.0), (4_194_304, 12.0))
+"""The levels of a memory hierarchy: how many elements fit, and what a line that does not fit costs, in operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +92,20 @@ class View:
     at: tuple[Index, ...] = ()
 
 
-Stored: TypeAlias = tuple[tuple[Range, ...], tuple[Index, ...]]
-"""Where the elements of a result go: the loops in which they are computed, and a position in terms of these."""
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Where the elements of a result go: the loops in which they are computed, and a position in terms of these.
+
+    The operations of an iteration of an innermost loop are counted where it is known where that loop stores.
+    """
+
+    loops: tuple[Range, ...]
+    at: tuple[Index, ...] = ()
+    operations: Costs | None = None
+    smooth: bool = True
+
+    def moved(self, at: tuple[Index, ...]) -> Stored:
+        return replace(self, at=at)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,6 +114,12 @@ class Priced:
 
     costs: Costs
     work: Costs
+    """What is counted already."""
+    body: Costs
+    """The operations of each iteration of the loop around, as far as no loop stands in it."""
+    has_loop: bool = False
+    is_rough: bool = False
+    """Something in the body depends on the index of the loop around in a way that vector instructions do not have."""
     reads: frozenset[Touched] = frozenset()
     stores: tuple[Stored, ...] = ()
     view: View | None = None
@@ -106,7 +134,6 @@ class Traffic:
 
     sizes: Mapping[str, Costs | float]
     levels: Sequence[tuple[int, float]] = LEVELS
-    operation: float = OPERATION
     _extents: Extents = field(init=False, repr=False)
     _prices: dict[Touched, Costs] = field(default_factory=dict, init=False, repr=False)
     _safe: dict[tuple[int, Index, Index], bool] = field(default_factory=dict, init=False, repr=False)
@@ -121,6 +148,8 @@ class Traffic:
 
     # -- what differs between models ----------------------------------------------------------------------------------
 
+    written_out: ClassVar[int] = WRITTEN_OUT
+
     def _moved(self, nest: Nest, lines: Sequence[Costs]) -> Costs:
         """What it costs that the loops from each level on touch so many lines."""
         total = self._none
@@ -134,13 +163,17 @@ class Traffic:
             total = total + price * missed
         return total
 
-    def _done(self, nest: Nest, times: Costs | float = 1.0) -> Costs:
-        """What so many operations in a nest of loops cost."""
-        return self.operation * nest.total * times
+    def _done(self, nest: Nest, operations: Costs, *, smooth: bool) -> Costs:
+        """What so many operations in each iteration of the innermost of some loops cost."""
+        return nest.total * operations / (LANES if smooth else 1.0)
+
+    def _begun(self, nest: Nest) -> Costs:
+        """What it costs to begin an innermost loop within these."""
+        return nest.total * BEGUN
 
     def _streamed(self, nest: Nest, elements: Costs) -> Costs:
         """What it costs to go through so many elements in order, in a nest of loops."""
-        return nest.total * elements / LINE * sum(price for _, price in self.levels)
+        return nest.total * elements * (2.0 / LANES + sum(price for _, price in self.levels) / LINE)
 
     # -- pricing ------------------------------------------------------------------------------------------------------
 
@@ -152,22 +185,49 @@ class Traffic:
         """The result of a node in a context."""
         if at.dead:
             never_run = self._none + LEAST
-            return Priced(never_run, never_run, stores=() if term.type.rank else ((at.loops, ()),))
+            stores = () if term.type.rank else (Stored(at.loops),)
+            return Priced(never_run, never_run, self._none, stores=stores)
         made = self._result(at, term, list(parts))
         if made is None:
             never = np.full(self.candidates, np.inf)
-            return Priced(never, never)
-        work = made.work + LEAST
-        costs = work
-        for read in made.reads:
-            costs = costs + self._price(read)
-        if term.type.rank and made.view is None:
-            shape = at.scope.shape(term.type)
-            for loops, position in made.stores:
-                costs = costs + self._price(Touched(loops, None, shape, position))
+            return Priced(never, never, self._none)
+        made = replace(made, work=made.work + LEAST)
+        costs = self._total(at, made, (self._least(at, stored, term.type) for stored in made.stores))
         for part in parts:
             costs = np.maximum(costs, part.costs + LEAST)
-        return replace(made, work=work, costs=costs)
+        return replace(made, costs=costs)
+
+    def settled(self, at: Context, term: Expr, made: Priced) -> Costs:
+        """What a term costs as it stands, without reshape operators around it."""
+        total = self._total(
+            at, made, (self._stored(at, stored, term.type, range(term.type.rank)) for stored in made.stores)
+        )
+        return np.maximum(total, made.costs)
+
+    def _total(self, at: Context, made: Priced, stores: Iterable[Costs]) -> Costs:
+        total = made.work + self._done(self._extents.nest(at.loops), made.body, smooth=True)
+        for read in made.reads:
+            total = total + self._price(read)
+        return sum(stores, total)
+
+    def _least(self, at: Context, stored: Stored, of: Type) -> Costs:
+        """The least that elements cost to store: transposed so that the innermost loop stores them side by side."""
+        inner = len(stored.loops) - 1
+        last = [place for place, position in enumerate(stored.at) if inner in position.free][-1:]
+        order = [*(place for place in range(of.rank) if place not in last), *last]
+        return self._stored(at, stored, of, order)
+
+    def _stored(self, at: Context, stored: Stored, of: Type, order: Sequence[int]) -> Costs:
+        """What the elements of a result cost to store, with its dimensions in this order."""
+        if not of.rank:
+            return self._none
+        shape = at.scope.shape(of)
+        where = tuple(stored.at[place] for place in order)
+        cost = self._price(Touched(stored.loops, None, tuple(shape[place] for place in order), where))
+        if stored.operations is not None:
+            smooth = stored.smooth and _is_smooth(where, len(stored.loops) - 1)
+            cost = cost + self._done(self._extents.nest(stored.loops), stored.operations, smooth=smooth)
+        return cost
 
     def _price(self, touched: Touched) -> Costs:
         found = self._prices.get(touched)
@@ -193,64 +253,103 @@ class Traffic:
 
     def _result(self, at: Context, term: Expr, parts: list[Priced]) -> Priced | None:
         """What a node does and touches; None for one that must not be chosen."""
-        nest = self._extents.nest(at.loops)
         if not isinstance(term, Access):
             below = zip(parts, children(term), strict=True)
             parts = [self._landed(at, part, child.expr.type) for part, child in below]
-        work = sum((part.work for part in parts), self._none)
-        reads = frozenset[Touched]().union(*(part.reads for part in parts))
-        stores = tuple(store for part in parts for store in part.stores)
-        made = Priced(self._none, work, reads, stores)
-        if isinstance(term, Input | Local) and not term.type.rank:
-            return replace(made, work=self._done(nest), stores=((at.loops, ()),))
+        made = Priced(
+            self._none,
+            sum((part.work for part in parts), self._none),
+            sum((part.body for part in parts), self._none),
+            any(part.has_loop for part in parts),
+            any(part.is_rough for part in parts),
+            frozenset[Touched]().union(*(part.reads for part in parts)),
+            tuple(store for part in parts for store in part.stores),
+        )
+        here = () if term.type.rank else (Stored(at.loops),)
         match term:
+            case Input() | Local() if not term.type.rank:
+                return replace(made, body=made.body + 1, stores=here)
             case Input(array):
                 return replace(made, view=View(array, array.shape))
             case Local(position, of):
                 return replace(made, view=View(len(at.tensors) - 1 - position, at.scope.shape(of)))
-            case Constant() | Value() | Padding():
-                return replace(made, stores=((at.loops, ()),) if not term.type.rank else ())
+            case Constant() | Padding():
+                return replace(made, stores=here)
+            case Value(value):
+                rough = not _is_even(value)
+                return replace(made, body=made.body + 1, is_rough=rough, stores=here)
             case Access():
                 return self._access(at, term, parts[0], made)
-            case Gen(low, high):
-                trips = self._count(at, high - low)
-                own = index(Var(len(at.loops))) - at.scope.index(low)
-                moved = tuple((loops, (own, *position)) for loops, position in stores)
-                return replace(made, work=work + self._done(nest, trips), stores=moved)
-            case Reduce(_, low, high):
-                return replace(made, work=work + self._done(nest, self._count(at, high - low)))
-            case Guard():
-                return replace(made, work=work + self._done(nest))
+            case Gen() | Reduce():
+                return self._loop(at, term, made)
+            case Guard(predicate):
+                rough = made.is_rough or not all(map(_is_even, expressions(predicate)))
+                return replace(made, body=made.body + 1, is_rough=rough)
+            case Select(predicate):
+                rough = made.is_rough or not all(map(_is_even, expressions(predicate)))
+                return self._element_wise(at, term, replace(made, is_rough=rough))
             case Let(value):
-                return replace(
-                    made,
-                    work=parts[1].work + parts[0].costs + self._done(nest, self._elements(at, value.type)),
-                    reads=parts[1].reads,
-                    stores=parts[1].stores,
-                )
-            case Unary() | Binary() | Select() | Cast():
-                done = self._done(nest, self._elements(at, term.type))
-                return replace(made, work=work + done, stores=stores if term.type.rank else ((at.loops, ()),))
+                return self._let(at, value, parts, made)
+            case Unary() | Binary() | Cast():
+                return self._element_wise(at, term, made)
             case Concat(left, _):
                 by = at.scope.index(left.type.shape[0])
-                moved = tuple((loops, (position[0] + by, *position[1:])) for loops, position in parts[1].stores)
-                return replace(made, work=work + self._done(nest), stores=(*parts[0].stores, *moved))
+                moved = tuple(stored.moved((stored.at[0] + by, *stored.at[1:])) for stored in parts[1].stores)
+                return replace(made, body=made.body + 1, stores=(*parts[0].stores, *moved))
             case Reshape(op, operand):
-                moved = tuple((loops, _reshaped(op, position, operand.type, at)) for loops, position in stores)
-                return replace(made, work=work + self._done(nest), stores=moved)
+                moved = tuple(stored.moved(_reshaped(op, stored.at, operand.type, at)) for stored in made.stores)
+                return replace(made, body=made.body + 1, stores=moved)
             case TensorVar() | Metavariable():
                 return None
             case _:
                 assert_never(term)
 
+    def _loop(self, at: Context, term: Gen | Reduce, made: Priced) -> Priced:
+        """A loop around a body that is priced."""
+        level = len(at.loops)
+        extent = term.high - term.low
+        loops = (*at.loops, (at.scope.index(term.low), at.scope.index(term.high)))
+        inside, nest = self._extents.nest(loops), self._extents.nest(at.loops)
+        operations = made.body + 1
+        is_scalar = not term.type.rank
+        smooth = not made.is_rough and all(_is_smooth(read.at, level) for read in made.reads)
+        if is_scalar and not made.has_loop and extent.constant is not None and extent.constant <= self.written_out:
+            return replace(made, body=extent.constant * operations, is_rough=False, stores=(Stored(at.loops),))
+        work, stores = made.work + self._begun(nest), made.stores
+        if made.has_loop:
+            work = made.work + self._done(inside, operations, smooth=False)
+        elif is_scalar:
+            work = work + self._done(inside, operations, smooth=smooth)
+        else:
+            stores = tuple(replace(stored, operations=operations, smooth=smooth) for stored in stores)
+        if isinstance(term, Gen):
+            own = index(Var(level)) - at.scope.index(term.low)
+            stores = tuple(stored.moved((own, *stored.at)) for stored in stores)
+        elif is_scalar:
+            stores = (Stored(at.loops),)
+        return replace(made, work=work, body=self._none, has_loop=True, is_rough=False, stores=stores)
+
+    def _let(self, at: Context, value: Expr, parts: Sequence[Priced], made: Priced) -> Priced:
+        """A scalar is computed in the loop around; a tensor is computed, as it stands, before what reads it."""
+        rest = parts[1]
+        if not value.type.rank:
+            return replace(made, body=made.body + 1, stores=rest.stores)
+        work = rest.work + self.settled(at, value, parts[0]) + self._begun(self._extents.nest(at.loops))
+        return replace(rest, work=work, body=rest.body + 1, has_loop=True)
+
+    def _element_wise(self, at: Context, term: Expr, made: Priced) -> Priced:
+        """An operation on scalars, in the loop around; or on tensors, in loops of its own."""
+        if not term.type.rank:
+            return replace(made, body=made.body + 1, stores=(Stored(at.loops),))
+        done = self._streamed(self._extents.nest(at.loops), self._elements(at, term.type))
+        return replace(made, work=made.work + done, body=made.body + 1, has_loop=True)
+
     def _landed(self, at: Context, part: Priced, of: Type) -> Priced:
         """A part that is a whole array, or a row of one, is copied where it goes."""
         if part.view is None:
             return part
-        elements = self._elements(at, of)
-        nest = self._extents.nest(at.loops)
-        work = part.work + self._done(nest, 2 * elements) + self._streamed(nest, elements)
-        return replace(part, work=work, view=None, stores=())
+        copied = self._streamed(self._extents.nest(at.loops), self._elements(at, of))
+        return replace(part, work=part.work + copied, body=part.body + 1, has_loop=True, view=None, stores=())
 
     def _access(self, at: Context, term: Access, tensor: Priced, made: Priced) -> Priced | None:
         if tensor.view is None or not self._is_safe(at, term):
@@ -260,8 +359,7 @@ class Traffic:
             return replace(made, view=view)
         near = tuple(position - position.offset for position in view.at)
         read = Touched(at.loops, view.array, view.shape, near)
-        work = made.work + self._done(self._extents.nest(at.loops))
-        return replace(made, work=work, reads=made.reads | {read}, stores=((at.loops, ()),))
+        return replace(made, body=made.body + 1, reads=made.reads | {read}, stores=(Stored(at.loops),))
 
     def _is_safe(self, at: Context, term: Access) -> bool:
         key = (at.number, term.tensor.type.shape[0], term.index)
@@ -302,8 +400,24 @@ def _reshaped(op: ReshapeOp, position: tuple[Index, ...], of: Type, at: Context)
             assert_never(op)
 
 
+def _is_smooth(at: tuple[Index, ...], level: int) -> bool:
+    """Whether elements at these positions lie side by side in iterations of a loop, or are the same ones in all."""
+    for place, position in enumerate(at):
+        factor = dict(position.terms).get((Var(level),), 0)
+        if factor not in ((0, 1) if place == len(at) - 1 else (0,)):
+            return False
+        if level in (position - index(Var(level)) * factor).free:
+            return False
+    return True
+
+
+def _is_even(e: Index) -> bool:
+    """Whether no quotient, extremum or element in an expression depends on the index of the loop around."""
+    return not any(Bound(0) in atoms(index(atom)) for atom in atoms(e) if isinstance(atom, Quotient | Extremum | Read))
+
+
 class Lines(Traffic):
-    """The lines that each level of loops touches, each time that it runs: whatever the memory is."""
+    """The lines that each level of loops touches, each time that it runs, whatever the memory is; and operations."""
 
     def _moved(self, nest: Nest, lines: Sequence[Costs]) -> Costs:
         total = self._none
@@ -315,11 +429,16 @@ class Lines(Traffic):
 class CodeSize(Traffic):
     """How many nodes a program has, whatever its sizes."""
 
+    written_out: ClassVar[int] = 0
+
     def _moved(self, _: Nest, __: Sequence[Costs]) -> Costs:
         return self._none
 
-    def _done(self, _: Nest, __: Costs | float = 1.0) -> Costs:
-        return self._none + 1.0
+    def _done(self, _: Nest, operations: Costs, *, smooth: bool) -> Costs:  # noqa: ARG002 (the same for all)
+        return operations
+
+    def _begun(self, _: Nest) -> Costs:
+        return self._none
 
     def _streamed(self, _: Nest, __: Costs) -> Costs:
-        return self._none
+        return self._none + 1.0

@@ -50,6 +50,10 @@ class Model(Protocol):
         """
         ...
 
+    def settled(self, at: Context, term: Expr, made: Any) -> Costs:
+        """What a term with this result costs where nothing stands around it; no less than the result says."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pick:
@@ -108,19 +112,10 @@ class Extraction:
         """The best terms of the class that was asked for, cheapest first, each for the candidate that suits it best."""
         found = []
         for pick in self._best.get(self._root, ()):
-            costs = pick.result.costs
+            at = self.heads[pick.head]
+            costs = self.model.settled(at.context, at.sample, pick.result)
             candidate = int(costs.argmin())
             found.append(Extracted(float(costs[candidate]), candidate, pick, self.heads))
-        return found
-
-    def ranked(self) -> list[Extracted]:
-        """The best terms with every candidate, cheapest first."""
-        found = [
-            Extracted(float(cost), candidate, pick, self.heads)
-            for pick in self._best.get(self._root, ())
-            for candidate, cost in enumerate(pick.result.costs)
-            if np.isfinite(cost)
-        ]
         return sorted(found, key=lambda at: at.cost)
 
     def _settle(self, root: int) -> None:

@@ -1,0 +1,120 @@
+"""Loop nests whose loops run only where their bodies do something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, assert_never
+
+from atl.checks.scope import known_at_the_start, reads
+from atl.core.index import Index, Var, ceildiv, constant, floordiv, imax, imin, index
+from atl.core.marks import LoopMark
+from atl.core.predicate import TRUE, NonNegative, Predicate, conjunction, conjuncts, less
+from atl.prove import Facts
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Block,
+    Clear,
+    Declare,
+    For,
+    Free,
+    If,
+    LoopNest,
+    Statement,
+    statements,
+)
+from lowering.passes.meaningful import are_meaningful
+from lowering.passes.simplification import simplified
+
+WRITTEN_OUT: Final = 16
+"""So few iterations a C compiler writes out, if it knows how many there are."""
+
+
+def with_tests_as_bounds(nest: LoopNest) -> LoopNest:
+    """The loop nest with `for i in max(a, l)..b: s` in place of `for i in a..b: if l <= i: s`, and so for its end.
+
+    A test that is linear in the variable of a loop whose whole body stands under it becomes a bound of the loop. Bounds
+    are computed before the loop: so they must be proved to mean something there. They read no elements, since the sum
+    of one and a number may not fit into 64 bits where comparing the two does. Loops that are to be unrolled stay. So do
+    those of few iterations that are innermost, or go over a window that slides with a loop around: C compilers write
+    these out, and mask.
+    """
+    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    while (body := _block(facts, nest.body)) != nest.body:
+        nest = simplified(replace(nest, body=body))
+    return nest
+
+
+def _block(facts: Facts, block: Block) -> Block:
+    return tuple(_statement(facts, statement) for statement in block)
+
+
+def _statement(facts: Facts, statement: Statement) -> Statement:
+    match statement:
+        case For():
+            loop = _tightened(facts, statement)
+            return replace(loop, body=_block(facts.assume(loop.range), loop.body))
+        case If(predicate, body):
+            return If(predicate, _block(facts.assume(predicate), body))
+        case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            return statement
+    assert_never(statement)
+
+
+def _tightened(facts: Facts, loop: For) -> For:
+    if len(loop.body) != 1 or loop.mark is LoopMark.UNROLL or _is_written_out(loop):
+        return loop
+    branch = loop.body[0]
+    if not isinstance(branch, If):
+        return loop
+    low, high = [loop.low], [loop.high]
+    left: list[Predicate] = []
+    for part in conjuncts(branch.predicate):
+        first, end = _bounds(facts, loop, part)
+        low += first
+        high += end
+        if not first and not end:
+            left.append(part)
+    if len(low) == len(high) == 1:
+        return loop
+    inner = (replace(branch, predicate=conjunction(left)),) if left else branch.body
+    return replace(loop, low=imax(*low), high=imin(*high), body=inner)
+
+
+def _bounds(facts: Facts, loop: For, test: Predicate) -> tuple[list[Index], list[Index]]:
+    """From where on a test holds, or before what end, if it is linear in the variable of the loop."""
+    if not isinstance(test, NonNegative):
+        return [], []
+    factor = dict(test.expression.terms).get((loop.variable,), 0)
+    rest = test.expression - index(loop.variable) * factor
+    if (
+        not factor
+        or loop.variable.uid in rest.free
+        or any(reads(rest))
+        or _slides(loop, rest)
+        or not are_meaningful(facts, (rest,))
+    ):
+        return [], []
+    if factor > 0:
+        return [ceildiv(-rest, constant(factor))], []
+    return [], [floordiv(rest, constant(-factor)) + 1]
+
+
+def _is_written_out(loop: For) -> bool:
+    return _is_short(loop) and not any(isinstance(inside, For) for inside in statements(loop.body))
+
+
+def _is_short(loop: For) -> bool:
+    length = (loop.high - loop.low).constant
+    return length is not None and length <= WRITTEN_OUT
+
+
+def _slides(loop: For, rest: Index) -> bool:
+    """Whether the loop goes over a window of few elements, at a place that moves by less than the window's length."""
+    length = loop.high - loop.low
+    return _is_short(loop) and any(
+        less(constant(abs(factor)), length) == TRUE
+        for monomial, factor in rest.terms
+        if any(isinstance(atom, Var) for atom in monomial)
+    )
