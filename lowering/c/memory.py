@@ -45,8 +45,8 @@ class Heap:
     """What is on the heap at a place, and the function's ways out: labels at its end.
 
     From the label of some buffers on these are freed, the last one first. A buffer in `declared` is freed there, and so
-    it is declared at the beginning of the function. An iteration of a parallel loop has no way out: there `failed` is the
-    variable in which it notes that it had no storage.
+    it is declared at the beginning of the function. An iteration of a parallel loop has no way out: there `failed` is
+    the variable in which it notes that it had no storage.
     """
 
     labels: Mapping[Live, str]
