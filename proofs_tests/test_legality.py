@@ -319,3 +319,30 @@ def test_buffers_that_the_stack_does_not_hold_stay_in_their_iteration() -> None:
     on_heap = [line for line in lines if "room for" in line and "on the stack" not in line]
     assert len(on_heap) == 2
     assert all(line.startswith("        room") for line in on_heap)
+
+
+# -- passes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (
+            "⊞[i < n | parallel] select(k <= 3, f[i], 2 * f[i])",
+            ["if k <= 3:", "for i in 0..n:  # parallel", "if 4 <= k:", "for i in 0..n:  # parallel"],
+        ),
+        ("⊞[i < n | vector] [k <= i] · f[i]", ["for i in k..n:  # vector"]),
+        ("⊞[i < 1 | parallel] f[0] * f[i]", ["for i in 0..1:  # parallel"]),
+        ("⊞[i < n | parallel] [k = 3] · Σ[p < 1 | vector] f[p]", ["if k = 3:", "for i in 0..n:  # parallel", None]),
+    ],
+    ids=["a loop that is written twice", "a bound", "one iteration", "a test that leaves two loops"],
+)
+def test_a_mark_stays_with_its_loop_in_all_passes(body: str, shown: list[str | None]) -> None:
+    extent = "1" if "i < 1" in body else "n"
+    program = atl.parse(f"t (f : float32[n], k : size) : float32[{extent}]\n    given 1 <= n, 1 <= k :=\n  {body}")
+    nest = lower(program)
+    lines = [line.strip() for line in print_nest(nest).splitlines() if line.strip().startswith(("for", "if"))]
+    wanted = ["for p in 0..1:  # vector" if line is None else line for line in shown]
+    assert lines == wanted
+    loops = [loop for loop in statements(nest.body) if isinstance(loop, For)]
+    assert {loop.binder for loop in loops} == {binder.path for binder in nest.marks}

@@ -20,7 +20,7 @@ import lowering
 from atl.core.index import constant
 from atl.core.marks import LoopMark
 from atl.core.terms import Monoid
-from atl.errors import CompilerFailed, UnsupportedMark
+from atl.errors import CompilerFailed, OutOfMemory, UnsupportedMark
 from lowering import lower, print_c
 from lowering.compiler import OPENMP, OPENMP_SIMD, has_openmp, has_sanitizers
 from lowering.nest.loopnest import Accumulate, Allocate, Assign, Buffer, For, Free, LoopNest, Number
@@ -350,12 +350,19 @@ def test_whichever_allocation_of_a_thread_fails_all_others_are_freed_once(
 
 
 def test_a_kernel_says_that_a_thread_had_no_memory() -> None:
-    text = print_c(lower(RUN["a buffer for each thread"]().goal))
-    assert "            failed = 1;\n        } else {" in text
-    assert "    if (failed) {\n        return OUT_OF_MEMORY;\n    }" in text
-    kernel = lowering.compile(RUN["a buffer for each thread"]().goal)
-    huge = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (1, 2), (4, 0))
-    assert kernel(huge, np.ones((2, 3), np.float32)).tolist() == [[0.0] * 3]
+    program = atl.parse(
+        """t (f : float32[n], k : size) : float32[n]
+              given 1 <= k :=
+          ⊞[i < n | parallel] let b := ⊞[j < k] f[i] + f[j % n] in b[k - 1]"""
+    )
+    kernel = lowering.compile(program)
+    assert "            failed = 1;\n        } else {" in kernel.source
+    assert "    if (failed) {\n        return OUT_OF_MEMORY;\n    }" in kernel.source
+    f_of = np.arange(4, dtype=np.float32)
+    assert kernel(f_of, k=3).tolist() == [2.0, 3.0, 4.0, 5.0]
+    with pytest.raises(OutOfMemory, match="there is no memory for a buffer of t"):
+        kernel(f_of, k=2**50)
+    assert kernel(f_of, k=3).tolist() == [2.0, 3.0, 4.0, 5.0]
 
 
 # -- under the sanitizers ---------------------------------------------------------------------------------------------
