@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from typing import Final
@@ -18,6 +19,9 @@ from atl.core.marks import AT_ONCE, LoopMark
 from atl.core.terms import Monoid
 from atl.errors import IllegalMark, UnsafeAccess, UnsafeTruncation
 from atl.prove import Unknown
+from examples import beyond_the_paper, everyday
+from examples.schedules import blur
+from examples.schedules import matmul as matmul_schedules
 from lowering import lower, print_nest
 from lowering.lower import lower_unchecked
 from lowering.nest.loopnest import (
@@ -239,6 +243,26 @@ def test_positions_that_increase_strictly_are_scattered_to_at_once() -> None:
     lower(scattered(atl.tensor("at", terms, dtype="int64", range=(0, bins), order="strict")))
     with pytest.raises(IllegalMark, match=r"its iterations \d and \d meet in out\[0\]"):
         lower(scattered(atl.tensor("at", terms, dtype="int64", range=(0, bins))))
+
+
+SCHEDULES: Final[dict[str, Callable[[], atl.Program]]] = {
+    "a product in tiles, with tails": matmul_schedules.tiled_with_tails,
+    "a blur in tiles, with tails": blur.tiled_staged_with_tails,
+    "a product of packed operands": lambda: everyday.product_packed().goal,
+    "a product of triangles": lambda: everyday.triangular_by_rows().goal,
+    "a stencil in tiles, twice": lambda: everyday.two_steps_in_tiles().goal,
+    "attention in blocks": lambda: beyond_the_paper.attention_in_blocks().goal,
+    "a batch of products in blocks": lambda: beyond_the_paper.batched_product_blocked().goal,
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_outermost_loops_of_schedules_may_run_in_parallel(name: str) -> None:
+    program = SCHEDULES[name]()
+    loops = loops_of(program)
+    outermost_loops = [path for path in loops if not any(path[: len(by)] == by != path for by in loops)]
+    nest = lower(with_marks(program, dict.fromkeys(outermost_loops, "parallel")))
+    assert any(isinstance(inside, For) and inside.mark in AT_ONCE for inside in statements(nest.body))
 
 
 @pytest.mark.parametrize("mark", ["parallel", "vector"])
