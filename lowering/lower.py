@@ -118,8 +118,8 @@ class Destination:
 class Context:
     """What is known and in scope at a place: facts, let-bound tensors by de Bruijn position, and the loops around.
 
-    Buffers are hoisted to `outside`, out of `loops`: out of all, or out of those within the innermost loop whose
-    iterations run at once, each of which has buffers of its own.
+    Buffers are hoisted to `outside`, out of `loops`: out of all that are `around`, or out of those within the innermost
+    one whose iterations run at once, each of which has buffers of its own.
     """
 
     scope: Scope
@@ -127,7 +127,7 @@ class Context:
     outside: Scope
     tensors: tuple[Storage, ...] = ()
     loops: tuple[tuple[Var, Index, Index], ...] = ()
-    in_loop: bool = False
+    around: tuple[tuple[Var, Index, Index], ...] = ()
 
     def proves(self, goal: Predicate) -> bool:
         return isinstance(prove(self.scope.facts, goal), Proved)
@@ -137,9 +137,10 @@ class Context:
 
     def inside(self, scope: Scope, loop: tuple[Var, Index, Index], mark: LoopMark) -> Context:
         """The body of a loop, with its scope."""
+        around = (*self.around, loop)
         if mark in AT_ONCE:
-            return replace(self, scope=scope, outside=scope, loops=(), in_loop=True)
-        return replace(self, scope=scope, loops=(*self.loops, loop), in_loop=True)
+            return replace(self, scope=scope, outside=scope, loops=(), around=around)
+        return replace(self, scope=scope, loops=(*self.loops, loop), around=around)
 
     def scalar(self, e: Expr) -> ScalarExpr:
         return scalar(e, self.scope, self.tensors, self.inputs)
@@ -218,7 +219,7 @@ class _Lowering:
         """The lowering of a term into a buffer, and whether it is proved to assign every element."""
         before = self._direct
         # In a loop a zero for each element that has none is cheaper than to clear all of them in each iteration.
-        zeros = context.in_loop and is_filled_by_zeros(e, context.scope)
+        zeros = bool(context.around) and is_filled_by_zeros(e, context.scope)
         block = self.statement(e, Destination(buffer, zeros=zeros), context)
         after, stored = self._added_after[buffer], self._direct == before
         return block, fills(e, context.scope, buffer, block, added_after=after, sums_stored=stored, zeros=zeros)
@@ -405,7 +406,7 @@ class _Lowering:
         There is room then for the most that an extent can be, if it reads what only the branch may read.
         """
         if not self._safely_read(extent, context):
-            most = upper_bound(context.scope.facts, extent, context.loops)
+            most = upper_bound(context.scope.facts, extent, context.around)
             if most is None or not self._safely_read(most, context):
                 raise UnsafeAccess(
                     f"the extent {extent} of {name} is read where the condition around {name} need not hold",
