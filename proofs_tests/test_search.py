@@ -90,6 +90,17 @@ def test_auto_fuses_the_stages_of_the_blur() -> None:
     assert s.goal.body != blur.two_stage().body
 
 
+def test_auto_cuts_loops_where_their_guards_flip_when_it_is_asked_to() -> None:
+    n = atl.sizes("n")
+    f = atl.tensor("f", n)
+    body = atl.gen(n, lambda i: atl.guard(i >= 1, f[i - 1]) + f[i] + atl.guard(i + 1 < n, f[i + 1]))
+    program = atl.program("three", [f], body)
+    assert " · " in str(reschedule(program, given=[n >= 2]).auto(limit=SMALL).goal)
+    s = reschedule(program, given=[n >= 2]).auto(rules=["split_gen"], limit=SMALL)
+    assert str(s.goal).count("⊞") == 3
+    assert " · " not in str(s.goal)
+
+
 def test_the_k_best_are_distinct_and_each_is_proved(product: Saturated) -> None:
     choices = product.best(k=12, tiles=(8,))
     assert len({(choice.body, tuple(choice.tiles.items())) for choice in choices}) == 12
@@ -264,7 +275,8 @@ def test_the_look_inside_tells_rules_contexts_and_classes(product: Saturated, tm
     product.picture(tmp_path / "graph.svg", most=30)
     text = (tmp_path / "graph.svg").read_text(encoding="utf-8")
     assert text.count("<rect") == 30
-    assert "reduce sum" in text
+    assert "sum 0 &lt;= i2 &lt; K" in text
+    assert repr(product).startswith("<what a search found equal to matmul: saturated after ")
 
 
 SCRIPT = """

@@ -33,7 +33,7 @@ ROUNDS_OF_CASES: Final = 3
 CASES: Final = Use("guard_cases")
 LIMIT: Final = Limit(nodes=6_000, rounds=12, seconds=10.0)
 
-OF_LOOPS: Final = ("unfold_let+", "gen_interchange+", "sum_gen_swap+", "sum_gen_swap-", "tile_gen+", "split_gen+")
+OF_LOOPS: Final = ("unfold_let+", "gen_interchange+", "sum_gen_swap+", "sum_gen_swap-", "tile_gen+")
 """What has nothing to do where all is unfolded to elements: no generation stands there but those around the whole."""
 
 

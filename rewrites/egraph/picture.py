@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
+from atl.core.index import Var, index
+from atl.core.predicate import within
+from atl.core.terms import OPERATOR_CALLED, Binary, Gen, Reduce, Reshape, Unary
 from atl.core.traversal import conditions_in, own_indices, static
 from atl.text.printing import show_index, show_predicate
 from rewrites.egraph.pricing.extraction import Nodes
@@ -80,14 +83,18 @@ def _lines(nodes: Sequence[tuple[int, tuple[int, ...]]], heads: Sequence[Head]) 
 
 
 def _label(head: Head) -> str:
-    """A node in a line: its word, and what it says of itself, with i0, i1, … for the loops around it."""
+    """A node in a line: what it says of itself, with i0, i1, … for the loops around it and for its own."""
     term, scope = head.sample, head.context.scope
-    said = [
-        part.__name__.lower() if isinstance(part, type) else str(getattr(part, "name", part)) for part in static(term)
-    ]
+    if isinstance(term, Gen | Reduce):
+        level = len(head.context.loops)
+        own = within(scope.index(term.low), index(Var(level, f"i{level}")), scope.index(term.high))
+        return f"{term.monoid if isinstance(term, Reduce) else 'gen'} {show_predicate(own)}"[:LONGEST]
+    words: dict[object, str] = {of: word for word, of in OPERATOR_CALLED.items()}
+    said = [words.get(part) or str(getattr(part, "name", part)) for part in static(term)]
     indices = [show_index(scope.index(expression)) for expression in own_indices(term)]
     conditions = [show_predicate(scope.predicate(condition)) for condition in conditions_in(term)]
-    return " ".join([type(term).form.word, *said, *indices, *conditions])[:LONGEST]
+    word = [] if isinstance(term, Reshape | Binary | Unary) else [type(term).form.word]
+    return " ".join([*word, *said, *indices, *conditions])[:LONGEST]
 
 
 def _edge(above: tuple[float, float, float, float], below: tuple[float, float, float, float]) -> str:

@@ -90,6 +90,9 @@ class Saturated:
         self.tile_sizes = tiles
         """The sizes that stand for those of tiles, and the extents of the loops that they are for."""
 
+    def __repr__(self) -> str:
+        return f"<what a search found equal to {self.program.name}: {self.progress}>"
+
     @property
     def progress(self) -> Progress:
         """How far the search went, and why it ended."""

@@ -25,11 +25,9 @@ Given: TypeAlias = Mapping[str, Argument]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a search is to try: for loops of an extent, sizes of tiles; and conditions by which cases are told apart."""
+    """What a search is to try: for loops of an extent, sizes of tiles."""
 
     tiles: Mapping[Index, tuple[Index, ...]] = field(default_factory=dict)
-    cuts: bool = False
-    """Whether loops are to be cut where a guard on their index flips."""
 
 
 Supply: TypeAlias = Callable[[Context, Expr, Wanted], Iterator[Given]]
@@ -90,9 +88,9 @@ def _is_difference(expression: Index) -> bool:
     return len(bound_ones) > 1 and all(len(monomial) == 1 and abs(value) == 1 for monomial, value in bound_ones)
 
 
-def cuts(at: Context, term: Expr, wanted: Wanted) -> Iterator[Given]:
+def cuts(at: Context, term: Expr, _: Wanted) -> Iterator[Given]:
     """k of `split_gen`: where a condition on the loop's own index flips within its body."""
-    if not wanted.cuts or not isinstance(term, Gen):
+    if not isinstance(term, Gen):
         return
     for k in dict.fromkeys(_flips(term.body, 0)):
         if k not in (term.low, term.high) and k.loose <= len(at.loops):

@@ -32,6 +32,8 @@ class Role(Enum):
     """Tried only where programs are compared, when all else has been found."""
     SUPPLIED = "with a supply"
     """The search tries it with the arguments that a supply gives."""
+    ASKED = "with a supply, when asked"
+    """As that, but only where a person names the rule: it finds good schedules, and multiplies the classes."""
     UNUSED = "not used"
     """A search leaves it alone, for the reason given; `s.saturate(rules=[…])` may ask for it all the same."""
 
@@ -100,10 +102,11 @@ COMPARED: Final = (
 )  # fmt: skip
 """What is tried as well where programs are compared and all else has been found."""
 
-SUPPLIED: Final = MappingProxyType(
-    {"tile_gen+": "tiles", "tile_sum+": "tiles", "sum_delta_only-": "deltas", "split_gen+": "cuts"}
-)
+SUPPLIED: Final = MappingProxyType({"tile_gen+": "tiles", "tile_sum+": "tiles", "sum_delta_only-": "deltas"})
 """What a search tries with arguments that a supply gives."""
+
+ASKED: Final = MappingProxyType({"split_gen+": "cuts"})
+"""What it tries with such arguments when it is asked to."""
 
 
 ANY_TERM: Final = (
@@ -160,6 +163,7 @@ def _stated() -> Iterator[Use]:
     yield from (named(name, Role.EXPLORED) for name in EXPLORED)
     yield from (named(name, Role.COMPARED) for name in COMPARED)
     yield from (named(name, Role.SUPPLIED, supply) for name, supply in SUPPLIED.items())
+    yield from (named(name, Role.ASKED, supply) for name, supply in ASKED.items())
 
 
 def _unused(used: Sequence[Use]) -> Iterator[Use]:
@@ -202,7 +206,7 @@ def chosen_uses(rules: Sequence[str]) -> tuple[Use, ...]:
             suggestions=(f"[{rules!r}]",) if isinstance(rules, str) else (),
         )
     found = []
-    known = {use.name: use for use in TABLE if use.role is Role.SUPPLIED}
+    known = {use.name: use for use in TABLE if use.role in (Role.SUPPLIED, Role.ASKED)}
     for given in rules:
         name = given if given[-1:] in ("+", "-") else f"{given}+"
         if name[:-1] not in RULES:
