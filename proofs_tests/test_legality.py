@@ -370,3 +370,12 @@ def test_a_mark_stays_with_its_loop_in_all_passes(body: str, shown: list[str | N
     assert lines == wanted
     loops = [loop for loop in statements(nest.body) if isinstance(loop, For)]
     assert {loop.binder for loop in loops} == {binder.path for binder in nest.marks}
+
+
+def test_a_loop_of_one_iteration_stays_where_a_buffer_outside_of_it_has_its_variable_in_its_extents() -> None:
+    program = atl.parse(
+        """t (f : float32[4]) : float32[1] :=
+             ⊞[i < 1] Σ[k < 2] let b := ⊞[j < 1 - i + k] 2 * f[j] in Σ[q < 1 - i + k] b[q]"""
+    )
+    ones = np.ones(4, np.float32)
+    assert execute(lower(program), {}, {"f": ones}).to_numpy().tolist() == atl.evaluate(program, ones).tolist() == [6.0]

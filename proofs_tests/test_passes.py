@@ -593,12 +593,3 @@ def test_the_marks_of_storage_are_shown() -> None:
     )
     assert "zeros row[n]  # shared" in print_nest(of)
     assert "s = 1.0  # registers" in print_nest(of)
-
-
-def test_a_loop_of_one_iteration_stays_where_a_buffer_outside_of_it_has_its_variable_in_its_extents() -> None:
-    program = atl.parse(
-        """t (f : float32[4]) : float32[1] :=
-             ⊞[i < 1] Σ[k < 2] let b := ⊞[j < 1 - i + k] 2 * f[j] in Σ[q < 1 - i + k] b[q]"""
-    )
-    f = np.ones(4, np.float32)
-    assert execute(lower(program), {}, {"f": f}).to_numpy().tolist() == atl.evaluate(program, f).tolist() == [6.0]
