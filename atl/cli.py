@@ -13,7 +13,7 @@ from textwrap import fill, indent
 from typing import Final
 
 import atl
-from atl.errors import ATLError, CheckoutNeeded
+from atl.errors import ATLError, CheckoutNeeded, WrongArgument
 
 FAILED: Final = 1
 """A check failed, or two results that must agree do not."""
@@ -242,13 +242,31 @@ def _fuzz(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _need_checkout(command: str) -> None:
-    if find_spec("proofs_tests") is None:
+def _need_checkout(command: str, folder: str = "proofs_tests") -> None:
+    if find_spec(folder) is None:
         raise CheckoutNeeded(
             f"{command} needs a checkout: what it runs is not installed",
-            required="the folder proofs_tests of the repository",
+            required=f"the folder {folder} of the repository",
             suggestions=("run it in a checkout, as .venv/bin/atl after `make test`",),
         )
+
+
+# -- atl bench --------------------------------------------------------------------------------------------------------
+
+
+def _declare_bench(parser: argparse.ArgumentParser) -> None:
+    # In a checkout only: where nothing is installed that measures, it takes no arguments, and running it says why.
+    if find_spec("bench") is not None:
+        from bench.arguments import declare
+
+        declare(parser)
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    _need_checkout("atl bench", "bench")
+    from bench.command import run
+
+    return run(arguments)
 
 
 # -- atl derive -------------------------------------------------------------------------------------------------------
@@ -272,23 +290,35 @@ def _derive(arguments: argparse.Namespace) -> int:
     from atl.files.programs import program_in
     from atl.text.printing import show_program
     from rewrites import reschedule
-    from rewrites.egraph import choose, saturate_as_asked
+    from rewrites.egraph import choose, searched
 
     s = reschedule(program_in(arguments.program))
-    found, choices = saturate_as_asked(
-        s.goal, cost=arguments.cost, sizes=arguments.size, tiles=arguments.tiles, limit=arguments.limit,
+    sizes, tiles = _numbers_of(arguments.size, arguments.tiles)
+    found, choices = searched(
+        s.goal, cost=arguments.cost, sizes=sizes, tiles=tiles, limit=arguments.limit,
         watch=None if arguments.quiet else lambda progress: print(progress, file=sys.stderr),
     )  # fmt: skip
-    if arguments.picture is not None:
-        found.picture(arguments.picture)
     work = s.begin()
     chosen = choose(work, found, choices)
     s.record(f"auto({chosen.label})", work)
+    if arguments.picture is not None:
+        found.picture(arguments.picture, chosen)
     print(show_program(s.goal, ascii=_ascii()))
     print(f"\n{chosen.label}; {found.progress}")
     if arguments.out is not None:
         s.done().save(arguments.out)
     return 0
+
+
+def _numbers_of(sizes: Sequence[str], tiles: str) -> tuple[dict[str, int], list[int]]:
+    """Sizes as they are given on a command line, "n=1000", and sizes of tiles, "8,16"."""
+    try:
+        given = {name: int(value) for name, _, value in (size.partition("=") for size in sizes)}
+        return given, [int(tile) for tile in tiles.split(",")]
+    except ValueError as error:
+        raise WrongArgument(
+            f"--size {' '.join(sizes) or '(none)'}, --tiles {tiles}", required="--size n=1000 --tiles 8,16"
+        ) from error
 
 
 # -- atl check --------------------------------------------------------------------------------------------------------
@@ -372,6 +402,7 @@ COMMANDS: Final = (
     Command("derive", "Finds a schedule for a program, with a proof", _declare_derive, _derive),
     Command("rules", "Lists the rewrite rules with their laws and grades", _declare_rules, _rules),
     Command("tactics", "Lists what a session can do, each before → after", _declare_tactics, _tactics),
+    Command("bench", "Measures our schedules beside those of other systems (in a checkout)", _declare_bench, _bench),
     Command("fuzz", "Tests random programs (in a checkout)", _declare_fuzz, _fuzz),
 )
 

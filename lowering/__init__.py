@@ -5,5 +5,18 @@ from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.nest.pseudocode import print_nest
+from lowering.toolchain import build_shared, find_compiler, recorded_plan
+from lowering.toolchain import load as load_shared
 
-__all__ = ["Kernel", "LoopNest", "compile", "lower", "print_c", "print_nest"]
+__all__ = [
+    "Kernel",
+    "LoopNest",
+    "build_shared",
+    "compile",
+    "find_compiler",
+    "load_shared",
+    "lower",
+    "print_c",
+    "print_nest",
+    "recorded_plan",
+]

@@ -11,11 +11,11 @@ import pytest
 
 from atl import Program
 from atl.checks.assembly import make_program
-from examples import derivations
+from examples import derivations, everyday
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_kernel
 from proofs_tests.test_figure_8_6 import arguments, cases
-from rewrites import Session
+from rewrites import Derivation, Session
 from rewrites.errors import PremiseFailed
 from rewrites.kernel import Theorem, reflexivity, rewrite
 
@@ -118,3 +118,18 @@ def test_no_premise_is_assumed_that_is_not_needed(name: str) -> None:
         fewer = tuple(assumption for assumption in start.assumptions if assumption != left_out)
         with pytest.raises(PremiseFailed):
             replayed(replace(start, assumptions=fewer), theorem)
+
+
+@pytest.mark.parametrize("made", [derivations.pipeline_tiled, derivations.im2col, everyday.softmax_by_rows])
+def test_a_search_passes_over_just_the_places_where_a_step_could_be_taken(made: Callable[[], Session]) -> None:
+    work = made().begin()
+    found = 0
+    for rule in work.rules.values():
+        for reverse in (False, True):
+            for site in work.sites():
+                trial = Derivation(work.theorem, work.rules)
+                taken = trial.attempted(rule, site.path, {}, reverse=reverse)
+                assert work.applies(rule, site, {}, reverse=reverse) == taken, (rule.name, reverse, site.path)
+                found += taken
+    assert work.taken == 0
+    assert found > 20

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 import atl
 from atl import Program
 from atl.core.index import Quotient, Var, bound, constant, index, size
-from atl.core.terms import Access, Let, Local, Reduce, Reshape, Split, Type
+from atl.core.substitution import binds_by_type, has_types_of, transform, types_around
+from atl.core.terms import Access, Expr, Let, Local, Reduce, Reshape, Split, Type
+from atl.core.traversal import children, subterm
+from examples import beyond_the_paper, derivations
 from rewrites import NoSite, reschedule
 from rewrites.errors import NotAdmitted, NotATheorem, NotEqual, PremiseFailed
 from rewrites.instantiation import Function
@@ -109,6 +113,80 @@ def test_a_let_of_another_type_than_its_value_is_no_argument() -> None:
     start = reflexivity(atl.program("p", [x], atl.let(atl.split(n, x), lambda z: z)[0][0], given=[m == n, n >= 1]))
     with pytest.raises(NotAdmitted, match="another type than its value"):
         rewrite(start, RULES["equal_index"], (), {"a": m.node, "b": n.node, "e": e}, reverse=True)
+
+
+Spine: TypeAlias = tuple[tuple[Expr, int], ...]
+
+
+def _under_two_lets() -> Program:
+    """A place under a let, a loop, another let and another loop; the second let's type speaks of the first loop."""
+
+    def inside(y: atl.Tensor, i: atl.IndexExpr) -> atl.Tensor:
+        row = atl.gen(i + 1, lambda k: y[k])
+        return atl.let(row, lambda z: atl.sum(i + 1, lambda j: z[j] + y[j]))
+
+    return program(atl.let(2 * x, lambda y: atl.gen(n, lambda i: inside(y, i))))
+
+
+@pytest.mark.parametrize(
+    ("position", "shape", "right"),
+    [
+        (0, bound(1) + 1, True),  # z, seen from within the second loop
+        (0, bound(0) + 1, False),
+        (0, bound(1), False),
+        (0, n.node, False),
+        (1, n.node, True),  # y
+        (1, n.node + 1, False),
+        (1, bound(1) + 1, False),
+    ],
+)
+def test_what_a_rule_brings_in_of_the_tensors_around_has_their_types(position: int, shape: Any, right: bool) -> None:
+    start = reflexivity(_under_two_lets())
+    place = (1, 0, 1, 0)
+    brought = Access(Local(position, Type("float32", (shape,))), constant(0))
+    arguments: Any = {"x": brought, "e": subterm(start.rhs.body, place)}
+    refusal = pytest.raises(NotEqual, match="let_unused brings in a tensor that is bound around that place")
+    with nullcontext() if right else refusal:
+        after = rewrite(start, RULES["let_unused"], place, arguments, reverse=True)
+        assert all(binds_by_type(term) for _, term in _places(after.rhs.body))
+
+
+def _places(term: Expr, spine: Spine = ()) -> Iterator[tuple[Spine, Expr]]:
+    yield spine, term
+    for position, child in enumerate(children(term)):
+        yield from _places(child.expr, (*spine, (term, position)))
+
+
+def _wronged(term: Expr) -> Expr:
+    """The same term, with another type for the tensors that are bound around it."""
+
+    def on_tensor(at: Any, _: int, tensors: int) -> Expr | None:
+        if not isinstance(at, Local) or at.position < tensors or not at.of.shape:
+            return None
+        return Local(at.position, Type(at.of.dtype, (at.of.shape[0] + 1, *at.of.shape[1:])))
+
+    return transform(term, lambda leaf, _: index(leaf), on_tensor)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        _under_two_lets,
+        lambda: derivations.blur_tiled_staged_with_tails().goal,
+        lambda: beyond_the_paper.attention_in_blocks().goal,
+        lambda: beyond_the_paper.stencils_tiled().goal,
+    ],
+    ids=["two lets", "blur", "attention", "stencils"],
+)
+def test_the_types_around_a_place_are_those_that_its_tensors_have(made: Callable[[], Program]) -> None:
+    looked_at = 0
+    for spine, term in _places(made().body):
+        around = types_around(spine, term.loose_tensors)
+        assert has_types_of(term, around)
+        wrong = _wronged(term)
+        assert has_types_of(wrong, around) == (wrong == term)
+        looked_at += wrong != term
+    assert looked_at > 5
 
 
 def test_an_input_is_what_the_program_declares() -> None:

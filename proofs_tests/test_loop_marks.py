@@ -311,6 +311,7 @@ LOCKED: Final = (
     COUNTED
     + """\
 #undef malloc
+#undef calloc
 #undef free
 static void *had_by_one(size_t size)
 {
@@ -325,6 +326,7 @@ static void freed_by_one(void *room)
     counted_free(room);
 }
 #define malloc had_by_one
+#define calloc(count, size) had_by_one((count) * (size))
 #define free freed_by_one
 """
 )

@@ -51,7 +51,7 @@ from atl.prove import (
 from atl.prove.linear.rows import System, Table, read_predicate
 from atl.prove.search import Sample
 from atl.prove.smt import Contradiction, solve
-from bench.prover import Query, queries
+from bench.tool.prover import Query, queries
 from proofs_tests.attacks.questions import VI, VJ, breaks, given, i, j, k, m, n
 
 HERE = Path(__file__).resolve().parent.parent

@@ -37,7 +37,7 @@ from atl.prove import (
 from atl.prove.linear.rows import System, Table, read_predicate
 from atl.prove.linear.solver import refuted
 from atl.prove.smt import Contradiction, solve
-from bench.prover import queries
+from bench.tool.prover import queries
 from proofs_tests.attacks.questions import (
     VI,
     VJ,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar, cast
 
+from atl.checks.wellformed import looks_below
 from atl.core.index import Index, Size, atoms
 from atl.core.marks import Mark
 from atl.core.node import Node, is_position
@@ -163,6 +164,26 @@ class Derivation:
         except ATLError:
             return False
         return True
+
+    def applies(self, rule: Rule, site: Site, given: Mapping[str, Given], *, reverse: bool) -> bool:
+        """Whether `attempted` would rewrite at this place of the goal.
+
+        Where nothing above can tell the two sides apart the step is not taken for that: a search passes over a place
+        without making the whole program anew.
+        """
+        if not may_match(rule, reverse, site.term):
+            return False
+        if not given and not any(looks_below(above.term) for above in site.spine()[:-1]):
+            try:
+                found = match(rule, reverse, site.term, {})
+                if isinstance(found, Mismatch) or len(found) < len(rule.metavariables):
+                    return False
+                after, _ = kernel.instance_at(rule, found, site.term, site.scope, reverse=reverse)
+            except ATLError:
+                return False
+            if after.type == site.term.type:
+                return True
+        return Derivation(self.theorem, self.rules).attempted(rule, site.path, given, reverse=reverse)
 
     def apply(self, rule: Rule, path: Path, arguments: Mapping[str, Argument], *, reverse: bool = False) -> None:
         """The kernel's step with these arguments; names and marks of the binders that stay are kept."""

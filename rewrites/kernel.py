@@ -27,7 +27,7 @@ from atl.checks.wellformed import looks_below, obligations
 from atl.core.node import is_position
 from atl.core.predicate import Predicate, equal, is_predicate
 from atl.core.program import Program
-from atl.core.substitution import binds_by_type, with_children
+from atl.core.substitution import binds_by_type, has_types_of, types_around, with_children
 from atl.core.terms import Expr, Term
 from atl.core.traversal import Path, children, names_given
 from atl.prove import Proved, prove
@@ -301,13 +301,20 @@ def _ascend(rule: Rule, spine: list[_Above], before: Expr, after: Expr) -> tuple
     The new part's shape may be written in another way than the old one's, and the two may be equal only by facts of the
     path. Wherever it is written in another way, each term above is checked again with the new part in it: by what is
     known where that term stands, it must have a meaning, and its shape must equal the one it had.
+
+    The tensors that are bound above have in the rest of the program the types of their values, as they had before. So
+    they are looked at in the new part alone, until a part is written in another way: its term is then seen whole.
     """
     proved: list[ProvedPremise] = []
+    around = types_around([(above.term, above.position) for above in spine], after.loose_tensors)
+    if not has_types_of(after, around):
+        raise NotEqual(f"{rule.name} brings in a tensor that is bound around that place with another type than it has")
     for above in reversed(spine):
         parts = [child.expr for child in children(above.term)]
         parts[above.position] = after
         rebuilt = with_children(above.term, tuple(parts))
-        _check_bound_types(rule, rebuilt)
+        if after.type != before.type:
+            _check_bound_types(rule, rebuilt)
         if after.type != before.type or looks_below(rebuilt):
             proved.extend(_check_node(rule, rebuilt, above.scope))
             proved.extend(_prove(rule, goal, above.scope) for goal in _same_type(rule, above.term, rebuilt))

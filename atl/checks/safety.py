@@ -46,11 +46,11 @@ def unsafe_accesses(program: Program, below: Path = ()) -> Iterator[tuple[Path, 
     for position in below:
         expr, scope = children(expr)[position].expr, child_scopes(expr, scope)[position]
     for path, at, here in parts_in_scope(expr, scope, below):
-        yield from ((path, error) for error in undischarged(program, path, here, _accesses(at, here)))
+        yield from ((path, error) for error in undischarged(program, path, here, accesses(at, here)))
 
 
-def _accesses(expr: Expr, scope: Scope) -> Iterator[Obligation]:
-    """The accesses that a node makes by its form, and the reads of integer arrays in its indices and conditions."""
+def accesses(expr: Expr, scope: Scope) -> Iterator[Obligation]:
+    """What a node asks for to be safe: its own access, and the reads of integer arrays in its indices, conditions."""
     for condition in conditions_in(expr):
         yield from _reads_in_predicate(scope.predicate(condition), scope)
     for expression in unconditional_indices(expr):

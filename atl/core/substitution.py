@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
-from typing import TypeVar, assert_never, cast
+from typing import Final, TypeVar, assert_never, cast
 
 from atl.core import predicate as predicates
-from atl.core.forms import Part, Role, slots_of
+from atl.core.forms import Formed, Part, Role, Slot, slots_of
 from atl.core.index import Bound, Index, Leaf, Var, atoms, bound, index, map_leaves, shift
 from atl.core.marks import LetMark
 from atl.core.node import Node
@@ -56,7 +57,9 @@ def _with_parts(
 ) -> Expr:
     left = iter(parts)
     made: dict[str, object] = {}
-    for slot in slots_of(type(expr)):
+    changed = False
+    replaced, kept = _divided_slots(type(expr))
+    for slot in replaced:
         value = getattr(expr, slot.name)
         match slot.role:
             case Role.PART:
@@ -73,13 +76,12 @@ def _with_parts(
                 made[slot.name] = map_op(value, on_index)
             case Role.TYPE | Role.KNOWN_TYPE:
                 made[slot.name] = map_type(value, on_index)
-            case Role.STATIC | Role.LITERAL | Role.ARRAY | Role.DTYPE | Role.VARIABLE:
-                made[slot.name] = value
-            case Role.HINT | Role.MARK:
+            case Role.STATIC | Role.LITERAL | Role.ARRAY | Role.DTYPE | Role.VARIABLE | Role.HINT | Role.MARK:
                 made[slot.name] = value
             case _:
                 assert_never(slot.role)
-    if all(value is getattr(expr, name) for name, value in made.items()):
+        changed = changed or made[slot.name] is not value
+    if not changed:
         return expr
     for part in type(expr).form.parts:
         for position, binder in enumerate(reversed(part.tensors)):
@@ -87,8 +89,24 @@ def _with_parts(
             new = cast("Expr", made[binder.value]).type
             if new != map_type(of, on_index):
                 made[part.field] = _retyped(cast("Expr", made[part.field]), position, _seen_in(part, new))
+    made.update((name, getattr(expr, name)) for name in kept)
     rebuilt: Expr = type(expr)(**made)  # type: ignore[arg-type]
     return rebuilt
+
+
+_divided: Final[dict[type[Formed], tuple[tuple[Slot, ...], tuple[str, ...]]]] = {}
+
+
+def _divided_slots(of: type[Formed]) -> tuple[tuple[Slot, ...], tuple[str, ...]]:
+    """The fields of a constructor in which something may be replaced, and the names of the others."""
+    known = _divided.get(of)
+    if known is None:
+        replaced = tuple(slot for slot in slots_of(of) if slot.role not in _KEPT)
+        known = _divided[of] = replaced, tuple(slot.name for slot in slots_of(of) if slot.role in _KEPT)
+    return known
+
+
+_KEPT: Final = frozenset({Role.STATIC, Role.LITERAL, Role.ARRAY, Role.DTYPE, Role.VARIABLE, Role.HINT, Role.MARK})
 
 
 Many = TypeVar("Many", bound=tuple[object, ...])
@@ -114,6 +132,45 @@ def binds_by_type(expr: Expr) -> bool:
         for position, binder in enumerate(reversed(part.tensors))
         for body in (getattr(expr, part.field),)
     )
+
+
+def has_types_of(expr: Expr, around: Sequence[Type]) -> bool:
+    """Whether each tensor that is free in a term has just the type of what binds it around.
+
+    The types are as they are seen from where the term stands, the innermost binder's last; what is bound further out
+    than they go is not looked at.
+    """
+    seen: set[tuple[int, int, int]] = set()
+    stack = [(expr, 0, 0)]
+    while stack:
+        at, indices, tensors = stack.pop()
+        if at.loose_tensors <= tensors or (id(at), indices, tensors) in seen:
+            continue
+        seen.add((id(at), indices, tensors))
+        if isinstance(at, Local) and at.position - tensors < len(around):
+            of = around[-1 - (at.position - tensors)]
+            if at.of != map_type(of, partial(shift, by=indices)):
+                return False
+        stack.extend((child.expr, indices + child.indices, tensors + child.tensors) for child in children(at))
+    return True
+
+
+def types_around(spine: Sequence[tuple[Expr, int]], count: int) -> tuple[Type, ...]:
+    """The types of the innermost tensors, so many, that are bound around a place, as they are seen there.
+
+    The spine is the terms above the place from the outside in, each with the position of the part that leads there.
+    """
+    found: list[Type] = []
+    indices = 0
+    for term, position in reversed(spine):
+        if len(found) >= count:
+            break
+        part = children(term)[position].part
+        indices += len(part.indices)
+        found += (
+            map_type(getattr(term, binder.value).type, partial(shift, by=indices)) for binder in reversed(part.tensors)
+        )
+    return tuple(reversed(found))
 
 
 def _seen_in(part: Part, of: Type) -> Type:

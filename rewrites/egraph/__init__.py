@@ -4,7 +4,7 @@ Sessions make it of use: `s.equal_to(other)`, `s.saturate(…)`, `s.auto(…)`. 
 """
 
 from rewrites.egraph.pricing.costs import CodeSize, Lines, Traffic
-from rewrites.egraph.schedules import Choice, Saturated, choose, saturate, saturate_as_asked
+from rewrites.egraph.schedules import Choice, Saturated, choose, saturate, searched
 from rewrites.egraph.search import Limit, Progress
 
 __all__ = [
@@ -17,5 +17,5 @@ __all__ = [
     "Traffic",
     "choose",
     "saturate",
-    "saturate_as_asked",
+    "searched",
 ]

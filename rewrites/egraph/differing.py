@@ -17,17 +17,20 @@ from atl.meaning.interpret import evaluate
 TRIES: Final = 40
 LARGEST: Final = 7
 MOST_ELEMENTS: Final = 4_000
+SHOWN: Final = 8
+"""An array of so few elements is shown."""
 
 
 def differing_input(left: Program, right: Program, *, tries: int = TRIES, seed: int = 0) -> dict[str, int] | None:
-    """Sizes for which random elements make two programs with the same inputs differ, and where; None if none was found.
+    """Numbers for which two programs with the same inputs differ: sizes, elements of short inputs, and where they do.
 
-    Both are computed exactly. What is none for one of them, or too large, is passed over.
+    None where none was found: 40 times sizes and elements are drawn and both are computed exactly. What is no input of
+    one of them, or too large, is passed over.
     """
     random = Random(seed)
     sizes = sorted({*left.sizes, *right.sizes})
     for _ in range(tries):
-        at = {size: random.randint(1, LARGEST) for size in sizes}
+        at = {size: random.randint(0, LARGEST) for size in sizes}
         try:
             given: dict[str, Any] = {array.name: _elements(array, at, random) for array in left.inputs}
             results = [
@@ -41,8 +44,19 @@ def differing_input(left: Program, right: Program, *, tries: int = TRIES, seed: 
             return at
         wrong = np.argwhere(first != second)
         if len(wrong):
-            return {**at, **{f"element {dimension}": int(position) for dimension, position in enumerate(wrong[0])}}
+            where = {f"element {dimension}": int(position) for dimension, position in enumerate(wrong[0])}
+            return {**at, **_short(given), **where}
     return None
+
+
+def _short(given: Mapping[str, Any]) -> dict[str, int]:
+    """The elements of arrays that have few."""
+    return {
+        f"{name}[{', '.join(map(str, position))}]": int(array[position])
+        for name, array in given.items()
+        if array.size <= SHOWN
+        for position in np.ndindex(array.shape)
+    }
 
 
 def _elements(array: Array, sizes: Mapping[str, int], random: Random) -> Any:

@@ -184,15 +184,16 @@ def _not_found(start: Program, target: Program, found: Comparison, why: str = ""
         line for line in unified_diff(left.splitlines(), right.splitlines(), "goal", "other", lineterm="", n=0)
     )
     numbers = differing_input(start, target)
+    differ = numbers is not None
     told = f"; {why}" if why else f"; the search was {found.progress.stopped}" if found.progress else ""
     return NotFound(
-        "the programs differ" if numbers else f"no proof was found that the programs are equal{told}",
+        "the programs differ" if differ else f"no proof was found that the programs are equal{told}",
         left=left,
         right=right,
         difference=difference,
         required="programs that are equal by rules which a search tries",
-        numbers=numbers,
-        suggestions=() if numbers else ("lead one nearer to the other by hand, or give a larger limit=",),
+        numbers=numbers or {},
+        suggestions=() if differ else ("lead one nearer to the other by hand, or give a larger limit=",),
     )
 
 
@@ -216,12 +217,17 @@ def compared(left: Program, right: Program, limit: Limit = LIMIT, watch: Watch |
                 break
             both = whole
         ends = [search.enter(at.body) for at in both]
-        left_over = replace(limit, seconds=max(0.0, limit.seconds + begun - time.process_time()))
-        progress = search.run(left_over, lambda: search.met(*ends))
+
+        def explored(more: Sequence[Use] = ()) -> Progress:
+            search.explore(more)
+            spent = time.process_time() - begun
+            left = replace(limit, rounds=limit.rounds - search.rounds, seconds=max(0.0, limit.seconds - spent))
+            return search.run(left, lambda: search.met(*ends))
+
+        progress = explored()
         for more in later:
             if progress.stopped == "saturated":
-                search.explore(more)
-                progress = search.run(left_over, lambda: search.met(*ends))
+                progress = explored(more)
         moves = None
         if search.met(*ends):
             moves = (*both[0].moves, *search.forest.chain(*ends), *turned(both[1].moves))

@@ -91,7 +91,6 @@ class Normaliser:
     def __init__(self, contexts: Contexts, uses: Sequence[Use], wanted: Wanted) -> None:
         self.contexts = contexts
         self.wanted = wanted
-        self.tried = 0
         self.deadline = inf
         """From this moment of `time.process_time` on terms stay as they are, which is as right and less useful."""
         self._uses = tuple(uses)
@@ -132,7 +131,6 @@ class Normaliser:
             if not self._is_worth_trying(at, term, use):
                 continue
             for given in self._given(at, term, use):
-                self.tried += 1
                 step = applied(at, term, use, given)
                 if step is not None:
                     return step

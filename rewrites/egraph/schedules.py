@@ -33,7 +33,7 @@ from rewrites.egraph.pricing.extraction import Extracted, Extraction, Model
 from rewrites.egraph.search import Limit, Progress, Search, Watch, limit_of
 from rewrites.egraph.supplies import Wanted
 from rewrites.egraph.uses import Role, chosen_uses, uses
-from rewrites.errors import NotFound, unknown_name
+from rewrites.errors import NotFound, SearchFailed, unknown_name
 from rewrites.instantiation import Argument, Arguments, Function, is_term
 
 LIMIT: Final = Limit(nodes=8_000, rounds=60, seconds=20.0)
@@ -41,6 +41,8 @@ DEFAULT_SIZE: Final = 1_000
 """What a size is taken for where nobody says."""
 TILES: Final = (8, 16, 64)
 MOST_CANDIDATES: Final = 256
+CHOICES: Final = 16
+"""So many of the best are tried, until one is proved and safe to lower."""
 LOOKED_AT: Final = 16
 """So many of the best of a class are priced as they stand: what a term costs within others is a bound from below."""
 Pricing: TypeAlias = Callable[[Mapping[str, Any]], Model]
@@ -55,6 +57,10 @@ class Choice:
     cost: float
     tiles: Mapping[str, int]
     body: Expr
+    start: Program
+    """The program that was searched."""
+    classes: frozenset[int]
+    """The classes of the graph that it passes through."""
     _numbers: Mapping[str, int]
     """For all sizes of tiles: on the way there may be some that the end does not have."""
     _moves: Callable[[], Sequence[Move]]
@@ -69,8 +75,25 @@ class Choice:
         return self.label
 
     def unchecked(self, begin: Callable[[], Derivation]) -> Derivation:
-        """The steps of the kernel that lead there, with numbers for the sizes of tiles."""
-        return replayed(begin, [_with_numbers(move, self._numbers) for move in self._moves()])
+        """The steps of the kernel that lead there, with numbers for the sizes of tiles.
+
+        Raises `WrongArgument` where the goal is not the program that was searched, and what the kernel refuses.
+        """
+        goal = begin().goal
+        if (goal.body, goal.inputs, goal.assumptions) != (self.start.body, self.start.inputs, self.start.assumptions):
+            raise WrongArgument(
+                f"the schedule {self.label} was found for another goal",
+                required=f"the goal that was searched: {self.start.name}, as it stood",
+                suggestions=("search again: s.saturate()",),
+            )
+        work = replayed(begin, [_with_numbers(move, self._numbers) for move in self._moves()])
+        if work.goal.body != self.body:
+            raise SearchFailed(
+                f"the steps that were found do not lead to the schedule {self.label}",
+                required="a proof of the very schedule that was priced",
+                suggestions=("take another of the k best, and report this one",),
+            )
+        return work
 
     def proved(self, begin: Callable[[], Derivation]) -> Derivation:
         """The steps that lead there; its end is safe to lower. Raises what the kernel or the checks have against it."""
@@ -123,10 +146,12 @@ class Saturated:
         """The rules that brought most instances, and how many; `-` after a name is from right to left."""
         return self.search.hits.most_common(count)
 
-    def picture(self, path: str | PathLike[str], *, most: int = MOST_CLASSES) -> None:
-        """Writes the classes that the program is made of as SVG, `most` of them; those of the best are dark."""
-        model = Traffic({name: float(DEFAULT_SIZE) for name in (*self.program.sizes, *self.tile_sizes)})
-        best = Extraction(self.search.terms.heads, self.nodes, model, self.class_of[self.root]).best()
+    def picture(self, path: str | PathLike[str], choice: Choice | None = None, *, most: int = MOST_CLASSES) -> None:
+        """Writes the classes that the program is made of as SVG, `most` of them.
+
+        Those of the choice are dark, or of the best one by traffic where none is given.
+        """
+        best = [choice] if choice is not None else self.best()
         chosen = best[0].classes if best else frozenset()
         text = drawn(self.nodes, self.search.terms.heads, self.class_of[self.root], chosen, most)
         Path(path).write_text(text, encoding="utf-8")
@@ -145,13 +170,14 @@ class Saturated:
     ) -> list[Choice]:
         """The k best schedules at these sizes and sizes of tiles, cheapest first; the sizes only price them.
 
-        Sizes that are not given are taken for 1000. Raises `WrongArgument`.
+        Sizes that are not given are taken for 1000. Where loops have so many extents that there are more than 256 ways
+        to choose sizes of tiles, all of them are chosen alike. Raises `WrongArgument`.
         """
         pricing = _pricing(cost)
         if not is_position(k) or k < 1:
             raise WrongArgument(f"k={brief(k)}", required="how many schedules, at least one")
         candidates = self._candidates(tiles)
-        given = _checked_sizes(self.program, {} if sizes is None else sizes)
+        given = _checked_sizes(self.program, sizes)
         columns = {name: np.array([float(at[name]) for at in candidates]) for name in self.tile_sizes}
         model = pricing({**given, **columns})
         found = Extraction(self.search.terms.heads, self.nodes, model, self.class_of[self.root], max(k, LOOKED_AT))
@@ -165,9 +191,7 @@ class Saturated:
         return choices[:k]
 
     def _candidates(self, tiles: Sequence[int]) -> list[dict[str, int]]:
-        listed = isinstance(tiles, list | tuple)
-        if not listed or not tiles or not all(is_position(tile) and tile > 0 for tile in tiles):
-            raise WrongArgument(f"tiles={brief(tiles)}", required="positive numbers, the sizes of tiles to choose from")
+        _checked_tiles(tiles)
         names = list(self.tile_sizes)
         if len(tiles) ** len(names) > MOST_CANDIDATES:
             return [dict.fromkeys(names, tile) for tile in tiles]
@@ -183,7 +207,7 @@ class Saturated:
 
         own = {name: tile for name, tile in tiles.items() if name in used}
         body = _in_term(term, own)
-        return Choice(extracted.cost, own, body, tiles, moves)
+        return Choice(extracted.cost, own, body, self.program, extracted.classes, tiles, moves)
 
 
 def saturate(
@@ -229,28 +253,23 @@ def _tile_sizes(program: Program) -> Iterator[tuple[str, Index]]:
             yield name, extent
 
 
-def saturate_as_asked(
+def searched(
     program: Program,
     *,
-    cost: str,
-    sizes: Sequence[str],
-    tiles: str,
-    limit: int | None,
-    watch: Watch | None,
-    k: int = 16,
+    cost: str | Pricing = "traffic",
+    sizes: Mapping[str, int] | None = None,
+    tiles: Sequence[int] = TILES,
+    k: int = CHOICES,
+    rules: Sequence[str] | None = None,
+    limit: Limit | int | None = None,
+    watch: Watch | None = None,
 ) -> tuple[Saturated, list[Choice]]:
-    """A search and the best of it, as a command line asks for them: sizes as "n=1000", tiles as "8,16"."""
-    try:
-        given = {name: int(value) for name, _, value in (size.partition("=") for size in sizes)}
-        factors = [int(tile) for tile in tiles.split(",")]
-    except ValueError as error:
-        raise WrongArgument(
-            f"--size {' '.join(sizes) or '(none)'}, --tiles {tiles}", required="--size n=1000 --tiles 8,16"
-        ) from error
+    """A search, and the k best of it. What is wrong with the question is told before the search."""
     _pricing(cost)
-    _checked_sizes(program, given)
-    found = saturate(program, limit=limit_of(limit, LIMIT), watch=watch)
-    return found, found.best(k=k, cost=cost, sizes=given, tiles=factors)
+    _checked_sizes(program, sizes)
+    _checked_tiles(tiles)
+    found = saturate(program, rules=rules, limit=limit_of(limit, LIMIT), watch=watch)
+    return found, found.best(k=k, cost=cost, sizes=sizes, tiles=tiles)
 
 
 def choose(work: Derivation, found: Saturated, choices: Sequence[Choice]) -> Choice:
@@ -273,21 +292,38 @@ def choose(work: Derivation, found: Saturated, choices: Sequence[Choice]) -> Cho
 
 
 def _pricing(cost: str | Pricing) -> Pricing:
-    if callable(cost):
-        return cost
-    if not isinstance(cost, str) or cost not in COSTS:
-        raise unknown_name(
-            "cost model", brief(cost), COSTS, required=f"one of {', '.join(COSTS)}, or a function of sizes"
-        )
-    return COSTS[cost]
+    if isinstance(cost, str) and cost in COSTS:
+        return COSTS[cost]
+    wanted = f"one of {', '.join(COSTS)}, or a function of sizes that makes a model with candidates, result and settled"
+    if not callable(cost):
+        raise unknown_name("cost model", str(cost), COSTS, required=wanted)
+
+    def own(sizes: Mapping[str, Any]) -> Model:
+        try:
+            made = cost(sizes)
+        except TypeError as error:
+            raise WrongArgument(f"cost={brief(cost)} takes no sizes: {error}", required=wanted) from error
+        if not all(hasattr(made, name) for name in ("candidates", "result", "settled")):
+            raise WrongArgument(f"cost={brief(cost)} makes {brief(made)}, which is no model", required=wanted)
+        return made
+
+    return own
 
 
-def _checked_sizes(program: Program, sizes: Mapping[str, int]) -> dict[str, float]:
+def _checked_tiles(tiles: Sequence[int]) -> None:
+    listed = isinstance(tiles, list | tuple)
+    if not listed or not tiles or not all(is_position(tile) and tile > 0 for tile in tiles):
+        raise WrongArgument(f"tiles={brief(tiles)}", required="positive numbers, the sizes of tiles to choose from")
+
+
+def _checked_sizes(program: Program, sizes: Mapping[str, int] | None) -> dict[str, float]:
+    if sizes is None:
+        sizes = {}
     if not isinstance(sizes, Mapping):
         raise WrongArgument(f"sizes={brief(sizes)}", required='numbers by the names of sizes: {"n": 1000}')
     for name, value in sizes.items():
         if name not in program.sizes:
-            raise unknown_name("size", brief(name), program.sizes, required="a size of the goal")
+            raise unknown_name("size", str(name), program.sizes, required="a size of the goal")
         if not is_position(value):
             raise WrongArgument(f"the size {name} = {brief(value)}", required="an integer, 0 or more")
     return {name: float(sizes.get(name, DEFAULT_SIZE)) for name in program.sizes}

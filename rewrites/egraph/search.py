@@ -19,6 +19,7 @@ from atl.core.traversal import binds, children
 from atl.errors import ATLError, WrongArgument, brief
 from rewrites.egraph.contexts import Context, Contexts
 from rewrites.egraph.forest import Forest, Instance
+from rewrites.egraph.interrupts import Interrupts
 from rewrites.egraph.normal import Moves, Normaliser, applied
 from rewrites.egraph.store import Skeleton, Store, least_term
 from rewrites.egraph.supplies import SUPPLIES, Wanted
@@ -29,7 +30,7 @@ from rewrites.matching.patterns import Pattern, all_patterns, applied_metavariab
 from rewrites.rules import RULES
 
 Stopped: TypeAlias = Literal["saturated", "met", "node limit", "round limit", "time limit", "interrupted", "running"]
-"""Why a search ended. Only the first says that nothing more could be found by its rules."""
+"""Why a search ended. The first says that nothing more was found by its rules, but from terms that it left out."""
 
 MOST_SIZE: Final = 4_000
 """A term with more nodes is not entered."""
@@ -89,12 +90,15 @@ class Progress:
     seconds: float
     hits: Mapping[str, int] = field(repr=False)
     stopped: Stopped = "running"
+    left_out: int = 0
+    """How many terms were not entered, since they are too large."""
 
     def __str__(self) -> str:
         top = ", ".join(f"{name} {count}" for name, count in Counter(self.hits).most_common(5))
         return (
             f"{self.stopped} after {self.rounds} rounds, {self.seconds:.2f} s: {self.nodes} terms in {self.classes} "
-            f"classes and {self.contexts} contexts, {self.instances} instances{f'; {top}' if top else ''}"
+            f"classes and {self.contexts} contexts, {self.instances} instances"
+            f"{f', {self.left_out} terms left out as too large' if self.left_out else ''}{f'; {top}' if top else ''}"
         )
 
 
@@ -129,7 +133,7 @@ class Search:
         self.normaliser = Normaliser(self.contexts, normal, self.wanted)
         self.instances: list[Instance] = []
         self.hits: Counter[str] = Counter()
-        self.tried = 0
+        self.left_out = 0
         self.rounds = 0
         self.seconds = 0.0
         self.stopped: Stopped = "running"
@@ -215,7 +219,7 @@ class Search:
         self.forest.grow()
         return Progress(
             self.rounds, len(self.terms), self.forest.classes, len(self.contexts.all), len(self.instances),
-            self.seconds, dict(self.hits), self.stopped,
+            self.seconds, dict(self.hits), self.stopped, self.left_out,
         )  # fmt: skip
 
     def run(self, limit: Limit, until: Callable[[], bool] = lambda: False) -> Progress:
@@ -224,28 +228,38 @@ class Search:
         deadline = self.normaliser.deadline = begun + limit.seconds
         start = self.rounds
 
+        interrupts = Interrupts()
+
         def ended() -> Stopped | None:
             self.seconds = before + time.process_time() - begun
+            if interrupts.asked:
+                return "interrupted"
             if until():
                 return "met"
             if len(self.terms) > limit.nodes:
                 return "node limit"
             return "time limit" if time.process_time() > deadline else None
 
-        try:
+        with interrupts:
             why = ended()
             while why is None:
                 if self.rounds - start >= limit.rounds:
                     why = "round limit"
-                else:
-                    why = self._round(ended)
-                    if self._watch is not None:
-                        self._watch(self.progress())
-        except KeyboardInterrupt:
-            why = "interrupted"
+                    break
+                ended_so = self._round(ended)
+                why = self._told() or ended_so
         self.stopped = why
         self.seconds = before + time.process_time() - begun
         return self.progress()
+
+    def _told(self) -> Stopped | None:
+        """Tells the progress; whoever watches may interrupt the search."""
+        try:
+            if self._watch is not None:
+                self._watch(self.progress())
+        except KeyboardInterrupt:
+            return "interrupted"
+        return None
 
     def _round(self, ended: Callable[[], Stopped | None]) -> Stopped | None:
         self.rounds += 1
@@ -284,7 +298,6 @@ class Search:
         return head.context, with_children(head.sample, parts) if parts else head.sample
 
     def _instance(self, use: Use, context: Context, term: Expr, given: Mapping[str, Argument]) -> bool:
-        self.tried += 1
         step = applied(context, term, use, given)
         if step is None:
             return False
@@ -293,7 +306,10 @@ class Search:
             after, more = self.normaliser.normal(context, after)
         except ATLError:
             return False
-        if after == term or after.size > MOST_SIZE:
+        if after.size > MOST_SIZE:
+            self.left_out += 1
+            return False
+        if after == term:
             return False
         new = self.unite(self.enter(term, context), self.enter(after, context), (move, *more))
         self.hits[use.name] += 1

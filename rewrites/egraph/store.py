@@ -195,9 +195,12 @@ def _ours(call: Callable[[], R]) -> R:
     """What egglog answers; what goes wrong in it, as an error of ours."""
     try:
         return call()
-    except (KeyboardInterrupt, SystemExit, SearchFailed):
+    except (SearchFailed, MemoryError):
         raise
     except BaseException as error:
+        # Panics of Rust come as an exception of their own, which is no Exception.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         first = re.sub(r"\s+", " ", str(error)).strip()[:300]
         raise SearchFailed(
             f"egglog failed: {first or type(error).__name__}",

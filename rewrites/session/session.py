@@ -66,7 +66,7 @@ class Session:
     """A derivation under way. Its goal equals the program that it started from, whatever is called here.
 
     Programs are values: `undo`, `redo` and `branch` cost nothing. Every method that rewrites returns the session, which
-    prints as its goal.
+    prints as its goal; `equal_to` returns the theorem that it is about.
     """
 
     def __init__(self, start: Theorem, calls: Sequence[Call] = (), rules: Mapping[str, Rule] | None = None) -> None:
@@ -394,8 +394,9 @@ class Session:
         from rewrites.egraph.equality import LIMIT, equal
         from rewrites.egraph.search import limit_of, watcher
 
-        work = self.begin()
-        equal(work, other, limit_of(limit, LIMIT), watcher(watch))
+        with told_at_the_call():
+            work = self.begin()
+            equal(work, other, limit_of(limit, LIMIT), watcher(watch))
         return self.record(f"equal_to({other.name})", work).theorem
 
     def saturate(
@@ -404,22 +405,29 @@ class Session:
         """All that a search finds equal to the goal, at rest: how far it came, the best by a cost model, a picture.
 
         `rules` names those to be explored, `name-` from right to left; `limit` and `watch` are as for `equal_to`. The
-        goal stays as it is: `s.take(choice)` rewrites it to one of `found.best(k=…)`.
+        goal stays as it is: `s.take(choice)` rewrites it to one of `found.best(k=…)`. Raises `SearchFailed` without
+        egglog, `WrongArgument`.
         """
         from rewrites.egraph.schedules import LIMIT, saturate
         from rewrites.egraph.search import limit_of, watcher
 
-        return saturate(self.goal, rules=rules, limit=limit_of(limit, LIMIT), watch=watcher(watch))
+        with told_at_the_call():
+            return saturate(self.goal, rules=rules, limit=limit_of(limit, LIMIT), watch=watcher(watch))
 
     def take(self, choice: Choice) -> Session:
-        """Rewrites the goal to a schedule that `saturate` found for it. Raises what the kernel has against it."""
+        """Rewrites the goal to a schedule that `saturate` found for it.
+
+        Raises `WrongArgument` for one of another goal, and what the kernel and the checks of safety have against it.
+        """
         from rewrites.egraph.schedules import Choice
 
-        if not isinstance(choice, Choice):
-            raise WrongArgument(
-                f"{brief(choice)} is no schedule that was found", required="one of s.saturate().best(k=…)"
-            )
-        return self.record(f"take({choice.label})", choice.proved(self.begin))
+        with told_at_the_call():
+            if not isinstance(choice, Choice):
+                raise WrongArgument(
+                    f"{brief(choice)} is no schedule that was found", required="one of s.saturate().best(k=…)"
+                )
+            work = choice.proved(self.begin)
+        return self.record(f"take({choice.label})", work)
 
     def auto(
         self,
@@ -434,15 +442,21 @@ class Session:
     ) -> Session:
         """Rewrites the goal to the cheapest schedule that a search finds, by a cost model; with a proof of the kernel.
 
-        `sizes` only price, the schedule is for all of them; those that are not given are taken for 1000. Sizes of tiles
-        are chosen of `tiles`. Of the `k` best the first is taken that is proved and safe to lower. Raises `NotFound`.
-        """
-        from rewrites.egraph.schedules import choose
+        `cost` names the model ("traffic", "lines", "code size") or makes one of sizes. `sizes` only price, the schedule
+        is for all of them; those that are not given are taken for 1000. Sizes of tiles are chosen of `tiles`. Of the
+        `k` best the first is taken that is proved and safe to lower.
 
-        found = self.saturate(rules=rules, limit=limit, watch=watch)
-        choices = found.best(k=k, cost=cost, sizes=sizes, tiles=tiles)
-        work = self.begin()
-        chosen = choose(work, found, choices)
+        Raises `NotFound`, `SearchFailed`, `WrongArgument`.
+        """
+        from rewrites.egraph.schedules import choose, searched
+        from rewrites.egraph.search import watcher
+
+        with told_at_the_call():
+            work = self.begin()
+            found, choices = searched(
+                self.goal, cost=cost, sizes=sizes, tiles=tiles, k=k, rules=rules, limit=limit, watch=watcher(watch)
+            )
+            chosen = choose(work, found, choices)
         return self.record(f"auto({chosen.label})", work)
 
     def unroll(self, name: Chosen) -> Session:
@@ -517,11 +531,10 @@ class _Search:
             return self._everywhere(work)
         left = self.nth
         for site in self._places(work):
-            trial = Derivation(work.theorem, work.rules) if left else work
-            if trial.attempted(self.rule, site.path, self.given, reverse=self.reverse):
-                if not left:
-                    return True
-                left -= 1
+            if left:
+                left -= work.applies(self.rule, site, self.given, reverse=self.reverse)
+            elif work.attempted(self.rule, site.path, self.given, reverse=self.reverse):
+                return True
         return False
 
     def _everywhere(self, work: Derivation) -> bool:
@@ -550,10 +563,7 @@ class _Search:
         """Why the rule applies at none of the places; `more` are its parameters as they were written."""
         found = list(self._places(work))
         if self.nth:
-            count = sum(
-                Derivation(work.theorem, work.rules).attempted(self.rule, site.path, self.given, reverse=self.reverse)
-                for site in found
-            )
+            count = sum(work.applies(self.rule, site, self.given, reverse=self.reverse) for site in found)
             if count:
                 times = f"{count} place{'s' if count > 1 else ''}"
                 return NoSite(

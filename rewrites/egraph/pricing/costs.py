@@ -18,8 +18,11 @@ from typing import ClassVar, Final, assert_never
 
 import numpy as np
 
-from atl.core.index import ZERO, Bound, Extremum, Index, Quotient, Read, Var, atoms, floordiv, index
-from atl.core.predicate import expressions, within
+from atl.checks.safety import accesses
+from atl.core.index import Bound, Extremum, Index, Quotient, Read, Var, atoms, index
+from atl.core.predicate import Predicate, expressions
+from atl.core.reshape_definitions import destination
+from atl.core.substitution import map_op
 from atl.core.terms import (
     Access,
     Binary,
@@ -27,7 +30,6 @@ from atl.core.terms import (
     Concat,
     Constant,
     Expr,
-    Flatten,
     Gen,
     Guard,
     Input,
@@ -35,18 +37,11 @@ from atl.core.terms import (
     Local,
     Metavariable,
     Padding,
-    PadLeft,
-    PadRight,
-    Place,
     Reduce,
     Reshape,
     ReshapeOp,
     Select,
-    Split,
     TensorVar,
-    Transpose,
-    TruncateLeft,
-    TruncateRight,
     Type,
     Unary,
     Value,
@@ -120,7 +115,8 @@ class Priced:
     has_loop: bool = False
     is_rough: bool = False
     """Something in the body depends on the index of the loop around in a way that vector instructions do not have."""
-    reads: frozenset[Touched] = frozenset()
+    reads: Mapping[Touched, int] = field(default_factory=dict)
+    """What is read, and by how many nests of loops: within one nest lines are read once."""
     stores: tuple[Stored, ...] = ()
     view: View | None = None
 
@@ -136,7 +132,7 @@ class Traffic:
     levels: Sequence[tuple[int, float]] = LEVELS
     _extents: Extents = field(init=False, repr=False)
     _prices: dict[Touched, Costs] = field(default_factory=dict, init=False, repr=False)
-    _safe: dict[tuple[int, Index, Index], bool] = field(default_factory=dict, init=False, repr=False)
+    _safe: dict[tuple[int, Predicate], bool] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._extents = Extents(self.sizes)
@@ -187,7 +183,7 @@ class Traffic:
             never_run = self._none + LEAST
             stores = () if term.type.rank else (Stored(at.loops),)
             return Priced(never_run, never_run, self._none, stores=stores)
-        made = self._result(at, term, list(parts))
+        made = self._result(at, term, list(parts)) if self._is_safe(at, term) else None
         if made is None:
             never = np.full(self.candidates, np.inf)
             return Priced(never, never, self._none)
@@ -206,8 +202,8 @@ class Traffic:
 
     def _total(self, at: Context, made: Priced, stores: Iterable[Costs]) -> Costs:
         total = made.work + self._done(self._extents.nest(at.loops), made.body, smooth=True)
-        for read in made.reads:
-            total = total + self._price(read)
+        for read, times in made.reads.items():
+            total = total + times * self._price(read)
         return sum(stores, total)
 
     def _least(self, at: Context, stored: Stored, of: Type) -> Costs:
@@ -262,7 +258,7 @@ class Traffic:
             sum((part.body for part in parts), self._none),
             any(part.has_loop for part in parts),
             any(part.is_rough for part in parts),
-            frozenset[Touched]().union(*(part.reads for part in parts)),
+            _together(at, [part.reads for part in parts]),
             tuple(store for part in parts for store in part.stores),
         )
         here = () if term.type.rank else (Stored(at.loops),)
@@ -352,20 +348,23 @@ class Traffic:
         return replace(part, work=part.work + copied, body=part.body + 1, has_loop=True, view=None, stores=())
 
     def _access(self, at: Context, term: Access, tensor: Priced, made: Priced) -> Priced | None:
-        if tensor.view is None or not self._is_safe(at, term):
+        if tensor.view is None:
             return None
         view = replace(tensor.view, at=(*tensor.view.at, at.scope.index(term.index)))
         if len(view.at) < len(view.shape):
             return replace(made, view=view)
         near = tuple(position - position.offset for position in view.at)
         read = Touched(at.loops, view.array, view.shape, near)
-        return replace(made, body=made.body + 1, reads=made.reads | {read}, stores=(Stored(at.loops),))
+        return replace(made, body=made.body + 1, reads={**made.reads, read: 1}, stores=(Stored(at.loops),))
 
-    def _is_safe(self, at: Context, term: Access) -> bool:
-        key = (at.number, term.tensor.type.shape[0], term.index)
-        found = self._safe.get(key)
+    def _is_safe(self, at: Context, term: Expr) -> bool:
+        """Whether the accesses of a node, and the reads in its indices and conditions, are proved to be in bounds."""
+        return all(self._holds(at, needed.goal) for needed in accesses(term, at.scope))
+
+    def _holds(self, at: Context, goal: Predicate) -> bool:
+        found = self._safe.get((at.number, goal))
         if found is None:
-            found = self._safe[key] = at.knows(within(ZERO, term.index, term.tensor.type.shape[0]))
+            found = self._safe[at.number, goal] = at.knows(goal)
         return found
 
     def _count(self, at: Context, extent: Index) -> Costs:
@@ -378,26 +377,21 @@ class Traffic:
         return elements
 
 
+def _together(at: Context, parts: Sequence[Mapping[Touched, int]]) -> dict[Touched, int]:
+    """The reads of all parts: in one iteration here those that are alike are one, those of loops within are apart."""
+    found: dict[Touched, int] = {}
+    for reads in parts:
+        for read, times in reads.items():
+            before = found.get(read, 0)
+            found[read] = max(before, times) if len(read.loops) == len(at.loops) else before + times
+    return found
+
+
 def _reshaped(op: ReshapeOp, position: tuple[Index, ...], of: Type, at: Context) -> tuple[Index, ...]:
-    """Where an element goes that stood at a position of the operand (Fig. 4.3)."""
-    match op:
-        case Transpose():
-            return (position[1], position[0], *position[2:])
-        case Flatten():
-            return (position[0] * at.scope.index(of.shape[1]) + position[1], *position[2:])
-        case Split(by):
-            rows = floordiv(position[0], at.scope.index(by))
-            return (rows, position[0] - rows * at.scope.index(by), *position[1:])
-        case PadLeft(by):
-            return (position[0] + at.scope.index(by), *position[1:])
-        case TruncateLeft(by):
-            return (position[0] - at.scope.index(by), *position[1:])
-        case PadRight() | TruncateRight():
-            return position
-        case Place(_, where):
-            return (at.scope.index(where), *position)
-        case _:
-            assert_never(op)
+    """Where an element goes that stood at a position of the operand."""
+    opened = map_op(op, at.scope.index)
+    pairs = destination(opened, tuple(zip(position, at.scope.shape(of), strict=True)))
+    return tuple(moved for moved, _ in pairs)
 
 
 def _is_smooth(at: tuple[Index, ...], level: int) -> bool:

@@ -1,4 +1,4 @@
-"""How long derivations take, call by call, their certificates to replay, and long ones: `python -m bench.rewriting`."""
+"""How long derivations take, call by call, certificates to replay, long ones: `python -m bench.tool.rewriting`."""
 
 from __future__ import annotations
 

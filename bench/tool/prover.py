@@ -1,4 +1,4 @@
-"""How long the prover takes, over a fixed collection of the questions that programs ask: `python -m bench.prover`."""
+"""How long the prover takes, over a fixed collection of questions of programs: `python -m bench.tool.prover`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""How long programs take to be checked and lowered: `python -m bench.compiling`.
+"""How long programs take to be checked and lowered: `python -m bench.tool.compiling`.
 
 The programs of Fig. 8.6, a program of twenty loops, and the import of the package. Times are medians of several rounds,
-with the prover's memo emptied before each; a second column gives the time with a warm memo.
+with the prover's memo emptied before each; a second column gives the time with a warm memo. `bench.tool.growth`
+says how such times grow.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import atl
 import padtypes
 from atl import Program, Tensor
 from atl.prove import forget
+from bench.harness import ThreadClock, alternate, spread
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import lower, print_c
 
@@ -41,15 +43,15 @@ PROGRAMS: Final[tuple[Callable[[], Program], ...]] = (
 
 
 def milliseconds(work: Callable[[], object], *, cold: bool) -> float:
-    """The median time of some work, with the prover's memo empty or not."""
-    times = []
-    for _ in range(ROUNDS):
+    """The median CPU time of some work, with the prover's memo empty or not."""
+
+    def run() -> None:
         if cold:
             forget()
-        start = time.perf_counter()
         work()
-        times.append(1e3 * (time.perf_counter() - start))
-    return median(times)
+
+    taken = spread(alternate({"work": run}, rounds=ROUNDS, seconds=60, clock=ThreadClock()).clean("work"))
+    return taken.middle if taken else float("nan")
 
 
 def twenty_loops() -> Program:

@@ -1,6 +1,6 @@
 """What a search costs: e-nodes and instances per second, memory and time, over stages and over the depth of a nest.
 
-    python -m bench.egraph [--ranks]
+    python -m bench.tool.egraph [--ranks]
 
 `--ranks` compiles schedules of the matrix product spread over their modelled costs, and compares with measured times.
 """

@@ -1,0 +1,160 @@
+"""What is compared: a workload, our schedules of it, the rivals, and the limit of the machine that it could reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from atl import Program
+from bench.harness import Run
+from lowering import compile as compiled
+from rewrites import Session
+
+Array: TypeAlias = npt.NDArray[Any]
+Made: TypeAlias = Session | Program
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A workload at one size: the inputs, the array that all contestants write into, and what must stand there then.
+
+    `terms` is how many numbers are added for one element, at most: rounding grows with it.
+    """
+
+    size: int
+    inputs: tuple[Array, ...]
+    out: Array
+    reference: Callable[..., Array]
+    terms: int
+
+    @cached_property
+    def expected(self) -> Array:
+        """The result in double precision, by NumPy."""
+        exact = (array.astype(np.float64) if array.dtype.kind == "f" else array for array in self.inputs)
+        return np.asarray(self.reference(*exact), dtype=np.float64)
+
+    def fault_of(self, run: Run, *, allocates: bool = False) -> str | None:
+        """What is wrong with what a contestant computes; nothing if it is right, up to rounding.
+
+        What allocates gives its result back; all others have it written where it is to stand.
+        """
+        self.out.fill(np.nan)
+        made = run()
+        result = np.asarray(made) if allocates else self.out
+        if result.shape != self.expected.shape:
+            return f"the result has the shape {result.shape}, not {self.expected.shape}"
+        # In blocks of rows, so that a large result needs no third copy.
+        scale = float(np.abs(self.expected).mean()) if self.expected.size else 0.0
+        tolerance = float(np.finfo(self.out.dtype).eps) * (8 + self.terms)
+        for row in range(0, len(result), 256):
+            part, right = result[row : row + 256], self.expected[row : row + 256]
+            close = np.abs(part - right) <= tolerance * (np.abs(right) + scale)
+            if not close.all():
+                at = tuple(int(k) for k in np.argwhere(~close)[0])
+                place = (row + at[0], *at[1:])
+                return f"the element at {place} is {float(part[at]):.9g}, not {float(right[at]):.9g}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """One of our schedules: a line of a workload's table.
+
+    `make` derives it, or gives a program as it was written; `sizes` are keywords of the call, such as tiles, and
+    `size_as` those that are the size of the problem; `most` is the largest one at which anybody would wait for it.
+    """
+
+    make: Callable[[], Made]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    size_as: tuple[str, ...] = ()
+    most: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the function that derives it, with the sizes that it is called with."""
+        with_sizes = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
+        return f"{self.make.__name__} ({with_sizes})" if with_sizes else self.make.__name__
+
+    def contestant(self, problem: Problem) -> tuple[Run, bool]:
+        """What runs it, and whether it was derived (or else stands as somebody wrote it)."""
+        made = self.make()
+        derived = isinstance(made, Session) and bool(made.steps)
+        kernel = compiled(made.goal if isinstance(made, Session) else made)
+        inputs, out, sizes = problem.inputs, problem.out, {**self.sizes, **dict.fromkeys(self.size_as, problem.size)}
+        return lambda: kernel(*inputs, out=out, **sizes), derived
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """The same work by another system: `make(problem, threads)` gives what runs it, and needs these modules.
+
+    `allocates` says of a system that it makes its result anew: it cannot write into an array that is there. `least` is
+    the smallest size that it takes.
+    """
+
+    name: str
+    make: Callable[[Problem, int], Run]
+    needs: tuple[str, ...] = ()
+    allocates: bool = False
+    least: int = 1
+
+    def lacks(self) -> tuple[str, ...]:
+        """The modules that are not installed."""
+        return tuple(module for module in self.needs if find_spec(module) is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What no program can beat: copying or reading so many bytes, or so many operations in fused multiply-adds."""
+
+    kind: Literal["copy", "read", "fma"]
+    work: Callable[[Problem], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A computation with everybody who does it; `quick` is its size in a run of a minute, if it takes part in that."""
+
+    name: str
+    says: str
+    sizes: tuple[int, ...]
+    pose: Callable[[int], Problem]
+    ours: tuple[Ours, ...]
+    rivals: tuple[Rival, ...]
+    limit: Limit
+    most: int
+    quick: int | None = None
+
+
+def moved(problem: Problem) -> float:
+    """The bytes that any program for this problem must move: all inputs once, and the result."""
+    return float(sum(array.nbytes for array in problem.inputs) + problem.out.nbytes)
+
+
+def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 1) -> Array:
+    """Random numbers between 0 and 1: sums of them lose nothing to cancellation, so that they can be compared."""
+    made: Array = np.random.default_rng(seed).random(shape, dtype=np.float64).astype(dtype)
+    return made
+
+
+def posed(
+    reference: Callable[..., Array],
+    shapes: Callable[[int], tuple[tuple[int, ...], ...]],
+    *,
+    terms: Callable[[int], int] = lambda _: 16,
+    dtype: str = "float32",
+) -> Callable[[int], Problem]:
+    """How a problem is made of a size: from the shapes of the inputs, and of the result as the last one."""
+
+    def pose(size: int) -> Problem:
+        *inputs, result = shapes(size)
+        arrays = tuple(numbers(shape, dtype, seed) for seed, shape in enumerate(inputs, 1))
+        return Problem(size, arrays, np.empty(result, dtype), reference, terms(size))
+
+    return pose

@@ -1,0 +1,58 @@
+"""Where something was measured: the processor, the load, the compiler with its flags, the versions of everything."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import atl
+from lowering import build_shared, find_compiler, recorded_plan
+
+PACKAGES: Final = ("numpy", "scipy", "torch", "halide", "numba", "threadpoolctl")
+
+
+def environment() -> dict[str, Any]:
+    """What somebody has to know who reads the figures elsewhere, as numbers and texts."""
+    return {
+        "atl": atl.__version__,
+        "python": platform.python_version(),
+        "packages": {package: _version(package) for package in PACKAGES},
+        "compiler": find_compiler().version,
+        "flags": _flags(),
+        "cpu": _processor(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "system": platform.platform(),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _flags() -> list[str]:
+    """The flags of our kernels, which the rivals in C are built with too."""
+    plan = recorded_plan(build_shared("int nothing(void) { return 0; }\n", name="nothing"))
+    if plan is None:
+        return []
+    command = plan.commands[0][len(plan.compiler.command) :]
+    return [flag for flag in command if flag.startswith("-") and flag not in ("-c", "-o")] + (
+        ["-march=native"] if "<native>" in command else []
+    )
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "CPU part"))]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,169 @@
+"""The measuring: contestants take turns, clean samples count, ratios are taken within a round.
+
+The machine is shared and drifts, so no time is compared with one of another minute. In every round each contestant
+runs once, and a ratio is the median over the rounds of the two times of one round.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import Final, Protocol, TypeAlias
+
+Run: TypeAlias = Callable[[], object]
+
+LONG: Final = 4_000_000
+"""A sample of so many nanoseconds counts even if the thread was switched out meanwhile: CPU time hardly sees it."""
+SHORT: Final = 200_000
+"""What takes less than so many nanoseconds is run several times for one sample."""
+LEAST: Final = 3
+"""So many samples everybody gets, however slow."""
+TRIES: Final = 4
+"""So often a sample is taken again in its round, when this thread was switched out; then there is none."""
+WARMED: Final = 100_000_000
+"""What takes longer than so many nanoseconds needs no run beforehand that fills the caches."""
+
+
+class Clock(Protocol):
+    """Nanoseconds, and how often this thread was switched out against its will."""
+
+    def now(self) -> int:
+        """The time in nanoseconds, from some start."""
+
+    def preemptions(self) -> int:
+        """How often another thread took the core away."""
+
+
+class ThreadClock:
+    """The CPU time of this thread: what others do on the machine counts as little as it can."""
+
+    def now(self) -> int:
+        """CPU time in nanoseconds."""
+        return time.thread_time_ns()
+
+    def preemptions(self) -> int:
+        """Involuntary switches of this thread since it began."""
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+
+
+class WallClock(ThreadClock):
+    """The time on the wall, for work that several threads share."""
+
+    def now(self) -> int:
+        """Wall time in nanoseconds."""
+        return time.perf_counter_ns()
+
+
+@dataclass(slots=True)
+class Samples:
+    """Milliseconds of each contestant, round by round; None where it did not run or was switched out."""
+
+    times: dict[str, list[float | None]]
+    interrupted: bool = False
+
+    def clean(self, name: str) -> list[float]:
+        """The samples that count."""
+        return [taken for taken in self.times[name] if taken is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The median of some values, and the tenth and ninetieth percent of them."""
+
+    middle: float
+    low: float
+    high: float
+    count: int
+
+
+def spread(values: list[float]) -> Spread | None:
+    """The median with its spread; nothing where there are no values.
+
+    >>> spread([1.0, 2.0, 9.0])
+    Spread(middle=2.0, low=1.2, high=7.6, count=3)
+    """
+    if not values:
+        return None
+    if len(values) == 1:
+        return Spread(values[0], values[0], values[0], 1)
+    tenths = quantiles(values, n=10, method="inclusive")
+    return Spread(median(values), round(tenths[0], 12), round(tenths[-1], 12), len(values))
+
+
+def ratio(samples: Samples, over: str, under: str, scale: float = 1.0) -> Spread | None:
+    """The median of scale times one's time over another's, of rounds in which both have a clean sample."""
+    pairs = zip(samples.times[over], samples.times[under], strict=True)
+    return spread([scale * a / b for a, b in pairs if a is not None and b is not None])
+
+
+def alternate(
+    contestants: Mapping[str, Run],
+    *,
+    rounds: int,
+    seconds: float,
+    clock: Clock,
+    watch: Callable[[int], None] = lambda _: None,
+) -> Samples:
+    """Runs all in turn, so many rounds or until each has had its share of the seconds, but thrice at least.
+
+    Who has used up its share sits out, so that a slow program does not keep the others from being measured well. The
+    order is turned from round to round: nobody always finds the caches as the same neighbour left them. An interrupt
+    ends the measuring; what was measured until then is kept.
+    """
+    samples = Samples({name: [] for name in contestants})
+    repeats: dict[str, int] = {}
+    spent = dict.fromkeys(contestants, 0.0)
+    share = 1e9 * seconds / max(1, len(contestants))
+    names = list(contestants)
+    try:
+        for number in range(rounds):
+            playing = {name for name in names if spent[name] < share or number < LEAST}
+            if not playing:
+                break
+            turn = number % len(names)
+            for name in (*names[turn:], *names[:turn]):
+                taken: float | None = None
+                if name in playing:
+                    begun = clock.now()
+                    taken = _sample(contestants[name], clock, repeats, name)
+                    spent[name] += clock.now() - begun
+                samples.times[name].append(taken)
+            watch(number + 1)
+    except KeyboardInterrupt:
+        samples.interrupted = True
+        shortest = min(map(len, samples.times.values()))
+        for taken_so_far in samples.times.values():
+            del taken_so_far[shortest:]
+    return samples
+
+
+def _sample(run: Run, clock: Clock, repeats: dict[str, int], name: str) -> float | None:
+    """Milliseconds of one run, if nothing came between; the first sample says how many runs make one.
+
+    A run that is not timed fills the caches as this contestant leaves them; what takes long needs none.
+    """
+    if name not in repeats:
+        first = max(1, _timed(run, 1, clock)[0])
+        repeats[name] = 0 if first > WARMED else max(1, SHORT // first)
+        if first > WARMED:
+            return first / 1e6
+    elif repeats[name]:
+        run()
+    count = max(1, repeats[name])
+    for _ in range(TRIES):
+        taken, undisturbed = _timed(run, count, clock)
+        if undisturbed or taken > LONG:
+            return taken / count / 1e6
+    return None
+
+
+def _timed(run: Run, count: int, clock: Clock) -> tuple[int, bool]:
+    """Nanoseconds of some runs, and whether this thread kept its core meanwhile."""
+    before, begun = clock.preemptions(), clock.now()
+    for _ in range(count):
+        run()
+    taken = clock.now() - begun
+    return taken, clock.preemptions() == before

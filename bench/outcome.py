@@ -1,0 +1,182 @@
+"""What came out of one workload at one size: who took part, how long each took, and every ratio with its spread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from bench.harness import Samples, ratio, spread
+
+Why = Literal["absent", "failed", "wrong", "size"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A workload at a size, with so many threads, and how long it may be measured: rounds, and seconds of all."""
+
+    workload: str
+    size: int
+    threads: int = 1
+    rounds: int = 31
+    seconds: float = 10.0
+
+    def __str__(self) -> str:
+        return f"{self.workload}@{self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Who was not measured and why: not installed, not built, wrong results, or not at this size."""
+
+    name: str
+    ours: bool
+    why: Why
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Somebody who was measured: milliseconds, median and 10–90 %, over so many clean samples; limit ÷ that time."""
+
+    name: str
+    ours: bool
+    derived: bool
+    allocates: bool
+    ms: float | None
+    low: float | None
+    high: float | None
+    samples: int
+    limit_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One of our schedules beside one rival, or beside none where there is none.
+
+    `ratio` is the rival's time over ours, the median over rounds, with 10–90 % of them as its spread; above 1 we are
+    faster. `limit_ratio` is the time at the machine's limit over ours, 1 at the limit.
+    """
+
+    workload: str
+    size: int
+    threads: int
+    schedule: str
+    derived: bool
+    rival: str | None
+    best: bool
+    ours_ms: float | None
+    rival_ms: float | None
+    ratio: float | None
+    spread: tuple[float, float] | None
+    rounds: int
+    limit: str
+    limit_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All of it."""
+
+    case: Case
+    says: str
+    limit: str
+    limit_ms: float | None
+    entries: tuple[Entry, ...]
+    rows: tuple[Row, ...]
+    left_out: tuple[LeftOut, ...]
+    interrupted: bool
+
+    @property
+    def faults(self) -> tuple[LeftOut, ...]:
+        """Who computed something wrong, or could not be built although all is there."""
+        return tuple(one for one in self.left_out if one.why in ("wrong", "failed"))
+
+    def as_json(self) -> dict[str, Any]:
+        """Numbers, texts and lists of them."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(read: Mapping[str, Any]) -> Outcome:
+        """What `as_json` gave."""
+        rows = (Row(**{**row, "spread": row["spread"] and tuple(row["spread"])}) for row in read["rows"])
+        return Outcome(
+            Case(**read["case"]),
+            read["says"],
+            read["limit"],
+            read["limit_ms"],
+            tuple(Entry(**entry) for entry in read["entries"]),
+            tuple(rows),
+            tuple(LeftOut(**one) for one in read["left_out"]),
+            read["interrupted"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """Somebody who takes part: whose it is, whether it was derived, whether its result is made anew."""
+
+    name: str
+    ours: bool
+    derived: bool = False
+    allocates: bool = False
+
+
+LIMIT = "the limit"
+"""The name under which the limit takes its turns."""
+
+
+def concluded(
+    case: Case,
+    says: str,
+    limit: tuple[str, float],
+    contestants: tuple[Contestant, ...],
+    samples: Samples,
+    left_out: tuple[LeftOut, ...],
+) -> Outcome:
+    """What the samples say. `limit` is its kind, and by what its samples are to be multiplied."""
+    kind, scale = limit
+    at_limit = spread(samples.clean(LIMIT))
+    entries = tuple(_entry(one, samples, scale) for one in contestants)
+    rivals = [entry for entry in entries if not entry.ours]
+    best = min((rival for rival in rivals if rival.ms is not None), key=lambda rival: rival.ms or 0.0, default=None)
+
+    def row(ours: Entry, rival: Entry | None) -> Row:
+        compared = ratio(samples, rival.name, ours.name) if rival is not None else None
+        return Row(
+            workload=case.workload,
+            size=case.size,
+            threads=case.threads,
+            schedule=ours.name,
+            derived=ours.derived,
+            rival=rival.name if rival else None,
+            best=rival is not None and rival is best,
+            ours_ms=ours.ms,
+            rival_ms=rival.ms if rival else None,
+            ratio=compared.middle if compared else None,
+            spread=(compared.low, compared.high) if compared else None,
+            rounds=compared.count if compared else 0,
+            limit=kind,
+            limit_ratio=ours.limit_ratio,
+        )
+
+    beside: list[Entry | None] = [*rivals] or [None]
+    rows = tuple(row(ours, rival) for ours in entries if ours.ours for rival in beside)
+    limit_ms = at_limit.middle * scale if at_limit else None
+    return Outcome(case, says, kind, limit_ms, entries, rows, left_out, samples.interrupted)
+
+
+def _entry(one: Contestant, samples: Samples, scale: float) -> Entry:
+    taken = spread(samples.clean(one.name))
+    to_limit = ratio(samples, LIMIT, one.name, scale)
+    return Entry(
+        name=one.name,
+        ours=one.ours,
+        derived=one.derived,
+        allocates=one.allocates,
+        ms=taken.middle if taken else None,
+        low=taken.low if taken else None,
+        high=taken.high if taken else None,
+        samples=taken.count if taken else 0,
+        limit_ratio=to_limit.middle if to_limit else None,
+    )

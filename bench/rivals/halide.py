@@ -1,0 +1,145 @@
+"""Halide: the schedules of its authors and those that we know to be faster, each as one function of a `Var` or two.
+
+Halide orders dimensions from the innermost one, so indices stand the other way round than in NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from bench.contest import Problem, Rival
+from bench.harness import Run
+
+Func: TypeAlias = Any
+Schedule: TypeAlias = Callable[[Any, Func, Func, int, bool], None]
+
+NEEDS: Final = ("halide",)
+
+
+def _lanes(hl: Any, element: Any) -> int:
+    """How many elements fit into a vector of this machine."""
+    lanes: int = hl.get_host_target().natural_vector_size(element)
+    return lanes
+
+
+def _running(hl: Any, function: Func, parameters: list[Any], problem: Problem) -> Run:
+    """The function compiled once; a call writes into the result that is there."""
+    callable_ = function.compile_to_callable(parameters, hl.get_jit_target_from_environment())
+    buffers = [hl.Buffer(array) for array in (*problem.inputs, problem.out)]
+    return lambda: callable_(*buffers)
+
+
+# -- the blur ---------------------------------------------------------------------------------------------------------
+
+
+def blurred(schedule: Schedule) -> Callable[[Problem, int], Run]:
+    """The blur of three by three by a schedule of its two stages, with zeros around the picture."""
+
+    def make(problem: Problem, threads: int) -> Run:
+        import halide as hl
+
+        x, y = hl.Var("x"), hl.Var("y")
+        picture = hl.ImageParam(hl.Float(32), 2, "picture")
+        bordered = hl.BoundaryConditions.constant_exterior(picture, hl.f32(0))
+        across, down = hl.Func("across"), hl.Func("down")
+        across[x, y] = bordered[x - 1, y] + bordered[x, y] + bordered[x + 1, y]
+        down[x, y] = across[x, y - 1] + across[x, y] + across[x, y + 1]
+        schedule(hl, across, down, _lanes(hl, hl.Float(32)), threads > 1)
+        return _running(hl, down, [picture], problem)
+
+    return make
+
+
+def two_stage(hl: Any, across: Func, down: Func, lanes: int, parallel: bool) -> None:
+    """Breadth-first: all row sums, then all results; several threads in blocks of 64 rows."""
+    for stage in (across.compute_root(), down):
+        x, y = stage.args()
+        stage.vectorize(x, lanes)
+        if parallel:
+            yo, yi = hl.Var("yo"), hl.Var("yi")
+            stage.split(y, yo, yi, 64, hl.TailStrategy.GuardWithIf).parallel(yo)
+
+
+def tiled(hl: Any, across: Func, down: Func, lanes: int, parallel: bool) -> None:
+    """Tiles of 64 x 64, each with its row sums."""
+    x, y = down.args()
+    xo, yo, xi, yi = (hl.Var(name) for name in ("xo", "yo", "xi", "yi"))
+    down.tile(x, y, xo, yo, xi, yi, 64, 64, hl.TailStrategy.GuardWithIf).vectorize(xi, lanes)
+    across.compute_at(down, xo).vectorize(across.args()[0], lanes)
+    if parallel:
+        down.parallel(yo)
+
+
+def strip(hl: Any, across: Func, down: Func, lanes: int, parallel: bool) -> None:
+    """The sliding window: each row of sums is computed once, and kept for as long as it is read."""
+    x, y = down.args()
+    yo, yi = hl.Var("yo"), hl.Var("yi")
+    down.vectorize(x, lanes)
+    across.vectorize(across.args()[0], lanes)
+    if parallel:
+        down.split(y, yo, yi, 50).parallel(yo)
+        across.store_at(down, yo).compute_at(down, yi)
+    else:
+        across.store_root().compute_at(down, y)
+
+
+def rows_in_registers(rows: int) -> Schedule:
+    """So many rows at a time, a vector of columns after another; the row sums stay in registers."""
+
+    def schedule(hl: Any, across: Func, down: Func, lanes: int, parallel: bool) -> None:
+        x, y = down.args()
+        xo, yo, xi, yi = (hl.Var(name) for name in ("xo", "yo", "xi", "yi"))
+        down.tile(x, y, xo, yo, xi, yi, lanes, rows, hl.TailStrategy.ShiftInwards).vectorize(xi).unroll(yi)
+        across.compute_at(down, xo).vectorize(across.args()[0], lanes).unroll(across.args()[1])
+        if parallel:
+            down.parallel(yo)
+
+    return schedule
+
+
+BLURS: Final = (
+    Rival("Halide two-stage", blurred(two_stage), NEEDS, least=64),
+    Rival("Halide tiled 64x64", blurred(tiled), NEEDS),
+    Rival("Halide strip", blurred(strip), NEEDS, least=64),
+    Rival("Halide 4 rows in registers", blurred(rows_in_registers(4)), NEEDS, least=64),
+    Rival("Halide 8 rows in registers", blurred(rows_in_registers(8)), NEEDS, least=64),
+)
+
+
+# -- the product ------------------------------------------------------------------------------------------------------
+
+VECTORS: Final = 3
+ROWS: Final = 8
+
+
+def product(problem: Problem, threads: int) -> Run:
+    """Tiles of eight rows and three vectors in registers, over panels of the right operand, packed once."""
+    import halide as hl
+
+    element = {"float32": hl.Float(32), "float64": hl.Float(64)}[problem.out.dtype.name]
+    lanes = _lanes(hl, element)
+    wide = VECTORS * lanes
+    left, right = hl.ImageParam(element, 2, "left"), hl.ImageParam(element, 2, "right")
+    j, i, k, ji, ii, jo, io = (hl.Var(name) for name in ("j", "i", "k", "ji", "ii", "jo", "io"))
+    depth = hl.RDom([(0, left.dim(0).extent())])
+    columns = hl.BoundaryConditions.constant_exterior(right, hl.cast(element, 0))
+    rows = hl.BoundaryConditions.repeat_edge(left, [hl.Range(), hl.Range(0, left.dim(1).extent())])
+    packed, tile, result = hl.Func("packed"), hl.Func("tile"), hl.Func("result")
+    packed[ji, k, jo] = columns[jo * wide + ji, k]
+    tile[ji, ii, jo, io] = hl.cast(element, 0)
+    tile[ji, ii, jo, io] += rows[depth, io * ROWS + ii] * packed[ji, depth, jo]
+    result[j, i] = tile[j % wide, i % ROWS, j // wide, i // ROWS]
+    result.tile(j, i, jo, io, ji, ii, wide, ROWS, hl.TailStrategy.GuardWithIf).reorder(ji, ii, io, jo)
+    result.vectorize(ji, lanes)
+    tile.compute_at(result, io).bound_extent(ji, wide).bound_extent(ii, ROWS)
+    tile.vectorize(ji, lanes).unroll(ji).unroll(ii)
+    tile.update().reorder(ji, ii, depth).vectorize(ji, lanes).unroll(ji).unroll(ii)
+    packed.compute_root().bound_extent(ji, wide).vectorize(ji, lanes)
+    if threads > 1:
+        result.parallel(jo)
+        packed.parallel(jo)
+    return _running(hl, result, [left, right], problem)
+
+
+PRODUCT: Final = Rival("Halide packed", product, NEEDS)

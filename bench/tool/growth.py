@@ -1,0 +1,135 @@
+"""What the tool itself costs as programs grow, and how the cost grows: `python -m bench.tool`.
+
+Programs are pipelines of so many stages, one let within the next. CPU time, medians of several rounds in which the
+sizes take turns. The exponent is the slope between the logarithms of the nodes and of the times: 1 where twice as large
+a program costs twice as much. The prover's memo is warm, as in a session, except where it is said.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from math import log
+from typing import Final
+
+import numpy as np
+
+import atl
+import padtypes
+from atl import Program, Tensor
+from atl.core.terms import Expr
+from atl.core.traversal import children
+from atl.prove import forget
+from bench.harness import Clock, Run, ThreadClock, alternate, spread
+from examples import beyond_the_paper
+from lowering import lower, print_c
+from rewrites import reschedule
+
+STAGES: Final = (10, 20, 40, 80)
+ROUNDS: Final = 7
+
+
+def stages(count: int) -> Program:
+    """So many stages, each of which adds to each element the one before it in the stage before."""
+    n = atl.sizes("n")
+    x = atl.tensor("x", n)
+
+    def staged(before: Tensor, left: int) -> Tensor:
+        stage = atl.gen(n, lambda i: atl.guard(i >= 1, before[i - 1]) + before[i])
+        return stage if left == 1 else atl.let(stage, lambda y: staged(y, left - 1), name=f"stage{left}")
+
+    return atl.program("stages", [x], staged(x, count))
+
+
+def nodes(term: Expr) -> int:
+    """How many nodes a term has, as a tree."""
+    return 1 + sum(nodes(child.expr) for child in children(term))
+
+
+def rewriting(count: int) -> Run:
+    """One step at the innermost stage."""
+    work, path = reschedule(stages(count)).begin(), (*[1] * (count - 1), 0)
+    return lambda: work.rewrite("add_comm", path)
+
+
+def searching(count: int) -> Run:
+    """A search that passes over all places but the last, and takes a step there."""
+    s = reschedule(stages(count))
+    return lambda: s.rw("add_comm", nth=count - 1)
+
+
+def rewriting_everywhere(count: int) -> Run:
+    """A step at every stage."""
+    program = stages(count)
+    return lambda: reschedule(program).rw("add_comm", all=True)
+
+
+def checking(count: int) -> Run:
+    """Accesses and truncations, with an empty memo."""
+    program = stages(count)
+
+    def check() -> None:
+        forget()
+        atl.check_safe(program)
+        padtypes.check(program)
+
+    return check
+
+
+def lowering(count: int) -> Run:
+    """Lowering to a loop nest and printing C, with an empty memo."""
+    return _lowered(stages(count))
+
+
+def _lowered(program: Program) -> Run:
+    def lowered() -> None:
+        forget()
+        print_c(lower(program))
+
+    return lowered
+
+
+WORK: Final[tuple[tuple[str, Callable[[int], Run]], ...]] = (
+    ("a rewrite within all lets", rewriting),
+    ("a search for the last place", searching),
+    ("a rewrite at every place", rewriting_everywhere),
+    ("checks, empty memo", checking),
+    ("lowering and C, empty memo", lowering),
+)
+
+
+def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
+    """The power of the size that the times grow with: the slope of a line through the logarithms.
+
+    >>> exponent([10, 20, 40], [3.0, 12.0, 48.0])
+    2.0
+    """
+    slope, _ = np.polyfit([log(size) for size in sizes], [log(time) for time in times], 1)
+    return round(float(slope), 6)
+
+
+def grown(make: Callable[[int], Run], clock: Clock, counts: Sequence[int] = STAGES) -> list[float]:
+    """Milliseconds for each count of stages."""
+    runs = {str(count): make(count) for count in counts}
+    samples = alternate(runs, rounds=ROUNDS, seconds=20, clock=clock)
+    found = [spread(samples.clean(name)) for name in runs]
+    return [one.middle if one else float("nan") for one in found]
+
+
+def main() -> None:
+    """Prints a row for each kind of work, and what the largest of the examples costs."""
+    clock = ThreadClock()
+    sizes = [nodes(stages(count).body) for count in STAGES]
+    print(f"Python {platform.python_version()} on {platform.machine()}; milliseconds of CPU time, medians")
+    print(f"{'':32}" + "".join(f"{f'{size} nodes':>12}" for size in sizes) + f"{'exponent':>10}")
+    for name, make in WORK:
+        times = grown(make, clock)
+        print(f"{name:32}" + "".join(f"{time:12.2f}" for time in times) + f"{exponent(sizes, times):10.2f}", flush=True)
+    program = beyond_the_paper.stencils_tiled().goal
+    samples = alternate({"lowered": _lowered(program)}, rounds=ROUNDS, seconds=20, clock=clock)
+    taken = spread(samples.clean("lowered"))
+    print(f"stencils_tiled, {nodes(program.body)} nodes: {taken.middle if taken else 0:.0f} ms to lower and print")
+
+
+if __name__ == "__main__":
+    main()

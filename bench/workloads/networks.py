@@ -1,0 +1,204 @@
+"""What neural networks are made of: convolutions, rows that are normalised, attention, layers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
+from bench.rivals import shapes
+from bench.rivals.c import by_hand
+from bench.rivals.libraries import numpy, scipy, torch
+from bench.workloads import programs
+from examples import beyond_the_paper, derivations
+from examples import everyday as schedules
+from examples.schedules import convolution, everyday, layers
+
+B, K, C, R = 4, 64, 64, 5
+SQUARE: Final = 3
+HEAD: Final = 64
+
+windows = np.lib.stride_tricks.sliding_window_view
+
+
+def _gathered(x: Array, w: Array) -> Array:
+    """The convolution of an input that is zero behind its end."""
+    return _direct(np.pad(x, ((0, 0), (0, 0), (0, R))), w)
+
+
+def _direct(x: Array, w: Array) -> Array:
+    taken = windows(x, R, axis=2)[:, :, : x.shape[2] - R]
+    columns = np.ascontiguousarray(taken.transpose(0, 1, 3, 2)).reshape(len(x), C * R, -1)
+    out: Array = w.reshape(len(w), -1) @ columns
+    return out
+
+
+def _conv2d(x: Array, w: Array) -> Array:
+    taken = windows(x, (SQUARE, SQUARE), axis=(2, 3))[:, :, :-1, :-1]
+    out: Array = np.einsum("bcyzrs,kcrs->bkyz", taken, w, optimize=True)
+    return out
+
+
+def _normalised(x: Array) -> Array:
+    centred = x - x.mean(1, keepdims=True)
+    out: Array = centred / np.sqrt((centred * centred).mean(1, keepdims=True) + 1e-5)
+    return out
+
+
+def _softmax_of_scipy(x: Array, _: Array) -> Any:
+    from scipy.special import softmax
+
+    return softmax(x, axis=1)
+
+
+def _torch_conv(library: Any, x: Any, w: Any, out: Any) -> Any:
+    """Padded behind by the convolution itself, which pads in front as well: the first elements are not asked for."""
+    return library.nn.functional.conv1d(x, w, padding=R - 1)[:, :, R - 1 : R - 1 + out.shape[2]]
+
+
+def _macs(problem: Problem) -> float:
+    return 2.0 * B * K * C * R * problem.size
+
+
+CONV1D: Final = Workload(
+    "conv1d",
+    f"a convolution of n positions, {B} samples, {C} channels to {K}, {R} taps",
+    (4096,),
+    posed(_gathered, lambda n: ((B, C, n), (K, C, R), (B, K, n)), terms=lambda _: C * R),
+    (Ours(convolution.gather), Ours(derivations.scatter_to_gather)),
+    (
+        torch("PyTorch", _torch_conv, allocates=True),
+        numpy("NumPy im2col with its BLAS", lambda x, w, _: _gathered(x, w), allocates=True),
+        Rival("C tiles of 8 x 48", by_hand("convolution", shapes.CONVOLUTION)),
+    ),
+    Limit("fma", _macs),
+    most=100_000,
+    quick=1024,
+)
+
+IM2COL: Final = Workload(
+    "im2col",
+    "the same convolution of an input that is long enough for every window",
+    (4096,),
+    posed(_direct, lambda n: ((B, C, n + R), (K, C, R), (B, K, n)), terms=lambda _: C * R),
+    (Ours(derivations.im2col, size_as=("W",)), Ours(convolution.direct, size_as=("W",))),
+    (
+        torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv1d(x, w)[:, :, :-1], allocates=True),
+        numpy("NumPy im2col with its BLAS", lambda x, w, _: _direct(x, w), allocates=True),
+    ),
+    Limit("fma", _macs),
+    most=100_000,
+)
+
+CONV2D: Final = Workload(
+    "conv2d",
+    f"a convolution of n x n pixels, {C} channels to {K}, {SQUARE} x {SQUARE} taps",
+    (56,),
+    posed(
+        _conv2d,
+        lambda n: ((1, C, n + SQUARE, n + SQUARE), (K, C, SQUARE, SQUARE), (1, K, n, n)),
+        terms=lambda _: C * SQUARE**2,
+    ),
+    (Ours(programs.conv2d, size_as=("H", "W")),),
+    (torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv2d(x, w)[:, :, :-1, :-1], allocates=True),),
+    Limit("fma", lambda problem: 2.0 * K * C * SQUARE**2 * problem.size**2),
+    most=2_000,
+)
+
+SOFTMAX: Final = Workload(
+    "softmax",
+    "softmax of n rows of 1000",
+    (2000,),
+    posed(everyday.numpy_softmax, lambda n: ((n, 1000),) * 2, terms=lambda _: 1000),
+    (Ours(schedules.softmax_by_rows), Ours(everyday.softmax)),
+    (
+        torch("PyTorch", lambda library, x, out: library.softmax(x, 1, out=out)),
+        numpy("NumPy", lambda x, _: everyday.numpy_softmax(x), allocates=True),
+        scipy("SciPy", _softmax_of_scipy, allocates=True),
+    ),
+    Limit("copy", moved),
+    most=200_000,
+    quick=2000,
+)
+
+LAYER_NORM: Final = Workload(
+    "layer-norm",
+    "n rows of 1000, each less its mean and over its deviation",
+    (2000,),
+    posed(_normalised, lambda n: ((n, 1000),) * 2, terms=lambda _: 1000),
+    (Ours(programs.layer_norm),),
+    (
+        torch("PyTorch", lambda library, x, _: library.nn.functional.layer_norm(x, (1000,)), allocates=True),
+        numpy("NumPy", lambda x, _: _normalised(x), allocates=True),
+    ),
+    Limit("copy", moved),
+    most=200_000,
+)
+
+ATTENTION: Final = Workload(
+    "attention",
+    f"one head of attention, n queries of width {HEAD} on 2048 keys",
+    (512,),
+    posed(layers.numpy_attention, lambda n: ((n, HEAD), (2048, HEAD), (2048, HEAD), (n, HEAD)), terms=lambda _: 2048),
+    (
+        Ours(beyond_the_paper.attention_in_blocks),
+        Ours(beyond_the_paper.attention_by_rows),
+        Ours(layers.attention),
+    ),
+    (
+        torch(
+            "PyTorch",
+            lambda library, q, k, v, _: library.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None])[
+                0
+            ],
+            allocates=True,
+        ),
+        numpy("NumPy with its BLAS", lambda q, k, v, _: layers.numpy_attention(q, k, v), allocates=True),
+    ),
+    Limit("fma", lambda problem: 4.0 * problem.size * 2048 * HEAD),
+    most=20_000,
+)
+
+PERCEPTRON: Final = Workload(
+    "perceptron",
+    "two layers, 256 to 512 to 64, of n samples",
+    (1024,),
+    posed(
+        everyday.numpy_perceptron,
+        lambda n: ((n, 256), (256, 512), (512,), (512, 64), (64,), (n, 64)),
+        terms=lambda _: 512,
+    ),
+    (Ours(schedules.perceptron_in_blocks), Ours(everyday.perceptron)),
+    (numpy("NumPy with its BLAS", lambda *arrays: everyday.numpy_perceptron(*arrays[:-1]), allocates=True),),
+    Limit("fma", lambda problem: 2.0 * problem.size * (256 * 512 + 512 * 64)),
+    most=100_000,
+)
+
+MTTKRP: Final = Workload(
+    "mttkrp",
+    "a cube of n x 128 x 128 times two matrices of rank 32",
+    (64,),
+    posed(
+        everyday.numpy_mttkrp,
+        lambda n: ((n, 128, 128), (128, 32), (128, 32), (n, 32)),
+        terms=lambda _: 128 * 128,
+    ),
+    (Ours(schedules.mttkrp_factored), Ours(everyday.mttkrp)),
+    (numpy("NumPy", lambda *arrays: everyday.numpy_mttkrp(*arrays[:-1]), allocates=True),),
+    Limit("fma", lambda problem: 2.0 * problem.size * 128 * 128 * 32),
+    most=4_000,
+)
+
+TRIANGULAR: Final = Workload(
+    "triangular",
+    "a triangular n x n matrix times a full one",
+    (512,),
+    posed(everyday.numpy_triangular, lambda n: ((n, n),) * 3, terms=lambda n: n),
+    (Ours(schedules.triangular_by_rows), Ours(everyday.triangular_product)),
+    (numpy("NumPy with its BLAS", lambda a, b, _: everyday.numpy_triangular(a, b), allocates=True),),
+    Limit("fma", lambda problem: float(problem.size**3)),
+    most=8_000,
+)
+
+WORKLOADS: Final = (CONV1D, IM2COL, CONV2D, SOFTMAX, LAYER_NORM, ATTENTION, PERCEPTRON, MTTKRP, TRIANGULAR)

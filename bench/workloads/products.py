@@ -1,0 +1,89 @@
+"""Products of matrices, and of a matrix and a vector."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from bench.contest import Limit, Ours, Problem, Rival, Workload, moved, posed
+from bench.rivals import halide, loops, shapes
+from bench.rivals.c import by_hand
+from bench.rivals.libraries import numba, numpy, torch
+from bench.workloads import programs
+from examples import beyond_the_paper, derivations, everyday
+from examples.schedules import layers, matmul
+
+BLAS: Final = numpy("NumPy with its BLAS", lambda a, b, out: np.matmul(a, b, out=out))
+TORCH: Final = torch("PyTorch", lambda library, a, b, out: library.matmul(a, b, out=out))
+BATCH: Final = 4
+
+
+def _operations(problem: Problem) -> float:
+    return 2.0 * problem.size**3
+
+
+RIVALS: Final[tuple[Rival, ...]] = (BLAS, TORCH, halide.PRODUCT, Rival("C packed", by_hand("product", shapes.PRODUCT)))
+
+PRODUCT: Final = Workload(
+    "product",
+    "a product of n x n matrices, float32",
+    (512, 1021, 1024, 2048),
+    posed(np.matmul, lambda n: ((n, n),) * 3, terms=lambda n: n),
+    (
+        Ours(everyday.product_packed),
+        Ours(derivations.matmul_tiled, {"C": 64}, most=1024),
+        Ours(derivations.matmul_tiled_with_tails, {"C": 64}, most=1024),
+        Ours(matmul.naive, most=1024),
+    ),
+    RIVALS,
+    Limit("fma", _operations),
+    most=16_000,
+    quick=512,
+)
+
+PRODUCT_FLOAT64: Final = Workload(
+    "product-float64",
+    "a product of n x n matrices, float64",
+    (512, 1024, 2048),
+    posed(np.matmul, lambda n: ((n, n),) * 3, terms=lambda n: n, dtype="float64"),
+    (Ours(programs.product_float64, most=1024),),
+    RIVALS,
+    Limit("fma", _operations),
+    most=12_000,
+)
+
+BATCHED: Final = Workload(
+    "batched",
+    f"{BATCH} products of n x n matrices",
+    (256,),
+    posed(np.matmul, lambda n: ((BATCH, n, n),) * 3, terms=lambda n: n),
+    (
+        Ours(beyond_the_paper.batched_product_blocked),
+        Ours(beyond_the_paper.batched_product_one_row),
+        Ours(beyond_the_paper.batched_product_flat, most=512),
+        Ours(layers.batched_product, most=512),
+    ),
+    (BLAS, TORCH),
+    Limit("fma", lambda problem: BATCH * _operations(problem)),
+    most=8_000,
+)
+
+MATRIX_VECTOR: Final = Workload(
+    "matrix-vector",
+    "an n x n matrix times a vector",
+    (1000, 4000),
+    posed(np.matmul, lambda n: ((n, n), (n,), (n,)), terms=lambda n: n),
+    (Ours(programs.matrix_vector),),
+    (
+        BLAS,
+        torch("PyTorch", lambda library, a, x, out: library.mv(a, x, out=out)),
+        Rival("C four rows at a time", by_hand("applied", shapes.MATRIX_VECTOR)),
+        numba("numba", loops.matrix_vector),
+    ),
+    Limit("read", moved),
+    most=40_000,
+    quick=1000,
+)
+
+WORKLOADS: Final = (PRODUCT, PRODUCT_FLOAT64, BATCHED, MATRIX_VECTOR)
