@@ -331,10 +331,8 @@ class CheckoutNeeded(ATLError, RuntimeError):
     code = "ATL504"
 
 
-class UnsupportedMark(ATLError, NotImplementedError):
-    """A target does not carry out a mark, or not where it stands; `binder` is the name of what is marked."""
-
-    code = "ATL505"
+class RefusedMark(ATLError):
+    """A mark that is refused where it stands: `binder` is the name of what is marked, `mark` the mark."""
 
     def __init__(
         self,
@@ -344,8 +342,21 @@ class UnsupportedMark(ATLError, NotImplementedError):
         mark: str,
         place: Location | None = None,
         required: str | None = None,
+        numbers: Mapping[str, object] | None = None,
         suggestions: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(summary, place=place, required=required, suggestions=suggestions)
+        super().__init__(summary, place=place, required=required, numbers=numbers, suggestions=suggestions)
         self.binder = binder
         self.mark = mark
+
+
+class UnsupportedMark(RefusedMark, NotImplementedError):
+    """A target does not carry out a mark, or not where it stands."""
+
+    code = "ATL505"
+
+
+class IllegalMark(RefusedMark, ValueError):
+    """A loop may not run as it is marked: its iterations meet in a cell, or it is not proved that they do not."""
+
+    code = "ATL506"

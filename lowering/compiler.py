@@ -24,6 +24,10 @@ CANDIDATES: Final = ("clang", "gcc", "cc")
 
 SANITIZED: Final = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
+OPENMP: Final = "-fopenmp"
+OPENMP_SIMD: Final = "-fopenmp-simd"
+"""Directives for vector instructions alone; nothing is linked."""
+
 TIMEOUT: Final = 600
 """One run of the compiler may take so many seconds, if $ATL_COMPILER_TIMEOUT does not say otherwise."""
 LONGEST: Final = 10**6
@@ -207,3 +211,25 @@ def has_sanitizers(compiler: Compiler) -> bool:
     with tempfile.TemporaryDirectory(prefix="atl-") as directory:
         command = [*compiler.command, *SANITIZED, "-x", "c", "-", "-o", "program"]
         return _succeeds(command, directory=Path(directory), given="int main(void) { return 0; }")
+
+
+_FOLDS: Final = """\
+int main(void)
+{
+    int sum = 0;
+#pragma omp DIRECTIVE reduction(+: sum)
+    for (int i = 0; i < 4; i++)
+        sum += i;
+    return sum;
+}
+"""
+
+
+@lru_cache(maxsize=64)
+def has_openmp(compiler: Compiler, flag: str) -> bool:
+    """Whether programs with OpenMP can be built, with `-fopenmp`; or with `-fopenmp-simd`, those without threads."""
+    program = _FOLDS.replace("DIRECTIVE", "parallel for" if flag == OPENMP else "simd")
+    with tempfile.TemporaryDirectory(prefix="atl-") as directory:
+        return _succeeds(
+            [*compiler.command, flag, "-x", "c", "-", "-o", "program"], directory=Path(directory), given=program
+        )

@@ -34,7 +34,7 @@ from atl.core.index import (
     imax,
     index,
 )
-from atl.core.marks import LetMark, LoopMark
+from atl.core.marks import AT_ONCE, LetMark, LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, negation, within
 from atl.core.program import Program
 from atl.core.substitution import map_op
@@ -63,7 +63,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.core.traversal import divisors
+from atl.core.traversal import Path, divisors, subterms
 from atl.errors import UnsafeAccess, WrongArgument, brief
 from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
@@ -93,7 +93,8 @@ from lowering.normalize import normalize
 from lowering.passes import after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
-from lowering.targets.binders import numbered
+from lowering.targets.binders import number_of_loop, numbered
+from lowering.targets.legality import check_legal, check_met
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
 
@@ -116,18 +117,31 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is known and in scope at a place: facts, let-bound tensors by de Bruijn position, and the loops around."""
+    """What is known and in scope at a place: facts, let-bound tensors by de Bruijn position, and the loops around.
+
+    Buffers are hoisted to `outside`, out of `loops`: out of all that are `around`, or out of those within the innermost
+    one whose iterations run at once, each of which has buffers of its own.
+    """
 
     scope: Scope
     inputs: dict[str, Buffer]
+    outside: Scope
     tensors: tuple[Storage, ...] = ()
     loops: tuple[tuple[Var, Index, Index], ...] = ()
+    around: tuple[tuple[Var, Index, Index], ...] = ()
 
     def proves(self, goal: Predicate) -> bool:
         return isinstance(prove(self.scope.facts, goal), Proved)
 
     def assume(self, predicate: Predicate) -> Context:
         return replace(self, scope=self.scope.assume(predicate))
+
+    def inside(self, scope: Scope, loop: tuple[Var, Index, Index], mark: LoopMark) -> Context:
+        """The body of a loop, with its scope."""
+        around = (*self.around, loop)
+        if mark in AT_ONCE:
+            return replace(self, scope=scope, outside=scope, loops=(), around=around)
+        return replace(self, scope=scope, loops=(*self.loops, loop), around=around)
 
     def scalar(self, e: Expr) -> ScalarExpr:
         return scalar(e, self.scope, self.tensors, self.inputs)
@@ -147,9 +161,10 @@ def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTO
     All passes (`lowering.passes`) run over either nest: each of them keeps the cells of the output that are stored, and
     the values in them. What they drop are stores to buffers and variables that the output does not depend on.
 
-    `vector_bytes` is the size of a vector register, of which buffers marked `registers` are made: 16, 32 or 64.
+    `vector_bytes` is the size of a vector register, of which buffers marked `registers` are made: 16, 32 or 64. Marked
+    loops are proved to be legal, for whatever target: `lowering.targets.legality`.
 
-    Raises `UnsafeAccess` and `UnsafeTruncation`.
+    Raises `UnsafeAccess`, `UnsafeTruncation` and `IllegalMark`.
     """
     if not isinstance(vector_bytes, int) or vector_bytes not in (16, 32, 64):
         raise WrongArgument(f"vector_bytes={brief(vector_bytes)}", required="16, 32 or 64")
@@ -157,14 +172,23 @@ def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTO
         raise WrongArgument(f"registers={brief(registers)}", required="registers=True or registers=False")
     check_safe(program)
     padtypes.check(program)
-    return after_passes(replace(lower_unchecked(program, registers=registers), vector_bytes=vector_bytes))
+    lowering, lowered = _lowered(program, registers=registers)
+    check_met(program, lowered, lowering.met)
+    nest = after_passes(replace(lowered, vector_bytes=vector_bytes))
+    check_legal(nest)
+    return nest
 
 
 def lower_unchecked(program: Program, *, registers: bool = True) -> LoopNest:
     """The loop nest of a program whatever its pad-sets are, before any pass; it may store out of bounds. For tests."""
+    return _lowered(program, registers=registers)[1]
+
+
+def _lowered(program: Program, *, registers: bool) -> tuple[_Lowering, LoopNest]:
     binders = marked_binders(program)
     body = normalize(numbered(program, binders), one_pass=not registers).body
-    return _Lowering(program, registers, binders).nest(body, outermost(program))
+    lowering = _Lowering(program, registers, binders)
+    return lowering, lowering.nest(body, outermost(program))
 
 
 class _Lowering:
@@ -177,13 +201,14 @@ class _Lowering:
         self._ids: Iterator[int] = count()
         self._hoisted: list[Allocate] = []
         self._direct = 0  # sums that add to their cell instead of running in a scalar variable
+        self.met: set[Path] = set()  # the marked loops that are loops of the nest, or would compute nothing
         self._added_after: Counter[Buffer] = Counter()  # additions to what an earlier statement has assigned
 
     def nest(self, body: Expr, scope: Scope) -> LoopNest:
         program = self.program
         inputs = {a.name: Buffer(next(self._ids), a.name, a.dtype, a.shape, "input") for a in program.inputs}
         output = Buffer(next(self._ids), "out", program.dtype, scope.shape(body.type), "output")
-        statements, complete = self._filling(body, output, Context(scope, inputs))
+        statements, complete = self._filling(body, output, Context(scope, inputs, scope))
         return LoopNest(
             program.name,
             program.sizes,
@@ -200,7 +225,7 @@ class _Lowering:
         before = self._direct
         # In a loop a zero for each element that has none is cheaper than to clear all of them in each iteration; where
         # whole rows have none, it is anywhere.
-        cheap = bool(context.loops) or (self.registers and has_guards_of_rows(e))
+        cheap = bool(context.around) or (self.registers and has_guards_of_rows(e))
         zeros = cheap and is_filled_by_zeros(e, context.scope)
         block = self.statement(e, Destination(buffer, zeros=zeros), context)
         after, stored = self._added_after[buffer], self._direct == before
@@ -257,6 +282,9 @@ class _Lowering:
         if zeros and condition != FALSE and is_scalar_leaf(body):
             value = context.assume(condition).scalar(body)
             return self._store(Choose(condition, value, Number(0, value.dtype)), to)
+        if condition == FALSE:
+            marked = (number_of_loop(e) for e in subterms(body))
+            self.met.update(self._binders[number].path for number in marked if number is not None)
         inner = () if condition == FALSE else self.statement(body, to, context.assume(condition))
         rest = self.statement(zeros_of(body), to, context.assume(negation(condition))) if zeros else ()
         return tuple(
@@ -264,18 +292,25 @@ class _Lowering:
         )
 
     def _loop(self, name: str, low: Index, high: Index, mark: LoopMark, context: Context, body: Body) -> Block:
-        """A loop; the buffers hoisted out of an outermost one are allocated before it and freed after it."""
+        """A loop; the buffers hoisted out of an outermost one are allocated before it and freed after it.
+
+        Outermost is also the first loop within one whose iterations run at once.
+        """
+        # A marked loop is called by its number (`numbered`).
+        marked = self._binders[int(name)] if mark is not LoopMark.NONE else None
+        self.met.update(() if marked is None else (marked.path,))
+        name, binder = (marked.name, marked.path) if marked else (name, None)
         variable, scope = context.scope.bind(name, low, high, uid=next(self._ids))
-        inside = replace(context, scope=scope, loops=(*context.loops, (variable, low, high)))
-        if context.loops:
+        inside = context.inside(scope, (variable, low, high), mark)
+        if context.loops and mark not in AT_ONCE:
             inner = body(variable, inside)
-            return (For(variable, low, high, inner, mark),) if inner else ()
+            return (For(variable, low, high, inner, mark, binder),) if inner else ()
         outer, self._hoisted = self._hoisted, []
         inner = body(variable, inside)
         hoisted, self._hoisted = self._hoisted, outer
         if not inner:
             return ()
-        return (*hoisted, For(variable, low, high, inner, mark), *(Free(a.buffer) for a in reversed(hoisted)))
+        return (*hoisted, For(variable, low, high, inner, mark, binder), *(Free(a.buffer) for a in reversed(hoisted)))
 
     def _store(self, value: ScalarExpr, to: Destination) -> Block:
         target = to.storage if isinstance(to.storage, Scalar) else Cell(to.storage, stored_at(to.reindexer).pairs)
@@ -378,7 +413,7 @@ class _Lowering:
         There is room then for the most that an extent can be, if it reads what only the branch may read.
         """
         if not self._safely_read(extent, context):
-            most = upper_bound(context.scope.facts, extent, context.loops)
+            most = upper_bound(context.scope.facts, extent, context.around)
             if most is None or not self._safely_read(most, context):
                 raise UnsafeAccess(
                     f"the extent {extent} of {name} is read where the condition around {name} need not hold",
@@ -403,7 +438,7 @@ class _Lowering:
 
     def _capacity(self, extents: tuple[Index, ...], context: Context) -> Index | None:
         """The most elements that a buffer of these extents has in any iteration of the loops around, if known."""
-        outside = Context(outermost(self.program), context.inputs)
+        outside = replace(context, scope=context.outside)
         bounds: list[Index] = []
         for extent in extents:
             bound = upper_bound(outside.scope.facts, extent, context.loops)

@@ -12,20 +12,31 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 from atl.errors import CompilerFailed, Location, WrongName, brief
-from lowering.compiler import SANITIZED, Compiler, find_compiler, has_sanitizers, native_flags, run
+from lowering.compiler import (
+    OPENMP,
+    OPENMP_SIMD,
+    SANITIZED,
+    Compiler,
+    find_compiler,
+    has_openmp,
+    has_sanitizers,
+    native_flags,
+    run,
+)
 
 STANDARD: Final = ("-std=c11", "-fwrapv")
 """The language that kernels are written in: C11, in which integers wrap."""
@@ -82,6 +93,7 @@ class Plan:
 
 
 NATIVE: Final = "<native>"
+_DIRECTIVE: Final = re.compile(r"^\s*#pragma omp (\w+)", re.MULTILINE)
 
 
 def _flat(groups: tuple[tuple[str, ...], ...]) -> list[str]:
@@ -122,6 +134,9 @@ def _planned(
     link_flags: Sequence[str],
 ) -> Plan:
     """Compiling and linking are separate commands always, so that no compile flag can reach the link."""
+    openmp = _openmp_flags(files.values())
+    compile_flags = (*compile_flags, *openmp)
+    link_flags = (*link_flags, *(flag for flag in openmp if flag == OPENMP))
     commands: list[tuple[str, ...]] = []
     objects: list[str] = []
     for file in files:
@@ -138,6 +153,12 @@ def _planned(
     return Plan(name, suffix, compiler, tuple(files.items()), tuple(commands))
 
 
+def _openmp_flags(texts: Iterable[str]) -> tuple[str, ...]:
+    """What files with OpenMP's directives need: nothing, support of vector instructions, or its threads too."""
+    found = set(_DIRECTIVE.findall("\n".join(texts)))
+    return (OPENMP,) if "parallel" in found else (OPENMP_SIMD,) if found else ()
+
+
 LATE: Final = (
     "set ATL_COMPILER_TIMEOUT to more seconds",
     "take apart a program with many lets or long bodies into several",
@@ -146,6 +167,7 @@ LATE: Final = (
 
 def _carried_out(plan: Plan, directory: Path) -> Path:
     """Runs a plan in an empty directory. Raises `CompilerFailed`."""
+    _check_openmp(plan)
     for file, text in plan.files:
         (directory / file).write_text(text, encoding="utf-8")
     native = native_flags(plan.compiler) if any(NATIVE in command for command in plan.commands) else ()
@@ -166,6 +188,23 @@ def _carried_out(plan: Plan, directory: Path) -> Path:
     if not output.is_file():
         raise _failure(plan, plan.commands[-1], "", f"did not write {plan.output}")
     return output
+
+
+def _check_openmp(plan: Plan) -> None:
+    """Raises `CompilerFailed` where a plan needs OpenMP and the compiler has none."""
+    wanted = {flag for command in plan.commands for flag in command} & {OPENMP, OPENMP_SIMD}
+    for flag in wanted:
+        if not has_openmp(plan.compiler, flag):
+            marks = "parallel" if flag == OPENMP else "vector"
+            raise CompilerFailed(
+                f"the C compiler {plan.compiler} has no OpenMP, which the loops marked {marks} of {plan.name!r} need",
+                required=f"a C compiler that builds programs with {flag}",
+                suggestions=(
+                    "install OpenMP (Debian: gcc has it, clang needs libomp-dev; macOS: brew install gcc)",
+                    "set CC to another C compiler",
+                    f'take the marks away: s.mark("_", None), or that of each loop that is {marks}',
+                ),
+            )
 
 
 def _failure(
@@ -411,27 +450,33 @@ def load(path: Path, cdef: str) -> tuple[Any, Any]:
     plan = recorded_plan(path)
     if plan is None or is_intact(path):
         try:
-            return ffi, _opened(ffi, path)
+            return ffi, _opened(ffi, path, plan)
         except OSError as error:
             if plan is None:
                 raise _unloadable(path, error) from error
     _build_here(plan, path)
     try:
-        return ffi, _opened(ffi, path)
+        return ffi, _opened(ffi, path, plan)
     except OSError as error:
         raise _unloadable(path, error) from error
 
 
-def _opened(ffi: Any, path: Path) -> Any:
-    """The library at a path. cffi takes only paths that are text: another one is reached by a link."""
+def _opened(ffi: Any, path: Path, plan: Plan | None) -> Any:
+    """The library at a path. cffi takes only paths that are text: another one is reached by a link.
+
+    What has threads of OpenMP stays to the end of the process. With the last such library OpenMP would be unloaded, and
+    its threads, which wait for more work, would have no code to run.
+    """
+    threads = plan is not None and any(OPENMP in command for command in plan.commands)
+    flags = ffi.RTLD_NOW | (os.RTLD_NODELETE if threads else 0)
     try:
         str(path).encode()
     except UnicodeEncodeError:
         with tempfile.TemporaryDirectory(prefix="atl-") as directory:
             link = Path(directory) / "kernel.so"
             link.symlink_to(path)
-            return ffi.dlopen(str(link))
-    return ffi.dlopen(str(path))
+            return ffi.dlopen(str(link), flags)
+    return ffi.dlopen(str(path), flags)
 
 
 def _unloadable(path: Path, error: OSError) -> CompilerFailed:

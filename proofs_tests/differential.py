@@ -25,7 +25,8 @@ from proofs_tests.agreement import Discarded, Expected, Fault, compiled, expecte
 from proofs_tests.choices import Recorded, Replayed, Seeded, shrunk
 from proofs_tests.constructs import ALL, constructs
 from proofs_tests.fuzzing import MANY, SEED
-from proofs_tests.generate import Broken, Case, Made, Rejected, case
+from proofs_tests.generate import Broken, Case, Made, Rejected
+from proofs_tests.random_marks import marked_case
 from proofs_tests.reproduce import as_python, as_script
 
 BLOCK: Final = 60
@@ -164,7 +165,7 @@ def run_block(seed: int, numbers: Iterable[int], *, in_c: bool) -> Report:
     agreeing: list[tuple[int, Expected]] = []
     for number in numbers:
         report.tried += 1
-        match _examined(case(Seeded.by(f"{seed}:{number}"))):
+        match _examined(marked_case(Seeded.by(f"{seed}:{number}"))):
             case Discarded(reason):
                 report.discarded[reason] += 1
             case (Fault() as fault, found):
@@ -216,7 +217,7 @@ def _script(number: int, found: Case | Broken) -> str:
         return as_script(found.program, found.sizes, found.arrays)
     if found.program is not None:
         return as_python(found.program)
-    return f"# proofs_tests.generate.case_by_seed(seed, {number}) fails before there is a program"
+    return f"# proofs_tests.random_marks.marked_case_by_seed(seed, {number}) fails before there is a program"
 
 
 # -- shrinking --------------------------------------------------------------------------------------------------------
@@ -233,12 +234,12 @@ def smaller(seed: int, mismatch: Mismatch) -> Mismatch:
     stage = mismatch.fault.stage
     in_c = stage in ("compiler", "sanitizer", "kernel")
     recorded = Recorded(Seeded.by(f"{seed}:{mismatch.number}"))
-    case(recorded)
+    marked_case(recorded)
     best = mismatch
 
     def failing(records: list[list[int]]) -> int | None:
         nonlocal best
-        for at, (fault, found) in _faults([case(Replayed(record)) for record in records], in_c=in_c):
+        for at, (fault, found) in _faults([marked_case(Replayed(record)) for record in records], in_c=in_c):
             if fault.stage == stage:
                 best = _mismatch(mismatch.number, fault, found, is_small=True)
                 return at

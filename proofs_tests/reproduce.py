@@ -9,6 +9,7 @@ from typing import Any, assert_never
 import numpy as np
 import numpy.typing as npt
 
+from atl.checks.targets import marked_binders
 from atl.core import dtypes
 from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, atoms
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
@@ -43,7 +44,7 @@ _FUNCTIONS = {"min": "atl.minimum", "max": "atl.maximum"}
 
 
 def as_python(program: Program) -> str:
-    """Statements that leave in `program` a program equal to this one; names of binders may differ.
+    """Statements that leave in `program` a program equal to this one, with the marks of its loops; names may differ.
 
     >>> import atl
     >>> from proofs_tests.reproduce import as_python
@@ -66,6 +67,9 @@ def as_python(program: Program) -> str:
     given = ", ".join(writer.predicate(assumption) for assumption in program.assumptions)
     assumed = f", given=[{given}]" if given else ""
     lines.append(f'program = atl.program("{program.name}", [{inputs}], {writer.term(program.body)}{assumed})')
+    marks = {binder.path: binder.mark.value for binder in marked_binders(program) if binder.kind == "loop"}
+    if marks:
+        lines += ["", "from proofs_tests.random_marks import with_marks", "", f"program = with_marks(program, {marks})"]
     return "\n".join(lines)
 
 

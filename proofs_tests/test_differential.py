@@ -33,7 +33,8 @@ from proofs_tests.choices import Recorded, Replayed, Seeded, shrunk
 from proofs_tests.constructs import ALL, constructs
 from proofs_tests.differential import Report, main, run_block, run_differential, smaller
 from proofs_tests.exactness import UNIT, Bounded, Bounds
-from proofs_tests.generate import Case, Made, case, case_by_seed, cases
+from proofs_tests.generate import Case, Made, cases
+from proofs_tests.random_marks import marked_case, marked_case_by_seed
 from proofs_tests.reproduce import as_python, as_script
 
 with_c = pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the compiler has no sanitizers")
@@ -114,7 +115,7 @@ def test_what_was_wrong_once_is_right() -> None:
 @pytest.fixture(scope="module")
 def programs() -> list[Case]:
     """Programs that are accepted."""
-    made = (case_by_seed(3, number) for number in count())
+    made = (marked_case_by_seed(3, number) for number in count())
     good = (tried for tried in made if isinstance(tried, Case) and isinstance(expected(tried), Expected))
     return list(islice(good, 200))
 
@@ -441,7 +442,7 @@ def test_a_mismatch_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_records_are_shortened_and_lowered() -> None:
     recorded = Recorded(Seeded.by("a"))
-    case(recorded)
+    marked_case(recorded)
 
     def failing(records: list[list[int]]) -> int | None:
         return next((at for at, record in enumerate(records) if sum(record) >= 7), None)

@@ -10,6 +10,7 @@ import pytest
 
 import atl
 from atl.core.index import ONE, ZERO, Array, Index, Quotient, Var, constant, imax, index, read, size
+from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, less
 from atl.errors import TooLarge, UnsafeAccess
 from atl.meaning.interpret import evaluate
@@ -97,6 +98,15 @@ def test_a_scalar_runs_through_a_loop() -> None:
         Assign(cell(OUT, ZERO), Load(TOTAL)),
     )
     assert outcome(*body).to_numpy()[0] == 3
+
+
+def test_a_scalar_is_folded_into_at_once_and_by_one_operation_only() -> None:
+    store = Assign(cell(OUT, ZERO), Load(TOTAL))
+    added = replace(every(Accumulate(TOTAL, "add", ONE32), Accumulate(TOTAL, "sub", ONE32)), mark=LoopMark.PARALLEL)
+    assert outcome(Declare(TOTAL, ONE32), added, store).to_numpy()[0] == 1
+    both = replace(every(Accumulate(TOTAL, "add", ONE32), Accumulate(TOTAL, "max", ONE32)), mark=LoopMark.PARALLEL)
+    with pytest.raises(Trap, match=r"meeting: total: .* in iteration . of the parallel loop i, .* in iteration ."):
+        outcome(Declare(TOTAL, ONE32), both, store)
 
 
 def test_a_hoisted_buffer_is_empty_again_after_a_clear() -> None:
@@ -238,6 +248,22 @@ FAULTS: Mapping[str, tuple[TrapKind, Block]] = {
     "a scalar declared twice": ("redeclared", (Declare(TOTAL, ONE32), Declare(TOTAL, ONE32))),
     "a loop variable outside of its loop": ("undeclared", (Assign(cell(OUT, AT_I), ONE32),)),
     "a loop variable bound twice": ("redeclared", (every(STORE),)),
+    "two iterations that run at once and add to one cell": (
+        "meeting",
+        (replace(every(Accumulate(cell(OUT, ZERO), "add", ONE32)), mark=LoopMark.PARALLEL),),
+    ),
+    "an iteration that reads what another one stores, and runs at once with it": (
+        "meeting",
+        (replace(every(Accumulate(cell(OUT, AT_I), "add", Load(cell(OUT, N - 1 - AT_I)))), mark=LoopMark.VECTOR),),
+    ),
+    "a variable that iterations add to at once, and read": (
+        "meeting",
+        (Declare(TOTAL, ONE32), replace(every(Accumulate(TOTAL, "add", Load(TOTAL))), mark=LoopMark.VECTOR)),
+    ),
+    "a variable into which the threads of a GPU fold": (
+        "meeting",
+        (Declare(TOTAL, ONE32), replace(every(Accumulate(TOTAL, "add", ONE32)), mark=LoopMark.THREAD_X)),
+    ),
     "a quotient by zero": ("divisor", (Assign(cell(OUT, index(Quotient(ONE, N - 3))), ONE32),)),
 }
 

@@ -20,7 +20,7 @@ from atl.core.forms import Form, Marked, Part, TensorBinder
 from atl.core.index import ZERO, constant, size
 from atl.core.marks import LetMark, LoopMark, Mark, let_mark, loop_mark, marks
 from atl.core.terms import Constant, Gen, Let, Reduce, Term, Type
-from atl.errors import ATLError, UnknownMark, UnsupportedMark, WrongArgument
+from atl.errors import ATLError, IllegalMark, UnknownMark, UnsupportedMark, WrongArgument
 from atl.text.latex import latex
 from lowering import compile as compiled
 from lowering import lower, print_c, print_nest
@@ -37,6 +37,7 @@ from rewrites.tactics.nests.tiling import marks_of_tiles
 
 ONE = Constant(1, "float32")
 EVERY_LOOP_MARK = [mark for mark in LoopMark if mark is not LoopMark.NONE]
+NOT_IN_C = [mark for mark in EVERY_LOOP_MARK if mark not in (LoopMark.PARALLEL, LoopMark.VECTOR, LoopMark.UNROLL)]
 
 
 def body(session: Session) -> str:
@@ -394,26 +395,19 @@ def test_the_loop_nest_shows_marks_and_its_interpreter_ignores_them() -> None:
     assert np.array_equal(run(lower(s.goal), {"n": 2, "m": 4, "k": 3}, given), plain)
 
 
-@pytest.mark.parametrize("mark", EVERY_LOOP_MARK)
-def test_c_refuses_every_mark_of_a_loop_at_its_place(mark: LoopMark) -> None:
-    s = reschedule(matmul()).mark("p", mark)
-    with pytest.raises(UnsupportedMark, match=rf"the loop p is marked {mark.value}, which the C target") as caught:
+@pytest.mark.parametrize("mark", NOT_IN_C)
+def test_c_refuses_the_marks_of_loops_that_it_does_not_carry_out_at_their_place(mark: LoopMark) -> None:
+    s = reschedule(matmul()).mark("j", mark)
+    with pytest.raises(UnsupportedMark, match=rf"the loop j is marked {mark.value}, which the C target") as caught:
         compiled(s.goal)
-    assert pointed_at(caught.value).startswith("Σ[p < k | ")
+    assert pointed_at(caught.value).startswith("⊞[j < m | ")
     assert caught.value.place is not None
     assert caught.value.place.source is not None
-    assert caught.value.suggestions == ('s.mark("p", None) takes the mark away',)
-    with pytest.raises(UnsupportedMark, match=f"the loop p is marked {mark.value}"):
+    assert caught.value.suggestions == ('s.mark("j", None) takes the mark away',)
+    with pytest.raises(UnsupportedMark, match=f"the loop j is marked {mark.value}"):
         print_c(lower(s.goal))
-    kernel = compiled(s.mark("p", None).goal)
-    assert "for (int64_t p" in kernel.source
-
-
-def test_c_refuses_the_mark_of_a_loop_that_others_compute() -> None:
-    s = reschedule(atl.program("t", [f], atl.sqrt(atl.gen(n, lambda i: f[i])))).mark("i", "parallel")
-    assert "parallel" not in print_nest(lower(s.goal))
-    with pytest.raises(UnsupportedMark, match="the loop i is marked parallel"):
-        compiled(s.goal)
+    kernel = compiled(s.mark("j", None).goal)
+    assert "for (int64_t j" in kernel.source
 
 
 def small(mark: str) -> atl.Program:
@@ -466,9 +460,9 @@ NOTHING_OF_IT = {
     "a let under a false guard": "⊞[i < n] [1 < 0] · let t | shared := ⊞[j < n] f[j] in t[i]",
     "a let in a branch that is not taken": "⊞[i < n] select(1 < 0, let t | global := ⊞[j < n] f[j] in t[i], f[i])",
     "a let that is read away": "(⊞[i < n] let t | ring := ⊞[j < n] f[j] in 2.0)[0]",
-    "a loop in an unused let": "let t := ⊞[i < n | parallel] f[i] in ⊞[i < n] f[i]",
-    "a loop that is read away": "(⊞[i < n | vector] 2.0)[0]",
-    "a loop over nothing": "⊞[i < n] [1 < 0] · Σ[j < n | unroll] f[j]",
+    "a loop in an unused let": "let t := ⊞[i < n | block.x] f[i] in ⊞[i < n] f[i]",
+    "a loop that is read away": "(⊞[i < n | thread.y] 2.0)[0]",
+    "a loop over nothing": "⊞[i < n] [1 < 0] · Σ[j < n | merge] f[j]",
 }
 
 
@@ -477,6 +471,12 @@ def test_c_refuses_a_mark_of_which_the_loop_nest_has_nothing(body: str) -> None:
     shape = "" if body.startswith("(") else "[n]"
     program = atl.parse(f"t (f : float32[n]) : float32{shape}\n    given 1 <= n :=\n  {body}")
     (marked_one,) = [mark for mark in (*marks(LoopMark), *marks(LetMark)) if f"| {mark}" in body]
+    with pytest.raises(UnsupportedMark, match=f"is marked {marked_one}, which the C target does not"):
+        compiled(program)
+    if body is NOTHING_OF_IT["a loop that is read away"]:
+        with pytest.raises(IllegalMark, match=r"the loop i is marked thread\.y, and is no loop of its own"):
+            lower(program)
+        return
     assert marked_one not in print_nest(lower(program))
     for refuse in (compiled, lambda program: print_c(lower(program)), lambda program: print_unit([lower(program)])):
         with pytest.raises(UnsupportedMark, match=f"is marked {marked_one}, which the C target does not") as caught:

@@ -10,7 +10,7 @@ import pytest
 
 import atl
 from atl.core.marks import LetMark, LoopMark
-from atl.errors import ATLError, NoSuchAttribute, UnsupportedMark, WrongArgument
+from atl.errors import ATLError, IllegalMark, NoSuchAttribute, UnsupportedMark, WrongArgument
 from lowering import compile as compiled
 from lowering import lower, print_c
 from lowering.targets.support import check_program
@@ -77,9 +77,9 @@ IN_THE_WAY: dict[str, tuple[Callable[[], Session], list[str]]] = {
         lambda: reschedule(doubled()).tile("i", 8).rw("guard_mul_right", reverse=True),
         ["UnsafeTruncation"],
     ),
-    "a mark": (lambda: reschedule(matmul()).mark("i", "parallel"), ["UnsupportedMark"]),
+    "a mark": (lambda: reschedule(matmul()).mark("i", "merge"), ["UnsupportedMark"]),
     "two marks and what they are on": (
-        lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="a").mark("a", "registers").mark("p", "vector"),
+        lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="a").mark("a", "registers").mark("p", "block.x"),
         ["UnsupportedMark"] * 3,
     ),
     "a buffer that the stack does not hold": (
@@ -121,13 +121,30 @@ def test_a_check_names_all_that_stands_in_the_way_and_compile_refuses_just_then(
 
 
 def test_a_report_has_the_places_and_what_helps() -> None:
-    s = reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i] + f[i + 1]))).mark("i", "vector")
+    s = reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i] + f[i + 1]))).mark("i", "thread.x")
     shown = repr(s.check())
     assert shown.startswith("2 things stand in the way of compiling p for target='c':\n1. UnsupportedMark: the loop i")
     assert "2. UnsafeAccess: an access at i + 1 to f, of extent n, goes out of bounds" in shown
     assert shown.count("^^^") >= 2
     assert shown.count("  try: ") == 2
     assert repr(reschedule(matmul()).check()) == "nothing stands in the way of compiling matmul for target='c'"
+
+
+def test_whether_loops_may_run_as_marked_is_told_by_lowering_and_not_taken_for_granted() -> None:
+    s = reschedule(matmul()).mark("i", "parallel").mark("p", "vector")
+    assert str(s.check()) == (
+        "nothing stands in the way of compiling matmul for target='c', if its loops may run as marked "
+        "(i as parallel, p as vector): s.check(also=lowering.lower) tells"
+    )
+    assert not s.check()
+    assert s.check(also=lower)
+    assert repr(s.check(also=lower)) == "nothing stands in the way of compiling matmul for target='c'"
+    s.interchange("j")
+    (obstacle,) = s.check(also=lower).obstacles
+    assert isinstance(obstacle, IllegalMark)
+    with pytest.raises(IllegalMark) as refused:
+        compiled(s.goal)
+    assert str(refused.value) == str(obstacle)
 
 
 def test_what_only_lowering_can_tell_comes_in() -> None:
@@ -270,10 +287,11 @@ def test_a_hint_leads_to_a_kernel_or_says_that_it_leads_to_none(name: str) -> No
 
 
 def test_the_hints_that_lead_to_a_refused_goal_are_those_with_marks_that_c_does_not_carry_out() -> None:
-    assert "which the C target does not carry out yet" in str(no_such_name("vectorize", []))
+    assert "which the C target does not carry out yet" in str(no_such_name("bind", []))
     assert "does not carry out" not in str(no_such_name("store_in", []))
-    assert str(no_such_name("paralel", [])).endswith(
-        'did you mean s.mark("i", "parallel"), which the C target does not carry out yet?'
+    assert str(no_such_name("paralel", [])).endswith('did you mean s.mark("i", "parallel")?')
+    assert str(no_such_name("merg", [])).endswith(
+        'did you mean s.mark("i", "merge"), which the C target does not carry out yet?'
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import padtypes
 from atl.checks.safety import unsafe_accesses
 from atl.checks.stack import beyond_the_registers, beyond_the_stack
-from atl.checks.targets import check_names, marked_binders, unsupported_marks
+from atl.checks.targets import MarkedBinder, check_names, marked_binders, unsupported_marks
 from atl.checks.wellformed import without_meaning
 from atl.core.program import Program
 from atl.errors import ATLError
@@ -19,24 +19,30 @@ from atl.errors import ATLError
 class Report:
     """Whether a program compiles: the obstacles, each the error that `compile` would raise if it were the only one.
 
-    A report is true where there are none, and prints them with their places.
+    A report is true where there are none, and prints them with their places. `untold` are the marked loops of which
+    only the loop nest tells whether they may run so; where nobody has asked it, the report is not true either.
     """
 
     name: str
     target: str
     obstacles: tuple[ATLError, ...]
+    untold: tuple[MarkedBinder, ...] = ()
 
     @property
     def compiles(self) -> bool:
         """Whether nothing stands in the way."""
-        return not self.obstacles
+        return not self.obstacles and not self.untold
 
     def __bool__(self) -> bool:
         return self.compiles
 
     def __str__(self) -> str:
         if not self.obstacles:
-            return f"nothing stands in the way of compiling {self.name} for target={self.target!r}"
+            found = f"nothing stands in the way of compiling {self.name} for target={self.target!r}"
+            if not self.untold:
+                return found
+            loops = ", ".join(f"{binder.name} as {binder.mark.value}" for binder in self.untold)
+            return f"{found}, if its loops may run as marked ({loops}): s.check(also=lowering.lower) tells"
         many = len(self.obstacles)
         head = f"{many} thing{'s stand' if many > 1 else ' stands'} in the way of compiling {self.name}"
         parts = [f"{number}. {type(error).__name__}: {error}" for number, error in enumerate(self.obstacles, 1)]
@@ -53,7 +59,8 @@ def report(program: Program, target: str = "c", also: Callable[[Program], object
             also(program)
         except ATLError as error:
             found.append(error)
-    return Report(program.name, target, tuple(found))
+    loops = [] if also is not None else [binder for binder in marked_binders(program) if binder.kind == "loop"]
+    return Report(program.name, target, tuple(found), tuple(loops))
 
 
 def obstacles(program: Program, target: str = "c") -> list[ATLError]:

@@ -114,7 +114,7 @@ class Support:
 SUPPORT: Final[Mapping[str, Support]] = {
     "c": Support(
         "C",
-        loops=frozenset(),
+        loops=frozenset((LoopMark.PARALLEL, LoopMark.VECTOR, LoopMark.UNROLL)),
         # A variable of a function stands in a register where the compiler has one, else on the stack.
         scalars=frozenset((LetMark.REGISTERS, LetMark.STACK)),
         buffers=frozenset((LetMark.REGISTERS, LetMark.STACK, LetMark.HEAP)),

@@ -64,6 +64,15 @@ class LetMark(Enum):
 
 Mark: TypeAlias = LoopMark | LetMark
 
+AT_ONCE: Final = frozenset(
+    (
+        *(LoopMark.PARALLEL, LoopMark.VECTOR),
+        *(LoopMark.BLOCK_X, LoopMark.BLOCK_Y, LoopMark.BLOCK_Z),
+        *(LoopMark.THREAD_X, LoopMark.THREAD_Y, LoopMark.THREAD_Z),
+    )
+)
+"""The marks of loops whose iterations run at the same time, so that none may touch what another one changes."""
+
 CALLED: Final[dict[type[Enum], str]] = {LoopMark: "a loop", LetMark: "a let"}
 """What the marks of each set are for."""
 

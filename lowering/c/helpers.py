@@ -61,6 +61,14 @@ static inline {c_type} abs_{c_type.removesuffix("_t")}({c_type} a)
 """
 
 
+def _reduction(kind: str, c_type: str, start: str) -> str:
+    # OpenMP's own maximum and minimum do not keep NaN.
+    return f"""\
+#pragma omp declare reduction(fold_{kind}_{c_type}: {c_type}: omp_out = {kind}_{c_type}(omp_out, omp_in)) \\
+    initializer(omp_priv = {start}INFINITY)
+"""
+
+
 _HELPERS: Final = {
     "OUT_OF_MEMORY": f"""\
 enum {{ OUT_OF_MEMORY = {OUT_OF_MEMORY} }};
@@ -107,6 +115,11 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
         for c_type in ("float", "double")
     },
     **EXPONENTIALS,
+    **{
+        f"fold_{kind}_{c_type}": _reduction(kind, c_type, start)
+        for kind, start in (("min", ""), ("max", "-"))
+        for c_type in ("float", "double")
+    },
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }
 

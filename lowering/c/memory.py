@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, TypeAlias, assert_never
 
+from atl.core.marks import LoopMark
 from lowering.c.capacity import allocation
+from lowering.c.loops import has_heap_buffers
 from lowering.c.scalars import C_TYPES
 from lowering.c.text import indented
 from lowering.nest.loopnest import (
@@ -43,12 +45,14 @@ class Heap:
     """What is on the heap at a place, and the function's ways out: labels at its end.
 
     From the label of some buffers on these are freed, the last one first. A buffer in `declared` is freed there, and so
-    it is declared at the beginning of the function.
+    it is declared at the beginning of the function. An iteration of a parallel loop has no way out: there `failed` is
+    the variable in which it notes that it had no storage.
     """
 
     labels: Mapping[Live, str]
     declared: frozenset[Buffer]
     live: Live = ()
+    failed: str = ""
 
     def __contains__(self, buffer: Buffer) -> bool:
         return buffer in self.live
@@ -75,6 +79,8 @@ def _at_allocations(block: Block, live: Live) -> Iterator[Live]:
             match statement:
                 case Free(buffer):
                     live = _without(live, buffer)
+                case For(mark=LoopMark.PARALLEL) if has_heap_buffers(statement):
+                    yield live  # the way out is after the loop
                 case For(body=body) | If(body=body):
                     yield from _at_allocations(body, live)
                 case Assign() | Accumulate() | Declare() | Allocate() | Clear():
@@ -129,6 +135,13 @@ def ending(scope: TextScope, heap: Heap) -> list[str]:
 
 def allocated(scope: TextScope, heap: Heap, group: list[Allocate]) -> tuple[TextScope, Heap, list[str]]:
     """Buffers on the heap, and the way out where one of them could not be had."""
+    scope, inside, lines, failed = asked_for(scope, heap, group)
+    return scope, inside, [*lines, *failed]
+
+
+def asked_for(scope: TextScope, heap: Heap, group: list[Allocate]) -> tuple[TextScope, Heap, list[str], list[str]]:
+    """Buffers on the heap, and after the lines that ask for them, what is done where one of them could not be had."""
+    before = scope
     lines: list[str] = []
     made: list[str] = []
     for statement in group:
@@ -141,15 +154,22 @@ def allocated(scope: TextScope, heap: Heap, group: list[Allocate]) -> tuple[Text
         lines.append(f"{kind}{name} = {allocation(scope, statement, f'sizeof *{name}')};")
         scope = inside
         made.append(name)
-    failed = " || ".join(f"{name} == NULL" for name in made)
-    there = list(reversed(made)) if len(made) > 1 else []
+    there = [f"free({name});" for name in reversed(made)] if len(made) > 1 else []
+    failed = [f"if ({' || '.join(f'{name} == NULL' for name in made)}) {{"]
+    failed += indented([*there, *way_out(before, heap)])
+    return scope, heap.having(*(statement.buffer for statement in group)), lines, [*failed, "}"]
+
+
+def way_out(scope: TextScope, heap: Heap) -> list[str]:
+    """What is done where storage could not be had: what is there is given back, and the function returns.
+
+    In an iteration of a parallel loop, what follows is left out, and it is noted that this was so.
+    """
+    if heap.failed:
+        return [f"{heap.failed} = 1;"]
     if heap.live in heap.labels:
-        way_out = f"goto {heap.labels[heap.live]};"
-    else:
-        there += [scope.name(key(buffer)) for buffer in reversed(heap.live)]
-        way_out = "return OUT_OF_MEMORY;"
-    lines += [f"if ({failed}) {{", *indented([*(f"free({name});" for name in there), way_out]), "}"]
-    return scope, heap.having(*(statement.buffer for statement in group)), lines
+        return [f"goto {heap.labels[heap.live]};"]
+    return [*(f"free({scope.name(key(buffer))});" for buffer in reversed(heap.live)), "return OUT_OF_MEMORY;"]
 
 
 def on_stack(scope: TextScope, statement: Allocate) -> tuple[TextScope, list[str]]:

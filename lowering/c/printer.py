@@ -1,7 +1,8 @@
 """Loop nests as C11: one function for each, `int name(inputs, sizes, out)`.
 
-The function returns 0, or `OUT_OF_MEMORY` when storage for a buffer could not be had; it has freed everything then.
-The arrays are C-contiguous, of the shapes that the sizes give, and the output overlaps no input.
+The function returns 0, or `OUT_OF_MEMORY` when storage for a buffer could not be had; it has freed everything then, and
+where it was a thread of a parallel loop that could not have it, the others have ended their work first. The arrays are
+C-contiguous, of the shapes that the sizes give, and the output overlaps no input.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import TypeAlias, assert_never
 
 from atl.core.declared import AtLeast, Below, Increasing, facts_of
 from atl.core.index import ONE, Array, Index, Size
+from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate, negation
 from lowering.c.helpers import identifiers, preamble
 from lowering.c.index import count_text, index_text, predicate_text
-from lowering.c.memory import Heap, allocated, ending, on_heap, on_stack, opened
+from lowering.c.loops import directives, has_heap_buffers
+from lowering.c.memory import Heap, allocated, asked_for, ending, on_heap, on_stack, opened, way_out
 from lowering.c.names import Names
 from lowering.c.scalars import C_TYPES, helper, scalar_text, storage_text
 from lowering.c.text import PRODUCT, WIDTH, indented, wrapped
@@ -53,8 +56,8 @@ def print_c(nest: LoopNest) -> str:
     quotients and remainders round as Python's do. That a size is at most 2^56 and that what is compared or divided fits
     into 64 bits, the caller of the C sees to; a `Kernel` does so in each call.
 
-    Raises `UnsupportedMark` for a mark that C does not carry out: of the nest, or of the program that it was lowered
-    from.
+    Marked loops are printed as such: that they may run so was proved when the program was lowered. Raises
+    `UnsupportedMark` for a mark that C does not carry out: of the nest, or of the program that it was lowered from.
     """
     return print_unit((checked_nest(nest),))
 
@@ -171,6 +174,10 @@ def _block(scope: TextScope, heap: Heap, block: Block) -> Lines:
                 more = takewhile(on_heap, block[at:])
                 group = [statement, *(s for s in more if isinstance(s, Allocate))]
                 at += len(group) - 1
+                if heap.failed:
+                    scope, heap, asked, failed = asked_for(scope, heap, group)
+                    rest = _block(scope, heap, block[at:])
+                    return [*lines, *asked, *failed[:-1], "} else {", *indented(rest), "}"]
                 scope, heap, new = allocated(scope, heap, group)
             case Allocate(storage="registers"):
                 scope, new = declared(scope, statement, block[at:])
@@ -186,6 +193,11 @@ def _block(scope: TextScope, heap: Heap, block: Block) -> Lines:
             case If(predicate, body) if at < len(block) and opposite(statement, block[at]):
                 new = _branches(scope, heap, predicate, body, block[at])
                 at += 1
+            case For(variable, mark=LoopMark.PARALLEL) if has_heap_buffers(statement):
+                # A thread does not return: it goes on without, and the function returns when all are done.
+                flag, scope = scope.bind(("failed", variable), "failed")
+                running = _loop(scope, Heap({}, frozenset(), failed=flag), statement, f"reduction(|: {flag})")
+                new = [f"int {flag} = 0;", *running, f"if ({flag}) {{", *indented(way_out(scope, heap)), "}"]
             case For() | If() | Assign() | Accumulate() | Clear():
                 new = _statement(scope, heap, statement)
             case _:
@@ -194,15 +206,20 @@ def _block(scope: TextScope, heap: Heap, block: Block) -> Lines:
     return lines
 
 
+def _loop(scope: TextScope, heap: Heap, loop: For, *clauses: str) -> Lines:
+    first, last = index_text(scope, loop.low).text, index_text(scope, loop.high).text
+    name, inside = scope.bind(loop.variable, loop.variable.name)
+    lines = _block(inside.under(loop.range), heap, loop.body)
+    head = f"for (int64_t {name} = {first}; {name} < {last}; {name}++)"
+    return [*directives(scope, loop, *clauses), *_braced(head, lines)] if lines else []
+
+
 def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accumulate | Clear) -> Lines:
     match statement:
         case For() if over_lanes(statement, scope.tiles):
             return [operation(scope, statement)]
-        case For(variable, low, high, body):
-            first, last = index_text(scope, low).text, index_text(scope, high).text
-            name, inside = scope.bind(variable, variable.name)
-            lines = _block(inside.under(statement.range), heap, body)
-            return _braced(f"for (int64_t {name} = {first}; {name} < {last}; {name}++)", lines)
+        case For():
+            return _loop(scope, heap, statement)
         case If(predicate, body):
             return _branches(scope, heap, predicate, body, None)
         case Assign(target, value):

@@ -55,6 +55,8 @@ def wrapped(line: str, width: int = WIDTH) -> list[str]:
     Of a conditional expression each case is a line: the value to the condition, and then those for where it is false.
     """
     text = line.lstrip()
+    if text.startswith("#"):
+        return [line]  # a directive is one line
     return _broken(len(line) - len(text), text, width)
 
 

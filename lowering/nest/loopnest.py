@@ -81,6 +81,11 @@ def key(storage: Buffer | Scalar) -> Hashable:
     return storage.name if storage.role == "input" else ("buffer", storage.uid)
 
 
+def accessed(at: Cell | Scalar) -> Hashable:
+    """What a statement stores to, or a load reads: the buffer of a cell, or a scalar variable, by its key."""
+    return key(at.buffer if isinstance(at, Cell) else at)
+
+
 # -- scalar expressions -----------------------------------------------------------------------------------------------
 
 
@@ -145,13 +150,17 @@ ScalarExpr: TypeAlias = Number | Load | FromIndex | Apply | Choose | Convert
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """for (variable = low; variable < high; variable++) body."""
+    """for (variable = low; variable < high; variable++) body.
+
+    `binder` is the path of the marked binder in the program; a loop without a mark has none.
+    """
 
     variable: Var
     low: Index
     high: Index
     body: Block
     mark: LoopMark = LoopMark.NONE
+    binder: Path | None = None
 
     @property
     def range(self) -> Predicate:

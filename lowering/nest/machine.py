@@ -3,25 +3,31 @@
 An array is a partial map from flat addresses to values, so that what C would do silently is a `Trap` here: an access
 outside of a buffer or of one of its dimensions, a read of a cell that holds nothing, a second assignment to a cell, a
 buffer that is used after it was freed, or is never freed, a quotient that would be rounded the wrong way.
+
+Where the mark of a loop says that its iterations run at once, they run one by one in an order by chance, and it is a
+trap when two of them meet: one changes a cell or a variable that the other one touches. No proof has a part in that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
+from random import Random
 from typing import Any, ClassVar, Final, Literal, TypeAlias, assert_never, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from atl.core.index import Array, Index, Leaf, Size, Var, value_of
+from atl.core.marks import AT_ONCE
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, negation
 from atl.core.predicate import Any as AnyOf
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.errors import ATLError, TooLarge
 from atl.meaning.scalars import Machine
+from lowering.nest.at_once import How, Watch
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -45,6 +51,7 @@ from lowering.nest.loopnest import (
     Scalar,
     ScalarExpr,
     Statement,
+    key,
     numerators,
     under,
 )
@@ -67,6 +74,7 @@ TrapKind: TypeAlias = Literal[
     "register",  # an element of a tile in registers at an index that is not constant, or of no vector
     "divisor",  # an index divided by zero or less
     "numerator",  # one that is said not to be negative, and is
+    "meeting",  # two iterations that run at once touch one cell, and one of them changes it
 ]
 
 
@@ -86,6 +94,7 @@ class Memory:
 
     capacity: int
     zeroed: int
+    made: int = 0  # so many loops around whose iterations run at once: no other iterations of them see it
     cells: dict[int, Any] = field(default_factory=dict)
 
 
@@ -127,14 +136,22 @@ def run(nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]
 
 
 def execute(
-    nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray], *, steps: int | None = None
+    nest: LoopNest,
+    sizes: Mapping[str, int],
+    arrays: Mapping[str, AnyArray],
+    *,
+    steps: int | None = None,
+    order: int | None = 0,
 ) -> Outcome:
     """A run of a loop nest, with the set of output cells that it stores.
+
+    The number `order` chooses the order of iterations that are marked to run at once. Without one, with None, marks are
+    ignored: all loops run from their low end to their high one, and no meeting is looked for.
 
     Raises `Trap`, and `TooLarge` when it takes more than this many `steps`: statements carried out.
     """
     try:
-        return _Run(nest, sizes, arrays, steps).outcome()
+        return _Run(nest, sizes, arrays, steps, order).outcome()
     except ZeroDivisionError as error:
         raise Trap("divisor", f"an index is divided by {error.args[0]}") from None
 
@@ -143,7 +160,12 @@ class _Run:
     """The state of a run: loop variables (v in Fig. 5.4), scalars (st) and buffers (h)."""
 
     def __init__(
-        self, nest: LoopNest, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray], steps: int | None
+        self,
+        nest: LoopNest,
+        sizes: Mapping[str, int],
+        arrays: Mapping[str, AnyArray],
+        steps: int | None,
+        order: int | None,
     ) -> None:
         self._nest = nest
         self._steps = steps
@@ -158,6 +180,9 @@ class _Run:
         self._scalars = Machine()
         self._tiles = tiles_of(nest)
         self._lane: Var | None = None
+        self._chance = None if order is None else Random(order)
+        self._watch = Watch()
+        self._made: dict[Scalar, int] = {}  # as `Memory.made`
 
     def outcome(self) -> Outcome:
         output = self._nest.output
@@ -213,7 +238,7 @@ class _Run:
                 if self._tiles and over_lanes(statement, self._tiles):
                     self._lanes(statement, values)
                     values = range(0)
-                for value in values:
+                for value in self._ordered(statement, values):
                     self._variables[variable] = value
                     self._block(body)
                 self._variables.pop(variable, None)
@@ -231,6 +256,7 @@ class _Run:
                 if variable in self._stack:
                     raise Trap("redeclared", f"the scalar {variable.name} is in use")
                 self._stack[variable] = self._value(initial)
+                self._made[variable] = self._watch.depth
             case Allocate(buffer, capacity, _, zeroed):
                 self._allocate(buffer, self._index(capacity), zeroed=zeroed)
             case Clear(buffer, count, zeroed):
@@ -273,14 +299,39 @@ class _Run:
             if starts.get(first % sum(lengths)) != lanes:
                 raise Trap("register", f"{lanes} elements of {cell.buffer.name} at {first} are not one vector of it")
 
+    def _ordered(self, loop: For, values: range) -> Iterator[int]:
+        """The iterations of a loop as they are to run; those that run at once are watched."""
+        if self._chance is None or loop.mark not in AT_ONCE:
+            yield from values
+            return
+        self._watch.begin(loop.variable.name, loop.mark)
+        for value in self._chance.sample(values, len(values)):
+            self._watch.iterate(value)
+            yield value
+        self._watch.end()
+
+    def _touch(self, storage: Buffer | Scalar, at: int, made: int, how: How) -> None:
+        """Looks on while something is done to a cell at an address, or to a scalar."""
+        met = self._watch.touch((key(storage), at), made, how) if self._watch.depth > made else None
+        if met is not None:
+            where = storage.name if isinstance(storage, Scalar) else f"{storage.name} at {at}"
+            first, second = met.iterations
+            raise Trap(
+                "meeting",
+                f"{where}: {met.done[0]} in iteration {first} of the {met.mark.value} loop {met.loop}, "
+                f"{met.done[1]} in iteration {second}",
+            )
+
     def _assign(self, target: Cell | Scalar, value: Any) -> None:
         match target:
             case Scalar(_, name):
                 if target not in self._stack:
                     raise Trap("undeclared", f"the scalar {name} is assigned")
+                self._touch(target, 0, self._made[target], "write")
                 self._stack[target] = value
             case Cell(buffer):
                 memory, address = self._place(target)
+                self._touch(buffer, address, memory.made, "write")
                 if address in memory.cells:
                     raise Trap("overwritten", f"{buffer.name} holds a value at {address} when another is assigned")
                 memory.cells[address] = value
@@ -290,9 +341,11 @@ class _Run:
             case Scalar(_, name, dtype):
                 if target not in self._stack:
                     raise Trap("undeclared", f"the scalar {name} is added to")
+                self._touch(target, 0, self._made[target], op)
                 self._stack[target] = self._scalars.binary(op, dtype, self._stack[target], value)
             case Cell(buffer):
                 memory, address = self._place(target)
+                self._touch(buffer, address, memory.made, "write")
                 if address not in memory.cells and (op not in ("add", "sub") or address >= memory.zeroed):
                     raise Trap("uninitialised", f"{op} to {buffer.name} at {address}, which holds nothing")
                 old = memory.cells.get(address, self._scalars.constant(0, buffer.dtype))
@@ -306,12 +359,14 @@ class _Run:
         if capacity < 0:
             raise Trap("capacity", f"{buffer.name} is given room for {capacity} elements")
         self._freed.discard(buffer.uid)
-        self._heap[buffer.uid] = Memory(capacity, zeroed=capacity if zeroed else 0)
+        self._heap[buffer.uid] = Memory(capacity, zeroed=capacity if zeroed else 0, made=self._watch.depth)
 
     def _clear(self, buffer: Buffer, count: int, *, zeroed: bool) -> None:
         memory = self._memory(buffer)
         if not 0 <= count <= memory.capacity:
             raise Trap("capacity", f"{count} elements of {buffer.name} are cleared; it has {memory.capacity}")
+        for address in range(count):
+            self._touch(buffer, address, memory.made, "write")
         memory.zeroed = max(memory.zeroed, count) if zeroed else 0
         for address in [address for address in memory.cells if address < count]:
             del memory.cells[address]
@@ -393,12 +448,14 @@ class _Run:
             case Scalar(_, name):
                 if source not in self._stack:
                     raise Trap("undeclared", f"the scalar {name} is read")
+                self._touch(source, 0, self._made[source], "read")
                 return self._stack[source]
             case Cell(Buffer(role="input") as buffer):
                 at, _ = self._positions(source)
                 return self._scalars.element(self._arrays[buffer.name][at], buffer.dtype)
             case Cell(buffer):
                 memory, address = self._place(source)
+                self._touch(buffer, address, memory.made, "read")
                 if address not in memory.cells and address >= memory.zeroed:
                     raise Trap("uninitialised", f"a read of {buffer.name} at {address}, which holds nothing")
                 return memory.cells.get(address, self._scalars.constant(0, buffer.dtype))

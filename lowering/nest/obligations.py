@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from atl.checks.scope import known_at_the_start
-from atl.core.index import ZERO, Bound, Index, Leaf, Size, Var, index, map_leaves
+from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, within
-from atl.core.predicate import substitute as substitute_predicate
 from atl.prove import Answer, Facts, Proved, Refuted, prove
 from atl.text.printing import show_predicate
 from lowering.nest.loopnest import (
@@ -38,10 +37,9 @@ from lowering.nest.loopnest import (
     Scalar,
     elements,
 )
+from lowering.nest.meeting import meeting, other
 
 Kind: TypeAlias = Literal["bounds", "injectivity", "disjointness", "allocation"]
-_PRIMED = 1 << 30
-"""Added to the ids of variables in the second copy of a store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +117,9 @@ def obligations(nest: LoopNest) -> Iterator[Obligation]:
             yield from _bounds(store)
             if store.assigns:
                 yield from _injectivity(store)
-            for other in stores[position + 1 :]:
-                if store.assigns and other.assigns:
-                    yield _disjointness(store, other)
+            for another in stores[position + 1 :]:
+                if store.assigns and another.assigns:
+                    yield _disjointness(store, another)
 
 
 class _Walk:
@@ -182,34 +180,15 @@ def _injectivity(store: _Store) -> Iterator[Obligation]:
     """Two iterations that store to the same pairs are the same iteration."""
     if not store.loops:
         return
-    facts, other = _copy(store, store)
-    same = conjunction(equal(index(variable), _prime(variable)) for variable in store.loops)
-    yield Obligation("injectivity", store.cell.buffer.name, facts.assume(other), same)
+    same = conjunction(equal(index(variable), other(variable)) for variable in store.loops)
+    yield Obligation("injectivity", store.cell.buffer.name, _both(store, store), same)
 
 
-def _disjointness(store: _Store, other: _Store) -> Obligation:
+def _disjointness(store: _Store, another: _Store) -> Obligation:
     """No two iterations of two assignments store to the same pairs."""
-    facts, same_pairs = _copy(store, other)
-    return Obligation("disjointness", store.cell.buffer.name, facts.assume(same_pairs), FALSE)
+    return Obligation("disjointness", store.cell.buffer.name, _both(store, another), FALSE)
 
 
-def _copy(store: _Store, other: _Store) -> tuple[Facts, Predicate]:
-    """The facts of a store and of a second one with variables of its own, and that both meet in one cell."""
-    own = {variable.uid for variable in other.loops}
-
-    def primed(leaf: Leaf) -> Index:
-        return _prime(leaf) if isinstance(leaf, Var) and leaf.uid in own else index(leaf)
-
-    facts = store.facts.assume(*(substitute_predicate(fact, primed) for fact in other.facts.predicates))
-    pairs = zip(store.cell.pairs, other.cell.pairs, strict=True)
-    return facts, conjunction(equal(a, map_leaves(b, primed)) for (a, _), (b, _) in pairs)
-
-
-def _prime(variable: Leaf) -> Index:
-    match variable:
-        case Var(uid, name):
-            return index(Var(uid + _PRIMED, f"{name}'"))
-        case Size() | Bound():
-            return index(variable)
-        case _:
-            assert_never(variable)
+def _both(store: _Store, another: _Store) -> Facts:
+    """That a store and another one, with variables of its own for the loops around it, are to one cell."""
+    return meeting(store.cell.pairs, store.facts, another.cell.pairs, another.facts, another.loops)

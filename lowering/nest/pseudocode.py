@@ -29,6 +29,7 @@ from lowering.nest.loopnest import (
     Number,
     Scalar,
     ScalarExpr,
+    Statement,
     checked_nest,
     elements,
     key,
@@ -60,6 +61,11 @@ def print_nest(nest: LoopNest) -> str:
     cleared = [] if nest.complete else [f"clear {scope.name(key(nest.output))}"]
     lines = [f"{nest.name}({inputs}) -> {out}", *indented([*cleared, *_block(scope, nest.body)])]
     return "\n".join(part for line in lines for part in wrapped(line))
+
+
+def show_statement(scope: TextScope, statement: Statement) -> str:
+    """A statement at a place of a nest, or the first line of it."""
+    return _block(scope, (statement,))[0]
 
 
 # -- statements -------------------------------------------------------------------------------------------------------

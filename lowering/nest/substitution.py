@@ -80,8 +80,8 @@ class _Iteration:
 
     def _statement(self, statement: Statement) -> Statement:
         match statement:
-            case For(variable, low, high, body, mark):
-                return For(variable, self._index(low), self._index(high), self.block(body), mark)
+            case For(_, low, high, body):
+                return replace(statement, low=self._index(low), high=self._index(high), body=self.block(body))
             case If(predicate, body):
                 return If(self._predicate(predicate), self.block(body))
             case Assign(target, value):

@@ -12,7 +12,6 @@ from lowering.nest.loopnest import (
     Apply,
     Assign,
     Block,
-    Cell,
     Choose,
     Clear,
     Convert,
@@ -24,9 +23,9 @@ from lowering.nest.loopnest import (
     Load,
     LoopNest,
     Number,
-    Scalar,
     ScalarExpr,
     Statement,
+    accessed,
     key,
     statements,
 )
@@ -56,19 +55,14 @@ def _needed(nest: LoopNest) -> frozenset[Hashable]:
 
 
 def _target(store: Assign | Accumulate | Declare) -> Hashable:
-    return storage(store.variable if isinstance(store, Declare) else store.target)
-
-
-def storage(of: Cell | Scalar) -> Hashable:
-    """What a statement stores to, or a load reads: the buffer of a cell, or a scalar variable."""
-    return key(of.buffer if isinstance(of, Cell) else of)
+    return accessed(store.variable if isinstance(store, Declare) else store.target)
 
 
 def loaded(e: ScalarExpr) -> Iterator[Hashable]:
     """The storage that an expression reads."""
     match e:
         case Load(source):
-            yield storage(source)
+            yield accessed(source)
         case Number() | FromIndex():
             return
         case Apply(_, arguments):

@@ -18,10 +18,11 @@ from lowering.nest.loopnest import (
     If,
     LoopNest,
     Statement,
+    accessed,
     key,
     opposite,
 )
-from lowering.passes.dead_stores import loaded, storage
+from lowering.passes.dead_stores import loaded
 
 
 def with_early_frees(nest: LoopNest) -> LoopNest:
@@ -62,7 +63,7 @@ def _mentioned(statement: Statement) -> Iterator[Hashable]:
             for inside in body:
                 yield from _mentioned(inside)
         case Assign(target, value) | Accumulate(target, _, value):
-            yield storage(target)
+            yield accessed(target)
             yield from loaded(value)
         case Declare(variable, initial):
             yield key(variable)

@@ -30,6 +30,7 @@ from lowering.nest.loopnest import (
     Scalar,
     ScalarExpr,
     Statement,
+    statements,
 )
 from lowering.nest.substitution import at_iteration
 
@@ -37,7 +38,8 @@ from lowering.nest.substitution import at_iteration
 def simplified(nest: LoopNest) -> LoopNest:
     """The loop nest with every index expression and predicate simplified, and without the branches that are decided.
 
-    A loop of one iteration, such as `for i in 0..1`, becomes that iteration. One that is marked stays, for its mark.
+    A loop of one iteration, such as `for i in 0..1`, becomes that iteration. One that is marked stays, for its mark,
+    and one whose variable is in the extents of a buffer that was hoisted out of it.
 
     The pairs of a cell are simplified one by one. That is enough for its flat address: simplifying replaces quotients,
     minima and maxima and leaves sums and products alone, so that the address of simplified pairs is the simplified
@@ -60,9 +62,10 @@ def _block(facts: Facts, block: Block) -> Block:
 
 def _statement(facts: Facts, statement: Statement) -> Block:
     match statement:
-        case For(variable, low, high, body, mark):
-            loop = For(variable, simplify(facts, low), simplify(facts, high), (), mark)
-            if mark is LoopMark.NONE and loop.low.constant is not None and loop.high == loop.low + 1:
+        case For(_, low, high, body, mark):
+            loop = replace(statement, low=simplify(facts, low), high=simplify(facts, high), body=())
+            once = loop.low.constant is not None and loop.high == loop.low + 1
+            if once and mark is LoopMark.NONE and not _sizes_what_is_outside(statement):
                 return _inside(_block(facts, at_iteration(replace(loop, body=body), loop.low)))
             inner = _block(facts.assume(loop.range), body)
             return (replace(loop, body=inner),) if inner else ()
@@ -81,6 +84,16 @@ def _statement(facts: Facts, statement: Statement) -> Block:
         case Free():
             return (statement,)
     assert_never(statement)
+
+
+def _sizes_what_is_outside(loop: For) -> bool:
+    """Whether the loop's variable is in the extents of a buffer from outside, which is emptied in each iteration."""
+    return any(
+        loop.variable.uid in extent.free
+        for inside in statements(loop.body)
+        if isinstance(inside, Clear)
+        for extent in inside.buffer.extents
+    )
 
 
 def _branch(facts: Facts, predicate: Predicate, body: Block) -> Block:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
 from atl.checks.stack import STACK_BUDGET
-from atl.core.marks import LetMark
+from atl.core.marks import AT_ONCE, LetMark
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -33,7 +33,8 @@ def with_stack_in_bounds(nest: LoopNest) -> LoopNest:
     """The loop nest with no more than `STACK_BUDGET` bytes of buffers on the stack at any place.
 
     What is marked for the stack stays there first, then what is allocated in the most loops. What has no room is on the
-    heap; from within loops it moves out of them, and is emptied where it was allocated.
+    heap; from within loops it moves out of them, and is emptied where it was allocated. It leaves no loop whose
+    iterations run at once: each of them has a buffer of its own.
     """
     if stack_in_use(nest.body) <= STACK_BUDGET:
         return nest
@@ -88,12 +89,14 @@ class _Held:
 
 
 def _outside(block: Block, kept: Collection[Buffer]) -> Block:
-    """The statements of a block outside of all loops."""
+    """The statements of a block outside of all loops, or of one iteration of a loop whose iterations run at once."""
     out: list[Statement] = []
     for statement in block:
         match statement:
             case Allocate(buffer, storage="stack") if buffer not in kept:
                 out.append(replace(statement, storage="heap"))
+            case For(body=body, mark=mark) if mark in AT_ONCE:
+                out.append(replace(statement, body=_outside(body, kept)))
             case For(body=body):
                 moved: list[Allocate] = []
                 loop = replace(statement, body=_in_loop(body, kept, moved))
@@ -119,6 +122,8 @@ def _in_loop(block: Block, kept: Collection[Buffer], moved: list[Allocate]) -> B
                 out.append(Clear(buffer, capacity, zeroed))
             case Free(buffer) if buffer in here:
                 pass
+            case For(body=body, mark=mark) if mark in AT_ONCE:
+                out.append(replace(statement, body=_outside(body, kept)))
             case For(body=body) | If(body=body):
                 out.append(replace(statement, body=_in_loop(body, kept, moved)))
             case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():

@@ -1,4 +1,4 @@
-"""Marked lets followed through lowering: each is called by its number while an equal program is made of theirs."""
+"""Marked binders followed through lowering: each is called by its number while an equal program is made of theirs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from atl.checks.targets import MarkedBinder
+from atl.core.marks import LoopMark
 from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.terms import Expr
-from atl.core.traversal import Path, children
+from atl.core.traversal import Path, children, names_given
 
 
 def numbered(program: Program, binders: tuple[MarkedBinder, ...]) -> Program:
-    """The program in which each marked let of a tensor is called by its number among these binders.
+    """The program in which each marked loop, and each marked let of a tensor, is called by its number among these.
 
     An equal program is made of it before it is lowered, with other paths; names and marks stay together there. So a
-    buffer is traced back to its own let, and not to another one of the same name.
+    loop or a buffer is traced back to its own binder, and not to another one of the same name.
     """
-    numbers = {binder.path: str(at) for at, binder in enumerate(binders) if binder.kind == "buffer"}
+    numbers = {binder.path: str(at) for at, binder in enumerate(binders) if binder.kind != "scalar"}
     return replace(program, body=_named(program.body, numbers)) if numbers else program
 
 
@@ -32,3 +33,11 @@ def _named(e: Expr, names: Mapping[Path, str]) -> Expr:
     if () in names:
         out = replace(out, **{type(out).form.binders[0].name: names[()]})  # type: ignore[arg-type]
     return out
+
+
+def number_of_loop(e: Expr) -> int | None:
+    """The number of a term of a `numbered` program among the binders, if it is a loop with a mark."""
+    marked = type(e).form.mark
+    if marked is None or marked.of is not LoopMark or getattr(e, marked.field) is LoopMark.NONE:
+        return None
+    return int(names_given(e)[0])

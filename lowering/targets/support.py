@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import assert_never
+from collections.abc import Iterable, Iterator
+from typing import Final, assert_never
 
 from atl.checks.stack import beyond_the_registers, beyond_the_stack, not_on_the_stack
 from atl.checks.targets import (
@@ -13,13 +13,15 @@ from atl.checks.targets import (
     unsupported,
     unsupported_marks,
 )
-from atl.core.marks import LetMark
+from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program
-from atl.errors import Location, UnsupportedMark
+from atl.core.traversal import Path
+from atl.errors import Location, RefusedMark, UnsupportedMark
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Assign,
+    Block,
     Clear,
     Declare,
     For,
@@ -31,13 +33,16 @@ from lowering.nest.loopnest import (
     statements,
 )
 
+MOST_UNROLLED: Final = 65_534
+"""So many iterations a C compiler can be told to write out."""
+
 
 def check_program(program: Program, target: str) -> None:
     """Raises `UnsupportedMark` for all the marks of a program that the target does not carry out.
 
     Every binder of the program is held to this, whether or not anything is lowered from it.
     """
-    _raise_all(unsupported_marks(marked_binders(program), target))
+    raise_all(unsupported_marks(marked_binders(program), target))
 
 
 def check_room(program: Program) -> None:
@@ -45,7 +50,7 @@ def check_room(program: Program) -> None:
 
     Sizes that are fixed to numbers make room, so this is asked of the program in which they are.
     """
-    _raise_all((*beyond_the_registers(program), *beyond_the_stack(program)))
+    raise_all((*beyond_the_registers(program), *beyond_the_stack(program)))
 
 
 def check_nest(nest: LoopNest, target: str) -> None:
@@ -54,12 +59,13 @@ def check_nest(nest: LoopNest, target: str) -> None:
     It looks at the marks of the program that the nest was lowered from, and at those of its statements: a buffer on the
     stack needs a constant size.
     """
-    _raise_all(unsupported_marks(nest.marks, target))
-    _raise_all(_of_statement(statement, nest, support_of(target)) for statement in statements(nest.body))
-    _raise_all(_not_carried_out(refused, nest) for refused in nest.refused)
+    raise_all(unsupported_marks(nest.marks, target))
+    raise_all(_of_statement(statement, nest, support_of(target)) for statement in statements(nest.body))
+    raise_all(_within_others(nest, nest.body, ()))
+    raise_all(_not_carried_out(refused, nest) for refused in nest.refused)
 
 
-def _raise_all(refused: Iterable[UnsupportedMark | None]) -> None:
+def raise_all(refused: Iterable[RefusedMark | None]) -> None:
     """Raises what is refused first, and with it the others: to be told of them one by one takes as many runs."""
     errors = [error for error in refused if error is not None]
     if not errors:
@@ -77,6 +83,8 @@ def _raise_all(refused: Iterable[UnsupportedMark | None]) -> None:
 def _of_statement(statement: Statement, nest: LoopNest, support: Support) -> UnsupportedMark | None:
     """What is wrong with the mark of a statement, if anything is."""
     match statement:
+        case For(mark=LoopMark.UNROLL) if ((statement.high - statement.low).constant or 0) > MOST_UNROLLED:
+            return _too_many(statement, nest)
         case For(variable=variable, mark=mark):
             return unsupported("loop", variable.name, mark, support)
         case Declare(variable=variable, mark=mark):
@@ -94,7 +102,9 @@ def _of_statement(statement: Statement, nest: LoopNest, support: Support) -> Uns
 def _no_place_on_the_stack(statement: Allocate, nest: LoopNest) -> UnsupportedMark:
     """A buffer that is to stand on the stack, and does not: by itself, or together with the others that are to."""
     buffer = statement.buffer
-    return not_on_the_stack(buffer.name, statement.mark, statement.capacity, buffer.dtype, _place_of(statement, nest))
+    return not_on_the_stack(
+        buffer.name, statement.mark, statement.capacity, buffer.dtype, place_of(nest, statement.let)
+    )
 
 
 def _not_carried_out(refused: Refused, nest: LoopNest) -> UnsupportedMark:
@@ -102,11 +112,73 @@ def _not_carried_out(refused: Refused, nest: LoopNest) -> UnsupportedMark:
         f"the buffer {refused.name} is marked {refused.mark.value}; {refused.summary}",
         binder=refused.name,
         mark=refused.mark.value,
-        place=_place_of(refused, nest),
+        place=place_of(nest, refused.let),
         required=refused.required,
         suggestions=refused.suggestions,
     )
 
 
-def _place_of(marked: Allocate | Refused, nest: LoopNest) -> Location | None:
-    return next((binder.place for binder in nest.marks if binder.path == marked.let), None)
+def _too_many(loop: For, nest: LoopNest) -> UnsupportedMark:
+    name, count = loop.variable.name, (loop.high - loop.low).constant
+    return UnsupportedMark(
+        f"the loop {name} is marked {loop.mark.value}, and has {count} iterations",
+        binder=name,
+        mark=loop.mark.value,
+        place=place_of(nest, loop.binder),
+        required=f"at most {MOST_UNROLLED} iterations to be written out",
+        suggestions=(f's.tile("{name}", 8) puts the mark on the loop within a tile',),
+    )
+
+
+# -- loops within loops -----------------------------------------------------------------------------------------------
+
+
+def _within_others(nest: LoopNest, block: Block, around: tuple[For, ...]) -> Iterator[UnsupportedMark]:
+    """What stands in marked loops and cannot: `around` are those loops, the outermost first."""
+    for statement in block:
+        match statement:
+            case For(mark=mark, body=body):
+                over = next((loop for loop in around if loop.mark in (LoopMark.PARALLEL, LoopMark.VECTOR)), None)
+                if mark is LoopMark.PARALLEL and over is not None:
+                    yield _parallel_within(statement, over, nest)
+                yield from _within_others(nest, body, around if mark is LoopMark.NONE else (*around, statement))
+            case If(body=body):
+                yield from _within_others(nest, body, around)
+            case Allocate(storage="heap"):
+                vector = next((loop for loop in around if loop.mark is LoopMark.VECTOR), None)
+                if vector is not None:
+                    yield _heap_within(statement, vector, nest)
+            case Allocate() | Declare() | Assign() | Accumulate() | Clear() | Free():
+                pass
+            case _:
+                assert_never(statement)
+
+
+def _parallel_within(loop: For, over: For, nest: LoopNest) -> UnsupportedMark:
+    name, outer = loop.variable.name, over.variable.name
+    return UnsupportedMark(
+        f"the loop {name} is marked {loop.mark.value} within the loop {outer}, which is marked {over.mark.value}",
+        binder=name,
+        mark=loop.mark.value,
+        place=place_of(nest, loop.binder),
+        required="one loop whose iterations are shared out among the threads, with no other one around it",
+        suggestions=(f's.mark("{name}", None)', f's.mark("{outer}", None)'),
+    )
+
+
+def _heap_within(statement: Allocate, loop: For, nest: LoopNest) -> UnsupportedMark:
+    name, buffer = loop.variable.name, statement.buffer.name
+    return UnsupportedMark(
+        f"the loop {name} is marked {loop.mark.value}, and each of its iterations has a buffer {buffer} on the heap",
+        binder=name,
+        mark=loop.mark.value,
+        place=place_of(nest, loop.binder),
+        required=f"buffers within it that stand on the stack; {buffer} is too large for that, of no constant size, or "
+        "marked otherwise",
+        suggestions=(f's.mark("{name}", None) takes the mark away',),
+    )
+
+
+def place_of(nest: LoopNest, path: Path | None) -> Location | None:
+    """Where a marked binder stands in the program that a nest was lowered from."""
+    return next((binder.place for binder in nest.marks if binder.path == path), None)

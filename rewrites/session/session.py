@@ -143,7 +143,8 @@ class Session:
         """Whether the goal compiles, and all that stands in its way: unsafe accesses and truncations, marks, names.
 
         Nothing is compiled, and no rewrite is refused for it: a goal may well be on its way. What only a loop nest can
-        tell comes in with `also`, a function that raises it: `s.check(also=lowering.lower)`, or `lowering.compile`.
+        tell comes in with `also`, a function that raises it, such as whether marked loops may run so:
+        `s.check(also=lowering.lower)`, or `lowering.compile`.
 
         >>> import atl
         >>> x = atl.tensor("x", atl.sizes("n"))
@@ -478,8 +479,8 @@ class Session:
     def mark(self, what: Chosen, mark: str | Mark | None) -> Session:
         """Says how every loop or let that is meant runs: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None takes marks away.
 
-        A mark changes nothing of what the goal means, so this is no step of the proof; whether a target can carry it
-        out is checked when the goal is compiled. Raises `UnknownMark`.
+        A mark changes nothing of what the goal means, so this is no step of the proof; whether it is legal there, and
+        whether a target carries it out, is checked when the goal is compiled. Raises `UnknownMark`.
         """
         text = mark.value if isinstance(mark, LoopMark | LetMark) else "" if mark is None else mark
         return self.do(tactics.mark, what, text)

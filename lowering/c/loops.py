@@ -1,0 +1,69 @@
+"""Marked loops in C: the directives before a loop that have the compiler run it as it is marked.
+
+`parallel` is OpenMP's loop over the threads of its team, in blocks; how many threads there are is up to OpenMP, and so
+to OMP_NUM_THREADS. `vector` is its loop over the lanes of vector instructions. Both need to be told which variables all
+iterations fold into: each thread or lane has one of its own, and they are folded together at the end. That no two
+iterations meet otherwise was proved of the nest. `unroll` asks the compiler to write out all iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, assert_never
+
+from atl.core.dtypes import is_integer
+from atl.core.marks import LoopMark
+from lowering.c.scalars import helper
+from lowering.nest.at_once import How, folds
+from lowering.nest.loopnest import Accumulate, Allocate, Declare, For, Scalar, key, statements
+from lowering.nest.text_scope import TextScope
+
+PARALLEL: Final = "#pragma omp parallel for schedule(static)"
+VECTOR: Final = "#pragma omp simd"
+
+_SIGNS: Final[dict[How, str]] = {"add": "+", "mul": "*"}
+
+
+def directives(scope: TextScope, loop: For, *more: str) -> list[str]:
+    """The lines before a loop that say how it is to run; `more` are further clauses."""
+    match loop.mark:
+        case LoopMark.NONE:
+            return []
+        case LoopMark.PARALLEL:
+            return [" ".join([PARALLEL, *_reductions(scope, loop), *more])]
+        case LoopMark.VECTOR:
+            return [" ".join([VECTOR, *_reductions(scope, loop), *more])]
+        case LoopMark.UNROLL:
+            count = (loop.high - loop.low).constant or 0
+            return [f"#pragma GCC unroll {count}"] if count > 1 else []
+        case LoopMark.BLOCK_X | LoopMark.BLOCK_Y | LoopMark.BLOCK_Z | LoopMark.MERGE | LoopMark.RUNS:
+            raise AssertionError(f"C has no loops that are marked {loop.mark.value}")
+        case LoopMark.THREAD_X | LoopMark.THREAD_Y | LoopMark.THREAD_Z:
+            raise AssertionError(f"C has no loops that are marked {loop.mark.value}")
+    assert_never(loop.mark)
+
+
+def _reductions(scope: TextScope, loop: For) -> Iterator[str]:
+    """The clauses for the variables from outside of the loop that its iterations fold into."""
+    own = {key(made.variable) for made in statements(loop.body) if isinstance(made, Declare)}
+    into: dict[str, list[str]] = {}
+    for statement in statements(loop.body):
+        if isinstance(statement, Accumulate) and isinstance(statement.target, Scalar):
+            total = statement.target
+            if key(total) not in own:
+                names = into.setdefault(_reduction(folds(statement.op), total.dtype), [])
+                names += [name for name in (scope.name(key(total)),) if name not in names]
+    for operation, names in into.items():
+        yield f"reduction({operation}: {', '.join(names)})"
+
+
+def _reduction(how: How, dtype: str) -> str:
+    """What OpenMP calls a folding; its own maximum and minimum of floats do not keep NaN."""
+    if how in _SIGNS:
+        return _SIGNS[how]
+    return how if is_integer(dtype) else f"fold_{helper(how, dtype)}"
+
+
+def has_heap_buffers(loop: For) -> bool:
+    """Whether storage is asked for in an iteration of the loop."""
+    return any(isinstance(inside, Allocate) and inside.storage == "heap" for inside in statements(loop.body))

@@ -1,0 +1,150 @@
+"""What the iterations of a loop touch that is there outside of them: cells of buffers, and scalar variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
+
+from atl.core.index import ZERO, Var, index
+from atl.core.predicate import Predicate, negation, within
+from atl.prove import Facts
+from lowering.nest.at_once import How
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Cell,
+    Choose,
+    Clear,
+    Convert,
+    Declare,
+    For,
+    Free,
+    FromIndex,
+    If,
+    Load,
+    Number,
+    Scalar,
+    ScalarExpr,
+    Statement,
+    accessed,
+    key,
+    statements,
+)
+from lowering.nest.pseudocode import show_statement
+from lowering.nest.text_scope import TextScope
+
+_ANY: Final = 1 << 29
+"""The first id of the variables that stand for any cell of a buffer that is emptied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access: to what, with what is known there, in which loops from the one in question on, and in which text."""
+
+    storage: Cell | Scalar
+    how: How
+    facts: Facts
+    loops: tuple[Var, ...]
+    statement: Statement
+    scope: TextScope = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The statement, as it is shown in the loop nest."""
+        return show_statement(self.scope, self.statement)
+
+
+def accesses(loop: For, facts: Facts, scope: TextScope) -> Iterator[Access]:
+    """What an iteration does to storage that other iterations see: what is no input, and not made in the iteration."""
+    own = {
+        key(made.buffer if isinstance(made, Allocate) else made.variable)
+        for made in statements(loop.body)
+        if isinstance(made, Allocate | Declare)
+    }
+    _, inside = scope.bind(loop.variable, loop.variable.name)
+    place = _Place(facts.assume(loop.range), (loop.variable,), inside)
+    for access in _in_block(place, loop.body):
+        is_input = isinstance(access.storage, Cell) and access.storage.buffer.role == "input"
+        if not is_input and accessed(access.storage) not in own:
+            yield access
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    facts: Facts
+    loops: tuple[Var, ...]
+    scope: TextScope
+
+    def under(self, predicate: Predicate) -> _Place:
+        return replace(self, facts=self.facts.assume(predicate))
+
+    def to(self, storage: Cell | Scalar, how: How, statement: Statement) -> Access:
+        return Access(storage, how, self.facts, self.loops, statement, self.scope)
+
+
+def _in_block(place: _Place, block: Block) -> Iterator[Access]:
+    for statement in block:
+        yield from _in_statement(place, statement)
+        place = replace(place, scope=after(place.scope, statement))
+
+
+def after(scope: TextScope, statement: Statement) -> TextScope:
+    """Where the next statement of a block stands: what was declared or allocated is in sight."""
+    match statement:
+        case Declare(variable):
+            return scope.bind(key(variable), variable.name)[1]
+        case Allocate(buffer):
+            return scope.bind(key(buffer), buffer.name)[1]
+        case For() | If() | Assign() | Accumulate() | Clear() | Free():
+            return scope
+    assert_never(statement)
+
+
+def _in_statement(place: _Place, statement: Statement) -> Iterator[Access]:
+    match statement:
+        case For(variable, body=body):
+            _, scope = place.scope.bind(variable, variable.name)
+            inside = replace(place.under(statement.range), loops=(*place.loops, variable), scope=scope)
+            yield from _in_block(inside, body)
+        case If(predicate, body):
+            yield from _in_block(place.under(predicate), body)
+        case Assign(target, value):
+            yield from _in_scalar(place, value, statement)
+            yield place.to(target, "write", statement)
+        case Accumulate(target, op, value):
+            yield from _in_scalar(place, value, statement)
+            yield place.to(target, op if isinstance(target, Scalar) else "write", statement)
+        case Declare(_, initial):
+            yield from _in_scalar(place, initial, statement)
+        case Clear(buffer):
+            any_of = tuple(Var(_ANY + at, f"at{at}") for at in range(len(buffer.extents)))
+            pairs = tuple((index(at), extent) for at, extent in zip(any_of, buffer.extents, strict=True))
+            facts = place.facts.assume(*(within(ZERO, at, extent) for at, extent in pairs))
+            emptied = replace(place, facts=facts, loops=(*place.loops, *any_of))
+            yield emptied.to(Cell(buffer, pairs), "write", statement)
+        case Allocate() | Free():
+            return
+        case _:
+            assert_never(statement)
+
+
+def _in_scalar(place: _Place, e: ScalarExpr, statement: Statement) -> Iterator[Access]:
+    match e:
+        case Load(source):
+            yield place.to(source, "read", statement)
+        case Number() | FromIndex():
+            return
+        case Apply(_, arguments):
+            for argument in arguments:
+                yield from _in_scalar(place, argument, statement)
+        case Choose(predicate, left, right):
+            yield from _in_scalar(place.under(predicate), left, statement)
+            yield from _in_scalar(place.under(negation(predicate)), right, statement)
+        case Convert(argument):
+            yield from _in_scalar(place, argument, statement)
+        case _:
+            assert_never(e)

@@ -1,0 +1,41 @@
+"""Two accesses to one buffer, in two runs of the loops around them: what is known where both are to one cell."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, assert_never
+
+from atl.core.index import Bound, Index, Leaf, Size, Var, index, map_leaves
+from atl.core.predicate import conjunction, equal
+from atl.core.predicate import substitute as substitute_predicate
+from atl.core.reshape_definitions import Pairs
+from atl.prove import Facts
+
+_OTHER: Final = 1 << 30
+"""Added to the ids of variables of the other run."""
+
+
+def meeting(one: Pairs, facts: Facts, another: Pairs, known: Facts, loops: Collection[Var]) -> Facts:
+    """What holds where an access at these pairs, with its facts, and another one with its own, are to the same cell.
+
+    The other one happens in another run of these loops: it has values of its own for their variables (`other`).
+    """
+    own = {variable.uid for variable in loops}
+
+    def renamed(leaf: Leaf) -> Index:
+        return other(leaf) if isinstance(leaf, Var) and leaf.uid in own else index(leaf)
+
+    pairs = zip(one, another, strict=True)
+    same = conjunction(equal(a, map_leaves(b, renamed)) for (a, _), (b, _) in pairs)
+    return facts.assume(*(substitute_predicate(fact, renamed) for fact in known.predicates)).assume(same)
+
+
+def other(variable: Leaf) -> Index:
+    """The variable of a loop in another run of it; sizes are the same there."""
+    match variable:
+        case Var(uid, name):
+            return index(Var(uid + _OTHER, f"{name}'"))
+        case Size() | Bound():
+            return index(variable)
+        case _:
+            assert_never(variable)
