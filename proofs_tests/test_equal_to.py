@@ -124,6 +124,22 @@ def test_numbers_are_told_for_which_programs_differ(inputs: Any, left: Any, righ
     assert wanted <= set(raised.value.numbers)
 
 
+def test_a_program_equals_itself_within_any_limit() -> None:
+    assert reschedule(matmul.tiled()).equal_to(matmul.tiled(), limit=Limit(seconds=0.0)).steps == ()
+
+
+def test_a_refusal_does_not_wait_for_long_sums_and_large_arrays() -> None:
+    x = atl.tensor("x", 2**32, 2**32)
+    long = atl.gen(N, lambda i: atl.sum(10**9, lambda _: F[i]))
+    longer = atl.gen(N, lambda i: atl.sum(10**9, lambda _: F[i] * F[i]))
+    for inputs, left, right in (
+        ([F], long, longer),
+        ([x, F], atl.gen(N, lambda i: atl.guard(i < 2**32, x[i, i]) + F[i]), atl.gen(N, lambda i: F[i])),
+    ):
+        with pytest.raises(NotFound):
+            reschedule(atl.program("left", inputs, left)).equal_to(atl.program("right", inputs, right), limit=SHORT)
+
+
 def test_a_program_that_has_no_meaning_under_the_assumptions_is_refused() -> None:
     with pytest.raises(WrongArgument, match="no meaning under the assumptions") as raised:
         reschedule(matmul.naive()).equal_to(matmul.tiled())

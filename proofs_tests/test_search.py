@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -153,6 +154,17 @@ class _Ordered:
         return hash(self.cost)
 
 
+def _entered_again(found: Saturated) -> Store:
+    """A store with the graph of a search, whose own is closed."""
+    store, terms = Store(), found.search.terms
+    for number, term in enumerate(terms.term):
+        store.node(number, term.size, terms.kind[number], terms.head[number], terms.parts[number])
+    for instance in found.search.instances:
+        store.unite(instance.left, instance.right)
+    store.classes()
+    return store
+
+
 @pytest.mark.parametrize("program", [blur.two_stage(), matmul.naive()], ids=lambda p: str(p.name))
 def test_the_extractor_of_egglog_with_the_same_model_has_the_same_least_cost(program: Program) -> None:
     from egglog import bindings
@@ -160,7 +172,8 @@ def test_the_extractor_of_egglog_with_the_same_model_has_the_same_least_cost(pro
     found = saturate(program, limit=SMALL)
     sizes = dict.fromkeys((*program.sizes, *found.tile_sizes), 48.0)
     own = Extraction(found.search.terms.heads, found.nodes, Traffic(sizes), found.class_of[found.root])
-    graph, heads, model = found.search.store._graph, found.search.terms.heads, Traffic(sizes)
+    store = _entered_again(found)
+    graph, heads, model = store.graph, found.search.terms.heads, Traffic(sizes)
 
     def fold(_: str, head: int, parts: Any) -> _Ordered:
         at = heads[head]
@@ -176,6 +189,7 @@ def test_the_extractor_of_egglog_with_the_same_model_has_the_same_least_cost(pro
     value = graph.lookup_function("T", [number])
     assert value is not None
     cost, _ = extractor.extract_best(graph, bindings.TermDag(), value, "E")
+    store.close()
     assert cost.cost == pytest.approx(float(own._best[found.class_of[found.root]][0].result.costs[0]))
 
 
@@ -227,6 +241,8 @@ def test_unknown_models_sizes_and_tiles_are_refused(product: Saturated) -> None:
         {"cost": "trafic"},
         {"sizes": {"q": 3}},
         {"sizes": {"M": -1}},
+        {"sizes": {"M": 10**400}},
+        {"tiles": (10**400,)},
         {"tiles": ()},
         {"tiles": (0,)},
     ]
@@ -309,6 +325,46 @@ def test_a_chain_that_leads_elsewhere_is_no_proof_of_a_choice() -> None:
 def test_a_cost_model_that_is_none_is_refused(cost: Any) -> None:
     with pytest.raises(WrongArgument, match="cost="):
         reschedule(matmul.naive()).auto(cost=cost, limit=1)
+
+
+class _Costs:
+    """A model of which the costs are whatever is said."""
+
+    candidates = 1
+
+    def __init__(self, costs: Any) -> None:
+        self.costs = costs
+
+    def result(self, *_: Any) -> Any:
+        return self
+
+    def settled(self, *_: Any) -> Any:
+        return np.ones(1)
+
+
+@pytest.mark.parametrize(
+    "costs",
+    [1.0, "dear", None, np.ones(7), np.ones(1, complex)],
+    ids=lambda c: type(c).__name__ + str(np.shape(c)) + str(getattr(c, "dtype", "")),
+)
+def test_costs_that_are_no_floats_for_each_choice_are_refused(costs: Any) -> None:
+    found = saturate(blur.two_stage(), limit=Limit(rounds=0), tile=False)
+    with pytest.raises(WrongArgument, match="a cost model gave the costs"):
+        found.best(cost=lambda _: _Costs(costs))
+
+
+def test_a_choice_is_pickled_without_the_graph() -> None:
+    (choice,) = saturate(matmul.naive(), limit=Limit(rounds=1)).best()
+    again = pickle.loads(pickle.dumps(choice))
+    assert reschedule(matmul.naive()).take(again).goal == reschedule(matmul.naive()).take(choice).goal
+
+
+def test_a_picture_that_cannot_be_written_is_refused(product: Saturated, tmp_path: Path) -> None:
+    for path in (tmp_path / "no" / "where.svg", tmp_path, 7):
+        with pytest.raises(WrongArgument, match="cannot be written"):
+            product.picture(path)  # type: ignore[arg-type]
+    with pytest.raises(WrongArgument, match="most=0"):
+        product.picture(tmp_path / "g.svg", most=0)
 
 
 def test_a_failure_of_egglog_is_one_of_ours() -> None:

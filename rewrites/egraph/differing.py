@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from random import Random
 from typing import Any, Final
 
 import numpy as np
 
 from atl.core import dtypes
-from atl.core.index import Array, Leaf, Size, value_of
+from atl.core.index import Array, Bound, Leaf, Read, Size, Var, atoms, value_of
 from atl.core.predicate import expressions
 from atl.core.program import Program
-from atl.core.terms import Expr
-from atl.core.traversal import conditions_in, indices_in, subterms
+from atl.core.terms import Expr, Gen, Reduce
+from atl.core.traversal import children, conditions_in, indices_in, subterms
 from atl.errors import ATLError
 from atl.meaning.interpret import evaluate
 
 TRIES: Final = 40
 LARGEST: Final = 7
 MOST_ELEMENTS: Final = 4_000
+MOST_WORK: Final = 50_000
+"""Sizes at which more is computed are passed over: a refusal does not wait for it."""
 SHOWN: Final = 8
 """An array of so few elements is shown."""
 
@@ -32,18 +35,20 @@ def differing_input(left: Program, right: Program, *, tries: int = TRIES, seed: 
     """
     random = Random(seed)
     sizes = sorted({*left.sizes, *right.sizes})
-    telling = sorted(_telling(left.body) | _telling(right.body))
+    telling = sorted(_telling(left) | _telling(right))
     for number in range(tries):
         at = {size: random.randint(0, 1 + LARGEST * number // tries) for size in sizes}
         if telling and number % 2:
             at |= {size: random.choice(telling) for size in sizes if random.random() < 0.5}
         try:
+            if max(_work(program.body, at) for program in (left, right)) > MOST_WORK:
+                continue
             given: dict[str, Any] = {array.name: _elements(array, at, random) for array in left.inputs}
             results = [
                 evaluate(program, exact=True, **given, **{size: at[size] for size in program.free_sizes})
                 for program in (left, right)
             ]
-        except (ATLError, MemoryError):
+        except (ATLError, MemoryError, ZeroDivisionError):  # the last of sizes that are none
             continue
         first, second = results
         if first.shape != second.shape:
@@ -55,13 +60,32 @@ def differing_input(left: Program, right: Program, *, tries: int = TRIES, seed: 
     return None
 
 
-def _telling(body: Expr) -> set[int]:
+def _work(term: Expr, sizes: Mapping[str, int]) -> int:
+    """About how many elements are computed for a term at these sizes."""
+    inside = 1 + sum(_work(child.expr, sizes) for child in children(term))
+    if not isinstance(term, Gen | Reduce):
+        return inside
+    extent = term.high - term.low
+    closed = not any(isinstance(atom, Bound | Var | Read) for atom in atoms(extent))
+    count = value_of(extent, lambda leaf: _size(leaf, sizes), _no_element) if closed else max(sizes.values(), default=1)
+    return inside * max(count, 1)
+
+
+def _size(leaf: Leaf, sizes: Mapping[str, int]) -> int:
+    assert isinstance(leaf, Size)
+    return sizes[leaf.name]
+
+
+def _no_element(of: Array, at: tuple[int, ...]) -> int:
+    raise MemoryError(f"{of.name}{at} is not known yet")
+
+
+def _telling(program: Program) -> set[int]:
     """Sizes for which a comparison with a constant of the program may come out otherwise than for small ones."""
-    constants = {
-        abs(e.offset)
-        for term in subterms(body)
-        for e in (*indices_in(term), *(e for p in conditions_in(term) for e in expressions(p)))
-    }
+    within = (e for term in subterms(program.body) for e in indices_in(term))
+    conditions = (p for term in subterms(program.body) for p in conditions_in(term))
+    tested = (e for p in (*program.assumptions, *conditions) for e in expressions(p))
+    constants = {abs(e.offset) for e in (*within, *tested)}
     return {constant + more for constant in constants if LARGEST <= constant < MOST_ELEMENTS for more in (1, 2)}
 
 
@@ -77,18 +101,14 @@ def _short(given: Mapping[str, Any]) -> dict[str, int]:
 
 def _elements(array: Array, sizes: Mapping[str, int], random: Random) -> Any:
     def value(leaf: Leaf) -> int:
-        assert isinstance(leaf, Size)
-        return sizes[leaf.name]
+        return _size(leaf, sizes)
 
-    def no_element(of: Array, at: tuple[int, ...]) -> int:
-        raise MemoryError(f"{of.name}{at} is not known yet")
-
-    shape = tuple(value_of(extent, value, no_element) for extent in array.shape)
-    count = int(np.prod(shape))
+    shape = tuple(value_of(extent, value, _no_element) for extent in array.shape)
+    count = prod(shape)
     if count > MOST_ELEMENTS:
         raise MemoryError
-    low = -4 if array.low is None else value_of(array.low, value, no_element)
-    high = 5 if array.high is None else value_of(array.high, value, no_element)
+    low = -4 if array.low is None else value_of(array.low, value, _no_element)
+    high = 5 if array.high is None else value_of(array.high, value, _no_element)
     if array.dtype == dtypes.TRUTH or high <= low:
         high = low + 1
     flat = [random.randrange(low, high) for _ in range(count)]

@@ -30,6 +30,8 @@ from rewrites.rules import RULES
 
 MOST_CASES: Final = 60
 ROUNDS_OF_CASES: Final = 3
+MOST_SHOWN: Final = 4_000
+"""A form with more nodes is not written into a message."""
 CASES: Final = Use("guard_cases")
 LIMIT: Final = Limit(nodes=6_000, rounds=12, seconds=10.0)
 
@@ -141,6 +143,9 @@ def equal(work: Derivation, other: Program, limit: Limit, watch: Watch | None = 
     """Rewrites the goal to the body of another program with the same inputs. Raises `NotFound`, `WrongArgument`."""
     start = work.goal
     target = _under_the_same_assumptions(start, other)
+    if start.body == target.body:
+        work.show(target.body)
+        return
     found = compared(start, target, limit, watch)
     if found.moves is None:
         raise _not_found(start, target, found)
@@ -179,7 +184,7 @@ def _under_the_same_assumptions(start: Program, other: Program) -> Program:
 
 
 def _not_found(start: Program, target: Program, found: Comparison, why: str = "") -> NotFound:
-    left, right = (str(replace(start, body=body)) for body in (found.left, found.right))
+    left, right = (_shown(replace(start, body=body)) for body in (found.left, found.right))
     difference = "\n".join(
         line for line in unified_diff(left.splitlines(), right.splitlines(), "goal", "other", lineterm="", n=0)
     )
@@ -198,6 +203,11 @@ def _not_found(start: Program, target: Program, found: Comparison, why: str = ""
         numbers=numbers or {},
         suggestions=() if differ else tuple(advice),
     )
+
+
+def _shown(program: Program) -> str:
+    size = program.body.size
+    return str(program) if size <= MOST_SHOWN else f"{program.name} of {size} nodes, too many to be shown"
 
 
 def _ended(progress: Progress) -> str:

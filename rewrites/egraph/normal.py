@@ -56,6 +56,13 @@ class Move:
         """The same move, seen from further outside."""
         return replace(self, path=(*path, *self.path))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _by_name, (self.path, self.rule.name, self.reverse, dict(self.arguments))
+
+
+def _by_name(path: Path, rule: str, reverse: bool, arguments: Mapping[str, Argument]) -> Move:
+    return Move(path, RULES[rule], reverse, arguments)
+
 
 Moves: TypeAlias = tuple[Move, ...]
 
@@ -109,7 +116,7 @@ class Normaliser:
 
     def _normal(self, at: Context, term: Expr) -> tuple[Expr, Moves]:
         moves: list[Move] = []
-        while len(moves) < MOST_MOVES and term.depth < MAX_DEPTH // 2:
+        while len(moves) < MOST_MOVES and term.depth < MAX_DEPTH // 2 and time.process_time() <= self.deadline:
             step = self._step(at, term)
             if step is not None:
                 term, move = step

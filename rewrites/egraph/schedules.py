@@ -22,6 +22,7 @@ from atl.core.substitution import map_type, transform
 from atl.core.terms import Expr, Gen, Reduce, Type
 from atl.core.traversal import indices_in, subterms
 from atl.errors import ATLError, WrongArgument, brief
+from atl.files.whole import write_whole
 from padtypes import check as check_pads
 from rewrites.derivation import Derivation
 from rewrites.egraph.contexts import Contexts
@@ -40,6 +41,7 @@ LIMIT: Final = Limit(nodes=8_000, rounds=60, seconds=20.0)
 DEFAULT_SIZE: Final = 1_000
 """What a size is taken for where nobody says."""
 TILES: Final = (8, 16, 64)
+LARGEST_SIZE: Final = 2**62
 MOST_CANDIDATES: Final = 256
 CHOICES: Final = 16
 """So many of the best are tried, until one is proved and safe to lower."""
@@ -48,6 +50,16 @@ LOOKED_AT: Final = 16
 Pricing: TypeAlias = Callable[[Mapping[str, Any]], Model]
 COSTS: Final[Mapping[str, Pricing]] = {"traffic": Traffic, "lines": Lines, "code size": CodeSize}
 """The cost models that ship, by name; each is made from sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Moves that need not be looked for."""
+
+    moves: Sequence[Move]
+
+    def __call__(self) -> Sequence[Move]:
+        return self.moves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +85,11 @@ class Choice:
 
     def __str__(self) -> str:
         return self.label
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The graph stays behind: its steps to this schedule are all that is needed of it.
+        rest = _Known(tuple(self._moves()))
+        return Choice, (self.cost, dict(self.tiles), self.body, self.start, self.classes, dict(self._numbers), rest)
 
     def unchecked(self, begin: Callable[[], Derivation]) -> Derivation:
         """The steps of the kernel that lead there, with numbers for the sizes of tiles.
@@ -151,10 +168,17 @@ class Saturated:
 
         Those of the choice are dark, or of the best one by traffic where none is given.
         """
+        if not is_position(most) or most < 1:
+            raise WrongArgument(f"most={brief(most)}", required="how many classes to draw, at least one")
         best = [choice] if choice is not None else self.best()
         chosen = best[0].classes if best else frozenset()
         text = drawn(self.nodes, self.search.terms.heads, self.class_of[self.root], chosen, most)
-        Path(path).write_text(text, encoding="utf-8")
+        try:
+            write_whole({Path(path): lambda stream: stream.write(text.encode())})
+        except (OSError, ValueError, TypeError) as error:  # ValueError: no file has such a name
+            raise WrongArgument(
+                f"the picture {brief(path)} cannot be written: {error}", required='a place for a file: "graph.svg"'
+            ) from error
 
     def contexts(self) -> list[str]:
         """The contexts of the graph with their facts."""
@@ -184,7 +208,10 @@ class Saturated:
         choices: list[Choice] = []
         seen: set[object] = set()
         for extracted in found.best():
-            choice = self._choice(extracted, candidates[extracted.candidate])
+            try:
+                choice = self._choice(extracted, candidates[extracted.candidate])
+            except ATLError:
+                continue  # with these numbers an index, or a term, is too large
             if choice.body not in seen:
                 seen.add(choice.body)
                 choices.append(choice)
@@ -283,6 +310,13 @@ def choose(work: Derivation, found: Saturated, choices: Sequence[Choice]) -> Cho
             continue
         work.theorems += proved.theorems[1:]
         return choice
+    if not choices:
+        raise NotFound(
+            f"no schedule was found that has a price ({found.stopped})",
+            required="a program whose accesses are safe, or become so by a rule that the search tries; and, where the "
+            "cost model is your own, finite costs",
+            suggestions=("atl.check_safe(program) says which access is not safe",),
+        )
     raise NotFound(
         f"no schedule was found that can be proved and lowered, of {len(choices)} tried ({found.stopped})"
         f"{f': {refused.summary}' if refused else ''}",
@@ -312,7 +346,7 @@ def _pricing(cost: str | Pricing) -> Pricing:
 
 def _checked_tiles(tiles: Sequence[int]) -> None:
     listed = isinstance(tiles, list | tuple)
-    if not listed or not tiles or not all(is_position(tile) and tile > 0 for tile in tiles):
+    if not listed or not tiles or not all(is_position(tile) and 0 < tile <= LARGEST_SIZE for tile in tiles):
         raise WrongArgument(f"tiles={brief(tiles)}", required="positive numbers, the sizes of tiles to choose from")
 
 
@@ -324,8 +358,8 @@ def _checked_sizes(program: Program, sizes: Mapping[str, int] | None) -> dict[st
     for name, value in sizes.items():
         if name not in program.sizes:
             raise unknown_name("size", str(name), program.sizes, required="a size of the goal")
-        if not is_position(value):
-            raise WrongArgument(f"the size {name} = {brief(value)}", required="an integer, 0 or more")
+        if not is_position(value) or value > LARGEST_SIZE:
+            raise WrongArgument(f"the size {name} = {brief(value)}", required="an integer from 0 to 2**62")
     return {name: float(sizes.get(name, DEFAULT_SIZE)) for name in program.sizes}
 
 

@@ -42,7 +42,7 @@ class Store:
         self._seen: set[Row] = set()
         self._relations: dict[int, str] = {}
         self._patterns = 0
-        self._graph: EGraph = _ours(self._made)
+        self._graph: EGraph | None = _ours(self._made)
         definitions = [
             "(sort E)",
             "(constructor T (i64) E :unextractable)",
@@ -74,12 +74,19 @@ class Store:
             ) from error
         return EGraph(seminaive=True, fact_directory=str(self._folder))
 
+    @property
+    def graph(self) -> EGraph:
+        """egglog's graph, until the store is closed."""
+        assert self._graph is not None, "the store is open"
+        return self._graph
+
     def _run(self, text: str) -> None:
-        _ours(lambda: self._graph.run_program(*self._graph.parse_program(text)))
+        _ours(lambda: self.graph.run_program(*self.graph.parse_program(text)))
 
     def close(self) -> None:
-        """Gives back what is on disk."""
+        """Gives back what is on disk, and egglog's graph, which may only go in the thread that made it."""
         self._remove()
+        self._graph = None
 
     # -- what is looked for -------------------------------------------------------------------------------------------
 
@@ -148,7 +155,7 @@ class Store:
                 commands.append(b.Input(b.RustSpan(__name__, 1, 1), name, f"{name}.tsv"))
                 rows.clear()
         if commands:
-            _ours(lambda: self._graph.run_program(*commands))
+            _ours(lambda: self.graph.run_program(*commands))
 
     # -- what comes out -----------------------------------------------------------------------------------------------
 
@@ -156,8 +163,8 @@ class Store:
         """The new candidates of all patterns, in an order that does not depend on egglog; least terms as numbers."""
         self._enter()
         self._run("(run-schedule (seq (saturate (run enter)) (run look)))")
-        tables = _ours(self._graph.freeze).functions
-        number = self._graph.value_to_i64
+        tables = _ours(self.graph.freeze).functions
+        number = self.graph.value_to_i64
         new = []
         for name in self._relations.values():
             for row in tables[name].rows:
@@ -171,8 +178,8 @@ class Store:
         """The class of each ground term, named by its first term; and the nodes of each: heads and classes of parts."""
         self._enter()
         self._run("(run-schedule (saturate (run enter)))")
-        tables = _ours(self._graph.freeze).functions
-        number = self._graph.value_to_i64
+        tables = _ours(self.graph.freeze).functions
+        number = self.graph.value_to_i64
         members: defaultdict[object, list[int]] = defaultdict(list)
         for row in tables["T"].rows:
             members[row.output].append(number(row.inputs[0]))

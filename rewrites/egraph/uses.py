@@ -101,7 +101,7 @@ COMPARED: Final = (
     "sum_mul_left+", "sum_mul_right+", "sum_mul_left-", "sum_mul_right-", "mul_add-", "add_mul-", "sum_add-",
     *(f"{op}_comm+" for op in ("add", "mul", "min", "max")),
     *(f"{op}_assoc{way}" for op in ("add", "mul", "min", "max") for way in "+-"),
-    "mul_add+", "add_mul+", "sub_neg+", "sum_reverse+",
+    "mul_add+", "add_mul+", "sub_neg+", *(f"{monoid}_reverse+" for monoid in MONOIDS),
 )  # fmt: skip
 """What is tried as well where programs are compared and all else has been found."""
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from atl.core.substitution import with_children
 from atl.core.terms import Expr
+from atl.errors import WrongArgument, brief
 from rewrites.egraph.contexts import Context
 from rewrites.egraph.terms import Head
 
@@ -168,6 +169,7 @@ class Extraction:
             self.calls += 1
             at = self.heads[head]
             made = self.model.result(at.context, at.sample, [pick.result for pick in picks])
+            _check_costs(getattr(made, "costs", None), self.model.candidates)
             # The parts are kept with the result: what is known by its address must not go away.
             found = self._results[key] = (made, picks)
         return found[0]
@@ -181,6 +183,15 @@ class Extraction:
             table = np.stack([pick.result.costs for pick in found])
             kept.update(int(row) for row in table.argmin(axis=0))
         return tuple(found[row] for row in sorted(kept))
+
+
+def _check_costs(costs: object, candidates: int) -> None:
+    """What a model of a person's own gives as costs. Raises `WrongArgument`."""
+    if not isinstance(costs, np.ndarray) or costs.shape != (candidates,) or costs.dtype.kind != "f":
+        raise WrongArgument(
+            f"a cost model gave the costs {brief(costs)}",
+            required=f"a result with costs: an array of {candidates} floats, one for each choice of sizes of tiles",
+        )
 
 
 def _parts_first(nodes: Nodes, root: int) -> list[int]:
