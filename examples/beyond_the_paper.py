@@ -1,7 +1,7 @@
 """Programs that the paper does not have, scheduled by hand in sessions: stencils, a batched product, attention.
 
 Every function returns the session at its end; `.done()` is the theorem. One call is one step. They show what single
-tactics do to larger programs; the fast product of a batch is `examples.fast.batched_product`.
+tactics do to larger programs; the fast product of a batch is `examples.fast.batched_product_by_panels`.
 """
 
 from __future__ import annotations

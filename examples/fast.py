@@ -18,7 +18,7 @@ def product_blocked(rows: int = 8, columns: int = 32, terms: int = 512, near: in
     s = reschedule(anchors.product())
     s.tile("p", terms).interchange("j").interchange("i")
     s.tile(["i", "j"], [[near, rows], columns])
-    s.accumulate("pi", at="iio")
+    s.accumulate("pi", at="iio").mark("acc", "registers")
     s.pack("B", at="po").pack("A", at="io")
     return s
 
@@ -34,7 +34,7 @@ def product_in_double(rows: int = 8, columns: int = 24) -> Session:
     return product_by_panels(rows, columns, "float64")
 
 
-def batched_product(rows: int = 8, columns: int = 32) -> Session:
+def batched_product_by_panels(rows: int = 8, columns: int = 32) -> Session:
     """The same for each of a batch."""
     s = reschedule(layers.batched_product())
     return _by_panels(s, rows, columns)
@@ -43,7 +43,7 @@ def batched_product(rows: int = 8, columns: int = 32) -> Session:
 def _by_panels(s: Session, rows: int, columns: int) -> Session:
     s.interchange("i")
     s.tile(["j", "i"], [columns, rows]).interchange("ji")
-    s.accumulate("Σ[_ < _] _ * _")
+    s.accumulate("Σ[_ < _] _ * _").mark("acc", "registers")
     s.pack(s.goal.inputs[1].name, at="jo")
     s.tails(strategy="split")
     return s
@@ -54,7 +54,7 @@ def convolution_in_registers(channels: int = 8, positions: int = 48) -> Session:
     s = reschedule(convolution.gather())
     s.interchange("k")
     s.tile(["p", "k"], [positions, channels]).interchange("pi")
-    s.accumulate("c")
+    s.accumulate("c").mark("acc", "registers")
     s.pad("x", at="po")
     s.pack("w")
     return s
@@ -65,7 +65,7 @@ def convolution_2d_in_registers(channels: int = 8, columns: int = 32) -> Session
     s = reschedule(anchors.convolution_2d())
     s.interchange("k").interchange("k")
     s.tile(["p", "k"], [columns, channels]).interchange("pi")
-    s.accumulate("c")
+    s.accumulate("c").mark("acc", "registers")
     s.pad("x", at="po")
     s.pack("w")
     return s
@@ -76,16 +76,20 @@ def windows_in_registers(channels: int = 8, positions: int = 48) -> Session:
     s = reschedule(convolution.im2col())
     s.interchange("⊞[k < K] _")
     s.tile(["⊞[p < W] ⊞[k < K] _", "k"], [positions, channels]).interchange("pi")
-    s.accumulate("c")
+    s.accumulate("c").mark("acc", "registers")
     s.pack("windows", at="po").fuse("windows")
     s.pack("w")
     return s
 
 
-def blur_four_rows(rows: int = 4) -> Session:
-    """Rows together, column by column: what they share, the sums of three neighbours, is computed once."""
+def blur_six_rows(rows: int = 6) -> Session:
+    """Rows together, column by column: what they share, the sums of three neighbours, is computed once.
+
+    The columns are marked to run as vectors: of so many rows of one output C compilers do not see that they are apart.
+    """
     s = reschedule(blur.two_stage())
     s.jam("⊞[y < n] _", rows, share="buf")
+    s.mark("⊞[x < m] _", "vector")
     s.tails(strategy="split")
     return s
 

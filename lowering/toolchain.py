@@ -23,9 +23,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import UnionType
 from typing import Any, Final
 
-from atl.errors import CompilerFailed, Location, WrongName, brief
+from atl.errors import CompilerFailed, Location, WrongArgument, WrongName, brief
 from lowering.compiler import (
     OPENMP,
     OPENMP_SIMD,
@@ -112,6 +113,11 @@ def processor() -> str:
     features = sorted({line for line in lines if line.startswith(telling)})
     text = "\n".join((sys.platform, platform.machine(), *(features or [platform.processor()])))
     return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _check(value: object, of: type | UnionType, what: str) -> None:
+    if not isinstance(value, of):
+        raise WrongArgument(f"{brief(value)} is not {what}", required=what)
 
 
 def _cut(name: str) -> str:
@@ -295,6 +301,7 @@ def is_intact(output: Path) -> bool:
 
 def recorded_plan(output: Path) -> Plan | None:
     """The plan by which an output of the cache was built."""
+    _check(output, Path, "a path that build_shared gave")
     try:
         plan = json.loads(_record(output).read_text(encoding="utf-8"))["plan"]
         made_by = plan["compiler"]
@@ -387,6 +394,11 @@ def build_shared(
 
     Raises `CompilerMissing`, and `CompilerFailed` with the compiler's own message.
     """
+    _check(source, str, "C text")
+    _check(name, str, "a name")
+    _check(compiler, Compiler | None, "a compiler: find_compiler()")
+    for flags in (extra_flags, link_flags):
+        _check(flags, list | tuple, "a list of flags")
     compiler, name = compiler or find_compiler(), _cut(name)
     plan = _planned(
         {f"{name}.c": source},
@@ -442,6 +454,8 @@ def load(path: Path, cdef: str) -> tuple[Any, Any]:
     Keep `lib` for as long as one of its functions may be called. An object of the cache that is damaged, or that this
     system refuses to load, is built once more. Raises `CompilerFailed` when it cannot be loaded then either.
     """
+    _check(path, Path, "a path that build_shared gave")
+    _check(cdef, str, "C declarations")
     # Takes 40 ms with the first declarations that are parsed; only those who call kernels pay it.
     from cffi import FFI
 

@@ -11,9 +11,8 @@ import atl
 from atl.core.index import Array, Index, Var, constant, index, size
 from atl.core.predicate import conjunction, less, negation, within
 from lowering import lower
-from lowering.c.names import identifier
+from lowering.c.names import identifier, reserved
 from lowering.c.printer import function_names, print_c, print_unit
-from lowering.c.reserved import reserved
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,

@@ -18,9 +18,8 @@ from atl.core.index import Array, Var, index, size
 from atl.core.predicate import TRUE
 from lowering import lower, print_c
 from lowering.c.helpers import OURS
-from lowering.c.names import Names, identifier
+from lowering.c.names import KEYWORDS, OF_FUNCTIONS, Names, identifier, reserved
 from lowering.c.printer import declaration, function_names, print_unit
-from lowering.c.reserved import KEYWORDS, OF_FUNCTIONS, reserved
 from lowering.nest.loopnest import (
     Allocate,
     Apply,

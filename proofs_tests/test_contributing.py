@@ -110,7 +110,7 @@ protected, unprotected = prefixes(m, n, bound(0)), prefixes(n, m, bound(0))
 """
 
 ACCESSES: Final = f"""{PROGRAMS}
-from atl.checks.safety import _accesses
+from atl.checks.safety import accesses
 from atl.checks.scope import outermost, parts_in_scope
 from atl.errors import UnsafeAccess
 from atl.prove import Proved, prove
@@ -119,7 +119,7 @@ def unproved(program):
     return [
         needed.error
         for _, at, scope in parts_in_scope(program.body, outermost(program))
-        for needed in _accesses(at, scope)
+        for needed in accesses(at, scope)
         if not isinstance(prove(scope.facts, needed.goal), Proved)
     ]
 

@@ -357,7 +357,10 @@ def test_buffers_that_the_stack_does_not_hold_stay_in_their_iteration() -> None:
         ),
         ("⊞[i < n | vector] [k <= i] · f[i]", ["for i in k..n:  # vector"]),
         ("⊞[i < 1 | parallel] f[0] * f[i]", ["for i in 0..1:  # parallel"]),
-        ("⊞[i < n | parallel] [k = 3] · Σ[p < 1 | vector] f[p]", ["if k = 3:", "for i in 0..n:  # parallel", None]),
+        (
+            "⊞[i < n | parallel] [k = 3] · Σ[p < 1 | vector] f[p]",
+            ["if k = 3:", "for i in 0..n:  # parallel", None, "if k != 3:", "for i in 0..n:  # parallel"],
+        ),
     ],
     ids=["a loop that is written twice", "a bound", "one iteration", "a test that leaves two loops"],
 )

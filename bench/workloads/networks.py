@@ -11,7 +11,7 @@ from bench.rivals import shapes
 from bench.rivals.c import by_hand
 from bench.rivals.libraries import numpy, scipy, torch
 from bench.workloads import programs
-from examples import beyond_the_paper, derivations
+from examples import beyond_the_paper, derivations, fast
 from examples import everyday as schedules
 from examples.schedules import convolution, everyday, layers
 
@@ -66,7 +66,7 @@ CONV1D: Final = Workload(
     f"a convolution of n positions, {B} samples, {C} channels to {K}, {R} taps",
     (4096,),
     posed(_gathered, lambda n: ((B, C, n), (K, C, R), (B, K, n)), terms=lambda _: C * R),
-    (Ours(convolution.gather), Ours(derivations.scatter_to_gather)),
+    (Ours(fast.convolution_in_registers), Ours(convolution.gather), Ours(derivations.scatter_to_gather)),
     (
         torch("PyTorch", _torch_conv, allocates=True),
         numpy("NumPy im2col with its BLAS", lambda x, w, _: _gathered(x, w), allocates=True),
@@ -82,7 +82,11 @@ IM2COL: Final = Workload(
     "the same convolution of an input that is long enough for every window",
     (4096,),
     posed(_direct, lambda n: ((B, C, n + R), (K, C, R), (B, K, n)), terms=lambda _: C * R),
-    (Ours(derivations.im2col, size_as=("W",)), Ours(convolution.direct, size_as=("W",))),
+    (
+        Ours(fast.windows_in_registers, size_as=("W",)),
+        Ours(derivations.im2col, size_as=("W",)),
+        Ours(convolution.direct, size_as=("W",)),
+    ),
     (
         torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv1d(x, w)[:, :, :-1], allocates=True),
         numpy("NumPy im2col with its BLAS", lambda x, w, _: _direct(x, w), allocates=True),
@@ -142,6 +146,7 @@ ATTENTION: Final = Workload(
     (512,),
     posed(layers.numpy_attention, lambda n: ((n, HEAD), (2048, HEAD), (2048, HEAD), (n, HEAD)), terms=lambda _: 2048),
     (
+        Ours(fast.attention_in_registers),
         Ours(beyond_the_paper.attention_in_blocks),
         Ours(beyond_the_paper.attention_by_rows),
         Ours(layers.attention),

@@ -11,7 +11,7 @@ from bench.rivals import halide, loops, shapes
 from bench.rivals.c import by_hand
 from bench.rivals.libraries import numba, numpy, torch
 from bench.workloads import programs
-from examples import beyond_the_paper, derivations, everyday
+from examples import beyond_the_paper, derivations, everyday, fast
 from examples.schedules import layers, matmul
 
 BLAS: Final = numpy("NumPy with its BLAS", lambda a, b, out: np.matmul(a, b, out=out))
@@ -31,6 +31,8 @@ PRODUCT: Final = Workload(
     (512, 1021, 1024, 2048),
     posed(np.matmul, lambda n: ((n, n),) * 3, terms=lambda n: n),
     (
+        Ours(fast.product_by_panels),
+        Ours(fast.product_blocked),
         Ours(everyday.product_packed),
         Ours(derivations.matmul_tiled, {"C": 64}, most=1024),
         Ours(derivations.matmul_tiled_with_tails, {"C": 64}, most=1024),
@@ -47,7 +49,7 @@ PRODUCT_FLOAT64: Final = Workload(
     "a product of n x n matrices, float64",
     (512, 1024, 2048),
     posed(np.matmul, lambda n: ((n, n),) * 3, terms=lambda n: n, dtype="float64"),
-    (Ours(programs.product_float64, most=1024),),
+    (Ours(fast.product_in_double), Ours(programs.product_float64, most=1024)),
     RIVALS,
     Limit("fma", _operations),
     most=12_000,
@@ -59,6 +61,7 @@ BATCHED: Final = Workload(
     (256,),
     posed(np.matmul, lambda n: ((BATCH, n, n),) * 3, terms=lambda n: n),
     (
+        Ours(fast.batched_product_by_panels),
         Ours(beyond_the_paper.batched_product_blocked),
         Ours(beyond_the_paper.batched_product_one_row),
         Ours(beyond_the_paper.batched_product_flat, most=512),
@@ -74,7 +77,7 @@ MATRIX_VECTOR: Final = Workload(
     "an n x n matrix times a vector",
     (1000, 4000),
     posed(np.matmul, lambda n: ((n, n), (n,), (n,)), terms=lambda n: n),
-    (Ours(programs.matrix_vector),),
+    (Ours(fast.matrix_vector_in_lanes), Ours(programs.matrix_vector)),
     (
         BLAS,
         torch("PyTorch", lambda library, a, x, out: library.mv(a, x, out=out)),

@@ -11,7 +11,7 @@ from bench.rivals import halide, loops, shapes
 from bench.rivals.c import by_hand
 from bench.rivals.libraries import numba, numpy, scipy, torch
 from bench.workloads import programs
-from examples import beyond_the_paper, derivations
+from examples import beyond_the_paper, derivations, fast
 from examples import everyday as schedules
 from examples.schedules import blur, everyday
 from examples.schedules.layers import numpy_stencils, stencils
@@ -49,6 +49,7 @@ BLUR: Final = Workload(
     (2000, 8000),
     posed(_blurred, lambda n: ((n, n),) * 2),
     (
+        Ours(fast.blur_six_rows),
         Ours(derivations.blur_fused_with_tails),
         Ours(derivations.blur_fused),
         Ours(derivations.blur_two_stage_with_tails),
@@ -72,7 +73,7 @@ STENCIL: Final = Workload(
     "a cell and its six neighbours in n x n x n",
     (200, 320),
     posed(_around, lambda n: ((n, n, n),) * 2),
-    (Ours(programs.stencil),),
+    (Ours(fast.seven_points_inside), Ours(programs.stencil)),
     (
         Rival("C plain loops", by_hand("stencil", shapes.STENCIL)),
         numba("numba", loops.stencil),
@@ -88,7 +89,7 @@ TRANSPOSE: Final = Workload(
     "the transpose of an n x n matrix",
     (1000, 2048, 4000),
     posed(np.transpose, lambda n: ((n, n),) * 2),
-    (Ours(programs.transpose),),
+    (Ours(fast.transpose_in_tiles), Ours(programs.transpose)),
     (
         numpy("NumPy", lambda x, out: np.copyto(out, x.T)),
         torch("PyTorch", lambda _, x, out: out.copy_(x.t())),
