@@ -75,6 +75,10 @@ def _kind(e: Expr, mark: Mark) -> Kind:
             assert_never(mark)
 
 
+WRITTEN_OUT: Final = 16
+"""A loop of so few iterations, if their number is a constant, is written out by C compilers (gcc: up to 16)."""
+
+
 # -- what a target carries out ----------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -127,12 +128,19 @@ def main() -> None:
     for made in (*_made_in(derivations), *_made_in(beyond_the_paper)):
         compared(made)
     for program in (blur.two_stage(), convolution.scatter(), matmul.naive()):
-        searched(program.name, program)
+        alone(program.name, program)
     for count in (1, 2, 3, 4, 5):
-        searched(f"{count} stages", stages(count), ["unfold_let", "gen_interchange"])
+        alone(f"{count} stages", stages(count), ["unfold_let", "gen_interchange"])
     for depth in (2, 3, 4, 5):
-        searched(f"{depth} sums", sums(depth), ["sum_swap"])
+        alone(f"{depth} sums", sums(depth), ["sum_swap"])
     return None
+
+
+def alone(name: str, program: Program, rules: list[str] | None = None) -> None:
+    """`searched` in a process of its own: the most memory that it had is then that of this search."""
+    process = multiprocessing.get_context("fork").Process(target=searched, args=(name, program, rules))
+    process.start()
+    process.join()
 
 
 def _made_in(module: Any) -> list[Callable[[], Session]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, assert_never
+from typing import assert_never
 
 from atl.checks.scope import known_at_the_start, reads
+from atl.checks.targets import WRITTEN_OUT
 from atl.core.index import Index, Var, ceildiv, constant, floordiv, imax, imin, index
 from atl.core.marks import LoopMark
-from atl.core.predicate import TRUE, NonNegative, Predicate, conjunction, conjuncts, less
+from atl.core.predicate import NonNegative, Predicate, conjunction, conjuncts
 from atl.prove import Facts
 from lowering.nest.loopnest import (
     Accumulate,
@@ -26,9 +27,6 @@ from lowering.nest.loopnest import (
 )
 from lowering.passes.meaningful import are_meaningful
 from lowering.passes.simplification import simplified
-
-WRITTEN_OUT: Final = 16
-"""So few iterations a C compiler writes out, if it knows how many there are."""
 
 
 def with_tests_as_bounds(nest: LoopNest) -> LoopNest:
@@ -114,7 +112,7 @@ def _slides(loop: For, rest: Index) -> bool:
     """Whether the loop goes over a window of few elements, at a place that moves by less than the window's length."""
     length = loop.high - loop.low
     return _is_short(loop) and any(
-        less(constant(abs(factor)), length) == TRUE
+        abs(factor) < (length.constant or 0)
         for monomial, factor in rest.terms
         if any(isinstance(atom, Var) for atom in monomial)
     )

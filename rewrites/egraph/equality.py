@@ -32,7 +32,7 @@ MOST_CASES: Final = 60
 ROUNDS_OF_CASES: Final = 3
 MOST_SHOWN: Final = 4_000
 """A form with more nodes is not written into a message."""
-CASES: Final = Use("guard_cases")
+EXPANDED, CASES = uses(Role.ONCE)
 LIMIT: Final = Limit(nodes=6_000, rounds=12, seconds=10.0)
 
 OF_LOOPS: Final = ("unfold_let+", "gen_interchange+", "sum_gen_swap+", "sum_gen_swap-", "tile_gen+")
@@ -78,7 +78,7 @@ def expanded(body: Expr, shape: Sequence[Index]) -> Unfolded:
         if isinstance(here, Gen) and here.low == ZERO and here.high == extent:
             continue
         made = Gen(ZERO, extent, Access(shift_term(here, 1), bound(0)))
-        move = Move(path, RULES["gen_eta"], reverse=True, arguments={"n": extent, "v": here})
+        move = Move(path, RULES[EXPANDED.rule], EXPANDED.reverse, arguments={"n": extent, "v": here})
         at = at.then(put(at.body, path, made), (move,))
     return at
 

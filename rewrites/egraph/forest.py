@@ -47,11 +47,6 @@ class Forest:
         self._signed: dict[tuple[int, ...], int] = {}
         self._work: list[tuple[int, int, Instance | None]] = []
 
-    @property
-    def nodes(self) -> int:
-        """How many e-nodes there are: heads with classes of parts."""
-        return len({self._signature(term) for term in range(len(self._leader))})
-
     def grow(self) -> None:
         """Takes in the terms that were added since."""
         for term in range(len(self._leader), len(self.terms)):

@@ -32,7 +32,6 @@ class Terms:
         self.kinds: dict[Kind, int] = {}
         self.heads: list[Head] = []
         self.term: list[Expr] = []
-        self.context: list[Context] = []
         self.kind: list[int] = []
         self.head: list[int] = []
         self.parts: list[tuple[int, ...]] = []
@@ -57,7 +56,6 @@ class Terms:
         parts = tuple(self.add(at, child.expr) for at, child in zip(below, children(term), strict=True))
         number = self._numbers[key] = len(self.term)
         self.term.append(term)
-        self.context.append(context)
         self.kind.append(self.kind_of(term))
         self.head.append(self._head(context, term))
         self.parts.append(parts)

@@ -34,6 +34,8 @@ class Role(Enum):
     """The search tries it with the arguments that a supply gives."""
     ASKED = "with a supply, when asked"
     """As that, but only where a person names the rule: it finds good schedules, and multiplies the classes."""
+    ONCE = "once"
+    """It is applied where programs begin to be compared, at places that are known, with arguments that are known."""
     UNUSED = "not used"
     """A search leaves it alone, for the reason given; `s.saturate(rules=[…])` may ask for it all the same."""
 
@@ -111,6 +113,9 @@ SUPPLIED: Final = MappingProxyType({"tile_gen+": "tiles", "tile_sum+": "tiles", 
 ASKED: Final = MappingProxyType({"split_gen+": "cuts"})
 """What it tries with such arguments when it is asked to."""
 
+ONCE: Final = ("gen_eta-", "guard_cases+")
+"""What is done before programs are compared: they become generations of elements, and these are cut into cases."""
+
 
 ANY_TERM: Final = (
     "get_gen-", "gen_eta-", "concat_empty_left-", "concat_empty_right-", "sum_delta_within-", "sum_one-",
@@ -167,6 +172,7 @@ def _stated() -> Iterator[Use]:
     yield from (named(name, Role.COMPARED) for name in COMPARED)
     yield from (named(name, Role.SUPPLIED, supply) for name, supply in SUPPLIED.items())
     yield from (named(name, Role.ASKED, supply) for name, supply in ASKED.items())
+    yield from (named(name, Role.ONCE) for name in ONCE)
 
 
 def _unused(used: Sequence[Use]) -> Iterator[Use]:
@@ -186,7 +192,7 @@ def _unused(used: Sequence[Use]) -> Iterator[Use]:
             elif name in back:
                 why = "it undoes what the normal form does"
             else:
-                why = "no schedule that was searched for has asked for it, and it would multiply the classes"
+                why = "untried: no schedule that was searched for has asked for it, and it would multiply the classes"
             yield Use(rule, sign == "-", Role.UNUSED, why=why)
 
 
@@ -195,9 +201,9 @@ TABLE: Final[Sequence[Use]] = (*_USED, *_unused(_USED))
 """Every rule in both directions; what is used comes first, in the order in which it is tried."""
 
 
-def uses(*roles: Role, names: Sequence[str] | None = None) -> tuple[Use, ...]:
-    """The uses with these roles, or those of them that are named, as `name+` or `name-`."""
-    return tuple(use for use in TABLE if use.role in roles and (names is None or use.name in names))
+def uses(*roles: Role) -> tuple[Use, ...]:
+    """The uses with these roles."""
+    return tuple(use for use in TABLE if use.role in roles)
 
 
 def chosen_uses(rules: Sequence[str]) -> tuple[Use, ...]:

@@ -19,6 +19,7 @@ from typing import ClassVar, Final, assert_never
 import numpy as np
 
 from atl.checks.safety import accesses
+from atl.checks.targets import WRITTEN_OUT
 from atl.core.index import Bound, Extremum, Index, Quotient, Read, Var, atoms, index
 from atl.core.predicate import Predicate, expressions
 from atl.core.reshape_definitions import destination
@@ -59,8 +60,6 @@ LANES: Final = 8
 """Elements of a vector."""
 BEGUN: Final = 8.0
 """What it costs to begin an innermost loop, in operations."""
-WRITTEN_OUT: Final = 8
-"""A loop of so few iterations, if their number is a constant, is written out by C compilers."""
 LEVELS: Final = ((8_192, 2.0), (131_072, 4.0), (4_194_304, 12.0))
 """The levels of a memory hierarchy: how many elements fit, and what a line that does not fit costs, in operations."""
 
