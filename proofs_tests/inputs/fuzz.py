@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from atl.errors import ATLError
 from proofs_tests.agreement import own_cache
@@ -30,6 +30,10 @@ from proofs_tests.choices import Recorded, Replayed, Seeded, shrunk
 from proofs_tests.fuzzing import Progress, Tally, command, try_all
 from proofs_tests.inputs import setting
 from proofs_tests.inputs.cases import case
+from rewrites.egraph import Limit, equality, schedules
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 SECONDS: Final = 2.0
 """A case may take this much time of the processor: others on the same machine do not count."""
@@ -126,8 +130,14 @@ def _once(text: str) -> Outcome:
     def late(_signal: int, _frame: FrameType | None) -> None:
         raise TooLong
 
+    def unraised(what: UnraisableHookArgs) -> None:
+        if what.exc_type is not TooLong:
+            told(what)
+
+    told, sys.unraisablehook = sys.unraisablehook, unraised
     before = signal.signal(signal.SIGPROF, late)
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    # Again and again: what is raised while an object is collected goes nowhere.
+    signal.setitimer(signal.ITIMER_PROF, SECONDS, SECONDS / 4)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -148,6 +158,7 @@ def _once(text: str) -> Outcome:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
+        sys.unraisablehook = told
     return Outcome("accepted")
 
 
@@ -183,6 +194,8 @@ def _worker(pipe: Connection, seed: int, numbers: Sequence[int]) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY if hard < 0 else min(MEMORY, hard), hard))
     os.chdir(setting.folder())  # a case may write a file by any name
+    # A search takes as long as it may: with the limits that it has of itself, longer than a case.
+    equality.LIMIT = schedules.LIMIT = Limit(nodes=200, rounds=3, seconds=0.5)  # type: ignore[misc]
     for number in numbers:
         kind, text = case_by_seed(seed, number)
         pipe.send((number, kind, text))
