@@ -176,8 +176,9 @@ class Saturated:
         try:
             write_whole({Path(path): lambda stream: stream.write(text.encode())})
         except (OSError, ValueError, TypeError) as error:  # ValueError: no file has such a name
+            why = getattr(error, "strerror", None) or error
             raise WrongArgument(
-                f"the picture {brief(path)} cannot be written: {error}", required='a place for a file: "graph.svg"'
+                f"the picture {path} cannot be written: {why}", required='a place for a file: "graph.svg"'
             ) from error
 
     def contexts(self) -> list[str]:
