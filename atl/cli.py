@@ -301,12 +301,12 @@ def _derive(arguments: argparse.Namespace) -> int:
     work = s.begin()
     chosen = choose(work, found, choices)
     s.record(f"auto({chosen.label})", work)
-    if arguments.picture is not None:
-        found.picture(arguments.picture, chosen)
     print(show_program(s.goal, ascii=_ascii()))
     print(f"\n{chosen.label}; {found.progress}")
     if arguments.out is not None:
         s.done().save(arguments.out)
+    if arguments.picture is not None:
+        found.picture(arguments.picture, chosen)  # last: what was searched for is not lost for a picture
     return 0
 
 

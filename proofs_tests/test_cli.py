@@ -335,6 +335,15 @@ def test_derive_finds_a_schedule_and_writes_its_proof_and_a_picture(
     assert ended(capsys, "check", proof)[0] == 0
 
 
+def test_a_picture_that_cannot_be_written_costs_no_schedule(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    proof, picture = str(tmp_path / "proof.atl.json"), str(tmp_path / "no" / "graph.svg")
+    code, out, err = ended(capsys, "derive", MATMUL, "--auto", "--limit", "120", "-o", proof, "--picture", picture)
+    assert code != 0
+    assert "⊞[i < n]" in out
+    assert "cannot be written" in err
+    assert ended(capsys, "check", proof)[0] == 0
+
+
 @pytest.mark.parametrize("asked", [("--size", "n=x"), ("--size", "q=3"), ("--tiles", "8,"), ("--cost", "money")])
 def test_derive_refuses_what_it_cannot_read(capsys: pytest.CaptureFixture[str], asked: tuple[str, str]) -> None:
     code, out, err = ended(capsys, "derive", MATMUL, "--auto", *asked)
