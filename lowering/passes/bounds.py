@@ -25,6 +25,7 @@ from lowering.nest.loopnest import (
     Statement,
     statements,
 )
+from lowering.nest.tiles import step
 from lowering.passes.meaningful import are_meaningful
 from lowering.passes.simplification import simplified
 
@@ -84,15 +85,11 @@ def _bounds(facts: Facts, loop: For, test: Predicate) -> tuple[list[Index], list
     """From where on a test holds, or before what end, if it is linear in the variable of the loop."""
     if not isinstance(test, NonNegative):
         return [], []
-    factor = dict(test.expression.terms).get((loop.variable,), 0)
+    factor = step(test.expression, loop.variable)
+    if not factor:
+        return [], []
     rest = test.expression - index(loop.variable) * factor
-    if (
-        not factor
-        or loop.variable.uid in rest.free
-        or any(reads(rest))
-        or _slides(loop, rest)
-        or not are_meaningful(facts, (rest,))
-    ):
+    if any(reads(rest)) or _slides(loop, rest) or not are_meaningful(facts, (rest,)):
         return [], []
     if factor > 0:
         return [ceildiv(-rest, constant(factor))], []
