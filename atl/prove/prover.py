@@ -48,7 +48,7 @@ from atl.prove.elements import lawful
 from atl.prove.ends import is_least_at_ends
 from atl.prove.facts import EMPTY, Facts, declared, topics_of
 from atl.prove.linear.rows import System, Table, read_predicate
-from atl.prove.linear.solver import EFFORT, refuted
+from atl.prove.linear.solver import EFFORT, refuted, refuted_by_rounding
 from atl.prove.reduction import reduced
 from atl.prove.relevance import relevant
 from atl.prove.search import Sample, Search, search
@@ -227,7 +227,7 @@ class _Query:
         samples = search(table, whole, undefined=not _divides(self.goal))
         if (model := self._sampled(samples, FIRST_TRIES, table, solution)) is not None:
             return Refuted(model)
-        if self._at_ends():
+        if self._at_ends() or (self.thorough and refuted_by_rounding(table, known, denied)):
             return self._proved("linear")
         effort = EFFORT if self.thorough else QUICK_EFFORT
         split = bool(whole.cases) or any(isinstance(atom, Extremum | Read) for atom in table.atoms.values())
