@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, assert_never
 
 import numpy as np
 
-from atl.core.index import Index, Var, index
+from atl.core.index import Index, Var, factor_of
 from atl.core.predicate import expressions
 from lowering.nest.loopnest import (
     Accumulate,
@@ -138,8 +138,8 @@ def step(e: Index, variable: Var) -> int | None:
     >>> step(size("n") * 2 + index(i), i), step(size("n"), i), step(size("n") * index(i), i)
     (1, 0, None)
     """
-    factor = next((value for monomial, value in e.terms if monomial == (variable,)), 0)
-    return None if variable.uid in (e - index(variable) * factor).free else factor
+    factor = factor_of(e, variable)
+    return None if factor is None else factor.constant
 
 
 def varies(e: ScalarExpr, variable: Var) -> bool:

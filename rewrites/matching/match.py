@@ -15,10 +15,10 @@ from atl.core.index import (
     Bound,
     Index,
     Leaf,
-    Monomial,
     Var,
     atoms,
     bound,
+    factor_of,
     index,
     map_leaves,
     quotient_exactly,
@@ -192,22 +192,10 @@ class Match:
         return map_leaves(wanted, leaf)
 
     def _solve(self, variable: Var, wanted: Index, found: Index, indices: int) -> bool:
-        """wanted = coefficient * variable + rest, for the coefficient and rest that are known."""
-        coefficient: dict[Monomial, int] = {}
-        for monomial, value in wanted.terms:
-            if variable in monomial:
-                others = tuple(atom for atom in monomial if atom != variable)
-                if len(others) != len(monomial) - 1:
-                    return False
-                coefficient[others] = value
-            elif any(variable in atoms(index(atom)) for atom in monomial):
-                return False
-        if len(coefficient) != 1:
+        """wanted = factor * variable + rest, for a factor and a rest that are known; the factor is a single product."""
+        factor = factor_of(wanted, variable)
+        if factor is None or len(factor.terms) != 1:
             return False
-        ((others, value),) = coefficient.items()
-        factor = index(value)
-        for other in others:
-            factor = factor * index(other)
         rest = self._known(wanted - factor * index(variable), indices)
         known_factor = self._known(factor, indices)
         if rest is None or known_factor is None:

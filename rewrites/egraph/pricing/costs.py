@@ -20,7 +20,7 @@ import numpy as np
 
 from atl.checks.safety import accesses
 from atl.checks.targets import WRITTEN_OUT
-from atl.core.index import Bound, Extremum, Index, Quotient, Read, Var, atoms, index
+from atl.core.index import Bound, Extremum, Index, Quotient, Read, Var, atoms, factor_of, index
 from atl.core.predicate import Predicate, expressions
 from atl.core.reshape_definitions import destination
 from atl.core.substitution import map_op
@@ -396,10 +396,8 @@ def _reshaped(op: ReshapeOp, position: tuple[Index, ...], of: Type, at: Context)
 def _is_smooth(at: tuple[Index, ...], level: int) -> bool:
     """Whether elements at these positions lie side by side in iterations of a loop, or are the same ones in all."""
     for place, position in enumerate(at):
-        factor = dict(position.terms).get((Var(level),), 0)
-        if factor not in ((0, 1) if place == len(at) - 1 else (0,)):
-            return False
-        if level in (position - index(Var(level)) * factor).free:
+        factor = factor_of(position, Var(level))
+        if factor is None or factor.constant not in ((0, 1) if place == len(at) - 1 else (0,)):
             return False
     return True
 
