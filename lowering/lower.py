@@ -13,10 +13,11 @@ from itertools import count
 from typing import TypeAlias, assert_never
 
 import padtypes
-from atl.checks.safety import check_safe
-from atl.checks.scope import Scope, outermost, reads
+from atl.checks.safety import check_safe, reads_in
+from atl.checks.scope import Scope, outermost
 from atl.checks.stack import storage_of
 from atl.checks.targets import MarkedBinder, marked_binders
+from atl.checks.wellformed import positive_divisors
 from atl.core.dtypes import bytes_of
 from atl.core.index import (
     ONE,
@@ -35,7 +36,7 @@ from atl.core.index import (
     index,
 )
 from atl.core.marks import AT_ONCE, LetMark, LoopMark
-from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, negation, within
+from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, negation
 from atl.core.program import Program
 from atl.core.substitution import map_op
 from atl.core.terms import (
@@ -63,7 +64,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.core.traversal import Path, divisors, subterms
+from atl.core.traversal import Path, subterms
 from atl.errors import UnsafeAccess, WrongArgument, brief
 from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
@@ -424,17 +425,13 @@ class _Lowering:
                     ),
                 )
             extent = most
-        if not all(context.proves(less(ZERO, divisor)) for divisor in divisors(extent)):
+        if not all(context.proves(needed.goal) for needed in positive_divisors(extent)):
             extent = _with_positive_divisors(extent)
         return extent if context.proves(at_most(ZERO, extent)) else imax(ZERO, extent)
 
     def _safely_read(self, extent: Index, context: Context) -> bool:
         """Whether all array elements in an extent are proved to be within their arrays here."""
-        return all(
-            context.proves(within(ZERO, position, length))
-            for read in reads(extent)
-            for position, length in zip(read.indices, read.array.shape, strict=True)
-        )
+        return all(context.proves(needed.goal) for needed in reads_in(extent))
 
     def _capacity(self, extents: tuple[Index, ...], context: Context) -> Index | None:
         """The most elements that a buffer of these extents has in any iteration of the loops around, if known."""
@@ -442,7 +439,7 @@ class _Lowering:
         bounds: list[Index] = []
         for extent in extents:
             bound = upper_bound(outside.scope.facts, extent, context.loops)
-            if bound is None or not all(outside.proves(less(ZERO, divisor)) for divisor in divisors(bound)):
+            if bound is None or not all(outside.proves(needed.goal) for needed in positive_divisors(bound)):
                 return None
             bounds.append(bound if outside.proves(at_most(ZERO, bound)) else imax(ZERO, bound))
         return elements(tuple(bounds))

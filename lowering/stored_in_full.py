@@ -34,7 +34,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import divisors
-from atl.prove import Proved, prove
+from atl.prove import holds
 from lowering.nest.loopnest import Accumulate, Block, Buffer, Cell, statements
 
 _FIRST = 1 << 20
@@ -159,7 +159,7 @@ def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums
         return _is_stored(e, at, inside, ids, sums_stored=sums_stored, zeros=zeros)
 
     def known(predicate: Predicate) -> bool:
-        return isinstance(prove(scope.facts, predicate, thorough=False), Proved)
+        return holds(scope.facts, predicate)
 
     match e:
         case Gen(low, _, body):

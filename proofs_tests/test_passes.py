@@ -408,7 +408,7 @@ FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
     "a loop begins with the quotient rounded down": (bounds, "ceildiv", floordiv, with_tests_as_bounds),
     "of two ends the later one counts": (bounds, "imin", imax, with_tests_as_bounds),
     "what is tested beside a bound is lost": (bounds, "conjunction", lambda _: TRUE, with_tests_as_bounds),
-    "what a bound divides by is taken for positive": (bounds, "are_meaningful", lambda *_: True, with_tests_as_bounds),
+    "what a bound divides by is taken for positive": (bounds, "has_meaning", lambda *_: True, with_tests_as_bounds),
     "statements that meet are taken apart": (registers, "_are_apart", lambda *_: True, with_tiles_in_registers),
     "what is read in a value does not keep a buffer": (early_frees, "loaded", lambda e: [], with_early_frees),
     "every numerator is said not to be negative": (natural, "prove", _proves_everything, with_natural_numerators),

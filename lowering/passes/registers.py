@@ -45,7 +45,7 @@ MOST_STATEMENTS: Final = 4096
 """So many statements are written out for one tile at most: they are text for people and work for compilers."""
 FEW_STATEMENTS: Final = 64
 """Where a tile is only read, one by one, more than that are not written out: a copy in memory is read instead."""
-WRITTEN_OUT: Final = (LoopMark.NONE, LoopMark.UNROLL, LoopMark.VECTOR)
+MAY_BE_WRITTEN_OUT: Final = (LoopMark.NONE, LoopMark.UNROLL, LoopMark.VECTOR)
 """The marks of the loops that may be written out; the iterations of others have registers of their own."""
 
 
@@ -184,7 +184,7 @@ class _Writer:
         indexed = self._indexed(loop)
         if not indexed:
             return (replace(loop, body=self.block(facts.assume(loop.range), loop.body)),)
-        if loop.mark not in WRITTEN_OUT:
+        if loop.mark not in MAY_BE_WRITTEN_OUT:
             raise _NoTile(
                 indexed[0],
                 f"the loop {loop.variable.name}, which indexes it, is marked {loop.mark.value}",

@@ -39,7 +39,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import Child, children, conditions_in, own_indices, static
-from atl.prove import Facts, Proved, prove
+from atl.prove import Facts, Proved, holds, prove
 from atl.text.printing import show_predicate
 
 Range: TypeAlias = tuple[Index, Index]
@@ -170,9 +170,9 @@ class Contexts:
         new: list[Predicate] = []
         facts = at.scope.facts
         for part in conjuncts(condition):
-            if part == TRUE or _holds(facts, part):
+            if part == TRUE or holds(facts, part):
                 continue
-            if part == FALSE or _holds(facts, negation(part)):
+            if part == FALSE or holds(facts, negation(part)):
                 return self._of(at.loops, at.tensors, at.guards | {part}, dead=True, folded=at.folded)
             new.append(part)
             facts = facts.assume(part)
@@ -182,13 +182,9 @@ class Contexts:
         outside = self._scope(at.loops, frozenset()).facts
         for part in list(stay):
             others = [other for other in stay if other != part]
-            if others and _holds(outside.assume(*others), part):
+            if others and holds(outside.assume(*others), part):
                 stay = others
         return self._of(at.loops, at.tensors, frozenset(stay), dead=False, folded=at.folded)
-
-
-def _holds(facts: Facts, goal: Predicate) -> bool:
-    return isinstance(prove(facts, goal, thorough=False), Proved)
 
 
 def _what_parts_depend_on(term: Expr) -> object:
