@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lowering.c.exponential import EXPONENTIALS
+from lowering.c.functions.exponential import EXPONENTIALS
+from lowering.c.functions.extremes import EXTREMES, KEYS, REDUCTIONS
 
 OUT_OF_MEMORY: Final = 1
 """What a kernel returns in place of 0 when storage for a buffer could not be had."""
@@ -29,43 +30,12 @@ _HEADERS: Final = {
 }
 
 
-def _pick(kind: str, c_type: str, sign: str) -> str:
-    name = f"{kind}_{c_type.removesuffix('_t')}"
-    return f"""\
-static inline {c_type} {name}({c_type} a, {c_type} b)
-{{
-    return a {sign} b ? a : b;
-}}
-"""
-
-
-def _pick_of_floats(kind: str, c_type: str, sign: str) -> str:
-    # NaN where one of the two is: what compares false keeps the left one, so that only the right one is looked at. In
-    # this form the comparison is one instruction of x86, and loops over arrays are vectorised.
-    return f"""\
-/* The {kind}imum of both; NaN, where one of them is. */
-static inline {c_type} {kind}_{c_type}({c_type} a, {c_type} b)
-{{
-    a = b {sign} a ? b : a;
-    return b == b ? a : b;
-}}
-"""
-
-
 def _absolute(c_type: str) -> str:
     return f"""\
 static inline {c_type} abs_{c_type.removesuffix("_t")}({c_type} a)
 {{
     return a < 0 ? -a : a;
 }}
-"""
-
-
-def _reduction(kind: str, c_type: str, start: str) -> str:
-    # OpenMP's own maximum and minimum do not keep NaN.
-    return f"""\
-#pragma omp declare reduction(fold_{kind}_{c_type}: {c_type}: omp_out = {kind}_{c_type}(omp_out, omp_in)) \\
-    initializer(omp_priv = {start}INFINITY)
 """
 
 
@@ -104,22 +74,10 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
     return rest < 0 ? rest + b : rest;
 }
 """,
-    **{
-        f"{kind}_{c_type.removesuffix('_t')}": _pick(kind, c_type, sign)
-        for kind, sign in (("min", "<"), ("max", ">"))
-        for c_type in ("int32_t", "int64_t")
-    },
-    **{
-        f"{kind}_{c_type}": _pick_of_floats(kind, c_type, sign)
-        for kind, sign in (("min", "<"), ("max", ">"))
-        for c_type in ("float", "double")
-    },
+    **EXTREMES,
+    **KEYS,
     **EXPONENTIALS,
-    **{
-        f"fold_{kind}_{c_type}": _reduction(kind, c_type, start)
-        for kind, start in (("min", ""), ("max", "-"))
-        for c_type in ("float", "double")
-    },
+    **REDUCTIONS,
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }
 

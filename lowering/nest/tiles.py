@@ -201,19 +201,24 @@ def _has_lanes(e: ScalarExpr, variable: Var, target: Cell) -> bool:
 
 def cells(e: ScalarExpr) -> Iterator[Cell]:
     """The cells that an expression reads."""
+    return (source for source in sources(e) if isinstance(source, Cell))
+
+
+def sources(e: ScalarExpr) -> Iterator[Cell | Scalar]:
+    """The cells and scalar variables that an expression reads."""
     match e:
-        case Load(Cell() as cell):
-            yield cell
-        case Number() | FromIndex() | Load():
+        case Load(source):
+            yield source
+        case Number() | FromIndex():
             return
         case Apply(_, arguments):
             for argument in arguments:
-                yield from cells(argument)
+                yield from sources(argument)
         case Choose(_, left, right):
-            yield from cells(left)
-            yield from cells(right)
+            yield from sources(left)
+            yield from sources(right)
         case Convert(argument):
-            yield from cells(argument)
+            yield from sources(argument)
         case _:
             assert_never(e)
 

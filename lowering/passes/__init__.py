@@ -21,6 +21,7 @@ from lowering.passes.natural import with_natural_numerators
 from lowering.passes.registers import with_tiles_in_registers
 from lowering.passes.simplification import simplified
 from lowering.passes.stack import with_stack_in_bounds
+from lowering.passes.sums_on_the_way import with_sums_on_the_way
 
 Pass: TypeAlias = Callable[[LoopNest], LoopNest]
 
@@ -30,6 +31,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     simplified,
     with_invariant_tests_outside,  # of what is left to be tested
     with_tiles_in_registers,  # after the tests that are the same in all iterations have left the loops written out
+    with_sums_on_the_way,  # after the tiles, whose loops are written out statement by statement
     with_conditions_joined,  # after both, for they may leave a branch with one statement
     with_tests_as_bounds,  # of what is tested around whole bodies
     with_early_frees,  # after all that leaves statements out
