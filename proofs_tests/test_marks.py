@@ -420,7 +420,7 @@ def test_c_keeps_a_buffer_on_the_heap_or_on_the_stack_as_it_is_marked() -> None:
     assert "float v[8]" in compiled(small("")).source
     assert "float v[8]" in compiled(small("stack")).source
     kernel = compiled(small("heap"))
-    assert "float *restrict v = malloc" in kernel.source
+    assert "float *restrict v = aligned_storage(" in kernel.source
     x = np.arange(11, dtype=np.float32)
     np.testing.assert_array_equal(kernel(x), atl.evaluate(pipeline(), x))
 
