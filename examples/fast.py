@@ -94,6 +94,26 @@ def blur_six_rows(rows: int = 6) -> Session:
     return s
 
 
+def blur_by_ring() -> Session:
+    """The sums of three neighbours in a row are computed as the rows go that add them up: three rows of them are kept.
+
+    The first and the last column are apart, so that no loop over columns tests anything.
+    """
+    s = reschedule(blur.two_stage())
+    s.mark("buf", "ring")
+    s.tails("x")
+    return s
+
+
+def blur_by_rings_in_strips(rows: int = 64) -> Session:
+    """The same in strips of rows, which threads share out: each has a ring of its own. Two rows are computed twice."""
+    s = reschedule(blur.two_stage())
+    s.tile("⊞[y < n] _", rows).stage("buf", at="yo")
+    s.mark("buf", "ring").mark("yo", "parallel")
+    s.tails("x")
+    return s
+
+
 def transpose_in_tiles(columns: int = 64, rows: int = 8) -> Session:
     """Tiles of which each row that is written and each column that is read stays in the cache."""
     s = reschedule(anchors.transpose())

@@ -221,12 +221,13 @@ class _Lowering:
             marks=self._binders,
         )
 
-    def _filling(self, e: Expr, buffer: Buffer, context: Context) -> tuple[Block, bool]:
+    def _filling(self, e: Expr, buffer: Buffer, context: Context, mark: LetMark = LetMark.NONE) -> tuple[Block, bool]:
         """The lowering of a term into a buffer, and whether it is proved to assign every element."""
         before = self._direct
         # In a loop a zero for each element that has none is cheaper than to clear all of them in each iteration; where
         # whole rows have none, it is anywhere.
-        cheap = bool(context.around) or (self.registers and has_guards_of_rows(e))
+        in_loop = bool(context.around) or mark is LetMark.RING
+        cheap = in_loop or (self.registers and has_guards_of_rows(e))
         zeros = cheap and is_filled_by_zeros(e, context.scope)
         block = self.statement(e, Destination(buffer, zeros=zeros), context)
         after, stored = self._added_after[buffer], self._direct == before
@@ -396,12 +397,14 @@ class _Lowering:
         marked = self._binders[int(e.name)] if e.mark is not LetMark.NONE else None
         name, let = (marked.name, marked.path) if marked else (e.name, None)
         buffer = Buffer(next(self._ids), name, dtype, extents)
-        stored, filled = self._filling(value, buffer, context)
+        stored, filled = self._filling(value, buffer, context, e.mark)
         used = self.statement(e.body, to, replace(context, tensors=(*context.tensors, buffer)))
         needed = tuple(self._needed(name, extent, context) for extent in extents)
         count = elements(needed)
         storage = storage_of(e.mark, bytes_of(count.constant, dtype))
-        capacity = self._capacity(needed, context) if storage == "heap" and context.loops else None
+        # A ring is emptied row by row, and stands where its let does.
+        hoisted = storage == "heap" and bool(context.loops) and e.mark is not LetMark.RING
+        capacity = self._capacity(needed, context) if hoisted else None
         if capacity is None:
             return (Allocate(buffer, count, storage, not filled, e.mark, let), *stored, *used, Free(buffer))
         self._hoisted.append(Allocate(buffer, capacity, storage, zeroed=False, mark=e.mark, let=let))

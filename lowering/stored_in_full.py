@@ -70,13 +70,15 @@ def is_filled_by_zeros(e: Expr, scope: Scope) -> bool:
 
 
 def _has_guards_only(e: Expr) -> bool:
-    """Whether a term is made of generations, guards and lets over scalars."""
+    """Whether a term is made of generations, concatenations, guards and lets over scalars."""
     match e:
         case Gen(_, _, body) | Let(_, body):
             return _has_guards_only(body)
         case Guard(_, body):
             return _has_guards_only(body) and not (e.type.rank and _has_partial_extents(body))
-        case Concat() | Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+        case Concat(left, right):
+            return _has_guards_only(left) and _has_guards_only(right)
+        case Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
             return not e.type.rank
         case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
             return not e.type.rank
@@ -92,7 +94,9 @@ def has_guards_of_rows(e: Expr) -> bool:
         case Guard(predicate, body):
             asked = (atom for part in expressions(predicate) for atom in atoms(part))
             return has_guards_of_rows(body) and (bool(e.type.rank) or not any(atom == Bound(0) for atom in asked))
-        case Concat() | Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+        case Concat(left, right):
+            return has_guards_of_rows(left) and has_guards_of_rows(right)
+        case Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
             return True
         case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
             return True
@@ -107,7 +111,9 @@ def _has_partial_extents(e: Expr) -> bool:
             return any(divisors(end) or reads(end) for end in (low, high)) or _has_partial_extents(body)
         case Guard(_, body) | Let(_, body):
             return _has_partial_extents(body)
-        case Concat() | Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+        case Concat(left, right):
+            return _has_partial_extents(left) or _has_partial_extents(right)
+        case Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
             return False
         case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
             return False
@@ -122,7 +128,9 @@ def zeros_of(e: Expr) -> Expr:
             return replace(e, body=zeros_of(body))
         case Guard(_, body) | Let(_, body):
             return zeros_of(body)
-        case Concat() | Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+        case Concat(left, right):
+            return Concat(zeros_of(left), zeros_of(right))
+        case Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
             return Constant(0, e.type.dtype)
         case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
             return Constant(0, e.type.dtype)

@@ -1,15 +1,16 @@
-"""Faults planted in the passes over loop nests."""
+"""Faults that are planted in the passes over loop nests, each of which their tests find."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from atl.core.index import ZERO, ceildiv, constant, floordiv, imax
 from atl.core.predicate import TRUE, Predicate, disjunction, equal, less
 from atl.prove import Facts, Proved
-from lowering.nest.loopnest import Choose, Clear, key
-from lowering.nest.substitution import at_iteration
+from lowering.nest.loopnest import Buffer, Choose, Clear, key
+from lowering.nest.substitution import at_iteration, in_other_buffers
 from lowering.passes import (
     Pass,
     bounds,
@@ -19,6 +20,7 @@ from lowering.passes import (
     invariants,
     natural,
     registers,
+    rings,
     simplification,
     stack,
     sums_on_the_way,
@@ -29,6 +31,7 @@ from lowering.passes.early_frees import with_early_frees
 from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
 from lowering.passes.registers import with_tiles_in_registers
+from lowering.passes.rings import with_rings
 from lowering.passes.simplification import simplified
 from lowering.passes.stack import with_stack_in_bounds
 from lowering.passes.sums_on_the_way import with_sums_on_the_way
@@ -43,10 +46,14 @@ def _first_part(parts: Iterable[Predicate]) -> Predicate:
     return next(iter(parts))
 
 
+def _with_a_row_less(others: Mapping[Buffer, Buffer]) -> dict[Buffer, Buffer]:
+    return {one: replace(other, rows=max(other.rows - 1, 1)) for one, other in others.items()}
+
+
 LOADED: Final = dead_stores.loaded
 IN_LOOP: Final = stack._in_loop
 
-FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
+FAULTS: Final[dict[str, tuple[Any, str, object, Pass]]] = {
     "only what the output itself is stored from is kept": (
         *(dead_stores, "_needed", lambda nest: frozenset({key(nest.output)})),
         dead_stores.without_dead_stores,
@@ -54,6 +61,15 @@ FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
     "what is read under a condition is taken for unread": (
         *(dead_stores, "loaded", lambda e: [] if isinstance(e, Choose) else LOADED(e)),
         dead_stores.without_dead_stores,
+    ),
+    "every row that is read is taken to be in the window": (rings, "prove", _proves_everything, with_rings),
+    "the rows of the first window are computed too late": (
+        *(rings._Window, "earlier", property(lambda window: 0)),
+        with_rings,
+    ),
+    "a ring has a place too few": (
+        *(rings, "in_other_buffers", lambda block, others: in_other_buffers(block, _with_a_row_less(others))),
+        with_rings,
     ),
     "a condition is taken to hold in both branches": (simplification, "negation", lambda p: p, simplified),
     "sizes are taken to be large": (
@@ -87,9 +103,9 @@ FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
     "of two ends the later one counts": (bounds, "imin", imax, with_tests_as_bounds),
     "what is tested beside a bound is lost": (bounds, "conjunction", lambda _: TRUE, with_tests_as_bounds),
     "what a bound divides by is taken for positive": (bounds, "has_meaning", lambda *_: True, with_tests_as_bounds),
-    "statements that meet are taken apart": (registers, "_are_apart", lambda *_: True, with_tiles_in_registers),
     "a sum reads what another iteration stores": (sums_on_the_way, "_is_own", lambda *_: True, with_sums_on_the_way),
     "a sum joins whatever loop is before it": (sums_on_the_way, "_may_join", lambda *_: True, with_sums_on_the_way),
+    "statements that meet are taken apart": (registers, "_are_apart", lambda *_: True, with_tiles_in_registers),
     "what is read in a value does not keep a buffer": (early_frees, "loaded", lambda e: [], with_early_frees),
     "every numerator is said not to be negative": (natural, "prove", _proves_everything, with_natural_numerators),
     "a size is taken to be zero": (

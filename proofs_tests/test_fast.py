@@ -101,6 +101,8 @@ CASES: Final = {
     "convolution of images": Case(fast.convolution_2d_in_registers, anchors.numpy_convolution_2d, _images, 8),
     "windows": Case(fast.windows_in_registers, anchors.numpy_whole_windows, _long, 8, sizes=_width),
     "blur": Case(fast.blur_six_rows, anchors.numpy_blur, _matrix, 3, least=1),
+    "blur by ring": Case(fast.blur_by_ring, anchors.numpy_blur, _matrix, 2, least=1),
+    "blur by rings in strips": Case(fast.blur_by_rings_in_strips, anchors.numpy_blur, _matrix, 5, least=1),
     "transpose": Case(fast.transpose_in_tiles, anchors.numpy_transpose, _matrix, 2),
     "seven points": Case(fast.seven_points_inside, anchors.numpy_seven_points, _field, 1),
     "matrix times vector": Case(fast.matrix_vector_in_lanes, anchors.numpy_product, _vector, 5),
@@ -153,7 +155,7 @@ def test_no_loop_that_multiplies_tests_anything(name: str) -> None:
         assert not any(isinstance(part, Choose) for part in parts(loop.body))
 
 
-@pytest.mark.parametrize("name", ["product, by panels", "blur", "transpose", "seven points"])
+@pytest.mark.parametrize("name", ["product, by panels", "blur", "blur by ring", "transpose", "seven points"])
 def test_no_innermost_loop_tests_anything_where_tails_are_split_off(name: str) -> None:
     for loop in innermost(lower(derived(name)[0].goal).body):
         assert not any(isinstance(inner, If) for inner in statements(loop.body))

@@ -50,6 +50,8 @@ BLUR: Final = Workload(
     posed(_blurred, lambda n: ((n, n),) * 2),
     (
         Ours(fast.blur_six_rows),
+        Ours(fast.blur_by_ring),
+        Ours(fast.blur_by_rings_in_strips),
         Ours(derivations.blur_fused_with_tails),
         Ours(derivations.blur_fused),
         Ours(derivations.blur_two_stage_with_tails),

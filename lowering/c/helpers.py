@@ -24,7 +24,7 @@ _HEADERS: Final = {
         *("int32_t", "int64_t", "INT64_C", "PTRDIFF_MAX"),
         *(f"INT{bits}_{end}" for bits in (32, 64) for end in ("MIN", "MAX")),
     },
-    "stdlib.h": {"calloc", "malloc", "free"},
+    "stdlib.h": {"aligned_alloc", "free"},
     "string.h": {"memset", "memcpy"},
     "stddef.h": {"size_t", "NULL"},
 }
@@ -57,6 +57,21 @@ static inline size_t saturating_product(size_t a, size_t b)
 {
     size_t product;
     return __builtin_mul_overflow(a, b, &product) ? PTRDIFF_MAX : product;
+}
+""",
+    "aligned_storage": """\
+/* Storage that begins where a line of the cache does; NULL where there is none. */
+static inline void *aligned_storage(size_t size)
+{
+    return size < PTRDIFF_MAX ? aligned_alloc(64, (size / 64 + 1) * 64) : NULL;
+}
+""",
+    "aligned_zeros": """\
+/* The same, all zero. */
+static inline void *aligned_zeros(size_t size)
+{
+    void *made = aligned_storage(size);
+    return made == NULL ? NULL : memset(made, 0, size);
 }
 """,
     "floor_div": """\
@@ -115,6 +130,8 @@ def preamble(code: str) -> str:
     """The headers and helpers that the code uses: its identifiers tell, since generated names differ from theirs."""
     used = identifiers(code)
     vectors = "".join(text for name, text in _VECTORS.items() if name in used)
+    if "aligned_zeros" in used:
+        used |= {"aligned_storage"}
     helpers = [*([vectors] if vectors else []), *(text for name, text in _HELPERS.items() if name in used)]
     used |= identifiers("".join(helpers))
     wanted = [header for header, provides in sorted(_HEADERS.items()) if provides & used]

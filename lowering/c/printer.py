@@ -239,7 +239,9 @@ def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accu
             # Else every cell is stored before it is read.
             if not zeroed:
                 return []
-            return [f"memset({scope.name(key(buffer))}, 0, {_bytes(scope, buffer, count)});"]
+            begun = statement.begun
+            first = scope.name(key(buffer)) if begun is None else f"&{storage_text(scope, begun).text}"
+            return [f"memset({first}, 0, {_bytes(scope, buffer, count)});"]
     assert_never(statement)
 
 

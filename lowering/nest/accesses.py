@@ -120,10 +120,12 @@ def _in_statement(place: _Place, statement: Statement) -> Iterator[Access]:
             yield place.to(target, op if isinstance(target, Scalar) else "write", statement)
         case Declare(_, initial):
             yield from _in_scalar(place, initial, statement)
-        case Clear(buffer):
+        case Clear(buffer, row=row):
             any_of = tuple(Var(_ANY + at, f"at{at}") for at in range(len(buffer.extents)))
             pairs = tuple((index(at), extent) for at, extent in zip(any_of, buffer.extents, strict=True))
             facts = place.facts.assume(*(within(ZERO, at, extent) for at, extent in pairs))
+            if row is not None:
+                pairs = ((row, buffer.extents[0]), *pairs[1:])
             emptied = replace(place, facts=facts, loops=(*place.loops, *any_of))
             yield emptied.to(Cell(buffer, pairs), "write", statement)
         case Allocate() | Free():

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from atl.checks.scope import known_at_the_start
-from atl.core.index import ZERO, Index, Var, index
+from atl.core.index import ZERO, Index, Var, constant, index
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, within
 from atl.prove import Answer, Facts, Proved, Refuted, prove
 from atl.text.printing import show_predicate
@@ -145,7 +145,7 @@ class _Walk:
                 case Allocate(buffer, capacity):
                     self._room[buffer.uid] = capacity
                     self._empty(buffer, facts, loops)
-                case Clear(buffer, _):
+                case Clear(buffer):
                     self._empty(buffer, facts, loops)
                 case Declare() | Free():
                     pass
@@ -161,7 +161,7 @@ class _Walk:
     def _empty(self, buffer: Buffer, facts: Facts, loops: tuple[Var, ...]) -> None:
         """From here on the buffer holds nothing, and has room for all of its elements."""
         self._emptied[buffer.uid] = len(loops)
-        count = elements(buffer.extents)
+        count = elements((constant(buffer.rows), *buffer.extents[1:]) if buffer.rows else buffer.extents)
         if not _variables(count) <= {variable.uid for variable in loops}:
             return  # hoisted: what it holds is known where it is emptied
         self.found.append(Obligation("allocation", buffer.name, facts, at_most(count, self._room[buffer.uid])))

@@ -79,8 +79,9 @@ def _statement(facts: Facts, statement: Statement) -> Block:
             return (Declare(variable, _scalar(facts, initial), mark),)
         case Allocate(_, capacity):
             return (replace(statement, capacity=simplify(facts, capacity)),)
-        case Clear(_, count):
-            return (replace(statement, count=simplify(facts, count)),)
+        case Clear(_, count, _, row):
+            row = None if row is None else simplify(facts, row)
+            return (replace(statement, count=simplify(facts, count), row=row),)
         case Free():
             return (statement,)
     assert_never(statement)
