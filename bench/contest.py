@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl import Program
-from bench.harness import Run
+from lowering import Run
 from lowering import compile as compiled
 from rewrites import Session
 

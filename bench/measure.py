@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from atl.errors import AssumptionError, brief
 from bench.contest import Ours, Problem, Rival, Workload
-from bench.harness import Clock, Run, ThreadClock, WallClock, alternate
 from bench.limits import limit_of
 from bench.outcome import LIMIT, Case, Contestant, LeftOut, Outcome, concluded
+from lowering import Clock, Run, ThreadClock, WallClock, alternate
 
 Watch = Callable[[str], None]
 IDLE_FOR: Final = 0.2

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from bench.harness import Samples, ratio, spread
+from lowering import Samples, ratio, spread
 
 Why = Literal["absent", "failed", "wrong", "size"]
 

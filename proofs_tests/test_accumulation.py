@@ -210,6 +210,29 @@ def test_nothing_is_cut_off_of_tiles_that_divide() -> None:
     assert "transpose transpose" not in shown
 
 
+def shifted() -> Session:
+    """Tiles of which the padding is told by the lengths of loops within the sum."""
+    s = reschedule(atl.parse(
+        "f (x : float32[n], w : float32[m]) : float32[n] := ⊞[i < n] Σ[q < m] [i + q < n] · x[i + q] * w[q]"
+    ))  # fmt: skip
+    return s.tile("i", 4).interchange("ii").tile("io", 4)
+
+
+def test_after_tails_a_buffer_that_would_be_cut_is_refused_and_before_them_it_is_none() -> None:
+    with pytest.raises(NoSite, match="with the sum q in a buffer the goal would not compile") as refused:
+        shifted().tails().accumulate("q", at="ioo")
+    assert "s.accumulate(…) before s.tails()" in str(refused.value)
+    s = shifted().accumulate("q", at="ioo").tails()
+    assert s.check()
+    assert_agrees(s)
+
+
+def test_a_buffer_that_would_be_cut_is_found_by_what_stands_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: whatever comes to stand in the way is taken for nothing new."""
+    monkeypatch.setattr(accumulation, "none_is_new", lambda before, after: True)
+    assert not shifted().tails().accumulate("q", at="ioo").check()
+
+
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[Callable[[], Session], str]] = {

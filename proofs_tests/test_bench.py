@@ -20,12 +20,12 @@ import atl
 from atl import cli
 from bench import command, report
 from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
-from bench.harness import LEAST, LONG, Samples, Spread, alternate, ratio, spread
 from bench.limits import limit_of
 from bench.measure import measured
 from bench.outcome import LIMIT, Case, Contestant, Outcome, concluded
 from bench.tool import growth
 from bench.workloads import WORKLOADS
+from lowering.timing.harness import LEAST, LONG, Samples, Spread, alternate, ratio, spread
 from rewrites import Session, reschedule
 
 HERE = Path(__file__).resolve().parent.parent

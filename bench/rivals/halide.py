@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from bench.contest import Problem, Rival
-from bench.harness import Run
+from lowering import Run
 
 Func: TypeAlias = Any
 Schedule: TypeAlias = Callable[[Any, Func, Func, int, bool], None]

@@ -45,6 +45,8 @@ from rewrites.tactics.nests.tails import Strategy
 
 if TYPE_CHECKING:
     from rewrites.egraph.schedules import Choice, Saturated
+    from rewrites.tuning import Tuned
+    from rewrites.tuning.measuring import Measure
 
 P = ParamSpec("P")
 
@@ -471,6 +473,40 @@ class Session:
             )
             chosen = choose(work, found, choices)
         return self.record(f"auto({chosen.label})", work)
+
+    def autotune(
+        self,
+        measure: Measure,
+        sizes: Mapping[str, int],
+        budget: float = 60.0,
+        *,
+        schedule: Callable[..., object],
+        choices: Mapping[str, Sequence[Any]],
+        **options: Any,
+    ) -> Tuned[Session]:
+        """Tries a schedule with every choice of its parameters, and rewrites the goal to the fastest.
+
+        `schedule(session, **parameters)` goes on from the goal, by the calls that one makes by hand; what it is refused
+        is listed with the reason. `measure` is `lowering.measure`. The result prints as a table, the fastest first.
+        Nothing is lost by an interrupt, and a second run goes on from the times of the first. `rewrites.autotune` says
+        all of it, and tunes functions that derive a session of their own; `folder` and `watch` are as there.
+        """
+        from rewrites.tuning import autotune
+
+        if not callable(schedule):
+            raise WrongArgument(f"schedule={brief(schedule)}", required="a function of a session and of parameters")
+
+        def derived(**parameters: Any) -> Session:
+            branch = self.branch()
+            made = schedule(branch, **parameters)
+            return made if isinstance(made, Session) else branch
+
+        with told_at_the_call():
+            found = autotune(derived, choices, measure, sizes, budget, start=self.theorem, **options)
+        if found.session is not None:
+            self._calls[:] = found.session.steps
+            self._undone.clear()
+        return found
 
     def unroll(self, name: Chosen) -> Session:
         """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2)."""
