@@ -68,24 +68,29 @@ class Ours:
 
     `make` derives it, or gives a program as it was written; `sizes` are keywords of the call, such as tiles, and
     `size_as` those that are the size of the problem; `most` is the largest one at which anybody would wait for it.
+    `tiles` are what `make` is called with, and `fixed` gives the sizes that the C compiler knows, of that of a problem.
     """
 
-    make: Callable[[], Made]
+    make: Callable[..., Made]
     sizes: Mapping[str, int] = field(default_factory=dict)
     size_as: tuple[str, ...] = ()
     most: int | None = None
+    tiles: Mapping[str, int] = field(default_factory=dict)
+    fixed: Callable[[int], Mapping[str, int]] | None = None
 
     @property
     def name(self) -> str:
-        """The name of the function that derives it, with the sizes that it is called with."""
-        with_sizes = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
-        return f"{self.make.__name__} ({with_sizes})" if with_sizes else self.make.__name__
+        """The name of the function that derives it, with its tiles and the sizes that it is called with."""
+        told = [f"{name} = {value}" for name, value in (*self.tiles.items(), *self.sizes.items())]
+        told += ["sizes fixed"] if self.fixed is not None else []
+        return f"{self.make.__name__} ({', '.join(told)})" if told else self.make.__name__
 
     def contestant(self, problem: Problem) -> tuple[Run, bool]:
         """What runs it, and whether it was derived (or else stands as somebody wrote it)."""
-        made = self.make()
+        made = self.make(**self.tiles)
         derived = isinstance(made, Session) and bool(made.steps)
-        kernel = compiled(made.goal if isinstance(made, Session) else made)
+        fixed = self.fixed(problem.size) if self.fixed is not None else None
+        kernel = compiled(made.goal if isinstance(made, Session) else made, sizes=fixed)
         inputs, out, sizes = problem.inputs, problem.out, {**self.sizes, **dict.fromkeys(self.size_as, problem.size)}
         return lambda: kernel(*inputs, out=out, **sizes), derived
 

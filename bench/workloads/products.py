@@ -23,16 +23,23 @@ def _operations(problem: Problem) -> float:
     return 2.0 * problem.size**3
 
 
-RIVALS: Final[tuple[Rival, ...]] = (BLAS, TORCH, halide.PRODUCT, Rival("C packed", by_hand("product", shapes.PRODUCT)))
+RIVALS: Final[tuple[Rival, ...]] = (
+    BLAS,
+    TORCH,
+    halide.PRODUCT,
+    halide.PRODUCT_IN_TILES,
+    Rival("C packed", by_hand("product", shapes.PRODUCT)),
+)
 
 PRODUCT: Final = Workload(
     "product",
     "a product of n x n matrices, float32",
-    (512, 1021, 1024, 2048),
+    (512, 1021, 1024, 2048, 4096),
     posed(np.matmul, lambda n: ((n, n),) * 3, terms=lambda n: n),
     (
         Ours(fast.product_by_panels),
         Ours(fast.product_blocked),
+        Ours(fast.product_in_square_tiles),
         Ours(everyday.product_packed),
         Ours(derivations.matmul_tiled, {"C": 64}, most=1024),
         Ours(derivations.matmul_tiled_with_tails, {"C": 64}, most=1024),
@@ -42,6 +49,19 @@ PRODUCT: Final = Workload(
     Limit("fma", _operations),
     most=16_000,
     quick=512,
+)
+
+TILES: Final = ((8, 32), (14, 32), (12, 32), (8, 48), (6, 64))
+
+PRODUCT_TILES: Final = Workload(
+    "product-tiles",
+    "a product of n x n matrices, float32, in tiles of several shapes",
+    (512, 1024),
+    posed(np.matmul, lambda n: ((n, n),) * 3, terms=lambda n: n),
+    tuple(Ours(everyday.product_packed, tiles={"rows": rows, "columns": columns}) for rows, columns in TILES),
+    (BLAS,),
+    Limit("fma", _operations),
+    most=16_000,
 )
 
 PRODUCT_FLOAT64: Final = Workload(
@@ -89,4 +109,4 @@ MATRIX_VECTOR: Final = Workload(
     quick=1000,
 )
 
-WORKLOADS: Final = (PRODUCT, PRODUCT_FLOAT64, BATCHED, MATRIX_VECTOR)
+WORKLOADS: Final = (PRODUCT, PRODUCT_TILES, PRODUCT_FLOAT64, BATCHED, MATRIX_VECTOR)

@@ -13,7 +13,7 @@ from bench.rivals.libraries import numba, numpy, scipy, torch
 from bench.workloads import programs
 from examples import beyond_the_paper, derivations, fast
 from examples import everyday as schedules
-from examples.schedules import blur, everyday
+from examples.schedules import anchors, blur, everyday
 from examples.schedules.layers import numpy_stencils, stencils
 
 COPIED: Final = Limit("copy", moved)
@@ -52,6 +52,8 @@ BLUR: Final = Workload(
         Ours(fast.blur_six_rows),
         Ours(fast.blur_by_ring),
         Ours(fast.blur_by_rings_in_strips),
+        Ours(fast.blur_in_tiles),
+        Ours(fast.blur_in_two_stages),
         Ours(derivations.blur_fused_with_tails),
         Ours(derivations.blur_fused),
         Ours(derivations.blur_two_stage_with_tails),
@@ -75,7 +77,7 @@ STENCIL: Final = Workload(
     "a cell and its six neighbours in n x n x n",
     (200, 320),
     posed(_around, lambda n: ((n, n, n),) * 2),
-    (Ours(fast.seven_points_inside), Ours(programs.stencil)),
+    (Ours(fast.seven_points_inside), Ours(anchors.seven_points)),
     (
         Rival("C plain loops", by_hand("stencil", shapes.STENCIL)),
         numba("numba", loops.stencil),
