@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias
 from atl.core.index import Array, Bound, Index, Leaf, Size, Var, value_of
 from atl.core.predicate import Predicate, holds
 
-Layer: TypeAlias = Literal["trivial", "linear", "z3"]
+Layer: TypeAlias = Literal["trivial", "linear", "z3", "structure", "table"]
+"""What proved something. The prover has the first three; of layouts, the form says something, and tables of all values."""
 
 
 @dataclass(frozen=True, slots=True)
