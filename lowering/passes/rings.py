@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import assert_never
 
+from atl.checks.safety import has_meaning
 from atl.checks.scope import known_at_the_start
 from atl.checks.stack import storage_of
 from atl.core.dtypes import bytes_of
 from atl.core.index import ZERO, Extremum, Index, Var, constant, imax, index
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import TRUE, at_most, equal, within
-from atl.prove import Facts, Proved, Refuted, lower_bound, prove, simplify, upper_bound
+from atl.prove import Facts, Proved, Refuted, holds, lower_bound, prove, simplify, upper_bound
 from lowering.nest.accesses import Access, accesses, after
 from lowering.nest.loopnest import (
     Accumulate,
@@ -44,7 +46,6 @@ from lowering.nest.substitution import at_iteration, in_other_buffers
 from lowering.nest.text_scope import TextScope, outermost, show_index
 from lowering.nest.tiles import cells_of, step
 from lowering.passes.dead_stores import loaded
-from lowering.passes.meaningful import are_meaningful
 
 
 def with_rings(nest: LoopNest) -> LoopNest:
@@ -148,7 +149,7 @@ class _Turning:
         kept = tuple(statement for statement in staying if statement not in freed)
         _check_order(buffer, moved, (*kept, loop))
         extents = buffer.extents[1:]
-        if not are_meaningful(facts, buffer.extents):
+        if not all(has_meaning(extent, partial(holds, facts)) for extent in buffer.extents):
             raise _NoRing("its size is not known where it stands", "extents that mean something there")
         room = tuple(simplify(facts, e) if _is_natural(facts, e) else imax(ZERO, e) for e in extents)
         made = replace(buffer, rows=window.rows)
