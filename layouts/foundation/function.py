@@ -108,7 +108,7 @@ class IndexFunction(Function):
 
     `to` takes a digit for each leaf of the shape and gives a place; with `onto`, the digits of a place in that box,
     which are joined on exit. `back` takes what `to` gives and gives the digits. Both are given integers, arrays and
-    index expressions, so they use `+ - * // %` only. A way back is best written on digits: there is nothing to be divided.
+    index expressions, so they use `+ - * // %` only. A way back is best written on digits, where nothing is divided.
 
     >>> pitch = IndexFunction((4, 8), lambda i, j: 9 * i + j, name="padded")
     >>> pitch(2, 3), pitch
