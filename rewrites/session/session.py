@@ -508,9 +508,17 @@ class Session:
             self._undone.clear()
         return found
 
-    def unroll(self, name: Chosen) -> Session:
-        """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2)."""
-        return self.do(tactics.unroll, name)
+    def unroll(self, name: Chosen, by: Any = None) -> Session:
+        """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2); or tiles of it in C."""
+        return self.do(tactics.unroll, name, by)
+
+    def parallelize(self, name: Chosen, by: Any = None) -> Session:
+        """Shares a loop out among threads, by so many iterations: ⊞[i < n] e → … ⊞[io < _ | parallel] ⊞[ii < k] e."""
+        return self.do(tactics.parallelize, name, by)
+
+    def vectorize(self, name: Chosen, by: Any = None, *, tails: Strategy | None = None) -> Session:
+        """Runs a loop as vectors, so many iterations at a time: ⊞[i < n] e → … ⊞[io < _] ⊞[ii < k | vector] e."""
+        return self.do(tactics.vectorize, name, by, tails=tails)
 
     def mark(self, what: Chosen, mark: str | Mark | None) -> Session:
         """Says how every loop or let that is meant runs: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None takes marks away.
