@@ -14,6 +14,9 @@ import pytest
 import atl
 from atl import Program
 from atl.errors import ArgumentError, WrongArgument
+from bench.contest import Limit, Tuning, Workload, moved, posed
+from bench.measure import measured
+from bench.outcome import Case
 from examples.schedules import anchors
 from lowering import compile as compiled
 from lowering import measure
@@ -374,3 +377,43 @@ def test_inputs_of_ones_own_are_taken_and_checked() -> None:
         measure(TWICE, {"n": 999}, inputs={"x": x})
     with pytest.raises(WrongArgument, match="sizes="):
         measure(TWICE, {"n": 1.5})  # type: ignore[dict-item]
+
+
+# -- in the benchmark -------------------------------------------------------------------------------------------------
+
+
+def _by_tiles(by: int) -> Session:
+    return reschedule(anchors.transpose()).tile(["j", "i"], [by, by]).tails(strategy="split")
+
+
+def _doing(*tuned: Tuning) -> Workload:
+    pose = posed(np.transpose, lambda size: ((size, size),) * 2)
+    return Workload("turning", "a transpose", (64,), pose, (), (), Limit("copy", moved), most=4000, tuned=tuned)
+
+
+def test_what_was_tuned_takes_part_in_the_benchmark_and_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Faster than the start or not is chance at this size: here whoever comes is.
+    monkeypatch.setattr("rewrites.tuning.search.compared", lambda *_: (interval([2.0] * 7), 0.5))
+    turning = _doing(Tuning(_by_tiles, {"by": (9, 0)}))
+    told: list[str] = []
+    first = measured(turning, Case("turning", 64, rounds=1, tune=60), watch=told.append)
+    assert [entry.name for entry in first.entries] == ["_by_tiles(by=9), tuned"]
+    assert first.entries[0].derived
+    assert any("tuning _by_tiles, by=0: refused" in said for said in told)
+    monkeypatch.undo()
+    again = measured(turning, Case("turning", 64, rounds=1), watch=told.append)
+    assert [entry.name for entry in again.entries] == ["_by_tiles(by=9), tuned"]
+
+
+def test_where_nothing_was_tuned_the_benchmark_says_how() -> None:
+    found = measured(_doing(Tuning(_by_tiles, {"by": (5,)})), Case("turning", 65, rounds=1), watch=lambda _: None)
+    ((name, why, said),) = [(one.name, one.why, one.said) for one in found.left_out]
+    assert (name, why) == ("_by_tiles, tuned", "absent")
+    assert "--tune 60" in said
+
+
+def test_a_tuning_that_fails_is_a_fault_of_the_benchmark() -> None:
+    found = measured(_doing(Tuning(_by_tiles, {"by": (0,)})), Case("turning", 64, rounds=1), watch=lambda _: None)
+    ((why, said),) = [(one.why, one.said) for one in found.left_out]
+    assert why == "failed"
+    assert "a tile of 0 iterations" in said

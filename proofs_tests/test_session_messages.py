@@ -62,7 +62,7 @@ def test_names_of_other_systems_are_none_of_a_session() -> None:
 def test_what_python_looks_for_is_told_in_its_own_way() -> None:
     s = reschedule(rows())
     assert not hasattr(s, "_repr_svg_")
-    assert not hasattr(s, "vectorize")
+    assert not hasattr(s, "vectorise")
     assert copy.copy(s).goal == s.goal
 
 
