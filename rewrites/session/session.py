@@ -480,29 +480,35 @@ class Session:
         sizes: Mapping[str, int],
         budget: float = 60.0,
         *,
-        schedule: Callable[..., object],
-        choices: Mapping[str, Sequence[Any]],
+        schedule: Callable[..., object] | None = None,
+        choices: Mapping[str, Sequence[Any]] | None = None,
         **options: Any,
     ) -> Tuned[Session]:
         """Tries a schedule with every choice of its parameters, and rewrites the goal to the fastest.
 
         `schedule(session, **parameters)` goes on from the goal, by the calls that one makes by hand; what it is refused
-        is listed with the reason. `measure` is `lowering.measure`. The result prints as a table, the fastest first.
-        Nothing is lost by an interrupt, and a second run goes on from the times of the first. `rewrites.autotune` says
-        all of it, and tunes functions that derive a session of their own; `folder` and `watch` are as there.
+        is listed with the reason. Without one, rows together, tiles in registers or lanes are tried, by the form of the
+        goal. `measure` is `lowering.measure`. The result prints as a table, the fastest first. Nothing is lost by an
+        interrupt, and a second run goes on from the times of the first. `rewrites.autotune` says all of it, and tunes
+        functions that derive a session of their own; `folder` and `watch` are as there.
         """
         from rewrites.tuning import autotune
+        from rewrites.tuning.usual import usual
 
-        if not callable(schedule):
-            raise WrongArgument(f"schedule={brief(schedule)}", required="a function of a session and of parameters")
+        if (schedule is None) is not (choices is None) or not callable(schedule or usual):
+            raise WrongArgument(
+                f"schedule={brief(schedule)}, choices={brief(choices)}",
+                required="a function of a session and of parameters, with choices of these; or neither",
+            )
+        tried, numbers = usual(self.goal) if schedule is None or choices is None else (schedule, choices)
 
         def derived(**parameters: Any) -> Session:
             branch = self.branch()
-            made = schedule(branch, **parameters)
+            made = tried(branch, **parameters)
             return made if isinstance(made, Session) else branch
 
         with told_at_the_call():
-            found = autotune(derived, choices, measure, sizes, budget, start=self.theorem, **options)
+            found = autotune(derived, numbers, measure, sizes, budget, start=self.theorem, **options)
         if found.session is not None:
             self._calls[:] = found.session.steps
             self._undone.clear()
