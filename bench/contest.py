@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias
 
@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from atl import Program
-from lowering import Run
+from atl.meaning.arguments import bind
+from lowering import Run, measure
 from lowering import compile as compiled
-from rewrites import Session
+from rewrites import Session, autotune
 
 Array: TypeAlias = npt.NDArray[Any]
 Made: TypeAlias = Session | Program
@@ -96,6 +97,40 @@ class Ours:
 
 
 @dataclass(frozen=True, slots=True)
+class Tuning:
+    """A schedule of which autotuning finds the numbers: a function of parameters, and the choices of each."""
+
+    schedule: Callable[..., Session]
+    choices: Mapping[str, Sequence[Any]]
+
+    @property
+    def name(self) -> str:
+        """The name of the function, of which the numbers are not known yet."""
+        return f"{self.schedule.__name__}, tuned"
+
+    def found(self, problem: Problem, seconds: float, watch: Callable[[str], object]) -> tuple[str, Run] | None:
+        """What is the fastest, as far as is known after so many seconds of trying: its name, and what runs it."""
+        start = self.schedule(**{name: values[0] for name, values in self.choices.items()}).theorem.lhs
+        inputs = {array.name: given for array, given in zip(start.inputs, problem.inputs, strict=True)}
+        sizes = bind(start, (), inputs).sizes
+        tried = autotune(
+            self.schedule,
+            self.choices,
+            partial(measure, inputs=inputs),
+            sizes,
+            seconds,
+            watch=lambda one: watch(f"tuning {self.schedule.__name__}, {one}"),
+        )
+        if tried.stopped == "interrupted":
+            raise KeyboardInterrupt
+        if tried.best is None or tried.session is None:
+            return None
+        kernel = compiled(tried.session.goal)
+        inputs_in_order, out = problem.inputs, problem.out
+        return f"{self.schedule.__name__}({tried.best.name}), tuned", lambda: kernel(*inputs_in_order, out=out)
+
+
+@dataclass(frozen=True, slots=True)
 class Rival:
     """The same work by another system: `make(problem, threads)` gives what runs it, and needs these modules.
 
@@ -124,7 +159,10 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A computation with everybody who does it; `quick` is its size in a run of a minute, if it takes part in that."""
+    """A computation with everybody who does it; `quick` is its size in a run of a minute, if it takes part in that.
+
+    `tuned` are schedules of which what autotuning has found takes part too.
+    """
 
     name: str
     says: str
@@ -135,6 +173,7 @@ class Workload:
     limit: Limit
     most: int
     quick: int | None = None
+    tuned: tuple[Tuning, ...] = ()
 
 
 def moved(problem: Problem) -> float:

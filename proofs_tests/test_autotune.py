@@ -14,13 +14,17 @@ import pytest
 import atl
 from atl import Program
 from atl.errors import ArgumentError, WrongArgument
-from examples.schedules import anchors
+from bench.contest import Limit, Tuning, Workload, moved, posed
+from bench.measure import measured
+from bench.outcome import Case
+from examples.schedules import anchors, blur
 from lowering import compile as compiled
 from lowering import measure
 from lowering.timing.inputs import random_inputs
 from rewrites import Session, Tuned, autotune, load, reschedule
 from rewrites.tuning.measuring import interval
 from rewrites.tuning.space import candidates, next_of
+from rewrites.tuning.usual import usual
 
 TWICE = atl.parse("twice (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
 SIZES = {"n": 1000}
@@ -44,7 +48,8 @@ class ByHand:
         return self
 
     def entrant(self, program: Program) -> Any:
-        return _Built(next((by for by in self.times if f"ii < {by}]" in str(program)), 1))
+        text = str(program)
+        return _Built(next((by for by in self.times if f"ii < {by}]" in text or f"ii < {by} |" in text), 1))
 
     def fault_of(self, entrant: Any) -> str | None:
         return "the element at (0) is 7" if entrant.by in self.wrong else None
@@ -374,3 +379,96 @@ def test_inputs_of_ones_own_are_taken_and_checked() -> None:
         measure(TWICE, {"n": 999}, inputs={"x": x})
     with pytest.raises(WrongArgument, match="sizes="):
         measure(TWICE, {"n": 1.5})  # type: ignore[dict-item]
+
+
+# -- where nobody says what to try ------------------------------------------------------------------------------------
+
+USUAL: Mapping[str, tuple[Program, dict[str, Any], str]] = {
+    "tiles of a sum in registers": (
+        anchors.product(),
+        {"rows": 4, "columns": 16, "swapped": False},
+        "let acc | registers := Σ[p < k] ⊞[ii < 4] ⊞[ji < 16] A[4*io + ii, p] * B[p, 16*jo + ji] in",
+    ),
+    "the same by columns": (
+        anchors.product(),
+        {"rows": 4, "columns": 16, "swapped": True},
+        (
+            "⊞[jo < m // 16] transpose truncr (4*⌈n / 4⌉ - n) flatten ((⊞[io < n // 4] let acc | registers := "
+            "Σ[p < k] ⊞[ii < 4] ⊞[ji < 16]"
+        ),
+    ),
+    "rows together, with the let that they share": (
+        blur.two_stage(),
+        {"rows": 4, "vector": False},
+        "let buf := ⊞[y < 6] ⊞[i < 1]",
+    ),
+    "lanes of a single loop": (TWICE, {"lanes": 8}, "⊞[io < n // 8] ⊞[ii < 8 | vector] 2 * x[8*io + ii]"),
+    "a loop as it is, in lanes": (TWICE, {"lanes": 0}, "⊞[i < n | vector] 2 * x[i]"),
+    "what has no tests": (anchors.transpose(), {"rows": 1, "vector": True}, "⊞[j < m] ⊞[i < n | vector] A[i, j]"),
+}
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_what_is_tried_where_nobody_says_fits_the_form_of_the_goal(name: str) -> None:
+    program, numbers, expected = USUAL[name]
+    schedule, choices = usual(program)
+    assert set(choices) == set(numbers)
+    s = reschedule(program)
+    schedule(s, **numbers)
+    assert expected in " ".join(str(s.goal).split())
+    assert not s.check().obstacles
+
+
+def test_a_session_is_tuned_without_saying_how(tmp_path: Path) -> None:
+    contest = ByHand(tmp_path, {1: 8.0, 8: 4.0, 16: 2.0, 64: 3.0})
+    s = reschedule(TWICE)
+    found = s.autotune(contest, SIZES, 60)
+    assert [one.parameters for one in found.tried] == [{"lanes": each} for each in (0, 8, 16, 64)]
+    assert [call.text for call in s.steps] == ["vectorize((), 16, tails='split')"]
+
+
+def test_what_has_no_loop_is_refused_with_what_to_say() -> None:
+    with pytest.raises(WrongArgument, match="made by no loop"):
+        reschedule(atl.parse("f (x : float32[n]) : float32 := Σ[i < n] x[i]")).autotune(measure, SIZES)
+    with pytest.raises(WrongArgument, match="or neither"):
+        reschedule(TWICE).autotune(measure, SIZES, choices={"by": [8]})
+
+
+# -- in the benchmark -------------------------------------------------------------------------------------------------
+
+
+def _by_tiles(by: int) -> Session:
+    return reschedule(anchors.transpose()).tile(["j", "i"], [by, by]).tails(strategy="split")
+
+
+def _doing(*tuned: Tuning) -> Workload:
+    pose = posed(np.transpose, lambda size: ((size, size),) * 2)
+    return Workload("turning", "a transpose", (64,), pose, (), (), Limit("copy", moved), most=4000, tuned=tuned)
+
+
+def test_what_was_tuned_takes_part_in_the_benchmark_and_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Faster than the start or not is chance at this size: here whoever comes is.
+    monkeypatch.setattr("rewrites.tuning.search.compared", lambda *_: (interval([2.0] * 7), 0.5))
+    turning = _doing(Tuning(_by_tiles, {"by": (9, 0)}))
+    told: list[str] = []
+    first = measured(turning, Case("turning", 64, rounds=1, tune=60), watch=told.append)
+    assert [entry.name for entry in first.entries] == ["_by_tiles(by=9), tuned"]
+    assert first.entries[0].derived
+    assert any("tuning _by_tiles, by=0: refused" in said for said in told)
+    monkeypatch.undo()
+    again = measured(turning, Case("turning", 64, rounds=1), watch=told.append)
+    assert [entry.name for entry in again.entries] == ["_by_tiles(by=9), tuned"]
+
+
+def test_where_nothing_was_tuned_the_benchmark_says_how() -> None:
+    found = measured(_doing(Tuning(_by_tiles, {"by": (5,)})), Case("turning", 65, rounds=1), watch=lambda _: None)
+    ((name, why, said),) = [(one.name, one.why, one.said) for one in found.left_out]
+    assert (name, why) == ("_by_tiles, tuned", "absent")
+    assert "--tune 60" in said
+
+
+def test_a_tuning_that_fails_is_a_fault_of_the_benchmark() -> None:
+    found = measured(_doing(Tuning(_by_tiles, {"by": (0,)})), Case("turning", 64, rounds=1), watch=lambda _: None)
+    ((why, said),) = [(one.why, one.said) for one in found.left_out]
+    assert why == "failed"
+    assert "a tile of 0 iterations" in said

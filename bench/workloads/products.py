@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from bench.contest import Limit, Ours, Problem, Rival, Workload, moved, posed
+from bench.contest import Limit, Ours, Problem, Rival, Tuning, Workload, moved, posed
 from bench.rivals import halide, loops, shapes
 from bench.rivals.c import by_hand
 from bench.rivals.libraries import numba, numpy, torch
@@ -49,6 +49,7 @@ PRODUCT: Final = Workload(
     Limit("fma", _operations),
     most=16_000,
     quick=512,
+    tuned=(Tuning(fast.product_by_panels, {"rows": (8, 6, 14), "columns": (32, 16, 64)}),),
 )
 
 TILES: Final = ((8, 32), (14, 32), (12, 32), (8, 48), (6, 64))

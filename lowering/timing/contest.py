@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,30 +82,40 @@ class Contest:
         self._fast_math = fast_math
         self._arrays = [np.ascontiguousarray(call.arrays[array.name]) for array in program.inputs]
         self._sizes: dict[str, Any] = {name: value for name, value in sizes.items() if name in program.sizes}
-        kernel = compile(program, fast_math=fast_math)
-        self._expected = kernel(*self._arrays, **self._sizes)
-        self._out = np.empty_like(self._expected)
+        self._start = compile(program, fast_math=fast_math)
+        shape = tuple(_extent(extent, call.sizes, call.arrays) for extent in program.shape)
+        self._out = np.empty(shape, program.body.type.dtype)
         terms = _terms(program.body, lambda extent: _extent(extent, call.sizes, call.arrays))
         self._exact = is_integer(str(self._out.dtype))
         self._tolerance = 0.0 if self._exact else float(np.finfo(self._out.dtype).eps) * (8 + terms)
-        finite = self._expected[np.isfinite(self._expected)]
-        self._scale = float(np.abs(finite).mean()) if finite.size else 0.0
-        plan = recorded_plan(kernel.path)
+        plan = recorded_plan(self._start.path)
         self.conditions: Final[Mapping[str, str]] = {
             "machine": f"{platform.node()}, {processor()}",
             "compiler": str(find_compiler()),
             "flags": "" if plan is None else " ".join(part for part in plan.commands[0] if part.startswith("-")),
-            "threads": os.environ.get("OMP_NUM_THREADS", "") or str(os.cpu_count()),
         }
         """What a time depends on besides the program and its sizes."""
         self.folder: Final[Path] = cache_directory() / "tuned"
         """Where a table of times may be kept."""
 
+    @cached_property
+    def _expected(self) -> AnyArray:
+        """What the program as it stands computes. It may be slow: where all times are remembered it does not run."""
+        return self._start(*self._arrays, **self._sizes)
+
+    @cached_property
+    def _scale(self) -> float:
+        """How large elements are, on average."""
+        finite = self._expected[np.isfinite(self._expected)]
+        return float(np.abs(finite).mean()) if finite.size else 0.0
+
     def entrant(self, program: Program) -> Entrant:
         """The program built. Raises what `compile` raises."""
         kernel = compile(program, fast_math=self._fast_math)
         threaded = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(program))
-        return Entrant(kernel, lambda: kernel(*self._arrays, out=self._out, **self._sizes), kernel.path.name, threaded)
+        threads = os.environ.get("OMP_NUM_THREADS", "") or str(os.cpu_count())
+        identity = f"{kernel.path.name}, {threads} threads" if threaded else kernel.path.name
+        return Entrant(kernel, lambda: kernel(*self._arrays, out=self._out, **self._sizes), identity, threaded)
 
     def fault_of(self, entrant: Entrant) -> str | None:
         """What is wrong with the result of a schedule; nothing if it is that of the program, up to rounding."""

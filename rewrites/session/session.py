@@ -480,37 +480,51 @@ class Session:
         sizes: Mapping[str, int],
         budget: float = 60.0,
         *,
-        schedule: Callable[..., object],
-        choices: Mapping[str, Sequence[Any]],
+        schedule: Callable[..., object] | None = None,
+        choices: Mapping[str, Sequence[Any]] | None = None,
         **options: Any,
     ) -> Tuned[Session]:
         """Tries a schedule with every choice of its parameters, and rewrites the goal to the fastest.
 
         `schedule(session, **parameters)` goes on from the goal, by the calls that one makes by hand; what it is refused
-        is listed with the reason. `measure` is `lowering.measure`. The result prints as a table, the fastest first.
-        Nothing is lost by an interrupt, and a second run goes on from the times of the first. `rewrites.autotune` says
-        all of it, and tunes functions that derive a session of their own; `folder` and `watch` are as there.
+        is listed with the reason. Without one, rows together, tiles in registers or lanes are tried, by the form of the
+        goal. `measure` is `lowering.measure`. The result prints as a table, the fastest first. Nothing is lost by an
+        interrupt, and a second run goes on from the times of the first. `rewrites.autotune` says all of it, and tunes
+        functions that derive a session of their own; `folder` and `watch` are as there.
         """
         from rewrites.tuning import autotune
+        from rewrites.tuning.usual import usual
 
-        if not callable(schedule):
-            raise WrongArgument(f"schedule={brief(schedule)}", required="a function of a session and of parameters")
+        if (schedule is None) is not (choices is None) or not callable(schedule or usual):
+            raise WrongArgument(
+                f"schedule={brief(schedule)}, choices={brief(choices)}",
+                required="a function of a session and of parameters, with choices of these; or neither",
+            )
+        tried, numbers = usual(self.goal) if schedule is None or choices is None else (schedule, choices)
 
         def derived(**parameters: Any) -> Session:
             branch = self.branch()
-            made = schedule(branch, **parameters)
+            made = tried(branch, **parameters)
             return made if isinstance(made, Session) else branch
 
         with told_at_the_call():
-            found = autotune(derived, choices, measure, sizes, budget, start=self.theorem, **options)
+            found = autotune(derived, numbers, measure, sizes, budget, start=self.theorem, **options)
         if found.session is not None:
             self._calls[:] = found.session.steps
             self._undone.clear()
         return found
 
-    def unroll(self, name: Chosen) -> Session:
-        """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2)."""
-        return self.do(tactics.unroll, name)
+    def unroll(self, name: Chosen, by: Any = None) -> Session:
+        """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2); or tiles of it in C."""
+        return self.do(tactics.unroll, name, by)
+
+    def parallelize(self, name: Chosen, by: Any = None) -> Session:
+        """Shares a loop out among threads, by so many iterations: ⊞[i < n] e → … ⊞[io < _ | parallel] ⊞[ii < k] e."""
+        return self.do(tactics.parallelize, name, by)
+
+    def vectorize(self, name: Chosen, by: Any = None, *, tails: Strategy | None = None) -> Session:
+        """Runs a loop as vectors, so many iterations at a time: ⊞[i < n] e → … ⊞[io < _] ⊞[ii < k | vector] e."""
+        return self.do(tactics.vectorize, name, by, tails=tails)
 
     def mark(self, what: Chosen, mark: str | Mark | None) -> Session:
         """Says how every loop or let that is meant runs: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None takes marks away.
