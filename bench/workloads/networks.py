@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
-from bench.rivals import shapes
+from bench.rivals import halide, loops, shapes
 from bench.rivals.c import by_hand
-from bench.rivals.libraries import numpy, scipy, torch
+from bench.rivals.libraries import numba, numpy, scipy, torch
 from examples import beyond_the_paper, derivations, fast
 from examples import everyday as schedules
 from examples.schedules import anchors, convolution, everyday, layers
@@ -64,7 +64,7 @@ def _one_dimension(name: str, outer: int, size: int, quick: int | None = None) -
         (size,),
         posed(_gathered, lambda n: ((B, C, n), (outer, C, R), (B, outer, n)), terms=lambda _: C * R),
         (
-            Ours(fast.convolution_in_registers),
+            Ours(fast.convolution_in_registers, parallel=("n",)),
             Ours(fast.convolution_in_registers, fixed=lambda n: {"B": B, "C": C, "K": outer, "R": R, "W": n}),
             Ours(convolution.gather),
             Ours(derivations.scatter_to_gather),
@@ -89,7 +89,7 @@ IM2COL: Final = Workload(
     (4096,),
     posed(_direct, lambda n: ((B, C, n + R), (K, C, R), (B, K, n)), terms=lambda _: C * R),
     (
-        Ours(fast.windows_in_registers, size_as=("W",)),
+        Ours(fast.windows_in_registers, size_as=("W",), parallel=("n",)),
         Ours(derivations.im2col, size_as=("W",)),
         Ours(convolution.direct, size_as=("W",)),
     ),
@@ -111,13 +111,15 @@ CONV2D: Final = Workload(
         terms=lambda _: C * SQUARE**2,
     ),
     (
-        Ours(fast.filters_in_registers, size_as=("H", "W")),
-        Ours(fast.filter_windows_in_registers, size_as=("H", "W")),
+        Ours(fast.filters_in_registers, size_as=("H", "W"), parallel=("y",)),
+        Ours(fast.filter_windows_in_registers, size_as=("H", "W"), parallel=("y",)),
         Ours(anchors.filters, size_as=("H", "W"), most=64),
     ),
     (
         torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv2d(x, w), allocates=True),
         numpy("NumPy im2col with its BLAS", lambda x, w, _: _filtered(x, w), allocates=True),
+        halide.FILTERS,
+        Rival("C tiles of 8 x 32", by_hand("filters", shapes.FILTERS)),
     ),
     Limit("fma", lambda problem: 2.0 * K * C * SQUARE**2 * problem.size**2),
     most=2_000,
@@ -128,7 +130,7 @@ SOFTMAX: Final = Workload(
     "softmax of n rows of 1000",
     (2000,),
     posed(everyday.numpy_softmax, lambda n: ((n, 1000),) * 2, terms=lambda _: 1000),
-    (Ours(schedules.softmax_by_rows), Ours(everyday.softmax)),
+    (Ours(schedules.softmax_by_rows, parallel=("i",)), Ours(everyday.softmax)),
     (
         torch("PyTorch", lambda library, x, out: library.softmax(x, 1, out=out)),
         numpy("NumPy", lambda x, _: everyday.numpy_softmax(x), allocates=True),
@@ -144,10 +146,12 @@ LAYER_NORM: Final = Workload(
     "n rows of 1000, each less its mean and over its deviation",
     (2000,),
     posed(layers.numpy_layer_norm, lambda n: ((n, 1000),) * 2, terms=lambda _: 1000),
-    (Ours(fast.layer_norm_by_rows), Ours(layers.layer_norm)),
+    (Ours(fast.layer_norm_by_rows, parallel=("i",)), Ours(layers.layer_norm)),
     (
         torch("PyTorch", lambda library, x, _: library.nn.functional.layer_norm(x, (1000,)), allocates=True),
         numpy("NumPy", lambda x, _: layers.numpy_layer_norm(x), allocates=True),
+        numba("numba", loops.layer_norm),
+        Rival("C three passes", by_hand("layer_norm", shapes.LAYER_NORM)),
     ),
     Limit("copy", moved),
     most=200_000,
@@ -159,7 +163,7 @@ ATTENTION: Final = Workload(
     (512,),
     posed(layers.numpy_attention, lambda n: ((n, HEAD), (2048, HEAD), (2048, HEAD), (n, HEAD)), terms=lambda _: 2048),
     (
-        Ours(fast.attention_in_registers),
+        Ours(fast.attention_in_registers, parallel=("io",)),
         Ours(beyond_the_paper.attention_in_blocks),
         Ours(beyond_the_paper.attention_by_rows),
         Ours(layers.attention),
