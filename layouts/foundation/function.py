@@ -107,8 +107,8 @@ class IndexFunction(Function):
     """A function on a box that is written as a formula `to`, with its way back where there is one.
 
     `to` takes a digit for each leaf of the shape and gives a place; with `onto`, the digits of a place in that box,
-    which are joined on exit. `back` takes what `to` gives and gives the digits. Both are given integers, arrays and index
-    expressions, so they use `+ - * // %` only. A way back is best written on digits: there is nothing to be divided.
+    which are joined on exit. `back` takes what `to` gives and gives the digits. Both are given integers, arrays and
+    index expressions, so they use `+ - * // %` only. A way back is best written on digits, where nothing is divided.
 
     >>> pitch = IndexFunction((4, 8), lambda i, j: 9 * i + j, name="padded")
     >>> pitch(2, 3), pitch
