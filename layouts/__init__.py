@@ -38,6 +38,10 @@ from layouts.foundation.tuples import (
     weakly_compatible,
     weakly_congruent,
 )
+from layouts.pictures.explain import Explanation, explain
+from layouts.pictures.grid import Picture, draw
+from layouts.pictures.reading import read_condition, read_layout
+from layouts.pictures.report import described, result_of, steps_of, verdict
 from layouts.proofs.equality import equal
 from layouts.proofs.injectivity import bijective, injective
 from layouts.proofs.places import image, inverse
@@ -48,12 +52,14 @@ __all__ = [
     "Chain",
     "Coordinate",
     "E",
+    "Explanation",
     "Function",
     "IndexFunction",
     "Layout",
     "LayoutError",
     "NoLayout",
     "NotByTable",
+    "Picture",
     "Semimodule",
     "Swizzle",
     "bijective",
@@ -69,8 +75,11 @@ __all__ = [
     "coordinates",
     "cosize",
     "depth",
+    "described",
     "downcast",
+    "draw",
     "equal",
+    "explain",
     "filter",
     "filter_zeros",
     "flat_divide",
@@ -85,11 +94,16 @@ __all__ = [
     "nullspace",
     "raked_product",
     "rank",
+    "read_condition",
+    "read_layout",
+    "result_of",
     "right_inverse",
     "row_major",
+    "steps_of",
     "tiled_divide",
     "tiled_product",
     "upcast",
+    "verdict",
     "weakly_compatible",
     "weakly_congruent",
     "zipped_divide",

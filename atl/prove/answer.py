@@ -10,7 +10,7 @@ from atl.core.index import Array, Bound, Index, Leaf, Size, Var, value_of
 from atl.core.predicate import Predicate, holds
 
 Layer: TypeAlias = Literal["trivial", "linear", "z3", "structure", "table"]
-"""What proved something. The prover has the first three; of layouts, the form says something, and tables of values."""
+"""What proved something: the first three are of the prover; of layouts their form decides too, and tables of values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,36 +15,45 @@ from layouts.foundation.tuples import Extent, as_nested, extent_of, like, produc
 
 
 def complement(layout: Layout, size: object = None) -> Layout:
-    """The layout of what a layout leaves out of `size` places, in ascending order: together they hit each place once.
+    """A layout of what a layout leaves out of `size` places, in ascending order: no place is hit by both but the first.
 
-    Without a size its last mode says how it goes on, past all places of the layout. Raises `NoLayout`
-    where two strides of the layout overlap, or one is no multiple of what those before it span: then no strides reach
-    what is left out.
+    Where each stride is a multiple of what the modes before it reach, together they hit each place exactly once; else
+    gaps stay, in which no block fits. Without a size its last mode says how it goes on, past all places of the layout.
+    Raises `NoLayout` where two strides of the layout overlap.
 
-    >>> complement(Layout(4, 1), 24), complement(Layout((2, 2), (1, 6)), 24)
-    (6:4, (3,2):(2,12))
+    >>> complement(Layout(4, 1), 24), complement(Layout((2, 2), (1, 6)), 24), complement(Layout((2, 2), (1, 5)))
+    (6:4, (3,2):(2,12), (2,1):(2,10))
     >>> import atl
     >>> complement(Layout((4, atl.sizes("n")), (1, 4)))
     1:4*n
     """
+    return left_out(layout, size, whole=False)
+
+
+def left_out(layout: Layout, size: object, *, whole: bool) -> Layout:
+    """The complement; with `whole`, one that leaves no gaps, and `NoLayout` where there is none."""
     need_layout(layout)
     wanted = size.shape if isinstance(size, Layout) else 1 if size is None else size
-    whole = product(as_nested(wanted, extent_of))
+    places = product(as_nested(wanted, extent_of))
     known = layout.known
     modes = [(n, d) for n, d in layout.modes if n != 1 and not is_zero(d)]
     out: list[Mode] = []
     span: Extent = 1
     for n, d in _ascending(layout, modes, known):
         between = known.quotient(d, span)
+        if between is None and not whole and known.less(span - 1, d):
+            between = known.simple(floordiv(index(d), index(span)))
         if between is None:
             raise NoLayout(
-                f"{layout} has no complement",
-                required=f"{span} divides the stride {d}: so far do the modes of smaller strides reach",
+                f"{layout} has no complement{' without gaps' if whole else ''}",
+                required=f"{span} divides the stride {d}: so far do the modes of smaller strides reach"
+                if whole
+                else f"{span} <= {d}: so far do the modes of smaller strides reach",
                 numbers={"stride": d, "reach": span},
             )
         out.append((between, span))
         span = n * d
-    out.append((_ceiling(whole, span, known), span))
+    out.append((_ceiling(places, span, known), span))
     return Layout.of_modes(coalesced(out, known, endless=size is None), known=known)
 
 
@@ -117,11 +126,19 @@ def upcast(layout: Layout, n: int) -> Layout:
 def downcast(layout: Layout, n: int) -> Layout:
     """The layout of the parts of places, n in each: what it was in vectors of n, in elements.
 
+    The first mode that steps from place to place goes through the parts as well; without one, of each place the first
+    part is left, as in CuTe. (Where several modes step by one, CuTe lets each go through the parts, and meets places
+    that the layout does not have.)
+
     >>> downcast(Layout((2, 4), (1, 2)), 4)
     (8,4):(1,8)
     """
     _need_count(layout, n)
-    modes = [(n * extent, d) if d in (1, -1) else (extent, times(n, d)) for extent, d in layout.modes]
+    units = [place for place, (_, d) in enumerate(layout.modes) if d == 1]
+    through = next((place for place in units if layout.modes[place][0] != 1), units[0] if units else None)
+    modes: list[Mode] = [
+        (n * extent, d) if place == through else (extent, times(n, d)) for place, (extent, d) in enumerate(layout.modes)
+    ]
     return _renewed(layout, modes)
 
 

@@ -86,7 +86,7 @@ class Walk:
                 raise Open(f"{stride} divides {extent}, the extent of mode {mode}, or is a multiple of it")
             if (rest := known.quotient(steps, inside)) is None:
                 raise Open(
-                    f"{inside} divides {steps}: mode {mode}, of extent {extent}, has room for {inside} of the steps"
+                    f"{inside} divides {steps}, as mode {mode}, of extent {extent}, has room for {inside} of the steps"
                 )
             self.say(
                 f"{inside} steps of {stride} fill mode {mode}, of extent {extent}; {rest} of 1 are left for the next"
@@ -112,7 +112,9 @@ class Walk:
             sums[piece.mode] = sums[piece.mode] + (piece.steps - 1) * piece.units
         for mode, (total, (extent, _)) in enumerate(zip(sums[:-1], self.outer, strict=False)):
             if not self.known.less(total, extent):
-                raise Open(f"{total} < {extent}: what the modes add up to in mode {mode} has room there")
+                raise Open(f"{total} < {extent}, the room in mode {mode} for what is added up there")
+            if total != 0:
+                self.say(f"in mode {mode} they add up to {total} < {extent}: nothing is carried")
 
 
 def composition(outer: object, inner: object, *, strict: bool = False, given: Iterable[object] = ()) -> Layout | Chain:
@@ -220,7 +222,7 @@ def tabulated(outer: Function, inner: Function, known: Known, reason: str) -> La
     if isinstance(found, Broken):
         at = nested_digits(inner.shape, iter(inner.box.digits(found.index)))
         return Chain(
-            outer, inner, f"no strides give {_value(values[found.index], module)}, the value at {at} ({reason} fails)"
+            outer, inner, f"no strides give {_value(values[found.index], module)}, the value at {at} (needed: {reason})"
         )
     parts = [Layout.of_modes(_endless(modes, extent)) for modes, extent in zip(found, extents, strict=True)]
     shape = nested_digits(inner.shape, iter(part.shape for part in parts))

@@ -10,7 +10,7 @@ from typing import Any
 
 from atl.errors import WrongArgument, brief
 from layouts.algebra.coalesce import need_layout
-from layouts.algebra.complement import complement
+from layouts.algebra.complement import left_out
 from layouts.algebra.composition import composition, each_mode
 from layouts.errors import NoLayout
 from layouts.foundation.layout import Layout, make_layout
@@ -19,7 +19,8 @@ from layouts.foundation.layout import Layout, make_layout
 def logical_divide(layout: Layout, tiler: object) -> Layout:
     """The layout with the modes (tile, rest): what is in a tile, and the tiles; by mode for a tuple of tilers.
 
-    Raises `NoLayout` where strides do not express it, with the condition that fails and where.
+    Each place of the layout is in one tile. Raises `NoLayout` where strides do not express that, with the condition
+    that fails and where.
 
     >>> logical_divide(Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2))
     ((2,2),(2,3)):((4,1),(2,8))
@@ -37,7 +38,7 @@ def logical_divide(layout: Layout, tiler: object) -> Layout:
         return make_layout(layout, Layout(1, 0))
     tile = tiler if isinstance(tiler, Layout) else Layout(tiler)
     tile = tile.knowing(layout.known)
-    made = composition(layout, make_layout(tile, complement(tile, layout.size)))
+    made = composition(layout, make_layout(tile, left_out(tile, layout.size, whole=True)))
     if not isinstance(made, Layout):
         raise NoLayout(
             f"{layout} divided by {tile} is no layout",

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from layouts.algebra.coalesce import coalesced, is_zero, need_layout
-from layouts.algebra.complement import complement
+from layouts.algebra.complement import left_out
 from layouts.errors import NoLayout
 from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout, Mode, make_layout
@@ -139,7 +139,7 @@ def left_inverse(layout: Layout) -> Layout:
             )
     if layout.semimodule is BITS:
         return _left_over_f2(layout)
-    return right_inverse_of_chain(make_layout(layout, complement(layout)))
+    return right_inverse_of_chain(make_layout(layout, left_out(layout, None, whole=True)))
 
 
 def right_inverse_of_chain(layout: Layout) -> Layout:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from atl.core.index import Index
 from atl.errors import WrongArgument, brief
+from atl.surface.values import IndexExpr
 from layouts.foundation.tuples import Extent, extent_of
 
 Array: TypeAlias = NDArray[Any]
@@ -30,7 +31,8 @@ MACHINE: Final = 2**62
 
 @dataclass(frozen=True, slots=True, init=False)
 class Coordinate:
-    """A tuple of integers that adds and scales place by place; trailing zeros say nothing.
+    """A tuple of integers that adds and scales place by place; trailing zeros say nothing. A size stands on the right:
+    `E(1) * n`.
 
     >>> 3 * E(0) + 2 * E(2)
     (3,0,2)
@@ -41,6 +43,7 @@ class Coordinate:
     parts: tuple[Extent, ...]
 
     def __init__(self, parts: tuple[Extent, ...]) -> None:
+        parts = tuple(part if type(part) is int else extent_of(part) for part in parts)
         kept = len(parts)
         while kept and parts[kept - 1] == 0:
             kept -= 1
@@ -55,10 +58,11 @@ class Coordinate:
 
     __radd__ = __add__
 
-    def __mul__(self, other: Extent) -> Coordinate:
-        if not isinstance(other, int | Index):
+    def __mul__(self, other: Extent | IndexExpr) -> Coordinate:
+        if not isinstance(other, int | Index | IndexExpr):
             return NotImplemented
-        return Coordinate(tuple(part * other for part in self.parts))
+        factor = extent_of(other)
+        return Coordinate(tuple(part * factor for part in self.parts))
 
     __rmul__ = __mul__
 
@@ -72,7 +76,9 @@ class Coordinate:
         if sum(part != 0 for part in self.parts) == 1:
             value = self.parts[-1]
             unit = f"E({len(self.parts) - 1})"
-            return unit if value == 1 else f"{value}*{unit}" if isinstance(value, int) else f"({value})*{unit}"
+            if isinstance(value, int):
+                return unit if value == 1 else f"{value}*{unit}"
+            return f"{unit}*{value}" if value.atom is not None else f"{unit}*({value})"
         return f"({','.join(map(str, self.parts))})" if self.parts else "0*E(0)"
 
 

@@ -99,9 +99,20 @@ def check_complement(layout: Layout, table: list[int]) -> None:
         assert ascending == sorted(set(ascending)), (layout, rest)
         together = sorted(a + b for a in moved for b in ascending)
         reach = size or 1
-        assert together[:reach] == list(range(len(together)))[:reach]
+        if not has_gaps(kept):
+            assert together[:reach] == list(range(len(together)))[:reach]
         assert len(set(together)) == len(together)
         assert rest.size * len(moved) < reach + layouts.cosize(kept) * 2  # type: ignore[operator]
+
+
+def has_gaps(layout: Layout) -> bool:
+    """Whether some stride is no multiple of what the modes of smaller strides reach."""
+    reach = 1
+    for n, d in sorted(layout.modes, key=lambda mode: mode[1]):  # type: ignore[arg-type, return-value]
+        if n != 1 and d % reach:  # type: ignore[operator]
+            return True
+        reach = n * d  # type: ignore[assignment, operator]
+    return False
 
 
 def tiles(places: set[int], reach: object) -> bool:
