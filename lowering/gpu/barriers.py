@@ -14,12 +14,11 @@ from typing import assert_never
 from atl.core.index import index
 from atl.core.predicate import less
 from atl.prove import Facts, proves
+from lowering.gpu.folds import waits_for_all
 from lowering.gpu.kernels import (
-    WARP,
     Barrier,
     Branch,
     Extents,
-    Fold,
     Repeat,
     Run,
     Step,
@@ -144,24 +143,6 @@ class Synchronised:
         goes_round = proves(place.facts, less(loop.low, loop.high))
         out.passed(first, [touch.repeated(loop.variable) for touch in inside.last], waits=inside.waits and goes_round)
         out.steps.append(replace(loop, body=tuple(inside.steps)))
-
-
-def waits_for_all(fold: Fold, extents: Extents) -> bool:
-    """Whether the threads of a block wait for each other to fold; those of one warp need not."""
-    return not within_a_warp(fold, extents)
-
-
-def within_a_warp(fold: Fold, extents: Extents) -> bool:
-    """Whether all threads that fold into one value are of one warp, and a power of two in number.
-
-    Threads along x are numbered in a row, so that as many of them as divide a warp are of one.
-    """
-    return all(axis == 0 or extents[axis] == 1 for axis in fold.axes) and WARP % extents[0] == 0
-
-
-def of_all(fold: Fold, extents: Extents) -> bool:
-    """Whether all threads of a block fold into one value."""
-    return all(axis in fold.axes or extent == 1 for axis, extent in enumerate(extents))
 
 
 def _why(found: Met, when: str) -> str:

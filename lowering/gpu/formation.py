@@ -9,7 +9,8 @@ from typing import Final, assert_never
 from atl.checks.scope import known_at_the_start
 from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
 from atl.errors import IllegalMark, UnsupportedMark
-from lowering.gpu.barriers import MetWithin, Place, Synchronised, of_all, within_a_warp
+from lowering.gpu.barriers import MetWithin, Place, Synchronised
+from lowering.gpu.folds import of_all, within_a_warp
 from lowering.gpu.kernels import (
     AXES,
     SHARED_BYTES,

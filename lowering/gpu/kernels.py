@@ -31,6 +31,7 @@ from lowering.nest.loopnest import (
     Scalar,
     statements,
 )
+from lowering.nest.tiles import cells_of
 
 AXES: Final = ("x", "y", "z")
 MOST_THREADS: Final = (1024, 1024, 64)
@@ -230,6 +231,28 @@ def buffers_of(launch: Launch) -> Iterator[tuple[Allocate, Where]]:
     for step in steps_of(launch.body):
         if isinstance(step, Allocate):
             yield step, launch.places[step.buffer.uid]
+
+
+def touched_by(launch: Launch) -> dict[Buffer, bool]:
+    """The buffers that a kernel reads or changes and does not allocate, each with whether it changes it."""
+    found: dict[Buffer, bool] = {}
+
+    def note(buffer: Buffer, changed: bool) -> None:
+        if buffer.uid not in launch.places:
+            found[buffer] = found.get(buffer, False) or changed
+
+    for step in steps_of(launch.body):
+        match step:
+            case Run(statement) | (Declare() as statement):
+                for cell, changed in cells_of((statement,)):
+                    note(cell.buffer, changed)
+            case Clear(buffer):
+                note(buffer, True)
+            case Repeat() | Branch() | Barrier() | Allocate() | Free():
+                pass
+            case _:
+                assert_never(step)
+    return found
 
 
 # -- registers --------------------------------------------------------------------------------------------------------

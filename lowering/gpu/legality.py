@@ -13,13 +13,13 @@ from typing import Final, assert_never
 from atl.core.index import Index, Read, atoms
 from atl.core.marks import BLOCKS, THREADS, LoopMark
 from atl.errors import IllegalMark
+from lowering.gpu.folds import changes_of, folds_into
 from lowering.gpu.kernels import (
     AXES,
     MOST_THREADS,
     THREADS_OF_A_BLOCK,
     Extents,
     Fold,
-    Folding,
     axis_of,
 )
 from lowering.nest.accesses import after
@@ -34,7 +34,6 @@ from lowering.nest.loopnest import (
     Free,
     If,
     LoopNest,
-    Scalar,
     Statement,
     statements,
 )
@@ -207,57 +206,18 @@ def folds_of(nest: LoopNest, loop: For) -> tuple[Fold, ...]:
 
     Raises `IllegalMark` where threads do something else to such a scalar: all threads have it, each its own copy.
     """
-    own = {s.variable for s in statements(loop.body) if isinstance(s, Declare)}
-    found: dict[Scalar, Fold] = {}
-    for statement, axes in _with_axes(loop, ()):
-        target = statement.target
-        if not isinstance(target, Scalar) or target in own:
-            continue
-        op = _folded(statement)
-        fold = None if op is None else Fold(target, op, axes)
-        if fold is None or found.setdefault(target, fold) != fold:
+    found = folds_into(loop)
+    for change in changes_of(loop):
+        if change not in found:
             raise illegal(
                 nest,
                 loop,
-                f"the loop {loop.variable.name} is marked {loop.mark.value}, and its threads change {target.name}, "
-                "of which each thread has a copy",
+                f"the loop {loop.variable.name} is marked {loop.mark.value}, and its threads change "
+                f"{change.into.name}, of which each thread has a copy",
                 "one operation by which all threads of the loop fold into it: +, *, min or max",
                 TAKEN_AWAY.format(loop.variable.name),
             )
-    return tuple(found.values())
-
-
-def _folded(statement: Assign | Accumulate) -> Folding | None:
-    """The operation by which a statement folds into its target, if it is one that may be done in any order."""
-    if not isinstance(statement, Accumulate):
-        return None
-    match statement.op:
-        case "add" | "sub":
-            return "add"
-        case "mul" | "min" | "max":
-            return statement.op
-        case "div":
-            return None
-    assert_never(statement.op)
-
-
-def _with_axes(statement: Statement, axes: tuple[int, ...]) -> Iterator[tuple[Assign | Accumulate, tuple[int, ...]]]:
-    """The stores in a statement, with the axes of the loops of threads around each, in order."""
-    match statement:
-        case For(body=body, mark=mark):
-            axis = axis_of(mark)
-            inner = axes if axis is None else tuple(sorted((*axes, axis)))
-            for part in body:
-                yield from _with_axes(part, inner)
-        case If(body=body):
-            for part in body:
-                yield from _with_axes(part, axes)
-        case Assign() | Accumulate():
-            yield statement, axes
-        case Declare() | Allocate() | Clear() | Free():
-            pass
-        case _:
-            assert_never(statement)
+    return found
 
 
 # -- what is said -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from atl.core.index import Index, index
 from atl.core.marks import THREADS
-from lowering.gpu.barriers import waits_for_all
+from lowering.gpu.folds import waits_for_all
 from lowering.gpu.kernels import (
     AXES,
     Barrier,
@@ -316,7 +316,7 @@ class _KernelRun(machine.Run):
 
     def _clear(self, buffer: Buffer, count: int, *, zeroed: bool) -> None:
         """What is emptied; zeros are stored by all threads of a block, each to the cells of its number."""
-        if self._launch is None or self._places.get(buffer.uid, "global") != "shared":
+        if self._launch is None or self._places.get(buffer.uid, "global") not in ("global", "shared"):
             super()._clear(buffer, count, zeroed=zeroed)
             return
         memory = self._memory(buffer)
