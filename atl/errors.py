@@ -360,3 +360,9 @@ class IllegalMark(RefusedMark, ValueError):
     """A loop may not run as it is marked: its iterations meet in a cell, or it is not proved that they do not."""
 
     code = "ATL506"
+
+
+class GpuMissing(ATLError, RuntimeError):
+    """A kernel for a GPU is called where something of what that takes is missing."""
+
+    code = "ATL507"

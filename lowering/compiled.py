@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.ranges import Ranges
 from lowering.c.scalars import C_TYPES
 from lowering.compiler import find_compiler, vector_bytes
+from lowering.cuda.compiled import GpuKernel, compile_for_gpu
 from lowering.facts import Facts, Limits, hold
 from lowering.fitting import Fitting
 from lowering.lower import lower
@@ -46,17 +47,36 @@ REMEMBERED: Final = 64
 FLOAT32_LIMIT: Final = 3.4e38
 
 
+@overload
 def compile(  # noqa: A001 (the contract's name)
+    program: Program, *, target: Literal["c"] = ..., sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+) -> Kernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    program: Program, *, target: Literal["cuda"], sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+) -> GpuKernel: ...
+
+
+@overload
+def compile(  # noqa: A001
+    program: Program, *, target: str, sizes: Mapping[str, int] | None = ..., fast_math: bool = ...
+) -> Kernel | GpuKernel: ...
+
+
+def compile(  # noqa: A001
     program: Program, *, target: str = "c", sizes: Mapping[str, int] | None = None, fast_math: bool = False
-) -> Kernel:
+) -> Kernel | GpuKernel:
     """A program as machine code. Its accesses and truncations are checked first; what is built is kept in a cache.
 
     `sizes` fixes some sizes to numbers, which the C compiler then knows; they are no arguments of the kernel any more.
     With `fast_math` the compiler may assume that there are no NaN and no infinities: what the kernel makes of them is
-    unspecified, nothing else in the process is touched.
+    unspecified, nothing else in the process is touched. For the target "cuda" a `GpuKernel` is made, for which
+    nothing has to be installed.
 
-    Raises `UnsafeAccess`, `UnsafeTruncation`, `UnsupportedMark`, `CompilerMissing`, `CompilerFailed`; `ArgumentError`
-    and `AssumptionError` for `sizes`.
+    Raises `UnsafeAccess`, `UnsafeTruncation`, `UnsupportedMark`, `IllegalMark`, `CompilerMissing`, `CompilerFailed`;
+    `ArgumentError` and `AssumptionError` for `sizes`.
 
     >>> import atl, numpy as np
     >>> from lowering import compile
@@ -74,6 +94,10 @@ def compile(  # noqa: A001 (the contract's name)
     check_program(program, target)
     program = specialise(program, {} if sizes is None else sizes)
     check_names(program)
+    if target == "cuda":
+        if fast_math:
+            raise WrongArgument("fast_math=True for a GPU", required="fast_math=False: it is for the C target yet")
+        return compile_for_gpu(program)
     check_room(program)
     compiler = find_compiler()
     # Only what is made of vectors depends on their size.
@@ -134,7 +158,6 @@ class Kernel:
             (array.name, np.dtype(array.dtype), len(array.shape), code.ffi.typeof(f"{C_TYPES[array.dtype]}[]"))
             for array in nest.inputs
         )
-        self._from_buffer: Callable[..., Any] = code.ffi.from_buffer
         self._kinds = tuple(kind if rank else None for _, _, rank, kind in self._inputs)
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")

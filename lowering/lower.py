@@ -16,7 +16,7 @@ import padtypes
 from atl.checks.safety import check_safe, reads_in
 from atl.checks.scope import Scope, outermost
 from atl.checks.stack import storage_of
-from atl.checks.targets import MarkedBinder, marked_binders
+from atl.checks.targets import MarkedBinder, marked_binders, support_of
 from atl.checks.wellformed import positive_divisors
 from atl.core.dtypes import bytes_of
 from atl.core.index import (
@@ -92,7 +92,7 @@ from lowering.nest.loopnest import (
     elements,
 )
 from lowering.normalize import normalize
-from lowering.passes import after_passes
+from lowering.passes import FOR_GPUS, PASSES, after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
 from lowering.targets.binders import number_of_loop, numbered
@@ -154,7 +154,7 @@ class Context:
         return scalar(e, self.scope, self.tensors, self.inputs)
 
 
-def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTOR_BYTES) -> LoopNest:
+def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTOR_BYTES, target: str = "c") -> LoopNest:
     """The loop nest of a program whose accesses are safe and whose truncations cut only padding; both are proved first.
 
     With `registers=False` it is that of Fig. 4.1 to the letter: a sum adds to its element of the buffer, arithmetic is
@@ -169,19 +169,21 @@ def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTO
     the values in them. What they drop are stores to buffers and variables that the output does not depend on.
 
     `vector_bytes` is the size of a vector register, of which buffers marked `registers` are made: 16, 32 or 64. Marked
-    loops are proved to be legal, for whatever target: `lowering.targets.legality`.
+    loops are proved to be legal, for whatever target: `lowering.targets.legality`. For the target "cuda" the passes are
+    left out that speak of the registers, the stack and the loops of a CPU; `lowering.gpu` makes kernels of such a nest.
 
-    Raises `UnsafeAccess`, `UnsafeTruncation` and `IllegalMark`.
+    Raises `WrongArgument`, `UnsafeAccess`, `UnsafeTruncation` and `IllegalMark`.
     """
     if not isinstance(vector_bytes, int) or vector_bytes not in (16, 32, 64):
         raise WrongArgument(f"vector_bytes={brief(vector_bytes)}", required="16, 32 or 64")
     if not isinstance(registers, bool):
         raise WrongArgument(f"registers={brief(registers)}", required="registers=True or registers=False")
+    support_of(target)
     check_safe(program)
     padtypes.check(program)
     lowering, lowered = _lowered(program, registers=registers)
     check_met(program, lowered, lowering.met)
-    nest = after_passes(replace(lowered, vector_bytes=vector_bytes))
+    nest = after_passes(replace(lowered, vector_bytes=vector_bytes), FOR_GPUS if target == "cuda" else PASSES)
     check_legal(nest)
     return nest
 

@@ -45,7 +45,7 @@ COMMAND_LINE = "atl.cli"
 STARTS_IT = "atl.__main__"
 """What `python -m atl` runs: the one module that imports the command line."""
 
-PRINTERS = ("lowering.c", "lowering.nest.pseudocode", "lowering.nest.text_scope")
+PRINTERS = ("lowering.c", "lowering.cuda", "lowering.nest.pseudocode", "lowering.nest.text_scope")
 """The rooms and modules that print loop nests."""
 
 WORKS_OUT = ("atl.prove", "atl.checks", "lowering.passes", "lowering.lower")

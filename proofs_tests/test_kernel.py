@@ -411,7 +411,7 @@ def test_only_programs_are_compiled_and_only_to_c() -> None:
     with pytest.raises(WrongArgument, match="one of 'c'"):
         compile(twice(), target="llvm")
     with pytest.raises(WrongArgument, match=r"atl\.program"):
-        compile(atl.tensor("x", n))  # type: ignore[arg-type]
+        compile(atl.tensor("x", n))  # type: ignore[call-overload]
 
 
 def test_no_input_may_be_called_out() -> None:

@@ -275,11 +275,15 @@ def test_a_reduction_runs_at_once_into_a_scalar_and_into_no_cell(mark: str, mono
         lower(reschedule(rows).mark("i", mark).goal)
 
 
-@pytest.mark.parametrize("mark", ["block.x", "thread.y"])
-def test_the_axes_of_a_gpu_fold_into_no_scalar(mark: str) -> None:
-    with pytest.raises(IllegalMark, match=f"the loop p is marked {mark}, and its iterations . and . meet in total"):
-        lower(reschedule(matmul()).mark("p", mark).goal)
-    lower(reschedule(matmul()).mark("i", mark).goal)
+def test_the_threads_of_a_block_fold_into_a_scalar_and_its_blocks_do_not() -> None:
+    for mark in ("block.x", "thread.y"):
+        lower(reschedule(matmul()).mark("i", mark).goal)
+    lower(reschedule(matmul()).mark("p", "thread.y").goal)
+    with pytest.raises(
+        IllegalMark, match=r"the loop p is marked block.x, and its iterations . and . meet in total"
+    ) as e:
+        lower(reschedule(matmul()).mark("p", "block.x").goal)
+    assert any("interchange" in hint for hint in e.value.suggestions)
 
 
 def test_a_loop_is_unrolled_whose_extent_is_constant() -> None:

@@ -260,9 +260,9 @@ FAULTS: Mapping[str, tuple[TrapKind, Block]] = {
         "meeting",
         (Declare(TOTAL, ONE32), replace(every(Accumulate(TOTAL, "add", Load(TOTAL))), mark=LoopMark.VECTOR)),
     ),
-    "a variable into which the threads of a GPU fold": (
+    "a variable into which the blocks of a GPU fold": (
         "meeting",
-        (Declare(TOTAL, ONE32), replace(every(Accumulate(TOTAL, "add", ONE32)), mark=LoopMark.THREAD_X)),
+        (Declare(TOTAL, ONE32), replace(every(Accumulate(TOTAL, "add", ONE32)), mark=LoopMark.BLOCK_X)),
     ),
     "a quotient by zero": ("divisor", (Assign(cell(OUT, index(Quotient(ONE, N - 3))), ONE32),)),
 }

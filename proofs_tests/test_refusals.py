@@ -300,12 +300,12 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         ("the loop i, a sum, does not change places with the loop j, a max",),
     ),
     "a theorem compiled": (
-        lambda: compiled(reschedule(pipeline()).fuse("buf").done()),  # type: ignore[arg-type]
+        lambda: compiled(reschedule(pipeline()).fuse("buf").done()),  # type: ignore[call-overload]
         WrongArgument,
         ("try: take the program of the theorem: theorem.rhs",),
     ),
     "a session compiled": (
-        lambda: compiled(reschedule(pipeline())),  # type: ignore[arg-type]
+        lambda: compiled(reschedule(pipeline())),  # type: ignore[call-overload]
         WrongArgument,
         ("try: take the program of the session: session.goal",),
     ),

@@ -160,8 +160,10 @@ def test_what_only_lowering_can_tell_comes_in() -> None:
     assert asked == [s.goal]
     with pytest.raises(WrongArgument, match="also=3"):
         s.check(also=3)  # type: ignore[arg-type]
-    with pytest.raises(WrongArgument, match="target='cuda'"):
-        s.check(target="cuda")
+    with pytest.raises(WrongArgument, match="target='metal'"):
+        s.check(target="metal")
+    assert not s.mark("i", "block.x").check(target="cuda").obstacles
+    assert s.check(target="c").obstacles
 
 
 # -- suggestions ------------------------------------------------------------------------------------------------------

@@ -81,8 +81,9 @@ def obstacles(program: Program, target: str = "c") -> list[ATLError]:
     except ATLError as error:
         found.append(error)
     found += unsupported_marks(marked_binders(program), target)
-    found += beyond_the_registers(program)
-    found += beyond_the_stack(program)
+    if target == "c":
+        found += beyond_the_registers(program)
+        found += beyond_the_stack(program)
     meaningless = next(without_meaning(program), None)
     if meaningless is not None:
         return [*found, meaningless]

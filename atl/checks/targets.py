@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, assert_never
 
 from atl.core.forms import TensorBinder
-from atl.core.marks import LetMark, LoopMark, Mark
+from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark, Mark
 from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, names_given
@@ -122,6 +122,12 @@ SUPPORT: Final[Mapping[str, Support]] = {
         # A variable of a function stands in a register where the compiler has one, else on the stack.
         scalars=frozenset((LetMark.REGISTERS, LetMark.STACK)),
         buffers=frozenset((LetMark.REGISTERS, LetMark.STACK, LetMark.HEAP, LetMark.RING)),
+    ),
+    "cuda": Support(
+        "CUDA",
+        loops=frozenset((*BLOCKS, *THREADS, LoopMark.UNROLL)),
+        scalars=frozenset((LetMark.REGISTERS,)),
+        buffers=frozenset((LetMark.REGISTERS, LetMark.SHARED, LetMark.GLOBAL)),
     ),
 }
 """The targets by their names."""

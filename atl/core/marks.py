@@ -64,13 +64,13 @@ class LetMark(Enum):
 
 Mark: TypeAlias = LoopMark | LetMark
 
-AT_ONCE: Final = frozenset(
-    (
-        *(LoopMark.PARALLEL, LoopMark.VECTOR),
-        *(LoopMark.BLOCK_X, LoopMark.BLOCK_Y, LoopMark.BLOCK_Z),
-        *(LoopMark.THREAD_X, LoopMark.THREAD_Y, LoopMark.THREAD_Z),
-    )
-)
+BLOCKS: Final = (LoopMark.BLOCK_X, LoopMark.BLOCK_Y, LoopMark.BLOCK_Z)
+"""The axes of a GPU's grid, in their order."""
+
+THREADS: Final = (LoopMark.THREAD_X, LoopMark.THREAD_Y, LoopMark.THREAD_Z)
+"""The axes of a GPU's block, in their order."""
+
+AT_ONCE: Final = frozenset((LoopMark.PARALLEL, LoopMark.VECTOR, *BLOCKS, *THREADS))
 """The marks of loops whose iterations run at the same time, so that none may touch what another one changes."""
 
 CALLED: Final[dict[type[Enum], str]] = {LoopMark: "a loop", LetMark: "a let"}

@@ -73,6 +73,11 @@ def accesses(loop: For, facts: Facts, scope: TextScope) -> Iterator[Access]:
             yield access
 
 
+def accesses_of(statement: Statement, facts: Facts, scope: TextScope) -> Iterator[Access]:
+    """What a statement does to storage, also to what is made in it; the loops are those within it."""
+    yield from _in_statement(_Place(facts, (), scope), statement)
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     facts: Facts

@@ -6,14 +6,14 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from atl.core.marks import LoopMark
+from atl.core.marks import BLOCKS, LoopMark
 from atl.core.terms import BinaryOp
 
 How: TypeAlias = Literal["read", "write"] | BinaryOp
 """What is done to a cell or variable: it is read, it gets a value of its own, or one is folded into it."""
 
 FOLDED: Final = frozenset(("add", "mul", "min", "max"))
-"""The operations by which the iterations of a `parallel` or `vector` loop may change one scalar variable."""
+"""The operations by which iterations that run at once may change one scalar variable, but for the blocks of a GPU."""
 
 
 def folds(how: How) -> How:
@@ -24,13 +24,14 @@ def folds(how: How) -> How:
 def may_meet(mark: LoopMark, one: How, another: How) -> bool:
     """Whether two iterations of a loop with this mark may do so to one cell or variable: both read, or both fold.
 
+    The blocks of a grid meet in nothing: none of them waits for another one.
+
     >>> may_meet(LoopMark.PARALLEL, "add", "sub"), may_meet(LoopMark.PARALLEL, "add", "read")
     (True, False)
     """
     if one == another == "read":
         return True
-    together = mark in (LoopMark.PARALLEL, LoopMark.VECTOR)
-    return together and folds(one) == folds(another) and folds(one) in FOLDED
+    return mark not in BLOCKS and folds(one) == folds(another) and folds(one) in FOLDED
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,12 +153,12 @@ def execute(
     Raises `Trap`, and `TooLarge` when it takes more than this many `steps`: statements carried out.
     """
     try:
-        return _Run(nest, sizes, arrays, steps, order).outcome()
+        return Run(nest, sizes, arrays, steps, order).outcome()
     except ZeroDivisionError as error:
         raise Trap("divisor", f"an index is divided by {error.args[0]}") from None
 
 
-class _Run:
+class Run:
     """The state of a run: loop variables (v in Fig. 5.4), scalars (st) and buffers (h)."""
 
     def __init__(
@@ -192,12 +192,16 @@ class _Run:
         count = prod(shape)
         memory = Memory(count, zeroed=0 if self._nest.complete else count)
         self._heap[output.uid] = memory
-        self._block(self._nest.body)
+        self._whole()
         if self._nest.complete and len(memory.cells) < count:
             missing = next(address for address in range(count) if address not in memory.cells)
             raise Trap("incomplete", f"nothing is stored at {missing} of the output, which is said to be complete")
         scalars = self._scalars
         return Outcome(shape, output.dtype, memory.cells, scalars.divisions_by_zero, scalars.undefined)
+
+    def _whole(self) -> None:
+        """Runs the body of the nest."""
+        self._block(self._nest.body)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 

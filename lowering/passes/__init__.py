@@ -8,7 +8,7 @@ the nest after the last of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from lowering.nest.loopnest import LoopNest
@@ -41,8 +41,19 @@ PASSES: Final[tuple[Pass, ...]] = (
 )
 
 
-def after_passes(nest: LoopNest) -> LoopNest:
-    """The loop nest after all passes."""
-    for run in PASSES:
+_FOR_CPUS: Final = (
+    with_stack_in_bounds,
+    with_invariant_tests_outside,
+    with_tiles_in_registers,
+    with_tests_as_bounds,
+)
+FOR_GPUS: Final = tuple(run for run in PASSES if run not in _FOR_CPUS)
+"""Those for a nest of which kernels are made. Where its buffers are is said there; and its loops keep their extents and
+their tests, for those of threads have constant extents, and run one iteration in each thread."""
+
+
+def after_passes(nest: LoopNest, passes: Sequence[Pass] = PASSES) -> LoopNest:
+    """The loop nest after all of these passes."""
+    for run in passes:
         nest = run(nest)
     return nest

@@ -3,8 +3,8 @@
 The iterations of a loop that is `parallel` or `vector`, or bound to an axis of a GPU, run at the same time. So none of
 them may touch a cell that another one changes; to read what an earlier one has written is no more legal than to write
 it twice. Buffers and variables that an iteration makes are its own. What all iterations may change together is a scalar
-variable outside of a `parallel` or `vector` loop, into which they do nothing but fold by one operation. An `unroll`ed
-loop has a constant extent.
+variable outside of the loop, into which they do nothing but fold by one operation; the blocks of a GPU may not do that
+either. An `unroll`ed loop has a constant extent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import assert_never
 from atl.checks.scope import known_at_the_start
 from atl.checks.targets import MarkedBinder
 from atl.core.index import index
-from atl.core.marks import AT_ONCE, LetMark, LoopMark
+from atl.core.marks import AT_ONCE, BLOCKS, THREADS, LetMark, LoopMark
 from atl.core.predicate import equal
 from atl.core.program import Program
 from atl.core.reshape_definitions import Pairs
@@ -25,7 +25,7 @@ from atl.errors import IllegalMark
 from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.answer import Model
 from lowering.nest.accesses import Access, accesses, after
-from lowering.nest.at_once import may_meet
+from lowering.nest.at_once import FOLDED, may_meet
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -182,7 +182,21 @@ def _met(nest: LoopNest, found: Conflict) -> IllegalMark:
         where = _where(one, found.model)
         summary = f"the loop {name} is marked {mark}, and its iterations {first} and {second} meet in {where}"
         numbers = found.model.numbers
-    return _illegal(nest, loop, summary, f"no iteration touches what another one changes; {_how(found)}", numbers)
+    required = f"no iteration touches what another one changes; {_how(found)}"
+    return _illegal(nest, loop, summary, required, numbers, *_instead(loop, one))
+
+
+def _instead(loop: For, access: Access) -> tuple[str, ...]:
+    """What else can be done where threads or blocks of a GPU add to what they have in common."""
+    name = loop.variable.name
+    if access.how not in FOLDED and not isinstance(access.statement, Accumulate):
+        return ()
+    if loop.mark in BLOCKS:
+        return (
+            f's.interchange("{name}") where loops outside of it can be blocks',
+            f's.split_loop or s.tile of "{name}", and a let of partial sums, one for each block',
+        )
+    return (f's.interchange("{name}") for a sum in each element, in a scalar',) if loop.mark in THREADS else ()
 
 
 def _where(access: Access, model: Model) -> str:
@@ -220,7 +234,9 @@ def _not_constant(nest: LoopNest, loop: For, scope: TextScope) -> IllegalMark:
     return _illegal(nest, loop, summary, f"a constant extent; it is {extent}", None)
 
 
-def _illegal(nest: LoopNest, loop: For, summary: str, required: str, numbers: Mapping[str, int] | None) -> IllegalMark:
+def _illegal(
+    nest: LoopNest, loop: For, summary: str, required: str, numbers: Mapping[str, int] | None, *instead: str
+) -> IllegalMark:
     name = loop.variable.name
     return IllegalMark(
         summary,
@@ -229,5 +245,5 @@ def _illegal(nest: LoopNest, loop: For, summary: str, required: str, numbers: Ma
         place=place_of(nest, loop.binder),
         required=required,
         numbers=numbers,
-        suggestions=(f's.mark("{name}", None) takes the mark away',),
+        suggestions=(*instead, f's.mark("{name}", None) takes the mark away'),
     )

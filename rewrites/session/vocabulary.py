@@ -65,13 +65,10 @@ def no_such_name(name: str, known: Iterable[str]) -> NoSuchAttribute:
 
 
 def _with_refusals(hint: str) -> str:
-    """The hint, with the targets that do not carry out a mark that it sets: it leads to a goal that they refuse."""
-    refusing = [
-        target.name
-        for target in SUPPORT.values()
-        if any(word not in _carried_out(target) for word in re.findall(r'mark\("\w+", "([^"]+)"\)', hint))
-    ]
-    return f"{hint}, which the {' and '.join(refusing)} target does not carry out yet" if refusing else hint
+    """The hint, with a word where C, the target if none is named, does not carry out a mark that it sets."""
+    target = SUPPORT["c"]
+    refused = any(word not in _carried_out(target) for word in re.findall(r'mark\("\w+", "([^"]+)"\)', hint))
+    return f"{hint}, which the {target.name} target does not carry out yet" if refused else hint
 
 
 def _carried_out(target: Support) -> frozenset[str]:

@@ -1,0 +1,183 @@
+"""What generated CUDA uses besides the language: small functions of our own that come with it, and words of its own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lowering.c.helpers import identifiers
+from lowering.c.scalars import C_TYPES
+from lowering.gpu.kernels import Folding
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+WORDS: Final = _words("""
+alignas alignof and and_eq asm bitand bitor bool catch char16_t char32_t char8_t class compl concept const_cast
+consteval constexpr constinit co_await co_return co_yield decltype delete dynamic_cast explicit export false friend
+mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public reinterpret_cast requires
+static_assert static_cast template this thread_local throw true try typeid typename using virtual wchar_t xor xor_eq
+threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 std error how stream thread threads lanes launch at
+cudaSuccess cudaError_t cudaStream_t cudaLaunchConfig_t cudaMemsetAsync cudaMallocAsync cudaFreeAsync
+cudaLaunchKernelEx min max norm rsqrt
+""")
+"""Names that C++ and CUDA have a meaning for where C has none, and those of the text around kernels."""
+
+_DEVICE: Final = "static __host__ __device__ __forceinline__"
+
+
+def _wrapping(op: str, sign: str, bits: int) -> str:
+    return f"""\
+/* a {sign} b modulo 2^{bits}: of signed integers, CUDA leaves open what an overflow gives. */
+{_DEVICE} int{bits}_t {op}_int{bits}(int{bits}_t a, int{bits}_t b)
+{{
+    return (int{bits}_t)((uint{bits}_t)a {sign} (uint{bits}_t)b);
+}}
+"""
+
+
+def _absolute(bits: int) -> str:
+    return f"""\
+{_DEVICE} int{bits}_t abs_int{bits}(int{bits}_t a)
+{{
+    return a < 0 ? (int{bits}_t)-(uint{bits}_t)a : a;
+}}
+"""
+
+
+def _pick(kind: str, c_type: str, sign: str) -> str:
+    return f"""\
+{_DEVICE} {c_type} {kind}_{c_type.removesuffix("_t")}({c_type} a, {c_type} b)
+{{
+    return a {sign} b ? a : b;
+}}
+"""
+
+
+def _pick_of_floats(kind: str, c_type: str, sign: str) -> str:
+    return f"""\
+/* The {kind}imum of both; NaN, where one of them is. */
+{_DEVICE} {c_type} {kind}_{c_type}({c_type} a, {c_type} b)
+{{
+    a = b {sign} a ? b : a;
+    return b == b ? a : b;
+}}
+"""
+
+
+_HELPERS: Final = {
+    "floor_div": f"""\
+/* a / b rounded down, for b > 0. */
+{_DEVICE} int64_t floor_div(int64_t a, int64_t b)
+{{
+    return a / b - (a % b < 0);
+}}
+""",
+    "floor_mod": f"""\
+/* a - b * floor_div(a, b), for b > 0: at least 0 and less than b. */
+{_DEVICE} int64_t floor_mod(int64_t a, int64_t b)
+{{
+    int64_t rest = a % b;
+    return rest < 0 ? rest + b : rest;
+}}
+""",
+    **{
+        f"{op}_int{bits}": _wrapping(op, sign, bits)
+        for op, sign in (("add", "+"), ("sub", "-"), ("mul", "*"))
+        for bits in (32, 64)
+    },
+    **{f"abs_int{bits}": _absolute(bits) for bits in (32, 64)},
+    **{
+        f"{kind}_{c_type.removesuffix('_t')}": _pick(kind, c_type, sign)
+        for kind, sign in (("min", "<"), ("max", ">"))
+        for c_type in ("int32_t", "int64_t")
+    },
+    **{
+        f"{kind}_{c_type}": _pick_of_floats(kind, c_type, sign)
+        for kind, sign in (("min", "<"), ("max", ">"))
+        for c_type in ("float", "double")
+    },
+    "exp_float": f"{_DEVICE} float exp_float(float a)\n{{\n    return expf(a);\n}}\n",
+    "exp_double": f"{_DEVICE} double exp_double(double a)\n{{\n    return exp(a);\n}}\n",
+}
+
+OF_THREAD: Final = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
+"""The number of a thread in its block."""
+
+
+def fold_name(op: Folding, dtype: str, *, of_block: bool) -> str:
+    """The function that folds a value of each thread: of a block, or of some lanes of a warp."""
+    return f"{op}_{C_TYPES[dtype].removesuffix('_t')}_of_{'block' if of_block else 'lanes'}"
+
+
+def combined(op: Folding, dtype: str, left: str, right: str) -> str:
+    """Two values as one, in the text of CUDA."""
+    signs = {"add": "+", "mul": "*"}
+    if op in signs and dtype.startswith("float"):
+        return f"{left} {signs[op]} {right}"
+    return f"{op}_{C_TYPES[dtype].removesuffix('_t')}({left}, {right})"
+
+
+def _fold_of_lanes(op: Folding, dtype: str) -> str:
+    c_type = C_TYPES[dtype]
+    return f"""\
+/* What so many neighbouring lanes of a warp fold their parts into: a power of two. */
+static __device__ {c_type} {fold_name(op, dtype, of_block=False)}({c_type} part, unsigned lanes)
+{{
+    const unsigned lane = ({OF_THREAD}) % 32;
+    const unsigned mask = (lanes == 32 ? 0xffffffffu : (1u << lanes) - 1) << lane / lanes * lanes;
+    for (unsigned by = lanes / 2; by > 0; by /= 2) {{
+        const {c_type} other = __shfl_xor_sync(mask, part, by);
+        part = {combined(op, dtype, "part", "other")};
+    }}
+    return part;
+}}
+"""
+
+
+def _fold_of_block(op: Folding, dtype: str) -> str:
+    c_type = C_TYPES[dtype]
+    return f"""\
+/* What all threads of a block fold their parts into. */
+static __device__ {c_type} {fold_name(op, dtype, of_block=True)}({c_type} part)
+{{
+    __shared__ {c_type} of_warp[32];
+    const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
+    const unsigned thread = {OF_THREAD};
+    const unsigned lane = thread % 32, left = threads - thread / 32 * 32, lanes = left < 32 ? left : 32;
+    const unsigned mask = lanes == 32 ? 0xffffffffu : (1u << lanes) - 1;
+    for (unsigned by = 16; by > 0; by /= 2) {{
+        const {c_type} other = __shfl_down_sync(mask, part, by);
+        if (lane + by < lanes)
+            part = {combined(op, dtype, "part", "other")};
+    }}
+    if (lane == 0)
+        of_warp[thread / 32] = part;
+    __syncthreads();
+    {c_type} folded = of_warp[0];
+    for (unsigned warp = 1; warp < (threads + 31) / 32; warp++)
+        folded = {combined(op, dtype, "folded", "of_warp[warp]")};
+    __syncthreads();
+    return folded;
+}}
+"""
+
+
+_OPERATIONS: Final[tuple[Folding, ...]] = ("add", "mul", "min", "max")
+_FOLDS: Final = {
+    **{fold_name(op, of, of_block=False): _fold_of_lanes(op, of) for op in _OPERATIONS for of in C_TYPES},
+    **{fold_name(op, of, of_block=True): _fold_of_block(op, of) for op in _OPERATIONS for of in C_TYPES},
+}
+
+OURS: Final = frozenset((*_HELPERS, *_FOLDS))
+"""What generated CUDA calls its own functions."""
+
+
+def preamble(code: str) -> str:
+    """The headers and the helpers that the code uses."""
+    used = identifiers(code)
+    folds = [text for name, text in _FOLDS.items() if name in used]
+    used |= identifiers("".join(folds))
+    helpers = [text for name, text in _HELPERS.items() if name in used]
+    return "\n".join(("#include <math.h>\n#include <stdint.h>\n", *helpers, *folds))

@@ -1,0 +1,218 @@
+"""Kernels as CUDA: a file with a `__global__` function for each launch, and one function that a host calls.
+
+The host's function is `int name(inputs, sizes, out, stream)`, over arrays in global memory. It returns 0, or the number
+of the CUDA error by which it stopped. Launches are calls, and no `<<<…>>>`, so that any C++ compiler reads the text.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from atl.core.index import ONE, ZERO, Index, Size, Var
+from atl.core.marks import BLOCKS
+from lowering.c.helpers import identifiers
+from lowering.c.index import index_text, predicate_text
+from lowering.c.names import Names
+from lowering.c.scalars import C_TYPES
+from lowering.c.text import SUM, WIDTH, indented, wrapped
+from lowering.cuda.helpers import OURS, WORDS, preamble
+from lowering.cuda.threads import Lines, Threads
+from lowering.gpu.kernels import (
+    AXES,
+    HostBlock,
+    HostBranch,
+    HostLoop,
+    Kernels,
+    Launch,
+    touched_by,
+)
+from lowering.nest.loopnest import Allocate, Buffer, Clear, Free, LoopNest, elements, key
+from lowering.nest.text_scope import TextScope, shown
+
+_STOPS: Final = "!= cudaSuccess)"
+
+
+def print_cuda(kernels: Kernels) -> str:
+    """The kernels as a file of CUDA. Names are the user's, changed where CUDA has a meaning for them.
+
+    >>> import atl
+    >>> from lowering import lower
+    >>> from lowering.gpu.formation import kernels
+    >>> text = "twice (x : float32[n]) : float32[n, 8] := ⊞[i < n | block.x] ⊞[j < 8 | thread.x] 2 * x[i]"
+    >>> print(print_cuda(kernels(lower(atl.parse(text), target="cuda"))).split("{")[0])
+    #include <math.h>
+    #include <stdint.h>
+    <BLANKLINE>
+    __global__ void __launch_bounds__(8) twice_0(const float *__restrict__ x, float *__restrict__ out)
+    <BLANKLINE>
+    """
+    nest = kernels.nest
+    scope = _outermost(nest)
+    name, names = scope.names.bind(("function",), nest.name, of_function=True)
+    host = _Host(nest, name, [])
+    body: Lines = []
+    if not nest.complete:
+        body += _checked(_memset(scope, nest.output, elements(nest.output.extents)))
+    body += host.block(kernels.body, replace(scope, names=names))
+    parameters = ", ".join((*(text for _, text in _parameters(nest, scope)), "cudaStream_t stream"))
+    used = identifiers("\n".join(body))
+    unused = [f"(void){parameter};" for parameter, _ in _parameters(nest, scope) if parameter not in used]
+    if "how" in used:
+        body[:0] = ["cudaLaunchConfig_t how = {};", "how.stream = stream;"]
+    elif "stream" not in used:
+        unused.append("(void)stream;")
+    lines = [
+        *textwrap.wrap(_comment(nest, scope), WIDTH, subsequent_indent="   ", break_long_words=False),
+        *wrapped(f'extern "C" int {name}({parameters})'),
+        "{",
+        *indented([*unused, "cudaError_t error = cudaSuccess;", *body, "return (int)error;"]),
+        "}",
+    ]
+    code = "\n".join((*host.functions, "\n".join(part for line in lines for part in wrapped(line)) + "\n"))
+    return f"{preamble(code)}\n{code}"
+
+
+def _outermost(nest: LoopNest) -> TextScope:
+    """Where the body of a nest stands, with names that CUDA has no meaning for."""
+    names = Names(taken=WORDS | OURS).bind_all(
+        [
+            *((array.name, array.name) for array in nest.inputs),
+            *((Size(size), size) for size in nest.sizes),
+            (key(nest.output), nest.output.name),
+        ]
+    )
+    return TextScope(names, frozenset(), nest.natural)
+
+
+def _parameters(nest: LoopNest, scope: TextScope) -> list[tuple[str, str]]:
+    """Each parameter's name, and its declaration."""
+    out: list[tuple[str, str]] = []
+    for array in nest.inputs:
+        name, kind = scope.name(array.name), C_TYPES[array.dtype]
+        out.append((name, f"const {kind} *{name}" if array.shape else f"{kind} {name}"))
+    out += [(name, f"int64_t {name}") for size in nest.sizes for name in (scope.name(Size(size)),)]
+    name = scope.name(key(nest.output))
+    return [*out, (name, f"{C_TYPES[nest.output.dtype]} *{name}")]
+
+
+def _comment(nest: LoopNest, scope: TextScope) -> str:
+    inputs = ", ".join(shown(scope, array.name, array.shape) for array in nest.inputs)
+    out = shown(scope, key(nest.output), nest.output.extents)
+    return f"/* {nest.name}: {out}{f' from {inputs}' if inputs else ''}; arrays in global memory. */"
+
+
+# -- the host ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """Prints what the host does; `functions` are the kernels printed so far."""
+
+    nest: LoopNest
+    name: str
+    functions: list[str]
+
+    def block(self, block: HostBlock, scope: TextScope) -> Lines:
+        lines: Lines = []
+        for step in block:
+            match step:
+                case Launch():
+                    lines += self._launched(step, scope)
+                case HostLoop(variable, low, high, body):
+                    first, last = index_text(scope, low).text, index_text(scope, high).text
+                    name, inside = scope.bind(variable, variable.name)
+                    head = f"for (int64_t {name} = {first}; {name} < {last}; {name}++) {{"
+                    lines += [head, *indented(self.block(body, inside.under(step.range))), "}"]
+                case HostBranch(predicate, body):
+                    inner = self.block(body, scope.under(predicate))
+                    lines += [f"if ({predicate_text(scope, predicate).text}) {{", *indented(inner), "}"]
+                case Allocate(buffer, capacity, zeroed=zeroed):
+                    name, scope = scope.bind(key(buffer), buffer.name)
+                    lines.append(f"{C_TYPES[buffer.dtype]} *{name} = nullptr;")
+                    lines += _checked(f"cudaMallocAsync((void **)&{name}, {_bytes(scope, buffer, capacity)}, stream)")
+                    lines += _checked(_memset(scope, buffer, capacity)) if zeroed else []
+                case Clear(buffer, count, zeroed):
+                    lines += _checked(_memset(scope, buffer, count)) if zeroed else []
+                case Free(buffer):
+                    lines += _checked(f"cudaFreeAsync({scope.name(key(buffer))}, stream)")
+                case _:
+                    assert_never(step)
+        return lines
+
+    def _launched(self, launch: Launch, scope: TextScope) -> Lines:
+        """A launch, unless its grid has no block; its kernel goes to `functions`."""
+        function = f"{self.name}_{len(self.functions)}"
+        arguments = self._kernel(function, launch, scope)
+        grid = ["1"] * len(AXES)
+        tests: list[str] = []
+        inside = scope
+        for loop in launch.grid:
+            # Those of an inner loop are worked out where the outer ones have iterations.
+            extent = index_text(inside, loop.high - loop.low)
+            grid[BLOCKS.index(loop.mark)] = extent.text
+            tests += [] if extent.text == "1" else [f"{extent.at(SUM)} > 0"]
+            inside = inside.under(loop.range)
+        call = f"cudaLaunchKernelEx(&how, {', '.join((function, *arguments))})"
+        launched = [
+            f"how.gridDim = dim3({', '.join(f'(unsigned)({text})' if text != '1' else text for text in grid)});",
+            f"how.blockDim = dim3({', '.join(map(str, launch.threads))});",
+            *_checked(call),
+        ]
+        return [f"if ({' && '.join(tests)}) {{", *indented(launched), "}"] if tests else launched
+
+    def _kernel(self, function: str, launch: Launch, scope: TextScope) -> list[str]:
+        """Prints the kernel of a launch; the arguments that it is called with."""
+        body: Lines = []
+        inside = scope
+        for loop in launch.grid:
+            low = index_text(inside, loop.low).at(SUM)
+            name, inside = inside.bind(loop.variable, loop.variable.name)
+            inside = inside.under(loop.range)
+            number = f"(int64_t)blockIdx.{AXES[BLOCKS.index(loop.mark)]}"
+            body.append(f"const int64_t {name} = {number if loop.low == ZERO else f'{low} + {number}'};")
+        body += Threads(launch).steps(launch.body, inside)
+        used = identifiers("\n".join(body))
+        given = [(name, text) for name, text in self._visible(launch, scope) if name in used]
+        threads = launch.threads[0] * launch.threads[1] * launch.threads[2]
+        head = f"__global__ void __launch_bounds__({threads}) {function}({', '.join(text for _, text in given)})"
+        unused = [
+            f"(void){name};"
+            for loop in launch.grid
+            for name in (inside.name(loop.variable),)
+            if sum(line.count(name) for line in body) == 1
+        ]
+        lines = [*wrapped(head), "{", *indented([*body[: len(launch.grid)], *unused, *body[len(launch.grid) :]]), "}"]
+        self.functions.append("\n".join(part for line in lines for part in wrapped(line)) + "\n")
+        return [name for name, _ in given]
+
+    def _visible(self, launch: Launch, scope: TextScope) -> list[tuple[str, str]]:
+        """What a kernel can be given, each as a parameter: what it only reads is constant."""
+        out: list[tuple[str, str]] = []
+        for array in self.nest.inputs:
+            name, kind = scope.name(array.name), C_TYPES[array.dtype]
+            out.append((name, f"const {kind} *__restrict__ {name}" if array.shape else f"const {kind} {name}"))
+        for of, name in scope.names.of.items():
+            if isinstance(of, Size | Var):
+                out.append((name, f"const int64_t {name}"))
+        for buffer, changed in touched_by(launch).items():
+            if buffer.role != "input":
+                name = scope.name(key(buffer))
+                kind = f"{'' if changed else 'const '}{C_TYPES[buffer.dtype]}"
+                out.append((name, f"{kind} *__restrict__ {name}"))
+        return out
+
+
+def _checked(call: str) -> Lines:
+    """A call of CUDA, and the way out where it fails."""
+    return [f"if ((error = {call}) {_STOPS}", "    return (int)error;"]
+
+
+def _memset(scope: TextScope, buffer: Buffer, count: Index) -> str:
+    return f"cudaMemsetAsync({scope.name(key(buffer))}, 0, {_bytes(scope, buffer, count)}, stream)"
+
+
+def _bytes(scope: TextScope, buffer: Buffer, count: Index) -> str:
+    size = f"sizeof *{scope.name(key(buffer))}"
+    return size if count == ONE else f"(size_t)({index_text(scope, count).text}) * {size}"

@@ -1,0 +1,83 @@
+"""Scalar expressions and stores as CUDA: as C has them, but integers wrap by what they are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from atl.core.dtypes import is_integer
+from atl.core.index import Index
+from atl.core.predicate import negation
+from atl.core.terms import BinaryOp
+from lowering.c.index import predicate_text
+from lowering.c.scalars import C_TYPES, applied, helper, scalar_text, storage_text
+from lowering.c.text import OR, TERNARY, UNARY, Text
+from lowering.gpu.kernels import Dealt, Where, in_registers
+from lowering.nest.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
+from lowering.nest.text_scope import TextScope
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """A place in a kernel: the names in sight, the thread along each axis of a loop around, and where buffers are."""
+
+    scope: TextScope
+    threads: Mapping[int, Index]
+    places: Mapping[int, Where]
+
+
+def stored(here: Here, target: Cell | Scalar) -> Text:
+    """A cell or variable; of a dealt buffer, the register of this thread."""
+    if isinstance(target, Cell):
+        where = here.places.get(target.buffer.uid, "global")
+        if isinstance(where, Dealt):
+            target = in_registers(target, where, here.threads)
+    return storage_text(here.scope, target)
+
+
+def scalar(here: Here, e: ScalarExpr) -> Text:
+    """The expression, with no more brackets than it needs."""
+    match e:
+        case Load(source):
+            return stored(here, source)
+        case Number(_, dtype) if is_integer(dtype):
+            # As a literal of its own type: what is passed to a helper is converted, what is converted need not fit.
+            text = scalar_text(here.scope, e)
+            return text if dtype == "int32" else Text(f"(int64_t){text.at(UNARY)}", UNARY)
+        case Number() | FromIndex():
+            return scalar_text(here.scope, e)
+        case Apply(op, arguments, dtype):
+            return _applied(op, [scalar(here, argument) for argument in arguments], dtype)
+        case Choose(predicate, left, right):
+            condition = predicate_text(here.scope, predicate)
+            then = scalar(_under(here, here.scope.under(predicate)), left)
+            other = scalar(_under(here, here.scope.under(negation(predicate))), right)
+            return Text(f"{condition.at(OR)} ? {then.at(OR)} : {other.at(TERNARY)}", TERNARY)
+        case Convert(argument, dtype):
+            return Text(f"({C_TYPES[dtype]}){scalar(here, argument).at(UNARY)}", UNARY)
+    assert_never(e)
+
+
+def _under(here: Here, scope: TextScope) -> Here:
+    return Here(scope, here.threads, here.places)
+
+
+def _applied(op: str, texts: list[Text], dtype: str) -> Text:
+    if is_integer(dtype):
+        if op == "neg":
+            return Text(f"{helper('sub', dtype)}(0, {texts[0].text})")
+        if op in ("add", "sub", "mul"):
+            return Text(f"{helper(op, dtype)}({texts[0].text}, {texts[1].text})")
+    return applied(op, texts, dtype)  # type: ignore[arg-type]
+
+
+def accumulated(here: Here, target: Cell | Scalar, op: BinaryOp, value: ScalarExpr) -> str:
+    """target = target op value."""
+    into, by = stored(here, target).text, scalar(here, value).text
+    if op in ("add", "sub", "mul", "div") and not is_integer(value.dtype):
+        return f"{into} {_SIGNS[op]}= {by};"
+    return f"{into} = {helper(op, value.dtype)}({into}, {by});"
+
+
+_SIGNS: dict[str, str] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}

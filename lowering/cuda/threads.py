@@ -1,0 +1,229 @@
+"""What the threads of a block do, as CUDA: every loop of threads is its index bound to the thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias, assert_never
+
+from atl.core.index import ZERO, Index, index
+from atl.core.marks import LoopMark
+from atl.core.predicate import TRUE, Predicate
+from atl.core.terms import Monoid
+from lowering.c.index import index_text, predicate_text
+from lowering.c.scalars import C_TYPES, literal
+from lowering.c.text import SUM, indented
+from lowering.cuda.helpers import OF_THREAD, combined, fold_name
+from lowering.cuda.scalars import Here, accumulated, scalar, stored
+from lowering.folds import neutral
+from lowering.gpu.folds import folds_into, within_a_warp
+from lowering.gpu.kernels import (
+    AXES,
+    Barrier,
+    Branch,
+    Dealt,
+    Fold,
+    Folding,
+    Launch,
+    Repeat,
+    Run,
+    Step,
+    Steps,
+    axis_of,
+    is_own,
+)
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Block,
+    Buffer,
+    Cell,
+    Clear,
+    Declare,
+    For,
+    Free,
+    If,
+    Scalar,
+    key,
+)
+from lowering.nest.text_scope import TextScope
+
+Lines: TypeAlias = list[str]
+
+UNROLLED: Final = 64
+"""A loop of so many iterations, if their number is constant, is written out: so registers are indexed by constants."""
+
+
+_MONOIDS: Final[dict[Folding, Monoid]] = {"add": "sum", "mul": "product", "min": "min", "max": "max"}
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """Prints the steps of a launch."""
+
+    launch: Launch
+
+    def steps(self, steps: Steps, scope: TextScope) -> Lines:
+        lines: Lines = []
+        here = Here(scope, {}, self.launch.places)
+        for step in steps:
+            new, here = self._step(step, here)
+            lines += new
+        return lines
+
+    def _step(self, step: Step, here: Here) -> tuple[Lines, Here]:
+        scope = here.scope
+        match step:
+            case Barrier(why):
+                return ["__syncthreads(); /* " + why + " */"], here
+            case Repeat(variable, low, high, body, mark):
+                name, inside = scope.bind(variable, variable.name)
+                lines = self.steps(body, inside.under(step.range))
+                return _loop(scope, name, low, high, mark, lines), here
+            case Branch(predicate, body):
+                return _if(scope, predicate, self.steps(body, scope.under(predicate))), here
+            case Run(statement):
+                return self._statement(statement, here, frozenset()), here
+            case Declare() | Allocate() | Clear() | Free():
+                return self._made(step, here)
+        assert_never(step)
+
+    # -- what each thread does ----------------------------------------------------------------------------------------
+
+    def _block(self, block: Block, here: Here, folding: frozenset[Scalar]) -> Lines:
+        lines: Lines = []
+        for statement in block:
+            match statement:
+                case Declare() | Allocate() | Clear() | Free():
+                    new, here = self._made(statement, here)
+                    lines += new
+                case For() | If() | Assign() | Accumulate():
+                    lines += self._statement(statement, here, folding)
+                case _:
+                    assert_never(statement)
+        return lines
+
+    def _statement(self, statement: For | If | Assign | Accumulate, here: Here, folding: frozenset[Scalar]) -> Lines:
+        """`folding` are the scalars of which a thread has its part under another name by now."""
+        scope = here.scope
+        match statement:
+            case For() if axis_of(statement.mark) is not None:
+                return self._of_threads(statement, here, folding)
+            case For(variable, low, high, body, mark):
+                name, inside = scope.bind(variable, variable.name)
+                lines = self._block(body, replace(here, scope=inside.under(statement.range)), folding)
+                return _loop(scope, name, low, high, mark, lines)
+            case If(predicate, body):
+                return _if(scope, predicate, self._block(body, replace(here, scope=scope.under(predicate)), folding))
+            case Assign(target, value):
+                return self._by_the_first(target, here, f"{stored(here, target).text} = {scalar(here, value).text};")
+            case Accumulate(target, op, value):
+                return self._by_the_first(target, here, accumulated(here, target, op, value))
+        assert_never(statement)
+
+    def _by_the_first(self, target: Cell | Scalar, here: Here, store: str) -> Lines:
+        """A store; where it stands in no loop of an axis and others see it, by the first thread of the axis."""
+        if is_own(target, self.launch.places):
+            return [store]
+        missing = [a for a, extent in enumerate(self.launch.threads) if extent > 1 and a not in here.threads]
+        tests = " && ".join(f"threadIdx.{AXES[axis]} == 0" for axis in missing)
+        return [f"if ({tests})", f"    {store}"] if tests else [store]
+
+    def _of_threads(self, loop: For, here: Here, folding: frozenset[Scalar]) -> Lines:
+        """A loop of threads, and before and after it what its threads fold together."""
+        folds = [fold for fold in folds_into(loop) if fold.into not in folding]
+        before: Lines = []
+        after: Lines = []
+        scope = here.scope
+        for fold in folds:
+            total = scope.name(key(fold.into))
+            part, scope = scope.bind(key(fold.into), "part")
+            c_type = C_TYPES[fold.into.dtype]
+            before.append(f"{c_type} {part} = {_neutral(fold)};")
+            after.append(f"{total} = {combined(fold.op, fold.into.dtype, total, self._folded(fold, part))};")
+        lines = self._bound(loop, replace(here, scope=scope), folding | {fold.into for fold in folds})
+        return ["{", *indented([*before, *lines, *after]), "}"] if folds else lines
+
+    def _folded(self, fold: Fold, part: str) -> str:
+        """The parts of all threads that fold into a scalar, folded."""
+        in_warp = within_a_warp(fold, self.launch.threads)
+        name = fold_name(fold.op, fold.into.dtype, of_block=not in_warp)
+        return f"{name}({part}, {self.launch.threads[0]})" if in_warp else f"{name}({part})"
+
+    def _bound(self, loop: For, here: Here, folding: frozenset[Scalar]) -> Lines:
+        """The body of a loop of threads for the index that is the thread's, if it has one."""
+        axis = axis_of(loop.mark)
+        if axis is None:
+            raise AssertionError("a loop of threads")
+        thread = f"(int64_t)threadIdx.{AXES[axis]}"
+        low = index_text(here.scope, loop.low).at(SUM)
+        name, scope = here.scope.bind(loop.variable, loop.variable.name)
+        threads: Mapping[int, Index] = {**here.threads, axis: index(loop.variable) - loop.low}
+        inner = self._block(loop.body, Here(scope.under(loop.range), threads, here.places), folding)
+        bound = f"const int64_t {name} = {thread if loop.low == ZERO else f'{low} + {thread}'};"
+        lines = indented([bound, *inner])
+        extent = (loop.high - loop.low).constant
+        if extent == self.launch.threads[axis]:
+            return ["{", *lines, "}"]
+        return [f"if (threadIdx.{AXES[axis]} < {extent}) {{", *lines, "}"]
+
+    # -- what is declared and allocated -------------------------------------------------------------------------------
+
+    def _made(self, statement: Declare | Allocate | Clear | Free, here: Here) -> tuple[Lines, Here]:
+        scope = here.scope
+        match statement:
+            case Declare(variable, initial):
+                first = scalar(here, initial).text
+                name, scope = scope.bind(key(variable), variable.name)
+                return [f"{C_TYPES[variable.dtype]} {name} = {first};"], replace(here, scope=scope)
+            case Allocate(buffer, capacity, zeroed=zeroed):
+                name, scope = scope.bind(key(buffer), buffer.name)
+                where = self.launch.places[buffer.uid]
+                count = _product(where.extents) if isinstance(where, Dealt) else capacity.constant
+                shared = "__shared__ " if where == "shared" else ""
+                start = " = {0}" if zeroed and where != "shared" else ""
+                text = f"{shared}{C_TYPES[buffer.dtype]} {name}[{max(count or 1, 1)}]{start};"
+                return [text], replace(here, scope=scope)
+            case Clear(buffer, count, zeroed):
+                return (self._cleared(buffer, count, here) if zeroed else []), here
+            case Free():
+                return [], here
+        assert_never(statement)
+
+    def _cleared(self, buffer: Buffer, count: Index, here: Here) -> Lines:
+        """Zeros, stored by all threads to what they share, or by each to what is its own."""
+        name, cells = here.scope.name(key(buffer)), index_text(here.scope, count).text
+        where = self.launch.places.get(buffer.uid, "global")
+        if where == "private":
+            return [f"for (int64_t at = 0; at < {cells}; at++)", f"    {name}[at] = 0;"]
+        if isinstance(where, Dealt):
+            return [f"for (int at = 0; at < {_product(where.extents)}; at++)", f"    {name}[at] = 0;"]
+        step = _product(self.launch.threads)
+        return [f"for (int64_t at = {OF_THREAD}; at < {cells}; at += {step})", f"    {name}[at] = 0;"]
+
+
+def _product(extents: tuple[int, ...]) -> int:
+    total = 1
+    for extent in extents:
+        total *= extent
+    return total
+
+
+def _neutral(fold: Fold) -> str:
+    """The value that a part starts from."""
+    start = neutral(_MONOIDS[fold.op], fold.into.dtype)
+    return literal(start.value, start.dtype).text
+
+
+def _loop(scope: TextScope, name: str, low: Index, high: Index, mark: LoopMark, lines: Lines) -> Lines:
+    first, last = index_text(scope, low).text, index_text(scope, high).text
+    length = (high - low).constant
+    unrolled = mark is LoopMark.UNROLL or (length is not None and length <= UNROLLED)
+    head = f"for (int64_t {name} = {first}; {name} < {last}; {name}++) {{"
+    return [*(["#pragma unroll"] if unrolled else []), head, *indented(lines), "}"]
+
+
+def _if(scope: TextScope, predicate: Predicate, lines: Lines) -> Lines:
+    head = "{" if predicate == TRUE else f"if ({predicate_text(scope, predicate).text}) {{"
+    return [head, *indented(lines), "}"] if lines else []

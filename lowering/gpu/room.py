@@ -1,0 +1,52 @@
+"""Buffers of a kernel with room of a constant size, also where their extents depend on where the block stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, constant, index
+from atl.core.predicate import at_most
+from atl.prove import Facts, proves
+from lowering.nest.loopnest import Accumulate, Allocate, Assign, Block, Clear, Declare, For, Free, If, Statement
+
+
+def with_constant_room(block: Block, facts: Facts) -> Block:
+    """The block with a constant for each capacity that is proved to be at most that."""
+    return tuple(_statement(statement, facts) for statement in block)
+
+
+def _statement(statement: Statement, facts: Facts) -> Statement:
+    match statement:
+        case For(body=body):
+            return replace(statement, body=with_constant_room(body, facts.assume(statement.range)))
+        case If(predicate, body):
+            return If(predicate, with_constant_room(body, facts.assume(predicate)))
+        case Allocate(capacity=capacity):
+            most = _least_constants(capacity)
+            is_enough = most.constant is not None and proves(facts, at_most(capacity, most))
+            return replace(statement, capacity=most) if is_enough else statement
+        case Assign() | Accumulate() | Declare() | Clear() | Free():
+            return statement
+    assert_never(statement)
+
+
+def _least_constants(e: Index) -> Index:
+    """The expression with the least constant among its choices in place of each minimum that has one."""
+    total = constant(0)
+    for monomial, coefficient in e.terms:
+        product = constant(coefficient)
+        for atom in monomial:
+            product = product * _of_atom(atom)
+        total = total + product
+    return total
+
+
+def _of_atom(atom: AnyAtom) -> Index:
+    match atom:
+        case Extremum("min", choices):
+            constants = [choice.constant for choice in choices if choice.constant is not None]
+            return constant(min(constants)) if constants else index(atom)
+        case Extremum() | Size() | Var() | Bound() | Quotient() | Read():
+            return index(atom)
+    assert_never(atom)
