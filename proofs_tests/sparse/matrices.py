@@ -1,4 +1,4 @@
-"""Matrices at the edges of what there are: empty ones, full rows and empty rows, what is stored twice or in disorder."""
+"""Matrices at the edges of what there are: empty ones, full rows and empty rows, what is stored twice or unsorted."""
 
 from __future__ import annotations
 
