@@ -122,7 +122,9 @@ def _weakened(work: Derivation, path: Path) -> None:
     for part in known:
         if isinstance(part, NonNegative) and 0 in used_positions(part):
             most = upper_bound(site.scope.facts, inner.scope.index(part.expression), [site.loop])
-            if most is not None:
-                new.append(at_most(ZERO, closed(most, inner.scope)))
+            weaker = None if most is None else at_most(ZERO, closed(most, inner.scope))
+            # One of sizes alone, such as that there are terms at all, tells elements of the tile not apart.
+            if weaker is not None and used_positions(weaker):
+                new.append(weaker)
     if new:
         work.attempt("guard_equivalent", inner.path, q=conjunction([*known, *new]))
