@@ -34,8 +34,8 @@ def accumulate(work: Derivation, what: Chosen, *, at: Chosen | None = None, name
     where an operand is read beyond its end, until `pack` or `pad` have put zeros there. Of those inside, the ones that
     speak of no loop of the tile become bounds of the sums: a block of terms that the size does not fill is cut short.
 
-    It is refused where the buffer would be cut: where only the lengths of loops that `tails` has made tell which
-    elements of the tile are padding, and these speak of the sum. Accumulate before `tails` then.
+    A buffer has no padding: of what is truncated it is read within conditions that hold where any term of the sums is
+    computed. It is refused where none are found and the goal would not compile.
 
     >>> s = reschedule(atl.parse("sums (x : float32[8*n, m]) : float32[8*n] := ⊞[i < 8*n] Σ[j < m] x[i, j]"))
     >>> _ = s.tile("i", 8)
