@@ -27,8 +27,9 @@ from lowering.c.operands import Operand
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.ranges import Ranges
 from lowering.c.scalars import C_TYPES
-from lowering.compiler import find_compiler, vector_bytes
+from lowering.compiler import Compiler, find_compiler, vector_bytes
 from lowering.fitting import Fitting
+from lowering.in_place import in_place
 from lowering.lower import lower
 from lowering.nest.computed import Inside
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
@@ -79,22 +80,29 @@ def compile(  # noqa: A001 (the contract's name)
     # Only what is made of vectors depends on their size.
     in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(program))
     nest = lower(program, vector_bytes=vector_bytes(compiler) if in_registers else VECTOR_BYTES)
+    return Kernel(program, nest, _built(nest, compiler, fast_math=fast_math))
+
+
+def _built(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> Code:
     source = print_c(nest)
     (name,) = function_names((nest,))
     path = build_shared(source, name=name, fast_math=fast_math, compiler=compiler)
-    library = load(path, declaration(nest, name))
-    return Kernel(program, nest, Code(source, path, name, *library))
+    return Code(source, path, name, *load(path, declaration(nest, name)), fast_math)
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A function in a shared object: its C text, where the object is, its name, and the cffi handles of it."""
+    """A function in a shared object: its C text, where the object is, its name, and the cffi handles of it.
+
+    With `fast_math` it was built by a compiler that may assume that there are no NaN and no infinities.
+    """
 
     source: str
     path: Path
     name: str
     ffi: Any
     library: Any
+    fast_math: bool = False
 
 
 class Kernel:
@@ -102,7 +110,8 @@ class Kernel:
 
     Arrays come in the order of the program's inputs or by name; sizes that no array determines are keywords. An array
     that is not C-contiguous is copied for the call. The result is a new array, or the one given as `out`, which must
-    have its shape and element type and share no memory with an input; a result of rank 0 is an array of rank 0.
+    have its shape and element type; a result of rank 0 is an array of rank 0. That shares no memory with an input, or
+    it is one, each element of which is read, as is proved for all sizes, before one is stored in its place.
 
     A call holds no lock on Python while it computes and keeps nothing: calls may run in several threads at once.
 
@@ -136,6 +145,7 @@ class Kernel:
         self._shapes_decide = _shapes_decide(program, nest)
         self._fitting = Fitting(nest)
         self._remembered: dict[tuple[object, ...], Known] = {}
+        self._in_place: dict[frozenset[str], Code] = {}
 
     def __call__(self, /, *arrays: object, out: AnyArray | None = None, **named: object) -> AnyArray:
         passed, key = self._quick(arrays, named)
@@ -151,9 +161,12 @@ class Kernel:
             elements_decide = self._fitting.check(call.sizes, call.arrays)
             if key is not None and self._shapes_decide:
                 self._remember(key, (sizes, shape, elements_decide))
-        result = self._new(shape, sizes) if out is None else self._checked(out, shape, passed)
-        self._run(passed, sizes, result)
-        return result
+        if out is None:
+            result = self._new(shape, sizes)
+            self._run(passed, sizes, result)
+            return result
+        self._run(passed, sizes, *self._checked(out, shape, passed))
+        return out
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
@@ -236,8 +249,11 @@ class Kernel:
                 numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
             ) from None
 
-    def _checked(self, out: object, shape: tuple[int, ...], passed: Sequence[object]) -> AnyArray:
-        """The array given to hold the result, if it can."""
+    def _checked(
+        self, out: object, shape: tuple[int, ...], passed: Sequence[object]
+    ) -> tuple[AnyArray, frozenset[str]]:
+        """The array given to hold the result, if it can, and which of the inputs it is."""
+        same: list[str] = []
         if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
             raise self._refused(f"out is a {type(out).__name__}", shape)
         if out.shape != shape:
@@ -251,12 +267,21 @@ class Kernel:
         for (name, *_), array in zip(self._inputs, passed, strict=True):
             # Both are contiguous, so that their bounds say exactly whether they overlap.
             if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
-                raise ArrayError(
-                    f"out shares memory with the input {name}",
-                    required="an output that overlaps no input",
-                    suggestions=(f"pass a copy of {name}, or leave out=… away",),
-                )
-        return out
+                if (array.ctypes.data, array.shape, array.dtype) != (out.ctypes.data, out.shape, out.dtype):
+                    raise ArrayError(
+                        f"out shares memory with the input {name}",
+                        required="an output that overlaps no input, or is one",
+                        suggestions=(f"pass a copy of {name}, or leave out=… away",),
+                    )
+                same.append(name)
+        return out, frozenset(same)
+
+    def _code_in_place(self, names: frozenset[str]) -> Code:
+        """The function for calls in which these inputs are the output: without them, and built once it is needed."""
+        if names not in self._in_place:
+            nest = in_place(self.nest, names)
+            self._in_place[names] = _built(nest, find_compiler(), fast_math=self._code.fast_math)
+        return self._in_place[names]
 
     def _refused(self, what: str, shape: tuple[int, ...]) -> ArrayError:
         return ArrayError(
@@ -265,13 +290,20 @@ class Kernel:
             suggestions=("leave out=… away, and a new array is made",),
         )
 
-    def _run(self, passed: Sequence[Any], sizes: tuple[int, ...], result: AnyArray) -> None:
+    def _run(
+        self, passed: Sequence[Any], sizes: tuple[int, ...], result: AnyArray, same: frozenset[str] = frozenset()
+    ) -> None:
         from_buffer = self._code.ffi.from_buffer
         pointers = [
             from_buffer(kind, value) if rank else value
-            for value, (_, _, rank, kind) in zip(passed, self._inputs, strict=True)
+            for value, (name, _, rank, kind) in zip(passed, self._inputs, strict=True)
+            if name not in same
         ]
-        if self._function(*pointers, *sizes, from_buffer(self._result, result)) == OUT_OF_MEMORY:
+        function = self._function
+        if same:
+            code = self._code_in_place(same)
+            function = getattr(code.library, code.name)
+        if function(*pointers, *sizes, from_buffer(self._result, result)) == OUT_OF_MEMORY:
             raise OutOfMemory(
                 f"there is no memory for a buffer of {self.program.name}",
                 required="memory for " + ", ".join(_buffers(self.nest)),
@@ -331,7 +363,7 @@ def _buffers(nest: LoopNest) -> list[str]:
     heap = [s for s in statements(nest.body) if isinstance(s, Allocate) and s.storage == "heap"]
     return [
         f"{s.buffer.name} ({show_index(s.capacity)} elements of {s.buffer.dtype})"
-        if s.capacity != elements(s.buffer.extents)
-        else f"{s.buffer.name}[{', '.join(map(show_index, s.buffer.extents))}] of {s.buffer.dtype}"
+        if s.capacity != elements(s.buffer.room)
+        else f"{s.buffer.name}[{', '.join(map(show_index, s.buffer.room))}] of {s.buffer.dtype}"
         for s in heap
     ]
