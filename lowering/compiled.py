@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, overload
+from typing import Any, Final, Literal, TypeAlias, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +26,11 @@ from lowering.c.operands import Operand
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.ranges import Ranges
 from lowering.c.scalars import C_TYPES
-from lowering.compiler import find_compiler, vector_bytes
+from lowering.compiler import Compiler, find_compiler, vector_bytes
 from lowering.cuda.compiled import GpuKernel, compile_for_gpu
 from lowering.facts import Facts, Limits, hold
 from lowering.fitting import Fitting
+from lowering.in_place import in_place
 from lowering.lower import lower
 from lowering.nest.computed import Inside
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
@@ -103,22 +104,29 @@ def compile(  # noqa: A001
     # Only what is made of vectors depends on their size.
     in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(program))
     nest = lower(program, vector_bytes=vector_bytes(compiler) if in_registers else VECTOR_BYTES)
+    return Kernel(program, nest, _built(nest, compiler, fast_math=fast_math))
+
+
+def _built(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> Code:
     source = print_c(nest)
     (name,) = function_names((nest,))
     path = build_shared(source, name=name, fast_math=fast_math, compiler=compiler)
-    library = load(path, declaration(nest, name))
-    return Kernel(program, nest, Code(source, path, name, *library))
+    return Code(source, path, name, *load(path, declaration(nest, name)), fast_math)
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A function in a shared object: its C text, where the object is, its name, and the cffi handles of it."""
+    """A function in a shared object: its C text, where the object is, its name, and the cffi handles of it.
+
+    With `fast_math` it was built by a compiler that may assume that there are no NaN and no infinities.
+    """
 
     source: str
     path: Path
     name: str
     ffi: Any
     library: Any
+    fast_math: bool = False
 
 
 class Kernel:
@@ -126,8 +134,9 @@ class Kernel:
 
     Arrays come in the order of the program's inputs or by name, a packed operand as one object in the place of its
     arrays; sizes that no array determines are keywords. An array that is not C-contiguous is copied for the call. The
-    result is a new array, or the one given as `out`, which must have its shape and element type and share no memory
-    with an input; a result of rank 0 is an array of rank 0.
+    result is a new array, or the one given as `out`, which must have its shape and element type; a result of rank 0 is
+    an array of rank 0. That shares no memory with an input, or it is one, each element of which is read, as is proved
+    for all sizes, before one is stored in its place.
 
     A call holds no lock on Python while it computes and keeps nothing: calls may run in several threads at once.
 
@@ -167,6 +176,7 @@ class Kernel:
         self._shapes_decide = _shapes_decide(program, nest, self._facts)
         self._fitting = Fitting(nest)
         self._remembered: dict[tuple[object, ...], Known] = {}
+        self._in_place: dict[frozenset[str], Code] = {}
 
     def __call__(self, /, *arrays: object, out: AnyArray | None = None, **named: object) -> AnyArray:
         passed, key = self._quick(arrays, named)
@@ -186,9 +196,17 @@ class Kernel:
             elements_decide = self._fitting.check(call.sizes, call.arrays)
             if key is not None and self._shapes_decide:
                 self._remember(key, (sizes, shape, elements_decide, self._facts.limits(call.sizes)))
-        result = self._new(shape, sizes) if out is None else self._checked(out, shape, passed)
-        self._run(pointers, sizes, result)
-        return result
+        if out is None:
+            result = self._new(shape, sizes)
+            self._run(self._function, pointers, sizes, result)
+            return result
+        same = self._checked(out, shape, passed)
+        if same:
+            left = [pointer for pointer, (name, *_) in zip(pointers, self._inputs, strict=True) if name not in same]
+            self._run(self._function_in_place(same), left, sizes, out)
+        else:
+            self._run(self._function, pointers, sizes, out)
+        return out
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
@@ -280,8 +298,9 @@ class Kernel:
                 numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
             ) from None
 
-    def _checked(self, out: object, shape: tuple[int, ...], passed: Sequence[object]) -> AnyArray:
-        """The array given to hold the result, if it can."""
+    def _checked(self, out: object, shape: tuple[int, ...], passed: Sequence[object]) -> frozenset[str]:
+        """Checks that the array given to hold the result can, and says which of the inputs it is."""
+        same: list[str] = []
         if type(out) is not np.ndarray and (not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray)):
             raise self._refused(f"out is a {type(out).__name__}", shape)
         if out.shape != shape:
@@ -296,12 +315,22 @@ class Kernel:
             # Both are contiguous, so that their bounds say exactly whether they overlap.
             if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
                 name = self._inputs[at][0]
-                raise ArrayError(
-                    f"out shares memory with the input {name}",
-                    required="an output that overlaps no input",
-                    suggestions=(f"pass a copy of {name}, or leave out=… away",),
-                )
-        return out
+                if (array.ctypes.data, array.shape, array.dtype) != (out.ctypes.data, out.shape, out.dtype):
+                    raise ArrayError(
+                        f"out shares memory with the input {name}",
+                        required="an output that overlaps no input, or is one",
+                        suggestions=(f"pass a copy of {name}, or leave out=… away",),
+                    )
+                same.append(name)
+        return frozenset(same)
+
+    def _function_in_place(self, names: frozenset[str]) -> Callable[..., int]:
+        """The function for calls in which these inputs are the output: without them, and built once it is needed."""
+        if names not in self._in_place:
+            nest = in_place(self.nest, names)
+            self._in_place[names] = _built(nest, find_compiler(), fast_math=self._code.fast_math)
+        code = self._in_place[names]
+        return cast("Callable[..., int]", getattr(code.library, code.name))
 
     def _refused(self, what: str, shape: tuple[int, ...]) -> ArrayError:
         return ArrayError(
@@ -315,8 +344,10 @@ class Kernel:
         from_buffer = self._from_buffer
         return [from_buffer(kind, value) if kind else value for kind, value in zip(self._kinds, passed)]  # noqa: B905
 
-    def _run(self, pointers: Sequence[Any], sizes: tuple[int, ...], result: AnyArray) -> None:
-        if self._function(*pointers, *sizes, self._from_buffer(self._result, result)) == OUT_OF_MEMORY:
+    def _run(
+        self, function: Callable[..., int], pointers: Sequence[Any], sizes: tuple[int, ...], result: AnyArray
+    ) -> None:
+        if function(*pointers, *sizes, self._from_buffer(self._result, result)) == OUT_OF_MEMORY:
             raise OutOfMemory(
                 f"there is no memory for a buffer of {self.program.name}",
                 required="memory for " + ", ".join(_buffers(self.nest)),
@@ -380,7 +411,7 @@ def _buffers(nest: LoopNest) -> list[str]:
     heap = [s for s in statements(nest.body) if isinstance(s, Allocate) and s.storage == "heap"]
     return [
         f"{s.buffer.name} ({show_index(s.capacity)} elements of {s.buffer.dtype})"
-        if s.capacity != elements(s.buffer.extents)
-        else f"{s.buffer.name}[{', '.join(map(show_index, s.buffer.extents))}] of {s.buffer.dtype}"
+        if s.capacity != elements(s.buffer.room)
+        else f"{s.buffer.name}[{', '.join(map(show_index, s.buffer.room))}] of {s.buffer.dtype}"
         for s in heap
     ]

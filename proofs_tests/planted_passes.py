@@ -9,7 +9,7 @@ from typing import Any, Final
 from atl.core.index import ZERO, ceildiv, constant, floordiv, imax
 from atl.core.predicate import TRUE, Predicate, disjunction, equal, less
 from atl.prove import Facts, Proved
-from lowering.nest.loopnest import Buffer, Choose, Clear, key
+from lowering.nest.loopnest import Allocate, Buffer, Choose, Clear, key
 from lowering.nest.substitution import at_iteration, in_other_buffers
 from lowering.passes import (
     Pass,
@@ -21,6 +21,7 @@ from lowering.passes import (
     natural,
     registers,
     rings,
+    sharing,
     simplification,
     stack,
     sums_on_the_way,
@@ -32,6 +33,7 @@ from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
 from lowering.passes.registers import with_tiles_in_registers
 from lowering.passes.rings import with_rings
+from lowering.passes.sharing import with_storage_shared
 from lowering.passes.simplification import simplified
 from lowering.passes.stack import with_stack_in_bounds
 from lowering.passes.sums_on_the_way import with_sums_on_the_way
@@ -70,6 +72,14 @@ FAULTS: Final[dict[str, tuple[Any, str, object, Pass]]] = {
     "a ring has a place too few": (
         *(rings, "in_other_buffers", lambda block, others: in_other_buffers(block, _with_a_row_less(others))),
         with_rings,
+    ),
+    "every let makes room, whatever is read of it later": (
+        *(sharing, "overtaken", lambda *_: None),
+        with_storage_shared,
+    ),
+    "a let with padding is taken to be stored in full": (
+        *(sharing, "_is_free_to_move", lambda statement: isinstance(statement, Allocate)),
+        with_storage_shared,
     ),
     "a condition is taken to hold in both branches": (simplification, "negation", lambda p: p, simplified),
     "sizes are taken to be large": (

@@ -106,13 +106,13 @@ def allocations(text: str, folder: Path) -> int:
 
 
 def all_needed(count: int) -> atl.Program:
-    """Every let is read at the very end."""
+    """Every let is read at the very end, backwards: none can stand in the storage of the result."""
     size = atl.sizes("n")
     x = atl.tensor("x", size)
 
     def stages(made: list[atl.Tensor], left: int) -> atl.Tensor:
         if not left:
-            return atl.gen(size, lambda p: sum((t[p] for t in made[1:]), made[0][p]))
+            return atl.gen(size, lambda p: sum((t[size - 1 - p] for t in made[1:]), made[0][p]))
         value = atl.gen(size, lambda p: 2 * made[-1][p])
         return atl.let(value, lambda t: stages([*made, t], left - 1), name=f"b{left}")
 
@@ -120,12 +120,12 @@ def all_needed(count: int) -> atl.Program:
 
 
 def chained(count: int, back: int = 1, extent: atl.IndexExpr | int | None = None) -> atl.Program:
-    """Every let is read by the next ones, of which there are so many."""
+    """Every let is read by the next ones, of which there are so many: backwards, so that no two share storage."""
     size = atl.sizes("n") if extent is None else extent
     x = atl.tensor("x", size)
 
     def stages(made: list[atl.Tensor], left: int) -> atl.Tensor:
-        value = atl.gen(size, lambda p: sum((t[p] for t in made[-back:]), 2 * made[0][p]))
+        value = atl.gen(size, lambda p: sum((t[size - 1 - p] for t in made[-back:]), 2 * made[0][p]))
         return value if not left else atl.let(value, lambda t: stages([*made, t], left - 1), name=f"b{left}")
 
     return atl.program("f", [x], stages([x], count))
@@ -257,8 +257,10 @@ def test_what_fits_on_the_stack_stays_there() -> None:
 def marked(*marks: str) -> atl.Program:
     names = [f"t{k}" for k, _ in enumerate(marks)]
     shown = [f" | {mark}" if mark else "" for mark in marks]
-    lets = "".join(f"let {name}{mark} := gen[i < {WIDE}] x[i] in " for name, mark in zip(names, shown, strict=True))
-    used = " + ".join(f"{name}[j]" for name in names)
+    lets = "".join(
+        f"let {name}{mark} := gen[i < {WIDE}] x[{WIDE - 1} - i] in " for name, mark in zip(names, shown, strict=True)
+    )
+    used = " + ".join(f"{name}[{WIDE - 1} - j]" for name in names)
     return atl.parse(f"f (x : float32[{WIDE}]) := {lets}gen[j < {WIDE}] ({used})")
 
 

@@ -57,6 +57,7 @@ from proofs_tests.generate import Case, case_by_seed
 from proofs_tests.nests import at, binary, body_of, cell, i, j, k, l, loop, m, n, nest, output, tensor, vi, vj, vk
 from proofs_tests.planted_passes import FAULTS
 from proofs_tests.ring_programs import ring_nests
+from proofs_tests.sharing_programs import sharing_nests
 from proofs_tests.sums import nest_of_sums
 from proofs_tests.tiles import tile_nests
 
@@ -101,7 +102,7 @@ def differences(of: Pass, calls: Iterable[Call]) -> Iterator[str]:
 def calls_before(of: Pass) -> tuple[Call, ...]:
     """All calls there are, of nests as they come to this pass."""
     if of == PASSES[0]:
-        return (*by_hand(), *generated(), *examples(), *tile_nests(), *ring_nests())
+        return (*by_hand(), *generated(), *examples(), *tile_nests(), *ring_nests(), *sharing_nests())
     earlier = PASSES[PASSES.index(of) - 1]
     return tuple((earlier(before), sizes, arrays) for before, sizes, arrays in calls_before(earlier))
 

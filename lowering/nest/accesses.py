@@ -58,8 +58,11 @@ class Access:
         return show_statement(self.scope, self.statement)
 
 
-def accesses(loop: For, facts: Facts, scope: TextScope) -> Iterator[Access]:
-    """What an iteration does to storage that other iterations see: what is no input, and not made in the iteration."""
+def accesses(loop: For, facts: Facts, scope: TextScope, *, inputs: bool = False) -> Iterator[Access]:
+    """What an iteration does to storage that other iterations see: what is no input, and not made in the iteration.
+
+    With `inputs` also what it reads of these.
+    """
     own = {
         key(made.buffer if isinstance(made, Allocate) else made.variable)
         for made in statements(loop.body)
@@ -69,7 +72,7 @@ def accesses(loop: For, facts: Facts, scope: TextScope) -> Iterator[Access]:
     place = _Place(facts.assume(loop.range), (loop.variable,), inside)
     for access in _in_block(place, loop.body):
         is_input = isinstance(access.storage, Cell) and access.storage.buffer.role == "input"
-        if not is_input and accessed(access.storage) not in own:
+        if (inputs or not is_input) and accessed(access.storage) not in own:
             yield access
 
 

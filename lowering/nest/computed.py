@@ -111,7 +111,7 @@ def _in_statement(inside: Inside, statement: Statement) -> Occurrences:
             yield Computed(inside, Use.COUNT, statement.count)
         case Allocate(buffer, count) | Clear(buffer, count):
             # The extents of a buffer that is allocated outside of a loop may speak of the loop's variable.
-            for part in buffer.extents if count == elements(buffer.extents) else (count,):
+            for part in buffer.room if count == elements(buffer.room) else (count,):
                 yield Computed(inside, Use.COUNT, part)
         case Free():
             return

@@ -47,6 +47,9 @@ class Buffer:
 
     With `rows` it is a ring: of the elements along its first dimension, its rows, it holds so many, and row r stands in
     the place r mod `rows`, where the row before it in that place was. A row is there from the `Clear` of it on.
+
+    With a `home` it stands in the storage of that other buffer, of the same shape: an element is there until one of the
+    other tensors in that storage is stored in its place.
     """
 
     uid: int
@@ -55,6 +58,17 @@ class Buffer:
     extents: tuple[Index, ...] = field(hash=False)
     role: Literal["input", "output", "local"] = field(default="local", hash=False)
     rows: int = field(default=0, hash=False)
+    home: Buffer | None = field(default=None, hash=False)
+
+    @property
+    def room(self) -> tuple[Index, ...]:
+        """The extents of what it holds: those of the tensor, or of a ring those of its rows."""
+        return (constant(self.rows), *self.extents[1:]) if self.rows else self.extents
+
+    @property
+    def storage(self) -> Buffer:
+        """The buffer in whose storage it stands: itself, if it has no other home."""
+        return self if self.home is None else self.home
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +118,10 @@ class Scalar:
 
 
 def key(storage: Buffer | Scalar) -> Hashable:
-    """What a buffer or scalar variable is known by in a nest; an input, by its own name."""
+    """What a buffer or scalar variable is known by in a nest, by its home if it has one; an input, by its own name."""
     if isinstance(storage, Scalar):
         return ("scalar", storage.uid)
+    storage = storage.storage
     return storage.name if storage.role == "input" else ("buffer", storage.uid)
 
 
@@ -331,6 +346,8 @@ class LoopNest:
     can carry them out; what they mark is lowered as if it had none.
 
     `vector_bytes` is the size of a vector register of the machine that the nest is made for.
+
+    `in_place` are the inputs, none of `inputs`, whose elements stand in the output when the nest begins to run.
     """
 
     name: str
@@ -344,6 +361,7 @@ class LoopNest:
     marks: tuple[MarkedBinder, ...] = ()
     refused: tuple[Refused, ...] = ()
     vector_bytes: int = VECTOR_BYTES
+    in_place: tuple[Buffer, ...] = ()
 
 
 def checked_nest(value: object) -> LoopNest:

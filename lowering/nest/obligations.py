@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from atl.checks.scope import known_at_the_start
-from atl.core.index import ZERO, Index, Var, constant, index
+from atl.core.index import ZERO, Index, Var, index
 from atl.core.predicate import FALSE, Predicate, at_most, conjunction, equal, within
 from atl.prove import Answer, Facts, Proved, Refuted, prove
 from atl.text.printing import show_predicate
@@ -155,13 +155,13 @@ class _Walk:
     def _store(self, cell: Cell | Scalar, assigns: bool, facts: Facts, loops: tuple[Var, ...]) -> None:
         if isinstance(cell, Scalar):
             return
-        since = loops[self._emptied[cell.buffer.uid] :]
+        since = loops[self._emptied[cell.buffer.storage.uid] :]
         self.stores.setdefault(cell.buffer.uid, []).append(_Store(cell, assigns, facts, since))
 
     def _empty(self, buffer: Buffer, facts: Facts, loops: tuple[Var, ...]) -> None:
         """From here on the buffer holds nothing, and has room for all of its elements."""
         self._emptied[buffer.uid] = len(loops)
-        count = elements((constant(buffer.rows), *buffer.extents[1:]) if buffer.rows else buffer.extents)
+        count = elements(buffer.room)
         if not _variables(count) <= {variable.uid for variable in loops}:
             return  # hoisted: what it holds is known where it is emptied
         self.found.append(Obligation("allocation", buffer.name, facts, at_most(count, self._room[buffer.uid])))

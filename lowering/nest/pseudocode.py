@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
-from atl.core.index import Index, constant
+from atl.core.index import Index
 from atl.core.marks import Mark
 from atl.core.terms import BinaryOp
 from atl.text.names import INFIX
@@ -81,11 +81,9 @@ def _block(scope: TextScope, block: Block) -> list[str]:
                 lines.append(f"{name} = {first}{_shown_mark(mark)}")
             case Allocate(buffer, capacity, storage, zeroed, mark=mark):
                 _, scope = scope.bind(key(buffer), buffer.name)
-                whole = elements(buffer.extents) == capacity
-                extents = buffer.extents if whole else (capacity,)
-                extents = (constant(buffer.rows), *buffer.extents[1:]) if buffer.rows else extents
+                whole = elements(buffer.room) == capacity
                 turns = ", a ring" if buffer.rows else ""
-                room = shown(scope, key(buffer), extents)
+                room = shown(scope, key(buffer), buffer.room if whole or buffer.rows else (capacity,))
                 text = f"{'zeros' if zeroed else 'room for'} {room}{turns}{_PLACES[storage]}"
                 lines.append(f"{text}{_shown_mark(mark)}")
             case For() | If() | Assign() | Accumulate() | Clear() | Free():

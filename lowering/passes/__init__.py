@@ -20,6 +20,7 @@ from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
 from lowering.passes.registers import with_tiles_in_registers
 from lowering.passes.rings import with_rings
+from lowering.passes.sharing import with_storage_shared
 from lowering.passes.simplification import simplified
 from lowering.passes.stack import with_stack_in_bounds
 from lowering.passes.sums_on_the_way import with_sums_on_the_way
@@ -36,6 +37,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_sums_on_the_way,  # after the tiles, whose loops are written out statement by statement
     with_conditions_joined,  # after both, for they may leave a branch with one statement
     with_tests_as_bounds,  # of what is tested around whole bodies
+    with_storage_shared,  # of loops as they will run
     with_early_frees,  # after all that leaves statements out
     with_natural_numerators,  # last: it speaks of the very expressions that are printed and run
 )
