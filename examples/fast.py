@@ -181,12 +181,11 @@ def seven_points_inside() -> Session:
     return s
 
 
-def matrix_vector_in_lanes(rows: int = 16, lanes: int = 16) -> Session:
-    """Rows together, each in as many partial sums as a register has lanes."""
+def matrix_vector_by_rows(rows: int = 6) -> Session:
+    """Rows together, so that each element of the vector is loaded once for all of them; a sum in registers for each."""
     s = reschedule(anchors.matrix_vector())
     s.tile("i", rows)
-    s.tile("p", lanes).interchange("po")
-    s.accumulate("po", at="io")
+    s.accumulate("p", at="io").mark("acc", "registers")
     s.tails(strategy="split")
     return s
 

@@ -131,6 +131,8 @@ class Kernel:
             (array.name, np.dtype(array.dtype), len(array.shape), code.ffi.typeof(f"{C_TYPES[array.dtype]}[]"))
             for array in nest.inputs
         )
+        self._from_buffer: Callable[..., Any] = code.ffi.from_buffer
+        self._kinds = tuple(kind if rank else None for _, _, rank, kind in self._inputs)
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
         self._shapes_decide = _shapes_decide(program, nest)
@@ -238,19 +240,20 @@ class Kernel:
 
     def _checked(self, out: object, shape: tuple[int, ...], passed: Sequence[object]) -> AnyArray:
         """The array given to hold the result, if it can."""
-        if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
+        if type(out) is not np.ndarray and (not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray)):
             raise self._refused(f"out is a {type(out).__name__}", shape)
         if out.shape != shape:
             raise self._refused(f"out has the shape {out.shape}, not {shape}", shape)
-        if out.dtype != self._dtype:
+        if out.dtype is not self._dtype and out.dtype != self._dtype:
             raise self._refused(f"the elements of out are {out.dtype}, not {self._dtype}", shape)
         flags = out.flags
         if not (flags.c_contiguous and flags.aligned and flags.writeable):
             what = "writeable" if not flags.writeable else "C-contiguous" if flags.aligned else "aligned"
             raise self._refused(f"out is not {what}", shape)
-        for (name, *_), array in zip(self._inputs, passed, strict=True):
+        for at, array in enumerate(passed):
             # Both are contiguous, so that their bounds say exactly whether they overlap.
             if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
+                name = self._inputs[at][0]
                 raise ArrayError(
                     f"out shares memory with the input {name}",
                     required="an output that overlaps no input",
@@ -266,11 +269,9 @@ class Kernel:
         )
 
     def _run(self, passed: Sequence[Any], sizes: tuple[int, ...], result: AnyArray) -> None:
-        from_buffer = self._code.ffi.from_buffer
-        pointers = [
-            from_buffer(kind, value) if rank else value
-            for value, (_, _, rank, kind) in zip(passed, self._inputs, strict=True)
-        ]
+        # What stands in here is paid for by each call, and so are the names of what it uses.
+        from_buffer = self._from_buffer
+        pointers = [from_buffer(kind, value) if kind else value for kind, value in zip(self._kinds, passed)]  # noqa: B905
         if self._function(*pointers, *sizes, from_buffer(self._result, result)) == OUT_OF_MEMORY:
             raise OutOfMemory(
                 f"there is no memory for a buffer of {self.program.name}",

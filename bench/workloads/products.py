@@ -97,7 +97,7 @@ MATRIX_VECTOR: Final = Workload(
     "an n x n matrix times a vector",
     (1000, 4000),
     posed(np.matmul, lambda n: ((n, n), (n,), (n,)), terms=lambda n: n),
-    (Ours(fast.matrix_vector_in_lanes), Ours(programs.matrix_vector)),
+    (Ours(fast.matrix_vector_by_rows), Ours(programs.matrix_vector)),
     (
         BLAS,
         torch("PyTorch", lambda library, a, x, out: library.mv(a, x, out=out)),
