@@ -7,7 +7,7 @@ reduction adds to its destination; one that yields a scalar runs in a scalar var
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeAlias, assert_never
@@ -59,12 +59,13 @@ from atl.core.terms import (
     PadRight,
     Reduce,
     Reshape,
+    ReshapeOp,
     Select,
     TensorVar,
     Unary,
     Value,
 )
-from atl.core.traversal import Path, subterms
+from atl.core.traversal import Path, amounts, subterms
 from atl.errors import UnsafeAccess, WrongArgument, brief
 from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
@@ -115,6 +116,11 @@ class Destination:
     def then(self, *steps: Step) -> Destination:
         return replace(self, reindexer=(*self.reindexer, *steps))
 
+    @property
+    def stores_zeros(self) -> bool:
+        """Whether zeros are assigned here to what is padding."""
+        return self.zeros and self.op is None
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -155,9 +161,9 @@ def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTO
     done element by element, and the cells stored are exactly those of the elements that are not padding (Theorem 2).
     With registers the output has the same values, but three kinds of cells are not those of Theorem 2. A sum runs in a
     scalar variable, which is stored at the end: where the sum is empty, so that its element is padding, a zero is
-    stored. Where all other elements are stored, zeros are stored to rows whose guards are false. And an addition of
-    tensor sums is two statements with one destination: where neither of them stores, nothing is stored to an element
-    that is not padding, and it is zero because the buffer was.
+    stored. Where all other elements are stored, zeros are stored to pads and to rows whose guards are false. And an
+    addition of tensor sums is two statements with one destination: where neither of them stores, nothing is stored to
+    an element that is not padding, and it is zero because the buffer was.
 
     All passes (`lowering.passes`) run over either nest: each of them keeps the cells of the output that are stored, and
     the values in them. What they drop are stores to buffers and variables that the output does not depend on.
@@ -258,7 +264,9 @@ class _Lowering:
                     *self.statement(right, to.then(PadLeft(before)), context),
                 )
             case Reshape(op, operand):
-                return self.statement(operand, to.then(map_op(op, scope.index)), context)
+                stored = self.statement(operand, to.then(map_op(op, scope.index)), context)
+                pads = to.stores_zeros and isinstance(op, PadLeft | PadRight)
+                return (*stored, *self._zeros_of_pad(op, operand, to, context)) if pads else stored
             case Binary("add" | "sub" as op, left, right) if e.type.rank:
                 # Two statements: the first one assigns or adds, the second one always adds to what is there.
                 sign: BinaryOp = "sub" if (op == "sub") != (to.op == "sub") else "add"
@@ -268,7 +276,7 @@ class _Lowering:
                     self._added_after[to.storage] += additions(to.storage, added)
                 return (*assigned, *added)
             case Padding():
-                return ()
+                return self._store(Number(0, e.type.dtype or self.program.dtype), to) if to.stores_zeros else ()
             case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
                 return self._store(context.scalar(e), to)
             case Access() | Unary() | Binary() | Cast() | Select():
@@ -278,7 +286,7 @@ class _Lowering:
 
     def _guarded(self, predicate: Predicate, body: Expr, to: Destination, context: Context) -> Block:
         condition = simplify_predicate(context.scope.facts, predicate)
-        zeros = to.zeros and to.op is None
+        zeros = to.stores_zeros
         if condition == TRUE:
             return self.statement(body, to, context)
         if zeros and condition != FALSE and is_scalar_leaf(body):
@@ -292,6 +300,24 @@ class _Lowering:
         return tuple(
             If(outcome, block) for outcome, block in ((condition, inner), (negation(condition), rest)) if block
         )
+
+    def _zeros_of_pad(self, op: ReshapeOp, operand: Expr, to: Destination, context: Context) -> Block:
+        """Zeros for what a pad adds to its operand."""
+        first, *inner = context.scope.shape(operand.type)
+        (count,) = map(context.scope.index, amounts(op))
+        beside = PadRight(first) if isinstance(op, PadLeft) else PadLeft(first)
+
+        def cells(extents: Sequence[Index], to: Destination, context: Context) -> Block:
+            if not extents:
+                return self._store(Number(0, operand.type.dtype or self.program.dtype), to)
+            extent, *rest = extents
+
+            def row(variable: Var, inside: Context) -> Block:
+                return cells(rest, to.then(Cons(index(variable), extent)), inside)
+
+            return self._loop("pad", ZERO, extent, LoopMark.NONE, context, row)
+
+        return cells((count, *inner), to.then(beside), context)
 
     def _loop(self, name: str, low: Index, high: Index, mark: LoopMark, context: Context, body: Body) -> Block:
         """A loop; the buffers hoisted out of an outermost one are allocated before it and freed after it.

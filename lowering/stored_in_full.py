@@ -19,6 +19,7 @@ from atl.core.terms import (
     Concat,
     Constant,
     Expr,
+    Flatten,
     Gen,
     Guard,
     Input,
@@ -26,14 +27,17 @@ from atl.core.terms import (
     Local,
     Metavariable,
     Padding,
+    PadLeft,
+    PadRight,
     Reduce,
     Reshape,
     Select,
     TensorVar,
+    Transpose,
     Unary,
     Value,
 )
-from atl.core.traversal import divisors
+from atl.core.traversal import amounts, divisors
 from atl.prove import holds
 from lowering.nest.loopnest import Accumulate, Block, Buffer, Cell, statements
 
@@ -62,7 +66,7 @@ def fills(
 def is_filled_by_zeros(e: Expr, scope: Scope) -> bool:
     """Whether all elements of a normalised term are stored if zeros are where its guards are false, and only then.
 
-    This is asked of generations alone: zeros for what is cut off or padded would need a place of their own.
+    A term in which anything is cut off is none: zeros for that would need a place of their own.
     """
     if not _has_guards_only(e):
         return False
@@ -70,7 +74,7 @@ def is_filled_by_zeros(e: Expr, scope: Scope) -> bool:
 
 
 def _has_guards_only(e: Expr) -> bool:
-    """Whether a term is made of generations, concatenations, guards and lets over scalars."""
+    """Whether a term is made of generations, guards, lets over scalars, and what keeps all cells of its parts."""
     match e:
         case Gen(_, _, body) | Let(_, body):
             return _has_guards_only(body)
@@ -78,6 +82,8 @@ def _has_guards_only(e: Expr) -> bool:
             return _has_guards_only(body) and not (e.type.rank and _has_partial_extents(body))
         case Concat(left, right):
             return _has_guards_only(left) and _has_guards_only(right)
+        case Reshape(PadLeft() | PadRight() | Transpose() | Flatten(), operand):
+            return _has_guards_only(operand)
         case Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
             return not e.type.rank
         case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
@@ -96,7 +102,9 @@ def has_guards_of_rows(e: Expr) -> bool:
             return has_guards_of_rows(body) and (bool(e.type.rank) or not any(atom == Bound(0) for atom in asked))
         case Concat(left, right):
             return has_guards_of_rows(left) and has_guards_of_rows(right)
-        case Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+        case Reshape(_, operand):
+            return has_guards_of_rows(operand)
+        case Padding() | Input() | Local() | TensorVar() | Metavariable():
             return True
         case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
             return True
@@ -113,7 +121,9 @@ def _has_partial_extents(e: Expr) -> bool:
             return _has_partial_extents(body)
         case Concat(left, right):
             return _has_partial_extents(left) or _has_partial_extents(right)
-        case Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+        case Reshape(op, operand):
+            return any(divisors(end) or reads(end) for end in amounts(op)) or _has_partial_extents(operand)
+        case Padding() | Input() | Local() | TensorVar() | Metavariable():
             return False
         case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
             return False
@@ -130,6 +140,8 @@ def zeros_of(e: Expr) -> Expr:
             return zeros_of(body)
         case Concat(left, right):
             return Concat(zeros_of(left), zeros_of(right))
+        case Reshape(op, operand) if e.type.rank:
+            return Reshape(op, zeros_of(operand))
         case Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
             return Constant(0, e.type.dtype)
         case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
@@ -191,12 +203,13 @@ def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums
             return part(left, at, where=less(first, n)) and part(right, (first - n, *rest), where=at_most(n, first))
         case Reshape(op, operand):
             source = origin(map_op(op, scope.index), scope.shape(operand.type), at)
-            return known(source.present) and part(operand, source.at, where=source.present)
+            is_pad = zeros and isinstance(op, PadLeft | PadRight)
+            return (is_pad or known(source.present)) and part(operand, source.at, where=source.present)
         case Binary(_, left) if e.type.rank:
             # Two statements with one destination: only the first one assigns, and so it has to do so everywhere.
             return part(left, at)
         case Padding():
-            return known(FALSE)
+            return zeros or known(FALSE)
         case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
             return True
         case Access() | Unary() | Binary() | Cast() | Select():
