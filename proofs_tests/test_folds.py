@@ -107,3 +107,38 @@ def test_what_is_folded_may_read_other_variables() -> None:
 def test_other_folds_have_no_keys(body: str) -> None:
     text = f"f (x : float32[n, m]) : float32[n]\n    given 16 <= m, 1 <= n :=\n  {body}"
     assert "_key" not in print_c(lower(atl.parse(text)))
+
+
+# -- tiles in registers -----------------------------------------------------------------------------------------------
+
+CLIPPED: Final = "⊞[r < n] let t | registers := ⊞[c < 20] max(x[r, c], min(y[c], z[r])) in ⊞[c < 20] t[c]"
+
+
+def clipped(dtype: str) -> atl.Program:
+    kind = f"{dtype}[n, 20]"
+    return atl.parse(f"clipped (x : {kind}, y : {dtype}[20], z : {dtype}[n]) : {kind} :=\n  {CLIPPED}")
+
+
+def clip(x: Array, y: Array, z: Array) -> Array:
+    return np.asarray(np.maximum(x, np.minimum(y, z[:, None])))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "int32", "int64"])
+def test_maxima_and_minima_of_a_tile_in_registers_are_of_vectors(dtype: str) -> None:
+    held = numbers(dtype, 20) if dtype in FLOATS else np.random.default_rng(1).integers(-9, 9, (9, 20)).astype(dtype)
+    given = (held, held[4].copy(), np.resize(held[6], len(held)))
+    kernel = compiled(clipped(dtype))
+    assert "= max_vector" in kernel.source
+    np.testing.assert_array_equal(kernel(*given), clip(*given))
+
+
+@pytest.mark.parametrize(("before", "after"), [(" | (b != b)", ""), ("(b > a)", "(b < a)"), ("~of_b", "of_b")])
+def test_a_fault_in_the_maximum_of_vectors_is_found(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, right in helpers._EXTREMES_OF_VECTORS.items():
+        if name.startswith("max_") and name.endswith("_float"):
+            assert before in right
+            monkeypatch.setitem(helpers._EXTREMES_OF_VECTORS, name, right.replace(before, after))
+    held = numbers("float32", 20)
+    given = (held, held[4].copy(), np.resize(held[6], len(held)))
+    with own_cache():
+        assert not np.array_equal(compiled(clipped("float32"))(*given), clip(*given), equal_nan=True)

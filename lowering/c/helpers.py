@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from lowering.c.functions.exponential import EXPONENTIALS
-from lowering.c.functions.extremes import EXTREMES, KEYS, REDUCTIONS
+from lowering.c.functions.extremes import EXTREMES, KEYS, REDUCTIONS, extreme_of_vectors
 
 OUT_OF_MEMORY: Final = 1
 """What a kernel returns in place of 0 when storage for a buffer could not be had."""
@@ -116,8 +116,13 @@ _VECTORS: Final = {
     for dtype, (_, width) in _TYPES.items()
     for size in (16, 32, 64)
 }
+_EXTREMES_OF_VECTORS: Final = {
+    f"{kind}_{vector}": extreme_of_vectors(kind, vector, of_floats=vector.endswith(("float", "double")))
+    for kind in ("min", "max")
+    for vector in _VECTORS
+}
 
-OURS: Final = frozenset((*_HELPERS, *_VECTORS))
+OURS: Final = frozenset((*_HELPERS, *_VECTORS, *_EXTREMES_OF_VECTORS))
 """What generated code calls its own constants and functions."""
 
 
@@ -132,7 +137,8 @@ def preamble(code: str) -> str:
     vectors = "".join(text for name, text in _VECTORS.items() if name in used)
     if "aligned_zeros" in used:
         used |= {"aligned_storage"}
-    helpers = [*([vectors] if vectors else []), *(text for name, text in _HELPERS.items() if name in used)]
+    functions = (*_HELPERS.items(), *_EXTREMES_OF_VECTORS.items())
+    helpers = [*([vectors] if vectors else []), *(text for name, text in functions if name in used)]
     used |= identifiers("".join(helpers))
     wanted = [header for header, provides in sorted(_HEADERS.items()) if provides & used]
     if {"stdlib.h", "string.h"} & set(wanted) and "stddef.h" in wanted:

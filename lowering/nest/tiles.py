@@ -48,6 +48,9 @@ LEAST_VECTOR: Final = 16
 SIGNS: Final[Mapping[str, str]] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 """The operations of two operands that vectors have, by their signs."""
 
+LANE_BY_LANE: Final = frozenset((*SIGNS, "min", "max"))
+"""The operations of two operands that are done to all lanes at once."""
+
 Tiles: TypeAlias = Mapping[int, tuple[int, ...]]
 """The tiles in registers by the `uid` of their buffer: the lengths of the vectors that each row is made of."""
 
@@ -179,7 +182,7 @@ def has_lanes(statement: Statement, variable: Var) -> bool:
     """
     if not isinstance(statement, Assign | Accumulate) or not isinstance(statement.target, Cell):
         return False
-    if isinstance(statement, Accumulate) and statement.op not in SIGNS:
+    if isinstance(statement, Accumulate) and statement.op not in LANE_BY_LANE:
         return False
     return step(statement.target.address, variable) == 1 and _has_lanes(statement.value, variable, statement.target)
 
@@ -192,7 +195,7 @@ def _has_lanes(e: ScalarExpr, variable: Var, target: Cell) -> bool:
     match e:
         case Load(Cell() as cell):
             return step(cell.address, variable) == 1
-        case Apply(op, arguments) if op in SIGNS or op == "neg":
+        case Apply(op, arguments) if op in LANE_BY_LANE or op == "neg":
             return all(_has_lanes(argument, variable, target) for argument in arguments)
         case Number() | Load() | FromIndex() | Apply() | Choose() | Convert():
             return False

@@ -74,6 +74,19 @@ def _reduction(kind: str, c_type: str, start: str) -> str:
 """
 
 
+def extreme_of_vectors(kind: str, vector: str, *, of_floats: bool) -> str:
+    """The minimum or maximum of vectors, lane by lane."""
+    says, nan = ("; NaN, where one of them is", " | (b != b)") if of_floats else ("", "")
+    return f"""\
+/* The {kind}imum of both in each lane{says}. */
+static inline {vector} {kind}_{vector}({vector} a, {vector} b)
+{{
+    __typeof__(a < b) of_b = (b {_SIGNS[kind]} a){nan};
+    return ({vector})((of_b & (__typeof__(of_b))b) | (~of_b & (__typeof__(of_b))a));
+}}
+"""
+
+
 EXTREMES: Final = {
     f"{kind}_{c_type.removesuffix('_t')}": _pick(kind, c_type) for kind in _SIGNS for c_type in ("int32_t", "int64_t")
 } | {f"{kind}_{c_type}": _pick_of_floats(kind, c_type) for kind in _SIGNS for c_type in _BITS}
