@@ -69,6 +69,7 @@ class Ours:
     `make` derives it, or gives a program as it was written; `sizes` are keywords of the call, such as tiles, and
     `size_as` those that are the size of the problem; `most` is the largest one at which anybody would wait for it.
     `tiles` are what `make` is called with, and `fixed` gives the sizes that the C compiler knows, of that of a problem.
+    `parallel` are the loops that several threads share out, where there are several; without it there is one at work.
     """
 
     make: Callable[..., Made]
@@ -77,6 +78,7 @@ class Ours:
     most: int | None = None
     tiles: Mapping[str, int] = field(default_factory=dict)
     fixed: Callable[[int], Mapping[str, int]] | None = None
+    parallel: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -85,13 +87,23 @@ class Ours:
         told += ["sizes fixed"] if self.fixed is not None else []
         return f"{self.make.__name__} ({', '.join(told)})" if told else self.make.__name__
 
-    def contestant(self, problem: Problem) -> tuple[Run, bool]:
-        """What runs it, and whether it was derived (or else stands as somebody wrote it)."""
+    def made(self, threads: int = 1) -> tuple[Program, bool]:
+        """The program for so many threads, and whether it was derived (or else stands as somebody wrote it)."""
         made = self.make(**self.tiles)
-        derived = isinstance(made, Session) and bool(made.steps)
-        fixed = self.fixed(problem.size) if self.fixed is not None else None
-        kernel = compiled(made.goal if isinstance(made, Session) else made, sizes=fixed)
-        inputs, out, sizes = problem.inputs, problem.out, {**self.sizes, **dict.fromkeys(self.size_as, problem.size)}
+        if not isinstance(made, Session):
+            return made, False
+        derived = bool(made.steps)
+        for loop in self.parallel if threads > 1 else ():
+            made.mark(loop, "parallel")
+        return made.goal, derived
+
+    def contestant(self, problem: Problem, threads: int = 1) -> tuple[Run, bool]:
+        """What runs it, and whether it was derived (or else stands as somebody wrote it)."""
+        made, derived = self.made(threads)
+        fixed = self.fixed(problem.size) if self.fixed is not None else {}
+        kernel = compiled(made, sizes=fixed or None)
+        given = {**self.sizes, **dict.fromkeys(self.size_as, problem.size)}
+        inputs, out, sizes = problem.inputs, problem.out, {k: v for k, v in given.items() if k not in fixed}
         return lambda: kernel(*inputs, out=out, **sizes), derived
 
 

@@ -75,7 +75,7 @@ def _prepared(one: Ours | Rival, problem: Problem, case: Case) -> tuple[Contesta
     allocates = isinstance(one, Rival) and one.allocates
     try:
         if isinstance(one, Ours):
-            run, derived = one.contestant(problem)
+            run, derived = one.contestant(problem, case.threads)
         else:
             run, derived = one.make(problem, case.threads), False
         fault = problem.fault_of(run, allocates=allocates)

@@ -64,7 +64,7 @@ def _one_dimension(name: str, outer: int, size: int, quick: int | None = None) -
         (size,),
         posed(_gathered, lambda n: ((B, C, n), (outer, C, R), (B, outer, n)), terms=lambda _: C * R),
         (
-            Ours(fast.convolution_in_registers),
+            Ours(fast.convolution_in_registers, parallel=("n",)),
             Ours(fast.convolution_in_registers, fixed=lambda n: {"B": B, "C": C, "K": outer, "R": R, "W": n}),
             Ours(convolution.gather),
             Ours(derivations.scatter_to_gather),
@@ -89,7 +89,7 @@ IM2COL: Final = Workload(
     (4096,),
     posed(_direct, lambda n: ((B, C, n + R), (K, C, R), (B, K, n)), terms=lambda _: C * R),
     (
-        Ours(fast.windows_in_registers, size_as=("W",)),
+        Ours(fast.windows_in_registers, size_as=("W",), parallel=("n",)),
         Ours(derivations.im2col, size_as=("W",)),
         Ours(convolution.direct, size_as=("W",)),
     ),
@@ -111,8 +111,8 @@ CONV2D: Final = Workload(
         terms=lambda _: C * SQUARE**2,
     ),
     (
-        Ours(fast.filters_in_registers, size_as=("H", "W")),
-        Ours(fast.filter_windows_in_registers, size_as=("H", "W")),
+        Ours(fast.filters_in_registers, size_as=("H", "W"), parallel=("y",)),
+        Ours(fast.filter_windows_in_registers, size_as=("H", "W"), parallel=("y",)),
         Ours(anchors.filters, size_as=("H", "W"), most=64),
     ),
     (
@@ -128,7 +128,7 @@ SOFTMAX: Final = Workload(
     "softmax of n rows of 1000",
     (2000,),
     posed(everyday.numpy_softmax, lambda n: ((n, 1000),) * 2, terms=lambda _: 1000),
-    (Ours(schedules.softmax_by_rows), Ours(everyday.softmax)),
+    (Ours(schedules.softmax_by_rows, parallel=("i",)), Ours(everyday.softmax)),
     (
         torch("PyTorch", lambda library, x, out: library.softmax(x, 1, out=out)),
         numpy("NumPy", lambda x, _: everyday.numpy_softmax(x), allocates=True),
@@ -144,7 +144,7 @@ LAYER_NORM: Final = Workload(
     "n rows of 1000, each less its mean and over its deviation",
     (2000,),
     posed(layers.numpy_layer_norm, lambda n: ((n, 1000),) * 2, terms=lambda _: 1000),
-    (Ours(fast.layer_norm_by_rows), Ours(layers.layer_norm)),
+    (Ours(fast.layer_norm_by_rows, parallel=("i",)), Ours(layers.layer_norm)),
     (
         torch("PyTorch", lambda library, x, _: library.nn.functional.layer_norm(x, (1000,)), allocates=True),
         numpy("NumPy", lambda x, _: layers.numpy_layer_norm(x), allocates=True),
@@ -159,7 +159,7 @@ ATTENTION: Final = Workload(
     (512,),
     posed(layers.numpy_attention, lambda n: ((n, HEAD), (2048, HEAD), (2048, HEAD), (n, HEAD)), terms=lambda _: 2048),
     (
-        Ours(fast.attention_in_registers),
+        Ours(fast.attention_in_registers, parallel=("io",)),
         Ours(beyond_the_paper.attention_in_blocks),
         Ours(beyond_the_paper.attention_by_rows),
         Ours(layers.attention),

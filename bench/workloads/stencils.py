@@ -49,11 +49,11 @@ BLUR: Final = Workload(
     (2000, 8000),
     posed(_blurred, lambda n: ((n, n),) * 2),
     (
-        Ours(fast.blur_six_rows),
+        Ours(fast.blur_six_rows, parallel=("yo",)),
         Ours(fast.blur_by_ring),
         Ours(fast.blur_by_rings_in_strips),
-        Ours(fast.blur_in_tiles),
-        Ours(fast.blur_in_two_stages),
+        Ours(fast.blur_in_tiles, parallel=("yo",)),
+        Ours(fast.blur_in_two_stages, parallel=("y",)),
         Ours(derivations.blur_fused_with_tails),
         Ours(derivations.blur_fused),
         Ours(derivations.blur_two_stage_with_tails),
@@ -77,7 +77,7 @@ STENCIL: Final = Workload(
     "a cell and its six neighbours in n x n x n",
     (200, 320),
     posed(_around, lambda n: ((n, n, n),) * 2),
-    (Ours(fast.seven_points_inside), Ours(anchors.seven_points)),
+    (Ours(fast.seven_points_inside, parallel=("x",)), Ours(anchors.seven_points)),
     (
         Rival("C plain loops", by_hand("stencil", shapes.STENCIL)),
         numba("numba", loops.stencil),
@@ -93,7 +93,7 @@ TRANSPOSE: Final = Workload(
     "the transpose of an n x n matrix",
     (1000, 2048, 4000),
     posed(np.transpose, lambda n: ((n, n),) * 2),
-    (Ours(fast.transpose_in_tiles), Ours(programs.transpose)),
+    (Ours(fast.transpose_in_tiles, parallel=("jo",)), Ours(programs.transpose)),
     (
         numpy("NumPy", lambda x, out: np.copyto(out, x.T)),
         torch("PyTorch", lambda _, x, out: out.copy_(x.t())),
