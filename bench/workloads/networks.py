@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 
 from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
-from bench.rivals import shapes
+from bench.rivals import halide, loops, shapes
 from bench.rivals.c import by_hand
-from bench.rivals.libraries import numpy, scipy, torch
+from bench.rivals.libraries import numba, numpy, scipy, torch
 from examples import beyond_the_paper, derivations, fast
 from examples import everyday as schedules
 from examples.schedules import anchors, convolution, everyday, layers
@@ -118,6 +118,8 @@ CONV2D: Final = Workload(
     (
         torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv2d(x, w), allocates=True),
         numpy("NumPy im2col with its BLAS", lambda x, w, _: _filtered(x, w), allocates=True),
+        halide.FILTERS,
+        Rival("C tiles of 8 x 32", by_hand("filters", shapes.FILTERS)),
     ),
     Limit("fma", lambda problem: 2.0 * K * C * SQUARE**2 * problem.size**2),
     most=2_000,
@@ -148,6 +150,8 @@ LAYER_NORM: Final = Workload(
     (
         torch("PyTorch", lambda library, x, _: library.nn.functional.layer_norm(x, (1000,)), allocates=True),
         numpy("NumPy", lambda x, _: layers.numpy_layer_norm(x), allocates=True),
+        numba("numba", loops.layer_norm),
+        Rival("C three passes", by_hand("layer_norm", shapes.LAYER_NORM)),
     ),
     Limit("copy", moved),
     most=200_000,
