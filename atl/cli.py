@@ -279,7 +279,7 @@ def _declare_derive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size", action="append", default=[], metavar="NAME=N", help="price at this size; others: 1000"
     )
-    parser.add_argument("--tiles", default="8,16,64", metavar="N,N,…", help="sizes of tiles (default: 8,16,64)")
+    parser.add_argument("--tiles", metavar="N,N,…", help="sizes of tiles to choose from, such as 8,16,64")
     parser.add_argument("--limit", type=int, help="how many terms the graph may have")
     parser.add_argument("--quiet", action="store_true", help="no progress while it runs")
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="write a certificate, which `atl check` replays")
@@ -310,14 +310,14 @@ def _derive(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _numbers_of(sizes: Sequence[str], tiles: str) -> tuple[dict[str, int], list[int]]:
+def _numbers_of(sizes: Sequence[str], tiles: str | None) -> tuple[dict[str, int], list[int] | None]:
     """Sizes as they are given on a command line, "n=1000", and sizes of tiles, "8,16"."""
     try:
         given = {name: int(value) for name, _, value in (size.partition("=") for size in sizes)}
-        return given, [int(tile) for tile in tiles.split(",")]
+        return given, None if tiles is None else [int(tile) for tile in tiles.split(",")]
     except ValueError as error:
         raise WrongArgument(
-            f"--size {' '.join(sizes) or '(none)'}, --tiles {tiles}", required="--size n=1000 --tiles 8,16"
+            f"--size {' '.join(sizes) or '(none)'}, --tiles {tiles or '(none)'}", required="--size n=1000 --tiles 8,16"
         ) from error
 
 

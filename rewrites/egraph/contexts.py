@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from atl.checks.scope import Scope, known_at_the_start
 from atl.checks.wellformed import stores_everything
@@ -70,17 +70,9 @@ class Context:
 
 
 class Contexts:
-    """All contexts of a search, numbered in the order in which they were met.
+    """All contexts of a search, numbered in the order in which they were met."""
 
-    `told_apart` names what tells contexts apart; a search has all of it, a test leaves some out.
-    """
-
-    TOLD_APART: Final = frozenset({"guards", "folds", "types"})
-
-    def __init__(
-        self, assumptions: Sequence[Predicate], inputs: Sequence[Array], told_apart: frozenset[str] = TOLD_APART
-    ) -> None:
-        self.told_apart = told_apart
+    def __init__(self, assumptions: Sequence[Predicate], inputs: Sequence[Array]) -> None:
         self.all: list[Context] = []
         self._start = known_at_the_start(assumptions, inputs)
         self._table: dict[object, Context] = {}
@@ -152,7 +144,7 @@ class Contexts:
                 folded = False
             case _:
                 assert_never(term)
-        if folded == at.folded or "folds" not in self.told_apart:
+        if folded == at.folded:
             return at
         return self._of(at.loops, at.tensors, at.guards, dead=at.dead, folded=folded)
 

@@ -449,8 +449,8 @@ class Session:
         *,
         cost: str | Callable[..., Any] = "traffic",
         sizes: Mapping[str, int] | None = None,
-        tiles: Sequence[int] = (8, 16, 64),
-        k: int = 16,
+        tiles: Sequence[int] | None = None,
+        k: int | None = None,
         rules: Sequence[str] | None = None,
         limit: Any = None,
         watch: Callable[[Any], object] | None = None,
@@ -458,8 +458,8 @@ class Session:
         """Rewrites the goal to the cheapest schedule that a search finds, by a cost model; with a proof of the kernel.
 
         `cost` names the model ("traffic", "lines", "code size") or makes one of sizes. `sizes` only price, the schedule
-        is for all of them; those that are not given are taken for 1000. Sizes of tiles are chosen of `tiles`. Of the
-        `k` best the first is taken that is proved and safe to lower.
+        is for all of them; those that are not given are taken for 1000. Sizes of tiles are chosen of `tiles`, or
+        of some that are usual. Of the `k` best the first is taken that is proved and safe to lower.
 
         Raises `NotFound`, `SearchFailed`, `WrongArgument`.
         """
