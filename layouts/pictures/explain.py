@@ -12,7 +12,6 @@ from layouts.algebra.composition import Open, composed, composition
 from layouts.algebra.divide import logical_divide
 from layouts.algebra.products import logical_product
 from layouts.foundation.layout import Layout, make_layout
-from layouts.foundation.reach import cosize
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def _with_complement(operation: Callable[..., Any], a: Layout, b: Layout) -> lis
         tiled = make_layout(b, rest)
         lines = [f"{a} divided by {b}", f"  the tile leaves out {rest} of {a.size} places: (tile, rest) = {tiled}"]
         return [*lines, *(f"  {line}" for line in _composition(a, tiled)[:-1]), f"= {logical_divide(a, b)}"]
-    room = complement(a, a.size * cosize(b))
+    room = complement(a)
     lines = [f"{a} repeated by {b}", f"  the block leaves out {room}: copies go there"]
     return [*lines, *(f"  {line}" for line in _composition(room, b)), f"= {logical_product(a, b)}"]
 
