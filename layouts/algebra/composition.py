@@ -162,7 +162,7 @@ def composed(
     outer: Layout, inner: Layout, known: Known, *, strict: bool = False, said: list[str] | None = None
 ) -> Layout:
     """The composition in closed form. Raises `Open` with the first condition that is not known to hold."""
-    modes = coalesced(outer.modes, known, endless=True)
+    modes = coalesced(outer.modes, known, endless=True) or [(1, 0)]
     walk = Walk(modes, known, strict, said)
     start: Sequence[Any] = (0,) * len(modes)
     if inner.offset != 0:

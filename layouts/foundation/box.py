@@ -12,7 +12,7 @@ from typing import Any
 
 from atl.core.index import Index, index
 from layouts.errors import LayoutError
-from layouts.foundation.tuples import Extent, Nested, Shape, leaves, product, shown
+from layouts.foundation.tuples import Extent, Nested, Shape, as_nested, extent_of, leaves, product, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,9 @@ class Box:
 
     shape: Shape
     row_major: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", as_nested(self.shape, extent_of))
 
     @property
     def extents(self) -> tuple[Extent, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from layouts.errors import NoLayout
 from layouts.foundation.function import Function
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import COORDINATES, INTEGERS, times
@@ -23,6 +24,8 @@ def cosize(a: Function) -> Extent:
         for n, d in a.modes:
             total = total + times(n - 1, abs(d) if isinstance(d, int) else d)
         return a.known.simple(total)
+    if isinstance(a, Layout) and a.semimodule is COORDINATES:
+        raise NoLayout(f"the places of {a} are coordinates", required="places that are integers")
     return int(a.table().max(initial=0)) + 1
 
 

@@ -19,6 +19,7 @@ from atl.core.predicate import within
 from atl.errors import WrongArgument, brief
 from atl.prove import Answer, Model, Proved, Refuted, Unknown, prove
 from atl.prove.facts import Facts
+from atl.surface.values import IndexExpr
 from layouts.algebra.coalesce import is_zero, same_stride
 from layouts.foundation.function import Chain, Function, IndexFunction
 from layouts.foundation.known import Known, in_order
@@ -246,8 +247,8 @@ def _by_way_back(a: IndexFunction, known: Known) -> Answer:
     digits = [index(Var((1 << 58) + k, f"i{k}" if len(extents) > 1 else "i")) for k in range(len(extents))]
     facts: Facts = known.facts.assume(*(within(ZERO, x, index(n)) for x, n in zip(digits, extents, strict=True)))
     try:
-        place = a.to(*digits)
-        returned = a.back(*place) if a.onto is not None else a.back(place)
+        place = a.digits_of_place(digits)
+        returned = [came.node if isinstance(came, IndexExpr) else came for came in a.back(*place)]
     except TypeError:
         return Unknown(f"{a} is no formula over index expressions")
     if len(returned) != len(digits):
