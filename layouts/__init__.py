@@ -26,7 +26,7 @@ from layouts.foundation.box import Box
 from layouts.foundation.function import Chain, Function, IndexFunction
 from layouts.foundation.function import swizzle as Swizzle  # noqa: N812 (CuTe's name)
 from layouts.foundation.layout import Layout, column_major, coordinates, make_layout, row_major
-from layouts.foundation.reach import cosize
+from layouts.foundation.reach import cosize, size
 from layouts.foundation.semimodule import F2, Coordinate, E, Semimodule
 from layouts.foundation.tuples import (
     common_coarsening,
@@ -98,7 +98,7 @@ __all__ = [
     "read_layout",
     "result_of",
     "right_inverse",
-    "row_major",
+    "row_major", "size",
     "steps_of",
     "tiled_divide",
     "tiled_product",
