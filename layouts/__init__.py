@@ -45,6 +45,7 @@ from layouts.pictures.report import described, result_of, steps_of, verdict
 from layouts.proofs.equality import equal
 from layouts.proofs.injectivity import bijective, injective
 from layouts.proofs.places import image, inverse
+from layouts.proofs.relation import Relation
 
 __all__ = [
     "F2",
@@ -59,7 +60,7 @@ __all__ = [
     "LayoutError",
     "NoLayout",
     "NotByTable",
-    "Picture",
+    "Picture", "Relation",
     "Semimodule",
     "Swizzle",
     "bijective",

@@ -13,7 +13,7 @@ from layouts.foundation.tuples import Extent, as_nested, extent_of, modes_of, pr
 
 
 def size(a: object, *mode: int) -> Extent:
-    """The number of places of the domain of a layout, or of a shape; of a mode, and of a mode of it, where one is named.
+    """The number of places of the domain of a layout, or of a shape; of a mode, and a mode of it, where one is named.
 
     >>> from layouts import Layout
     >>> size(Layout((4, (2, 3)))), size(Layout((4, (2, 3))), 1), size((4, (2, 3)), 1, 0)

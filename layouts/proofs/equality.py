@@ -17,10 +17,11 @@ from atl.core.predicate import equal as same_index
 from atl.core.predicate import within
 from atl.prove import Answer, Proved, Refuted, Unknown, prove
 from layouts.algebra.coalesce import coalesced, is_zero, same_stride
-from layouts.foundation.function import Function
+from layouts.foundation.function import Chain, Function
 from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout, Mode
 from layouts.foundation.semimodule import BITS, F2, Coordinate
+from layouts.proofs.relation import Relation, by_relation
 from layouts.proofs.witness import first_sampled, refuted
 
 
@@ -139,4 +140,14 @@ def by_formula(a: Function, b: Function, known: Known) -> Answer:
         return Unknown("the values are no index expressions")
     facts = known.facts.assume(within(ZERO, at, index(a.size)))
     answer = prove(facts, same_index(index(x), index(y)), thorough=False)
-    return answer if isinstance(answer, Proved) else Unknown(f"it is not known whether {x} = {y}")
+    if isinstance(answer, Proved):
+        return answer
+    unknown = Unknown(f"it is not known whether {x} = {y}")
+    flat = Layout(a.size)
+
+    def asked() -> bool:
+        one, other = (Relation(Chain(part, flat), known=known) for part in (a, b))
+        return one.is_equal(other)
+
+    whole = isinstance(a, Layout) and isinstance(b, Layout)
+    return by_relation(asked, unknown) if whole else unknown

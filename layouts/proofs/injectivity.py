@@ -27,6 +27,7 @@ from layouts.foundation.layout import Layout, compact, part_of
 from layouts.foundation.reach import bounds
 from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordinate
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, product
+from layouts.proofs.relation import Relation, by_relation
 from layouts.proofs.witness import first_sampled, refuted, samples
 
 Numbers = Sequence[tuple[int, int, int]]
@@ -59,7 +60,8 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
         return answer
     if a.places is not None and _has_table(a):
         return meeting(a) or Proved("table")
-    return first_sampled(meeting, a) or answer
+    found = first_sampled(meeting, a)
+    return found or by_relation(lambda: Relation(a, known=known).is_injective(), answer)
 
 
 def _has_table(a: Function) -> bool:

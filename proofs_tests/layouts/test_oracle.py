@@ -31,7 +31,7 @@ UNARY: dict[str, tuple[Callable[..., Any], str]] = {
 
 def cases(seed: int, count: int) -> list[tuple[Layout, Layout]]:
     case = Case(Random(seed), Report(seed))
-    pairs = []
+    pairs: list[tuple[Layout, Layout]] = []
     while len(pairs) < count:
         a, b = case.layout(3, compact=0.8), case.layout(2, compact=0.8)
         if a.offset == b.offset == 0 and all(d >= 0 for _, d in (*a.modes, *b.modes)):  # type: ignore[operator]
@@ -41,6 +41,7 @@ def cases(seed: int, count: int) -> list[tuple[Layout, Layout]]:
 
 def values(made: Any) -> list[int]:
     size = made.size if isinstance(made, layouts.Function) else theirs.size(made)
+    assert isinstance(size, int)
     return [made(at) for at in range(size)]
 
 
