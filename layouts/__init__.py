@@ -21,7 +21,7 @@ from layouts.algebra.products import (
     tiled_product,
     zipped_product,
 )
-from layouts.errors import LayoutError, NoLayout, NotByTable
+from layouts.errors import LayoutError, NoLayout, NoMode, NotByTable
 from layouts.foundation.box import Box
 from layouts.foundation.function import Chain, Function, IndexFunction
 from layouts.foundation.function import swizzle as Swizzle  # noqa: N812 (CuTe's name)
@@ -58,7 +58,7 @@ __all__ = [
     "IndexFunction",
     "Layout",
     "LayoutError",
-    "NoLayout",
+    "NoLayout", "NoMode",
     "NotByTable",
     "Picture", "Relation",
     "Semimodule",

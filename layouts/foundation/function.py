@@ -83,6 +83,12 @@ class Function(ABC):
         """This function with numbers for sizes."""
 
 
+def need_function(value: object) -> None:
+    """Refuses what is neither a layout nor another function on a box."""
+    if not isinstance(value, Function):
+        raise WrongArgument(f"{brief(value)} is not a layout", required="a Layout, or another function on a box")
+
+
 def plain(coordinate: object) -> Any:
     """A coordinate without what a person writes it with; arrays stay."""
     if isinstance(coordinate, tuple | list):

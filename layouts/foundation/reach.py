@@ -6,14 +6,14 @@ from typing import Any
 
 from atl.errors import brief
 from layouts.errors import LayoutError, NoLayout
-from layouts.foundation.function import Function
+from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import COORDINATES, INTEGERS, times
 from layouts.foundation.tuples import Extent, as_nested, extent_of, modes_of, product, shown
 
 
 def size(a: object, *mode: int) -> Extent:
-    """The number of places of the domain of a layout, or of a shape; of a mode, and a mode of it, where one is named.
+    """The number of places of the domain of a layout, or of a shape; of a mode, and a mode of it, if named.
 
     >>> from layouts import Layout
     >>> size(Layout((4, (2, 3)))), size(Layout((4, (2, 3))), 1), size((4, (2, 3)), 1, 0)
@@ -36,6 +36,7 @@ def cosize(a: Function) -> Extent:
     >>> cosize(Layout((4, 8), (10, 1))), cosize(Layout((4, atl.sizes("n")), (1, 5)))
     (38, 5*n - 1)
     """
+    need_function(a)
     if isinstance(a, Layout) and a.semimodule is INTEGERS:
         total: Any = 1 + a.offset
         for n, d in a.modes:

@@ -17,7 +17,7 @@ from atl.core.predicate import equal as same_index
 from atl.core.predicate import within
 from atl.prove import Answer, Proved, Refuted, Unknown, prove
 from layouts.algebra.coalesce import coalesced, is_zero, same_stride
-from layouts.foundation.function import Chain, Function
+from layouts.foundation.function import Chain, Function, need_function
 from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout, Mode
 from layouts.foundation.semimodule import BITS, F2, Coordinate
@@ -41,6 +41,8 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
     >>> equal(Layout((4, n), (n, 1)), composition(Layout((4, n), (n, 1)), Layout((2, 2 * n), (1, 2))))
     Proved(layer='structure', vacuous=False)
     """
+    need_function(a)
+    need_function(b)
     known = a.known.joined(b.known).given(given)
     if isinstance(a, Layout) and isinstance(b, Layout):
         first, second = coalesced(a.modes, known), coalesced(b.modes, known)

@@ -9,6 +9,7 @@ back(to(x)) = x is proved, digit by digit. What is left, and is small enough, a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from math import gcd
 
 import numpy as np
@@ -21,7 +22,7 @@ from atl.prove import Answer, Model, Proved, Refuted, Unknown, prove
 from atl.prove.facts import Facts
 from atl.surface.values import IndexExpr
 from layouts.algebra.coalesce import is_zero, same_stride
-from layouts.foundation.function import Chain, Function, IndexFunction
+from layouts.foundation.function import Chain, Function, IndexFunction, need_function
 from layouts.foundation.known import Known, in_order
 from layouts.foundation.layout import Layout, compact, part_of
 from layouts.foundation.reach import bounds
@@ -46,6 +47,7 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
     >>> injective(Layout((2, 3), (3, 2))), injective(Layout((2, 4), (3, 1))).model.numbers
     (Proved(layer='table', vacuous=False), {'i0': 1, 'i1': 0, 'j0': 0, 'j1': 3})
     """
+    need_function(a)
     known = a.known.given(given)
     match a:
         case Layout():
@@ -150,7 +152,7 @@ def _of_numbers(a: Layout, modes: Numbers) -> Answer:
         tabulated = True
         part = Layout.of_modes([(n, d) for n, d, _ in group])
         if part.places is None:
-            return Unknown("modes that overlap one another have too many places for a table")
+            return _pair_meets(a, group) or Unknown("modes that overlap have too many places for a table")
         if (met := _repeated(part.table())) is not None:
             digits = [[0] * len(a.modes), [0] * len(a.modes)]
             for found, at in zip(digits, (met[1], met[0]), strict=True):
@@ -158,6 +160,18 @@ def _of_numbers(a: Layout, modes: Numbers) -> Answer:
                     found[place] = digit
             return refuted(a, ("i", a.box.join(digits[0])), ("j", a.box.join(digits[1])))
     return Proved("table" if tabulated else "structure")
+
+
+def _pair_meets(a: Layout, group: Numbers) -> Refuted | None:
+    """Two modes that meet by themselves: so many steps of the one are so many of the other."""
+    for (n, d, first), (m, e, second) in combinations(group, 2):
+        common = gcd(d, e)
+        if abs(e) // common < n and abs(d) // common < m:
+            one, other = [0] * len(a.modes), [0] * len(a.modes)
+            one[first] = abs(e) // common
+            (other if d * e > 0 else one)[second] = abs(d) // common
+            return refuted(a, ("i", a.box.join(one)), ("j", a.box.join(other)))
+    return None
 
 
 def groups(modes: Numbers) -> list[list[tuple[int, int, int]]]:
@@ -283,6 +297,7 @@ def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ())
     >>> bijective(Layout((n, m), (E(1), E(0))), (m, n))
     Proved(layer='structure', vacuous=False)
     """
+    need_function(a)
     known = a.known.given(given)
     target = as_nested(a.size if onto is None else onto, extent_of)
     flat: Function = a

@@ -11,7 +11,7 @@ from atl.core.index import Index
 from atl.prove import Proved, Refuted
 from atl.surface.values import Condition
 from layouts.errors import NoLayout
-from layouts.foundation.function import Function, IndexFunction
+from layouts.foundation.function import Function, IndexFunction, need_function
 from layouts.foundation.known import in_order
 from layouts.foundation.layout import Layout
 from layouts.foundation.reach import cosize
@@ -32,6 +32,7 @@ def image(a: Function) -> Array:
     >>> image(Layout((4, 2), (1, 2)))
     array([0, 1, 2, 3, 4, 5])
     """
+    need_function(a)
     values = a.table()
     return np.unique(values, axis=0) if values.ndim > 1 else np.unique(values)
 
@@ -51,6 +52,7 @@ def inverse(a: Function) -> Layout | IndexFunction:
     >>> back, back(Layout((4, 8), (10, 1))(2, 5)), Layout((4, 8)).coordinate(22)
     (inverse(38), 22, (2, 5))
     """
+    need_function(a)
     answer = injective(a)
     if not isinstance(answer, Proved):
         raise NoLayout(
