@@ -55,7 +55,7 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
         return _symbolic(a, b, first, second, known)
     if a.places is not None and b.places is not None:
         return by_table(a, b) or Proved("table")
-    if (found := first_sampled(by_table, a, b)) is not None:
+    if (found := first_sampled(by_table, known, a, b)) is not None:
         return found
     return by_formula(a, b, known)
 
@@ -102,7 +102,7 @@ def _rows(function: Function) -> Any:
 def _symbolic(a: Layout, b: Layout, first: Sequence[Mode], second: Sequence[Mode], known: Known) -> Answer:
     if known.same(a.size, b.size) and same_stride(a.offset, b.offset, known) and _same_digits(first, second, known):
         return Proved("linear")
-    if (found := first_sampled(by_table, a, b)) is not None:
+    if (found := first_sampled(by_table, known, a, b)) is not None:
         return found
     return by_formula(a, b, known)
 

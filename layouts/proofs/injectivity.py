@@ -29,7 +29,7 @@ from layouts.foundation.reach import bounds
 from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordinate
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, product
 from layouts.proofs.relation import Relation, by_relation
-from layouts.proofs.witness import first_sampled, refuted, samples
+from layouts.proofs.witness import first_sampled, named, refuted, samples
 
 Numbers = Sequence[tuple[int, int, int]]
 
@@ -62,7 +62,7 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
         return answer
     if a.places is not None and _has_table(a):
         return meeting(a) or Proved("table")
-    found = first_sampled(meeting, a)
+    found = first_sampled(meeting, known, a)
     return found or by_relation(lambda: Relation(a, known=known).is_injective(), answer)
 
 
@@ -109,7 +109,7 @@ def _of_strides(a: Layout, known: Known) -> Answer:
     for place, (n, d) in enumerate(a.modes):
         if is_zero(d) and n != 1:
             if isinstance(n, int):
-                return _step_meets(a, place)
+                return _step_meets(a, place, known)
             return Unknown(f"mode {place}, of extent {n}, does not move")
     if module is BITS:
         return _over_f2(a)
@@ -122,21 +122,20 @@ def _of_strides(a: Layout, known: Known) -> Answer:
     return Proved("structure") if left is not None else Unknown("the strides are not known to have an order")
 
 
-def _step_meets(a: Layout, place: int) -> Refuted:
+def _step_meets(a: Layout, place: int, known: Known) -> Answer:
     """A mode that does not move takes the digit 1 to where it takes 0."""
-    digits: list[int] = [0] * len(a.modes)
-    names: list[tuple[Leaf, int]] = []
+    sizes: dict[str, int] = {}
+    if not all(isinstance(n, int) for n, _ in a.modes) or not a.is_constant:
+        found = next(samples(known, a), None)
+        if found is None:
+            return Unknown(f"mode {place} does not move, and no sizes are known that meet the facts")
+        sizes = found
+    digits = [0] * len(a.modes)
+    names: list[tuple[Leaf, int]] = [(Size(name), value) for name, value in sizes.items()]
     for name, moved in (("i", 1), ("j", 0)):
         digits[place] = moved
-        for k, digit in enumerate(digits):
-            called = f"{name}{k}" if len(digits) > 1 else name
-            names.append((Var((1 << 58) + 100 * (ord(name) - ord("a")) + k, called), digit))
-    known = [(Size(n), value) for n, value in _some_sizes(a).items()]
-    return Refuted(Model((*known, *names)))
-
-
-def _some_sizes(a: Layout) -> dict[str, int]:
-    return next(samples(a), {})
+        names += named(digits, name)
+    return Refuted(Model(tuple(names)))
 
 
 def _moves(n: object, d: object) -> bool:
@@ -303,7 +302,7 @@ def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ())
     flat: Function = a
     if isinstance(a, Layout) and a.semimodule is COORDINATES:
         if not _stays_inside(a, target, known):
-            return _onto_by_table(a, target)
+            return _onto_by_table(a, target, known)
         flat = _flattened(a, target)
     answer = injective(flat, given=given)
     if isinstance(answer, Refuted):
@@ -313,7 +312,7 @@ def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ())
     inside = ends is not None and known.less(-1, ends[0]) and known.less(ends[1], whole)
     if isinstance(answer, Proved) and inside and same_stride(a.size, whole, known):
         return answer
-    return _onto_by_table(a, target)
+    return _onto_by_table(a, target, known)
 
 
 def _stays_inside(a: Layout, target: Shape, known: Known) -> bool:
@@ -351,10 +350,10 @@ def _flattened(a: Layout, target: Shape) -> Layout:
     return made
 
 
-def _onto_by_table(a: Function, target: Shape) -> Answer:
+def _onto_by_table(a: Function, target: Shape, known: Known) -> Answer:
     """What a table says: two that meet, one outside, or a place that is not hit."""
     if a.places is None or not _has_table(a) or not all(isinstance(extent, int) for extent in leaves(target)):
-        found = first_sampled(lambda placed, box: _not_onto(placed, box.shape), a, Layout(target))
+        found = first_sampled(lambda placed, box: _not_onto(placed, box.shape), known, a, Layout(target))
         return found or Unknown(f"it is not known whether the places are all those of {brief(target)}")
     return _not_onto(a, target) or Proved("table")
 

@@ -245,3 +245,18 @@ def test_a_wrong_way_back_proves_nothing() -> None:
     assert isinstance(injective(wrong), Unknown)
     folded = IndexFunction(8, lambda i: i // 2, lambda p: (2 * p,))
     assert isinstance(injective(folded), Refuted)
+
+
+def test_facts_that_are_given_with_a_question_count() -> None:
+    meets = Layout((N, M), (1, 1))
+    assert isinstance(injective(meets), Refuted)
+    assert not isinstance(injective(meets, given=[N <= 1]), Refuted)
+    a, b = Layout((4, N), (N, 1)), Layout((4, N), (3, 1))
+    assert isinstance(equal(a, b), Refuted)
+    assert isinstance(equal(a, b, given=[N == 3]), Proved)
+    assert not isinstance(equal(Layout(N, M), Layout(N, 3 * M), given=[N <= 1]), Refuted)
+    assert isinstance(bijective(Layout(N, M)), Refuted)
+    assert not isinstance(bijective(Layout(N, M), given=[M == 1]), Refuted)
+    stands = Layout((2, N), (0, 1))
+    assert isinstance(injective(stands), Refuted)
+    assert not isinstance(injective(stands, given=[N >= 5, N <= 4]), Refuted)
