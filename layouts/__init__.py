@@ -21,12 +21,12 @@ from layouts.algebra.products import (
     tiled_product,
     zipped_product,
 )
-from layouts.errors import LayoutError, NoLayout, NotByTable
+from layouts.errors import LayoutError, NoLayout, NoMode, NotByTable
 from layouts.foundation.box import Box
 from layouts.foundation.function import Chain, Function, IndexFunction
 from layouts.foundation.function import swizzle as Swizzle  # noqa: N812 (CuTe's name)
 from layouts.foundation.layout import Layout, column_major, coordinates, make_layout, row_major
-from layouts.foundation.reach import cosize
+from layouts.foundation.reach import cosize, size
 from layouts.foundation.semimodule import F2, Coordinate, E, Semimodule
 from layouts.foundation.tuples import (
     common_coarsening,
@@ -45,6 +45,7 @@ from layouts.pictures.report import described, result_of, steps_of, verdict
 from layouts.proofs.equality import equal
 from layouts.proofs.injectivity import bijective, injective
 from layouts.proofs.places import image, inverse
+from layouts.proofs.relation import Relation
 
 __all__ = [
     "F2",
@@ -57,9 +58,9 @@ __all__ = [
     "IndexFunction",
     "Layout",
     "LayoutError",
-    "NoLayout",
+    "NoLayout", "NoMode",
     "NotByTable",
-    "Picture",
+    "Picture", "Relation",
     "Semimodule",
     "Swizzle",
     "bijective",
@@ -98,7 +99,7 @@ __all__ = [
     "read_layout",
     "result_of",
     "right_inverse",
-    "row_major",
+    "row_major", "size",
     "steps_of",
     "tiled_divide",
     "tiled_product",

@@ -17,6 +17,12 @@ class NoLayout(ATLError, ValueError):
     code = "ATL652"
 
 
+class NoMode(ATLError, IndexError):
+    """A layout has no mode of this number."""
+
+    code = "ATL654"
+
+
 class NotByTable(ATLError, ValueError):
     """Something was to be computed place by place, and there are too many places or sizes that are not known."""
 

@@ -10,7 +10,7 @@ table decides: what strides express can be read off it. Else the result is a `Ch
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from atl.core.index import Index, index
@@ -57,12 +57,6 @@ class Walk:
     known: Known
     strict: bool = False
     said: list[str] | None = None
-    used: list[Extent] = field(default_factory=list)
-
-    def say(self, text: str) -> None:
-        """A step, where somebody reads them."""
-        if self.said is not None:
-            self.said.append(text)
 
     def pieces(self, steps: Extent, stride: Extent) -> list[Piece]:
         """The pieces that `steps` steps of `stride` are in the outer modes. Raises `Open` where one is not known."""
@@ -73,14 +67,14 @@ class Walk:
         for mode in range(last):
             extent = self.outer[mode][0]
             if stride != 1 and (past := known.quotient(stride, extent)) is not None:
-                self.say(
-                    f"a step of {stride} passes {stride} / {extent} = {past} times over mode {mode}, of extent {extent}"
-                )
+                if self.said is not None:
+                    self.said.append(f"a step of {stride} passes {past} times over mode {mode}, of extent {extent}")
                 stride = past
                 continue
             fits = self._fits(steps, stride, extent)
             if fits and not (self.strict and known.quotient(extent, stride) is None):
-                self.say(f"{steps} steps of {stride} stay within mode {mode}, of extent {extent}")
+                if self.said is not None:
+                    self.said.append(f"{steps} steps of {stride} stay within mode {mode}, of extent {extent}")
                 return [*out, Piece(steps, stride, mode)]
             if (inside := known.quotient(extent, stride)) is None:
                 raise Open(f"{stride} divides {extent}, the extent of mode {mode}, or is a multiple of it")
@@ -88,14 +82,15 @@ class Walk:
                 raise Open(
                     f"{inside} divides {steps}, as mode {mode}, of extent {extent}, has room for {inside} of the steps"
                 )
-            self.say(
-                f"{inside} steps of {stride} fill mode {mode}, of extent {extent}; {rest} of 1 are left for the next"
-            )
+            if self.said is not None:
+                filled = f"{inside} steps of {stride} fill mode {mode}, of extent {extent}"
+                self.said.append(f"{filled}; {rest} of 1 are left for the next")
             out.append(Piece(inside, stride, mode))
             steps, stride = rest, 1
             if rest == 1:
                 return out
-        self.say(f"{steps} steps of {stride} go on in mode {last}, the last")
+        if self.said is not None:
+            self.said.append(f"{steps} steps of {stride} go on in mode {last}, the last")
         return [*out, Piece(steps, stride, last)]
 
     def _fits(self, steps: Extent, stride: Extent, extent: Extent) -> bool:
@@ -113,8 +108,8 @@ class Walk:
         for mode, (total, (extent, _)) in enumerate(zip(sums[:-1], self.outer, strict=False)):
             if not self.known.less(total, extent):
                 raise Open(f"{total} < {extent}, the room in mode {mode} for what is added up there")
-            if total != 0:
-                self.say(f"in mode {mode} they add up to {total} < {extent}: nothing is carried")
+            if total != 0 and self.said is not None:
+                self.said.append(f"in mode {mode} they add up to {total} < {extent}: nothing is carried")
 
 
 def composition(outer: object, inner: object, *, strict: bool = False, given: Iterable[object] = ()) -> Layout | Chain:
@@ -162,7 +157,7 @@ def composed(
     outer: Layout, inner: Layout, known: Known, *, strict: bool = False, said: list[str] | None = None
 ) -> Layout:
     """The composition in closed form. Raises `Open` with the first condition that is not known to hold."""
-    modes = coalesced(outer.modes, known, endless=True)
+    modes = coalesced(outer.modes, known, endless=True) or [(1, 0)]
     walk = Walk(modes, known, strict, said)
     start: Sequence[Any] = (0,) * len(modes)
     if inner.offset != 0:
@@ -174,7 +169,8 @@ def composed(
     for steps, step in inner.modes:
         if type(step) is not int and not isinstance(step, Index):
             raise Open(f"the stride {step} of the inner layout is an integer")
-        walk.say(f"mode {steps}:{step}")
+        if said is not None:
+            said.append(f"mode {steps}:{step}")
         pieces = walk.pieces(steps, step)
         every += pieces
         made = [(piece.steps, _times(piece.units, modes[piece.mode][1], known)) for piece in pieces]

@@ -40,7 +40,8 @@ def right_inverse(layout: Layout) -> Layout:
         return _over_f2(layout)
     chain = _chain(layout)
     found = Layout.of_modes(coalesced(chain, layout.known), known=layout.known)
-    if layout.is_constant and layout.places is not None and layout.places <= SEARCHED:
+    moving = sum(1 for n, d in layout.modes if n != 1 and not is_zero(d))
+    if len(chain) < moving and layout.is_constant and layout.places is not None and layout.places <= SEARCHED:
         reach = _without_gap(layout)
         size = found.size
         if isinstance(size, int) and size < reach:

@@ -8,7 +8,6 @@ from layouts.algebra.composition import composition, each_mode
 from layouts.algebra.divide import modes_to_tile, unzipped
 from layouts.errors import NoLayout
 from layouts.foundation.layout import Layout, make_layout
-from layouts.foundation.reach import cosize
 from layouts.foundation.tuples import Extent
 
 
@@ -30,7 +29,7 @@ def logical_product(block: Layout, tiler: object) -> Layout:
             )
         )
     copies = tiler if isinstance(tiler, Layout) else Layout(tiler)
-    room = complement(block.knowing(copies.known), block.size * cosize(copies))
+    room = complement(block.knowing(copies.known))  # it goes on, past as many copies as there are
     made = composition(room, copies)
     if not isinstance(made, Layout):
         raise NoLayout(f"{block} repeated by {copies} is no layout", required=made.reason)

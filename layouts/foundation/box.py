@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from atl.core.index import Index, index
+from atl.errors import brief
 from layouts.errors import LayoutError
-from layouts.foundation.tuples import Extent, Nested, Shape, leaves, product, shown
+from layouts.foundation.tuples import Extent, Nested, Shape, as_nested, extent_of, leaves, product, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,9 @@ class Box:
     shape: Shape
     row_major: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", as_nested(self.shape, extent_of))
+
     @property
     def extents(self) -> tuple[Extent, ...]:
         """The extent of each digit, from left to right."""
@@ -41,12 +45,18 @@ class Box:
 
     def digits(self, at: Any) -> tuple[Any, ...]:
         """The digits of a flat index, an array of such, or an expression; the slowest one takes what is left."""
+        if isinstance(at, str | bytes | tuple | list) or at is None:
+            raise LayoutError(
+                f"{brief(at)} is no index", required="an integer, an array of them, or an index expression"
+            )
         if not self.row_major:
             return split(at, self.extents)
         return split(at, self.extents[::-1])[::-1]
 
     def join(self, digits: Sequence[Any]) -> Any:
         """The flat index of digits."""
+        if len(digits) != len(self.extents):
+            raise LayoutError(f"{len(digits)} digits in {shown(self.shape)}", required=f"{len(self.extents)}")
         pairs = list(zip(digits, self.extents, strict=True))
         at: Any = 0
         for digit, extent in pairs if self.row_major else reversed(pairs):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from atl.core.index import Index
+from atl.core.index import Index, Leaf, Size, Var, index, value_of
 from atl.errors import WrongArgument, brief
 from atl.surface.values import IndexExpr
 from layouts.errors import NotByTable
 from layouts.foundation.box import Box
-from layouts.foundation.known import Known
+from layouts.foundation.known import Known, positive
 from layouts.foundation.semimodule import F2, MACHINE, Array, Coordinate
-from layouts.foundation.tuples import Extent, Shape, extent_of, leaves, modes_of, product, shown
+from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, mapped, modes_of, product, shown
 
 MOST_PLACES: Final = 2**20
 """So many places are computed one by one, in NumPy; of larger functions, and of symbolic ones, only what is proved."""
@@ -71,15 +71,22 @@ class Function(ABC):
                 suggestions=("put numbers for the sizes: layout.where(n=8)",),
             )
         try:
-            return np.asarray(self.at(self.box.digits(np.arange(places))))
+            values = np.asarray(self.at(self.box.digits(np.arange(places))))
         except TypeError as error:
             raise NotByTable(
                 f"{self} is not a function of arrays: {error}", required="numbers for all sizes"
             ) from error
+        return values if values.ndim else np.full(places, values)
 
     @abstractmethod
     def where(self, **sizes: int) -> Function:
         """This function with numbers for sizes."""
+
+
+def need_function(value: object) -> None:
+    """Refuses what is neither a layout nor another function on a box."""
+    if not isinstance(value, Function):
+        raise WrongArgument(f"{brief(value)} is not a layout", required="a Layout, or another function on a box")
 
 
 def plain(coordinate: object) -> Any:
@@ -110,13 +117,17 @@ class IndexFunction(Function):
     which are joined on exit. `back` takes what `to` gives and gives the digits. Both are given integers, arrays and
     index expressions, so they use `+ - * // %` only. A way back is best written on digits, where nothing is divided.
 
+    Sizes may be symbolic, with facts in `given=`; extents are assumed to be at least 1.
+
     >>> pitch = IndexFunction((4, 8), lambda i, j: 9 * i + j, name="padded")
     >>> pitch(2, 3), pitch
     (21, padded(4,8))
+    >>> import atl
+    >>> n, m = atl.sizes("n m")
     >>> skewed = IndexFunction(
-    ...     (4, 8), lambda i, j: (i, (i + j) % 8), lambda i, j: (i, (j - i) % 8), onto=Box((4, 8), row_major=True)
+    ...     (n, m), lambda i, j: (i, (i + j) % m), lambda i, j: (i, (j - i) % m), onto=Box((n, m), row_major=True)
     ... )
-    >>> skewed(2, 7)
+    >>> skewed.where(n=4, m=8)(2, 7)
     17
     """
 
@@ -124,34 +135,75 @@ class IndexFunction(Function):
 
     def __init__(
         self,
-        shape: Shape,
+        shape: object,
         to: Callable[..., Any],
         back: Callable[..., Sequence[Any]] | None = None,
         *,
         onto: Box | None = None,
         name: str = "function",
-        known: Known | None = None,
+        given: Iterable[object] = (),
     ) -> None:
         if not callable(to):
             raise WrongArgument(f"{brief(to)} is not a function of digits", required="a function")
-        self.shape = shape
+        self.shape = as_nested(shape, extent_of)
         self.to = to
         self.back = back
         self.onto = onto
         self.name = name
-        self.known = Known() if known is None else known
+        self.known = positive(leaves(self.shape)).given(given)
+
+    def digits_of_place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
+        """What `to` gives: the digits of a place in `onto`, or a lone place."""
+        place = self.to(*digits)
+        parts = tuple(place) if self.onto is not None else (place,)
+        return tuple(part.node if isinstance(part, IndexExpr) else part for part in parts)
 
     def at(self, digits: Sequence[Any]) -> Any:
-        place = self.to(*digits)
-        return place if self.onto is None else self.onto.join(place)
+        place = self.digits_of_place(digits)
+        return place[0] if self.onto is None else self.onto.join(place)
 
-    def where(self, **sizes: int) -> Function:  # noqa: ARG002
+    def where(self, **sizes: int) -> Function:
+        """This function with numbers for sizes: its formula is that over index expressions, evaluated."""
         if all(isinstance(extent, int) for extent in leaves(self.shape)):
             return self
-        raise NotByTable(f"{self} is a formula over symbolic sizes", required="a function that is made with numbers")
+        variables = [Var(_DIGITS + k, f"i{k}") for k, _ in enumerate(leaves(self.shape))]
+        formulae = [index(part) for part in self.digits_of_place([index(variable) for variable in variables])]
+        shape = mapped(lambda extent: _placed(index(extent), sizes), self.shape)
+        onto = None
+        if self.onto is not None:
+            onto = Box(mapped(lambda extent: _placed(index(extent), sizes), self.onto.shape), self.onto.row_major)
+
+        def to(*digits: Any) -> Any:
+            values: dict[Leaf, Any] = dict(zip(variables, digits, strict=True))
+
+            def leaf(atom: Leaf) -> Any:
+                return values[atom] if atom in values else sizes[atom.name]  # type: ignore[union-attr]
+
+            place = tuple(value_of(formula, leaf, _no_element) for formula in formulae)
+            return place if onto is not None else place[0]
+
+        return IndexFunction(shape, to, onto=onto, name=self.name)
 
     def __repr__(self) -> str:
         return f"{self.name}{shown(self.shape) if isinstance(self.shape, tuple) else f'({self.shape})'}"
+
+
+_DIGITS: Final = 1 << 58
+
+
+def _no_element(_array: object, _at: object) -> int:
+    raise NotByTable("a formula reads an array", required="a formula over sizes and digits")
+
+
+def _placed(expression: Index, sizes: Mapping[str, int]) -> int:
+    """The value of an expression over sizes. Raises `NotByTable` where one of them is not given."""
+
+    def leaf(atom: Leaf) -> int:
+        if isinstance(atom, Size) and atom.name in sizes:
+            return sizes[atom.name]
+        raise NotByTable(f"{expression} is not known", required="a number for each size")
+
+    return value_of(expression, leaf, _no_element)
 
 
 class Chain(Function):

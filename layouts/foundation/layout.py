@@ -9,8 +9,8 @@ import numpy as np
 
 from atl.core.index import Index, Leaf, Size, index, map_leaves
 from atl.core.predicate import substitute
-from atl.errors import brief
-from layouts.errors import LayoutError, NotByTable
+from atl.errors import WrongArgument, brief
+from layouts.errors import LayoutError, NoMode, NotByTable
 from layouts.foundation.box import Box, nested_digits, split
 from layouts.foundation.function import Function, fits_machine, plain
 from layouts.foundation.known import EMPTY, Known, positive
@@ -131,7 +131,9 @@ class Layout(Function):
         """A mode at the top, as a layout that starts at zero."""
         shapes, strides = modes_of(self.shape), modes_of(self.stride)
         if type(mode) is not int or not -len(shapes) <= mode < len(shapes):
-            raise IndexError(f"{self} has the modes 0 to {len(shapes) - 1}, and no mode {brief(mode)}")
+            raise NoMode(
+                f"{self} has no mode {brief(mode)}", required=f"the number of a mode, from 0 to {len(shapes) - 1}"
+            )
         return part_of(shapes[mode], strides[mode], self.known)
 
     def __iter__(self) -> Iterator[Layout]:
@@ -289,7 +291,7 @@ class Layout(Function):
         >>> Layout((4, (2, 3))).coordinate(13)
         (1, (1, 1))
         """
-        return nested_digits(self.shape, iter(self.box.digits(at)))
+        return nested_digits(self.shape, iter(self.box.digits(plain(at))))
 
 
 def part_of(shape: Shape, stride: Nested[Stride], known: Known) -> Layout:
@@ -336,6 +338,8 @@ def make_layout(*parts: Layout) -> Layout:
     known = EMPTY
     offset: Any = 0
     for part in parts:
+        if not isinstance(part, Layout):
+            raise WrongArgument(f"{brief(part)} is not a layout", required="layouts, which become the modes")
         known = known.joined(part.known)
         offset = offset + part.offset
     modes = tuple(mode for part in parts for mode in part.modes)

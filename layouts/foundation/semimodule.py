@@ -104,7 +104,9 @@ class F2:
     __radd__ = __add__
 
     def __mul__(self, other: int) -> F2:
-        return F2(carryless(other, self.bits)) if isinstance(other, int) else NotImplemented
+        if not isinstance(other, int):
+            raise WrongArgument(f"{brief(other)} times {self}", required="numbers: digits over F2 are not symbolic")
+        return F2(carryless(other, self.bits))
 
     __rmul__ = __mul__
 

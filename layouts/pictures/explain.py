@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from atl.errors import ATLError, WrongArgument, brief
 from layouts.algebra.coalesce import coalesce, coalesced
 from layouts.algebra.complement import complement, left_out
 from layouts.algebra.composition import Open, composed, composition
 from layouts.algebra.divide import logical_divide
 from layouts.algebra.products import logical_product
 from layouts.foundation.layout import Layout, make_layout
-from layouts.foundation.reach import cosize
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,15 @@ def explain(operation: Callable[..., Any], *arguments: Any) -> Explanation:
     >>> print(explain(composition, Layout((6, 2), (1, 7)), Layout((3, 2), (2, 3))).steps[-1])
     = no layout: no strides give 8, the value at (2, 1) (needed: 7 < 6, the room in mode 0 for what is added up there)
     """
+    if not callable(operation):
+        raise WrongArgument(
+            f"{brief(operation)} is no operation", required="one of the functions of layouts, as composition"
+        )
     layouts = [Layout(argument) if isinstance(argument, int) else argument for argument in arguments]
-    if operation is composition and all(isinstance(layout, Layout) for layout in layouts):
+    two = len(layouts) == 2 and all(isinstance(layout, Layout) for layout in layouts)
+    if operation is composition and two:
         return Explanation((*_composition(layouts[0], layouts[1]),))
-    if operation in (logical_divide, logical_product) and all(isinstance(layout, Layout) for layout in layouts):
+    if operation in (logical_divide, logical_product) and two:
         return Explanation((*_with_complement(operation, layouts[0], layouts[1]),))
     if operation is complement:
         return Explanation((*_complement(*arguments),))
@@ -55,7 +60,14 @@ def explain(operation: Callable[..., Any], *arguments: Any) -> Explanation:
         return Explanation((*_coalesce(arguments[0]),))
     written = ", ".join(map(str, arguments))
     name = getattr(operation, "__name__", str(operation))
-    return Explanation((f"{name} of {written}", f"= {operation(*arguments)}"))
+    try:
+        return Explanation((f"{name} of {written}", f"= {operation(*arguments)}"))
+    except TypeError as error:
+        if isinstance(error, ATLError):
+            raise
+        raise WrongArgument(
+            f"{name} of {written or 'nothing'}: {error}", required="what the operation takes"
+        ) from error
 
 
 def _composition(outer: Layout, inner: Layout) -> list[str]:
@@ -86,7 +98,7 @@ def _with_complement(operation: Callable[..., Any], a: Layout, b: Layout) -> lis
         tiled = make_layout(b, rest)
         lines = [f"{a} divided by {b}", f"  the tile leaves out {rest} of {a.size} places: (tile, rest) = {tiled}"]
         return [*lines, *(f"  {line}" for line in _composition(a, tiled)[:-1]), f"= {logical_divide(a, b)}"]
-    room = complement(a, a.size * cosize(b))
+    room = complement(a)
     lines = [f"{a} repeated by {b}", f"  the block leaves out {room}: copies go there"]
     return [*lines, *(f"  {line}" for line in _composition(room, b)), f"= {logical_product(a, b)}"]
 

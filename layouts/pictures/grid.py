@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 from atl.errors import ArgumentError, WrongArgument, brief
 from atl.files.whole import write_whole
 from layouts.errors import NotByTable
-from layouts.foundation.function import Function
+from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.tuples import as_nested, extent_of, modes_of, product
 
@@ -133,6 +133,7 @@ def draw(function: Function, *, colour: str | Colour = "place", onto: object = N
     0 | T0V0 T1V0
     1 | T0V1 T1V1
     """
+    need_function(function)
     places = function.places
     if places is None or places > MOST_CELLS:
         raise NotByTable(

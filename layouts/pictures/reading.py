@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import atl
-from atl.errors import ParseError, brief
+from atl.errors import ParseError, WrongArgument, brief
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import F2, Coordinate, E
 
@@ -20,6 +20,8 @@ def read_layout(text: str, *, given: Iterable[object] = ()) -> Layout:
     >>> read_layout("(4,(2,N)):(2*N,(1,2))"), read_layout("8"), read_layout("(2,2):(E(0),3*E(1))"), read_layout("4:8+3")
     ((4,(2,N)):(2*N,(1,2)), 8:1, (2,2):(E(0),3*E(1)), 4:8+3)
     """
+    if not isinstance(text, str):
+        raise WrongArgument(f"{brief(text)} is not a text", required='a layout as it is printed: "(4,8):(8,1)"')
     shape, colon, rest = text.partition(":")
     stride, plus, offset = _at_the_end(rest)
     if not shape.strip() or (colon and not stride.strip()):

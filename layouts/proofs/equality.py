@@ -17,10 +17,11 @@ from atl.core.predicate import equal as same_index
 from atl.core.predicate import within
 from atl.prove import Answer, Proved, Refuted, Unknown, prove
 from layouts.algebra.coalesce import coalesced, is_zero, same_stride
-from layouts.foundation.function import Function
+from layouts.foundation.function import Chain, Function, need_function
 from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout, Mode
 from layouts.foundation.semimodule import BITS, F2, Coordinate
+from layouts.proofs.relation import Relation, by_relation
 from layouts.proofs.witness import first_sampled, refuted
 
 
@@ -40,6 +41,8 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
     >>> equal(Layout((4, n), (n, 1)), composition(Layout((4, n), (n, 1)), Layout((2, 2 * n), (1, 2))))
     Proved(layer='structure', vacuous=False)
     """
+    need_function(a)
+    need_function(b)
     known = a.known.joined(b.known).given(given)
     if isinstance(a, Layout) and isinstance(b, Layout):
         first, second = coalesced(a.modes, known), coalesced(b.modes, known)
@@ -52,7 +55,7 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
         return _symbolic(a, b, first, second, known)
     if a.places is not None and b.places is not None:
         return by_table(a, b) or Proved("table")
-    if (found := first_sampled(by_table, a, b)) is not None:
+    if (found := first_sampled(by_table, known, a, b)) is not None:
         return found
     return by_formula(a, b, known)
 
@@ -99,7 +102,7 @@ def _rows(function: Function) -> Any:
 def _symbolic(a: Layout, b: Layout, first: Sequence[Mode], second: Sequence[Mode], known: Known) -> Answer:
     if known.same(a.size, b.size) and same_stride(a.offset, b.offset, known) and _same_digits(first, second, known):
         return Proved("linear")
-    if (found := first_sampled(by_table, a, b)) is not None:
+    if (found := first_sampled(by_table, known, a, b)) is not None:
         return found
     return by_formula(a, b, known)
 
@@ -139,4 +142,14 @@ def by_formula(a: Function, b: Function, known: Known) -> Answer:
         return Unknown("the values are no index expressions")
     facts = known.facts.assume(within(ZERO, at, index(a.size)))
     answer = prove(facts, same_index(index(x), index(y)), thorough=False)
-    return answer if isinstance(answer, Proved) else Unknown(f"it is not known whether {x} = {y}")
+    if isinstance(answer, Proved):
+        return answer
+    unknown = Unknown(f"it is not known whether {x} = {y}")
+    flat = Layout(a.size)
+
+    def asked() -> bool:
+        one, other = (Relation(Chain(part, flat), known=known) for part in (a, b))
+        return one.is_equal(other)
+
+    whole = isinstance(a, Layout) and isinstance(b, Layout)
+    return by_relation(asked, unknown) if whole else unknown

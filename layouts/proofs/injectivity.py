@@ -9,6 +9,7 @@ back(to(x)) = x is proved, digit by digit. What is left, and is small enough, a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from math import gcd
 
 import numpy as np
@@ -19,14 +20,16 @@ from atl.core.predicate import within
 from atl.errors import WrongArgument, brief
 from atl.prove import Answer, Model, Proved, Refuted, Unknown, prove
 from atl.prove.facts import Facts
+from atl.surface.values import IndexExpr
 from layouts.algebra.coalesce import is_zero, same_stride
-from layouts.foundation.function import Chain, Function, IndexFunction
+from layouts.foundation.function import Chain, Function, IndexFunction, need_function
 from layouts.foundation.known import Known, in_order
 from layouts.foundation.layout import Layout, compact, part_of
 from layouts.foundation.reach import bounds
 from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordinate
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, product
-from layouts.proofs.witness import first_sampled, refuted, samples
+from layouts.proofs.relation import Relation, by_relation
+from layouts.proofs.witness import first_sampled, named, refuted, samples
 
 Numbers = Sequence[tuple[int, int, int]]
 
@@ -44,6 +47,7 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
     >>> injective(Layout((2, 3), (3, 2))), injective(Layout((2, 4), (3, 1))).model.numbers
     (Proved(layer='table', vacuous=False), {'i0': 1, 'i1': 0, 'j0': 0, 'j1': 3})
     """
+    need_function(a)
     known = a.known.given(given)
     match a:
         case Layout():
@@ -58,7 +62,8 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
         return answer
     if a.places is not None and _has_table(a):
         return meeting(a) or Proved("table")
-    return first_sampled(meeting, a) or answer
+    found = first_sampled(meeting, known, a)
+    return found or by_relation(lambda: Relation(a, known=known).is_injective(), answer)
 
 
 def _has_table(a: Function) -> bool:
@@ -104,7 +109,7 @@ def _of_strides(a: Layout, known: Known) -> Answer:
     for place, (n, d) in enumerate(a.modes):
         if is_zero(d) and n != 1:
             if isinstance(n, int):
-                return _step_meets(a, place)
+                return _step_meets(a, place, known)
             return Unknown(f"mode {place}, of extent {n}, does not move")
     if module is BITS:
         return _over_f2(a)
@@ -117,21 +122,20 @@ def _of_strides(a: Layout, known: Known) -> Answer:
     return Proved("structure") if left is not None else Unknown("the strides are not known to have an order")
 
 
-def _step_meets(a: Layout, place: int) -> Refuted:
+def _step_meets(a: Layout, place: int, known: Known) -> Answer:
     """A mode that does not move takes the digit 1 to where it takes 0."""
-    digits: list[int] = [0] * len(a.modes)
-    names: list[tuple[Leaf, int]] = []
+    sizes: dict[str, int] = {}
+    if not all(isinstance(n, int) for n, _ in a.modes) or not a.is_constant:
+        found = next(samples(known, a), None)
+        if found is None:
+            return Unknown(f"mode {place} does not move, and no sizes are known that meet the facts")
+        sizes = found
+    digits = [0] * len(a.modes)
+    names: list[tuple[Leaf, int]] = [(Size(name), value) for name, value in sizes.items()]
     for name, moved in (("i", 1), ("j", 0)):
         digits[place] = moved
-        for k, digit in enumerate(digits):
-            called = f"{name}{k}" if len(digits) > 1 else name
-            names.append((Var((1 << 58) + 100 * (ord(name) - ord("a")) + k, called), digit))
-    known = [(Size(n), value) for n, value in _some_sizes(a).items()]
-    return Refuted(Model((*known, *names)))
-
-
-def _some_sizes(a: Layout) -> dict[str, int]:
-    return next(samples(a), {})
+        names += named(digits, name)
+    return Refuted(Model(tuple(names)))
 
 
 def _moves(n: object, d: object) -> bool:
@@ -147,7 +151,7 @@ def _of_numbers(a: Layout, modes: Numbers) -> Answer:
         tabulated = True
         part = Layout.of_modes([(n, d) for n, d, _ in group])
         if part.places is None:
-            return Unknown("modes that overlap one another have too many places for a table")
+            return _pair_meets(a, group) or Unknown("modes that overlap have too many places for a table")
         if (met := _repeated(part.table())) is not None:
             digits = [[0] * len(a.modes), [0] * len(a.modes)]
             for found, at in zip(digits, (met[1], met[0]), strict=True):
@@ -155,6 +159,18 @@ def _of_numbers(a: Layout, modes: Numbers) -> Answer:
                     found[place] = digit
             return refuted(a, ("i", a.box.join(digits[0])), ("j", a.box.join(digits[1])))
     return Proved("table" if tabulated else "structure")
+
+
+def _pair_meets(a: Layout, group: Numbers) -> Refuted | None:
+    """Two modes that meet by themselves: so many steps of the one are so many of the other."""
+    for (n, d, first), (m, e, second) in combinations(group, 2):
+        common = gcd(d, e)
+        if abs(e) // common < n and abs(d) // common < m:
+            one, other = [0] * len(a.modes), [0] * len(a.modes)
+            one[first] = abs(e) // common
+            (other if d * e > 0 else one)[second] = abs(d) // common
+            return refuted(a, ("i", a.box.join(one)), ("j", a.box.join(other)))
+    return None
 
 
 def groups(modes: Numbers) -> list[list[tuple[int, int, int]]]:
@@ -246,8 +262,8 @@ def _by_way_back(a: IndexFunction, known: Known) -> Answer:
     digits = [index(Var((1 << 58) + k, f"i{k}" if len(extents) > 1 else "i")) for k in range(len(extents))]
     facts: Facts = known.facts.assume(*(within(ZERO, x, index(n)) for x, n in zip(digits, extents, strict=True)))
     try:
-        place = a.to(*digits)
-        returned = a.back(*place) if a.onto is not None else a.back(place)
+        place = a.digits_of_place(digits)
+        returned = [came.node if isinstance(came, IndexExpr) else came for came in a.back(*place)]
     except TypeError:
         return Unknown(f"{a} is no formula over index expressions")
     if len(returned) != len(digits):
@@ -280,12 +296,13 @@ def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ())
     >>> bijective(Layout((n, m), (E(1), E(0))), (m, n))
     Proved(layer='structure', vacuous=False)
     """
+    need_function(a)
     known = a.known.given(given)
     target = as_nested(a.size if onto is None else onto, extent_of)
     flat: Function = a
     if isinstance(a, Layout) and a.semimodule is COORDINATES:
         if not _stays_inside(a, target, known):
-            return _onto_by_table(a, target)
+            return _onto_by_table(a, target, known)
         flat = _flattened(a, target)
     answer = injective(flat, given=given)
     if isinstance(answer, Refuted):
@@ -295,7 +312,7 @@ def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ())
     inside = ends is not None and known.less(-1, ends[0]) and known.less(ends[1], whole)
     if isinstance(answer, Proved) and inside and same_stride(a.size, whole, known):
         return answer
-    return _onto_by_table(a, target)
+    return _onto_by_table(a, target, known)
 
 
 def _stays_inside(a: Layout, target: Shape, known: Known) -> bool:
@@ -333,10 +350,10 @@ def _flattened(a: Layout, target: Shape) -> Layout:
     return made
 
 
-def _onto_by_table(a: Function, target: Shape) -> Answer:
+def _onto_by_table(a: Function, target: Shape, known: Known) -> Answer:
     """What a table says: two that meet, one outside, or a place that is not hit."""
     if a.places is None or not _has_table(a) or not all(isinstance(extent, int) for extent in leaves(target)):
-        found = first_sampled(lambda placed, box: _not_onto(placed, box.shape), a, Layout(target))
+        found = first_sampled(lambda placed, box: _not_onto(placed, box.shape), known, a, Layout(target))
         return found or Unknown(f"it is not known whether the places are all those of {brief(target)}")
     return _not_onto(a, target) or Proved("table")
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from atl.core.index import Index
 from atl.prove import Proved, Refuted
+from atl.surface.values import Condition
 from layouts.errors import NoLayout
-from layouts.foundation.function import Function, IndexFunction
-from layouts.foundation.known import Known, in_order
+from layouts.foundation.function import Function, IndexFunction, need_function
+from layouts.foundation.known import in_order
 from layouts.foundation.layout import Layout
 from layouts.foundation.reach import cosize
 from layouts.foundation.recovery import Broken, recovered
@@ -31,6 +32,7 @@ def image(a: Function) -> Array:
     >>> image(Layout((4, 2), (1, 2)))
     array([0, 1, 2, 3, 4, 5])
     """
+    need_function(a)
     values = a.table()
     return np.unique(values, axis=0) if values.ndim > 1 else np.unique(values)
 
@@ -50,6 +52,7 @@ def inverse(a: Function) -> Layout | IndexFunction:
     >>> back, back(Layout((4, 8), (10, 1))(2, 5)), Layout((4, 8)).coordinate(22)
     (inverse(38), 22, (2, 5))
     """
+    need_function(a)
     answer = injective(a)
     if not isinstance(answer, Proved):
         raise NoLayout(
@@ -92,7 +95,9 @@ def _by_strides(a: Layout, ordered: Sequence[tuple[Extent, Extent]]) -> Layout |
             at = at + digit * joins[k]
         return at
 
-    return IndexFunction(cosize(a), back, lambda at: (a(at),), name="inverse", known=a.known)
+    return IndexFunction(
+        cosize(a), back, lambda at: (a(at),), name="inverse", given=map(Condition, a.known.facts.predicates)
+    )
 
 
 def _by_table(a: Function) -> Layout | IndexFunction:
@@ -108,4 +113,4 @@ def _by_table(a: Function) -> Layout | IndexFunction:
             return Layout.of_modes(modes)
         return IndexFunction(high + 1, lambda place: back[place], lambda at: (a(at),), name="inverse")
     places = {int(value): at for at, value in enumerate(values)}
-    return IndexFunction(high + 1, lambda place: places[place], lambda at: (a(at),), name="inverse", known=Known())
+    return IndexFunction(high + 1, lambda place: places[place], lambda at: (a(at),), name="inverse")

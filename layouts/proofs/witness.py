@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from random import Random
 from typing import Final
@@ -12,6 +12,7 @@ from atl.core.predicate import FALSE, expressions, holds
 from atl.prove import Model, Refuted, prove
 from layouts.errors import NotByTable
 from layouts.foundation.function import Chain, Function, IndexFunction
+from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import Coordinate
 from layouts.foundation.tuples import leaves
@@ -23,20 +24,17 @@ SMALL: Final = 4_096
 _FIRST: Final = 1 << 58
 
 
-def digits_named(function: Function, at: int, name: str, first: int = 0) -> list[tuple[Leaf, int]]:
-    """The digits of a flat index as values of variables: `i0`, `i1`, …; a lone one is `i`."""
-    digits = function.box.digits(at)
-    return [
-        (Var(_FIRST + first + k, f"{name}{k}" if len(digits) > 1 else name), int(digit))
-        for k, digit in enumerate(digits)
-    ]
+def named(digits: Sequence[int], name: str) -> list[tuple[Leaf, int]]:
+    """Digits as values of variables: `i0`, `i1`, …; a lone one is `i`."""
+    first = _FIRST + 100 * (ord(name) - ord("a"))
+    return [(Var(first + k, f"{name}{k}" if len(digits) > 1 else name), int(digit)) for k, digit in enumerate(digits)]
 
 
-def refuted(function: Function, *places: tuple[str, int], sizes: Iterable[tuple[str, int]] = ()) -> Refuted:
+def refuted(function: Function, *places: tuple[str, int]) -> Refuted:
     """That something fails at these flat indices of the function, each under a name."""
-    leaves_: list[tuple[Leaf, int]] = [(Size(name), value) for name, value in sizes]
+    leaves_: list[tuple[Leaf, int]] = []
     for name, at in places:
-        leaves_ += digits_named(function, at, name, first=100 * (ord(name[0]) - ord("a")))
+        leaves_ += named(function.box.digits(at), name)
     return Refuted(Model(tuple(leaves_)))
 
 
@@ -67,12 +65,12 @@ def _expressions(function: Function) -> Iterator[Index]:
             pass
 
 
-def samples(*functions: Function) -> Iterator[dict[str, int]]:
-    """Numbers for the sizes that meet all that is known, small ones first."""
-    names = sizes_of(*functions)
-    known = functions[0].known
-    for function in functions[1:]:
-        known = known.joined(function.known)
+def samples(known: Known, *functions: Function) -> Iterator[dict[str, int]]:
+    """Numbers for the sizes of functions and facts that meet all that is known, small ones first."""
+    spoken = (atom for fact in known.facts.predicates for part in expressions(fact) for atom in atoms(part))
+    names = sorted({*sizes_of(*functions), *(atom.name for atom in spoken if isinstance(atom, Size))})
+    if not names:
+        return
 
     def meets(sizes: dict[str, int]) -> bool:
         def leaf(atom: Leaf) -> int:
@@ -83,7 +81,7 @@ def samples(*functions: Function) -> Iterator[dict[str, int]]:
         except ZeroDivisionError:
             return False
 
-    if isinstance(example := prove(known.facts, FALSE), Refuted):
+    if isinstance(example := prove(known.facts, FALSE, thorough=False), Refuted):
         found = {name: example.model.leaf(Size(name)) for name in names}
         if meets(found):
             yield found
@@ -106,9 +104,9 @@ def _choices(names: list[str]) -> Iterator[dict[str, int]]:
         yield {name: random.choice((1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)) for name in names}
 
 
-def first_sampled(look: Callable[..., Refuted | None], *functions: Function) -> Refuted | None:
-    """What is found wrong of these functions at the first numbers for which something is."""
-    for sizes in samples(*functions):
+def first_sampled(look: Callable[..., Refuted | None], known: Known, *functions: Function) -> Refuted | None:
+    """What is found wrong of these functions at the first numbers that meet what is known and for which there is."""
+    for sizes in samples(known, *functions):
         try:
             placed = [function.where(**sizes) for function in functions]
         except (NotByTable, ValueError):

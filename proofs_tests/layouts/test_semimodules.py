@@ -12,15 +12,15 @@ from layouts.foundation.laws import LAWS, broken
 from layouts.foundation.semimodule import BITS, COORDINATES, INTEGERS, Bits, Integers, Semimodule
 
 SAMPLES: list[tuple[Semimodule[Any], list[Any]]] = [
-    (INTEGERS, [-3, -1, 0, 1, 2, 4, 7]),
+    (INTEGERS, [-3, 0, 1, 2, 4]),
     (COORDINATES, [Coordinate(parts) for parts in ((), (1,), (0, 1), (2, -1), (0, 0, 3))]),
-    (BITS, [F2(bits) for bits in range(8)]),
+    (BITS, [F2(bits) for bits in (0, 1, 2, 3, 5)]),
 ]
 
 
 @pytest.mark.parametrize(("module", "strides"), SAMPLES, ids=["integers", "coordinates", "F2"])
 def test_every_law_holds_over_the_semiring_of_coordinates(module: Semimodule[Any], strides: list[Any]) -> None:
-    assert list(broken(module, range(8), strides)) == []
+    assert list(broken(module, range(6), strides)) == []
 
 
 class OverTheIntegers(Bits):
@@ -41,7 +41,7 @@ class Rounding(Integers):
 
 
 def test_over_the_integers_strides_over_f2_break_two_laws() -> None:
-    found = [fault.split()[0] for fault in broken(OverTheIntegers(), range(8), SAMPLES[2][1])]
+    found = [fault.split()[0] for fault in broken(OverTheIntegers(), range(6), SAMPLES[2][1])]
     assert found == ["MULASSOC", "ADDMULDISTR"]
 
 

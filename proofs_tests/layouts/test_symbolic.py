@@ -167,11 +167,11 @@ def test_complements_and_inverses_at_sampled_sizes() -> None:
 
 
 def skewed(i: Any, j: Any) -> Any:
-    return i, (i + j) % M.node
+    return i, (i + j) % M
 
 
 def unskewed(i: Any, j: Any) -> Any:
-    return i, (j - i) % M.node
+    return i, (j - i) % M
 
 
 def bricks(i: Any, j: Any) -> Any:
@@ -192,20 +192,19 @@ def boxed(*extents: object) -> Box:
     return Box(tuple(extents), row_major=True)  # type: ignore[arg-type]
 
 
-n_, m_ = N.node, M.node
-TALL, WIDE = (n_ + 7) // 8, (m_ + 3) // 4
+TALL, WIDE = (N + 7) // 8, (M + 3) // 4
 WAYS: dict[str, tuple[tuple[Any, ...], Callable[..., Any], Callable[..., Any], Box]] = {
-    "padded pitch": ((n_, m_), lambda i, j: (i, j), lambda i, j: (i, j), boxed(n_, m_ + 1)),
-    "reversed": ((n_,), lambda i: (n_ - 1 - i,), lambda p: (n_ - 1 - p,), boxed(n_)),
-    "skewed": ((n_, m_), skewed, unskewed, boxed(n_, m_)),
+    "padded pitch": ((N, M), lambda i, j: (i, j), lambda i, j: (i, j), boxed(N, M + 1)),
+    "reversed": ((N,), lambda i: (N - 1 - i,), lambda p: (N - 1 - p,), boxed(N)),
+    "skewed": ((N, M), skewed, unskewed, boxed(N, M)),
     "bricks with tails": (
-        (n_, m_), bricks, lambda i, j, a, b: (8 * i + a, 4 * j + b), boxed(TALL, WIDE, 8, 4)
+        (N, M), bricks, lambda i, j, a, b: (8 * i + a, 4 * j + b), boxed(TALL, WIDE, 8, 4)
     ),
     "Morton in tiles": (
-        (4 * n_, 4 * m_), morton, lambda i, j, a, b, c, d: (4 * i + 2 * a + c, 4 * j + 2 * b + d),
-        boxed(n_, m_, 2, 2, 2, 2),
+        (4 * N, 4 * M), morton, lambda i, j, a, b, c, d: (4 * i + 2 * a + c, 4 * j + 2 * b + d),
+        boxed(N, M, 2, 2, 2, 2),
     ),
-    "program ids in groups": ((8 * n_, m_), grouped, lambda i, j, k: (8 * i + k, j), boxed(n_, m_, 8)),
+    "program ids in groups": ((8 * N, M), grouped, lambda i, j, k: (8 * i + k, j), boxed(N, M, 8)),
 }  # fmt: skip
 """Storages by name: the shape, where digits go, the way back, and the box of the places."""
 
@@ -230,16 +229,34 @@ def test_a_fault_in_the_way_there_back_or_an_extent_is_not_proved(name: str) -> 
 
     small = boxed(*onto.extents[:-1], onto.extents[-1] - 1)
     tight = small if name != "padded pitch" else boxed(*onto.extents[:-1], onto.extents[-1] - 2)
-    for wrong in (
-        IndexFunction(shape, elsewhere, back, onto=onto),
-        IndexFunction(shape, to, wrongly, onto=onto),
-        IndexFunction(shape, to, back, onto=tight),
-    ):
+    met = injective(IndexFunction(shape, elsewhere, back, onto=onto))
+    assert isinstance(met, Refuted)
+    numbers = met.model.numbers
+    placed = IndexFunction(shape, elsewhere, onto=onto).where(**{k: v for k, v in numbers.items() if k.isupper()})
+    one, other = (tuple(v for k, v in numbers.items() if k[0] == letter) for letter in "ij")
+    assert one != other
+    assert placed.at(one) == placed.at(other)
+    for wrong in (IndexFunction(shape, to, wrongly, onto=onto), IndexFunction(shape, to, back, onto=tight)):
         assert not isinstance(injective(wrong), Proved)
 
 
 def test_a_wrong_way_back_proves_nothing() -> None:
-    wrong = IndexFunction((n_, 16), lambda i, j: 17 * i + j, lambda p: (p // 16, p % 16))
+    wrong = IndexFunction((N, 16), lambda i, j: 17 * i + j, lambda p: (p // 16, p % 16))
     assert isinstance(injective(wrong), Unknown)
     folded = IndexFunction(8, lambda i: i // 2, lambda p: (2 * p,))
     assert isinstance(injective(folded), Refuted)
+
+
+def test_facts_that_are_given_with_a_question_count() -> None:
+    meets = Layout((N, M), (1, 1))
+    assert isinstance(injective(meets), Refuted)
+    assert not isinstance(injective(meets, given=[N <= 1]), Refuted)
+    a, b = Layout((4, N), (N, 1)), Layout((4, N), (3, 1))
+    assert isinstance(equal(a, b), Refuted)
+    assert isinstance(equal(a, b, given=[N == 3]), Proved)
+    assert not isinstance(equal(Layout(N, M), Layout(N, 3 * M), given=[N <= 1]), Refuted)
+    assert isinstance(bijective(Layout(N, M)), Refuted)
+    assert not isinstance(bijective(Layout(N, M), given=[M == 1]), Refuted)
+    stands = Layout((2, N), (0, 1))
+    assert isinstance(injective(stands), Refuted)
+    assert not isinstance(injective(stands, given=[N >= 5, N <= 4]), Refuted)

@@ -13,7 +13,7 @@ from atl.prove import Proved, Refuted
 from layouts import Layout
 from proofs_tests.layouts.enumeration import Flat, flats, largest_right_inverse, value, values
 
-STEP = 23
+STEP = 97
 """Of the layouts of three modes the default run takes one in so many."""
 
 
@@ -153,7 +153,7 @@ def test_small_layouts_are_what_enumeration_says() -> None:
     for flat in some():
         check(flat)
         count += 1
-    assert count > 2_000
+    assert count > 1_500
 
 
 @pytest.mark.slow
