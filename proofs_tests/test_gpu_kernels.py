@@ -58,7 +58,9 @@ BARRIERS: Final = {"product": 2, "transpose": 1, "blur": 1, "row sums by blocks"
 def arrays_for(program: atl.Program, sizes: Sizes, seed: int = 0) -> dict[str, Any]:
     random = np.random.default_rng(seed)
     return {
-        array.name: random.integers(-4, 5, [sizes[str(extent)] for extent in array.shape]).astype(array.dtype)
+        array.name: random.integers(
+            -4, 5, [sizes.get(str(extent), extent.constant or 0) for extent in array.shape]
+        ).astype(array.dtype)
         for array in program.inputs
     }
 

@@ -139,7 +139,7 @@ static __device__ {c_type} {fold_name(op, dtype, of_block=False)}({c_type} part,
 def _fold_of_block(op: Folding, dtype: str) -> str:
     c_type = C_TYPES[dtype]
     return f"""\
-/* What all threads of a block fold their parts into. */
+/* What all threads of a block fold their parts into; a barrier stands before the next call. */
 static __device__ {c_type} {fold_name(op, dtype, of_block=True)}({c_type} part)
 {{
     __shared__ {c_type} of_warp[32];
@@ -158,7 +158,6 @@ static __device__ {c_type} {fold_name(op, dtype, of_block=True)}({c_type} part)
     {c_type} folded = of_warp[0];
     for (unsigned warp = 1; warp < (threads + 31) / 32; warp++)
         folded = {combined(op, dtype, "folded", "of_warp[warp]")};
-    __syncthreads();
     return folded;
 }}
 """

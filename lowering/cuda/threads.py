@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, assert_never
 
@@ -16,7 +16,7 @@ from lowering.c.text import SUM, indented
 from lowering.cuda.helpers import OF_THREAD, combined, fold_name
 from lowering.cuda.scalars import Here, accumulated, scalar, stored
 from lowering.folds import neutral
-from lowering.gpu.folds import folds_into, within_a_warp
+from lowering.gpu.folds import folds_into, waits_for_all, within_a_warp
 from lowering.gpu.kernels import (
     AXES,
     Barrier,
@@ -84,10 +84,31 @@ class Threads:
             case Branch(predicate, body):
                 return _if(scope, predicate, self.steps(body, scope.under(predicate))), here
             case Run(statement):
-                return self._statement(statement, here, frozenset()), here
+                lines = self._statement(statement, here, frozenset())
+                return [*lines, *(["__syncthreads();"] if self._folds_again(step) else [])], here
             case Declare() | Allocate() | Clear() | Free():
                 return self._made(step, here)
         assert_never(step)
+
+    def _folds_again(self, run: Run) -> bool:
+        """Whether all threads fold together here, and once more afterwards, in the same shared memory."""
+        runs = list(self._runs_that_fold(self.launch.body, goes_round=False))
+        at = next((at for at, (found, _) in enumerate(runs) if found is run), len(runs))
+        here = self._functions(run)
+        return any(here & self._functions(later) for later, _ in runs[at + 1 :]) or (at < len(runs) and runs[at][1])
+
+    def _functions(self, run: Run) -> frozenset[str]:
+        """The functions by which all threads of the block fold in a statement."""
+        folds = (fold for fold in run.sums if waits_for_all(fold, self.launch.threads))
+        return frozenset(fold_name(fold.op, fold.into.dtype, of_block=True) for fold in folds)
+
+    def _runs_that_fold(self, steps: Steps, *, goes_round: bool) -> Iterator[tuple[Run, bool]]:
+        """The statements in which all threads of the block fold, each with whether it is in a loop."""
+        for step in steps:
+            if isinstance(step, Run) and self._functions(step):
+                yield step, goes_round
+            elif isinstance(step, Repeat | Branch):
+                yield from self._runs_that_fold(step.body, goes_round=goes_round or isinstance(step, Repeat))
 
     # -- what each thread does ----------------------------------------------------------------------------------------
 

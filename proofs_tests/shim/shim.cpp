@@ -1,0 +1,338 @@
+// Runs kernels on fibres, and looks on at each load and store: who touched each byte last, and since which barrier.
+// Two threads of one interval between barriers, or two blocks of one launch, at one byte, of which one changes it, are a
+// finding; and so are a byte outside of all arrays, one that holds nothing yet, and an address that is not aligned.
+#include "shim.h"
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <ucontext.h>
+#include <vector>
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+extern char __start_gpu_shared[] __attribute__((weak)), __stop_gpu_shared[] __attribute__((weak));
+
+namespace {
+constexpr size_t STACK = 64 * 1024;
+constexpr int NOBODY = -1, SEVERAL = -2;
+enum State { READY, AT_BARRIER, AT_SHUFFLE, DONE };
+
+struct Seen {
+    int writer_block = NOBODY, writer = NOBODY, written = 0;  // the thread, and the interval
+    int reader_block = NOBODY, reader = NOBODY, read = 0;
+    bool known = false;  // holds a value
+};
+struct Memory {
+    size_t bytes;
+    std::vector<Seen> seen;
+};
+struct Fibre {
+    ucontext_t context;
+    char *stack = nullptr;
+    State state = DONE;
+    unsigned mask = 0, from = 0;
+    uint64_t value = 0;
+};
+
+std::map<char *, Memory> arrays;
+std::vector<Seen> shared;
+std::vector<Fibre> fibres;
+ucontext_t scheduler;
+int current = 0, count = 0, interval = 0, block = 0;
+bool inside = false, failed = false;
+std::string message;
+char *call_begin = nullptr, *call_end = nullptr;
+void (*call_go)(void *) = nullptr;
+
+void say(const char *format, ...)
+{
+    if (failed) return;
+    char text[300];
+    va_list rest;
+    va_start(rest, format);
+    std::vsnprintf(text, sizeof text, format, rest);
+    va_end(rest);
+    char where[120];
+    std::snprintf(where, sizeof where, " (block %u, %u, %u, thread %u, %u, %u)", blockIdx.x, blockIdx.y,
+                  blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z);
+    message = std::string(text) + where;
+    failed = true;
+}
+
+[[noreturn]] void stop()
+{
+    inside = false;
+    setcontext(&scheduler);
+    std::abort();
+}
+
+void place_of(int thread)
+{
+    const dim3 &n = blockDim;
+    current = thread;
+    threadIdx = {thread % n.x, thread / n.x % n.y, thread / (n.x * n.y)};
+}
+
+void wait(State how)
+{
+    fibres[current].state = how;
+    inside = false;
+    swapcontext(&fibres[current].context, &scheduler);
+    inside = true;
+}
+
+void start()
+{
+    inside = true;
+    call_go(call_begin);
+    inside = false;
+    fibres[current].state = DONE;
+    setcontext(&scheduler);
+}
+
+// Whether two accesses may be at once: of one interval of a block by two threads, or of two blocks of a launch.
+bool at_once(int its_block, int thread, int since)
+{
+    if (its_block == NOBODY) return false;
+    if (its_block != block) return true;
+    return since == interval && thread != current;
+}
+
+void touch(Seen &seen, const char *what, bool writes)
+{
+    if (!writes && !seen.known) {
+        say("%s is read, and holds nothing", what);
+        stop();
+    }
+    if (at_once(seen.writer_block, seen.writer, seen.written) ||
+        (writes && at_once(seen.reader_block, seen.reader, seen.read))) {
+        say("%s is %s while another thread has touched it, without a barrier", what, writes ? "written" : "read");
+        stop();
+    }
+    if (writes) {
+        seen.writer_block = block, seen.writer = current, seen.written = interval, seen.known = true;
+        return;
+    }
+    if (seen.reader_block == NOBODY || (seen.reader_block == block && seen.read != interval))
+        seen.reader_block = block, seen.reader = current, seen.read = interval;
+    else if (seen.reader_block != block)
+        seen.reader_block = SEVERAL;
+    else if (seen.reader != current)
+        seen.reader = SEVERAL;
+}
+
+template <class T> bool of(char *at, T &variable)
+{
+    char *place = reinterpret_cast<char *>(&variable);
+    return at >= place && at < place + sizeof variable;
+}
+
+void access(char *at, size_t size, bool writes)
+{
+    if (!inside) return;
+    if (at >= fibres[current].stack && at < fibres[current].stack + STACK) return;
+    if (at >= call_begin && at < call_end) return;
+    if (of(at, threadIdx) || of(at, blockIdx) || of(at, blockDim) || of(at, gridDim)) return;
+    if (reinterpret_cast<uintptr_t>(at) % size) {
+        say("%zu bytes at an address that is not a multiple of that", size);
+        stop();
+    }
+    if (at >= __start_gpu_shared && at < __stop_gpu_shared) {
+        for (size_t byte = 0; byte < size; byte++) touch(shared[at + byte - __start_gpu_shared], "shared memory", writes);
+        return;
+    }
+    auto found = arrays.upper_bound(at);
+    if (found == arrays.begin() || (--found, at + size > found->first + found->second.bytes)) {
+        say("an access outside of all arrays");
+        stop();
+    }
+    for (size_t byte = 0; byte < size; byte++) touch(found->second.seen[at + byte - found->first], "global memory", writes);
+}
+
+// Lets the lanes of a mask go on once all of them wait in a shuffle with that mask; each has its value then.
+bool shuffled()
+{
+    for (int t = 0; t < count; t++) {
+        if (fibres[t].state != AT_SHUFFLE) continue;
+        const int first = t / 32 * 32;
+        const unsigned mask = fibres[t].mask;
+        bool all = mask >> (t - first) & 1;
+        for (int lane = 0; lane < 32; lane++) {
+            if (!(mask >> lane & 1)) continue;
+            const int other = first + lane;
+            all = all && other < count && fibres[other].state == AT_SHUFFLE && fibres[other].mask == mask;
+        }
+        if (!all) continue;
+        uint64_t values[32] = {};
+        for (int lane = 0; lane < 32; lane++)
+            if (mask >> lane & 1) values[lane] = fibres[first + lane].value;
+        for (int lane = 0; lane < 32; lane++) {
+            if (!(mask >> lane & 1)) continue;
+            Fibre &one = fibres[first + lane];
+            if (one.from < 32 && (mask >> one.from & 1)) one.value = values[one.from];
+            one.state = READY;
+        }
+        return true;
+    }
+    return false;
+}
+
+bool passed_barrier()
+{
+    for (int t = 0; t < count; t++)
+        if (fibres[t].state != AT_BARRIER) return false;
+    for (int t = 0; t < count; t++) fibres[t].state = READY;
+    interval++;
+    return true;
+}
+
+void run_block()
+{
+    shared.assign(__stop_gpu_shared - __start_gpu_shared, Seen());
+    interval = 0;
+    for (int t = 0; t < count; t++) {
+        Fibre &one = fibres[t];
+        getcontext(&one.context);
+        one.context.uc_stack.ss_sp = one.stack;
+        one.context.uc_stack.ss_size = STACK;
+        one.context.uc_link = nullptr;
+        one.state = READY;
+        makecontext(&one.context, start, 0);
+    }
+    for (;;) {
+        bool ran = false, left = false;
+        for (int t = 0; t < count && !failed; t++) {
+            left = left || fibres[t].state != DONE;
+            if (fibres[t].state != READY) continue;
+            place_of(t);
+            ran = true;
+            swapcontext(&scheduler, &fibres[t].context);
+        }
+        if (failed || !left) return;
+        if (ran || shuffled() || passed_barrier()) continue;
+        say("threads wait for others that do not come");
+        return;
+    }
+}
+}  // namespace
+
+void shim_barrier() { wait(AT_BARRIER); }
+
+unsigned shim_lane() { return current % 32; }
+
+uint64_t shim_shuffle(unsigned mask, uint64_t value, unsigned from)
+{
+    Fibre &self = fibres[current];
+    self.mask = mask, self.value = value, self.from = from;
+    wait(AT_SHUFFLE);
+    return fibres[current].value;
+}
+
+cudaError_t shim_launch(const cudaLaunchConfig_t *how, void (*go)(void *), void *call, size_t bytes)
+{
+    const dim3 g = how->gridDim, b = how->blockDim;
+    if (!g.x || !g.y || !g.z || b.x * b.y * b.z > 1024 || b.z > 64 || g.y > 65535 || g.z > 65535)
+        return cudaErrorInvalidConfiguration;
+    gridDim = g, blockDim = b;
+    count = b.x * b.y * b.z;
+    while ((int)fibres.size() < count) {
+        fibres.emplace_back();
+        fibres.back().stack = static_cast<char *>(std::malloc(STACK));
+    }
+    for (auto &array : arrays)
+        for (Seen &seen : array.second.seen) seen.writer_block = seen.reader_block = NOBODY;
+    call_go = go, call_begin = static_cast<char *>(call), call_end = call_begin + bytes;
+    failed = false, block = 0;
+    for (unsigned z = 0; z < g.z; z++)
+        for (unsigned y = 0; y < g.y; y++)
+            for (unsigned x = 0; x < g.x; x++, block++) {
+                blockIdx = {x, y, z};
+                run_block();
+                if (failed) return cudaErrorLaunchFailure;
+            }
+    return cudaSuccess;
+}
+
+cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t)
+{
+    // Poisoned: as floating-point numbers, not-a-numbers; and an array of no bytes is an address, too.
+    char *made = static_cast<char *>(std::aligned_alloc(256, (bytes + 256) / 256 * 256));
+    if (!made) return cudaErrorMemoryAllocation;
+    std::memset(made, 0xff, bytes);
+    arrays[made] = {bytes, std::vector<Seen>(bytes)};
+    *memory = made;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeAsync(void *memory, cudaStream_t)
+{
+    arrays.erase(static_cast<char *>(memory));
+    std::free(memory);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t)
+{
+    auto found = arrays.find(static_cast<char *>(memory));
+    if (found == arrays.end() || bytes > found->second.bytes) return cudaErrorLaunchFailure;
+    std::memset(memory, byte, bytes);
+    for (size_t at = 0; at < bytes; at++) found->second.seen[at].known = true;
+    return cudaSuccess;
+}
+
+// -- for Python -------------------------------------------------------------------------------------------------------
+
+extern "C" {
+void *shim_array(size_t bytes, const void *held)
+{
+    void *memory = nullptr;
+    if (cudaMallocAsync(&memory, bytes, nullptr) != cudaSuccess) return nullptr;
+    if (held) {
+        std::memcpy(memory, held, bytes);
+        for (Seen &seen : arrays[static_cast<char *>(memory)].seen) seen.known = true;
+    }
+    return memory;
+}
+
+// How many of the bytes hold nothing.
+size_t shim_result(void *memory, void *to)
+{
+    Memory &held = arrays.at(static_cast<char *>(memory));
+    std::memcpy(to, memory, held.bytes);
+    size_t unknown = 0;
+    for (Seen &seen : held.seen) unknown += !seen.known;
+    return unknown;
+}
+
+void shim_free(void *memory) { cudaFreeAsync(memory, nullptr); }
+size_t shim_arrays() { return arrays.size(); }
+const char *shim_finding() { return message.c_str(); }
+
+#define HOOKS(size)                                                                   \
+    void __tsan_read##size(char *at) { access(at, size, false); }                     \
+    void __tsan_write##size(char *at) { access(at, size, true); }                     \
+    void __tsan_unaligned_read##size(char *at) { access(at, size, false); }           \
+    void __tsan_unaligned_write##size(char *at) { access(at, size, true); }           \
+    void __tsan_volatile_read##size(char *at) { access(at, size, false); }            \
+    void __tsan_volatile_write##size(char *at) { access(at, size, true); }
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+void __tsan_read_range(char *at, size_t size)
+{
+    for (size_t byte = 0; byte < size; byte++) access(at + byte, 1, false);
+}
+void __tsan_write_range(char *at, size_t size)
+{
+    for (size_t byte = 0; byte < size; byte++) access(at + byte, 1, true);
+}
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit() {}
+void __tsan_init() {}
+void __tsan_vptr_read(void *) {}
+void __tsan_vptr_update(void *, void *) {}
+}

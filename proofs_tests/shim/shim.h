@@ -1,0 +1,73 @@
+// What a printed kernel needs of CUDA, for any C++ compiler: put before the text, which stays as it is.
+// A thread is a fibre; a barrier and a shuffle are places where fibres wait. Shared memory is a section of its own.
+// The text is compiled with -fsanitize=thread and linked without its runtime: each load and store calls shim.cpp.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <tuple>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static __attribute__((section("gpu_shared"), used))
+
+struct uint3 {
+    unsigned x, y, z;
+};
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+
+// Where the fibre stands that runs.
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+
+void shim_barrier();
+uint64_t shim_shuffle(unsigned mask, uint64_t value, unsigned from);
+unsigned shim_lane();
+#define __syncthreads() shim_barrier()
+
+template <class T> T shim_shuffled(unsigned mask, T value, unsigned from)
+{
+    uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof value);
+    bits = shim_shuffle(mask, bits, from);
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+#define __shfl_down_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() + (by))
+#define __shfl_xor_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() ^ (by))
+
+// -- what the host calls; memory of the device is memory of the host that is watched ---------------------------------
+
+enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorInvalidConfiguration = 9, cudaErrorLaunchFailure = 719 };
+typedef struct shim_stream *cudaStream_t;
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+};
+cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void *memory, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t stream);
+cudaError_t shim_launch(const cudaLaunchConfig_t *how, void (*go)(void *), void *call, size_t bytes);
+
+template <class... P> struct shim_call {
+    void (*kernel)(P...);
+    std::tuple<P...> given;
+    static void go(void *self)
+    {
+        shim_call *call = static_cast<shim_call *>(self);
+        std::apply(call->kernel, call->given);
+    }
+};
+template <class... P, class... A>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *how, void (*kernel)(P...), A... given)
+{
+    shim_call<P...> call = {kernel, std::tuple<P...>(given...)};
+    return shim_launch(how, &shim_call<P...>::go, &call, sizeof call);
+}
