@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.checks.targets import check_names, marked_binders, support_of
-from atl.core.declared import facts_of
 from atl.core.dtypes import range_of
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, value_of
 from atl.core.marks import LetMark
@@ -28,6 +27,7 @@ from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.ranges import Ranges
 from lowering.c.scalars import C_TYPES
 from lowering.compiler import find_compiler, vector_bytes
+from lowering.facts import Facts, Limits, hold
 from lowering.fitting import Fitting
 from lowering.lower import lower
 from lowering.nest.computed import Inside
@@ -36,8 +36,8 @@ from lowering.targets.support import check_program, check_room
 from lowering.toolchain import build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]
-Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], bool]
-"""The sizes, the shape of the result, and whether elements decide if what is computed for indices fits."""
+Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], bool, Limits]
+"""The sizes, the shape of the result, whether elements decide if what is computed for indices fits, and the facts."""
 
 MEMORY: Final = 2**63
 """No array has this many bytes."""
@@ -100,9 +100,10 @@ class Code:
 class Kernel:
     """A compiled program, called with NumPy arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
 
-    Arrays come in the order of the program's inputs or by name; sizes that no array determines are keywords. An array
-    that is not C-contiguous is copied for the call. The result is a new array, or the one given as `out`, which must
-    have its shape and element type and share no memory with an input; a result of rank 0 is an array of rank 0.
+    Arrays come in the order of the program's inputs or by name, a packed operand as one object in the place of its
+    arrays; sizes that no array determines are keywords. An array that is not C-contiguous is copied for the call. The
+    result is a new array, or the one given as `out`, which must have its shape and element type and share no memory
+    with an input; a result of rank 0 is an array of rank 0.
 
     A call holds no lock on Python while it computes and keeps nothing: calls may run in several threads at once.
 
@@ -126,6 +127,8 @@ class Kernel:
         self.path: Final = code.path
         """The shared object; the C text lies beside it."""
         self._code = code
+        # What `ffi.from_buffer` calls, after a look at its arguments that takes as long.
+        self._from_buffer: Callable[..., Any] = _cffi_backend().from_buffer
         self._function: Callable[..., int] = getattr(code.library, code.name)
         self._inputs = tuple(
             (array.name, np.dtype(array.dtype), len(array.shape), code.ffi.typeof(f"{C_TYPES[array.dtype]}[]"))
@@ -133,7 +136,10 @@ class Kernel:
         )
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
-        self._shapes_decide = _shapes_decide(program, nest)
+        parts = {each.name: each.apart for each in program.packed}
+        self._operands = tuple((name, parts.get(name)) for name in program.operands)
+        self._facts = Facts.of(program)
+        self._shapes_decide = _shapes_decide(program, nest, self._facts)
         self._fitting = Fitting(nest)
         self._remembered: dict[tuple[object, ...], Known] = {}
 
@@ -141,18 +147,22 @@ class Kernel:
         passed, key = self._quick(arrays, named)
         known = self._remembered.get(key) if key is not None else None
         if known is not None:
-            sizes, shape, elements_decide = known
+            sizes, shape, elements_decide, limits = known
             if elements_decide:
                 self._check_indices(sizes, passed)
+            pointers = self._pointers(passed)
+            if limits and not hold(passed, pointers, limits):
+                bind(self.program, arrays, named)  # raises what is wrong with an element
         else:
             call = bind(self.program, arrays, named)
             passed = [_passed(call.arrays[name]) for name, *_ in self._inputs]
+            pointers = self._pointers(passed)
             sizes, shape = self._sized(call)
             elements_decide = self._fitting.check(call.sizes, call.arrays)
             if key is not None and self._shapes_decide:
-                self._remember(key, (sizes, shape, elements_decide))
+                self._remember(key, (sizes, shape, elements_decide, self._facts.limits(call.sizes)))
         result = self._new(shape, sizes) if out is None else self._checked(out, shape, passed)
-        self._run(passed, sizes, result)
+        self._run(pointers, sizes, result)
         return result
 
     def __repr__(self) -> str:
@@ -165,18 +175,27 @@ class Kernel:
         self, arrays: tuple[object, ...], named: Mapping[str, object]
     ) -> tuple[list[Any], tuple[object, ...] | None]:
         """The inputs in order and a key of all that decides whether they fit; no key where a closer look is needed."""
-        passed: list[Any] = list(arrays)
+        passed: list[Any] = []
         key: list[object] = []
-        if len(passed) > len(self._inputs):
-            return passed, None
+        given = len(arrays)
         left = len(named)
-        for at, (name, dtype, rank, _) in enumerate(self._inputs):
-            if at >= len(passed):
-                if name not in named:
-                    return passed, None
-                passed.append(named[name])
+        for at, (name, apart) in enumerate(self._operands):
+            if at < given:
+                value = arrays[at]
+            elif name in named:
+                value = named[name]
                 left -= 1
-            value = passed[at]
+            else:
+                return passed, None
+            if apart is None:
+                passed.append(value)
+            else:
+                parts, shape = apart(value)
+                passed += parts
+                key.append(shape)
+        if given > len(self._operands):
+            return passed, None
+        for value, (_, dtype, rank, _) in zip(passed, self._inputs, strict=True):
             if type(value) is np.ndarray and value.dtype is dtype and value.ndim == rank > 0:
                 flags = value.flags
                 if not (flags.c_contiguous and flags.aligned):
@@ -185,11 +204,11 @@ class Kernel:
             elif not (rank == 0 and type(value) is float and _fits(value, dtype)):
                 return passed, None
         if left:
-            inputs = {name for name, *_ in self._inputs[len(arrays) :]}
-            given = [(name, value) for name, value in named.items() if name not in inputs]
-            if any(type(value) is not int for _, value in given):
+            operands = {name for name, _ in self._operands[given:]}
+            sizes = [(name, value) for name, value in named.items() if name not in operands]
+            if any(type(value) is not int for _, value in sizes):
                 return passed, None
-            key.extend(given)
+            key.extend(sizes)
         return passed, tuple(key)
 
     def _check_indices(self, sizes: tuple[int, ...], passed: Sequence[Any]) -> None:
@@ -265,18 +284,26 @@ class Kernel:
             suggestions=("leave out=… away, and a new array is made",),
         )
 
-    def _run(self, passed: Sequence[Any], sizes: tuple[int, ...], result: AnyArray) -> None:
-        from_buffer = self._code.ffi.from_buffer
-        pointers = [
+    def _pointers(self, passed: Sequence[Any]) -> list[Any]:
+        from_buffer = self._from_buffer
+        return [
             from_buffer(kind, value) if rank else value
             for value, (_, _, rank, kind) in zip(passed, self._inputs, strict=True)
         ]
-        if self._function(*pointers, *sizes, from_buffer(self._result, result)) == OUT_OF_MEMORY:
+
+    def _run(self, pointers: Sequence[Any], sizes: tuple[int, ...], result: AnyArray) -> None:
+        if self._function(*pointers, *sizes, self._from_buffer(self._result, result)) == OUT_OF_MEMORY:
             raise OutOfMemory(
                 f"there is no memory for a buffer of {self.program.name}",
                 required="memory for " + ", ".join(_buffers(self.nest)),
                 numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
             )
+
+
+def _cffi_backend() -> Any:
+    import _cffi_backend as backend
+
+    return backend
 
 
 def _passed(array: AnyArray) -> Any:
@@ -289,11 +316,9 @@ def _fits(value: float, dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" and (dtype.itemsize == 8 or -FLOAT32_LIMIT < value < FLOAT32_LIMIT)
 
 
-def _shapes_decide(program: Program, nest: LoopNest) -> bool:
-    """Whether the shapes and sizes of a call decide if it is right: no elements of integer arrays matter for that."""
-    if any(facts_of(array) for array in program.inputs):
-        return False
-    looked_at = [*nest.output.extents, *(extent for array in program.inputs for extent in array.shape)]
+def _shapes_decide(program: Program, nest: LoopNest, facts: Facts) -> bool:
+    """Whether the shapes and sizes of a call decide if it is right, and what must hold of elements."""
+    looked_at = [*facts.stated(), *nest.output.extents, *(extent for array in program.inputs for extent in array.shape)]
     for assumption in program.assumptions:
         looked_at.extend(expressions(assumption))
     return not any(isinstance(atom, Read) for e in looked_at for atom in atoms(e))

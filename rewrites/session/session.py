@@ -42,6 +42,8 @@ from rewrites.session.options import check_flags, check_takes
 from rewrites.session.rule_search import RuleSearch, parameters_written
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
+from rewrites.tactics.sparse.deriving import sparsify
+from rewrites.tactics.sparse.operands import OperandFormat, given_as
 
 if TYPE_CHECKING:
     from rewrites.egraph.schedules import Choice, Saturated
@@ -396,6 +398,20 @@ class Session:
     def flatten_loops(self, name: Chosen) -> Session:
         """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
         return self.do(tactics.flatten_loops, name)
+
+    def sparsify(self, name: str, form: OperandFormat) -> Session:
+        """Gives an input in a sparse format: Σ[j < m] A[i, j] * v[j] → Σ[pos[i] <= p < pos[i + 1]] val[p] * v[crd[p]].
+
+        The start becomes the program in which the input is what the format's arrays mean, the steps taken so far are
+        taken again, and dense loops become loops over entries, by rules alone. The order of such calls, when there are
+        several sparse inputs, is the schedule. Raises `NoSite` with the loop that is still dense, and why.
+        """
+        with told_at_the_call():
+            work = Derivation(given_as(self.theorem, name, form, self._rules), self._rules, diagnosed)
+            sparsify(work)
+        self._calls.append(Call(f"sparsify({name!r}, {form!r})", work.start, tuple(work.theorems), tuple(work.notes)))
+        self._undone.clear()
+        return self
 
     # -- searching ----------------------------------------------------------------------------------------------------
 
