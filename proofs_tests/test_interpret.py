@@ -453,13 +453,13 @@ def test_a_quotient_by_zero_is_zero_and_counted(domain: Callable[[], Scalars[Any
 class Operations(Exact):
     """A domain of another kind: an element is how many operations it takes."""
 
-    def constant(self, value: float, dtype: str) -> Fraction:
+    def constant(self, value: float, dtype: str) -> Fraction:  # noqa: ARG002
         return Fraction(0)
 
-    def element(self, raw: Any, dtype: str) -> Fraction:
+    def element(self, raw: Any, dtype: str) -> Fraction:  # noqa: ARG002
         return Fraction(0)
 
-    def binary(self, op: Any, dtype: str, x: Fraction, y: Fraction) -> Fraction:
+    def binary(self, op: Any, dtype: str, x: Fraction, y: Fraction) -> Fraction:  # noqa: ARG002
         return x + y + 1
 
 

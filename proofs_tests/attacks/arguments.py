@@ -75,7 +75,7 @@ class Unreasonable(Sample):
             case "tensor":
                 return self._drawn(name, kind)
 
-    def _drawn(self, name: str, kind: Kind) -> Argument:
+    def _drawn(self, name: str, kind: Kind) -> Argument:  # noqa: ARG002 (as it is drawn by its kind alone)
         extents = self.extents(kind)
         parameters: list[Parameter] = [
             "index" if parameter.sort == "index" else Type(self.setting.dtype, tuple(self.extents(parameter)))
