@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import sparse
 from atl.errors import ArgumentError, ArrayError, ATLError
 from lowering import compile as compiled
 from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
-from rewrites import Session, reschedule
+from rewrites import Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.errors import NoSite
 
@@ -125,6 +126,70 @@ def test_arrays_of_scipy_are_passed_as_they_are() -> None:
         arrays, shape = packed.apart(made)
         assert all(a is b for a, b in zip(arrays, (made.indptr, made.indices, made.data), strict=True))
         assert shape == made.shape
+
+
+# -- certificates -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [sparse.CSR, sparse.BCSR(2, 3), sparse.HASH, sparse.COO.with_index("int64")], ids=repr)
+def test_a_loaded_certificate_gives_the_same_kernel(form: sparse.Format, tmp_path: Path) -> None:
+    theorem = reschedule(SPMV).sparsify("A", form).done()
+    file = tmp_path / "spmv.atl.json"
+    theorem.save(file)
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    again = sparse.load(file)
+    assert again.rhs.packed[0].format == repr(form)
+    assert again.rhs == theorem.rhs
+    kernel = compiled(again.rhs)
+    assert np.array_equal(kernel(A=matrix, v=vector), matrix @ vector)
+    assert dumps(again) == dumps(theorem)
+
+
+def test_without_formats_arrays_are_passed_one_by_one(tmp_path: Path) -> None:
+    file = tmp_path / "spmv.atl.json"
+    reschedule(SPMV).sparsify("A", sparse.CSR).done().save(file)
+    kernel = compiled(load(file).rhs)
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
+    assert np.array_equal(kernel(v=vector, **held), matrix @ vector)
+    text = refused(ArgumentError, lambda: kernel(matrix, vector))
+    assert "the format CSR of A is not known" in text
+    assert "sparse.load(path)" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("CSR", "CSC"), "the format CSC gives A other arrays than the program has"),
+        (('["A_pos", "A_crd", "A_val"]', '["A_pos", "A_crd", "B_val"]'), "the arrays of A are no inputs of the program"),
+        (('"shape"', '"form"'), "is no packed operand"),
+        (('"dtype": "float64"', '"dtype": "float16"'), "is no packed operand"),
+        (('"shape": ["n", "m"]', '"shape": ["n"]'), "the operand A is refused"),
+        (('"shape": ["n", "m"]', '"shape": ["n", "n"]'), "other arrays"),
+    ],
+)
+def test_a_certificate_that_names_another_format_is_refused(change: tuple[str, str], says: str) -> None:
+    text = dumps(reschedule(SPMV).sparsify("A", sparse.CSR).done())
+    assert change[0] in text
+    with pytest.raises(ATLError) as caught:
+        loads(text.replace(*change), formats=sparse.format_named)
+    assert says in str(caught.value)
+
+
+def test_names_of_formats_are_read_back_and_nothing_else_is() -> None:
+    for form in FORMATS.values():
+        assert sparse.format_named(repr(form)) == form
+    for text in (
+        "",
+        "ELL",
+        "BCSR(",
+        "BCSR('x')",
+        "BCSR(2, 3).index",
+        "CSR(2)",
+        "CSR.with_index('int8')",
+        "__import__('os')",
+    ):
+        assert sparse.format_named(text) is None
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
