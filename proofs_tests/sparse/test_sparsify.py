@@ -161,7 +161,10 @@ def test_without_formats_arrays_are_passed_one_by_one(tmp_path: Path) -> None:
     ("change", "says"),
     [
         (("CSR", "CSC"), "the format CSC gives A other arrays than the program has"),
-        (('["A_pos", "A_crd", "A_val"]', '["A_pos", "A_crd", "B_val"]'), "the arrays of A are no inputs of the program"),
+        (
+            ('["A_pos", "A_crd", "A_val"]', '["A_pos", "A_crd", "B_val"]'),
+            "the arrays of A are no inputs of the program",
+        ),
         (('"shape"', '"form"'), "is no packed operand"),
         (('"dtype": "float64"', '"dtype": "float16"'), "is no packed operand"),
         (('"shape": ["n", "m"]', '"shape": ["n"]'), "the operand A is refused"),
