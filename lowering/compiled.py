@@ -28,7 +28,7 @@ from lowering.c.ranges import Ranges
 from lowering.c.scalars import C_TYPES
 from lowering.compiler import Compiler, find_compiler, vector_bytes
 from lowering.cuda.compiled import GpuKernel, compile_for_gpu
-from lowering.facts import Facts, Limits, hold
+from lowering.facts import Facts, Limits
 from lowering.fitting import Fitting
 from lowering.in_place import in_place
 from lowering.lower import lower
@@ -45,6 +45,8 @@ MEMORY: Final = 2**63
 """No array has this many bytes."""
 REMEMBERED: Final = 64
 """For how many combinations of shapes a kernel remembers that they are right."""
+WALKED: Final = 0x101
+"""The flags of NumPy's for an array that is C-contiguous and aligned."""
 FLOAT32_LIMIT: Final = 3.4e38
 
 
@@ -167,7 +169,6 @@ class Kernel:
             (array.name, np.dtype(array.dtype), len(array.shape), code.ffi.typeof(f"{C_TYPES[array.dtype]}[]"))
             for array in nest.inputs
         )
-        self._kinds = tuple(kind if rank else None for _, _, rank, kind in self._inputs)
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
         parts = {each.name: each.apart for each in program.packed}
@@ -179,19 +180,22 @@ class Kernel:
         self._in_place: dict[frozenset[str], Code] = {}
 
     def __call__(self, /, *arrays: object, out: AnyArray | None = None, **named: object) -> AnyArray:
-        passed, key = self._quick(arrays, named)
+        passed, pointers, key = self._quick(arrays, named)
         known = self._remembered.get(key) if key is not None else None
         if known is not None:
             sizes, shape, elements_decide, limits = known
             if elements_decide:
                 self._check_indices(sizes, passed)
-            pointers = self._pointers(passed)
-            if limits and not hold(passed, pointers, limits):
-                bind(self.program, arrays, named)  # raises what is wrong with an element
+            for at, finds_fault, told in limits:
+                if finds_fault(pointers[at], *told):
+                    bind(self.program, arrays, named)  # raises what is wrong with an element
         else:
             call = bind(self.program, arrays, named)
             passed = [_passed(call.arrays[name]) for name, *_ in self._inputs]
-            pointers = self._pointers(passed)
+            pointers = [
+                self._from_buffer(kind, value) if rank else value
+                for value, (_, _, rank, kind) in zip(passed, self._inputs, strict=True)
+            ]
             sizes, shape = self._sized(call)
             elements_decide = self._fitting.check(call.sizes, call.arrays)
             if key is not None and self._shapes_decide:
@@ -216,9 +220,13 @@ class Kernel:
 
     def _quick(
         self, arrays: tuple[object, ...], named: Mapping[str, object]
-    ) -> tuple[list[Any], tuple[object, ...] | None]:
-        """The inputs in order and a key of all that decides whether they fit; no key where a closer look is needed."""
+    ) -> tuple[list[Any], list[Any], tuple[object, ...] | None]:
+        """The inputs in order, what C is passed for them, and a key of all that decides whether they fit.
+
+        There is no key where a closer look is needed.
+        """
         passed: list[Any] = []
+        pointers: list[Any] = []
         key: list[object] = []
         given = len(arrays)
         left = len(named)
@@ -229,7 +237,7 @@ class Kernel:
                 value = named[name]
                 left -= 1
             else:
-                return passed, None
+                return passed, pointers, None
             if apart is None:
                 passed.append(value)
             else:
@@ -237,22 +245,25 @@ class Kernel:
                 passed += parts
                 key.append(shape)
         if given > len(self._operands):
-            return passed, None
-        for value, (_, dtype, rank, _) in zip(passed, self._inputs, strict=True):
-            if type(value) is np.ndarray and value.dtype is dtype and value.ndim == rank > 0:
-                flags = value.flags
-                if not (flags.c_contiguous and flags.aligned):
-                    return passed, None
+            return passed, pointers, None
+        from_buffer, array = self._from_buffer, np.ndarray
+        for value, (_, dtype, rank, kind) in zip(passed, self._inputs, strict=True):
+            if type(value) is array and value.dtype is dtype and value.ndim == rank > 0:
+                if value.flags.num & WALKED != WALKED:
+                    return passed, pointers, None
                 key.append(value.shape)
-            elif not (rank == 0 and type(value) is float and _fits(value, dtype)):
-                return passed, None
+                pointers.append(from_buffer(kind, value))
+            elif rank == 0 and type(value) is float and _fits(value, dtype):
+                pointers.append(value)
+            else:
+                return passed, pointers, None
         if left:
             operands = {name for name, _ in self._operands[given:]}
             sizes = [(name, value) for name, value in named.items() if name not in operands]
             if any(type(value) is not int for _, value in sizes):
-                return passed, None
+                return passed, pointers, None
             key.extend(sizes)
-        return passed, tuple(key)
+        return passed, pointers, tuple(key)
 
     def _check_indices(self, sizes: tuple[int, ...], passed: Sequence[Any]) -> None:
         names = (name for name, *_ in self._inputs)
@@ -338,11 +349,6 @@ class Kernel:
             required=f"a C-contiguous, aligned and writeable array of {self._dtype} of shape {shape}",
             suggestions=("leave out=… away, and a new array is made",),
         )
-
-    def _pointers(self, passed: Sequence[Any]) -> list[Any]:
-        # What stands in here is paid for by each call, and so are the names of what it uses.
-        from_buffer = self._from_buffer
-        return [from_buffer(kind, value) if kind else value for kind, value in zip(self._kinds, passed)]  # noqa: B905
 
     def _run(
         self, function: Callable[..., int], pointers: Sequence[Any], sizes: tuple[int, ...], result: AnyArray

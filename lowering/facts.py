@@ -6,9 +6,10 @@ only says so: `atl.meaning.arguments` then tells which element it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import Any, Final, TypeAlias, assert_never
 
 from atl.core.declared import AtLeast, Below, Increasing, facts_of
@@ -17,10 +18,9 @@ from atl.core.index import Array, Index, Leaf, Size, value_of
 from atl.core.program import Program
 from lowering.toolchain import build_shared, load
 
-Limits: TypeAlias = tuple[tuple[int, Any, int, int, Any, int], ...]
-"""For each array with facts its position among the inputs; the function that finds an element which is outside, the
-least one allowed and how far above it others may lie (-1: there may be none); the function that finds one that falls,
-and the length of a row (0: elements may come in any order). The functions are None for an array of rank 0."""
+Limits: TypeAlias = tuple[tuple[int, Callable[..., int], tuple[int, ...]], ...]
+"""What is asked of the arrays of a call: of the input at this position, a function of C that finds a fault, and what it
+is told: how many elements there are and which are allowed, or how long a row is."""
 
 _SOURCE: Final = """\
 #include <stdint.h>
@@ -86,7 +86,7 @@ class Facts:
         def leaf(at: Leaf) -> int:
             return sizes[at.name] if isinstance(at, Size) else 0
 
-        found = []
+        found: list[tuple[int, Callable[..., int], tuple[int, ...]]] = []
         for at, array in self.arrays:
             low, high = range_of(array.dtype)
             row = 0
@@ -100,22 +100,23 @@ class Facts:
                         row = value_of(array.shape[-1], leaf, _no_element) if array.shape else 0
                     case _:
                         assert_never(fact)
-            outside, falls, _ = _checks(array.dtype) if array.shape else (None, None, None)
-            found.append((at, outside, low, max(high - low, -1), falls, row))
+            if array.shape:
+                count = prod(value_of(extent, leaf, _no_element) for extent in array.shape)
+                found += _asked(at, array, count, low, high, row)
         return tuple(found)
 
 
-def hold(passed: Sequence[Any], pointers: Sequence[Any], limits: Limits) -> bool:
-    """Whether the elements of the arrays of a call are what is declared."""
-    for at, outside, low, span, falls, row in limits:
-        held = passed[at]
-        if outside is None:
-            if not low <= held <= low + span:
-                return False
-            continue
-        count = held.size
-        if count and (span < 0 or outside(pointers[at], count, low, span)):
-            return False
-        if row > 1 and falls(pointers[at], count, row):
-            return False
-    return True
+def _asked(at: int, array: Array, count: int, low: int, high: int, row: int) -> Limits:
+    """What is asked of one array; nothing of one that has no elements. A scalar is looked at by each call as it is."""
+    if not count:
+        return ()
+    outside, falls, _ = _checks(array.dtype)
+    if high < low:
+        return ((at, _never, ()),)
+    inside = (at, outside, (count, low, high - low))
+    return (inside, (at, falls, (count, row))) if row > 1 else (inside,)
+
+
+def _never(_: Any) -> int:
+    """No element can be in an empty range."""
+    return 1

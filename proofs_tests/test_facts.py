@@ -68,8 +68,7 @@ def test_a_check_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch) ->
     original = facts.Facts.limits
 
     def wider(self: facts.Facts, sizes: Any) -> Any:
-        found = original(self, sizes)
-        return tuple((at, outside, low, span + 1, falls, row) for at, outside, low, span, falls, row in found)
+        return tuple((at, finds, (told[0], told[1], told[2] + 1)) for at, finds, told in original(self, sizes))
 
     monkeypatch.setattr(facts.Facts, "limits", wider)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):

@@ -42,6 +42,7 @@ from sparse.formats import (
     Format,
 )
 from sparse.levels import Bitmask, Compressed, Dense, Hashed, Level
+from sparse.names import format_named, load
 from sparse.tensors import SparseTensor
 from sparse.views import Blocked, Diagonals, Permuted, Then, View
 
@@ -77,6 +78,8 @@ __all__ = [
     "View",
     "compress",
     "decompress",
+    "format_named",
+    "load",
     "meaning",
     "pack",
 ]

@@ -1,4 +1,4 @@
-"""Matrices at the edges of what there are: empty ones, full rows and empty rows, what is stored twice or unsorted."""
+"""Matrices at the edges: empty ones, rows that are full or empty, what is stored twice or in disorder."""
 
 from __future__ import annotations
 

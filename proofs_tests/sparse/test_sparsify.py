@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import atl
 import sparse
+from atl.errors import ArgumentError, ArrayError, ATLError
 from lowering import compile as compiled
 from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
-from rewrites import Session, reschedule
+from rewrites import Session, load, reschedule
 from rewrites.certificates.certificate import dumps, loads
+from rewrites.errors import NoSite
 
 n, m = atl.sizes("n m")
 A, v = atl.tensor("A", n, m, dtype="float64"), atl.tensor("v", m, dtype="float64")
@@ -69,48 +73,199 @@ def test_the_left_side_of_the_theorem_says_what_the_arrays_mean() -> None:
         assert np.array_equal(atl.evaluate(side, A=matrix, v=vector), matrix @ vector)
 
 
-# -- other formulas ---------------------------------------------------------------------------------------------------
-
-B = atl.tensor("B", m, 3, dtype="float64")
-U, V = atl.tensor("U", n, 3, dtype="float64"), atl.tensor("V", 3, m, dtype="float64")
-D = atl.tensor("D", n, m, dtype="float64")
-FORMULAS: dict[str, tuple[list[atl.Tensor], Any, Any]] = {
-    "A @ B": (
-        [A, B],
-        atl.gen(n, 3, lambda i, k: atl.sum(m, lambda j: A[i, j] * B[j, k])),
-        lambda a, b: a @ b,
-    ),
-    "A * (U @ V)": (
-        [A, U, V],
-        atl.gen(n, m, lambda i, j: A[i, j] * atl.sum(3, lambda k: U[i, k] * V[k, j])),
-        lambda a, u, w: a * (u @ w),
-    ),
-    "-3 A / 2": ([A], atl.gen(n, m, lambda i, j: -(3.0 * A[i, j]) / 2.0), lambda a: -1.5 * a),
-    "A * D": ([A, D], atl.gen(n, m, lambda i, j: A[i, j] * D[i, j]), lambda a, d: a * d),
-    "A + D": ([A, D], atl.gen(n, m, lambda i, j: A[i, j] + D[i, j]), lambda a, d: a + d),
-    "D - A": ([D, A], atl.gen(n, m, lambda i, j: D[i, j] - A[i, j]), lambda d, a: d - a),
-    "sum of A": ([A], atl.sum(n, lambda i: atl.sum(m, lambda j: A[i, j])), lambda a: a.sum()),
-    "sums of columns": ([A], atl.gen(m, lambda j: atl.sum(n, lambda i: A[i, j])), lambda a: a.sum(axis=0)),
-    "A transposed": ([A], atl.transpose(A), lambda a: a.T),
-    "A transposed by elements": ([A], atl.gen(m, n, lambda j, i: A[i, j]), lambda a: a.T),
-}
+# -- sessions ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("formula", FORMULAS)
-@pytest.mark.parametrize("form", FORMATS.values(), ids=repr)
-def test_formulas_in_every_format(form: sparse.Format, formula: str) -> None:
-    inputs, meant, expected = FORMULAS[formula]
-    theorem = reschedule(atl.program("formula", inputs, meant)).sparsify("A", form).done()
-    kernel = compiled(theorem.rhs)
-    random = np.random.default_rng(7)
-    for name in ("no block divides it", "empty rows", "empty", "duplicates by rows"):
-        matrix = MATRICES[name]()
-        extents = {"n": matrix.shape[0], "m": matrix.shape[1]}
-        arrays = [
-            dense(matrix)
-            if each is A
-            else random.integers(-4, 5, [extents.get(str(e), 3) for e in each.shape]).astype(np.float64)
-            for each in inputs
-        ]
-        passed = [matrix if each is A else array for each, array in zip(inputs, arrays, strict=True)]
-        assert np.array_equal(kernel(*passed), expected(*arrays)), name
+def test_steps_that_were_taken_before_are_taken_again() -> None:
+    s = reschedule(SPMV).tile("i", 4).rename("io", "blocks").mark("blocks", "parallel")
+    dense_goal, tile = s.goal, s.find("ii")
+    s.sparsify("A", sparse.CSR)
+    assert "⊞[blocks < ⌈n / 4⌉ | parallel] ⊞[ii < 4]" in body(s)
+    assert "Σ[A_pos[ii + 4*blocks] <= p" in body(s) or "Σ[A_pos[4*blocks + ii] <= p" in body(s)
+    assert s.goal.body != dense_goal.body
+    s.unroll(tile)  # the handle is on what it was found on
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    assert np.array_equal(compiled(s.goal)(matrix, vector), matrix @ vector)
+
+
+def test_a_call_is_undone_and_made_again() -> None:
+    s = reschedule(SPMV)
+    s.sparsify("A", sparse.CSR)
+    derived = s.goal
+    assert repr(s.steps[0]).startswith("sparsify('A', CSR)   -- ")
+    assert s.undo().goal == SPMV
+    assert s.theorem.lhs == SPMV
+    assert s.redo().goal == derived
+    other = s.branch().rename("i", "row")
+    assert "⊞[row < n]" in body(other)
+
+
+def test_names_of_arrays_are_new_ones() -> None:
+    taken = atl.tensor("A_pos", n, dtype="float64")
+    program = atl.program(
+        "scaled", [A, v, taken], atl.gen(n, lambda i: taken[i] * atl.sum(m, lambda j: A[i, j] * v[j]))
+    )
+    s = reschedule(program).sparsify("A", sparse.CSR)
+    assert [array.name for array in s.goal.inputs] == ["A_pos_", "A_crd", "A_val", "v", "A_pos"]
+    matrix = MATRICES["blocks divide it"]()
+    scale, vector = np.arange(8.0), np.arange(12.0)
+    assert np.array_equal(compiled(s.goal)(A=matrix, v=vector, A_pos=scale), scale * (matrix @ vector))
+
+
+def test_the_arrays_may_be_passed_one_by_one() -> None:
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR).goal)
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
+    assert np.array_equal(kernel(v=vector, **held), matrix @ vector)
+
+
+def test_arrays_of_scipy_are_passed_as_they_are() -> None:
+    (packed,) = reschedule(SPMV).sparsify("A", sparse.CSR).goal.packed
+    matrix = MATRICES["no block divides it"]()
+    for made in (matrix, sp.csr_matrix(matrix)):
+        arrays, shape = packed.apart(made)
+        assert all(a is b for a, b in zip(arrays, (made.indptr, made.indices, made.data), strict=True))
+        assert shape == made.shape
+
+
+# -- certificates -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [sparse.CSR, sparse.BCSR(2, 3), sparse.HASH, sparse.COO.with_index("int64")], ids=repr)
+def test_a_loaded_certificate_gives_the_same_kernel(form: sparse.Format, tmp_path: Path) -> None:
+    theorem = reschedule(SPMV).sparsify("A", form).done()
+    file = tmp_path / "spmv.atl.json"
+    theorem.save(file)
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    again = sparse.load(file)
+    assert again.rhs.packed[0].format == repr(form)
+    assert again.rhs == theorem.rhs
+    kernel = compiled(again.rhs)
+    assert np.array_equal(kernel(A=matrix, v=vector), matrix @ vector)
+    assert dumps(again) == dumps(theorem)
+
+
+def test_without_formats_arrays_are_passed_one_by_one(tmp_path: Path) -> None:
+    file = tmp_path / "spmv.atl.json"
+    reschedule(SPMV).sparsify("A", sparse.CSR).done().save(file)
+    kernel = compiled(load(file).rhs)
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
+    assert np.array_equal(kernel(v=vector, **held), matrix @ vector)
+    text = refused(ArgumentError, lambda: kernel(matrix, vector))
+    assert "the format CSR of A is not known" in text
+    assert "sparse.load(path)" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("CSR", "CSC"), "the format CSC gives A other arrays than the program has"),
+        (
+            ('["A_pos", "A_crd", "A_val"]', '["A_pos", "A_crd", "B_val"]'),
+            "the arrays of A are no inputs of the program",
+        ),
+        (('"shape"', '"form"'), "is no packed operand"),
+        (('"dtype": "float64"', '"dtype": "float16"'), "is no packed operand"),
+        (('"shape": ["n", "m"]', '"shape": ["n"]'), "the operand A is refused"),
+        (('"shape": ["n", "m"]', '"shape": ["n", "n"]'), "other arrays"),
+    ],
+)
+def test_a_certificate_that_names_another_format_is_refused(change: tuple[str, str], says: str) -> None:
+    text = dumps(reschedule(SPMV).sparsify("A", sparse.CSR).done())
+    assert change[0] in text
+    with pytest.raises(ATLError) as caught:
+        loads(text.replace(*change), formats=sparse.format_named)
+    assert says in str(caught.value)
+
+
+def test_names_of_formats_are_read_back_and_nothing_else_is() -> None:
+    for form in FORMATS.values():
+        assert sparse.format_named(repr(form)) == form
+    for text in (
+        "",
+        "ELL",
+        "BCSR(",
+        "BCSR('x')",
+        "BCSR(2, 3).index",
+        "CSR(2)",
+        "CSR.with_index('int8')",
+        "__import__('os')",
+    ):
+        assert sparse.format_named(text) is None
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def refused(error: type[ATLError], act: Any) -> str:
+    with pytest.raises(error) as caught:
+        act()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("formula", "form", "says"),
+    [
+        (
+            atl.gen(n, m, lambda i, j: atl.exp(A[i, j])),
+            sparse.CSR,
+            "the loop j is still dense: entries are found below exp",
+        ),
+        (atl.gen(n, lambda i: atl.reduce("max", m, lambda j: A[i, j])), sparse.CSR, "it is a fold by max"),
+        (
+            atl.gen(n, lambda i: atl.reduce("max", m, lambda j: A[i, j])),
+            sparse.CSC,
+            "the loop i is still dense: entries are found below a fold by max",
+        ),
+        (atl.gen(n, m, lambda i, j: atl.maximum(A[i, j], v[j])), sparse.COO, "entries are found below max"),
+    ],
+)
+def test_a_loop_that_stays_dense_is_named_with_the_reason(formula: Any, form: sparse.Format, says: str) -> None:
+    s = reschedule(atl.program("formula", [A, v], formula))
+    text = refused(NoSite, lambda: s.sparsify("A", form))
+    assert says in text
+    assert "required: an operand that is only multiplied, added, negated or divided" in text
+    assert not s.steps
+
+
+def test_what_is_no_input_or_no_format_is_refused() -> None:
+    s = reschedule(SPMV)
+    assert "one of A, v" in refused(ATLError, lambda: s.sparsify("B", sparse.CSR))
+    assert "'CSR' is no format" in refused(ATLError, lambda: s.sparsify("A", "CSR"))  # type: ignore[arg-type]
+    assert "holds 2 dimensions of a tensor that has 1" in refused(
+        sparse.FormatError, lambda: s.sparsify("v", sparse.CSR)
+    )
+
+
+def test_elements_that_are_indices_are_refused() -> None:
+    at = atl.tensor("at", n, dtype="int32", range=(0, m))
+    program = atl.program("gather", [at, v], atl.gen(n, lambda i: v[at[i]]))
+    text = refused(NoSite, lambda: reschedule(program).sparsify("at", sparse.VECTOR))
+    assert "elements of at are used as indices" in text
+
+
+def test_a_call_with_the_wrong_operand_is_refused() -> None:
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR).goal)
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    kernel(matrix, vector)
+    for _ in range(2):
+        text = refused(ArrayError, lambda: kernel(matrix, vector[:-1]))
+        assert "dimension 1 of A and dimension 0 of v give different m" in text
+        assert "elements of A_val are float32, not float64" in refused(
+            ArrayError, lambda: kernel(matrix.astype(np.float32), vector)
+        )
+        assert "A: an operand in the format CSR" in refused(ArgumentError, lambda: kernel(v=vector))
+        assert "is given A twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A=matrix))
+        assert "is given A_pos twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A_pos=matrix.indptr))
+        assert "cannot be packed as CSR" in refused(sparse.NotSparse, lambda: kernel("matrix", vector))
+
+
+@pytest.mark.parametrize(("role", "fault"), [("indices", 13), ("indices", -1), ("indptr", 10**6), ("indptr", -1)])
+def test_a_matrix_that_is_damaged_is_refused_and_not_read(role: str, fault: int) -> None:
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR).goal)
+    vector = np.arange(13.0)
+    matrix = MATRICES["no block divides it"]()
+    kernel(matrix, vector)
+    getattr(matrix, role)[3] = fault
+    assert "out of the declared range" in refused(ArrayError, lambda: kernel(matrix, vector))
