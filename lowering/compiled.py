@@ -27,9 +27,9 @@ from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.ranges import Ranges
 from lowering.c.scalars import C_TYPES
 from lowering.compiler import Compiler, find_compiler, vector_bytes
-from lowering.cuda.compiled import GpuKernel, compile_for_gpu
 from lowering.facts import Facts, Limits
 from lowering.fitting import Fitting
+from lowering.gpu.compiled import GpuKernel, compile_for_gpu
 from lowering.in_place import in_place
 from lowering.lower import lower
 from lowering.nest.computed import Inside
