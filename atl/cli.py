@@ -238,15 +238,16 @@ def _layout(arguments: argparse.Namespace) -> int:
 def _declare_fuzz(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["diff", "pads", "kernel", "prover", "inputs", "layouts"],
+        choices=["diff", "pads", "kernel", "prover", "inputs", "layouts", "sparse"],
         help="diff: the interpreter, the loop nest and the C against one another; pads: pad-sets against what runs; "
         "kernel: attacks on the kernel, its theorems judged; prover: its answers against brute force; "
-        "inputs: calls, texts, files and names that nobody means; layouts: their algebra against enumeration",
+        "inputs: calls, texts, files and names that nobody means; layouts: their algebra against enumeration; "
+        "sparse: tensors in every format, through kernels",
     )
     parser.add_argument("--n", type=int, help="how many programs, or questions (default: 1000)")
     parser.add_argument("--seed", type=int, help="where the random choices start (default: 0)")
     parser.add_argument(
-        "--only", type=int, help="the number of one finding, to see it again (kernel, prover, inputs, layouts)"
+        "--only", type=int, help="the number of one finding, to see it again (kernel, prover, inputs, layouts, sparse)"
     )
 
 
@@ -274,6 +275,10 @@ def _fuzz(arguments: argparse.Namespace) -> int:
         from proofs_tests.attacks.prover_fuzz import main as prover
 
         return prover(options)
+    if arguments.what == "sparse":
+        from proofs_tests.sparse.fuzz import main as of_formats
+
+        return of_formats(options)
     from proofs_tests.differential import main as differential
 
     code: int = differential(options)

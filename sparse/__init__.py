@@ -23,7 +23,7 @@ array([0., 1., 2.], dtype=float32)
 """
 
 from sparse.apart import pack
-from sparse.decompression import compress, decompress, meaning
+from sparse.decompression import compress, decompress, meaning, to_scipy
 from sparse.errors import FormatError, LawBroken, NoSpace, NotSparse
 from sparse.formats import (
     BCSR,
@@ -82,4 +82,5 @@ __all__ = [
     "load",
     "meaning",
     "pack",
+    "to_scipy",
 ]

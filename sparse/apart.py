@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from atl.core.program import Apart as Parts
-from atl.errors import brief
+from atl.errors import ArrayError, brief
 from sparse.errors import NotSparse
 from sparse.levels import Compressed, Dense
 from sparse.storage import Storage
@@ -28,26 +28,40 @@ class Apart:
 
     @cached_property
     def _scipy(self) -> str:
-        """What scipy calls a matrix in this format, if its arrays are those of the format as they are."""
-        if self.format.levels != (Dense(), Compressed()):
-            return ""
-        return {Same(): "csr", Permuted((1, 0)): "csc"}.get(self.format.view, "")
+        return scipy_name(self.format)
+
+    @cached_property
+    def _element(self) -> np.dtype[Any]:
+        return np.dtype(self.dtype)
 
     @cached_property
     def _index(self) -> np.dtype[Any]:
         return np.dtype(self.format.index)
 
     def __call__(self, value: Any) -> Parts:
-        """The arrays, in the order of the program's inputs, and the shape of the tensor."""
-        if isinstance(value, SparseTensor):
-            if value.format == self.format:
-                return value.arrays, value.shape
-        elif getattr(value, "format", None) == self._scipy:
-            pos, crd = value.indptr, value.indices
-            if pos.dtype is self._index and crd.dtype is self._index:
-                return (pos, crd, value.data), value.shape
+        """The arrays, in the order of the program's inputs, and the shape of the tensor.
+
+        Raises `ArrayError` for elements of another type, and what `pack` raises.
+        """
+        if getattr(value, "format", None) == self._scipy:
+            pos, crd, held = value.indptr, value.indices, value.data
+            if pos.dtype is self._index and crd.dtype is self._index and held.dtype is self._element:
+                return (pos, crd, held), value.shape
         made = pack(value, self.format)
+        if made.values.dtype != self._element:
+            raise ArrayError(
+                f"the elements of {self.name} are {made.values.dtype}, not {self.dtype}",
+                required=f"{self.name}: {self.dtype}, in the format {self.format!r}",
+                suggestions=(f"pass {self.name}.astype(np.{self.dtype})",),
+            )
         return made.arrays, made.shape
+
+
+def scipy_name(form: Storage) -> str:
+    """What scipy calls a matrix in this format, if its arrays are those of the format as they are; else nothing."""
+    if form.levels != (Dense(), Compressed()):
+        return ""
+    return {Same(): "csr", Permuted((1, 0)): "csc"}.get(form.view, "")
 
 
 def pack(value: object, form: Storage) -> SparseTensor:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import atl
 from atl.core.dtypes import DEFAULT
 from atl.core.program import Program
 from atl.core.terms import Input
-from sparse.apart import pack
+from sparse.apart import pack, scipy_name
 from sparse.formats import Format
-from sparse.tensors import AnyArray, SparseTensor, dense
+from sparse.tensors import AnyArray, SparseTensor, dense, entries
 
 
 def compress(form: Format, tensor: object) -> SparseTensor:
@@ -31,6 +32,24 @@ def decompress(tensor: SparseTensor) -> AnyArray:
     decompress(compress(form, t)) = t, for every format in which t has room (DECOMPRESSCOMPRESS, §7.5.3).
     """
     return dense(tensor)
+
+
+def to_scipy(tensor: SparseTensor) -> Any:
+    """The tensor as an array of scipy.sparse: by rows or columns if it is stored so, without a copy, else coordinates.
+
+    >>> import numpy as np
+    >>> from sparse import CSR, pack, to_scipy
+    >>> to_scipy(pack(np.eye(2), CSR)).indices
+    array([0, 1], dtype=int32)
+    """
+    import scipy.sparse
+
+    kind = scipy_name(tensor.format)
+    if kind:
+        pos, crd, values = tensor.arrays
+        return getattr(scipy.sparse, f"{kind}_array")((values, crd, pos), shape=tensor.shape)
+    coordinates, values = entries(tensor)
+    return scipy.sparse.coo_array((values, tuple(coordinates)), shape=tensor.shape)
 
 
 def meaning(form: Format, rank: int, *, dtype: str = DEFAULT) -> Program:

@@ -34,6 +34,20 @@ class Packed:
     format: str
     apart: Callable[[object], Apart]
 
+    def __post_init__(self) -> None:
+        texts = (self.name, self.format, *(self.arrays if type(self.arrays) is tuple else (None,)))
+        extents = self.shape if type(self.shape) is tuple else (None,)
+        if (
+            any(type(text) is not str for text in texts)
+            or any(not isinstance(extent, Index) or extent.loose or extent.free for extent in extents)
+            or not callable(self.apart)
+        ):
+            raise not_made_of(
+                "a packed operand",
+                (self.name, self.shape, self.arrays),
+                "a name, extents over sizes, the names of inputs, and a function that takes an object apart",
+            )
+
 
 @dataclass(frozen=True, repr=False, init=False)
 class Program(Printed):
@@ -68,6 +82,9 @@ class Program(Printed):
             raise not_made_of(f"the program {name}", assumptions, "conditions")
         if type(packed) is not tuple or any(type(each) is not Packed for each in packed):
             raise not_made_of(f"the program {name}", packed, "packed operands")
+        names = [array.name for array in inputs]
+        if packed and not {array for each in packed for array in each.arrays} <= set(names) - {e.name for e in packed}:
+            raise not_made_of(f"the program {name}", packed, f"operands made of its inputs: {', '.join(names)}")
         self.__dict__.update(name=name, inputs=inputs, body=body, assumptions=assumptions, packed=packed)
 
     def __reduce__(self) -> tuple[object, ...]:

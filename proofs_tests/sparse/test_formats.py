@@ -42,6 +42,19 @@ def test_tensors_of_three_dimensions_have_formats_too() -> None:
         assert np.array_equal(atl.evaluate(meaning(form, 3, dtype="float64"), A=packed), tensor), form
 
 
+@pytest.mark.parametrize("form", FORMATS.values(), ids=repr)
+def test_tensors_go_back_to_scipy(form: sparse.Format) -> None:
+    for made in MATRICES.values():
+        back = sparse.to_scipy(pack(made(), form))
+        assert np.array_equal(back.toarray(), dense(made()))
+        assert back.format == {"CSR": "csr", "CSC": "csc"}.get(form.name, "coo")
+
+
+def test_what_goes_back_by_rows_is_not_copied() -> None:
+    packed = pack(MATRICES["no block divides it"](), sparse.CSR)
+    assert np.shares_memory(sparse.to_scipy(packed).data, packed.values)
+
+
 def test_coordinates_keep_their_order_and_are_not_added_up() -> None:
     packed = pack(MATRICES["duplicates"](), sparse.COO)
     assert [array.tolist() for array in packed.arrays] == [[1, 0, 1, 1], [2, 1, 2, 0], [1.0, 2.0, 4.0, 8.0]]

@@ -202,3 +202,33 @@ def test_rows_of_the_result_are_computed_in_vectors_once_loops_have_changed_plac
     matrix = MATRICES["no block divides it"]()
     other = np.random.default_rng(0).integers(0, 9, (13, 5)).astype(np.float64)
     assert np.array_equal(compiled(s.goal)(matrix, other), matrix @ other)
+
+
+@pytest.mark.parametrize(
+    ("form", "steps", "wanted"),
+    [
+        (
+            sparse.BCSR,
+            lambda s: s.tails(strategy="min"),
+            "Σ[p3 < min(m - 4*A_crd[p1], 4)] A_val[16*p1 + 4*p2 + p3] * v[4*A_crd[p1] + p3]",
+        ),
+        (
+            sparse.DIA,
+            lambda s: s.interchange("j").tails(),
+            "Σ[p < A_nnz] Σ[max(0, A_crd[p] - n + 1) <= j < min(m, A_crd[p] + 1)] place n (j + n - A_crd[p] - 1)",
+        ),
+    ],
+    ids=["blocks", "diagonals"],
+)
+def test_inner_loops_test_nothing_once_guards_are_bounds(
+    form: sparse.Format, steps: Callable[[Session], Session], wanted: str
+) -> None:
+    program = atl.program("spmv", [A, v], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * v[j])))
+    s = steps(reschedule(program).sparsify("A", form))
+    assert wanted in body(s)
+    assert "if (" not in compiled(s.goal).source
+    kernel = compiled(s.goal)
+    for name in ("no block divides it", "blocks divide it", "empty", "no rows", "no columns", "one element"):
+        matrix = MATRICES[name]()
+        vector = np.arange(1.0, matrix.shape[1] + 1)
+        assert np.array_equal(kernel(matrix, vector), matrix @ vector), name

@@ -252,9 +252,9 @@ def test_a_call_with_the_wrong_operand_is_refused() -> None:
     for _ in range(2):
         text = refused(ArrayError, lambda: kernel(matrix, vector[:-1]))
         assert "dimension 1 of A and dimension 0 of v give different m" in text
-        assert "elements of A_val are float32, not float64" in refused(
-            ArrayError, lambda: kernel(matrix.astype(np.float32), vector)
-        )
+        text = refused(ArrayError, lambda: kernel(matrix.astype(np.float32), vector))
+        assert "the elements of A are float32, not float64" in text
+        assert "pass A.astype(np.float64)" in text
         assert "A: an operand in the format CSR" in refused(ArgumentError, lambda: kernel(v=vector))
         assert "is given A twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A=matrix))
         assert "is given A_pos twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A_pos=matrix.indptr))
