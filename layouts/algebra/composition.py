@@ -175,6 +175,7 @@ def composed(
     """The composition in closed form. Raises `Open` with the first condition that is not known to hold."""
     modes = coalesced(outer.modes, known, endless=True) or [(1, 0)]
     walk = Walk(modes, known, strict, said)
+    over_f2 = outer.semimodule is BITS
     start: Sequence[Any] = (0,) * len(modes)
     if inner.offset != 0:
         start = _digits_of(inner.offset, modes, known)
@@ -188,13 +189,15 @@ def composed(
         if said is not None:
             said.append(f"mode {steps}:{step}")
         pieces = walk.pieces(steps, step)
+        if over_f2 and not all(isinstance(piece.units, int) and piece.units >= 0 for piece in pieces):
+            raise Open(f"steps of {step} are numbers from 0 on, where strides are over F2")
         every += pieces
         made = [(piece.steps, _times(piece.units, modes[piece.mode][1], known)) for piece in pieces]
         flat += made
         shape.append(made[0][0] if len(made) == 1 else tuple(n for n, _ in made))
         stride.append(made[0][1] if len(made) == 1 else tuple(d for _, d in made))
     walk.make_room(every, start)
-    if outer.semimodule is BITS:
+    if over_f2:
         walk.keep_bits_apart(every, start)
     offset: Any = outer.offset
     for digit, (_, step) in zip(start, modes, strict=True):
