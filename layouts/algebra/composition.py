@@ -111,6 +111,22 @@ class Walk:
             if total != 0 and self.said is not None:
                 self.said.append(f"in mode {mode} they add up to {total} < {extent}: nothing is carried")
 
+    def keep_bits_apart(self, pieces: Iterable[Piece], offset: Sequence[Any]) -> None:
+        """Over F2 digits are polynomials: asks that what is added in a mode has no bits in common, so that sums and
+        multiples are those without carries.
+        """
+        taken = list(offset)
+        for piece in pieces:
+            steps, units, mode = piece.steps, piece.units, piece.mode
+            if not (isinstance(steps, int) and isinstance(units, int) and isinstance(taken[mode], int) and units >= 0):
+                raise Open(f"{steps} and {units} are numbers, where strides are over F2")
+            if steps > 2 and units & (units - 1):
+                raise Open(f"{units} is a power of two, so that its multiples have no carries over F2")
+            bits = units * ((1 << (steps - 1).bit_length()) - 1) if steps > 1 else 0
+            if taken[mode] & bits:
+                raise Open(f"what is added up in mode {mode} has no bits in common, over F2")
+            taken[mode] |= bits
+
 
 def composition(outer: object, inner: object, *, strict: bool = False, given: Iterable[object] = ()) -> Layout | Chain:
     """The function i ↦ outer(inner(i)), on the shape of the inner one, each mode of which is refined.
@@ -159,6 +175,7 @@ def composed(
     """The composition in closed form. Raises `Open` with the first condition that is not known to hold."""
     modes = coalesced(outer.modes, known, endless=True) or [(1, 0)]
     walk = Walk(modes, known, strict, said)
+    over_f2 = outer.semimodule is BITS
     start: Sequence[Any] = (0,) * len(modes)
     if inner.offset != 0:
         start = _digits_of(inner.offset, modes, known)
@@ -172,12 +189,16 @@ def composed(
         if said is not None:
             said.append(f"mode {steps}:{step}")
         pieces = walk.pieces(steps, step)
+        if over_f2 and not all(isinstance(piece.units, int) and piece.units >= 0 for piece in pieces):
+            raise Open(f"steps of {step} are numbers from 0 on, where strides are over F2")
         every += pieces
         made = [(piece.steps, _times(piece.units, modes[piece.mode][1], known)) for piece in pieces]
         flat += made
         shape.append(made[0][0] if len(made) == 1 else tuple(n for n, _ in made))
         stride.append(made[0][1] if len(made) == 1 else tuple(d for _, d in made))
     walk.make_room(every, start)
+    if over_f2:
+        walk.keep_bits_apart(every, start)
     offset: Any = outer.offset
     for digit, (_, step) in zip(start, modes, strict=True):
         if digit != 0:
@@ -220,7 +241,9 @@ def tabulated(outer: Function, inner: Function, known: Known, reason: str) -> La
         return Chain(
             outer, inner, f"no strides give {_value(values[found.index], module)}, the value at {at} (needed: {reason})"
         )
-    parts = [Layout.of_modes(_endless(modes, extent)) for modes, extent in zip(found, extents, strict=True)]
+    parts = [
+        Layout.of_modes(_endless(modes, extent, module.zero)) for modes, extent in zip(found, extents, strict=True)
+    ]
     shape = nested_digits(inner.shape, iter(part.shape for part in parts))
     stride = nested_digits(inner.shape, iter(part.stride for part in parts))
     made = part_of(shape, stride, known)
@@ -229,8 +252,8 @@ def tabulated(outer: Function, inner: Function, known: Known, reason: str) -> La
     return made
 
 
-def _endless(modes: tuple[Mode, ...], extent: int) -> tuple[Mode, ...]:
-    return modes or ((extent, 0),)
+def _endless(modes: tuple[Mode, ...], extent: int, zero: Stride) -> tuple[Mode, ...]:
+    return modes or ((extent, zero),)
 
 
 def _value(value: Any, module: Semimodule[Any]) -> Any:

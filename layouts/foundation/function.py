@@ -71,12 +71,16 @@ class Function(ABC):
                 suggestions=("put numbers for the sizes: layout.where(n=8)",),
             )
         try:
-            values = np.asarray(self.at(self.box.digits(np.arange(places))))
+            values = np.asarray(self._all(places))
         except TypeError as error:
             raise NotByTable(
                 f"{self} is not a function of arrays: {error}", required="numbers for all sizes"
             ) from error
         return values if values.ndim else np.full(places, values)
+
+    def _all(self, places: int) -> Any:
+        """The values at all indices, which are so many."""
+        return self.at(self.box.digits(np.arange(places)))
 
     @abstractmethod
     def where(self, **sizes: int) -> Function:
@@ -222,8 +226,14 @@ class Chain(Function):
         self.reason = reason
 
     def at(self, digits: Sequence[Any]) -> Any:
-        place = _place_of(self.inner.at(digits), len(modes_of(self.outer.shape)))
+        return self._after(self.inner.at(digits))
+
+    def _after(self, value: Any) -> Any:
+        place = _place_of(value, len(modes_of(self.outer.shape)))
         return self.outer.at(self.outer.box.coordinate_digits(place))
+
+    def _all(self, places: int) -> Any:  # noqa: ARG002
+        return self._after(self.inner.table())
 
     def where(self, **sizes: int) -> Function:
         return Chain(self.outer.where(**sizes), self.inner.where(**sizes), self.reason)

@@ -304,6 +304,8 @@ class Bits(Semimodule[F2]):
         return carryless(x, y)
 
     def multiples(self, digits: Array, a: F2, width: int) -> Array:  # noqa: ARG002
+        if len(digits) and digits.min() < 0:
+            raise WrongArgument(f"a digit of {digits.min()} with a stride over F2", required="digits >= 0")
         out = np.zeros_like(digits)
         for shift in range(int(digits.max(initial=0)).bit_length()):
             out ^= ((digits >> shift) & 1) * (a.bits << shift)

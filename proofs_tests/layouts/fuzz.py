@@ -15,7 +15,7 @@ from typing import Any, Final
 import atl
 import layouts
 from atl.prove import Proved, Refuted, Unknown
-from layouts import Chain, Layout, NoLayout
+from layouts import F2, Chain, E, Layout, NoLayout
 from proofs_tests.fuzzing import Progress, Tally, command, try_all
 from proofs_tests.layouts.enumeration import is_expressed
 from proofs_tests.layouts.test_unary import has_gaps
@@ -274,8 +274,67 @@ def symbols(case: Case) -> str:
     return "symbolic: a layout" if not isinstance(made, Chain) else "symbolic: left open"
 
 
+def adds_without_carries(case: Case) -> str:
+    """Strides over F2: what is composed, coalesced, inverted and called injective."""
+    pick = case.random.choice
+    extents = tuple(pick((2, 2, 4, 8)) for _ in range(case.random.randint(1, 3)))
+    a = Layout(extents, tuple(F2(pick((1, 2, 3, 4, 8, 9, 16, case.random.randint(0, 63)))) for _ in extents))
+    b = case.layout(3)
+    values = [int(a(at)) for at in range(number(a.size))]
+    case.need(a.table().tolist() == values, f"the table of {a}")
+    case.need([int(v) for v in map(layouts.coalesce(a), range(len(values)))] == values, f"coalesce {a}")
+    if min(table(b)) >= 0:
+        made = layouts.composition(a, b)
+        wanted = [int(a(place)) for place in table(b)]
+        case.need([int(made(at)) for at in range(len(wanted))] == wanted, f"{a} after {b} is {made}")
+    once = len(set(values)) == len(values)
+    case.need(isinstance(layouts.injective(a), Proved if once else Refuted), f"injective {a}")
+    right = layouts.right_inverse(a)
+    undone = [int(a(int(right(at)))) for at in range(number(right.size))]
+    case.need(undone == list(range(len(undone))), f"right_inverse {a} is {right}")
+    if once:
+        left = layouts.left_inverse(a)
+        case.need([int(left(value)) for value in values] == list(range(len(values))), f"left_inverse {a} is {left}")
+    return "over F2"
+
+
+def parts(value: Any) -> tuple[Any, ...]:
+    """A coordinate as a tuple; of a layout without a stride that moves the value is 0."""
+    return () if isinstance(value, int) and value == 0 else tuple(value)
+
+
+def moves_along_axes(case: Case) -> str:
+    """Coordinates: what is composed, coalesced and called injective."""
+    a = Layout(case.shape(case.random.randint(1, 3)))
+    strides = [case.random.randint(1, 4) * E(case.random.randint(0, 2)) for _ in a.modes]
+    if case.random.random() < 0.2:
+        strides[0] = strides[0] + E(1)
+    a, b = Layout(a.shape, like(a.shape, iter(strides))), case.layout(3)
+    wanted = [parts(a(place)) for place in table(b)]
+    made = layouts.composition(a, b)
+    case.need([parts(made(at)) for at in range(len(wanted))] == wanted, f"{a} after {b} is {made}")
+    values = [parts(a(at)) for at in range(number(a.size))]
+    case.need([parts(v) for v in map(layouts.coalesce(a), range(len(values)))] == values, f"coalesce {a}")
+    once = len(set(values)) == len(values)
+    case.need(isinstance(layouts.injective(a), Proved if once else Refuted), f"injective {a}")
+    return "along axes"
+
+
+def associates(case: Case) -> str:
+    """(a after b) after c is a after (b after c), whatever of it is a layout."""
+    a, b, c = case.layout(3), case.layout(3), case.layout(2)
+    left = layouts.composition(layouts.composition(a, b), c)
+    right = layouts.composition(a, layouts.composition(b, c))
+    inside = all(0 <= place < number(b.size) for place in table(c))
+    wanted = [by_hand(a, by_hand(b, place)) for place in table(c)]
+    case.need([right(at) for at in range(len(wanted))] == wanted, f"{a} after ({b} after {c}) is {right}")
+    case.need(not inside or [left(at) for at in range(len(wanted))] == wanted, f"({a} after {b}) after {c} is {left}")
+    return "composition of three"
+
+
 KINDS: Final[tuple[Callable[[Case], str], ...]] = (
     composes, composes, composes, coalesces, complements, inverts, judges, divides, multiplies, recasts, symbols,
+    adds_without_carries, moves_along_axes, associates,
 )  # fmt: skip
 
 

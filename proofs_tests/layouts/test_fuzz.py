@@ -33,6 +33,11 @@ def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(composition.Walk, "make_room", lambda *_: None)
 
 
+def carries_over_f2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Multiples of a step over F2 are taken for those of integers."""
+    monkeypatch.setattr(composition.Walk, "keep_bits_apart", lambda *_: None)
+
+
 def rounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Divisions that do not come out even are rounded down."""
 
@@ -70,7 +75,9 @@ def first_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inverses, "_chain", chain)
 
 
-@pytest.mark.parametrize("plant", [no_room, rounded, forgetful, in_any_order, all_injective, first_fit])
+@pytest.mark.parametrize(
+    "plant", [no_room, carries_over_f2, rounded, forgetful, in_any_order, all_injective, first_fit]
+)
 def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     assert run_layouts(range(4_000), 11, first=True).findings

@@ -131,6 +131,15 @@ def test_a_right_inverse_over_f2_reaches_as_far_as_the_rank() -> None:
     assert all(int(Layout((8, 8), (F2(1), F2(13)))(int(found(i)))) == i for i in range(64))
 
 
+def test_a_step_that_carries_is_no_multiple_over_f2() -> None:
+    """Steps of three in a mode over F2: at 2 the digit is 6, and 3 times 2 without carries; at 3 it is 9, not 5."""
+    a = Layout(16, F2(1))
+    made = composition(a, Layout(4, 3))
+    assert not made.is_layout
+    assert [int(made(i)) for i in range(4)] == [0, 3, 6, 9]
+    assert composition(a, Layout(4, 4)) == Layout(4, F2(4))
+
+
 def test_refinements_and_coarsenings() -> None:
     assert common_refinement(((2, 3), 20), (6, (4, 5))) == ((2, 3), (4, 5))
     assert common_refinement((2, (3, 5)), ((3, 2), 5)) is None

@@ -21,6 +21,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Layout((4, 8), (8,)), "a shape and its strides: .* are not nested alike"),
     (lambda: Layout((2, 2), (F2(1), 3)), "strides of two kinds stand in one layout"),
     (lambda: Layout((4, N), (F2(1), F2(4)))(N), "digits over F2 are not symbolic"),
+    (lambda: Layout(4, F2(3))(-1), "a digit of -1 with a stride over F2"),
+    (lambda: layouts.composition(Layout(4, F2(3)), Layout(3, -1)), "a digit of -2 with a stride over F2"),
     (lambda: Layout(4, given=[3]), "3 is not a condition"),
     (lambda: L(1, 2, 3), r"the coordinate \(1, 2, 3\) does not fit the shape \(4,8\)"),
     (lambda: L(None, (None, 1)), r"does not slice 8"),
