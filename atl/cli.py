@@ -206,14 +206,17 @@ def _run(arguments: argparse.Namespace) -> int:
 def _declare_fuzz(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["diff", "pads", "kernel", "prover", "inputs"],
+        choices=["diff", "pads", "kernel", "prover", "inputs", "cuda"],
         help="diff: the interpreter, the loop nest and the C against one another; pads: pad-sets against what runs; "
         "kernel: attacks on the kernel, its theorems judged; prover: its answers against brute force; "
-        "inputs: calls, texts, files and names that nobody means",
+        "inputs: calls, texts, files and names that nobody means; "
+        "cuda: kernels of a GPU, interpreted and under a C++ compiler",
     )
     parser.add_argument("--n", type=int, help="how many programs, or questions (default: 1000)")
     parser.add_argument("--seed", type=int, help="where the random choices start (default: 0)")
-    parser.add_argument("--only", type=int, help="the number of one finding, to see it again (kernel, prover, inputs)")
+    parser.add_argument(
+        "--only", type=int, help="the number of one finding, to see it again (kernel, prover, inputs, cuda)"
+    )
 
 
 def _fuzz(arguments: argparse.Namespace) -> int:
@@ -228,6 +231,10 @@ def _fuzz(arguments: argparse.Namespace) -> int:
         from proofs_tests.inputs.fuzz import main as inputs
 
         return inputs(options)
+    if arguments.what == "cuda":
+        from proofs_tests.gpu_fuzz import main as cuda
+
+        return cuda(options)
     if arguments.what == "kernel":
         from proofs_tests.attacks.kernel_fuzz import main as kernel
 

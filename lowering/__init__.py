@@ -2,7 +2,7 @@
 
 from lowering.c.printer import print_c
 from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
-from lowering.cuda.compiled import GpuKernel
+from lowering.compiled_for_gpu import GpuKernel
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.nest.pseudocode import print_nest

@@ -27,8 +27,8 @@ from lowering.c.operands import Operand
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.ranges import Ranges
 from lowering.c.scalars import C_TYPES
+from lowering.compiled_for_gpu import GpuKernel, compile_for_gpu
 from lowering.compiler import find_compiler, vector_bytes
-from lowering.cuda.compiled import GpuKernel, compile_for_gpu
 from lowering.fitting import Fitting
 from lowering.lower import lower
 from lowering.nest.computed import Inside
