@@ -200,22 +200,56 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+# -- atl layout -------------------------------------------------------------------------------------------------------
+
+
+def _declare_layout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("layout", metavar="LAYOUT", help='a layout, as in "(4,8):(8,1)"; names are symbolic sizes')
+    parser.add_argument("operation", nargs="?", help="composition, logical_divide, complement, right_inverse, equal, …")
+    parser.add_argument("others", nargs="*", metavar="LAYOUT", help="what the operation takes besides")
+    parser.add_argument(
+        "--given", action="append", default=[], metavar="CONDITION", help='a fact about sizes: "N %% 4 == 0"'
+    )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the result as SVG")
+
+
+def _layout(arguments: argparse.Namespace) -> int:
+    from layouts import Function, described, draw, read_condition, read_layout, result_of, steps_of, verdict
+
+    given = [read_condition(text) for text in arguments.given]
+    made = [read_layout(text, given=given) for text in (arguments.layout, *arguments.others)]
+    shown: Function = made[0]
+    if arguments.operation is not None:
+        result = result_of(arguments.operation, made)
+        if not isinstance(result, Function):
+            print(verdict(result))
+            return 0
+        shown = result
+        print(f"{steps_of(arguments.operation, made)}\n")
+    print(described(shown))
+    if arguments.svg is not None:
+        draw(shown).save(arguments.svg)
+    return 0
+
+
 # -- atl fuzz ---------------------------------------------------------------------------------------------------------
 
 
 def _declare_fuzz(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["diff", "pads", "kernel", "prover", "inputs", "cuda"],
+        choices=["diff", "pads", "kernel", "prover", "inputs", "layouts", "cuda"],
         help="diff: the interpreter, the loop nest and the C against one another; pads: pad-sets against what runs; "
         "kernel: attacks on the kernel, its theorems judged; prover: its answers against brute force; "
-        "inputs: calls, texts, files and names that nobody means; "
+        "inputs: calls, texts, files and names that nobody means; layouts: their algebra against enumeration; "
         "cuda: kernels of a GPU, interpreted and under a C++ compiler",
     )
     parser.add_argument("--n", type=int, help="how many programs, or questions (default: 1000)")
     parser.add_argument("--seed", type=int, help="where the random choices start (default: 0)")
     parser.add_argument(
-        "--only", type=int, help="the number of one finding, to see it again (kernel, prover, inputs, cuda)"
+        "--only",
+        type=int,
+        help="the number of one finding, to see it again (kernel, prover, inputs, layouts, cuda)",
     )
 
 
@@ -235,6 +269,10 @@ def _fuzz(arguments: argparse.Namespace) -> int:
         from proofs_tests.gpu_fuzz import main as cuda
 
         return cuda(options)
+    if arguments.what == "layouts":
+        from proofs_tests.layouts.fuzz import main as layouts
+
+        return layouts(options)
     if arguments.what == "kernel":
         from proofs_tests.attacks.kernel_fuzz import main as kernel
 
@@ -286,7 +324,7 @@ def _declare_derive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size", action="append", default=[], metavar="NAME=N", help="price at this size; others: 1000"
     )
-    parser.add_argument("--tiles", default="8,16,64", metavar="N,N,…", help="sizes of tiles (default: 8,16,64)")
+    parser.add_argument("--tiles", metavar="N,N,…", help="sizes of tiles to choose from, such as 8,16,64")
     parser.add_argument("--limit", type=int, help="how many terms the graph may have")
     parser.add_argument("--quiet", action="store_true", help="no progress while it runs")
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help="write a certificate, which `atl check` replays")
@@ -317,14 +355,14 @@ def _derive(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _numbers_of(sizes: Sequence[str], tiles: str) -> tuple[dict[str, int], list[int]]:
+def _numbers_of(sizes: Sequence[str], tiles: str | None) -> tuple[dict[str, int], list[int] | None]:
     """Sizes as they are given on a command line, "n=1000", and sizes of tiles, "8,16"."""
     try:
         given = {name: int(value) for name, _, value in (size.partition("=") for size in sizes)}
-        return given, [int(tile) for tile in tiles.split(",")]
+        return given, None if tiles is None else [int(tile) for tile in tiles.split(",")]
     except ValueError as error:
         raise WrongArgument(
-            f"--size {' '.join(sizes) or '(none)'}, --tiles {tiles}", required="--size n=1000 --tiles 8,16"
+            f"--size {' '.join(sizes) or '(none)'}, --tiles {tiles or '(none)'}", required="--size n=1000 --tiles 8,16"
         ) from error
 
 
@@ -409,6 +447,7 @@ COMMANDS: Final = (
     Command("derive", "Finds a schedule for a program, with a proof", _declare_derive, _derive),
     Command("rules", "Lists the rewrite rules with their laws and grades", _declare_rules, _rules),
     Command("tactics", "Lists what a session can do, each before → after", _declare_tactics, _tactics),
+    Command("layout", "Shows a layout, or an operation on layouts: steps, proofs, a picture", _declare_layout, _layout),
     Command("bench", "Measures our schedules beside those of other systems (in a checkout)", _declare_bench, _bench),
     Command("fuzz", "Tests random programs (in a checkout)", _declare_fuzz, _fuzz),
 )

@@ -18,6 +18,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="for us and for the rivals (default: 1)")
     parser.add_argument("--rounds", type=int, default=31, metavar="N", help="turns that everybody gets (default: 31)")
     parser.add_argument("--seconds", type=float, metavar="S", help="measuring for one case (default: 15)")
+    parser.add_argument(
+        "--tune", type=float, default=0.0, metavar="S", help="try numbers for each schedule that has some, so long"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows, with versions, flags, CPU and load")
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw the ratios, as .svg, .png or .pdf (needs matplotlib)"

@@ -17,6 +17,7 @@ from typing import Any, Final
 from atl.errors import ATLError
 from bench import report
 from bench.arguments import declare
+from bench.contest import Tuning
 from bench.environment import environment
 from bench.errors import MeasuringFailed, UnknownWorkload, WrongSize
 from bench.outcome import Case, Outcome
@@ -75,14 +76,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def chosen(arguments: argparse.Namespace) -> list[Case]:
     """The cases that are asked for. Raises `UnknownWorkload` and `WrongSize`."""
-    for name, least, most in (("threads", 1, 1024), ("rounds", 1, 10_000), ("seconds", 0, 3600)):
+    for name, least, most in (("threads", 1, 1024), ("rounds", 1, 10_000), ("seconds", 0, 3600), ("tune", 0, 86_400)):
         value = getattr(arguments, name)
         if value is not None and not least <= value <= most:
             raise WrongSize(f"--{name} is {value}", required=f"a number from {least} to {most}")
     seconds = arguments.seconds if arguments.seconds is not None else QUICK if arguments.quick else 15.0
     names = arguments.workloads or [w.name for w in WORKLOADS.values() if not arguments.quick or w.quick is not None]
     return [
-        Case(workload, size, arguments.threads, arguments.rounds, seconds)
+        Case(workload, size, arguments.threads, arguments.rounds, seconds, arguments.tune)
         for name in names
         for workload, size in _sized(name, quick=arguments.quick)
     ]
@@ -118,9 +119,14 @@ def listed(name: str) -> str:
         f"{name}: {workload.says}",
         f"  sizes      {', '.join(map(str, workload.sizes))}, or any other up to {workload.most}",
         f"  schedules  {', '.join(ours.name for ours in workload.ours)}",
+        *(f"  tuned      {each.schedule.__name__}: {_choices(each)}" for each in workload.tuned),
         f"  rivals     {', '.join(rival.name for rival in workload.rivals)}",
         f"  limit      {report.LIMITS[workload.limit.kind]}",
     ])  # fmt: skip
+
+
+def _choices(tuning: Tuning) -> str:
+    return ", ".join(f"{name} of {', '.join(map(str, values))}" for name, values in tuning.choices.items())
 
 
 def described(around: dict[str, Any]) -> str:

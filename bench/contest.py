@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias
 
@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from atl import Program
-from bench.harness import Run
+from atl.meaning.arguments import bind
+from lowering import Run, measure
 from lowering import compile as compiled
-from rewrites import Session
+from rewrites import Session, autotune
 
 Array: TypeAlias = npt.NDArray[Any]
 Made: TypeAlias = Session | Program
@@ -68,26 +69,77 @@ class Ours:
 
     `make` derives it, or gives a program as it was written; `sizes` are keywords of the call, such as tiles, and
     `size_as` those that are the size of the problem; `most` is the largest one at which anybody would wait for it.
+    `tiles` are what `make` is called with, and `fixed` gives the sizes that the C compiler knows, of that of a problem.
+    `parallel` are the loops that several threads share out, where there are several; without it there is one at work.
     """
 
-    make: Callable[[], Made]
+    make: Callable[..., Made]
     sizes: Mapping[str, int] = field(default_factory=dict)
     size_as: tuple[str, ...] = ()
     most: int | None = None
+    tiles: Mapping[str, int] = field(default_factory=dict)
+    fixed: Callable[[int], Mapping[str, int]] | None = None
+    parallel: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """The name of the function that derives it, with the sizes that it is called with."""
-        with_sizes = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
-        return f"{self.make.__name__} ({with_sizes})" if with_sizes else self.make.__name__
+        """The name of the function that derives it, with its tiles and the sizes that it is called with."""
+        told = [f"{name} = {value}" for name, value in (*self.tiles.items(), *self.sizes.items())]
+        told += ["sizes fixed"] if self.fixed is not None else []
+        return f"{self.make.__name__} ({', '.join(told)})" if told else self.make.__name__
 
-    def contestant(self, problem: Problem) -> tuple[Run, bool]:
+    def made(self, threads: int = 1) -> tuple[Program, bool]:
+        """The program for so many threads, and whether it was derived (or else stands as somebody wrote it)."""
+        made = self.make(**self.tiles)
+        if not isinstance(made, Session):
+            return made, False
+        derived = bool(made.steps)
+        for loop in self.parallel if threads > 1 else ():
+            made.mark(loop, "parallel")
+        return made.goal, derived
+
+    def contestant(self, problem: Problem, threads: int = 1) -> tuple[Run, bool]:
         """What runs it, and whether it was derived (or else stands as somebody wrote it)."""
-        made = self.make()
-        derived = isinstance(made, Session) and bool(made.steps)
-        kernel = compiled(made.goal if isinstance(made, Session) else made)
-        inputs, out, sizes = problem.inputs, problem.out, {**self.sizes, **dict.fromkeys(self.size_as, problem.size)}
+        made, derived = self.made(threads)
+        fixed = self.fixed(problem.size) if self.fixed is not None else {}
+        kernel = compiled(made, sizes=fixed or None)
+        given = {**self.sizes, **dict.fromkeys(self.size_as, problem.size)}
+        inputs, out, sizes = problem.inputs, problem.out, {k: v for k, v in given.items() if k not in fixed}
         return lambda: kernel(*inputs, out=out, **sizes), derived
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """A schedule of which autotuning finds the numbers: a function of parameters, and the choices of each."""
+
+    schedule: Callable[..., Session]
+    choices: Mapping[str, Sequence[Any]]
+
+    @property
+    def name(self) -> str:
+        """The name of the function, of which the numbers are not known yet."""
+        return f"{self.schedule.__name__}, tuned"
+
+    def found(self, problem: Problem, seconds: float, watch: Callable[[str], object]) -> tuple[str, Run] | None:
+        """What is the fastest, as far as is known after so many seconds of trying: its name, and what runs it."""
+        start = self.schedule(**{name: values[0] for name, values in self.choices.items()}).theorem.lhs
+        inputs = {array.name: given for array, given in zip(start.inputs, problem.inputs, strict=True)}
+        sizes = bind(start, (), inputs).sizes
+        tried = autotune(
+            self.schedule,
+            self.choices,
+            partial(measure, inputs=inputs),
+            sizes,
+            seconds,
+            watch=lambda one: watch(f"tuning {self.schedule.__name__}, {one}"),
+        )
+        if tried.stopped == "interrupted":
+            raise KeyboardInterrupt
+        if tried.best is None or tried.session is None:
+            return None
+        kernel = compiled(tried.session.goal)
+        inputs_in_order, out = problem.inputs, problem.out
+        return f"{self.schedule.__name__}({tried.best.name}), tuned", lambda: kernel(*inputs_in_order, out=out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +171,10 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A computation with everybody who does it; `quick` is its size in a run of a minute, if it takes part in that."""
+    """A computation with everybody who does it; `quick` is its size in a run of a minute, if it takes part in that.
+
+    `tuned` are schedules of which what autotuning has found takes part too.
+    """
 
     name: str
     says: str
@@ -130,6 +185,7 @@ class Workload:
     limit: Limit
     most: int
     quick: int | None = None
+    tuned: tuple[Tuning, ...] = ()
 
 
 def moved(problem: Problem) -> float:

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from bench.contest import Array, Limit, Problem
-from bench.harness import Run
 from bench.rivals.c import built
+from lowering import Run
 
 CHAINS: Final = 12
 ROUNDS: Final = 200_000

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from atl.errors import AssumptionError, brief
-from bench.contest import Ours, Problem, Rival, Workload
-from bench.harness import Clock, Run, ThreadClock, WallClock, alternate
+from bench.contest import Ours, Problem, Rival, Tuning, Workload
 from bench.limits import limit_of
 from bench.outcome import LIMIT, Case, Contestant, LeftOut, Outcome, concluded
+from lowering import Clock, Run, ThreadClock, WallClock, alternate
 
 Watch = Callable[[str], None]
 IDLE_FOR: Final = 0.2
@@ -41,10 +41,10 @@ def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | Non
     interrupted = False
     limit, scale = limit_of(workload.limit, problem, case.threads)
     try:
-        everybody: tuple[Ours | Rival, ...] = (*workload.rivals, *workload.ours)
+        everybody: tuple[Ours | Rival | Tuning, ...] = (*workload.rivals, *workload.ours, *workload.tuned)
         for one in everybody:
             watch(f"building and checking {one.name}")
-            match _prepared(one, problem, case):
+            match _tuned(one, problem, case, watch) if isinstance(one, Tuning) else _prepared(one, problem, case):
                 case LeftOut() as why:
                     left_out.append(why)
                 case contestant, run:
@@ -75,7 +75,7 @@ def _prepared(one: Ours | Rival, problem: Problem, case: Case) -> tuple[Contesta
     allocates = isinstance(one, Rival) and one.allocates
     try:
         if isinstance(one, Ours):
-            run, derived = one.contestant(problem)
+            run, derived = one.contestant(problem, case.threads)
         else:
             run, derived = one.make(problem, case.threads), False
         fault = problem.fault_of(run, allocates=allocates)
@@ -86,6 +86,21 @@ def _prepared(one: Ours | Rival, problem: Problem, case: Case) -> tuple[Contesta
     if fault is not None:
         return LeftOut(one.name, ours, "wrong", fault)
     return Contestant(one.name, ours, derived, allocates), run
+
+
+def _tuned(one: Tuning, problem: Problem, case: Case, watch: Watch) -> tuple[Contestant, Run] | LeftOut:
+    """What autotuning has found, if anything."""
+    try:
+        found = one.found(problem, case.tune, watch)
+        if found is None:
+            return LeftOut(one.name, True, "absent", f"nothing faster is known of it: --tune 60 tries, at {case}")
+        name, run = found
+        fault = problem.fault_of(run)
+    except Exception as error:  # noqa: BLE001 (as of any other contestant)
+        return LeftOut(one.name, True, "failed", f"{type(error).__name__}: {brief(str(error), 300)}")
+    if fault is not None:
+        return LeftOut(name, True, "wrong", fault)
+    return Contestant(name, ours=True, derived=True), run
 
 
 def pinned() -> int | None:

@@ -6,20 +6,24 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from bench.harness import Samples, ratio, spread
+from lowering import Samples, ratio, spread
 
 Why = Literal["absent", "failed", "wrong", "size"]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A workload at a size, with so many threads, and how long it may be measured: rounds, and seconds of all."""
+    """A workload at a size, with so many threads, and how long it may be measured: rounds, and seconds of all.
+
+    Each schedule that is to be tuned is tried for `tune` seconds beforehand; for none, what is known of it takes part.
+    """
 
     workload: str
     size: int
     threads: int = 1
     rounds: int = 31
     seconds: float = 10.0
+    tune: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.workload}@{self.size}"

@@ -36,7 +36,7 @@ def stencils_tiled(rows: int = 32, columns: int = 128) -> Session:
 
 
 def batched_product_blocked() -> Session:
-    """Tiles of 8 x 16, the reduction in steps of 4, in the order io jo ko ii ki ji; full tiles run without a test."""
+    """Tiles of 8 x 16, the reduction in steps of 4, in the order io jo ko ii ki ji, added up in registers."""
     s = reschedule(layers.batched_product())
     s.tile(["i", "j"], [8, 16])
     s.stage("Σ[k < _] _", at="jo", name="block")
@@ -44,7 +44,7 @@ def batched_product_blocked() -> Session:
     s.interchange("ji")
     s.interchange("ii")
     s.interchange("ji")
-    s.tails(strategy="split")
+    s.tails(strategy="split").mark("block", "registers")
     return s
 
 

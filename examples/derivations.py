@@ -54,7 +54,11 @@ def pipeline_tiled() -> Session:
 
 
 def matmul_tiled() -> Session:
-    """C x C tiles for every C >= 1 (the authors: 18 steps)."""
+    """C x C tiles for every C >= 1 (the authors: 18 steps).
+
+    As the paper has it, each element is a sum by itself, of which C compilers make no vectors: it is no faster than the
+    naive product. `fast.product_in_square_tiles` adds up the same tiles in registers.
+    """
     c = matmul.C
     s = reschedule(matmul.naive(), given=[c >= 1])
     s.rw("truncr_flatten_split", reverse=True, around="i", k=c)
@@ -71,7 +75,10 @@ def matmul_tiled() -> Session:
 
 
 def matmul_tiled_with_tails() -> Session:
-    """Whole tiles without a test, the last columns and rows in loops of their own (the authors: 21 steps)."""
+    """Whole tiles without a test, the last columns and rows in loops of their own (the authors: 21 steps).
+
+    For how fast it is, `matmul_tiled` says what there is to say.
+    """
     c, rows, columns = matmul.C, matmul.M, matmul.N
     s = reschedule(matmul.naive(), given=[c >= 1])
     s.rw("truncr_flatten_split", reverse=True, around="i", k=c)
@@ -168,7 +175,10 @@ def blur_fused_with_tails() -> Session:
 
 
 def blur_two_stage_with_tails() -> Session:
-    """Breadth-first, with the border of the first stage split off (Fig. 8.1; the authors: 13 steps). For m >= 2."""
+    """Breadth-first, with the border of the first stage split off (Fig. 8.1; the authors: 13 steps). For m >= 2.
+
+    All of the buffer is zeroed first; `fast.blur_in_two_stages` has no rows of zeros.
+    """
     rows, columns = blur.n, blur.m
     s = reschedule(blur.two_stage(), given=[columns >= 2])
     s.split_loop((0,), 1, rows + 1)
@@ -182,7 +192,7 @@ def blur_tiled_staged_with_tails() -> Session:
     """Fig. 8.2: the border split off, the interior in tiles, each with a buffer of its row sums.
 
     For all tile sizes, dividing or not, in 31 steps, where the authors needed 747 sentences and assumed that the tiles
-    do not divide the picture.
+    do not divide the picture. C compilers know more of tiles of a constant size: `fast.blur_in_tiles`.
     """
     rows, columns = blur.n - 2, blur.m - 2
     k_n, k_m = atl.sizes("k_n k_m", min=1)

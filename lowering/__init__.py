@@ -2,23 +2,45 @@
 
 from lowering.c.printer import print_c
 from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
-from lowering.compiled_for_gpu import GpuKernel
+from lowering.gpu.compiled import GpuKernel
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.nest.pseudocode import print_nest
+from lowering.timing.contest import measure
+from lowering.timing.harness import (
+    Clock,
+    Run,
+    Samples,
+    Spread,
+    ThreadClock,
+    WallClock,
+    alternate,
+    ratio,
+    spread,
+)
 from lowering.toolchain import build_shared, find_compiler, recorded_plan
 from lowering.toolchain import load as load_shared
 
 __all__ = [
+    "Clock",
     "GpuKernel",
     "Kernel",
     "LoopNest",
+    "Run",
+    "Samples",
+    "Spread",
+    "ThreadClock",
+    "WallClock",
+    "alternate",
     "build_shared",
     "compile",
     "find_compiler",
     "load_shared",
     "lower",
+    "measure",
     "print_c",
     "print_nest",
+    "ratio",
     "recorded_plan",
+    "spread",
 ]

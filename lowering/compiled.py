@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, overload
+from typing import Any, Final, Literal, TypeAlias, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from atl.checks.targets import check_names, marked_binders, support_of
-from atl.core.declared import facts_of
 from atl.core.dtypes import range_of
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, value_of
 from atl.core.marks import LetMark
@@ -27,9 +26,11 @@ from lowering.c.operands import Operand
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.ranges import Ranges
 from lowering.c.scalars import C_TYPES
-from lowering.compiled_for_gpu import GpuKernel, compile_for_gpu
-from lowering.compiler import find_compiler, vector_bytes
+from lowering.compiler import Compiler, find_compiler, vector_bytes
+from lowering.facts import Facts, Limits
 from lowering.fitting import Fitting
+from lowering.gpu.compiled import GpuKernel, compile_for_gpu
+from lowering.in_place import in_place
 from lowering.lower import lower
 from lowering.nest.computed import Inside
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
@@ -37,13 +38,15 @@ from lowering.targets.support import check_program, check_room
 from lowering.toolchain import build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]
-Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], bool]
-"""The sizes, the shape of the result, and whether elements decide if what is computed for indices fits."""
+Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], bool, Limits]
+"""The sizes, the shape of the result, whether elements decide if what is computed for indices fits, and the facts."""
 
 MEMORY: Final = 2**63
 """No array has this many bytes."""
 REMEMBERED: Final = 64
 """For how many combinations of shapes a kernel remembers that they are right."""
+WALKED: Final = 0x101
+"""The flags of NumPy's for an array that is C-contiguous and aligned."""
 FLOAT32_LIMIT: Final = 3.4e38
 
 
@@ -103,30 +106,39 @@ def compile(  # noqa: A001
     # Only what is made of vectors depends on their size.
     in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(program))
     nest = lower(program, vector_bytes=vector_bytes(compiler) if in_registers else VECTOR_BYTES)
+    return Kernel(program, nest, _built(nest, compiler, fast_math=fast_math))
+
+
+def _built(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> Code:
     source = print_c(nest)
     (name,) = function_names((nest,))
     path = build_shared(source, name=name, fast_math=fast_math, compiler=compiler)
-    library = load(path, declaration(nest, name))
-    return Kernel(program, nest, Code(source, path, name, *library))
+    return Code(source, path, name, *load(path, declaration(nest, name)), fast_math)
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A function in a shared object: its C text, where the object is, its name, and the cffi handles of it."""
+    """A function in a shared object: its C text, where the object is, its name, and the cffi handles of it.
+
+    With `fast_math` it was built by a compiler that may assume that there are no NaN and no infinities.
+    """
 
     source: str
     path: Path
     name: str
     ffi: Any
     library: Any
+    fast_math: bool = False
 
 
 class Kernel:
     """A compiled program, called with NumPy arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
 
-    Arrays come in the order of the program's inputs or by name; sizes that no array determines are keywords. An array
-    that is not C-contiguous is copied for the call. The result is a new array, or the one given as `out`, which must
-    have its shape and element type and share no memory with an input; a result of rank 0 is an array of rank 0.
+    Arrays come in the order of the program's inputs or by name, a packed operand as one object in the place of its
+    arrays; sizes that no array determines are keywords. An array that is not C-contiguous is copied for the call. The
+    result is a new array, or the one given as `out`, which must have its shape and element type; a result of rank 0 is
+    an array of rank 0. That shares no memory with an input, or it is one, each element of which is read, as is proved
+    for all sizes, before one is stored in its place.
 
     A call holds no lock on Python while it computes and keeps nothing: calls may run in several threads at once.
 
@@ -150,6 +162,8 @@ class Kernel:
         self.path: Final = code.path
         """The shared object; the C text lies beside it."""
         self._code = code
+        # What `ffi.from_buffer` calls, after a look at its arguments that takes as long.
+        self._from_buffer: Callable[..., Any] = _cffi_backend().from_buffer
         self._function: Callable[..., int] = getattr(code.library, code.name)
         self._inputs = tuple(
             (array.name, np.dtype(array.dtype), len(array.shape), code.ffi.typeof(f"{C_TYPES[array.dtype]}[]"))
@@ -157,27 +171,46 @@ class Kernel:
         )
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
-        self._shapes_decide = _shapes_decide(program, nest)
+        parts = {each.name: each.apart for each in program.packed}
+        self._operands = tuple((name, parts.get(name)) for name in program.operands)
+        self._facts = Facts.of(program)
+        self._shapes_decide = _shapes_decide(program, nest, self._facts)
         self._fitting = Fitting(nest)
         self._remembered: dict[tuple[object, ...], Known] = {}
+        self._in_place: dict[frozenset[str], Code] = {}
 
     def __call__(self, /, *arrays: object, out: AnyArray | None = None, **named: object) -> AnyArray:
-        passed, key = self._quick(arrays, named)
+        passed, pointers, key = self._quick(arrays, named)
         known = self._remembered.get(key) if key is not None else None
         if known is not None:
-            sizes, shape, elements_decide = known
+            sizes, shape, elements_decide, limits = known
             if elements_decide:
                 self._check_indices(sizes, passed)
+            for at, finds_fault, told in limits:
+                if finds_fault(pointers[at], *told):
+                    bind(self.program, arrays, named)  # raises what is wrong with an element
         else:
             call = bind(self.program, arrays, named)
             passed = [_passed(call.arrays[name]) for name, *_ in self._inputs]
+            pointers = [
+                self._from_buffer(kind, value) if rank else value
+                for value, (_, _, rank, kind) in zip(passed, self._inputs, strict=True)
+            ]
             sizes, shape = self._sized(call)
             elements_decide = self._fitting.check(call.sizes, call.arrays)
             if key is not None and self._shapes_decide:
-                self._remember(key, (sizes, shape, elements_decide))
-        result = self._new(shape, sizes) if out is None else self._checked(out, shape, passed)
-        self._run(passed, sizes, result)
-        return result
+                self._remember(key, (sizes, shape, elements_decide, self._facts.limits(call.sizes)))
+        if out is None:
+            result = self._new(shape, sizes)
+            self._run(self._function, pointers, sizes, result)
+            return result
+        same = self._checked(out, shape, passed)
+        if same:
+            left = [pointer for pointer, (name, *_) in zip(pointers, self._inputs, strict=True) if name not in same]
+            self._run(self._function_in_place(same), left, sizes, out)
+        else:
+            self._run(self._function, pointers, sizes, out)
+        return out
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
@@ -187,34 +220,50 @@ class Kernel:
 
     def _quick(
         self, arrays: tuple[object, ...], named: Mapping[str, object]
-    ) -> tuple[list[Any], tuple[object, ...] | None]:
-        """The inputs in order and a key of all that decides whether they fit; no key where a closer look is needed."""
-        passed: list[Any] = list(arrays)
+    ) -> tuple[list[Any], list[Any], tuple[object, ...] | None]:
+        """The inputs in order, what C is passed for them, and a key of all that decides whether they fit.
+
+        There is no key where a closer look is needed.
+        """
+        passed: list[Any] = []
+        pointers: list[Any] = []
         key: list[object] = []
-        if len(passed) > len(self._inputs):
-            return passed, None
+        given = len(arrays)
         left = len(named)
-        for at, (name, dtype, rank, _) in enumerate(self._inputs):
-            if at >= len(passed):
-                if name not in named:
-                    return passed, None
-                passed.append(named[name])
+        for at, (name, apart) in enumerate(self._operands):
+            if at < given:
+                value = arrays[at]
+            elif name in named:
+                value = named[name]
                 left -= 1
-            value = passed[at]
-            if type(value) is np.ndarray and value.dtype is dtype and value.ndim == rank > 0:
-                flags = value.flags
-                if not (flags.c_contiguous and flags.aligned):
-                    return passed, None
+            else:
+                return passed, pointers, None
+            if apart is None:
+                passed.append(value)
+            else:
+                parts, shape = apart(value)
+                passed += parts
+                key.append(shape)
+        if given > len(self._operands):
+            return passed, pointers, None
+        from_buffer, array = self._from_buffer, np.ndarray
+        for value, (_, dtype, rank, kind) in zip(passed, self._inputs, strict=True):
+            if type(value) is array and value.dtype is dtype and value.ndim == rank > 0:
+                if value.flags.num & WALKED != WALKED:
+                    return passed, pointers, None
                 key.append(value.shape)
-            elif not (rank == 0 and type(value) is float and _fits(value, dtype)):
-                return passed, None
+                pointers.append(from_buffer(kind, value))
+            elif rank == 0 and type(value) is float and _fits(value, dtype):
+                pointers.append(value)
+            else:
+                return passed, pointers, None
         if left:
-            inputs = {name for name, *_ in self._inputs[len(arrays) :]}
-            given = [(name, value) for name, value in named.items() if name not in inputs]
-            if any(type(value) is not int for _, value in given):
-                return passed, None
-            key.extend(given)
-        return passed, tuple(key)
+            operands = {name for name, _ in self._operands[given:]}
+            sizes = [(name, value) for name, value in named.items() if name not in operands]
+            if any(type(value) is not int for _, value in sizes):
+                return passed, pointers, None
+            key.extend(sizes)
+        return passed, pointers, tuple(key)
 
     def _check_indices(self, sizes: tuple[int, ...], passed: Sequence[Any]) -> None:
         names = (name for name, *_ in self._inputs)
@@ -260,27 +309,39 @@ class Kernel:
                 numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
             ) from None
 
-    def _checked(self, out: object, shape: tuple[int, ...], passed: Sequence[object]) -> AnyArray:
-        """The array given to hold the result, if it can."""
-        if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
+    def _checked(self, out: object, shape: tuple[int, ...], passed: Sequence[object]) -> frozenset[str]:
+        """Checks that the array given to hold the result can, and says which of the inputs it is."""
+        same: list[str] = []
+        if type(out) is not np.ndarray and (not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray)):
             raise self._refused(f"out is a {type(out).__name__}", shape)
         if out.shape != shape:
             raise self._refused(f"out has the shape {out.shape}, not {shape}", shape)
-        if out.dtype != self._dtype:
+        if out.dtype is not self._dtype and out.dtype != self._dtype:
             raise self._refused(f"the elements of out are {out.dtype}, not {self._dtype}", shape)
         flags = out.flags
         if not (flags.c_contiguous and flags.aligned and flags.writeable):
             what = "writeable" if not flags.writeable else "C-contiguous" if flags.aligned else "aligned"
             raise self._refused(f"out is not {what}", shape)
-        for (name, *_), array in zip(self._inputs, passed, strict=True):
+        for at, array in enumerate(passed):
             # Both are contiguous, so that their bounds say exactly whether they overlap.
             if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
-                raise ArrayError(
-                    f"out shares memory with the input {name}",
-                    required="an output that overlaps no input",
-                    suggestions=(f"pass a copy of {name}, or leave out=… away",),
-                )
-        return out
+                name = self._inputs[at][0]
+                if (array.ctypes.data, array.shape, array.dtype) != (out.ctypes.data, out.shape, out.dtype):
+                    raise ArrayError(
+                        f"out shares memory with the input {name}",
+                        required="an output that overlaps no input, or is one",
+                        suggestions=(f"pass a copy of {name}, or leave out=… away",),
+                    )
+                same.append(name)
+        return frozenset(same)
+
+    def _function_in_place(self, names: frozenset[str]) -> Callable[..., int]:
+        """The function for calls in which these inputs are the output: without them, and built once it is needed."""
+        if names not in self._in_place:
+            nest = in_place(self.nest, names)
+            self._in_place[names] = _built(nest, find_compiler(), fast_math=self._code.fast_math)
+        code = self._in_place[names]
+        return cast("Callable[..., int]", getattr(code.library, code.name))
 
     def _refused(self, what: str, shape: tuple[int, ...]) -> ArrayError:
         return ArrayError(
@@ -289,18 +350,21 @@ class Kernel:
             suggestions=("leave out=… away, and a new array is made",),
         )
 
-    def _run(self, passed: Sequence[Any], sizes: tuple[int, ...], result: AnyArray) -> None:
-        from_buffer = self._code.ffi.from_buffer
-        pointers = [
-            from_buffer(kind, value) if rank else value
-            for value, (_, _, rank, kind) in zip(passed, self._inputs, strict=True)
-        ]
-        if self._function(*pointers, *sizes, from_buffer(self._result, result)) == OUT_OF_MEMORY:
+    def _run(
+        self, function: Callable[..., int], pointers: Sequence[Any], sizes: tuple[int, ...], result: AnyArray
+    ) -> None:
+        if function(*pointers, *sizes, self._from_buffer(self._result, result)) == OUT_OF_MEMORY:
             raise OutOfMemory(
                 f"there is no memory for a buffer of {self.program.name}",
                 required="memory for " + ", ".join(_buffers(self.nest)),
                 numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
             )
+
+
+def _cffi_backend() -> Any:
+    import _cffi_backend as backend
+
+    return backend
 
 
 def _passed(array: AnyArray) -> Any:
@@ -313,11 +377,9 @@ def _fits(value: float, dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" and (dtype.itemsize == 8 or -FLOAT32_LIMIT < value < FLOAT32_LIMIT)
 
 
-def _shapes_decide(program: Program, nest: LoopNest) -> bool:
-    """Whether the shapes and sizes of a call decide if it is right: no elements of integer arrays matter for that."""
-    if any(facts_of(array) for array in program.inputs):
-        return False
-    looked_at = [*nest.output.extents, *(extent for array in program.inputs for extent in array.shape)]
+def _shapes_decide(program: Program, nest: LoopNest, facts: Facts) -> bool:
+    """Whether the shapes and sizes of a call decide if it is right, and what must hold of elements."""
+    looked_at = [*facts.stated(), *nest.output.extents, *(extent for array in program.inputs for extent in array.shape)]
     for assumption in program.assumptions:
         looked_at.extend(expressions(assumption))
     return not any(isinstance(atom, Read) for e in looked_at for atom in atoms(e))
@@ -355,7 +417,7 @@ def _buffers(nest: LoopNest) -> list[str]:
     heap = [s for s in statements(nest.body) if isinstance(s, Allocate) and s.storage == "heap"]
     return [
         f"{s.buffer.name} ({show_index(s.capacity)} elements of {s.buffer.dtype})"
-        if s.capacity != elements(s.buffer.extents)
-        else f"{s.buffer.name}[{', '.join(map(show_index, s.buffer.extents))}] of {s.buffer.dtype}"
+        if s.capacity != elements(s.buffer.room)
+        else f"{s.buffer.name}[{', '.join(map(show_index, s.buffer.room))}] of {s.buffer.dtype}"
         for s in heap
     ]

@@ -7,16 +7,17 @@ reduction adds to its destination; one that yields a scalar runs in a scalar var
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeAlias, assert_never
 
 import padtypes
-from atl.checks.safety import check_safe
-from atl.checks.scope import Scope, outermost, reads
+from atl.checks.safety import check_safe, reads_in
+from atl.checks.scope import Scope, outermost
 from atl.checks.stack import storage_of
 from atl.checks.targets import MarkedBinder, marked_binders, support_of
+from atl.checks.wellformed import positive_divisors
 from atl.core.dtypes import bytes_of
 from atl.core.index import (
     ONE,
@@ -35,7 +36,7 @@ from atl.core.index import (
     index,
 )
 from atl.core.marks import AT_ONCE, LetMark, LoopMark
-from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, negation, within
+from atl.core.predicate import FALSE, TRUE, Predicate, at_most, less, negation
 from atl.core.program import Program
 from atl.core.substitution import map_op
 from atl.core.terms import (
@@ -58,12 +59,13 @@ from atl.core.terms import (
     PadRight,
     Reduce,
     Reshape,
+    ReshapeOp,
     Select,
     TensorVar,
     Unary,
     Value,
 )
-from atl.core.traversal import Path, divisors, subterms
+from atl.core.traversal import Path, amounts, subterms
 from atl.errors import UnsafeAccess, WrongArgument, brief
 from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
@@ -114,6 +116,11 @@ class Destination:
     def then(self, *steps: Step) -> Destination:
         return replace(self, reindexer=(*self.reindexer, *steps))
 
+    @property
+    def stores_zeros(self) -> bool:
+        """Whether zeros are assigned here to what is padding."""
+        return self.zeros and self.op is None
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -154,9 +161,9 @@ def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTO
     done element by element, and the cells stored are exactly those of the elements that are not padding (Theorem 2).
     With registers the output has the same values, but three kinds of cells are not those of Theorem 2. A sum runs in a
     scalar variable, which is stored at the end: where the sum is empty, so that its element is padding, a zero is
-    stored. Where all other elements are stored, zeros are stored to rows whose guards are false. And an addition of
-    tensor sums is two statements with one destination: where neither of them stores, nothing is stored to an element
-    that is not padding, and it is zero because the buffer was.
+    stored. Where all other elements are stored, zeros are stored to pads and to rows whose guards are false. And an
+    addition of tensor sums is two statements with one destination: where neither of them stores, nothing is stored to
+    an element that is not padding, and it is zero because the buffer was.
 
     All passes (`lowering.passes`) run over either nest: each of them keeps the cells of the output that are stored, and
     the values in them. What they drop are stores to buffers and variables that the output does not depend on.
@@ -222,12 +229,13 @@ class _Lowering:
             marks=self._binders,
         )
 
-    def _filling(self, e: Expr, buffer: Buffer, context: Context) -> tuple[Block, bool]:
+    def _filling(self, e: Expr, buffer: Buffer, context: Context, mark: LetMark = LetMark.NONE) -> tuple[Block, bool]:
         """The lowering of a term into a buffer, and whether it is proved to assign every element."""
         before = self._direct
         # In a loop a zero for each element that has none is cheaper than to clear all of them in each iteration; where
         # whole rows have none, it is anywhere.
-        cheap = bool(context.around) or (self.registers and has_guards_of_rows(e))
+        in_loop = bool(context.around) or mark is LetMark.RING
+        cheap = in_loop or (self.registers and has_guards_of_rows(e))
         zeros = cheap and is_filled_by_zeros(e, context.scope)
         block = self.statement(e, Destination(buffer, zeros=zeros), context)
         after, stored = self._added_after[buffer], self._direct == before
@@ -258,7 +266,9 @@ class _Lowering:
                     *self.statement(right, to.then(PadLeft(before)), context),
                 )
             case Reshape(op, operand):
-                return self.statement(operand, to.then(map_op(op, scope.index)), context)
+                stored = self.statement(operand, to.then(map_op(op, scope.index)), context)
+                pads = to.stores_zeros and isinstance(op, PadLeft | PadRight)
+                return (*stored, *self._zeros_of_pad(op, operand, to, context)) if pads else stored
             case Binary("add" | "sub" as op, left, right) if e.type.rank:
                 # Two statements: the first one assigns or adds, the second one always adds to what is there.
                 sign: BinaryOp = "sub" if (op == "sub") != (to.op == "sub") else "add"
@@ -268,7 +278,7 @@ class _Lowering:
                     self._added_after[to.storage] += additions(to.storage, added)
                 return (*assigned, *added)
             case Padding():
-                return ()
+                return self._store(Number(0, e.type.dtype or self.program.dtype), to) if to.stores_zeros else ()
             case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
                 return self._store(context.scalar(e), to)
             case Access() | Unary() | Binary() | Cast() | Select():
@@ -278,7 +288,7 @@ class _Lowering:
 
     def _guarded(self, predicate: Predicate, body: Expr, to: Destination, context: Context) -> Block:
         condition = simplify_predicate(context.scope.facts, predicate)
-        zeros = to.zeros and to.op is None
+        zeros = to.stores_zeros
         if condition == TRUE:
             return self.statement(body, to, context)
         if zeros and condition != FALSE and is_scalar_leaf(body):
@@ -292,6 +302,24 @@ class _Lowering:
         return tuple(
             If(outcome, block) for outcome, block in ((condition, inner), (negation(condition), rest)) if block
         )
+
+    def _zeros_of_pad(self, op: ReshapeOp, operand: Expr, to: Destination, context: Context) -> Block:
+        """Zeros for what a pad adds to its operand."""
+        first, *inner = context.scope.shape(operand.type)
+        (count,) = map(context.scope.index, amounts(op))
+        beside = PadRight(first) if isinstance(op, PadLeft) else PadLeft(first)
+
+        def cells(extents: Sequence[Index], to: Destination, context: Context) -> Block:
+            if not extents:
+                return self._store(Number(0, operand.type.dtype or self.program.dtype), to)
+            extent, *rest = extents
+
+            def row(variable: Var, inside: Context) -> Block:
+                return cells(rest, to.then(Cons(index(variable), extent)), inside)
+
+            return self._loop("pad", ZERO, extent, LoopMark.NONE, context, row)
+
+        return cells((count, *inner), to.then(beside), context)
 
     def _loop(self, name: str, low: Index, high: Index, mark: LoopMark, context: Context, body: Body) -> Block:
         """A loop; the buffers hoisted out of an outermost one are allocated before it and freed after it.
@@ -397,12 +425,14 @@ class _Lowering:
         marked = self._binders[int(e.name)] if e.mark is not LetMark.NONE else None
         name, let = (marked.name, marked.path) if marked else (e.name, None)
         buffer = Buffer(next(self._ids), name, dtype, extents)
-        stored, filled = self._filling(value, buffer, context)
+        stored, filled = self._filling(value, buffer, context, e.mark)
         used = self.statement(e.body, to, replace(context, tensors=(*context.tensors, buffer)))
         needed = tuple(self._needed(name, extent, context) for extent in extents)
         count = elements(needed)
         storage = storage_of(e.mark, bytes_of(count.constant, dtype))
-        capacity = self._capacity(needed, context) if storage == "heap" and context.loops else None
+        # A ring is emptied row by row, and stands where its let does.
+        hoisted = storage == "heap" and bool(context.loops) and e.mark is not LetMark.RING
+        capacity = self._capacity(needed, context) if hoisted else None
         if capacity is None:
             return (Allocate(buffer, count, storage, not filled, e.mark, let), *stored, *used, Free(buffer))
         self._hoisted.append(Allocate(buffer, capacity, storage, zeroed=False, mark=e.mark, let=let))
@@ -426,17 +456,13 @@ class _Lowering:
                     ),
                 )
             extent = most
-        if not all(context.proves(less(ZERO, divisor)) for divisor in divisors(extent)):
+        if not all(context.proves(needed.goal) for needed in positive_divisors(extent)):
             extent = _with_positive_divisors(extent)
         return extent if context.proves(at_most(ZERO, extent)) else imax(ZERO, extent)
 
     def _safely_read(self, extent: Index, context: Context) -> bool:
         """Whether all array elements in an extent are proved to be within their arrays here."""
-        return all(
-            context.proves(within(ZERO, position, length))
-            for read in reads(extent)
-            for position, length in zip(read.indices, read.array.shape, strict=True)
-        )
+        return all(context.proves(needed.goal) for needed in reads_in(extent))
 
     def _capacity(self, extents: tuple[Index, ...], context: Context) -> Index | None:
         """The most elements that a buffer of these extents has in any iteration of the loops around, if known."""
@@ -444,7 +470,7 @@ class _Lowering:
         bounds: list[Index] = []
         for extent in extents:
             bound = upper_bound(outside.scope.facts, extent, context.loops)
-            if bound is None or not all(outside.proves(less(ZERO, divisor)) for divisor in divisors(bound)):
+            if bound is None or not all(outside.proves(needed.goal) for needed in positive_divisors(bound)):
                 return None
             bounds.append(bound if outside.proves(at_most(ZERO, bound)) else imax(ZERO, bound))
         return elements(tuple(bounds))

@@ -71,7 +71,10 @@ def normalize(program: Program, *, one_pass: bool = False) -> Program:
 
 
 class _Normalizer:
-    """Opens binders on the way down and closes them on the way up; `_ids` numbers the opened variables."""
+    """Goes below the binders of statements as they are, since nothing is moved out of or into these.
+
+    Below them only those are opened that elements are read through, and closed again; `_ids` numbers their variables.
+    """
 
     def __init__(self, *, one_pass: bool) -> None:
         self._one_pass = one_pass
@@ -83,21 +86,15 @@ class _Normalizer:
         """A term whose value is stored: structure is kept, leaves become scalars."""
         match e:
             case Gen(low, high, body, name, mark):
-                variable = Var(next(self._ids), name)
-                inner = self.statement(instantiate(body, index(variable)))
-                return Gen(low, high, close(inner, variable), name, mark)
+                return Gen(low, high, self.statement(body), name, mark)
             case Reduce(monoid, low, high, body, name, mark):
                 if monoid != "sum" and e.type.rank:
                     return self._generated(e)
-                variable = Var(next(self._ids), name)
-                inner = self.statement(instantiate(body, index(variable)))
-                return Reduce(monoid, low, high, close(inner, variable), name, mark)
+                return Reduce(monoid, low, high, self.statement(body), name, mark)
             case Guard(predicate, body):
                 return Guard(predicate, self.statement(body))
             case Let(value, body, name, mark):
-                tensor = TensorVar(next(self._ids), name, value.type)
-                inner = self.statement(instantiate_tensor(body, tensor))
-                return bind(self.statement(value), close_tensor(inner, tensor), name, mark)
+                return bind(self.statement(value), self.statement(body), name, mark)
             case Concat(left, right):
                 return Concat(self.statement(left), self.statement(right))
             case Reshape(op, operand):

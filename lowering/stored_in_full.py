@@ -19,6 +19,7 @@ from atl.core.terms import (
     Concat,
     Constant,
     Expr,
+    Flatten,
     Gen,
     Guard,
     Input,
@@ -26,15 +27,18 @@ from atl.core.terms import (
     Local,
     Metavariable,
     Padding,
+    PadLeft,
+    PadRight,
     Reduce,
     Reshape,
     Select,
     TensorVar,
+    Transpose,
     Unary,
     Value,
 )
-from atl.core.traversal import divisors
-from atl.prove import Proved, prove
+from atl.core.traversal import amounts, divisors
+from atl.prove import holds
 from lowering.nest.loopnest import Accumulate, Block, Buffer, Cell, statements
 
 _FIRST = 1 << 20
@@ -62,7 +66,7 @@ def fills(
 def is_filled_by_zeros(e: Expr, scope: Scope) -> bool:
     """Whether all elements of a normalised term are stored if zeros are where its guards are false, and only then.
 
-    This is asked of generations alone: zeros for what is cut off or padded would need a place of their own.
+    A term in which anything is cut off is none: zeros for that would need a place of their own.
     """
     if not _has_guards_only(e):
         return False
@@ -70,13 +74,17 @@ def is_filled_by_zeros(e: Expr, scope: Scope) -> bool:
 
 
 def _has_guards_only(e: Expr) -> bool:
-    """Whether a term is made of generations, guards and lets over scalars."""
+    """Whether a term is made of generations, guards, lets over scalars, and what keeps all cells of its parts."""
     match e:
         case Gen(_, _, body) | Let(_, body):
             return _has_guards_only(body)
         case Guard(_, body):
             return _has_guards_only(body) and not (e.type.rank and _has_partial_extents(body))
-        case Concat() | Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+        case Concat(left, right):
+            return _has_guards_only(left) and _has_guards_only(right)
+        case Reshape(PadLeft() | PadRight() | Transpose() | Flatten(), operand):
+            return _has_guards_only(operand)
+        case Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
             return not e.type.rank
         case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
             return not e.type.rank
@@ -92,7 +100,11 @@ def has_guards_of_rows(e: Expr) -> bool:
         case Guard(predicate, body):
             asked = (atom for part in expressions(predicate) for atom in atoms(part))
             return has_guards_of_rows(body) and (bool(e.type.rank) or not any(atom == Bound(0) for atom in asked))
-        case Concat() | Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+        case Concat(left, right):
+            return has_guards_of_rows(left) and has_guards_of_rows(right)
+        case Reshape(_, operand):
+            return has_guards_of_rows(operand)
+        case Padding() | Input() | Local() | TensorVar() | Metavariable():
             return True
         case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
             return True
@@ -107,7 +119,11 @@ def _has_partial_extents(e: Expr) -> bool:
             return any(divisors(end) or reads(end) for end in (low, high)) or _has_partial_extents(body)
         case Guard(_, body) | Let(_, body):
             return _has_partial_extents(body)
-        case Concat() | Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+        case Concat(left, right):
+            return _has_partial_extents(left) or _has_partial_extents(right)
+        case Reshape(op, operand):
+            return any(divisors(end) or reads(end) for end in amounts(op)) or _has_partial_extents(operand)
+        case Padding() | Input() | Local() | TensorVar() | Metavariable():
             return False
         case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
             return False
@@ -122,7 +138,11 @@ def zeros_of(e: Expr) -> Expr:
             return replace(e, body=zeros_of(body))
         case Guard(_, body) | Let(_, body):
             return zeros_of(body)
-        case Concat() | Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
+        case Concat(left, right):
+            return Concat(zeros_of(left), zeros_of(right))
+        case Reshape(op, operand) if e.type.rank:
+            return Reshape(op, zeros_of(operand))
+        case Reshape() | Padding() | Input() | Local() | TensorVar() | Metavariable():
             return Constant(0, e.type.dtype)
         case Constant() | Value() | Access() | Unary() | Binary() | Cast() | Select() | Reduce():
             return Constant(0, e.type.dtype)
@@ -159,7 +179,7 @@ def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums
         return _is_stored(e, at, inside, ids, sums_stored=sums_stored, zeros=zeros)
 
     def known(predicate: Predicate) -> bool:
-        return isinstance(prove(scope.facts, predicate, thorough=False), Proved)
+        return holds(scope.facts, predicate)
 
     match e:
         case Gen(low, _, body):
@@ -183,12 +203,13 @@ def _is_stored(e: Expr, at: Positions, scope: Scope, ids: Iterator[int], *, sums
             return part(left, at, where=less(first, n)) and part(right, (first - n, *rest), where=at_most(n, first))
         case Reshape(op, operand):
             source = origin(map_op(op, scope.index), scope.shape(operand.type), at)
-            return known(source.present) and part(operand, source.at, where=source.present)
+            is_pad = zeros and isinstance(op, PadLeft | PadRight)
+            return (is_pad or known(source.present)) and part(operand, source.at, where=source.present)
         case Binary(_, left) if e.type.rank:
             # Two statements with one destination: only the first one assigns, and so it has to do so everywhere.
             return part(left, at)
         case Padding():
-            return known(FALSE)
+            return zeros or known(FALSE)
         case Input() | Local() | TensorVar() | Metavariable() | Constant() | Value():
             return True
         case Access() | Unary() | Binary() | Cast() | Select():

@@ -8,7 +8,7 @@ from typing import Final
 
 from atl.core.dtypes import DTYPES
 from atl.core.index import Extremum, Index, Read, Size, atoms, value_of
-from atl.core.marks import LoopMark
+from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program
 from atl.core.terms import (
     BINARY,
@@ -31,8 +31,8 @@ from atl.core.traversal import children, indices_in, subterms
 
 UNWRITTEN: Final = ("padding", *(of.form.word for of in CONSTRUCTORS if of.form.opened))
 """The constructors that stand in no program of a person: opened variables, and what rewriting makes of false guards."""
-MARKED: Final = ("marked loop", "parallel loop", "vector loop", "unroll loop")
-"""The loops with marks that C carries out."""
+MARKED: Final = ("marked loop", "parallel loop", "vector loop", "unroll loop", "registers let", "stack let", "heap let")
+"""The loops and lets with marks that C carries out."""
 ALL: Final = (
     *(of.form.word for of in CONSTRUCTORS if of.form.word not in UNWRITTEN),
     *dict.fromkeys((*MONOIDS, *UNARY, *BINARY)),
@@ -75,6 +75,8 @@ def _of(term: Expr) -> Iterator[str]:
     yield from (type(getattr(term, name)).form.word for name in form.operators)
     if isinstance(term, Gen | Reduce) and term.mark is not LoopMark.NONE:
         yield from ("marked loop", f"{term.mark.value} loop")
+    if isinstance(term, Let) and term.mark is not LetMark.NONE:
+        yield f"{term.mark.value} let"
     match term:
         case Gen(low):
             yield from ("gen (lo, hi)",) * (low.constant != 0)

@@ -186,8 +186,21 @@ def _flatten_loops(s: Session, random: Random) -> Session | None:
 
 def _unroll(s: Session, random: Random) -> Session | None:
     constant = [site for site in _loops(s) if _extent(site) is not None]
-    site = _one(random, constant)
-    return None if site is None else s.unroll(site.path)
+    by = random.choice((None, None, 2))
+    site = _one(random, constant if by is None else _loops(s))
+    return None if site is None else s.unroll(site.path, by)
+
+
+def _parallelize(s: Session, random: Random) -> Session | None:
+    site = _one(random, _loops(s))
+    return None if site is None else s.parallelize(site.path, random.choice((None, 2)))
+
+
+def _vectorize(s: Session, random: Random) -> Session | None:
+    site = _one(random, _loops(s))
+    if site is None:
+        return None
+    return s.vectorize(site.path, random.choice((None, 2, 3)), tails=random.choice((None, "min", "split")))
 
 
 def _extent(site: Site) -> int | None:
@@ -241,6 +254,8 @@ TACTICS: Final[dict[str, Call]] = {
     "factor_out": _factor_out,
     "flatten_loops": _flatten_loops,
     "unroll": _unroll,
+    "parallelize": _parallelize,
+    "vectorize": _vectorize,
     "mark": _mark,
     "rename": _rename,
 }

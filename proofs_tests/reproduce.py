@@ -67,7 +67,7 @@ def as_python(program: Program) -> str:
     given = ", ".join(writer.predicate(assumption) for assumption in program.assumptions)
     assumed = f", given=[{given}]" if given else ""
     lines.append(f'program = atl.program("{program.name}", [{inputs}], {writer.term(program.body)}{assumed})')
-    marks = {binder.path: binder.mark.value for binder in marked_binders(program) if binder.kind == "loop"}
+    marks = {binder.path: binder.mark.value for binder in marked_binders(program)}
     if marks:
         lines += ["", "from proofs_tests.random_marks import with_marks", "", f"program = with_marks(program, {marks})"]
     return "\n".join(lines)

@@ -26,7 +26,6 @@ from proofs_tests.generate import Case, case_by_seed
 from rewrites import reschedule
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.egraph import Limit, saturate
-from rewrites.egraph.contexts import Contexts
 from rewrites.egraph.schedules import Choice
 from rewrites.places.site import sites
 from rewrites.rules import RULES
@@ -46,7 +45,7 @@ class Report:
     seconds: list[float] = field(default_factory=list)
 
 
-def run(numbers: Sequence[int], seed: int, told_apart: frozenset[str] = Contexts.TOLD_APART) -> Report:
+def run(numbers: Sequence[int], seed: int) -> Report:
     """Sends the programs of these numbers through a search."""
     report = Report()
     for number in numbers:
@@ -55,14 +54,14 @@ def run(numbers: Sequence[int], seed: int, told_apart: frozenset[str] = Contexts
             report.outcomes["no small program"] += 1
             continue
         begun = time.process_time()
-        _search(made, number, report, told_apart)
+        _search(made, number, report)
         report.seconds.append(time.process_time() - begun)
     return report
 
 
-def _search(made: Case, number: int, report: Report, told_apart: frozenset[str]) -> None:
+def _search(made: Case, number: int, report: Report) -> None:
     s = reschedule(made.program)
-    found = saturate(made.program, limit=LIMIT, told_apart=told_apart)
+    found = saturate(made.program, limit=LIMIT)
     choices = found.best(k=CHOICES)
     if not choices:
         report.outcomes["nothing safe"] += 1

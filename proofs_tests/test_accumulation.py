@@ -13,6 +13,7 @@ from atl.errors import WrongArgument
 from lowering import lower, print_nest
 from proofs_tests.session_programs import A, B, assert_agrees, body, k, m, matmul, n, pipeline
 from rewrites import NoSite, Session, reschedule
+from rewrites.tactics import padding
 from rewrites.tactics.nests import accumulation
 
 z = atl.tensor("z", n, m)
@@ -208,6 +209,34 @@ def test_nothing_is_cut_off_of_tiles_that_divide() -> None:
     shown = body(reschedule(matmul()).tile(["i", "j"], [[8, 4], 2]).interchange("iii").interchange("ji"))
     assert "truncr 0" not in shown
     assert "transpose transpose" not in shown
+
+
+def shifted() -> Session:
+    """Tiles of which the padding is told by the lengths of loops within the sum."""
+    s = reschedule(atl.parse(
+        "f (x : float32[n], w : float32[m]) : float32[n] := ⊞[i < n] Σ[q < m] [i + q < n] · x[i + q] * w[q]"
+    ))  # fmt: skip
+    return s.tile("i", 4).interchange("ii").tile("io", 4)
+
+
+def test_after_tails_a_buffer_is_read_within_what_any_term_of_a_sum_tells_of_padding() -> None:
+    s = shifted().tails().accumulate("q", at="ioo")
+    assert "⊞[ii < 4] [ii < min(n - 16*ioo - 4*ioi, 4)] · acc[ioi, ii]" in body(s)
+    assert s.check()
+    assert_agrees(s)
+    assert shifted().tile("q", 8).tails().accumulate("qo", at="ioo").check()
+
+
+def test_a_buffer_that_would_be_cut_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where no bound of a condition is found that does not speak of the sum."""
+    monkeypatch.setattr(padding, "_weakened", lambda *_: None)
+    with pytest.raises(NoSite, match="with the sum q in a buffer the goal would not compile") as refused:
+        shifted().tails().accumulate("q", at="ioo")
+    assert "s.accumulate(…) before s.tails()" in str(refused.value)
+    assert shifted().accumulate("q", at="ioo").tails().check()
+    # The planted fault: whatever comes to stand in the way is taken for nothing new.
+    monkeypatch.setattr(accumulation, "none_is_new", lambda before, after: True)
+    assert not shifted().tails().accumulate("q", at="ioo").check()
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

@@ -139,10 +139,27 @@ def test_extents_that_are_expressions_are_checked() -> None:
     assert says(refusal(shaped, ArrayError, x, np.ones((9, 1), np.float32)), "dimension 1 of y has 1 element, not 3")
 
 
-def test_a_size_within_an_expression_only_is_a_keyword() -> None:
-    shaped = program(atl.tensor("y", 2 * n))
-    assert says(refusal(shaped, ArgumentError, np.ones(4, np.float32)), "no array determines the size n")
-    assert bind(shaped, [np.ones(4, np.float32)], {"n": 2}).sizes == {"n": 2}
+def test_a_size_is_solved_from_an_extent_that_holds_it_alone() -> None:
+    shaped = program(atl.tensor("y", 2 * n + 1))
+    assert bind(shaped, [np.ones(5, np.float32)], {}).sizes == {"n": 2}
+    assert bind(shaped, [np.ones(1, np.float32)], {}).sizes == {"n": 0}
+    text = refusal(shaped, ArrayError, np.ones(4, np.float32))
+    assert says(text, "dimension 0 of y has 4 elements, which is no 2*n + 1", "for some n >= 0")
+    assert says(refusal(shaped, ArrayError, np.ones(0, np.float32)), "has 0 elements, which is no 2*n + 1")
+    assert says(refusal(shaped, ArrayError, np.ones(5, np.float32), n=3), "dimension 0 of y has 5 elements, not 7")
+
+
+def test_an_extent_that_is_a_size_says_more_than_one_that_holds_it() -> None:
+    text = refusal(
+        program(atl.tensor("y", n + 1), atl.tensor("x", n)), ArrayError, np.ones(4, np.float32), np.ones(2, np.float32)
+    )
+    assert says(text, "dimension 0 of y has 4 elements, not 3", "n = 2")
+
+
+def test_a_size_that_extents_hold_with_others_is_a_keyword() -> None:
+    shaped = program(atl.tensor("y", n * atl.sizes("k")))
+    assert says(refusal(shaped, ArgumentError, np.ones(4, np.float32), k=2), "no array determines the size n")
+    assert bind(shaped, [np.ones(4, np.float32)], {"n": 2, "k": 2}).sizes == {"n": 2, "k": 2}
 
 
 def test_an_extent_that_divides_by_zero_is_refused_as_a_size() -> None:

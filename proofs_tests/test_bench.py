@@ -20,12 +20,13 @@ import atl
 from atl import cli
 from bench import command, report
 from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
-from bench.harness import LEAST, LONG, Samples, Spread, alternate, ratio, spread
 from bench.limits import limit_of
 from bench.measure import measured
 from bench.outcome import LIMIT, Case, Contestant, Outcome, concluded
 from bench.tool import growth
 from bench.workloads import WORKLOADS
+from lowering import lower, print_nest
+from lowering.timing.harness import LEAST, LONG, Samples, Spread, alternate, ratio, spread
 from rewrites import Session, reschedule
 
 HERE = Path(__file__).resolve().parent.parent
@@ -324,6 +325,32 @@ def test_everybody_computes_what_the_reference_does(name: str, size: int) -> Non
     assert found.faults == ()
     assert {one.why for one in found.left_out} <= {"absent", "size"}
     assert any(entry.ours for entry in found.entries)
+
+
+def test_the_loops_that_threads_share_are_marked_where_there_are_several_and_may_be() -> None:
+    shared = [ours for each in WORKLOADS.values() for ours in each.ours if ours.parallel]
+    assert len(shared) > 10
+    for ours in shared:
+        (alone, derived), (together, also) = ours.made(1), ours.made(2)
+        assert derived
+        assert also
+        assert "parallel" not in str(alone)
+        # Lowering refuses what may not run at once.
+        assert "# parallel" in print_nest(lower(together)), ours.name
+
+
+def doubled_in_tiles(by: int) -> Session:
+    """The same, in tiles."""
+    return reschedule(doubled()).tile("i", by)
+
+
+def test_a_schedule_has_tiles_and_fixed_sizes_and_threads() -> None:
+    fixed = Ours(doubled_in_tiles, tiles={"by": 4}, fixed=lambda size: {"n": size}, parallel=("io",))
+    assert fixed.name == "doubled_in_tiles (by = 4, sizes fixed)"
+    case = Case("doubling", 100, threads=2, rounds=5, seconds=0.2)
+    found = measured(workload((fixed,), (Rival("NumPy", _by_numpy),)), case, watch=lambda _: None)
+    assert (found.faults, found.left_out) == ((), ())
+    assert [row.schedule for row in found.rows] == [fixed.name]
 
 
 def test_a_schedule_that_is_not_for_this_size_is_left_out_and_that_is_no_fault() -> None:

@@ -35,7 +35,7 @@ SCHEDULES: dict[str, tuple[Callable[[], Session], Callable[..., Array], list[Sha
     "stencils, fused": (beyond.stencils_fused, numpy_stencils, PICTURES, 1),
     "stencils, by rows": (beyond.stencils_by_rows, numpy_stencils, PICTURES, 1),
     "stencils, tiled": (lambda: beyond.stencils_tiled(2, 3), numpy_stencils, LARGER, 4),
-    "batched product, blocked": (beyond.batched_product_blocked, numpy_batched, PRODUCTS, 7),
+    "batched product, blocked": (beyond.batched_product_blocked, numpy_batched, PRODUCTS, 8),
     "batched product, one row": (beyond.batched_product_one_row, numpy_batched, PRODUCTS, 1),
     "batched product, flat": (beyond.batched_product_flat, numpy_batched, [s for s in PRODUCTS if s[0][1]], 2),
     "attention, by rows": (beyond.attention_by_rows, numpy_attention, HEADS, 7),

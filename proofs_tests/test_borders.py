@@ -40,6 +40,10 @@ def half_meant() -> Program:
     return atl.program("half", [f], atl.gen(n, lambda i: atl.guard(i >= 2, f[i - 1]) + atl.guard(i >= 1, f[i - 1])))
 
 
+def summed(text: str) -> Session:
+    return reschedule(atl.parse(f"sums (f : float32[n], w : float32[3], v : float32[3]) : float32[n] := {text}"))
+
+
 PADDED: dict[str, tuple[Callable[[], Session], str]] = {
     "on both sides": (
         lambda: reschedule(neighbours()).pad("f"),
@@ -80,6 +84,23 @@ PADDED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: reschedule(windows()).pad("f").tile("⊞[i < n] Σ[r < m] _", 8).accumulate("r")
         .pad("fp", at="io", name="near"),
         ("let acc := Σ[r < m] ⊞[ii < 8] near[r + ii] * w[r] in ⊞[ii < 8] [8*io + ii < n] · acc[ii]"),
+    ),
+    "around a sum of products": (
+        lambda: summed("⊞[i < n] Σ[r < 3] [i + r < n] · (f[i + r] * w[r] - f[i + r] * v[r])").pad("f"),
+        "let fp := ⊞[i < n + 2] [i < n] · f[i] in ⊞[i < n] Σ[r < 3] fp[i + r] * w[r] - fp[i + r] * v[r]",
+    ),
+    "around a factor that is a sum": (
+        lambda: summed("⊞[i < n] Σ[r < 3] [i + r < n] · (f[i + r] + 2 * f[i + r]) * v[r]").pad("f"),
+        "⊞[i < n] Σ[r < 3] (fp[i + r] + 2 * fp[i + r]) * v[r]",
+    ),
+    "one operand of a sum after the other": (
+        lambda: reschedule(atl.program("both", [f, atl.tensor("g", n)], atl.gen(
+            n, lambda i: atl.guard(i + 3 < n, f[i + 3] + atl.tensor("g", n)[i + 3])))).pad("f").pad("g"),
+        "⊞[i < n] fp[i] + gp[i]",
+    ),
+    "around a sum of which addends are guarded too": (
+        lambda: summed("⊞[i < n] [2 <= i] · (f[i - 2] * v[0] + ([i < 8] · f[i - 2] * w[0]))").pad("f"),
+        "⊞[i < n] fp[i] * v[0] + [i < 8] · fp[i] * w[0]",
     ),
     "only what says that the element is there": (
         lambda: reschedule(half_meant()).pad("f"),
@@ -126,6 +147,10 @@ REFUSED: dict[str, tuple[Callable[[], Session], str]] = {
     ),
     "a guard that says more": (
         lambda: reschedule(atl.program("p", [f], atl.gen(n, lambda i: atl.guard(i >= 2, f[i - 1])))).pad("f"),
+        "no guard around a read of f says only",
+    ),
+    "a guard that is needed for an addend": (
+        lambda: summed("⊞[i < n] [1 <= i ∧ i + 1 < n] · (f[i - 1] + f[i] + f[i + 1])").pad("f"),
         "no guard around a read of f says only",
     ),
     "what is not read there": (lambda: reschedule(pipeline()).pad("f"), "f is not read there"),

@@ -212,8 +212,13 @@ def panel(guarded: Any) -> atl.Program:
         lambda x, p: atl.gen(
             10, lambda q: atl.let(atl.sum(M, lambda r: x[p, r]), lambda s: atl.guard(q < M, s * x[p, q]))
         ),
+        lambda x, p: atl.padr(3, atl.gen(7, lambda q: atl.guard(q < M, x[p, q]))),
+        lambda x, p: atl.guard(p >= 2, atl.padl(3, atl.gen(7, lambda q: atl.guard(q < M, x[p, q])))),
+        lambda x, p: atl.concat(
+            atl.padr(1, atl.gen(2, lambda q: 1.0 + atl.value(p))), atl.gen(7, lambda q: atl.guard(q < M, x[p, q]))
+        ),
     ],
-    ids=["a read", "all of it", "a sum", "a let"],
+    ids=["a read", "all of it", "a sum", "a let", "a pad after", "a pad before", "side by side"],
 )
 def test_a_panel_in_a_loop_is_not_cleared_where_a_zero_can_be_stored(guarded: Any) -> None:
     program = panel(guarded)
@@ -225,13 +230,12 @@ def test_a_panel_in_a_loop_is_not_cleared_where_a_zero_can_be_stored(guarded: An
 @pytest.mark.parametrize(
     "guarded",
     [
-        lambda x, p: atl.padr(3, atl.gen(7, lambda q: atl.guard(q < M, x[p, q]))),
         lambda x, p: atl.sum(N, lambda r: atl.gen(10, lambda q: atl.guard(q < M, x[r, q]))),
         lambda x, p: atl.truncr(1, atl.gen(11, lambda q: atl.guard((q < 10) & (q < M), x[p, q]))),
     ],
-    ids=["padded", "a sum of panels", "cut off"],
+    ids=["a sum of panels", "cut off"],
 )
-def test_a_panel_that_is_padded_summed_or_cut_off_is_cleared_as_before(guarded: Any) -> None:
+def test_a_panel_that_is_summed_or_cut_off_is_cleared_as_before(guarded: Any) -> None:
     program = panel(guarded)
     assert "{0}" in code(program)
     for n_, m_ in ((1, 1), (4, 5), (3, 12)):
@@ -252,6 +256,10 @@ ROWS = {
     "guards in and around": atl.gen(
         N, lambda p: atl.guard(p < M, atl.gen(M, lambda q: atl.guard(p >= 1, atl.sum(M, lambda r: x2[p, r]))))
     ),
+    "pads around": atl.padl(1, atl.padr(2, x2)),
+    "pads within rows": atl.transpose(atl.gen(M, lambda q: atl.padl(2, atl.gen(N, lambda p: x2[p, q])))),
+    "pads of rows": atl.gen(N, lambda p: atl.padr(N, atl.gen(M, lambda q: x2[p, q]))),
+    "pieces": atl.concat(atl.gen(2, M, lambda p, q: atl.guard(p >= 2, x2[p, q])), x2),
 }
 
 
@@ -259,7 +267,7 @@ ROWS = {
 def test_rows_that_are_padding_as_a_whole_are_the_only_ones_that_are_zeroed(body: Any) -> None:
     program = atl.program("f", [x2], body)
     assert "memset" not in code(program)
-    assert "calloc" not in code(program)
+    assert "aligned_zeros" not in code(program)
     assert "= 0.0f;" in code(program)
     for n_, m_ in ((1, 1), (4, 5), (6, 3)):
         against_reference(program, n=n_, m=m_)

@@ -57,7 +57,6 @@ static void *had(size_t size)
     }
     abort();
 }
-static void *counted_calloc(size_t count, size_t size) { return had(count * size); }
 static void counted_free(void *room)
 {
     for (int at = 0; room != NULL && at < 1000; at++) {
@@ -70,8 +69,7 @@ static void counted_free(void *room)
     }
     wrong += room != NULL;
 }
-#define malloc had
-#define calloc counted_calloc
+#define aligned_alloc(line, size) had(size)
 #define free counted_free
 """
 DRIVER: Final = """\
@@ -108,13 +106,13 @@ def allocations(text: str, folder: Path) -> int:
 
 
 def all_needed(count: int) -> atl.Program:
-    """Every let is read at the very end."""
+    """Every let is read at the very end, backwards: none can stand in the storage of the result."""
     size = atl.sizes("n")
     x = atl.tensor("x", size)
 
     def stages(made: list[atl.Tensor], left: int) -> atl.Tensor:
         if not left:
-            return atl.gen(size, lambda p: sum((t[p] for t in made[1:]), made[0][p]))
+            return atl.gen(size, lambda p: sum((t[size - 1 - p] for t in made[1:]), made[0][p]))
         value = atl.gen(size, lambda p: 2 * made[-1][p])
         return atl.let(value, lambda t: stages([*made, t], left - 1), name=f"b{left}")
 
@@ -122,12 +120,12 @@ def all_needed(count: int) -> atl.Program:
 
 
 def chained(count: int, back: int = 1, extent: atl.IndexExpr | int | None = None) -> atl.Program:
-    """Every let is read by the next ones, of which there are so many."""
+    """Every let is read by the next ones, of which there are so many: backwards, so that no two share storage."""
     size = atl.sizes("n") if extent is None else extent
     x = atl.tensor("x", size)
 
     def stages(made: list[atl.Tensor], left: int) -> atl.Tensor:
-        value = atl.gen(size, lambda p: sum((t[p] for t in made[-back:]), 2 * made[0][p]))
+        value = atl.gen(size, lambda p: sum((t[size - 1 - p] for t in made[-back:]), 2 * made[0][p]))
         return value if not left else atl.let(value, lambda t: stages([*made, t], left - 1), name=f"b{left}")
 
     return atl.program("f", [x], stages([x], count))
@@ -242,8 +240,8 @@ def in_a_loop(count: int) -> atl.Program:
 def test_panels_without_room_on_the_stack_are_allocated_once_before_their_loops() -> None:
     program = in_a_loop(4)
     text = print_c(lower(program))
-    assert text.count("malloc(") == 2
-    assert text.index("malloc(") < text.index("for (int64_t")
+    assert text.count(" = aligned_storage(") == 2
+    assert text.index(" = aligned_storage(") < text.index("for (int64_t")
     assert text.count(f"[{WIDE}];") == 2
     x = np.zeros((2, WIDE), np.float32)
     kernel = lowering.compile(program)
@@ -259,8 +257,10 @@ def test_what_fits_on_the_stack_stays_there() -> None:
 def marked(*marks: str) -> atl.Program:
     names = [f"t{k}" for k, _ in enumerate(marks)]
     shown = [f" | {mark}" if mark else "" for mark in marks]
-    lets = "".join(f"let {name}{mark} := gen[i < {WIDE}] x[i] in " for name, mark in zip(names, shown, strict=True))
-    used = " + ".join(f"{name}[j]" for name in names)
+    lets = "".join(
+        f"let {name}{mark} := gen[i < {WIDE}] x[{WIDE - 1} - i] in " for name, mark in zip(names, shown, strict=True)
+    )
+    used = " + ".join(f"{name}[{WIDE - 1} - j]" for name in names)
     return atl.parse(f"f (x : float32[{WIDE}]) := {lets}gen[j < {WIDE}] ({used})")
 
 
@@ -279,3 +279,48 @@ def test_more_than_fits_on_the_stack_is_refused_with_numbers() -> None:
     assert "the buffer t2 is marked stack; with the others that are marked so, there is no room left" in text
     assert "at most 65536 bytes in all buffers" in text
     assert "which is 32768 bytes" in text
+
+
+# -- alignment --------------------------------------------------------------------------------------------------------
+
+CHECKED: Final = """\
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int asked;
+static void *had(size_t line, size_t size)
+{
+    void *room = aligned_alloc(line, size);
+    asked += line == 64 && size % 64 == 0 && (uintptr_t)room % 64 == 0 ? 1 : 100;
+    return memset(room, 7, size);
+}
+#define aligned_alloc had
+"""
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_buffers_begin_where_a_line_of_the_cache_does_and_are_zero_where_they_are_to_be(
+    size: int, tmp_path: Path
+) -> None:
+    program = atl.parse(
+        "f (x : float32[n]) : float32[n] :=\n"
+        "  let a := ⊞[i < n] 2 * x[i] in let b := padr 1 a in ⊞[i < n] b[n - i] + a[n - 1 - i]"
+    )
+    text = print_c(lower(program))
+    assert "aligned_zeros(" in text
+    assert " = aligned_storage(" in text
+    driver = f"""
+int main(void)
+{{
+    float x[8] = {{1, 2, 3, 4, 5, 6, 7, 8}}, out[8];
+    if (f(x, {size}, out)) return 1;
+    printf("%d %g", asked, (double)out[0]);
+    return 0;
+}}
+"""
+    (tmp_path / "all.c").write_text(f"{CHECKED}{text}{driver}")
+    command = [*find_compiler().command, "-std=c11", *WARNINGS, str(tmp_path / "all.c"), "-o", str(tmp_path / "all")]
+    subprocess.run(command, check=True)
+    done = subprocess.run([str(tmp_path / "all")], capture_output=True, text=True, check=True)
+    assert done.stdout == f"2 {2 * size}"

@@ -360,9 +360,7 @@ def test_a_product_of_sizes_that_overflows_is_no_small_allocation(
     for zeroed in (False, True):
         of = nest("huge", [], output(), Allocate(buffer, capacity, zeroed=zeroed), *uses, Free(buffer), sizes="n m")
         (name,) = function_names((of,))
-        path = build_shared(
-            print_c(of), name=name, extra_flags=("-fno-builtin-malloc", "-fno-builtin-calloc", *WARNINGS)
-        )
+        path = build_shared(print_c(of), name=name, extra_flags=("-fno-builtin-aligned_alloc", *WARNINGS))
         ffi, library = load(path, declaration(of, name))
         out = ffi.new("float[1]")
         assert library.huge(*sizes, out) == 1

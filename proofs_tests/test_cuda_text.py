@@ -18,8 +18,8 @@ from atl.errors import GpuMissing, WrongArgument
 from examples import gpu
 from lowering import GpuKernel
 from lowering import compile as compile_program
-from lowering import compiled_for_gpu as compiled
-from lowering.compiled_for_gpu import Found
+from lowering.gpu import compiled
+from lowering.gpu.compiled import Found
 from rewrites import Session
 
 NVCC: Final = shutil.which("nvcc")

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import atl
+from atl.checks.targets import marked_binders
 from atl.core import reshape_definitions as definitions
 from atl.core.program import Program
 from atl.core.reshape_definitions import Pairs
@@ -34,7 +35,7 @@ from proofs_tests.constructs import ALL, constructs
 from proofs_tests.differential import Report, main, run_block, run_differential, smaller
 from proofs_tests.exactness import UNIT, Bounded, Bounds
 from proofs_tests.generate import Case, Made, cases
-from proofs_tests.random_marks import marked_case, marked_case_by_seed
+from proofs_tests.random_marks import drawn_case, marked_case, marked_case_by_seed
 from proofs_tests.reproduce import as_python, as_script
 
 with_c = pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the compiler has no sanitizers")
@@ -54,6 +55,32 @@ def test_random_programs_agree_in_every_way() -> None:
 def test_the_interpreters_agree_on_more_of_them() -> None:
     report = run_differential(150, seed=2, in_c=False, workers=1)
     assert report.mismatches == [], str(report)
+
+
+def test_of_marked_programs_all_that_are_compared_have_marks() -> None:
+    report = run_differential(40, seed=5, in_c=False, marked=True, workers=1)
+    assert report.mismatches == [], str(report)
+    assert report.marked == report.accepted > 15
+    assert report.discarded["has no mark that may stand there"]
+    kept = report.drawn - report.refused
+    assert {mark for mark in kept if kept[mark]} == {"parallel", "vector", "unroll", "registers", "stack", "heap"}
+    assert "parallel of" in str(report)
+
+
+def test_what_is_drawn_for_a_program_and_refused_is_counted() -> None:
+    drawn = [drawn_case(Seeded.by(f"5:{number}"), always=True) for number in range(40)]
+    for one in drawn:
+        kept = marked_binders(one.made.program) if isinstance(one.made, Case) else ()
+        assert sum(one.drawn.values()) == len(kept) + sum(one.refused.values())
+    assert any(one.refused for one in drawn)
+
+
+@pytest.mark.slow
+@with_c
+def test_two_thousand_marked_programs_agree() -> None:
+    report = run_differential(3600, seed=1, marked=True)
+    assert report.mismatches == [], str(report)
+    assert report.marked > 2000
 
 
 @pytest.mark.slow
@@ -337,7 +364,8 @@ def test_an_output_that_is_not_complete_is_found(monkeypatch: pytest.MonkeyPatch
 def pad_program() -> Case:
     n = atl.sizes("n")
     x = atl.tensor("x", n)
-    made = atl.program("padded", [x], atl.padr(2, atl.gen(n, lambda i: x[i] + atl.value((i - n * i) // 3))))
+    whole = atl.padr(3, atl.gen(n, lambda i: x[i] + atl.value((i - n * i) // 3)))
+    made = atl.program("padded", [x], atl.truncr(1, whole))  # of what is cut off nothing is zeroed by itself
     return Case(made, {"n": 3}, {"x": np.ones(3, np.float32)}, frozenset())
 
 

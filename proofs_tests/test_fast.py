@@ -13,7 +13,7 @@ import pytest
 from examples import fast
 from examples.schedules import anchors
 from examples.schedules.anchors import Array
-from examples.schedules.layers import numpy_attention, numpy_batched
+from examples.schedules.layers import numpy_attention, numpy_batched, numpy_layer_norm
 from lowering import Kernel, lower
 from lowering import compile as compile_kernel
 from lowering.nest.loopnest import Apply, Choose, If, statements
@@ -74,6 +74,15 @@ def _heads(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, 
     return (size(), depth), (keys, depth), (keys, size())
 
 
+def _whole_filters(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    channels, high, wide = few(), max(1, few()), max(1, few())
+    return (few(), channels, few() + high - 1, size() + wide - 1), (size(), channels, high, wide)
+
+
+def _insides(x: Array, w: Array) -> dict[str, int]:
+    return {"H": x.shape[2] - w.shape[2] + 1, "W": x.shape[3] - w.shape[3] + 1}
+
+
 def _width(x: Array, w: Array) -> dict[str, int]:
     return {"W": x.shape[2] - w.shape[2]}
 
@@ -95,16 +104,28 @@ CASES: Final = {
     "product, blocked": Case(fast.product_blocked, anchors.numpy_product, _product, 8),
     "product, small blocks": Case(lambda: fast.product_blocked(2, 4, 16, 8), anchors.numpy_product, _product, 8),
     "product, by panels": Case(fast.product_by_panels, anchors.numpy_product, _product, 7),
+    "product, square tiles": Case(fast.product_in_square_tiles, anchors.numpy_product, _product, 5),
+    "product, small tiles": Case(lambda: fast.product_in_square_tiles(8, 2, 4), anchors.numpy_product, _product, 5),
     "product, in double": Case(fast.product_in_double, anchors.numpy_product, _product, 7, dtype="float64"),
     "batched product": Case(fast.batched_product_by_panels, numpy_batched, _batched, 7),
     "convolution": Case(fast.convolution_in_registers, anchors.numpy_convolution, _convolution, 7),
     "convolution of images": Case(fast.convolution_2d_in_registers, anchors.numpy_convolution_2d, _images, 8),
+    "filters": Case(fast.filters_in_registers, anchors.numpy_filters, _whole_filters, 8, sizes=_insides),
+    "filters, windows": Case(
+        fast.filter_windows_in_registers, anchors.numpy_filters, _whole_filters, 8, sizes=_insides
+    ),
     "windows": Case(fast.windows_in_registers, anchors.numpy_whole_windows, _long, 8, sizes=_width),
     "blur": Case(fast.blur_six_rows, anchors.numpy_blur, _matrix, 3, least=1),
+    "blur by ring": Case(fast.blur_by_ring, anchors.numpy_blur, _matrix, 2, least=1),
+    "blur by rings in strips": Case(fast.blur_by_rings_in_strips, anchors.numpy_blur, _matrix, 5, least=1),
+    "blur, tiles": Case(fast.blur_in_tiles, anchors.numpy_blur, _matrix, 3, least=1),
+    "blur, small tiles": Case(lambda: fast.blur_in_tiles(3, 4), anchors.numpy_blur, _matrix, 3, least=1),
+    "blur, two stages": Case(fast.blur_in_two_stages, anchors.numpy_blur, _matrix, 4, least=1),
     "transpose": Case(fast.transpose_in_tiles, anchors.numpy_transpose, _matrix, 2),
-    "seven points": Case(fast.seven_points_inside, anchors.numpy_seven_points, _field, 1),
-    "matrix times vector": Case(fast.matrix_vector_in_lanes, anchors.numpy_product, _vector, 5),
-    "attention": Case(fast.attention_in_registers, numpy_attention, _heads, 13, least=1, scale=16),
+    "seven points": Case(fast.seven_points_inside, anchors.numpy_seven_points, _field, 3),
+    "matrix times vector": Case(fast.matrix_vector_by_rows, anchors.numpy_product, _vector, 4),
+    "layer norm": Case(fast.layer_norm_by_rows, numpy_layer_norm, _matrix, 2, least=1, scale=16),
+    "attention": Case(fast.attention_in_registers, numpy_attention, _heads, 16, least=1, scale=16),
 }
 
 
@@ -139,7 +160,17 @@ def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -
 
 
 @pytest.mark.parametrize(
-    "name", ["product, blocked", "product, small blocks", "product, by panels", "convolution", "windows"]
+    "name",
+    [
+        "product, blocked",
+        "product, small blocks",
+        "product, by panels",
+        "product, square tiles",
+        "convolution",
+        "filters",
+        "filters, windows",
+        "windows",
+    ],
 )
 def test_no_loop_that_multiplies_tests_anything(name: str) -> None:
     loops = [
@@ -153,7 +184,10 @@ def test_no_loop_that_multiplies_tests_anything(name: str) -> None:
         assert not any(isinstance(part, Choose) for part in parts(loop.body))
 
 
-@pytest.mark.parametrize("name", ["product, by panels", "blur", "transpose", "seven points"])
+@pytest.mark.parametrize(
+    "name",
+    ["product, by panels", "blur", "blur by ring", "blur, tiles", "blur, two stages", "transpose", "seven points"],
+)
 def test_no_innermost_loop_tests_anything_where_tails_are_split_off(name: str) -> None:
     for loop in innermost(lower(derived(name)[0].goal).body):
         assert not any(isinstance(inner, If) for inner in statements(loop.body))

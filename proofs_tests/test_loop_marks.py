@@ -310,8 +310,7 @@ def in_threads() -> LoopNest:
 LOCKED: Final = (
     COUNTED
     + """\
-#undef malloc
-#undef calloc
+#undef aligned_alloc
 #undef free
 static void *had_by_one(size_t size)
 {
@@ -325,8 +324,7 @@ static void freed_by_one(void *room)
     #pragma omp critical (memory)
     counted_free(room);
 }
-#define malloc had_by_one
-#define calloc(count, size) had_by_one((count) * (size))
+#define aligned_alloc(line, size) had_by_one(size)
 #define free freed_by_one
 """
 )

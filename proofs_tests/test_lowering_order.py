@@ -143,15 +143,13 @@ def test_to_the_letter_every_element_of_an_addition_is_stored() -> None:
 def test_a_let_in_an_operand_is_computed_once() -> None:
     sums = atl.gen(N, lambda i: atl.sum(M, lambda j: X[i, j]))
     once = """\
-room for t[n]
 for i in 0..n:
     total = 0.0
     for j in 0..m:
         total += X[i, j]
-    t[i] = total
+    out[i] = total
 for i in 0..n:
-    out[i] = x[i] + t[i]
-free t
+    out[i] = x[i] + out[i]
 """
     assert text(x + atl.let(sums, lambda t: t, name="t")) == once
     # Also to the letter of Fig. 4.1, but for how a sum is stored.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -13,14 +13,14 @@ import pytest
 
 import atl
 from atl.checks.stack import STACK_LIMIT
-from atl.core.index import ZERO, Array, Index, Leaf, Size, ceildiv, constant, floordiv, imax, imin, read, value_of
+from atl.core.index import ZERO, Array, Index, Leaf, Size, constant, imax, imin, read, value_of
 from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
 from atl.core.program import Program
 from atl.core.substitution import bind, rebuild
 from atl.core.terms import Let
 from atl.errors import ATLError, TooLarge
-from atl.prove import Facts, Proved, simplify
+from atl.prove import Facts, simplify
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from lowering import compile as compile_kernel
 from lowering import lower, print_c, print_nest
@@ -31,7 +31,6 @@ from lowering.nest.loopnest import (
     Assign,
     Buffer,
     Choose,
-    Clear,
     Declare,
     For,
     Free,
@@ -44,36 +43,22 @@ from lowering.nest.loopnest import (
     Statement,
     elements,
     flat,
-    key,
     numerators,
     statements,
 )
 from lowering.nest.machine import AnyArray, Outcome, Trap, execute
-from lowering.nest.substitution import at_iteration
 from lowering.passes import (
     PASSES,
     Pass,
     after_passes,
-    bounds,
-    conditions,
-    dead_stores,
-    early_frees,
-    invariants,
-    natural,
-    registers,
-    simplification,
-    stack,
 )
-from lowering.passes.bounds import with_tests_as_bounds
-from lowering.passes.conditions import with_conditions_joined
-from lowering.passes.early_frees import with_early_frees
-from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
-from lowering.passes.registers import with_tiles_in_registers
-from lowering.passes.simplification import simplified
-from lowering.passes.stack import with_stack_in_bounds
 from proofs_tests.generate import Case, case_by_seed
 from proofs_tests.nests import at, binary, body_of, cell, i, j, k, l, loop, m, n, nest, output, tensor, vi, vj, vk
+from proofs_tests.planted_passes import FAULTS
+from proofs_tests.ring_programs import ring_nests
+from proofs_tests.sharing_programs import sharing_nests
+from proofs_tests.sums import nest_of_sums
 from proofs_tests.tiles import tile_nests
 
 STEPS: Final = 5_000
@@ -117,7 +102,7 @@ def differences(of: Pass, calls: Iterable[Call]) -> Iterator[str]:
 def calls_before(of: Pass) -> tuple[Call, ...]:
     """All calls there are, of nests as they come to this pass."""
     if of == PASSES[0]:
-        return (*by_hand(), *generated(), *examples(), *tile_nests())
+        return (*by_hand(), *generated(), *examples(), *tile_nests(), *ring_nests(), *sharing_nests())
     earlier = PASSES[PASSES.index(of) - 1]
     return tuple((earlier(before), sizes, arrays) for before, sizes, arrays in calls_before(earlier))
 
@@ -335,6 +320,7 @@ def by_hand() -> Iterator[Call]:
     for of in (*made, panels("outside", in_loop=False), panels("within", in_loop=True), conditions_in_loops()):
         for at_k in (0, 2, 5):
             yield of, {"n": 5, "m": 2, "k": at_k}, arrays
+    yield from ((nest_of_sums(), {"n": at_n}, {"x": arrays["x"][:at_n]}) for at_n in range(6))
     ends = {"ends": np.array([2, 0, 4, 4, 1])}
     yield from ((linear_tests(), {"n": 5, "m": at_m, "k": at_k}, ends) for at_m in (0, 2, 9) for at_k in (0, 2, 5))
 
@@ -355,69 +341,6 @@ def test_a_pass_that_is_run_again_changes_nothing_more(of: Pass) -> None:
 
 
 # -- planted faults ---------------------------------------------------------------------------------------------------
-
-
-def _proves_everything(*_given: object, **_named: object) -> Proved:
-    return Proved("linear")
-
-
-def _first_part(parts: Iterable[Predicate]) -> Predicate:
-    return next(iter(parts))
-
-
-LOADED: Final = dead_stores.loaded
-IN_LOOP: Final = stack._in_loop
-
-FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object], Pass]]] = {
-    "only what the output itself is stored from is kept": (
-        *(dead_stores, "_needed", lambda nest: frozenset({key(nest.output)})),
-        dead_stores.without_dead_stores,
-    ),
-    "what is read under a condition is taken for unread": (
-        *(dead_stores, "loaded", lambda e: [] if isinstance(e, Choose) else LOADED(e)),
-        dead_stores.without_dead_stores,
-    ),
-    "a condition is taken to hold in both branches": (simplification, "negation", lambda p: p, simplified),
-    "sizes are taken to be large": (
-        *(simplification, "known_at_the_start", lambda *_: Facts().assume(less(constant(6), k))),
-        simplified,
-    ),
-    "every condition is taken to be decided": (
-        *(simplification, "simplify_predicate", lambda *_: TRUE),
-        simplified,
-    ),
-    "a loop of one iteration becomes the iteration after it": (
-        *(simplification, "at_iteration", lambda loop, value: at_iteration(loop, value + 1)),
-        simplified,
-    ),
-    "one of two conditions is enough": (conditions, "conjunction", disjunction, with_conditions_joined),
-    "the inner condition is lost": (conditions, "conjunction", _first_part, with_conditions_joined),
-    "a buffer moves out of its loop and is not emptied in it": (
-        *(stack, "_in_loop", lambda *given: [s for s in IN_LOOP(*given) if not isinstance(s, Clear)]),
-        with_stack_in_bounds,
-    ),
-    "a test leaves the loop whose variable it is about": (
-        *(invariants, "_is_invariant", lambda *_: True),
-        with_invariant_tests_outside,
-    ),
-    "a loop runs under one outcome of its test only": (
-        *(invariants, "negation", lambda p: p),
-        with_invariant_tests_outside,
-    ),
-    "a loop ends with the quotient rounded up": (bounds, "floordiv", ceildiv, with_tests_as_bounds),
-    "a loop begins with the quotient rounded down": (bounds, "ceildiv", floordiv, with_tests_as_bounds),
-    "of two ends the later one counts": (bounds, "imin", imax, with_tests_as_bounds),
-    "what is tested beside a bound is lost": (bounds, "conjunction", lambda _: TRUE, with_tests_as_bounds),
-    "what a bound divides by is taken for positive": (bounds, "are_meaningful", lambda *_: True, with_tests_as_bounds),
-    "statements that meet are taken apart": (registers, "_are_apart", lambda *_: True, with_tiles_in_registers),
-    "what is read in a value does not keep a buffer": (early_frees, "loaded", lambda e: [], with_early_frees),
-    "every numerator is said not to be negative": (natural, "prove", _proves_everything, with_natural_numerators),
-    "a size is taken to be zero": (
-        *(natural, "known_at_the_start", lambda *_: Facts().assume(equal(k, ZERO))),
-        with_natural_numerators,
-    ),
-}
-"""Names in the module of a pass, and with what in their place the pass goes wrong."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)

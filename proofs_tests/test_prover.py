@@ -127,6 +127,26 @@ def test_what_is_true_of_rationals_only_is_not_proved_and_what_is_true_of_intege
 # -- facts ------------------------------------------------------------------------------------------------------------
 
 
+def test_bounds_of_all_columns_are_rounded_before_z3_is_asked() -> None:
+    # 128 * ((n + 126) // 128) >= 129: that quotient is at least 2, and i at least 1. That i >= 1 / 128 is not enough.
+    last = given(at_most(ONE * 130, n), at_most((n + 126) // 128, i + 1), at_most(ZERO, j))
+    goal = at_most(ONE * 2, i * 128 + j)
+    answer = prove(last, goal)
+    assert isinstance(answer, Proved)
+    assert answer.layer == "linear"
+    assert isinstance(prove(last, at_most(ONE * 129, i * 128 + j)), Refuted)
+
+
+def test_facts_are_equal_and_hash_alike_however_they_were_put_together() -> None:
+    parts = (at_most(ZERO, i), less(i, n), at_most(j, i))
+    at_once, one_by_one = given(*parts), given(parts[0]).assume(parts[1]).assume(parts[2])
+    assert at_once == one_by_one
+    assert hash(at_once) == hash(one_by_one)
+    assert at_once.topics == one_by_one.topics
+    assert at_once.known == one_by_one.known
+    assert given(*reversed(parts)) != at_once
+
+
 def test_facts_flatten_conjunctions_and_compare_by_content() -> None:
     whole = given(within(ZERO, i, n), less(i, n))
     assert whole.predicates == (at_most(ZERO, i), less(i, n))

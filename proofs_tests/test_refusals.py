@@ -158,7 +158,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a loop too long to unroll": (
         lambda: reschedule(matmul()).unroll("p"),
         NoSite,
-        ("the loop p runs from 0 to k", "tile the loop first: s.tile('p', 8)"),
+        ("the loop p runs from 0 to k", "s.unroll('p', 8) runs it in tiles"),
     ),
     "a tile that was cut, to unroll": (
         lambda: reschedule(matmul()).tile("p", 4).tails().unroll("pi"),

@@ -58,6 +58,15 @@ def body_of(source: str) -> list[str]:
 # -- what is printed --------------------------------------------------------------------------------------------------
 
 
+def test_a_tile_to_which_only_elements_are_stored_is_of_single_numbers() -> None:
+    body = "flatten ⊞[r < n] let acc | registers := Σ[p < m] ⊞[c < 4] A[4*r + c, p] * x[p] in ⊞[c < 4] acc[c]"
+    lines = body_of(print_c(lower(program(body, "4*n", "A : float32[4*n, m], x : float32[m]"))))
+    assert "float acc_0 = 0.0f, acc_1 = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f;" in lines
+    assert "acc_3 += A[(4 * r + 3) * m + p] * x[p];" in lines
+    assert "out[4 * r + 3] = acc_3;" in lines
+    assert not any("vector" in line for line in lines)
+
+
 def test_a_tile_is_a_variable_for_each_vector_of_its_rows() -> None:
     source = print_c(lower(ROWS))
     assert "typedef float vector16_float __attribute__((vector_size(64), aligned(4), may_alias));" in source

@@ -38,7 +38,7 @@ def said(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("vectorize", 'write s.mark("i", "vector")'),
+        ("vectorise", 'write s.vectorize("i", 8)'),
         ("parallel", 'write s.mark("i", "parallel")'),
         ("stack", 'write s.mark("buf", "stack")'),
         ("reorder", 'write s.interchange("i")'),
@@ -50,7 +50,7 @@ def said(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
 def test_a_name_that_a_session_does_not_have_is_answered_with_what_to_write(name: str, hint: str) -> None:
     message = said(lambda: getattr(reschedule(rows()), name), NoSuchAttribute)
     assert f"a session has no {name}" in message
-    assert "required: one of accumulate, auto, begin, branch," in message
+    assert "required: one of accumulate, auto, autotune, begin, branch," in message
     assert f"try: {hint}" in message
 
 
@@ -62,7 +62,7 @@ def test_names_of_other_systems_are_none_of_a_session() -> None:
 def test_what_python_looks_for_is_told_in_its_own_way() -> None:
     s = reschedule(rows())
     assert not hasattr(s, "_repr_svg_")
-    assert not hasattr(s, "vectorize")
+    assert not hasattr(s, "vectorise")
     assert copy.copy(s).goal == s.goal
 
 

@@ -23,6 +23,8 @@ from rewrites.places.choosing import Handle
 from rewrites.rules import RULES as rules  # noqa: N811 (the contract's name)
 from rewrites.session.script import as_python as _as_python
 from rewrites.session.session import Session, reschedule
+from rewrites.tactics.sparse.operands import Operand
+from rewrites.tuning import Tuned, autotune
 
 # The kernel imports neither: a theorem is given here what it is written with.
 Theorem.write_with(save=_save, script=_as_python)
@@ -32,9 +34,12 @@ __all__ = [
     "Handle",
     "NoMatch",
     "NoSite",
+    "Operand",
     "Session",
     "Theorem",
+    "Tuned",
     "Undetermined",
+    "autotune",
     "load",
     "reschedule",
     "rules",

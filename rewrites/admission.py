@@ -40,7 +40,7 @@ def admit_program(program: Program) -> Program:
         raise NotAdmitted(f"{type(program).__name__} is no program", required="a program, as atl.program makes it")
     inputs = tuple(map(remade_array, program.inputs))
     conditions = tuple(map(remade_predicate, program.assumptions))
-    made = Program(program.name, inputs, remade_term(program.body), conditions)
+    made = Program(program.name, inputs, remade_term(program.body), conditions, program.packed)
     check_parts(made)
     check_meaning(made)
     return made

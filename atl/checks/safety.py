@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from atl import errors
 from atl.checks.scope import Scope, child_scopes, outermost, parts_in_scope, reads
-from atl.checks.wellformed import Obligation, undischarged
+from atl.checks.wellformed import Obligation, positive_divisors, undischarged
 from atl.core.index import ZERO, Array, Index, Size
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, disjunction, negation, within
 from atl.core.program import Program, checked_program
@@ -54,7 +54,7 @@ def accesses(expr: Expr, scope: Scope) -> Iterator[Obligation]:
     for condition in conditions_in(expr):
         yield from _reads_in_predicate(scope.predicate(condition), scope)
     for expression in unconditional_indices(expr):
-        yield from _reads_in(scope.index(expression))
+        yield from reads_in(scope.index(expression))
     for part in type(expr).form.parts:
         if part.at is not None:
             tensor = getattr(expr, part.field)
@@ -91,7 +91,24 @@ def _remedies(position: Index, extent: Index) -> tuple[str, ...]:
     return (guarded,)
 
 
-def _reads_in(expression: Index) -> Iterator[Obligation]:
+def has_meaning(expression: Index, proves: Callable[[Predicate], bool]) -> bool:
+    """Whether all that it divides by is proved positive, and all that it reads is proved to be there.
+
+    What means something at a place may be computed there, also where it is not needed.
+
+    >>> from atl.core.index import Var, index, size
+    >>> from atl.prove import Facts, holds
+    >>> n, i = size("n"), index(Var(1, "i"))
+    >>> has_meaning(i // n, lambda goal: holds(Facts(), goal))
+    False
+    >>> has_meaning(i // (n + 1), lambda goal: holds(Facts(), goal))
+    True
+    """
+    return all(proves(needed.goal) for needed in (*positive_divisors(expression), *reads_in(expression)))
+
+
+def reads_in(expression: Index) -> Iterator[Obligation]:
+    """What must hold for the elements of arrays that an expression reads to be there."""
     for read in reads(expression):
         yield from _read(read.array, read.indices)
 
@@ -106,7 +123,7 @@ def _reads_in_predicate(predicate: Predicate, scope: Scope) -> Iterator[Obligati
     known: list[Predicate] = []
     match predicate:
         case NonNegative(expression) | Zero(expression) | NonZero(expression):
-            yield from _reads_in(expression)
+            yield from reads_in(expression)
         case All(parts):
             for part in parts:
                 yield from _under(known, _reads_in_predicate(part, scope))

@@ -121,7 +121,7 @@ SUPPORT: Final[Mapping[str, Support]] = {
         loops=frozenset((LoopMark.PARALLEL, LoopMark.VECTOR, LoopMark.UNROLL)),
         # A variable of a function stands in a register where the compiler has one, else on the stack.
         scalars=frozenset((LetMark.REGISTERS, LetMark.STACK)),
-        buffers=frozenset((LetMark.REGISTERS, LetMark.STACK, LetMark.HEAP)),
+        buffers=frozenset((LetMark.REGISTERS, LetMark.STACK, LetMark.HEAP, LetMark.RING)),
     ),
     "cuda": Support(
         "CUDA",

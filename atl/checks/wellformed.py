@@ -115,7 +115,7 @@ def without_meaning(program: Program) -> Iterator[errors.ATLError]:
     scope = outermost(program)
     for array in program.inputs:
         for expression in (*array.shape, *(fact.bound for fact in bounds_of(array))):
-            yield from undischarged(program, (), scope, _positive_divisors(expression))
+            yield from undischarged(program, (), scope, positive_divisors(expression))
     for path, at, here in parts_in_scope(program.body, scope):
         yield from undischarged(program, path, here, obligations(at, here))
 
@@ -148,7 +148,7 @@ def obligations(expr: Expr, scope: Scope) -> Iterator[Obligation]:
     """What must hold at a node, beyond what must hold at its parts."""
     for expression in indices_in(expr):
         if divisors(expression):
-            yield from _positive_divisors(scope.index(expression))
+            yield from positive_divisors(scope.index(expression))
     for part in type(expr).form.parts:
         if part.indices or part.assumes:
             shape = getattr(expr, part.field).type.shape
@@ -214,7 +214,7 @@ def _shape_outside(shape: tuple[Index, ...], scope: Scope) -> Iterator[Obligatio
         if never_negative(extent):
             continue
         opened = scope.index(extent)
-        yield from _positive_divisors(opened)
+        yield from positive_divisors(opened)
         if not never_negative(opened):
             yield Obligation(
                 at_most(ZERO, opened),
@@ -226,7 +226,8 @@ def _shape_outside(shape: tuple[Index, ...], scope: Scope) -> Iterator[Obligatio
             )
 
 
-def _positive_divisors(expression: Index) -> Iterator[Obligation]:
+def positive_divisors(expression: Index) -> Iterator[Obligation]:
+    """What must hold for the quotients in an expression to mean something."""
     for divisor in divisors(expression):
         yield Obligation(
             less(ZERO, divisor),

@@ -93,7 +93,7 @@ class Node:
     none), `loose_tensors` the same for let-bound tensors, `free` the ids of its opened variables.
     """
 
-    __slots__ = ("__weakref__", "depth", "free", "identity", "loose", "loose_tensors", "opposite", "size")
+    __slots__ = ("__weakref__", "depth", "free", "identity", "inside", "loose", "loose_tensors", "opposite", "size")
 
     identity: Identity
     depth: int

@@ -13,10 +13,12 @@ from typing import Final, TypeAlias, TypeGuard
 
 from atl.core.index import (
     ONE,
+    AnyAtom,
     Array,
     Index,
     Leaf,
     Order,
+    atoms,
     linear,
     map_leaves,
     polynomial,
@@ -227,6 +229,15 @@ def expressions(predicate: Predicate) -> Iterable[Index]:
         case All(parts) | Any(parts):
             for part in parts:
                 yield from expressions(part)
+
+
+def atoms_of(predicate: Predicate) -> tuple[AnyAtom, ...]:
+    """The atoms of its expressions, nested ones before those that hold them, each once. Each node remembers its own."""
+    known: tuple[AnyAtom, ...] | None = getattr(predicate, "inside", None)
+    if known is None:
+        known = tuple(dict.fromkeys(atom for expression in expressions(predicate) for atom in atoms(expression)))
+        object.__setattr__(predicate, "inside", known)
+    return known
 
 
 def holds(predicate: Predicate, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]) -> bool:

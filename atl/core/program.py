@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from atl.core import dtypes
 from atl.core.declared import bounds_of
@@ -16,22 +16,47 @@ from atl.core.terms import Expr, Term, Type
 from atl.core.traversal import indices_in, subterms
 from atl.errors import WrongArgument, brief
 
+Apart: TypeAlias = tuple[Sequence[Any], tuple[int, ...]]
+"""The arrays of an operand that was taken apart, and the shape of the tensor that they stand for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An operand that a call passes as one object, such as a sparse matrix, in the place of the inputs it is made of.
+
+    `shape` is that of the tensor which the arrays stand for; `format` says in words how they do; `apart` takes an
+    object apart into them. What they mean stands in the program itself, and no theorem rests on this.
+    """
+
+    name: str
+    shape: tuple[Index, ...]
+    arrays: tuple[str, ...]
+    format: str
+    apart: Callable[[object], Apart]
+
 
 @dataclass(frozen=True, repr=False, init=False)
 class Program(Printed):
     """A named tensor expression, closed but for its inputs and sizes.
 
     `inputs` are the declared arrays in the order of a call; `assumptions` are conditions on the sizes, which every call
-    checks. Two programs are equal when their names, inputs, bodies and assumptions are.
+    checks. Two programs are equal when their names, inputs, bodies and assumptions are. `packed` says which inputs a
+    call may pass as one object.
     """
 
     name: str
     inputs: tuple[Array, ...]
     body: Expr
     assumptions: tuple[Predicate, ...]
+    packed: tuple[Packed, ...] = field(compare=False)
 
     def __init__(
-        self, name: str, inputs: tuple[Array, ...], body: Expr, assumptions: tuple[Predicate, ...] = ()
+        self,
+        name: str,
+        inputs: tuple[Array, ...],
+        body: Expr,
+        assumptions: tuple[Predicate, ...] = (),
+        packed: tuple[Packed, ...] = (),
     ) -> None:
         if self.__dict__:
             raise not_made_of("a program once more", self.name, "a program of its own: dataclasses.replace(…)")
@@ -41,10 +66,12 @@ class Program(Printed):
             raise not_made_of(f"the program {name}", inputs, "the declarations of its inputs")
         if type(assumptions) is not tuple or not all(map(is_predicate, assumptions)):
             raise not_made_of(f"the program {name}", assumptions, "conditions")
-        self.__dict__.update(name=name, inputs=inputs, body=body, assumptions=assumptions)
+        if type(packed) is not tuple or any(type(each) is not Packed for each in packed):
+            raise not_made_of(f"the program {name}", packed, "packed operands")
+        self.__dict__.update(name=name, inputs=inputs, body=body, assumptions=assumptions, packed=packed)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Program, (self.name, self.inputs, self.body, self.assumptions)
+        return Program, (self.name, self.inputs, self.body, self.assumptions, self.packed)
 
     def __deepcopy__(self, _: dict[int, object]) -> Program:
         return self  # it never changes
@@ -71,8 +98,16 @@ class Program(Printed):
     @cached_property
     def free_sizes(self) -> tuple[str, ...]:
         """The sizes that no array of a call determines: they are keywords of the call."""
-        given = {size.name for array in self.inputs for extent in array.shape if isinstance(size := extent.atom, Size)}
+        shapes = (*(array.shape for array in self.inputs), *(each.shape for each in self.packed))
+        extents = (extent for shape in shapes for extent in shape)
+        given = {found[0] for extent in extents if (found := size_in(extent)) is not None}
         return tuple(name for name in self.sizes if name not in given)
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """What a call passes by position: the inputs in their order, packed operands in the place of their arrays."""
+        of_array = {array: each.name for each in self.packed for array in each.arrays}
+        return tuple(dict.fromkeys(of_array.get(array.name, array.name) for array in self.inputs))
 
     def __call__(self, *_arguments: object, **_named: object) -> NoReturn:
         """A program is not called: it is evaluated, or compiled to a kernel, and the kernel is called."""
@@ -105,6 +140,24 @@ def _to_program(value: object) -> str:
     if hasattr(value, "node"):
         return 'give the tensor a name and its inputs: atl.program("name", [A, B], tensor)'
     return 'make one with atl.program("name", [inputs], body), or with the decorator @atl.program'
+
+
+def size_in(extent: Index) -> tuple[str, int, int] | None:
+    """The size by which an extent is determined, if it is: (name, factor, offset) of factor * size + offset.
+
+    >>> import atl
+    >>> size_in(2 * atl.sizes("n").node + 1)
+    ('n', 2, 1)
+    """
+    offset = sum(value for monomial, value in extent.terms if not monomial)
+    rest = [(monomial, value) for monomial, value in extent.terms if monomial]
+    if len(rest) != 1:
+        return None
+    ((monomial, factor),) = rest
+    if len(monomial) != 1 or factor < 1:
+        return None
+    (atom,) = monomial
+    return (atom.name, factor, offset) if isinstance(atom, Size) else None
 
 
 def sizes_in(inputs: Iterable[Array], body: Expr, assumptions: Iterable[Predicate]) -> Iterable[Size]:

@@ -19,8 +19,9 @@ from atl.core import dtypes
 from atl.core.declared import AtLeast, Below, Increasing, bounds_of, facts_of
 from atl.core.index import Array, Index, Leaf, Size, atoms, value_of
 from atl.core.predicate import Predicate, expressions, holds
-from atl.core.program import Program, checked_program
+from atl.core.program import Program, checked_program, size_in
 from atl.errors import ArgumentError, ArrayError, AssumptionError, RankError, brief
+from atl.meaning.packed import Shapes, taken_apart
 from atl.surface.refused_habits import Symbolic
 from atl.text.printing import show_predicate
 
@@ -42,9 +43,10 @@ def bind(
     """The arrays and sizes that the arguments of a call give to a program.
 
     Arrays come in the order of the inputs or by name, in any memory layout; array-likes become arrays; a Python number
-    is taken for an input of rank 0. Sizes are solved from the extents that are a lone size, and every extent is checked
-    then, as are the assumptions of the program and the range and order that its integer inputs declare. With `exact`
-    the arrays of floats may hold any rational numbers.
+    is taken for an input of rank 0; an operand that is packed comes as one object. Sizes are solved from the extents
+    that hold one size, such as n and 2*n + 1, and every extent is checked then, as are the assumptions of the program
+    and the range and order that its integer inputs declare. With `exact` the arrays of floats
+    may hold any rational numbers.
 
     Raises `ArgumentError` for a missing, unknown or unfit argument, `ArrayError` for an array of another element type
     or shape or one that breaks a declared fact, `AssumptionError` for sizes that the program does not allow.
@@ -57,11 +59,16 @@ def bind(
     {'n': 3, 'k': 2}
     """
     checked_program(program)
+    shapes: Shapes = ()
+    if program.packed:
+        keywords, shapes = taken_apart(program, positional, keywords)
+        positional = ()
     passed, given = _by_name(program, positional, keywords)
     arrays = {array.name: _array(array, passed[array.name], exact=exact) for array in program.inputs}
-    call = Arguments(_solve(program, arrays, given), arrays)
-    for array in program.inputs:
-        _check_shape(array, call)
+    stated = _stated(program, arrays, shapes)
+    call = Arguments(_solve(program, stated, given), arrays)
+    for each in stated:
+        _check_shape(program, each, call)
     for assumption in program.assumptions:
         _check_assumption(program, assumption, call)
     for array in program.inputs:
@@ -110,15 +117,23 @@ def _by_name(
             raise _unknown(program, name)
     missing = [array for array in program.inputs if array.name not in passed]
     if missing:
+        whole = [each for each in program.packed if all(array not in passed for array in each.arrays)]
+        inside = [array for each in whole for array in each.arrays]
+        names = [*(each.name for each in whole), *(array.name for array in missing if array.name not in inside)]
         raise ArgumentError(
-            f"{program.name} lacks {_listed([array.name for array in missing])}",
-            required="; ".join(_declared(array) for array in missing),
+            f"{program.name} lacks {_listed(names)}",
+            required="; ".join(
+                [
+                    *(f"{each.name}: an operand in the format {each.format}" for each in whole),
+                    *(_declared(array) for array in missing if array.name not in inside),
+                ]
+            ),
         )
     return passed, sizes
 
 
 def _unknown(program: Program, name: str) -> ArgumentError:
-    names = [*(array.name for array in program.inputs), *program.sizes]
+    names = [*program.operands, *program.sizes]
     close = difflib.get_close_matches(name, names, 1)
     return ArgumentError(
         f"{program.name} has no argument {name}",
@@ -244,21 +259,44 @@ def _exact_integers(array: Array, held: AnyArray) -> AnyArray:
 # -- sizes and shapes -------------------------------------------------------------------------------------------------
 
 
-def _solve(program: Program, arrays: Mapping[str, AnyArray], given: Mapping[str, int]) -> dict[str, int]:
-    """The value of every size: by name, or by the first extent that is this size; all of them must agree."""
+_Stated: TypeAlias = tuple[str, tuple[Index, ...], tuple[int, ...]]
+"""An operand with its extents as they are declared and as they are."""
+
+
+def _stated(program: Program, arrays: Mapping[str, AnyArray], shapes: Shapes) -> list[_Stated]:
+    """The extents that a call gives: those of packed operands, then those of arrays."""
+    whole = [
+        (each.name, each.shape, shape) for each, shape in zip(program.packed, shapes, strict=False) if shape is not None
+    ]
+    return [*whole, *((array.name, array.shape, arrays[array.name].shape) for array in program.inputs)]
+
+
+def _solve(program: Program, stated: Sequence[_Stated], given: Mapping[str, int]) -> dict[str, int]:
+    """The value of every size: by name, or by the first extent that holds this size alone; all of them must agree."""
     found = {name: (value, "the keyword") for name, value in given.items()}
-    for array in program.inputs:
-        for dimension, extent in enumerate(array.shape):
-            if not isinstance(size := extent.atom, Size):
-                continue
-            here = (arrays[array.name].shape[dimension], f"dimension {dimension} of {array.name}")
-            value, origin = found.setdefault(size.name, here)
-            if value != here[0]:
-                raise ArrayError(
-                    f"{origin} and {here[1]} give different {size.name}",
-                    required=f"one {size.name} for all of {program.name}: {_signature(program)}",
-                    numbers=f"{size.name} = {value} by {origin}, {size.name} = {here[0]} by {here[1]}",
-                )
+    # An extent that is the size itself says more than one that holds it.
+    extents = [
+        (size, held, f"dimension {dimension} of {name}")
+        for name, declared, shape in stated
+        for dimension, (extent, held) in enumerate(zip(declared, shape, strict=True))
+        if (size := size_in(extent)) is not None
+    ]
+    for (name, factor, offset), held, origin in sorted(extents, key=lambda each: each[0][1:] != (1, 0)):
+        if (factor, offset) != (1, 0) and name in found:
+            continue
+        value, rest = divmod(held - offset, factor)
+        if rest or value < 0:
+            raise ArrayError(
+                f"{origin} has {_count(held, 'element')}, which is no {_affine(name, factor, offset)}",
+                required=f"an extent {_affine(name, factor, offset)}, for some {name} >= 0",
+            )
+        before, first = found.setdefault(name, (value, origin))
+        if before != value:
+            raise ArrayError(
+                f"{first} and {origin} give different {name}",
+                required=f"one {name} for all of {program.name}: {_signature(program)}",
+                numbers=f"{name} = {before} by {first}, {name} = {value} by {origin}",
+            )
     missing = [name for name in program.sizes if name not in found]
     if missing:
         raise ArgumentError(
@@ -269,15 +307,17 @@ def _solve(program: Program, arrays: Mapping[str, AnyArray], given: Mapping[str,
     return {name: found[name][0] for name in program.sizes}
 
 
-def _check_shape(array: Array, call: Arguments) -> None:
-    held = call.arrays[array.name]
-    for dimension, extent in enumerate(array.shape):
-        wanted = _value(extent, call, f"an extent of {array.name}")
-        if held.shape[dimension] != wanted:
+def _check_shape(program: Program, stated: _Stated, call: Arguments) -> None:
+    name, declared, held = stated
+    for dimension, (extent, has) in enumerate(zip(declared, held, strict=True)):
+        wanted = _value(extent, call, f"an extent of {name}")
+        if has != wanted:
+            array = next((each for each in program.inputs if each.name == name), None)
+            required = _declared(array) if array else f"{name} of shape ({', '.join(map(str, declared))})"
             raise ArrayError(
-                f"dimension {dimension} of {array.name} has {_count(held.shape[dimension], 'element')}, not {wanted}",
-                required=_declared(array) + (f"; here {extent} = {wanted}" if extent.constant is None else ""),
-                numbers={"shape": held.shape, **_sizes_in((extent,), call)},
+                f"dimension {dimension} of {name} has {_count(has, 'element')}, not {wanted}",
+                required=required + (f"; here {extent} = {wanted}" if extent.constant is None else ""),
+                numbers={"shape": held, **_sizes_in((extent,), call)},
             )
 
 
@@ -375,6 +415,11 @@ def _sizes_in(found: tuple[Index, ...], call: Arguments) -> dict[str, object]:
 def _declared(array: Array) -> str:
     extents = ", ".join(map(str, array.shape))
     return f"{array.name}: {array.dtype} of shape ({extents}{',' if len(array.shape) == 1 else ''})"
+
+
+def _affine(name: str, factor: int, offset: int) -> str:
+    times = f"{factor}*" if factor > 1 else ""
+    return f"{times}{name} {'+' if offset > 0 else '-'} {abs(offset)}" if offset else f"{times}{name}"
 
 
 def _signature(program: Program) -> str:

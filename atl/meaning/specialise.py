@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, assert_never
 
 from atl.checks.assembly import make_program
@@ -61,7 +61,10 @@ def specialise(program: Program, sizes: Mapping[str, int]) -> Program:
     substitution = _Substitution(fixed)
     assumptions = [substitution.assumption(program, assumption) for assumption in program.assumptions]
     inputs = tuple(substitution.array(array) for array in program.inputs)
-    return make_program(program.name, inputs, substitution.expr(program.body), [p for p in assumptions if p != TRUE])
+    body = substitution.expr(program.body)
+    made = make_program(program.name, inputs, body, [p for p in assumptions if p != TRUE])
+    packed = tuple(replace(each, shape=tuple(map(substitution.index, each.shape))) for each in program.packed)
+    return replace(made, packed=packed)
 
 
 def _checked(program: Program, name: str, value: Any) -> int:

@@ -20,7 +20,7 @@ from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown
 from atl.prove.bounds import lower_bound, upper_bound
 from atl.prove.facts import Facts
 from atl.prove.prover import contradictory, forget, prove, proves, statistics, without_smt
-from atl.prove.simplify import simplify, simplify_predicate
+from atl.prove.simplify import holds, simplify, simplify_predicate
 
 __all__ = [
     "Answer",
@@ -32,6 +32,7 @@ __all__ = [
     "Unknown",
     "contradictory",
     "forget",
+    "holds",
     "lower_bound",
     "prove",
     "proves",

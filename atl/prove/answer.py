@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias
 from atl.core.index import Array, Bound, Index, Leaf, Size, Var, value_of
 from atl.core.predicate import Predicate, holds
 
-Layer: TypeAlias = Literal["trivial", "linear", "z3"]
+Layer: TypeAlias = Literal["trivial", "linear", "z3", "structure", "table", "isl"]
+"""What proved something: the first three are of the prover; of layouts their form decides too, and tables of values."""
 
 
 @dataclass(frozen=True, slots=True)

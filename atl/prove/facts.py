@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from functools import reduce
+from typing import TypeAlias, assert_never
 
 from atl.core.declared import bounds_of
-from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var
-from atl.core.predicate import TRUE, Predicate, conjuncts, expressions
+from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, atoms
+from atl.core.predicate import TRUE, Predicate, atoms_of, conjuncts
 
 Topics: TypeAlias = frozenset[Hashable]
 """The sizes and variables that a predicate speaks about, and the names of the arrays that it reads."""
@@ -35,7 +36,7 @@ class Facts:
             object.__setattr__(self, "predicates", tuple(flat))
             object.__setattr__(self, "topics", tuple(topics_of(part) for part in flat))
         object.__setattr__(self, "known", frozenset(self.predicates))
-        object.__setattr__(self, "_hash", hash(self.predicates))
+        object.__setattr__(self, "_hash", _longer(0, self.predicates))
 
     def __hash__(self) -> int:
         return self._hash
@@ -49,7 +50,13 @@ class Facts:
                     new[part] = None
         if not new:
             return self
-        return Facts((*self.predicates, *new), (*self.topics, *(topics_of(part) for part in new)))
+        longer = object.__new__(Facts)
+        put = object.__setattr__
+        put(longer, "predicates", (*self.predicates, *new))
+        put(longer, "topics", (*self.topics, *map(topics_of, new)))
+        put(longer, "known", self.known.union(new))
+        put(longer, "_hash", _longer(self._hash, new))
+        return longer
 
     def about(self, topics: Topics) -> tuple[Facts, Facts]:
         """The facts connected to these topics, directly or through other facts, and the rest of them."""
@@ -79,36 +86,33 @@ class Facts:
         return Facts(tuple(self.predicates[k] for k in positions), tuple(self.topics[k] for k in positions))
 
 
+def _longer(hashed: int, predicates: Iterable[Predicate]) -> int:
+    """The hash of facts and further ones: of a few more it is found without looking at all of them again."""
+    return reduce(lambda before, predicate: hash((before, predicate)), predicates, hashed)
+
+
 EMPTY = Facts()
 
 
 def topics_of(predicate: Predicate) -> Topics:
     found: set[Hashable] = set()
-    for expression in expressions(predicate):
-        _gather(expression, found)
+    _gather(atoms_of(predicate), found)
     return frozenset(found)
 
 
-def _gather(expression: Index, found: set[Hashable]) -> None:
-    for monomial, _ in expression.terms:
-        for atom in monomial:
-            _gather_atom(atom, found)
-
-
-def _gather_atom(atom: AnyAtom, found: set[Hashable]) -> None:
-    match atom:
-        case Size() | Bound() | Var():
-            found.add(atom)
-        case Quotient(numerator, denominator):
-            _gather(numerator, found)
-            _gather(denominator, found)
-        case Extremum(_, choices):
-            for choice in choices:
-                _gather(choice, found)
-        case Read(array, indices):
-            found.add(array.name)
-            for part in (*indices, *declared(array)):
-                _gather(part, found)
+def _gather(among: Iterable[AnyAtom], found: set[Hashable]) -> None:
+    for atom in among:
+        match atom:
+            case Size() | Bound() | Var():
+                found.add(atom)
+            case Read(array):
+                found.add(array.name)
+                for part in declared(array):
+                    _gather(atoms(part), found)
+            case Quotient() | Extremum():
+                pass
+            case _:
+                assert_never(atom)
 
 
 def declared(array: Array) -> Iterable[Index]:

@@ -33,6 +33,7 @@ from atl.core.predicate import (
     NonNegative,
     Predicate,
     Zero,
+    atoms_of,
     conjuncts,
     expressions,
     less,
@@ -48,7 +49,7 @@ from atl.prove.elements import lawful
 from atl.prove.ends import is_least_at_ends
 from atl.prove.facts import EMPTY, Facts, declared, topics_of
 from atl.prove.linear.rows import System, Table, read_predicate
-from atl.prove.linear.solver import EFFORT, refuted
+from atl.prove.linear.solver import EFFORT, refuted, refuted_by_rounding
 from atl.prove.reduction import reduced
 from atl.prove.relevance import relevant
 from atl.prove.search import Sample, Search, search
@@ -99,8 +100,7 @@ def proves(facts: Facts, goal: Predicate) -> bool:
 
 def _variables(facts: Facts, goal: Predicate) -> Iterator[Var]:
     for predicate in (*facts.predicates, goal):
-        for expression in expressions(predicate):
-            yield from (atom for atom in atoms(expression) if isinstance(atom, Var))
+        yield from (atom for atom in atoms_of(predicate) if isinstance(atom, Var))
 
 
 @contextmanager
@@ -222,12 +222,19 @@ class _Query:
         read_predicate(table, solution.denied, denied)
         whole = known.copy()
         whole.add(denied)
-        if any(not case for case in whole.cases) or refuted(table, known, denied, effort=FIRST_EFFORT, splits=0):
+        if any(not case for case in whole.cases):
             return self._proved("linear")
-        samples = search(table, whole, undefined=not _divides(self.goal))
-        if (model := self._sampled(samples, FIRST_TRIES, table, solution)) is not None:
+        # Most that is asked in passing does not follow: then numbers are found sooner than it is seen that no proof is.
+        samples = None if self.thorough else search(table, whole, undefined=not _divides(self.goal))
+        if samples and (model := self._sampled(samples, FIRST_TRIES, table, solution)) is not None:
             return Refuted(model)
-        if self._at_ends():
+        if refuted(table, known, denied, effort=FIRST_EFFORT, splits=0):
+            return self._proved("linear")
+        if samples is None:
+            samples = search(table, whole, undefined=not _divides(self.goal))
+            if (model := self._sampled(samples, FIRST_TRIES, table, solution)) is not None:
+                return Refuted(model)
+        if self._at_ends() or (self.thorough and refuted_by_rounding(table, known, denied)):
             return self._proved("linear")
         effort = EFFORT if self.thorough else QUICK_EFFORT
         split = bool(whole.cases) or any(isinstance(atom, Extremum | Read) for atom in table.atoms.values())
@@ -261,9 +268,9 @@ class _Query:
         """
         stated = self.facts.predicates, negation(self.goal)
         facts, denied = stated
-        everything = [expression for predicate in (*facts, denied) for expression in expressions(predicate)]
         if not any(map(_may_be_divided_out, (*facts, denied))):
             return stated
+        everything = [expression for predicate in (*facts, denied) for expression in expressions(predicate)]
         found = {divisor: None for expression in everything for divisor in divisors(expression)}
         # Facts without quotients decide, so that the question does not come back.
         plain = self.facts.only(lambda fact: not _divides(fact))
@@ -361,8 +368,7 @@ class _Query:
     def _arrays(self, table: Table) -> Iterator[Array]:
         """The arrays that are read, also where an equality has taken the read away."""
         for predicate in (*self.facts.predicates, self.goal):
-            for expression in expressions(predicate):
-                yield from (atom.array for atom in atoms(expression) if isinstance(atom, Read))
+            yield from (atom.array for atom in atoms_of(predicate) if isinstance(atom, Read))
         yield from (atom.array for atom in table.atoms.values() if isinstance(atom, Read))
 
 
@@ -383,7 +389,7 @@ def _inconsistent(facts: Facts) -> bool:
 
 def _may_be_divided_out(predicate: Predicate) -> bool:
     """Whether dividing out may change a quotient in it."""
-    return any(_holds_multiple(atom) for expression in expressions(predicate) for atom in atoms(expression))
+    return any(map(_holds_multiple, atoms_of(predicate)))
 
 
 def _holds_multiple(atom: AnyAtom) -> bool:
@@ -398,7 +404,7 @@ def _holds_multiple(atom: AnyAtom) -> bool:
 
 def _divides(predicate: Predicate) -> bool:
     """Whether a quotient occurs."""
-    return any(isinstance(atom, Quotient) for expression in expressions(predicate) for atom in atoms(expression))
+    return any(isinstance(atom, Quotient) for atom in atoms_of(predicate))
 
 
 # -- equalities -------------------------------------------------------------------------------------------------------
@@ -445,11 +451,10 @@ def _substituted(predicate: Predicate, leaf: Leaf, value: Index) -> Predicate:
 
 def _declaring(predicate: Predicate) -> Iterator[AnyAtom]:
     """The sizes in the declarations of the arrays that are read: those are not rewritten."""
-    for expression in expressions(predicate):
-        for atom in atoms(expression):
-            if isinstance(atom, Read):
-                for part in declared(atom.array):
-                    yield from atoms(part)
+    for atom in atoms_of(predicate):
+        if isinstance(atom, Read):
+            for part in declared(atom.array):
+                yield from atoms(part)
 
 
 def _solvable(expression: Index, kept: set[AnyAtom]) -> tuple[Leaf, Index] | None:

@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from bench.contest import Problem
-from bench.harness import Run
-from lowering import build_shared, load_shared
+from lowering import Run, build_shared, load_shared
 
 ARRAYS: Final = {"float32": "float[]", "float64": "double[]"}
 

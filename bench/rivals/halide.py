@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from bench.contest import Problem, Rival
-from bench.harness import Run
+from lowering import Run
 
 Func: TypeAlias = Any
 Schedule: TypeAlias = Callable[[Any, Func, Func, int, bool], None]
@@ -143,3 +143,63 @@ def product(problem: Problem, threads: int) -> Run:
 
 
 PRODUCT: Final = Rival("Halide packed", product, NEEDS)
+
+
+def product_in_tiles(problem: Problem, threads: int) -> Run:
+    """Tiles of 64 x 64, each added up in a buffer of its own, as fast an order of the loops inside as there is."""
+    import halide as hl
+
+    element = {"float32": hl.Float(32), "float64": hl.Float(64)}[problem.out.dtype.name]
+    lanes = _lanes(hl, element)
+    left, right = hl.ImageParam(element, 2, "left"), hl.ImageParam(element, 2, "right")
+    j, i, ji, ii, jo, io = (hl.Var(name) for name in ("j", "i", "ji", "ii", "jo", "io"))
+    depth = hl.RDom([(0, left.dim(0).extent())])
+    tile, result = hl.Func("tile"), hl.Func("result")
+    tile[j, i] = hl.cast(element, 0)
+    tile[j, i] += left[depth, i] * right[j, depth]
+    result[j, i] = tile[j, i]
+    result.tile(j, i, jo, io, ji, ii, 64, 64, hl.TailStrategy.GuardWithIf).vectorize(ji, lanes)
+    tile.compute_at(result, jo).vectorize(j, lanes, hl.TailStrategy.GuardWithIf)
+    tile.update().reorder(j, i, depth).vectorize(j, lanes, hl.TailStrategy.GuardWithIf)
+    if threads > 1:
+        result.parallel(io)
+    return _running(hl, result, [left, right], problem)
+
+
+PRODUCT_IN_TILES: Final = Rival("Halide tiled 64x64", product_in_tiles, NEEDS)
+
+
+# -- filters on images ------------------------------------------------------------------------------------------------
+
+
+def filters(problem: Problem, threads: int) -> Run:
+    """Tiles of eight channels and two vectors of columns in registers, over packed weights and padded rows."""
+    import halide as hl
+
+    lanes = _lanes(hl, hl.Float(32))
+    wide = 2 * lanes
+    image, weights = hl.ImageParam(hl.Float(32), 4, "image"), hl.ImageParam(hl.Float(32), 4, "weights")
+    p, y, k, n, c, q, r = (hl.Var(name) for name in "pykncqr")
+    pi, ki, po, ko = (hl.Var(name) for name in ("pi", "ki", "po", "ko"))
+    taps = hl.RDom([(0, weights.dim(axis).extent()) for axis in range(3)])
+    rows, packed, tile, result = (hl.Func(name) for name in ("rows", "packed", "tile", "result"))
+    rows[p, y, c, n] = hl.BoundaryConditions.constant_exterior(image, hl.f32(0))[p, y, c, n]
+    packed[ki, q, r, c, ko] = hl.BoundaryConditions.constant_exterior(weights, hl.f32(0))[q, r, c, ko * ROWS + ki]
+    tile[pi, ki, po, ko, y, n] = hl.f32(0)
+    tile[pi, ki, po, ko, y, n] += (
+        rows[po * wide + pi + taps.x, y + taps.y, taps.z, n] * packed[ki, taps.x, taps.y, taps.z, ko]
+    )
+    result[p, y, k, n] = tile[p % wide, k % ROWS, p // wide, k // ROWS, y, n]
+    result.tile(p, k, po, ko, pi, ki, wide, ROWS, hl.TailStrategy.GuardWithIf).reorder(pi, ki, ko, po, y, n)
+    result.vectorize(pi, lanes)
+    tile.compute_at(result, ko).bound_extent(pi, wide).bound_extent(ki, ROWS)
+    tile.vectorize(pi, lanes).unroll(pi).unroll(ki)
+    tile.update().reorder(pi, ki, taps.x, taps.y, taps.z).vectorize(pi, lanes).unroll(pi).unroll(ki)
+    rows.compute_root().vectorize(p, lanes)
+    packed.compute_root().bound_extent(ki, ROWS)
+    if threads > 1:
+        result.parallel(y)
+    return _running(hl, result, [image, weights], problem)
+
+
+FILTERS: Final = Rival("Halide tiles in registers", filters, NEEDS)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bench.contest import Problem, Rival
-from bench.harness import Run
+from lowering import Run
 
 TORCH: Final = ("torch",)
 NUMBA: Final = ("numba",)

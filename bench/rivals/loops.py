@@ -118,3 +118,23 @@ def stencil(prange: Any) -> Loops:
                         out[x, y, z] = four * v[x, y, z] + one * (sides + v[x, y, z - 1] + v[x, y, z + 1])
 
     return run
+
+
+def layer_norm(prange: Any) -> Loops:
+    """Three passes over each row."""
+
+    def run(x: Array, out: Array) -> None:
+        m = x.shape[1]
+        for i in prange(x.shape[0]):
+            total = x[0, 0] * 0
+            for j in range(m):
+                total += x[i, j]
+            mean = total / x.dtype.type(m)
+            squares = x[0, 0] * 0
+            for j in range(m):
+                squares += (x[i, j] - mean) * (x[i, j] - mean)
+            factor = x.dtype.type(1 / (squares / m + 1e-5) ** 0.5)
+            for j in range(m):
+                out[i, j] = (x[i, j] - mean) * factor
+
+    return run

@@ -241,3 +241,61 @@ void stencil(const REAL *restrict v, REAL *restrict out, int64_t n)
 }
 """
 """The plain loops, with the border apart."""
+
+FILTERS: Final = """
+#include <stdlib.h>
+enum { K = 64, C = 64, R = 3, ROWS = 8, LANES = 64 / sizeof(REAL), WIDE = 2 * LANES };
+typedef REAL V __attribute__((vector_size(64), aligned(sizeof(REAL))));
+void filters(const REAL *restrict x, const REAL *restrict w, REAL *restrict out, int64_t n)
+{
+    const int64_t pitch = n + R - 1, around = (n + WIDE - 1) / WIDE * WIDE + R - 1;
+    REAL *wp = malloc(sizeof *wp * K * C * R * R), *xp = calloc(C * pitch * around, sizeof *xp);
+    for (int64_t k = 0; k < K; k++)
+        for (int64_t q = 0; q < C * R * R; q++)
+            wp[(k - k % ROWS) * C * R * R + q * ROWS + k % ROWS] = w[k * C * R * R + q];
+    #pragma omp parallel for
+    for (int64_t row = 0; row < C * pitch; row++)
+        for (int64_t p = 0; p < pitch; p++) xp[row * around + p] = x[row * pitch + p];
+    #pragma omp parallel for
+    for (int64_t y = 0; y < n; y++)
+        for (int64_t p = 0; p < n; p += WIDE)
+            for (int64_t ko = 0; ko < K; ko += ROWS) {
+                V s[ROWS][2] = {0};
+                const REAL *restrict at = wp + ko * C * R * R;
+                for (int64_t c = 0; c < C; c++)
+                    for (int64_t r = 0; r < R; r++)
+                        #pragma GCC unroll 3
+                        for (int64_t q = 0; q < R; q++, at += ROWS) {
+                            const V *from = (const V *)(xp + (c * pitch + y + r) * around + p + q);
+                            const V d = from[0], e = from[1];
+                            #pragma GCC unroll 8
+                            for (int k = 0; k < ROWS; k++) { s[k][0] += at[k] * d; s[k][1] += at[k] * e; }
+                        }
+                const int64_t wide = p + WIDE <= n ? WIDE : n - p;
+                for (int64_t k = 0; k < ROWS; k++)
+                    for (int64_t j = 0; j < wide; j++) out[((ko + k) * n + y) * n + p + j] = ((REAL *)s[k])[j];
+            }
+    free(xp);
+    free(wp);
+}
+"""
+"""Tiles of eight channels and two vectors of columns, over packed weights and rows with zeros behind them."""
+
+LAYER_NORM: Final = """
+#include <math.h>
+void layer_norm(const REAL *restrict x, REAL *restrict out, int64_t n)
+{
+    enum { M = 1000 };
+    #pragma omp parallel for
+    for (int64_t i = 0; i < n; i++) {
+        const REAL *restrict at = x + i * M;
+        REAL sum = 0, squares = 0;
+        for (int64_t j = 0; j < M; j++) sum += at[j];
+        const REAL mean = sum / M;
+        for (int64_t j = 0; j < M; j++) squares += (at[j] - mean) * (at[j] - mean);
+        const REAL factor = 1 / sqrt(squares / M + (REAL)1e-5);
+        for (int64_t j = 0; j < M; j++) out[i * M + j] = (at[j] - mean) * factor;
+    }
+}
+"""
+"""Three passes over each row, which multiply by one over the deviation."""

@@ -19,9 +19,8 @@ import atl
 import padtypes
 from atl import Program, Tensor
 from atl.prove import forget
-from bench.harness import ThreadClock, alternate, spread
 from examples.schedules import blur, convolution, matmul, tensor_addition
-from lowering import lower, print_c
+from lowering import ThreadClock, alternate, lower, print_c, spread
 
 ROUNDS: Final = 7
 

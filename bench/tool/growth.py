@@ -20,9 +20,8 @@ from atl import Program, Tensor
 from atl.core.terms import Expr
 from atl.core.traversal import children
 from atl.prove import forget
-from bench.harness import Clock, Run, ThreadClock, alternate, spread
 from examples import beyond_the_paper
-from lowering import lower, print_c
+from lowering import Clock, Run, ThreadClock, alternate, lower, print_c, spread
 from rewrites import reschedule
 
 STAGES: Final = (10, 20, 40, 80)

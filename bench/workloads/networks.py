@@ -7,13 +7,12 @@ from typing import Any, Final
 import numpy as np
 
 from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
-from bench.rivals import shapes
+from bench.rivals import halide, loops, shapes
 from bench.rivals.c import by_hand
-from bench.rivals.libraries import numpy, scipy, torch
-from bench.workloads import programs
+from bench.rivals.libraries import numba, numpy, scipy, torch
 from examples import beyond_the_paper, derivations, fast
 from examples import everyday as schedules
-from examples.schedules import convolution, everyday, layers
+from examples.schedules import anchors, convolution, everyday, layers
 
 B, K, C, R = 4, 64, 64, 5
 SQUARE: Final = 3
@@ -34,15 +33,10 @@ def _direct(x: Array, w: Array) -> Array:
     return out
 
 
-def _conv2d(x: Array, w: Array) -> Array:
-    taken = windows(x, (SQUARE, SQUARE), axis=(2, 3))[:, :, :-1, :-1]
-    out: Array = np.einsum("bcyzrs,kcrs->bkyz", taken, w, optimize=True)
-    return out
-
-
-def _normalised(x: Array) -> Array:
-    centred = x - x.mean(1, keepdims=True)
-    out: Array = centred / np.sqrt((centred * centred).mean(1, keepdims=True) + 1e-5)
+def _filtered(x: Array, w: Array) -> Array:
+    taken = windows(x, (SQUARE, SQUARE), axis=(2, 3))
+    columns = taken.transpose(0, 1, 4, 5, 2, 3).reshape(len(x), C * SQUARE**2, -1)
+    out: Array = (w.reshape(len(w), -1) @ columns).reshape(len(x), len(w), *taken.shape[2:4])
     return out
 
 
@@ -58,24 +52,36 @@ def _torch_conv(library: Any, x: Any, w: Any, out: Any) -> Any:
 
 
 def _macs(problem: Problem) -> float:
-    return 2.0 * B * K * C * R * problem.size
+    return 2.0 * B * C * R * len(problem.inputs[1]) * problem.size
 
 
-CONV1D: Final = Workload(
-    "conv1d",
-    f"a convolution of n positions, {B} samples, {C} channels to {K}, {R} taps",
-    (4096,),
-    posed(_gathered, lambda n: ((B, C, n), (K, C, R), (B, K, n)), terms=lambda _: C * R),
-    (Ours(fast.convolution_in_registers), Ours(convolution.gather), Ours(derivations.scatter_to_gather)),
-    (
-        torch("PyTorch", _torch_conv, allocates=True),
-        numpy("NumPy im2col with its BLAS", lambda x, w, _: _gathered(x, w), allocates=True),
-        Rival("C tiles of 8 x 48", by_hand("convolution", shapes.CONVOLUTION)),
-    ),
-    Limit("fma", _macs),
-    most=100_000,
-    quick=1024,
-)
+def _one_dimension(name: str, outer: int, size: int, quick: int | None = None) -> Workload:
+    """The convolution to so many channels. By hand there is C for multiples of eight."""
+    by_c = (Rival("C tiles of 8 x 48", by_hand("convolution", shapes.CONVOLUTION)),) if outer == K else ()
+    return Workload(
+        name,
+        f"a convolution of n positions, {B} samples, {C} channels to {outer}, {R} taps",
+        (size,),
+        posed(_gathered, lambda n: ((B, C, n), (outer, C, R), (B, outer, n)), terms=lambda _: C * R),
+        (
+            Ours(fast.convolution_in_registers, parallel=("n",)),
+            Ours(fast.convolution_in_registers, fixed=lambda n: {"B": B, "C": C, "K": outer, "R": R, "W": n}),
+            Ours(convolution.gather),
+            Ours(derivations.scatter_to_gather),
+        ),
+        (
+            torch("PyTorch", _torch_conv, allocates=True),
+            numpy("NumPy im2col with its BLAS", lambda x, w, _: _gathered(x, w), allocates=True),
+            *by_c,
+        ),
+        Limit("fma", _macs),
+        most=100_000,
+        quick=quick,
+    )
+
+
+CONV1D: Final = _one_dimension("conv1d", K, 4096, quick=1024)
+CONV1D_ODD: Final = _one_dimension("conv1d-odd", 60, 4093)
 
 IM2COL: Final = Workload(
     "im2col",
@@ -83,7 +89,7 @@ IM2COL: Final = Workload(
     (4096,),
     posed(_direct, lambda n: ((B, C, n + R), (K, C, R), (B, K, n)), terms=lambda _: C * R),
     (
-        Ours(fast.windows_in_registers, size_as=("W",)),
+        Ours(fast.windows_in_registers, size_as=("W",), parallel=("n",)),
         Ours(derivations.im2col, size_as=("W",)),
         Ours(convolution.direct, size_as=("W",)),
     ),
@@ -97,15 +103,24 @@ IM2COL: Final = Workload(
 
 CONV2D: Final = Workload(
     "conv2d",
-    f"a convolution of n x n pixels, {C} channels to {K}, {SQUARE} x {SQUARE} taps",
-    (56,),
+    f"a convolution to n x n pixels, {C} channels to {K}, {SQUARE} x {SQUARE} taps",
+    (56, 224),
     posed(
-        _conv2d,
-        lambda n: ((1, C, n + SQUARE, n + SQUARE), (K, C, SQUARE, SQUARE), (1, K, n, n)),
+        _filtered,
+        lambda n: ((1, C, n + SQUARE - 1, n + SQUARE - 1), (K, C, SQUARE, SQUARE), (1, K, n, n)),
         terms=lambda _: C * SQUARE**2,
     ),
-    (Ours(programs.conv2d, size_as=("H", "W")),),
-    (torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv2d(x, w)[:, :, :-1, :-1], allocates=True),),
+    (
+        Ours(fast.filters_in_registers, size_as=("H", "W"), parallel=("y",)),
+        Ours(fast.filter_windows_in_registers, size_as=("H", "W"), parallel=("y",)),
+        Ours(anchors.filters, size_as=("H", "W"), most=64),
+    ),
+    (
+        torch("PyTorch", lambda library, x, w, _: library.nn.functional.conv2d(x, w), allocates=True),
+        numpy("NumPy im2col with its BLAS", lambda x, w, _: _filtered(x, w), allocates=True),
+        halide.FILTERS,
+        Rival("C tiles of 8 x 32", by_hand("filters", shapes.FILTERS)),
+    ),
     Limit("fma", lambda problem: 2.0 * K * C * SQUARE**2 * problem.size**2),
     most=2_000,
 )
@@ -115,7 +130,7 @@ SOFTMAX: Final = Workload(
     "softmax of n rows of 1000",
     (2000,),
     posed(everyday.numpy_softmax, lambda n: ((n, 1000),) * 2, terms=lambda _: 1000),
-    (Ours(schedules.softmax_by_rows), Ours(everyday.softmax)),
+    (Ours(schedules.softmax_by_rows, parallel=("i",)), Ours(everyday.softmax)),
     (
         torch("PyTorch", lambda library, x, out: library.softmax(x, 1, out=out)),
         numpy("NumPy", lambda x, _: everyday.numpy_softmax(x), allocates=True),
@@ -130,11 +145,13 @@ LAYER_NORM: Final = Workload(
     "layer-norm",
     "n rows of 1000, each less its mean and over its deviation",
     (2000,),
-    posed(_normalised, lambda n: ((n, 1000),) * 2, terms=lambda _: 1000),
-    (Ours(programs.layer_norm),),
+    posed(layers.numpy_layer_norm, lambda n: ((n, 1000),) * 2, terms=lambda _: 1000),
+    (Ours(fast.layer_norm_by_rows, parallel=("i",)), Ours(layers.layer_norm)),
     (
         torch("PyTorch", lambda library, x, _: library.nn.functional.layer_norm(x, (1000,)), allocates=True),
-        numpy("NumPy", lambda x, _: _normalised(x), allocates=True),
+        numpy("NumPy", lambda x, _: layers.numpy_layer_norm(x), allocates=True),
+        numba("numba", loops.layer_norm),
+        Rival("C three passes", by_hand("layer_norm", shapes.LAYER_NORM)),
     ),
     Limit("copy", moved),
     most=200_000,
@@ -146,7 +163,7 @@ ATTENTION: Final = Workload(
     (512,),
     posed(layers.numpy_attention, lambda n: ((n, HEAD), (2048, HEAD), (2048, HEAD), (n, HEAD)), terms=lambda _: 2048),
     (
-        Ours(fast.attention_in_registers),
+        Ours(fast.attention_in_registers, parallel=("io",)),
         Ours(beyond_the_paper.attention_in_blocks),
         Ours(beyond_the_paper.attention_by_rows),
         Ours(layers.attention),
@@ -206,4 +223,4 @@ TRIANGULAR: Final = Workload(
     most=8_000,
 )
 
-WORKLOADS: Final = (CONV1D, IM2COL, CONV2D, SOFTMAX, LAYER_NORM, ATTENTION, PERCEPTRON, MTTKRP, TRIANGULAR)
+WORKLOADS: Final = (CONV1D, CONV1D_ODD, IM2COL, CONV2D, SOFTMAX, LAYER_NORM, ATTENTION, PERCEPTRON, MTTKRP, TRIANGULAR)

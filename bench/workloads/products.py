@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from bench.contest import Limit, Ours, Problem, Rival, Workload, moved, posed
+from bench.contest import Limit, Ours, Problem, Rival, Tuning, Workload, moved, posed
 from bench.rivals import halide, loops, shapes
 from bench.rivals.c import by_hand
 from bench.rivals.libraries import numba, numpy, torch
@@ -23,17 +23,24 @@ def _operations(problem: Problem) -> float:
     return 2.0 * problem.size**3
 
 
-RIVALS: Final[tuple[Rival, ...]] = (BLAS, TORCH, halide.PRODUCT, Rival("C packed", by_hand("product", shapes.PRODUCT)))
+RIVALS: Final[tuple[Rival, ...]] = (
+    BLAS,
+    TORCH,
+    halide.PRODUCT,
+    halide.PRODUCT_IN_TILES,
+    Rival("C packed", by_hand("product", shapes.PRODUCT)),
+)
 
 PRODUCT: Final = Workload(
     "product",
     "a product of n x n matrices, float32",
-    (512, 1021, 1024, 2048),
+    (512, 1021, 1024, 2048, 4096),
     posed(np.matmul, lambda n: ((n, n),) * 3, terms=lambda n: n),
     (
-        Ours(fast.product_by_panels),
-        Ours(fast.product_blocked),
-        Ours(everyday.product_packed),
+        Ours(fast.product_by_panels, parallel=("jo",)),
+        Ours(fast.product_blocked, parallel=("io", "⊞[jo < _] ⊞[pi < _] _")),
+        Ours(fast.product_in_square_tiles, parallel=("io",)),
+        Ours(everyday.product_packed, parallel=("io", "⊞[jo < _] ⊞[p < _] _")),
         Ours(derivations.matmul_tiled, {"C": 64}, most=1024),
         Ours(derivations.matmul_tiled_with_tails, {"C": 64}, most=1024),
         Ours(matmul.naive, most=1024),
@@ -42,6 +49,20 @@ PRODUCT: Final = Workload(
     Limit("fma", _operations),
     most=16_000,
     quick=512,
+    tuned=(Tuning(fast.product_by_panels, {"rows": (8, 6, 14), "columns": (32, 16, 64)}),),
+)
+
+TILES: Final = ((8, 32), (14, 32), (12, 32), (8, 48), (6, 64))
+
+PRODUCT_TILES: Final = Workload(
+    "product-tiles",
+    "a product of n x n matrices, float32, in tiles of several shapes",
+    (512, 1024),
+    posed(np.matmul, lambda n: ((n, n),) * 3, terms=lambda n: n),
+    tuple(Ours(everyday.product_packed, tiles={"rows": rows, "columns": columns}) for rows, columns in TILES),
+    (BLAS,),
+    Limit("fma", _operations),
+    most=16_000,
 )
 
 PRODUCT_FLOAT64: Final = Workload(
@@ -49,7 +70,7 @@ PRODUCT_FLOAT64: Final = Workload(
     "a product of n x n matrices, float64",
     (512, 1024, 2048),
     posed(np.matmul, lambda n: ((n, n),) * 3, terms=lambda n: n, dtype="float64"),
-    (Ours(fast.product_in_double), Ours(programs.product_float64, most=1024)),
+    (Ours(fast.product_in_double, parallel=("jo",)), Ours(programs.product_float64, most=1024)),
     RIVALS,
     Limit("fma", _operations),
     most=12_000,
@@ -61,7 +82,7 @@ BATCHED: Final = Workload(
     (256,),
     posed(np.matmul, lambda n: ((BATCH, n, n),) * 3, terms=lambda n: n),
     (
-        Ours(fast.batched_product_by_panels),
+        Ours(fast.batched_product_by_panels, parallel=("b",)),
         Ours(beyond_the_paper.batched_product_blocked),
         Ours(beyond_the_paper.batched_product_one_row),
         Ours(beyond_the_paper.batched_product_flat, most=512),
@@ -77,7 +98,7 @@ MATRIX_VECTOR: Final = Workload(
     "an n x n matrix times a vector",
     (1000, 4000),
     posed(np.matmul, lambda n: ((n, n), (n,), (n,)), terms=lambda n: n),
-    (Ours(fast.matrix_vector_in_lanes), Ours(programs.matrix_vector)),
+    (Ours(fast.matrix_vector_by_rows, parallel=("io",)), Ours(programs.matrix_vector)),
     (
         BLAS,
         torch("PyTorch", lambda library, a, x, out: library.mv(a, x, out=out)),
@@ -89,4 +110,4 @@ MATRIX_VECTOR: Final = Workload(
     quick=1000,
 )
 
-WORKLOADS: Final = (PRODUCT, PRODUCT_FLOAT64, BATCHED, MATRIX_VECTOR)
+WORKLOADS: Final = (PRODUCT, PRODUCT_TILES, PRODUCT_FLOAT64, BATCHED, MATRIX_VECTOR)

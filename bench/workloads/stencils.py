@@ -6,14 +6,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from bench.contest import Array, Limit, Ours, Rival, Workload, moved, posed
+from bench.contest import Array, Limit, Ours, Rival, Tuning, Workload, moved, posed
 from bench.rivals import halide, loops, shapes
 from bench.rivals.c import by_hand
 from bench.rivals.libraries import numba, numpy, scipy, torch
 from bench.workloads import programs
 from examples import beyond_the_paper, derivations, fast
 from examples import everyday as schedules
-from examples.schedules import blur, everyday
+from examples.schedules import anchors, blur, everyday
 from examples.schedules.layers import numpy_stencils, stencils
 
 COPIED: Final = Limit("copy", moved)
@@ -49,7 +49,11 @@ BLUR: Final = Workload(
     (2000, 8000),
     posed(_blurred, lambda n: ((n, n),) * 2),
     (
-        Ours(fast.blur_six_rows),
+        Ours(fast.blur_six_rows, parallel=("yo",)),
+        Ours(fast.blur_by_ring),
+        Ours(fast.blur_by_rings_in_strips),
+        Ours(fast.blur_in_tiles, parallel=("yo",)),
+        Ours(fast.blur_in_two_stages, parallel=("y",)),
         Ours(derivations.blur_fused_with_tails),
         Ours(derivations.blur_fused),
         Ours(derivations.blur_two_stage_with_tails),
@@ -66,6 +70,7 @@ BLUR: Final = Workload(
     COPIED,
     most=30_000,
     quick=2000,
+    tuned=(Tuning(fast.blur_six_rows, {"rows": (6, 4, 2, 8)}),),
 )
 
 STENCIL: Final = Workload(
@@ -73,7 +78,7 @@ STENCIL: Final = Workload(
     "a cell and its six neighbours in n x n x n",
     (200, 320),
     posed(_around, lambda n: ((n, n, n),) * 2),
-    (Ours(fast.seven_points_inside), Ours(programs.stencil)),
+    (Ours(fast.seven_points_inside, parallel=("x",)), Ours(anchors.seven_points)),
     (
         Rival("C plain loops", by_hand("stencil", shapes.STENCIL)),
         numba("numba", loops.stencil),
@@ -89,7 +94,7 @@ TRANSPOSE: Final = Workload(
     "the transpose of an n x n matrix",
     (1000, 2048, 4000),
     posed(np.transpose, lambda n: ((n, n),) * 2),
-    (Ours(fast.transpose_in_tiles), Ours(programs.transpose)),
+    (Ours(fast.transpose_in_tiles, parallel=("jo",)), Ours(programs.transpose)),
     (
         numpy("NumPy", lambda x, out: np.copyto(out, x.T)),
         torch("PyTorch", lambda _, x, out: out.copy_(x.t())),

@@ -95,6 +95,26 @@ def numpy_convolution_2d(x: Array, w: Array) -> Array:
     return out
 
 
+tall, long = atl.sizes("R S", min=1)
+
+
+def filters() -> Program:
+    """Images with filters of R x S, wherever a whole filter lies within the image."""
+    x, w = atl.tensor("x", B, C, H + tall - 1, W + long - 1), atl.tensor("w", K, C, tall, long)
+
+    def element(n: IndexExpr, k: IndexExpr, y: IndexExpr, p: IndexExpr) -> Tensor:
+        return atl.sum(C, tall, long, lambda c, r, q: x[n, c, y + r, p + q] * w[k, c, r, q])
+
+    return atl.program("filters", [x, w], atl.gen(B, K, H, W, element))
+
+
+def numpy_filters(x: Array, w: Array) -> Array:
+    """What `filters` computes."""
+    rows, columns = x.shape[2] - w.shape[2] + 1, x.shape[3] - w.shape[3] + 1
+    out: Array = numpy_convolution_2d(x, w)[:, :, :rows, :columns]
+    return out
+
+
 def numpy_whole_windows(x: Array, w: Array) -> Array:
     """What the convolutions compute whose input is longer than their output, by as much as a window is."""
     out: Array = numpy_convolution(x, w)[:, :, : x.shape[2] - w.shape[2]]

@@ -1,4 +1,4 @@
-"""Programs that the paper does not have: a two-layer stencil, matrix products, MTTKRP, attention."""
+"""Programs that the paper does not have: a two-layer stencil, a batch of products, attention, layer norm."""
 
 from __future__ import annotations
 
@@ -69,6 +69,22 @@ def _weighed(score: Tensor, top: Tensor) -> Tensor:
     return atl.let(powers, summed, name="power")
 
 
+def layer_norm() -> Program:
+    """Each row less its mean, over its standard deviation."""
+    x = atl.tensor("x", n, m)
+    count = atl.cast("float32", atl.value(m))
+    means = atl.gen(n, lambda i: atl.sum(m, lambda j: x[i, j]) / count)
+
+    def scaled(mean: Tensor) -> Tensor:
+        def square(i: IndexExpr, j: IndexExpr) -> Tensor:
+            return (x[i, j] - mean[i]) * (x[i, j] - mean[i])
+
+        deviations = atl.gen(n, lambda i: atl.sqrt(atl.sum(m, lambda j: square(i, j)) / count + 1e-5))
+        return atl.let(deviations, lambda by: atl.gen(n, m, lambda i, j: (x[i, j] - mean[i]) / by[i]), name="deviation")
+
+    return atl.program("layer_norm", [x], atl.let(means, scaled, name="mean"))
+
+
 # -- the same by NumPy ------------------------------------------------------------------------------------------------
 
 
@@ -93,4 +109,11 @@ def numpy_attention(query: Array, key: Array, weight: Array) -> Array:
     scores = query @ key.T / np.sqrt(query.shape[1])
     powers = np.exp(scores - scores.max(1, keepdims=True))
     out: Array = powers @ weight / powers.sum(1, keepdims=True)
+    return out
+
+
+def numpy_layer_norm(x: Array) -> Array:
+    """What `layer_norm` computes."""
+    centred = x - x.mean(1, keepdims=True)
+    out: Array = centred / np.sqrt((centred * centred).mean(1, keepdims=True) + 1e-5)
     return out

@@ -21,27 +21,21 @@ SMALL: Final = 64
 
 
 def allocation(scope: TextScope, statement: Allocate, size: str) -> str:
-    """The call that gets storage; where products in the capacity overflow, it asks for more than any memory has.
+    """The call that gets storage, aligned; where products in the capacity overflow, it asks for more than there is.
 
     `size` is that of an element. The capacity is written as the product of the extents, where it is that.
     """
     texts, number = _capacity(scope, statement)
-    if number != 1:
-        size = f"{number} * {size}" if texts or not statement.zeroed else size
-    if not texts:
-        return f"calloc({number}, {size})" if statement.zeroed else f"malloc({size})"
-    count = _nested("saturating_product", texts)
-    if statement.zeroed and "saturating" not in count.text:
-        return f"calloc({count.text}, {size})"
-    # calloc checks its multiplication too, but compilers warn where they see that it would overflow.
-    room = f"saturating_product({count.text}, {size})"
-    return f"calloc({room}, 1)" if statement.zeroed else f"malloc({room})"
+    room = f"{number} * {size}" if number != 1 else size
+    if texts:
+        room = f"saturating_product({_nested('saturating_product', texts).text}, {room})"
+    return f"aligned_{'zeros' if statement.zeroed else 'storage'}({room})"
 
 
 def _capacity(scope: TextScope, statement: Allocate) -> tuple[list[Text], int]:
     """The factors of the capacity that are known only in a call, and the product of the others."""
-    factors = list(statement.buffer.extents)
-    if elements(statement.buffer.extents) != statement.capacity:
+    factors = list(statement.buffer.room)
+    if elements(statement.buffer.room) != statement.capacity:
         factors = _factors(statement.capacity)
     number = prod(factor.constant for factor in factors if factor.constant is not None)
     texts = [_saturating(scope, factor) for factor in factors if factor.constant is None]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lowering.c.exponential import EXPONENTIALS
+from lowering.c.functions.exponential import EXPONENTIALS
+from lowering.c.functions.extremes import EXTREMES, KEYS, REDUCTIONS, extreme_of_vectors
 
 OUT_OF_MEMORY: Final = 1
 """What a kernel returns in place of 0 when storage for a buffer could not be had."""
@@ -23,33 +24,10 @@ _HEADERS: Final = {
         *("int32_t", "int64_t", "INT64_C", "PTRDIFF_MAX"),
         *(f"INT{bits}_{end}" for bits in (32, 64) for end in ("MIN", "MAX")),
     },
-    "stdlib.h": {"calloc", "malloc", "free"},
+    "stdlib.h": {"aligned_alloc", "free"},
     "string.h": {"memset", "memcpy"},
     "stddef.h": {"size_t", "NULL"},
 }
-
-
-def _pick(kind: str, c_type: str, sign: str) -> str:
-    name = f"{kind}_{c_type.removesuffix('_t')}"
-    return f"""\
-static inline {c_type} {name}({c_type} a, {c_type} b)
-{{
-    return a {sign} b ? a : b;
-}}
-"""
-
-
-def _pick_of_floats(kind: str, c_type: str, sign: str) -> str:
-    # NaN where one of the two is: what compares false keeps the left one, so that only the right one is looked at. In
-    # this form the comparison is one instruction of x86, and loops over arrays are vectorised.
-    return f"""\
-/* The {kind}imum of both; NaN, where one of them is. */
-static inline {c_type} {kind}_{c_type}({c_type} a, {c_type} b)
-{{
-    a = b {sign} a ? b : a;
-    return b == b ? a : b;
-}}
-"""
 
 
 def _absolute(c_type: str) -> str:
@@ -58,14 +36,6 @@ static inline {c_type} abs_{c_type.removesuffix("_t")}({c_type} a)
 {{
     return a < 0 ? -a : a;
 }}
-"""
-
-
-def _reduction(kind: str, c_type: str, start: str) -> str:
-    # OpenMP's own maximum and minimum do not keep NaN.
-    return f"""\
-#pragma omp declare reduction(fold_{kind}_{c_type}: {c_type}: omp_out = {kind}_{c_type}(omp_out, omp_in)) \\
-    initializer(omp_priv = {start}INFINITY)
 """
 
 
@@ -89,6 +59,21 @@ static inline size_t saturating_product(size_t a, size_t b)
     return __builtin_mul_overflow(a, b, &product) ? PTRDIFF_MAX : product;
 }
 """,
+    "aligned_storage": """\
+/* Storage that begins where a line of the cache does; NULL where there is none. */
+static inline void *aligned_storage(size_t size)
+{
+    return size < PTRDIFF_MAX ? aligned_alloc(64, (size / 64 + 1) * 64) : NULL;
+}
+""",
+    "aligned_zeros": """\
+/* The same, all zero. */
+static inline void *aligned_zeros(size_t size)
+{
+    void *made = aligned_storage(size);
+    return made == NULL ? NULL : memset(made, 0, size);
+}
+""",
     "floor_div": """\
 /* a / b rounded down, for b > 0. */
 static inline int64_t floor_div(int64_t a, int64_t b)
@@ -104,22 +89,10 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
     return rest < 0 ? rest + b : rest;
 }
 """,
-    **{
-        f"{kind}_{c_type.removesuffix('_t')}": _pick(kind, c_type, sign)
-        for kind, sign in (("min", "<"), ("max", ">"))
-        for c_type in ("int32_t", "int64_t")
-    },
-    **{
-        f"{kind}_{c_type}": _pick_of_floats(kind, c_type, sign)
-        for kind, sign in (("min", "<"), ("max", ">"))
-        for c_type in ("float", "double")
-    },
+    **EXTREMES,
+    **KEYS,
     **EXPONENTIALS,
-    **{
-        f"fold_{kind}_{c_type}": _reduction(kind, c_type, start)
-        for kind, start in (("min", ""), ("max", "-"))
-        for c_type in ("float", "double")
-    },
+    **REDUCTIONS,
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }
 
@@ -143,8 +116,13 @@ _VECTORS: Final = {
     for dtype, (_, width) in _TYPES.items()
     for size in (16, 32, 64)
 }
+_EXTREMES_OF_VECTORS: Final = {
+    f"{kind}_{vector}": extreme_of_vectors(kind, vector, of_floats=vector.endswith(("float", "double")))
+    for kind in ("min", "max")
+    for vector in _VECTORS
+}
 
-OURS: Final = frozenset((*_HELPERS, *_VECTORS))
+OURS: Final = frozenset((*_HELPERS, *_VECTORS, *_EXTREMES_OF_VECTORS))
 """What generated code calls its own constants and functions."""
 
 
@@ -157,7 +135,10 @@ def preamble(code: str) -> str:
     """The headers and helpers that the code uses: its identifiers tell, since generated names differ from theirs."""
     used = identifiers(code)
     vectors = "".join(text for name, text in _VECTORS.items() if name in used)
-    helpers = [*([vectors] if vectors else []), *(text for name, text in _HELPERS.items() if name in used)]
+    if "aligned_zeros" in used:
+        used |= {"aligned_storage"}
+    functions = (*_HELPERS.items(), *_EXTREMES_OF_VECTORS.items())
+    helpers = [*([vectors] if vectors else []), *(text for name, text in functions if name in used)]
     used |= identifiers("".join(helpers))
     wanted = [header for header, provides in sorted(_HEADERS.items()) if provides & used]
     if {"stdlib.h", "string.h"} & set(wanted) and "stddef.h" in wanted:

@@ -18,6 +18,7 @@ from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate, negation
 from lowering.c.helpers import identifiers, preamble
 from lowering.c.index import count_text, index_text, predicate_text
+from lowering.c.keys import fold_of_keys, with_keys
 from lowering.c.loops import directives, has_heap_buffers
 from lowering.c.memory import Heap, allocated, asked_for, ending, on_heap, on_stack, opened, way_out
 from lowering.c.names import Names
@@ -208,10 +209,11 @@ def _block(scope: TextScope, heap: Heap, block: Block) -> Lines:
 
 def _loop(scope: TextScope, heap: Heap, loop: For, *clauses: str) -> Lines:
     first, last = index_text(scope, loop.low).text, index_text(scope, loop.high).text
-    name, inside = scope.bind(loop.variable, loop.variable.name)
+    inside, before, after = with_keys(scope, loop)
+    name, inside = inside.bind(loop.variable, loop.variable.name)
     lines = _block(inside.under(loop.range), heap, loop.body)
     head = f"for (int64_t {name} = {first}; {name} < {last}; {name}++)"
-    return [*directives(scope, loop, *clauses), *_braced(head, lines)] if lines else []
+    return [*before, *directives(scope, loop, *clauses), *_braced(head, lines), *after] if lines else []
 
 
 def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accumulate | Clear) -> Lines:
@@ -231,13 +233,15 @@ def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accu
                     sign = {"add": "+", "sub": "-", "mul": "*", "div": "/"}[op]
                     return [f"{into} {sign}= {by};"]
                 case "min" | "max":
-                    return [f"{into} = {helper(op, value.dtype)}({into}, {by});"]
+                    return [fold_of_keys(scope, statement, by) or f"{into} = {helper(op, value.dtype)}({into}, {by});"]
             assert_never(op)
         case Clear(buffer, count, zeroed):
             # Else every cell is stored before it is read.
             if not zeroed:
                 return []
-            return [f"memset({scope.name(key(buffer))}, 0, {_bytes(scope, buffer, count)});"]
+            begun = statement.begun
+            first = scope.name(key(buffer)) if begun is None else f"&{storage_text(scope, begun).text}"
+            return [f"memset({first}, 0, {_bytes(scope, buffer, count)});"]
     assert_never(statement)
 
 

@@ -39,7 +39,7 @@ def storage_text(scope: TextScope, target: Cell | Scalar) -> Text:
     match target:
         case Scalar():
             return Text(scope.name(key(target)))
-        case Cell(buffer, pairs):
+        case Cell(buffer):
             if buffer.uid in scope.tiles:
                 name, lane, length = variable_of(scope, target)
                 return Text(f"{name}[{lane}]" if length > 1 else name)
@@ -48,7 +48,7 @@ def storage_text(scope: TextScope, target: Cell | Scalar) -> Text:
                 return Text(name)
             if buffer.role == "output" and not buffer.extents:
                 return Text(f"*{name}", UNARY)
-            return Text(f"{name}[{address_text(scope, pairs).text}]")
+            return Text(f"{name}[{address_text(scope, target.placed).text}]")
     assert_never(target)
 
 

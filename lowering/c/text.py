@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 TERNARY, OR, AND, EQUALITY, COMPARISON, SUM, PRODUCT, UNARY, PRIMARY = range(1, 10)
@@ -120,20 +122,22 @@ def _pieces(text: str, at: list[int]) -> list[str]:
 
 def _places(text: str) -> list[tuple[int, int, str]]:
     """The blanks where a text may be broken, how many brackets are open there, and what stands there."""
-    known = [*_ASSIGNMENTS, *(operator for operators in _CLASSES[2:] for operator in operators)]
     found: list[tuple[int, int, str]] = []
     depth = 0
-    for at, character in enumerate(text):
+    for met in _BRACKET_OR_BLANK.finditer(text):
+        character, at = met[0], met.start()
         if character in "([{":
             depth += 1
         elif character in ")]}":
             depth -= 1
-        elif character == " " and at > 0:
-            kind = (
-                f"{text[at - 1]} "
-                if text[at - 1] in ",;"
-                else next((op for op in known if text.startswith(op, at)), "")
-            )
-            if kind:
-                found.append((at, depth, kind))
+        else:
+            found.append((at, depth, f" {met['rest']}" if met["rest"] else f"{text[at - 1]} "))
     return found
+
+
+_BRACKET_OR_BLANK: Final = re.compile(
+    r"[()\[\]{}]| (?:(?<=[,;] )|(?=(?P<rest>"
+    + "|".join(re.escape(known[1:]) for known in (*_ASSIGNMENTS, *chain.from_iterable(_CLASSES[2:])))
+    + ")))"
+)
+"""A bracket, or a blank after a mark or before an operator."""

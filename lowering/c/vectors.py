@@ -65,12 +65,11 @@ def operation(scope: TextScope, loop: For) -> str:
     lanes = _Lanes(scope.under(loop.range), loop, length)
     into, by = lanes.stored(statement.target), lanes.value(statement.value)
     if isinstance(statement, Accumulate):
-        return f"{into} {SIGNS[statement.op]}= {by.text};"
-    if varies(statement.value, loop.variable):
-        return f"{into} = {by.text};"
-    # What is no vector cannot be assigned to one. Less zero everything is what it was, negative zero too.
-    zeros = f"({vector_type(statement.value.dtype, length)}){{0}}"
-    return f"{into} = {by.at(SUM)} - {zeros};"
+        if statement.op in SIGNS:
+            return f"{into} {SIGNS[statement.op]}= {by.text};"
+        called = f"{statement.op}_{vector_type(statement.value.dtype, length)}"
+        return f"{into} = {called}({into}, {lanes.vector(statement.value).text});"
+    return f"{into} = {lanes.vector(statement.value).text};"
 
 
 class _Lanes:
@@ -84,6 +83,14 @@ class _Lanes:
     def stored(self, cell: Cell) -> str:
         return self._vector(cell, const="")
 
+    def vector(self, e: ScalarExpr) -> Text:
+        """A vector, also where all lanes have the same."""
+        text = self.value(e)
+        if varies(e, self._loop.variable):
+            return text
+        # What is no vector cannot be assigned to one. Less zero everything is what it was, negative zero too.
+        return Text(f"{text.at(SUM)} - ({vector_type(e.dtype, self._length)}){{0}}", SUM)
+
     def value(self, e: ScalarExpr) -> Text:
         """A vector; or a scalar, where all lanes have the same."""
         if not varies(e, self._loop.variable):
@@ -92,6 +99,9 @@ class _Lanes:
             case Load(Cell() as cell):
                 text = self._vector(cell, const="const ")
                 return Text(text, UNARY) if text.startswith("*") else Text(text)
+            case Apply("min" | "max" as op, arguments, dtype):
+                operands = ", ".join(self.vector(argument).text for argument in arguments)
+                return Text(f"{op}_{vector_type(dtype, self._length)}({operands})")
             case Apply(op, arguments, dtype):
                 return applied(op, [self.value(argument) for argument in arguments], dtype)
             case Number() | Load() | FromIndex() | Choose() | Convert():

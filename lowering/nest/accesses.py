@@ -58,8 +58,11 @@ class Access:
         return show_statement(self.scope, self.statement)
 
 
-def accesses(loop: For, facts: Facts, scope: TextScope) -> Iterator[Access]:
-    """What an iteration does to storage that other iterations see: what is no input, and not made in the iteration."""
+def accesses(loop: For, facts: Facts, scope: TextScope, *, inputs: bool = False) -> Iterator[Access]:
+    """What an iteration does to storage that other iterations see: what is no input, and not made in the iteration.
+
+    With `inputs` also what it reads of these.
+    """
     own = {
         key(made.buffer if isinstance(made, Allocate) else made.variable)
         for made in statements(loop.body)
@@ -69,7 +72,7 @@ def accesses(loop: For, facts: Facts, scope: TextScope) -> Iterator[Access]:
     place = _Place(facts.assume(loop.range), (loop.variable,), inside)
     for access in _in_block(place, loop.body):
         is_input = isinstance(access.storage, Cell) and access.storage.buffer.role == "input"
-        if not is_input and accessed(access.storage) not in own:
+        if (inputs or not is_input) and accessed(access.storage) not in own:
             yield access
 
 
@@ -125,10 +128,12 @@ def _in_statement(place: _Place, statement: Statement) -> Iterator[Access]:
             yield place.to(target, op if isinstance(target, Scalar) else "write", statement)
         case Declare(_, initial):
             yield from _in_scalar(place, initial, statement)
-        case Clear(buffer):
+        case Clear(buffer, row=row):
             any_of = tuple(Var(_ANY + at, f"at{at}") for at in range(len(buffer.extents)))
             pairs = tuple((index(at), extent) for at, extent in zip(any_of, buffer.extents, strict=True))
             facts = place.facts.assume(*(within(ZERO, at, extent) for at, extent in pairs))
+            if row is not None:
+                pairs = ((row, buffer.extents[0]), *pairs[1:])
             emptied = replace(place, facts=facts, loops=(*place.loops, *any_of))
             yield emptied.to(Cell(buffer, pairs), "write", statement)
         case Allocate() | Free():

@@ -106,9 +106,12 @@ def _in_statement(inside: Inside, statement: Statement) -> Occurrences:
             yield from _in_scalar(inside, value)
         case Declare(_, initial):
             yield from _in_scalar(inside, initial)
+        case Clear(row=row) if row is not None:
+            yield from _in_storage(inside, statement.begun)
+            yield Computed(inside, Use.COUNT, statement.count)
         case Allocate(buffer, count) | Clear(buffer, count):
             # The extents of a buffer that is allocated outside of a loop may speak of the loop's variable.
-            for part in buffer.extents if count == elements(buffer.extents) else (count,):
+            for part in buffer.room if count == elements(buffer.room) else (count,):
                 yield Computed(inside, Use.COUNT, part)
         case Free():
             return
@@ -116,9 +119,9 @@ def _in_statement(inside: Inside, statement: Statement) -> Occurrences:
             assert_never(statement)
 
 
-def _in_storage(inside: Inside, at: Cell | Scalar) -> Occurrences:
+def _in_storage(inside: Inside, at: Cell | Scalar | None) -> Occurrences:
     if isinstance(at, Cell):
-        for pair in at.pairs:
+        for pair in at.placed:
             for part in pair:
                 yield Computed(inside, Use.ADDRESS, part)
 

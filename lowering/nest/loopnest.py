@@ -10,14 +10,29 @@ the target's own is proved once and written into the nest (`LoopNest.natural`), 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, assert_never
 
 from atl.checks.stack import Storage
 from atl.checks.targets import MarkedBinder
 from atl.core import dtypes
-from atl.core.index import ONE, ZERO, AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, index
+from atl.core.index import (
+    ONE,
+    ZERO,
+    AnyAtom,
+    Array,
+    Bound,
+    Extremum,
+    Index,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    constant,
+    floordiv,
+    index,
+)
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, negation, within
 from atl.core.reshape_definitions import Pairs
@@ -28,13 +43,32 @@ from atl.errors import WrongArgument, brief
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Storage for a tensor. `uid` tells buffers apart; the name is a hint for all but inputs and the output."""
+    """Storage for a tensor. `uid` tells buffers apart; the name is a hint for all but inputs and the output.
+
+    With `rows` it is a ring: of the elements along its first dimension, its rows, it holds so many, and row r stands in
+    the place r mod `rows`, where the row before it in that place was. A row is there from the `Clear` of it on.
+
+    With a `home` it stands in the storage of that other buffer, of the same shape: an element is there until one of the
+    other tensors in that storage is stored in its place.
+    """
 
     uid: int
     name: str = field(hash=False)
     dtype: str = field(hash=False)
     extents: tuple[Index, ...] = field(hash=False)
     role: Literal["input", "output", "local"] = field(default="local", hash=False)
+    rows: int = field(default=0, hash=False)
+    home: Buffer | None = field(default=None, hash=False)
+
+    @property
+    def room(self) -> tuple[Index, ...]:
+        """The extents of what it holds: those of the tensor, or of a ring those of its rows."""
+        return (constant(self.rows), *self.extents[1:]) if self.rows else self.extents
+
+    @property
+    def storage(self) -> Buffer:
+        """The buffer in whose storage it stands: itself, if it has no other home."""
+        return self if self.home is None else self.home
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +79,18 @@ class Cell:
     pairs: Pairs
 
     @property
+    def placed(self) -> Pairs:
+        """The pairs of its place in memory: in a ring, those of the place that its row takes its turn in."""
+        rows = self.buffer.rows
+        if not rows:
+            return self.pairs
+        (row, _), *rest = self.pairs
+        return ((row - floordiv(row, constant(rows)) * rows, constant(rows)), *rest)
+
+    @property
     def address(self) -> Index:
         """The flat, row-major address (`flatten_index` of §4.4.2)."""
-        return flat(self.pairs)
+        return flat(self.placed)
 
 
 def flat(pairs: Pairs) -> Index:
@@ -75,9 +118,10 @@ class Scalar:
 
 
 def key(storage: Buffer | Scalar) -> Hashable:
-    """What a buffer or scalar variable is known by in a nest; an input, by its own name."""
+    """What a buffer or scalar variable is known by in a nest, by its home if it has one; an input, by its own name."""
     if isinstance(storage, Scalar):
         return ("scalar", storage.uid)
+    storage = storage.storage
     return storage.name if storage.role == "input" else ("buffer", storage.uid)
 
 
@@ -229,12 +273,21 @@ class Clear:
     """The first `count` cells of a buffer emptied: they hold no value again, and are zero if `zeroed`.
 
     A hoisted buffer is emptied where its let stands. Without `zeroed` every cell is stored before it is read, and C has
-    nothing to do.
+    nothing to do. With a `row`, of a ring, the cells are those of the place of that row, which is the row there now.
     """
 
     buffer: Buffer
     count: Index
     zeroed: bool = True
+    row: Index | None = None
+
+    @property
+    def begun(self) -> Cell | None:
+        """The first cell of the row of a ring that is emptied."""
+        if self.row is None:
+            return None
+        first, *rest = self.buffer.extents
+        return Cell(self.buffer, ((self.row, first), *((ZERO, extent) for extent in rest)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +327,7 @@ class Refused:
     summary: str
     required: str
     suggestions: tuple[str, ...] = ()
+    numbers: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +346,8 @@ class LoopNest:
     can carry them out; what they mark is lowered as if it had none.
 
     `vector_bytes` is the size of a vector register of the machine that the nest is made for.
+
+    `in_place` are the inputs, none of `inputs`, whose elements stand in the output when the nest begins to run.
     """
 
     name: str
@@ -305,6 +361,7 @@ class LoopNest:
     marks: tuple[MarkedBinder, ...] = ()
     refused: tuple[Refused, ...] = ()
     vector_bytes: int = VECTOR_BYTES
+    in_place: tuple[Buffer, ...] = ()
 
 
 def checked_nest(value: object) -> LoopNest:

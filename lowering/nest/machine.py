@@ -74,6 +74,8 @@ TrapKind: TypeAlias = Literal[
     "register",  # an element of a tile in registers at an index that is not constant, or of no vector
     "divisor",  # an index divided by zero or less
     "numerator",  # one that is said not to be negative, and is
+    "taken",  # a read of, or an addition to, a cell where another tensor in the same storage stands
+    "ring",  # a row of a ring that is not the one in its place: not there yet, or there no more
     "meeting",  # two iterations that run at once touch one cell, and one of them changes it
 ]
 
@@ -96,6 +98,8 @@ class Memory:
     zeroed: int
     made: int = 0  # so many loops around whose iterations run at once: no other iterations of them see it
     cells: dict[int, Any] = field(default_factory=dict)
+    held: dict[int, tuple[int, bool]] = field(default_factory=dict)  # of a ring: by place the row, and if it is zeroed
+    owners: dict[int, int] = field(default_factory=dict)  # the buffer whose value is in a cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +194,17 @@ class Run:
         count = prod(shape)
         memory = Memory(count, zeroed=0 if self._nest.complete else count)
         self._heap[output.uid] = memory
+        for buffer in self._nest.in_place:
+            for address, element in enumerate(self._arrays[buffer.name].reshape(-1)):
+                memory.cells[address] = self._scalars.element(element, buffer.dtype)
+                memory.owners[address] = buffer.uid
         self._whole()
-        if self._nest.complete and len(memory.cells) < count:
-            missing = next(address for address in range(count) if address not in memory.cells)
+        stored = {at: value for at, value in memory.cells.items() if memory.owners[at] == output.uid}
+        if self._nest.complete and len(stored) < count:
+            missing = next(address for address in range(count) if address not in stored)
             raise Trap("incomplete", f"nothing is stored at {missing} of the output, which is said to be complete")
         scalars = self._scalars
-        return Outcome(shape, output.dtype, memory.cells, scalars.divisions_by_zero, scalars.undefined)
+        return Outcome(shape, output.dtype, stored, scalars.divisions_by_zero, scalars.undefined)
 
     def _whole(self) -> None:
         """Runs the body of the nest."""
@@ -263,8 +272,11 @@ class Run:
                 self._made[variable] = self._watch.depth
             case Allocate(buffer, capacity, _, zeroed):
                 self._allocate(buffer, self._index(capacity), zeroed=zeroed)
-            case Clear(buffer, count, zeroed):
-                self._clear(buffer, self._index(count), zeroed=zeroed)
+            case Clear(buffer, count, zeroed, row):
+                if row is None:
+                    self._clear(buffer, self._index(count), zeroed=zeroed)
+                else:
+                    self._begin(statement, self._index(row))
             case Free(buffer):
                 self._free(buffer)
             case _:
@@ -336,9 +348,9 @@ class Run:
             case Cell(buffer):
                 memory, address = self._place(target)
                 self._touch(buffer, address, memory.made, "write")
-                if address in memory.cells:
+                if address in memory.cells and memory.owners[address] == buffer.uid:
                     raise Trap("overwritten", f"{buffer.name} holds a value at {address} when another is assigned")
-                memory.cells[address] = value
+                memory.cells[address], memory.owners[address] = value, buffer.uid
 
     def _accumulate(self, target: Cell | Scalar, op: BinaryOp, value: Any) -> None:
         match target:
@@ -350,10 +362,16 @@ class Run:
             case Cell(buffer):
                 memory, address = self._place(target)
                 self._touch(buffer, address, memory.made, "write")
-                if address not in memory.cells and (op not in ("add", "sub") or address >= memory.zeroed):
+                if address not in memory.cells and (op not in ("add", "sub") or not self._is_zero(target)):
                     raise Trap("uninitialised", f"{op} to {buffer.name} at {address}, which holds nothing")
+                self._check_owner(buffer, memory, address)
                 old = memory.cells.get(address, self._scalars.constant(0, buffer.dtype))
                 memory.cells[address] = self._scalars.binary(op, buffer.dtype, old, value)
+                memory.owners[address] = buffer.uid
+
+    def _check_owner(self, buffer: Buffer, memory: Memory, address: int) -> None:
+        if memory.owners.get(address, buffer.uid) != buffer.uid and address in memory.cells:
+            raise Trap("taken", f"{buffer.name} at {address}, where another tensor in its storage stands")
 
     # -- buffers ------------------------------------------------------------------------------------------------------
 
@@ -374,6 +392,28 @@ class Run:
         memory.zeroed = max(memory.zeroed, count) if zeroed else 0
         for address in [address for address in memory.cells if address < count]:
             del memory.cells[address]
+        memory.held.clear()
+
+    def _begin(self, cleared: Clear, row: int) -> None:
+        """A row of a ring takes its place, and the row that was there is there no more."""
+        buffer, memory = cleared.buffer, self._memory(cleared.buffer)
+        length = prod(self._index(extent) for extent in buffer.extents[1:])
+        if not 0 <= row < self._index(buffer.extents[0]):
+            raise Trap("out of bounds", f"row {row} of the ring {buffer.name}")
+        if self._index(cleared.count) != length or length * buffer.rows > memory.capacity:
+            raise Trap("capacity", f"{buffer.rows} rows of {length} elements in {buffer.name}")
+        place = row % buffer.rows
+        memory.held[place] = (row, cleared.zeroed)
+        for address in range(place * length, (place + 1) * length):
+            self._touch(buffer, address, memory.made, "write")
+            memory.cells.pop(address, None)
+
+    def _is_zero(self, cell: Cell) -> bool:
+        """Whether a cell that holds nothing reads as zero."""
+        memory = self._memory(cell.buffer)
+        if cell.buffer.rows:
+            return memory.held[self._index(cell.pairs[0][0]) % cell.buffer.rows][1]
+        return self._index(cell.address) < memory.zeroed
 
     def _free(self, buffer: Buffer) -> None:
         if buffer.uid in self._freed:
@@ -383,14 +423,15 @@ class Run:
         self._freed.add(buffer.uid)
 
     def _memory(self, buffer: Buffer) -> Memory:
-        found = self._heap.get(buffer.uid)
+        uid = buffer.storage.uid
+        found = self._heap.get(uid)
         if found is None:
-            raise Trap("no storage", f"{buffer.name} is {'freed' if buffer.uid in self._freed else 'not allocated'}")
+            raise Trap("no storage", f"{buffer.name} is {'freed' if uid in self._freed else 'not allocated'}")
         return found
 
     def _place(self, cell: Cell) -> tuple[Memory, int]:
         """The memory of the cell's buffer, which is no input, and the address there."""
-        if cell.buffer.role == "input":
+        if cell.buffer.storage.role == "input":
             raise Trap("read-only", f"a store to the input {cell.buffer.name}")
         memory = self._memory(cell.buffer)
         if cell.buffer.uid in self._tiles and any(
@@ -399,12 +440,23 @@ class Run:
         ):
             raise Trap("register", f"{cell.buffer.name}, which is in registers, at an index that is not constant")
         at, extents = self._positions(cell)
+        if rows := cell.buffer.rows:
+            at, extents = self._turn(cell.buffer, at, memory), (rows, *extents[1:])
         if prod(extents) > memory.capacity:
             raise Trap("capacity", f"{cell.buffer.name} of shape {extents} has room for {memory.capacity} elements")
         address = 0
         for position, extent in zip(at, extents, strict=True):
             address = address * extent + position
         return memory, address
+
+    def _turn(self, buffer: Buffer, at: tuple[int, ...], memory: Memory) -> tuple[int, ...]:
+        """The position in a ring of an element, whose row must be the one in its place."""
+        row, *rest = at
+        held, _ = memory.held.get(row % buffer.rows, (None, False))
+        if held != row:
+            there = "no row" if held is None else f"row {held}"
+            raise Trap("ring", f"row {row} of {buffer.name} is asked for, and {there} is in its place")
+        return (row % buffer.rows, *rest)
 
     def _positions(self, cell: Cell) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The values of a cell's pairs, each index within its extent, and the extents those of the buffer."""
@@ -454,14 +506,15 @@ class Run:
                     raise Trap("undeclared", f"the scalar {name} is read")
                 self._touch(source, 0, self._made[source], "read")
                 return self._stack[source]
-            case Cell(Buffer(role="input") as buffer):
+            case Cell(Buffer(role="input", home=None) as buffer):
                 at, _ = self._positions(source)
                 return self._scalars.element(self._arrays[buffer.name][at], buffer.dtype)
             case Cell(buffer):
                 memory, address = self._place(source)
                 self._touch(buffer, address, memory.made, "read")
-                if address not in memory.cells and address >= memory.zeroed:
+                if address not in memory.cells and not self._is_zero(source):
                     raise Trap("uninitialised", f"a read of {buffer.name} at {address}, which holds nothing")
+                self._check_owner(buffer, memory, address)
                 return memory.cells.get(address, self._scalars.constant(0, buffer.dtype))
 
     # -- indices ------------------------------------------------------------------------------------------------------

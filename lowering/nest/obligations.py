@@ -145,7 +145,7 @@ class _Walk:
                 case Allocate(buffer, capacity):
                     self._room[buffer.uid] = capacity
                     self._empty(buffer, facts, loops)
-                case Clear(buffer, _):
+                case Clear(buffer):
                     self._empty(buffer, facts, loops)
                 case Declare() | Free():
                     pass
@@ -155,13 +155,13 @@ class _Walk:
     def _store(self, cell: Cell | Scalar, assigns: bool, facts: Facts, loops: tuple[Var, ...]) -> None:
         if isinstance(cell, Scalar):
             return
-        since = loops[self._emptied[cell.buffer.uid] :]
+        since = loops[self._emptied[cell.buffer.storage.uid] :]
         self.stores.setdefault(cell.buffer.uid, []).append(_Store(cell, assigns, facts, since))
 
     def _empty(self, buffer: Buffer, facts: Facts, loops: tuple[Var, ...]) -> None:
         """From here on the buffer holds nothing, and has room for all of its elements."""
         self._emptied[buffer.uid] = len(loops)
-        count = elements(buffer.extents)
+        count = elements(buffer.room)
         if not _variables(count) <= {variable.uid for variable in loops}:
             return  # hoisted: what it holds is known where it is emptied
         self.found.append(Obligation("allocation", buffer.name, facts, at_most(count, self._room[buffer.uid])))

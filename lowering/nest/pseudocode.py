@@ -81,9 +81,10 @@ def _block(scope: TextScope, block: Block) -> list[str]:
                 lines.append(f"{name} = {first}{_shown_mark(mark)}")
             case Allocate(buffer, capacity, storage, zeroed, mark=mark):
                 _, scope = scope.bind(key(buffer), buffer.name)
-                whole = elements(buffer.extents) == capacity
-                room = shown(scope, key(buffer), buffer.extents if whole else (capacity,))
-                text = f"{'zeros' if zeroed else 'room for'} {room}{_PLACES[storage]}"
+                whole = elements(buffer.room) == capacity
+                turns = ", a ring" if buffer.rows else ""
+                room = shown(scope, key(buffer), buffer.room if whole or buffer.rows else (capacity,))
+                text = f"{'zeros' if zeroed else 'room for'} {room}{turns}{_PLACES[storage]}"
                 lines.append(f"{text}{_shown_mark(mark)}")
             case For() | If() | Assign() | Accumulate() | Clear() | Free():
                 lines += _statement(scope, statement)
@@ -105,6 +106,8 @@ def _statement(scope: TextScope, statement: For | If | Assign | Accumulate | Cle
         case Accumulate(target, op, value):
             into, by = _stored(scope, target), _scalar(scope, value).text
             return [f"{into} {INFIX[op]}= {by}" if op in INFIX else f"{into} = {op}({into}, {by})"]
+        case Clear(_, _, zeroed, row) if row is not None:
+            return [f"{'clear' if zeroed else 'begin'} {shown(scope, key(statement.buffer), (row,))}"]
         case Clear(buffer, count, zeroed):
             name = scope.name(key(buffer))
             return [f"{'clear' if zeroed else 'forget'} {name}[0..{_end(scope, count)}]"]

@@ -1,11 +1,12 @@
-"""An index in place of a loop's variable, in the statements of the loop's body."""
+"""An index in place of a loop's variable, or buffers in place of others, in all statements of a block."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from atl.core.index import Index, Leaf, Var, index, map_leaves
+from atl.core.index import ZERO, Index, Leaf, Var, index, map_leaves
 from atl.core.predicate import Predicate, substitute
 from atl.core.reshape_definitions import Pairs
 from lowering.nest.loopnest import (
@@ -43,6 +44,11 @@ def at_iteration(loop: For, value: Index) -> Block:
     return _Iteration(loop.variable, value, made).block(loop.body)
 
 
+def in_other_buffers(block: Block, others: Mapping[Buffer, Buffer]) -> Block:
+    """The statements with other buffers in place of some."""
+    return _Iteration(None, ZERO, frozenset(), others).block(block)
+
+
 def cell_at(cell: Cell, variable: Var, value: Index) -> Cell:
     """A cell of a buffer that is allocated outside of a loop, with the value in place of the loop's variable."""
     found = _Iteration(variable, value, frozenset())
@@ -51,9 +57,10 @@ def cell_at(cell: Cell, variable: Var, value: Index) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class _Iteration:
-    variable: Var
+    variable: Var | None
     value: Index
     made: frozenset[int]
+    others: Mapping[Buffer, Buffer] = field(default_factory=dict)
 
     def block(self, block: Block) -> Block:
         return tuple(map(self._statement, block))
@@ -62,12 +69,13 @@ class _Iteration:
         return self.value if leaf == self.variable else index(leaf)
 
     def _index(self, e: Index) -> Index:
-        return map_leaves(e, self._leaf) if self.variable.uid in e.free else e
+        return map_leaves(e, self._leaf) if self.variable is not None and self.variable.uid in e.free else e
 
     def _predicate(self, predicate: Predicate) -> Predicate:
-        return substitute(predicate, self._leaf)
+        return predicate if self.variable is None else substitute(predicate, self._leaf)
 
     def _buffer(self, buffer: Buffer) -> Buffer:
+        buffer = self.others.get(buffer, buffer)
         return replace(buffer, extents=tuple(map(self._index, buffer.extents))) if buffer.uid in self.made else buffer
 
     def _storage(self, at: Cell | Scalar) -> Cell | Scalar:
@@ -92,8 +100,9 @@ class _Iteration:
                 return replace(statement, initial=self._scalar(initial))
             case Allocate(buffer, capacity):
                 return replace(statement, buffer=self._buffer(buffer), capacity=self._index(capacity))
-            case Clear(buffer, count):
-                return replace(statement, buffer=self._buffer(buffer), count=self._index(count))
+            case Clear(buffer, count, _, row):
+                row = None if row is None else self._index(row)
+                return replace(statement, buffer=self._buffer(buffer), count=self._index(count), row=row)
             case Free(buffer):
                 return Free(self._buffer(buffer))
         assert_never(statement)

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, assert_never
 
 import numpy as np
 
-from atl.core.index import Index, Var, index
+from atl.core.index import Index, Var, factor_of
 from atl.core.predicate import expressions
 from lowering.nest.loopnest import (
     Accumulate,
@@ -47,6 +47,9 @@ LEAST_VECTOR: Final = 16
 
 SIGNS: Final[Mapping[str, str]] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 """The operations of two operands that vectors have, by their signs."""
+
+LANE_BY_LANE: Final = frozenset((*SIGNS, "min", "max"))
+"""The operations of two operands that are done to all lanes at once."""
 
 Tiles: TypeAlias = Mapping[int, tuple[int, ...]]
 """The tiles in registers by the `uid` of their buffer: the lengths of the vectors that each row is made of."""
@@ -138,8 +141,8 @@ def step(e: Index, variable: Var) -> int | None:
     >>> step(size("n") * 2 + index(i), i), step(size("n"), i), step(size("n") * index(i), i)
     (1, 0, None)
     """
-    factor = next((value for monomial, value in e.terms if monomial == (variable,)), 0)
-    return None if variable.uid in (e - index(variable) * factor).free else factor
+    factor = factor_of(e, variable)
+    return None if factor is None else factor.constant
 
 
 def varies(e: ScalarExpr, variable: Var) -> bool:
@@ -179,7 +182,7 @@ def has_lanes(statement: Statement, variable: Var) -> bool:
     """
     if not isinstance(statement, Assign | Accumulate) or not isinstance(statement.target, Cell):
         return False
-    if isinstance(statement, Accumulate) and statement.op not in SIGNS:
+    if isinstance(statement, Accumulate) and statement.op not in LANE_BY_LANE:
         return False
     return step(statement.target.address, variable) == 1 and _has_lanes(statement.value, variable, statement.target)
 
@@ -192,7 +195,7 @@ def _has_lanes(e: ScalarExpr, variable: Var, target: Cell) -> bool:
     match e:
         case Load(Cell() as cell):
             return step(cell.address, variable) == 1
-        case Apply(op, arguments) if op in SIGNS or op == "neg":
+        case Apply(op, arguments) if op in LANE_BY_LANE or op == "neg":
             return all(_has_lanes(argument, variable, target) for argument in arguments)
         case Number() | Load() | FromIndex() | Apply() | Choose() | Convert():
             return False
@@ -201,19 +204,24 @@ def _has_lanes(e: ScalarExpr, variable: Var, target: Cell) -> bool:
 
 def cells(e: ScalarExpr) -> Iterator[Cell]:
     """The cells that an expression reads."""
+    return (source for source in sources(e) if isinstance(source, Cell))
+
+
+def sources(e: ScalarExpr) -> Iterator[Cell | Scalar]:
+    """The cells and scalar variables that an expression reads."""
     match e:
-        case Load(Cell() as cell):
-            yield cell
-        case Number() | FromIndex() | Load():
+        case Load(source):
+            yield source
+        case Number() | FromIndex():
             return
         case Apply(_, arguments):
             for argument in arguments:
-                yield from cells(argument)
+                yield from sources(argument)
         case Choose(_, left, right):
-            yield from cells(left)
-            yield from cells(right)
+            yield from sources(left)
+            yield from sources(right)
         case Convert(argument):
-            yield from cells(argument)
+            yield from sources(argument)
         case _:
             assert_never(e)
 

@@ -19,19 +19,25 @@ from lowering.passes.early_frees import with_early_frees
 from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
 from lowering.passes.registers import with_tiles_in_registers
+from lowering.passes.rings import with_rings
+from lowering.passes.sharing import with_storage_shared
 from lowering.passes.simplification import simplified
 from lowering.passes.stack import with_stack_in_bounds
+from lowering.passes.sums_on_the_way import with_sums_on_the_way
 
 Pass: TypeAlias = Callable[[LoopNest], LoopNest]
 
 PASSES: Final[tuple[Pass, ...]] = (
     without_dead_stores,  # first: what is left out need not be simplified
+    with_rings,  # before anything is moved: it takes apart what computes a let and what reads it
     with_stack_in_bounds,  # before the loops and branches are moved that its frees and allocations stand in
     simplified,
     with_invariant_tests_outside,  # of what is left to be tested
     with_tiles_in_registers,  # after the tests that are the same in all iterations have left the loops written out
+    with_sums_on_the_way,  # after the tiles, whose loops are written out statement by statement
     with_conditions_joined,  # after both, for they may leave a branch with one statement
     with_tests_as_bounds,  # of what is tested around whole bodies
+    with_storage_shared,  # of loops as they will run
     with_early_frees,  # after all that leaves statements out
     with_natural_numerators,  # last: it speaks of the very expressions that are printed and run
 )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
+from atl.checks.safety import has_meaning
 from atl.checks.scope import known_at_the_start, reads
 from atl.checks.targets import WRITTEN_OUT
 from atl.core.index import Index, Var, ceildiv, constant, floordiv, imax, imin, index
 from atl.core.marks import LoopMark
 from atl.core.predicate import NonNegative, Predicate, conjunction, conjuncts
-from atl.prove import Facts
+from atl.prove import Facts, holds
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -26,7 +28,6 @@ from lowering.nest.loopnest import (
     statements,
 )
 from lowering.nest.tiles import step
-from lowering.passes.meaningful import are_meaningful
 from lowering.passes.simplification import simplified
 
 
@@ -89,7 +90,7 @@ def _bounds(facts: Facts, loop: For, test: Predicate) -> tuple[list[Index], list
     if not factor:
         return [], []
     rest = test.expression - index(loop.variable) * factor
-    if any(reads(rest)) or _slides(loop, rest) or not are_meaningful(facts, (rest,)):
+    if any(reads(rest)) or _slides(loop, rest) or not has_meaning(rest, partial(holds, facts)):
         return [], []
     if factor > 0:
         return [ceildiv(-rest, constant(factor))], []

@@ -9,26 +9,21 @@ from typing import assert_never
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
-    Apply,
     Assign,
     Block,
-    Choose,
     Clear,
-    Convert,
     Declare,
     For,
     Free,
-    FromIndex,
     If,
-    Load,
     LoopNest,
-    Number,
     ScalarExpr,
     Statement,
     accessed,
     key,
     statements,
 )
+from lowering.nest.tiles import sources
 
 
 def without_dead_stores(nest: LoopNest) -> LoopNest:
@@ -60,21 +55,7 @@ def _target(store: Assign | Accumulate | Declare) -> Hashable:
 
 def loaded(e: ScalarExpr) -> Iterator[Hashable]:
     """The storage that an expression reads."""
-    match e:
-        case Load(source):
-            yield accessed(source)
-        case Number() | FromIndex():
-            return
-        case Apply(_, arguments):
-            for argument in arguments:
-                yield from loaded(argument)
-        case Choose(_, left, right):
-            yield from loaded(left)
-            yield from loaded(right)
-        case Convert(argument):
-            yield from loaded(argument)
-        case _:
-            assert_never(e)
+    return map(accessed, sources(e))
 
 
 def _kept(block: Block, needed: frozenset[Hashable]) -> Block:

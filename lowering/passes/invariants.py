@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Final, assert_never
 
+from atl.checks.safety import has_meaning
 from atl.checks.scope import known_at_the_start
 from atl.core.predicate import (
     FALSE,
@@ -24,7 +26,7 @@ from atl.core.predicate import (
     predicate_order,
 )
 from atl.core.terms import BinaryOp, UnaryOp
-from atl.prove import Facts
+from atl.prove import Facts, holds
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -47,7 +49,6 @@ from lowering.nest.loopnest import (
     opposite,
     statements,
 )
-from lowering.passes.meaningful import are_meaningful
 from lowering.passes.simplification import simplified
 
 MOST_TESTS: Final = 2
@@ -154,7 +155,7 @@ def _is_invariant(facts: Facts, loop: For, predicate: Predicate) -> bool:
     return (
         predicate not in (TRUE, FALSE)
         and not any(loop.variable.uid in e.free for e in expressions(predicate))
-        and are_meaningful(facts, expressions(predicate))
+        and all(has_meaning(e, partial(holds, facts)) for e in expressions(predicate))
     )
 
 

@@ -8,7 +8,7 @@ from typing import assert_never
 from atl.checks.scope import known_at_the_start
 from atl.core.index import Index
 from atl.core.predicate import non_negative
-from atl.prove import Facts, Proved, prove
+from atl.prove import Facts, holds
 from lowering.nest.computed import Compared, Computed, Inside, computed
 from lowering.nest.loopnest import Conditions, LoopNest, numerators, under
 
@@ -24,7 +24,7 @@ def with_natural_numerators(nest: LoopNest) -> LoopNest:
     natural = frozenset(
         (conditions, numerator)
         for (conditions, numerator), inside in asked.items()
-        if isinstance(prove(known.facts(inside), non_negative(numerator), thorough=False), Proved)
+        if holds(known.facts(inside), non_negative(numerator))
     )
     return replace(nest, natural=natural)
 

@@ -7,6 +7,7 @@ constant: iteration by iteration, and the innermost ones vector by vector where 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, count
 from typing import Final, assert_never
@@ -45,7 +46,7 @@ MOST_STATEMENTS: Final = 4096
 """So many statements are written out for one tile at most: they are text for people and work for compilers."""
 FEW_STATEMENTS: Final = 64
 """Where a tile is only read, one by one, more than that are not written out: a copy in memory is read instead."""
-WRITTEN_OUT: Final = (LoopMark.NONE, LoopMark.UNROLL, LoopMark.VECTOR)
+MAY_BE_WRITTEN_OUT: Final = (LoopMark.NONE, LoopMark.UNROLL, LoopMark.VECTOR)
 """The marks of the loops that may be written out; the iterations of others have registers of their own."""
 
 
@@ -64,19 +65,43 @@ def with_tiles_in_registers(nest: LoopNest) -> LoopNest:
     facts = known_at_the_start(nest.assumptions, nest.inputs)
     refused = [_too_large(allocate) for allocate in marked.values() if not _has_room(allocate)]
     tiles = {uid: allocate for uid, allocate in marked.items() if _has_room(allocate)}
+    single: frozenset[int] = frozenset()
     while tiles:
-        writer = _Writer(tiles, nest.vector_bytes, _unused(nest))
+        writer = _Writer(tiles, nest.vector_bytes, _unused(nest), single)
         try:
             body = writer.block(facts, nest.body)
         except _NoTile as found:
             refused.append(found.refused(tiles.pop(found.tile)))
-        else:
-            return replace(nest, body=writer.in_registers(body), refused=(*nest.refused, *refused))
+            continue
+        if by_element := _stored_by_element(body, tiles.keys() - single):
+            single |= by_element
+            continue
+        return replace(nest, body=writer.in_registers(body), refused=(*nest.refused, *refused))
     return replace(nest, refused=(*nest.refused, *refused))
 
 
 def _has_room(allocate: Allocate) -> bool:
     return allocate.storage == "stack" and fits_registers(bytes_of(allocate.capacity.constant, allocate.buffer.dtype))
+
+
+def _stored_by_element(body: Block, tiles: AbstractSet[int]) -> frozenset[int]:
+    """The tiles to which elements are stored, and never a vector: of single numbers they are no slower.
+
+    They are faster where compilers make vectors of the loop around, of one number for each of its iterations.
+    """
+    of_lanes: set[int] = set()
+    of_elements: set[int] = set()
+    for statement in statements(body):
+        match statement:
+            case For(variable, body=(Assign(Cell() as cell) | Accumulate(Cell() as cell),)) if occurs(cell, variable):
+                of_lanes.add(cell.buffer.uid)
+            case Assign(Cell() as cell) | Accumulate(Cell() as cell):
+                of_elements.add(cell.buffer.uid)
+            case For() | If() | Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+                pass
+            case _:
+                assert_never(statement)
+    return frozenset(tiles & (of_elements - of_lanes))
 
 
 def _too_large(allocate: Allocate) -> Refused:
@@ -118,11 +143,15 @@ class _NoTile(Exception):
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes out the loops that index some tiles. `copied` are those of which a copy in memory is read."""
+    """Writes out the loops that index some tiles. `copied` are those of which a copy in memory is read.
+
+    Those in `single` are of single numbers, and all others of vectors.
+    """
 
     tiles: Mapping[int, Allocate]
     vector_bytes: int
     ids: Iterator[int]
+    single: AbstractSet[int]
     copied: set[int] = field(default_factory=set)
     left: int = MOST_STATEMENTS
     is_tried: bool = False
@@ -144,6 +173,8 @@ class _Writer:
         assert_never(statement)
 
     def _lengths(self, buffer: Buffer) -> tuple[int, ...]:
+        if buffer.uid in self.single:
+            return (1,) * shape_of(buffer)[-1]
         return vectors_of_row(shape_of(buffer)[-1], buffer.dtype, self.vector_bytes)
 
     # -- statements ---------------------------------------------------------------------------------------------------
@@ -184,7 +215,7 @@ class _Writer:
         indexed = self._indexed(loop)
         if not indexed:
             return (replace(loop, body=self.block(facts.assume(loop.range), loop.body)),)
-        if loop.mark not in WRITTEN_OUT:
+        if loop.mark not in MAY_BE_WRITTEN_OUT:
             raise _NoTile(
                 indexed[0],
                 f"the loop {loop.variable.name}, which indexes it, is marked {loop.mark.value}",

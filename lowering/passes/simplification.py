@@ -66,7 +66,7 @@ def _statement(facts: Facts, statement: Statement) -> Block:
             loop = replace(statement, low=simplify(facts, low), high=simplify(facts, high), body=())
             once = loop.low.constant is not None and loop.high == loop.low + 1
             if once and mark is LoopMark.NONE and not _sizes_what_is_outside(statement):
-                return _inside(_block(facts, at_iteration(replace(loop, body=body), loop.low)))
+                return in_a_block(_block(facts, at_iteration(replace(loop, body=body), loop.low)))
             inner = _block(facts.assume(loop.range), body)
             return (replace(loop, body=inner),) if inner else ()
         case If(predicate, body):
@@ -79,8 +79,9 @@ def _statement(facts: Facts, statement: Statement) -> Block:
             return (Declare(variable, _scalar(facts, initial), mark),)
         case Allocate(_, capacity):
             return (replace(statement, capacity=simplify(facts, capacity)),)
-        case Clear(_, count):
-            return (replace(statement, count=simplify(facts, count)),)
+        case Clear(_, count, _, row):
+            row = None if row is None else simplify(facts, row)
+            return (replace(statement, count=simplify(facts, count), row=row),)
         case Free():
             return (statement,)
     assert_never(statement)
@@ -102,11 +103,11 @@ def _branch(facts: Facts, predicate: Predicate, body: Block) -> Block:
         return ()
     inner = _block(facts.assume(simpler), body)
     if simpler == TRUE:
-        return _inside(inner)
+        return in_a_block(inner)
     return (If(simpler, inner),) if inner else ()
 
 
-def _inside(inner: Block) -> Block:
+def in_a_block(inner: Block) -> Block:
     """The statements without what they stood in; a block of its own where declarations would reach what follows."""
     return (If(TRUE, inner),) if any(isinstance(inside, Declare | Allocate) for inside in inner) else inner
 

@@ -16,7 +16,7 @@ from typing import assert_never
 from atl.checks.scope import known_at_the_start
 from atl.checks.targets import MarkedBinder
 from atl.core.index import index
-from atl.core.marks import AT_ONCE, BLOCKS, THREADS, LoopMark
+from atl.core.marks import AT_ONCE, BLOCKS, THREADS, LetMark, LoopMark
 from atl.core.predicate import equal
 from atl.core.program import Program
 from atl.core.reshape_definitions import Pairs
@@ -38,6 +38,7 @@ from lowering.nest.loopnest import (
     Free,
     If,
     LoopNest,
+    Refused,
     Scalar,
     accessed,
     statements,
@@ -58,7 +59,8 @@ class Conflict:
 
 
 def check_legal(nest: LoopNest) -> None:
-    """Raises `IllegalMark` for the loops of a nest that may not run as they are marked."""
+    """Raises `IllegalMark` for the loops of a nest that may not run as marked, and the lets that can be no rings."""
+    raise_all(_no_ring(nest, refused) for refused in nest.refused if refused.mark is LetMark.RING)
     if any(isinstance(statement, For) and statement.mark is not LoopMark.NONE for statement in statements(nest.body)):
         raise_all(illegal_marks(nest))
 
@@ -211,6 +213,18 @@ def _how(found: Conflict) -> str:
         return f"`{one.text}` changes it in both"
     does = "reads" if another.how == "read" else "changes"
     return f"`{one.text}` changes it in the one, `{another.text}` {does} it in the other"
+
+
+def _no_ring(nest: LoopNest, refused: Refused) -> IllegalMark:
+    return IllegalMark(
+        f"the buffer {refused.name} is marked {refused.mark.value}; {refused.summary}",
+        binder=refused.name,
+        mark=refused.mark.value,
+        place=place_of(nest, refused.let),
+        required=refused.required,
+        numbers=refused.numbers,
+        suggestions=(*refused.suggestions, f's.mark("{refused.name}", None) takes the mark away'),
+    )
 
 
 def _not_constant(nest: LoopNest, loop: For, scope: TextScope) -> IllegalMark:

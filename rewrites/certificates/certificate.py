@@ -33,6 +33,7 @@ from atl.parsing.parse import parse, parse_predicate
 from atl.prove import forget, statistics, without_smt
 from atl.text.printing import show_predicate, show_program
 from rewrites.admission import described, is_of
+from rewrites.certificates import operands
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import DEEPEST, Json, Reader, abbreviated, depth_of, same, written
 from rewrites.errors import CertificateError
@@ -115,6 +116,7 @@ def dumps(theorem: Theorem) -> str:
         "rules": {step.rule.name: _digest(step.rule) for step in steps},
         "steps": [line.written() for line in lines],
         "terms": terms,
+        **operands.written(theorem.lhs),
     }
     return _laid_out(data)
 
@@ -182,9 +184,16 @@ def _laid_out(data: Mapping[str, Json]) -> str:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def load(path: str | os.PathLike[str], *, rules: Mapping[str, Rule] | None = None, smt: bool = True) -> Theorem:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    rules: Mapping[str, Rule] | None = None,
+    smt: bool = True,
+    formats: operands.Formats = operands.unknown,
+) -> Theorem:
     """The theorem that a file certifies, replayed by the kernel. `rules` are those that it may use; by default, all.
 
+    `formats` gives the format that a name means, for packed operands: `sparse.load` is this with those that it has.
     Without `smt`, z3 is asked nothing: a certificate with a premise that only z3 decides is refused.
 
     Raises `CertificateError` with the first step that differs.
@@ -207,23 +216,29 @@ def load(path: str | os.PathLike[str], *, rules: Mapping[str, Rule] | None = Non
         raise _no_certificate(f"{file} is not text in UTF-8") from error
     except ValueError as error:
         raise CertificateError(f"{brief(path)} is no path of a file: {error}", field="file") from error
-    return loads(text, rules=rules, smt=smt)
+    return loads(text, rules=rules, smt=smt, formats=formats)
 
 
-def loads(text: str, *, rules: Mapping[str, Rule] | None = None, smt: bool = True) -> Theorem:
+def loads(
+    text: str,
+    *,
+    rules: Mapping[str, Rule] | None = None,
+    smt: bool = True,
+    formats: operands.Formats = operands.unknown,
+) -> Theorem:
     """The theorem that a text certifies, replayed by the kernel, as `load` says. Raises `CertificateError`."""
     with nullcontext() if smt else without_smt():
-        return _replayed_from(text, RULES if rules is None else rules)
+        return _replayed_from(text, RULES if rules is None else rules, formats)
 
 
-def _replayed_from(text: str, rules: Mapping[str, Rule]) -> Theorem:
+def _replayed_from(text: str, rules: Mapping[str, Rule], formats: operands.Formats) -> Theorem:
     data = _object(text)
     lines = [_line(number, step) for number, step in enumerate(data["steps"], 1)]
     start, end = _program(data["start"], "start"), _program(data["end"], "end")
     _check_assumptions(start, data["assumptions"])
     known = _rules(lines, data["rules"], rules)
     arguments = _arguments(start, data["terms"], lines, known)
-    theorem = reflexivity(start)
+    theorem = reflexivity(operands.with_packed(start, data.get("packed", []), formats))
     digests = Digests()
     for line, values in zip(lines, arguments, strict=True):
         theorem = _replayed(theorem, line, known[line.rule], values)
@@ -286,6 +301,8 @@ def _object(text: str) -> dict[str, Json]:
     if depth_of(data) > DEEPEST:
         raise _no_certificate("this is nested more deeply than any term")
     for name in dict.fromkeys((*_PARTS, *data)):
+        if name == "packed" and isinstance(data[name], list):
+            continue
         if name not in _PARTS:
             raise CertificateError(f"the part {abbreviated(name)} is unknown", field="file")
         if not isinstance(data.get(name), _PARTS[name]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 from atl.checks.scope import Scope, known_at_the_start
 from atl.checks.wellformed import stores_everything
@@ -39,7 +39,7 @@ from atl.core.terms import (
     Value,
 )
 from atl.core.traversal import Child, children, conditions_in, own_indices, static
-from atl.prove import Facts, Proved, prove
+from atl.prove import Facts, Proved, holds, prove
 from atl.text.printing import show_predicate
 
 Range: TypeAlias = tuple[Index, Index]
@@ -70,17 +70,9 @@ class Context:
 
 
 class Contexts:
-    """All contexts of a search, numbered in the order in which they were met.
+    """All contexts of a search, numbered in the order in which they were met."""
 
-    `told_apart` names what tells contexts apart; a search has all of it, a test leaves some out.
-    """
-
-    TOLD_APART: Final = frozenset({"guards", "folds", "types"})
-
-    def __init__(
-        self, assumptions: Sequence[Predicate], inputs: Sequence[Array], told_apart: frozenset[str] = TOLD_APART
-    ) -> None:
-        self.told_apart = told_apart
+    def __init__(self, assumptions: Sequence[Predicate], inputs: Sequence[Array]) -> None:
         self.all: list[Context] = []
         self._start = known_at_the_start(assumptions, inputs)
         self._table: dict[object, Context] = {}
@@ -152,7 +144,7 @@ class Contexts:
                 folded = False
             case _:
                 assert_never(term)
-        if folded == at.folded or "folds" not in self.told_apart:
+        if folded == at.folded:
             return at
         return self._of(at.loops, at.tensors, at.guards, dead=at.dead, folded=folded)
 
@@ -170,9 +162,9 @@ class Contexts:
         new: list[Predicate] = []
         facts = at.scope.facts
         for part in conjuncts(condition):
-            if part == TRUE or _holds(facts, part):
+            if part == TRUE or holds(facts, part):
                 continue
-            if part == FALSE or _holds(facts, negation(part)):
+            if part == FALSE or holds(facts, negation(part)):
                 return self._of(at.loops, at.tensors, at.guards | {part}, dead=True, folded=at.folded)
             new.append(part)
             facts = facts.assume(part)
@@ -182,13 +174,9 @@ class Contexts:
         outside = self._scope(at.loops, frozenset()).facts
         for part in list(stay):
             others = [other for other in stay if other != part]
-            if others and _holds(outside.assume(*others), part):
+            if others and holds(outside.assume(*others), part):
                 stay = others
         return self._of(at.loops, at.tensors, frozenset(stay), dead=False, folded=at.folded)
-
-
-def _holds(facts: Facts, goal: Predicate) -> bool:
-    return isinstance(prove(facts, goal, thorough=False), Proved)
 
 
 def _what_parts_depend_on(term: Expr) -> object:

@@ -1,8 +1,8 @@
-"""A picture of a graph at rest: its classes as boxes with their nodes, what is best drawn dark. SVG, by hand."""
+"""A picture of a graph at rest: its classes as boxes with their nodes, what is best dark and bold. SVG, by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final
 
@@ -11,7 +11,7 @@ from atl.core.predicate import within
 from atl.core.terms import OPERATOR_CALLED, Binary, Gen, Reduce, Reshape, Unary
 from atl.core.traversal import conditions_in, own_indices, static
 from atl.text.printing import show_index, show_predicate
-from rewrites.egraph.pricing.extraction import Nodes
+from rewrites.egraph.pricing.extraction import Node, Nodes
 from rewrites.egraph.terms import Head
 
 LINE: Final = 16
@@ -21,14 +21,19 @@ MOST_CLASSES: Final = 120
 LONGEST: Final = 48
 MOST_NODES: Final = 8
 """Of a class; the others are counted."""
+_NOTHING: Final[Mapping[int, Node]] = {}
+_BOLD: Final = ' font-weight="bold"'
 
 
 def drawn(
-    nodes: Nodes, heads: Sequence[Head], root: int, chosen: frozenset[int] = frozenset(), most: int = MOST_CLASSES
+    nodes: Nodes, heads: Sequence[Head], root: int, chosen: Mapping[int, Node] = _NOTHING, most: int = MOST_CLASSES
 ) -> str:
-    """The classes that are reached from one, row by row, as SVG; those that are chosen are drawn dark."""
+    """The classes that are reached from one, row by row, as SVG.
+
+    Those of which a node is chosen are drawn dark, and that node is the first of them, and bold.
+    """
     rows = _rows(nodes, root, most)
-    texts = {name: _lines(nodes[name], heads) for row in rows for name in row}
+    texts = {name: _lines(_chosen_first(nodes[name], chosen.get(name)), heads) for row in rows for name in row}
     at: dict[int, tuple[float, float, float, float]] = {}
     y = float(GAP)
     for row in rows:
@@ -50,7 +55,11 @@ def drawn(
     )
 
 
-def _parts(nodes: Sequence[tuple[int, tuple[int, ...]]]) -> list[int]:
+def _chosen_first(nodes: Sequence[Node], chosen: Node | None) -> Sequence[Node]:
+    return nodes if chosen is None else [chosen, *(node for node in nodes if node != chosen)]
+
+
+def _parts(nodes: Sequence[Node]) -> list[int]:
     return list(dict.fromkeys(part for _, parts in nodes for part in parts))
 
 
@@ -77,7 +86,7 @@ def _rows(nodes: Nodes, root: int, most: int) -> list[list[int]]:
     return rows
 
 
-def _lines(nodes: Sequence[tuple[int, tuple[int, ...]]], heads: Sequence[Head]) -> list[str]:
+def _lines(nodes: Sequence[Node], heads: Sequence[Head]) -> list[str]:
     lines = [_label(heads[head]) for head, _ in nodes[:MOST_NODES]]
     return lines if len(nodes) <= MOST_NODES else [*lines, f"… {len(nodes) - MOST_NODES} more"]
 
@@ -106,7 +115,8 @@ def _box(at: tuple[float, float, float, float], lines: Sequence[str], *, dark: b
     x, y, width, height = at
     ink, paper = ("#fff", "#345") if dark else ("#222", "#f6f6f2")
     text = "".join(
-        f'<text x="{x + 7:.0f}" y="{y + LINE * (k + 1):.0f}" fill="{ink}">{escape(line)}</text>'
+        f'<text x="{x + 7:.0f}" y="{y + LINE * (k + 1):.0f}" fill="{ink}"{_BOLD if dark and not k else ""}>'
+        f"{escape(line)}</text>"
         for k, line in enumerate(lines)
     )
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,12 +26,12 @@ from atl.errors import ATLError, WrongArgument, brief
 from atl.files.whole import write_whole
 from padtypes import check as check_pads
 from rewrites.derivation import Derivation
-from rewrites.egraph.contexts import Contexts
 from rewrites.egraph.forest import replayed
+from rewrites.egraph.interrupts import Interrupts
 from rewrites.egraph.normal import Move
 from rewrites.egraph.picture import MOST_CLASSES, drawn
-from rewrites.egraph.pricing.costs import CodeSize, Lines, Traffic
-from rewrites.egraph.pricing.extraction import Extracted, Extraction, Model
+from rewrites.egraph.pricing.costs import code_size, lines, traffic
+from rewrites.egraph.pricing.extraction import Extracted, Extraction, Model, Node
 from rewrites.egraph.search import Limit, Progress, Search, Watch, limit_of
 from rewrites.egraph.supplies import Wanted
 from rewrites.egraph.uses import Role, chosen_uses, uses
@@ -48,7 +49,7 @@ CHOICES: Final = 16
 LOOKED_AT: Final = 16
 """So many of the best of a class are priced as they stand: what a term costs within others is a bound from below."""
 Pricing: TypeAlias = Callable[[Mapping[str, Any]], Model]
-COSTS: Final[Mapping[str, Pricing]] = {"traffic": Traffic, "lines": Lines, "code size": CodeSize}
+COSTS: Final[Mapping[str, Pricing]] = {"traffic": traffic, "lines": lines, "code size": code_size}
 """The cost models that ship, by name; each is made from sizes."""
 
 
@@ -71,8 +72,8 @@ class Choice:
     body: Expr
     start: Program
     """The program that was searched."""
-    classes: frozenset[int]
-    """The classes of the graph that it passes through."""
+    nodes: Mapping[int, Node]
+    """The classes of the graph that it passes through, each with its node of them."""
     _numbers: Mapping[str, int]
     """For all sizes of tiles: on the way there may be some that the end does not have."""
     _moves: Callable[[], Sequence[Move]]
@@ -89,7 +90,7 @@ class Choice:
     def __reduce__(self) -> tuple[object, ...]:
         # The graph stays behind: its steps to this schedule are all that is needed of it.
         rest = _Known(tuple(self._moves()))
-        return Choice, (self.cost, dict(self.tiles), self.body, self.start, self.classes, dict(self._numbers), rest)
+        return Choice, (self.cost, dict(self.tiles), self.body, self.start, dict(self.nodes), dict(self._numbers), rest)
 
     def unchecked(self, begin: Callable[[], Derivation]) -> Derivation:
         """The steps of the kernel that lead there, with numbers for the sizes of tiles.
@@ -129,6 +130,8 @@ class Saturated:
         self.root = root
         self.tile_sizes = tiles
         """The sizes that stand for those of tiles, and the extents of the loops that they are for."""
+        self.hurried = False
+        """Whether the last pricing was out of time, or interrupted: then what was left was looked at once."""
 
     def __repr__(self) -> str:
         return f"<what a search found equal to {self.program.name}: {self.progress}>"
@@ -166,12 +169,12 @@ class Saturated:
     def picture(self, path: str | PathLike[str], choice: Choice | None = None, *, most: int = MOST_CLASSES) -> None:
         """Writes the classes that the program is made of as SVG, `most` of them.
 
-        Those of the choice are dark, or of the best one by traffic where none is given.
+        Those of the choice are dark, and its node of each comes first and bold; without one, of the best by traffic.
         """
         if not is_position(most) or most < 1:
             raise WrongArgument(f"most={brief(most)}", required="how many classes to draw, at least one")
         best = [choice] if choice is not None else self.best()
-        chosen = best[0].classes if best else frozenset()
+        chosen = best[0].nodes if best else {}
         text = drawn(self.nodes, self.search.terms.heads, self.class_of[self.root], chosen, most)
         try:
             write_whole({Path(path): lambda stream: stream.write(text.encode())})
@@ -192,11 +195,13 @@ class Saturated:
         cost: str | Pricing = "traffic",
         sizes: Mapping[str, int] | None = None,
         tiles: Sequence[int] = TILES,
+        seconds: float = LIMIT.seconds,
     ) -> list[Choice]:
         """The k best schedules at these sizes and sizes of tiles, cheapest first; the sizes only price them.
 
         Sizes that are not given are taken for 1000. Where loops have so many extents that there are more than 256 ways
-        to choose sizes of tiles, all of them are chosen alike. Raises `WrongArgument`.
+        to choose sizes of tiles, all of them are chosen alike. After so many seconds of the processor, or an interrupt,
+        what is left is priced in haste: `hurried` says so. Raises `WrongArgument`.
         """
         pricing = _pricing(cost)
         if not is_position(k) or k < 1:
@@ -205,7 +210,14 @@ class Saturated:
         given = _checked_sizes(self.program, sizes)
         columns = {name: np.array([float(at[name]) for at in candidates]) for name in self.tile_sizes}
         model = pricing({**given, **columns})
-        found = Extraction(self.search.terms.heads, self.nodes, model, self.class_of[self.root], max(k, LOOKED_AT))
+        root, most, deadline = self.class_of[self.root], max(k, LOOKED_AT), time.process_time() + seconds
+        with Interrupts() as interrupts:
+
+            def is_late() -> bool:
+                return interrupts.asked or time.process_time() > deadline
+
+            found = Extraction(self.search.terms.heads, self.nodes, model, root, most, is_late)
+        self.hurried = found.hurried
         choices: list[Choice] = []
         seen: set[object] = set()
         for extracted in found.best():
@@ -235,7 +247,9 @@ class Saturated:
 
         own = {name: tile for name, tile in tiles.items() if name in used}
         body = _in_term(term, own)
-        return Choice(extracted.cost, own, body, self.program, extracted.classes, tiles, moves)
+        return Choice(
+            extracted.cost, own, body, self.program, extracted.nodes_from(self.class_of[self.root]), tiles, moves
+        )
 
 
 def saturate(
@@ -245,7 +259,6 @@ def saturate(
     limit: Limit = LIMIT,
     watch: Watch | None = None,
     tile: bool = True,
-    told_apart: frozenset[str] = Contexts.TOLD_APART,
 ) -> Saturated:
     """Looks for all that a program may be rewritten to, by the rules that are named or those of the table."""
     tiles = dict(_tile_sizes(program)) if tile else {}
@@ -254,7 +267,7 @@ def saturate(
     explored = uses(Role.EXPLORED, Role.SUPPLIED) if rules is None else chosen_uses(rules)
     search = Search(
         (*program.assumptions, *positive), program.inputs, normal=uses(Role.NORMAL), explored=explored, wanted=wanted,
-        told_apart=told_apart, watch=watch,
+        watch=watch,
     )  # fmt: skip
     try:
         root = search.enter_normal(program.body)
@@ -286,18 +299,20 @@ def searched(
     *,
     cost: str | Pricing = "traffic",
     sizes: Mapping[str, int] | None = None,
-    tiles: Sequence[int] = TILES,
-    k: int = CHOICES,
+    tiles: Sequence[int] | None = None,
+    k: int | None = None,
     rules: Sequence[str] | None = None,
     limit: Limit | int | None = None,
     watch: Watch | None = None,
 ) -> tuple[Saturated, list[Choice]]:
     """A search, and the k best of it. What is wrong with the question is told before the search."""
+    tiles, k = TILES if tiles is None else tiles, CHOICES if k is None else k
     _pricing(cost)
     _checked_sizes(program, sizes)
     _checked_tiles(tiles)
-    found = saturate(program, rules=rules, limit=limit_of(limit, LIMIT), watch=watch)
-    return found, found.best(k=k, cost=cost, sizes=sizes, tiles=tiles)
+    most = limit_of(limit, LIMIT)
+    found = saturate(program, rules=rules, limit=most, watch=watch)
+    return found, found.best(k=k, cost=cost, sizes=sizes, tiles=tiles, seconds=most.seconds)
 
 
 def choose(work: Derivation, found: Saturated, choices: Sequence[Choice]) -> Choice:

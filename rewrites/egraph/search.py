@@ -122,10 +122,9 @@ class Search:
         normal: Sequence[Use],
         explored: Sequence[Use],
         wanted: Wanted | None = None,
-        told_apart: frozenset[str] = Contexts.TOLD_APART,
         watch: Watch | None = None,
     ) -> None:
-        self.contexts = Contexts(assumptions, inputs, told_apart)
+        self.contexts = Contexts(assumptions, inputs)
         self.terms = Terms(self.contexts)
         self.forest = Forest(self.terms)
         self.store = Store()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from atl.core.index import ZERO, Bound, Extremum, Index, Quotient, atoms, bound, shift
+from atl.core.index import ONE, ZERO, Bound, Extremum, Index, Quotient, atoms, bound, factor_of, shift
 from atl.core.predicate import NonNegative, Predicate, conjunction, conjuncts, expressions
 from atl.core.terms import Access, Expr, Gen, Guard, Reduce, Reshape, Select, Value
 from atl.core.traversal import children, indices_in
@@ -106,12 +106,12 @@ def _flips(term: Expr, depth: int) -> Iterator[Index]:
 
 
 def _flip(expression: Index, depth: int) -> Iterator[Index]:
-    own = bound(depth)
-    coefficient = dict(expression.terms).get((Bound(depth),), 0)
-    rest = expression - own * coefficient
-    if abs(coefficient) != 1 or any(isinstance(atom, Bound) and atom.position <= depth for atom in atoms(rest)):
+    factor = factor_of(expression, Bound(depth))
+    if factor is None or factor.constant not in (1, -1):
         return
-    yield shift(-rest if coefficient == 1 else rest + 1, -(depth + 1))
+    rest = expression - bound(depth) * factor
+    if not any(isinstance(atom, Bound) and atom.position <= depth for atom in atoms(rest)):
+        yield shift(-rest if factor == ONE else rest + 1, -(depth + 1))
 
 
 def conditions_of_place(body: Expr, rank: int) -> list[Predicate]:

@@ -37,7 +37,6 @@ class Terms:
         self.parts: list[tuple[int, ...]] = []
         self._numbers: dict[tuple[int, Expr], int] = {}
         self._head_numbers: dict[object, int] = {}
-        self._erased: dict[object, int] = {}
 
     def __len__(self) -> int:
         return len(self.term)
@@ -62,13 +61,11 @@ class Terms:
         return number
 
     def _place(self, context: Context) -> int:
-        """The number of a context, or of the first that differs from it in its guards only where these do not count."""
-        if "guards" in self.contexts.told_apart:
-            return context.number
-        return self._erased.setdefault((context.loops, context.tensors, context.folded), context.number)
+        """What tells places apart at which equal terms may be equal to different ones."""
+        return context.number
 
     def _head(self, context: Context, term: Expr) -> int:
-        key = (self._place(context), *label(term, types="types" in self.contexts.told_apart))
+        key = (self._place(context), *label(term))
         found = self._head_numbers.get(key)
         if found is None:
             found = self._head_numbers[key] = len(self.heads)
@@ -76,13 +73,12 @@ class Terms:
         return found
 
 
-def label(term: Expr, *, types: bool = True) -> tuple[object, ...]:
+def label(term: Expr) -> tuple[object, ...]:
     """What a node says of itself, its indices, conditions and amounts, and the types of its parts."""
     said: list[object] = [type(term)]
     for slot in slots_of(type(term)):
         if slot.role not in _NOT_IN_A_LABEL:
             value = getattr(term, slot.name)
             said += (type(value), value) if slot.role is Role.LITERAL else (value,)
-    if types:
-        said += ((child.expr.type.dtype, *child.expr.type.shape) for child in children(term))
+    said += ((child.expr.type.dtype, *child.expr.type.shape) for child in children(term))
     return tuple(said)

@@ -15,10 +15,10 @@ from atl.core.index import (
     Bound,
     Index,
     Leaf,
-    Monomial,
     Var,
     atoms,
     bound,
+    factor_of,
     index,
     map_leaves,
     quotient_exactly,
@@ -192,22 +192,10 @@ class Match:
         return map_leaves(wanted, leaf)
 
     def _solve(self, variable: Var, wanted: Index, found: Index, indices: int) -> bool:
-        """wanted = coefficient * variable + rest, for the coefficient and rest that are known."""
-        coefficient: dict[Monomial, int] = {}
-        for monomial, value in wanted.terms:
-            if variable in monomial:
-                others = tuple(atom for atom in monomial if atom != variable)
-                if len(others) != len(monomial) - 1:
-                    return False
-                coefficient[others] = value
-            elif any(variable in atoms(index(atom)) for atom in monomial):
-                return False
-        if len(coefficient) != 1:
+        """wanted = factor * variable + rest, for a factor and a rest that are known; the factor is a single product."""
+        factor = factor_of(wanted, variable)
+        if factor is None or len(factor.terms) != 1:
             return False
-        ((others, value),) = coefficient.items()
-        factor = index(value)
-        for other in others:
-            factor = factor * index(other)
         rest = self._known(wanted - factor * index(variable), indices)
         known_factor = self._known(factor, indices)
         if rest is None or known_factor is None:
@@ -244,8 +232,7 @@ class Match:
                 variables.append(variable)
         left = list(conjuncts(found))
         for literal in literals:
-            # The simplest part that fits: 0 <= a is to be found in i <= j before it is in j - i < n.
-            taken = next((part for part in sorted(left, key=_length) if self._literal(literal, part, indices)), None)
+            taken = self._taken(literal, left, indices)
             if taken is None:
                 return False
             left.remove(taken)
@@ -259,6 +246,24 @@ class Match:
         if not unbound:
             return not left
         return self._bind_condition(*unbound[0], conjunction(left), indices)
+
+    def _taken(self, literal: Predicate, left: list[Predicate], indices: int) -> Predicate | None:
+        """The part that a literal is found in: one that tells what is unknown in it before one that leaves it open.
+
+        Of these the simplest: 0 <= a is to be found in i <= j before it is in j - i < n.
+        """
+        open_still: Predicate | None = None
+        for part in sorted(left, key=_length):
+            before = dict(self.found), dict(self.extents), list(self.postponed)
+            if not self._literal(literal, part, indices):
+                continue
+            if len(self.postponed) == len(before[2]):
+                return part
+            self.found, self.extents, self.postponed = before
+            open_still = part if open_still is None else open_still
+        if open_still is not None:
+            self._literal(literal, open_still, indices)
+        return open_still
 
     def _literal(self, wanted: Predicate, found: Predicate, indices: int) -> bool:
         if isinstance(wanted, AnyOf) and isinstance(found, AnyOf):

@@ -42,9 +42,13 @@ from rewrites.session.options import check_flags, check_takes
 from rewrites.session.rule_search import RuleSearch, parameters_written
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
+from rewrites.tactics.sparse.deriving import sparsify
+from rewrites.tactics.sparse.operands import OperandFormat, given_as
 
 if TYPE_CHECKING:
     from rewrites.egraph.schedules import Choice, Saturated
+    from rewrites.tuning import Tuned
+    from rewrites.tuning.measuring import Measure
 
 P = ParamSpec("P")
 
@@ -395,6 +399,20 @@ class Session:
         """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
         return self.do(tactics.flatten_loops, name)
 
+    def sparsify(self, name: str, form: OperandFormat) -> Session:
+        """Gives an input in a sparse format: Σ[j < m] A[i, j] * v[j] → Σ[pos[i] <= p < pos[i + 1]] val[p] * v[crd[p]].
+
+        The start becomes the program in which the input is what the format's arrays mean, the steps taken so far are
+        taken again, and dense loops become loops over entries, by rules alone. The order of such calls, when there are
+        several sparse inputs, is the schedule. Raises `NoSite` with the loop that is still dense, and why.
+        """
+        with told_at_the_call():
+            work = Derivation(given_as(self.theorem, name, form, self._rules), self._rules, diagnosed)
+            sparsify(work)
+        self._calls.append(Call(f"sparsify({name!r}, {form!r})", work.start, tuple(work.theorems), tuple(work.notes)))
+        self._undone.clear()
+        return self
+
     # -- searching ----------------------------------------------------------------------------------------------------
 
     def equal_to(self, other: Program, *, limit: Any = None, watch: Callable[[Any], object] | None = None) -> Theorem:
@@ -447,8 +465,8 @@ class Session:
         *,
         cost: str | Callable[..., Any] = "traffic",
         sizes: Mapping[str, int] | None = None,
-        tiles: Sequence[int] = (8, 16, 64),
-        k: int = 16,
+        tiles: Sequence[int] | None = None,
+        k: int | None = None,
         rules: Sequence[str] | None = None,
         limit: Any = None,
         watch: Callable[[Any], object] | None = None,
@@ -456,8 +474,8 @@ class Session:
         """Rewrites the goal to the cheapest schedule that a search finds, by a cost model; with a proof of the kernel.
 
         `cost` names the model ("traffic", "lines", "code size") or makes one of sizes. `sizes` only price, the schedule
-        is for all of them; those that are not given are taken for 1000. Sizes of tiles are chosen of `tiles`. Of the
-        `k` best the first is taken that is proved and safe to lower.
+        is for all of them; those that are not given are taken for 1000. Sizes of tiles are chosen of `tiles`, or
+        of some that are usual. Of the `k` best the first is taken that is proved and safe to lower.
 
         Raises `NotFound`, `SearchFailed`, `WrongArgument`.
         """
@@ -472,9 +490,57 @@ class Session:
             chosen = choose(work, found, choices)
         return self.record(f"auto({chosen.label})", work)
 
-    def unroll(self, name: Chosen) -> Session:
-        """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2)."""
-        return self.do(tactics.unroll, name)
+    def autotune(
+        self,
+        measure: Measure,
+        sizes: Mapping[str, int],
+        budget: float = 60.0,
+        *,
+        schedule: Callable[..., object] | None = None,
+        choices: Mapping[str, Sequence[Any]] | None = None,
+        **options: Any,
+    ) -> Tuned[Session]:
+        """Tries a schedule with every choice of its parameters, and rewrites the goal to the fastest.
+
+        `schedule(session, **parameters)` goes on from the goal, by the calls that one makes by hand; what it is refused
+        is listed with the reason. Without one, rows together, tiles in registers or lanes are tried, by the form of the
+        goal. `measure` is `lowering.measure`. The result prints as a table, the fastest first. Nothing is lost by an
+        interrupt, and a second run goes on from the times of the first. `rewrites.autotune` says all of it, and tunes
+        functions that derive a session of their own; `folder` and `watch` are as there.
+        """
+        from rewrites.tuning import autotune
+        from rewrites.tuning.usual import usual
+
+        if (schedule is None) is not (choices is None) or not callable(schedule or usual):
+            raise WrongArgument(
+                f"schedule={brief(schedule)}, choices={brief(choices)}",
+                required="a function of a session and of parameters, with choices of these; or neither",
+            )
+        tried, numbers = usual(self.goal) if schedule is None or choices is None else (schedule, choices)
+
+        def derived(**parameters: Any) -> Session:
+            branch = self.branch()
+            made = tried(branch, **parameters)
+            return made if isinstance(made, Session) else branch
+
+        with told_at_the_call():
+            found = autotune(derived, numbers, measure, sizes, budget, start=self.theorem, **options)
+        if found.session is not None:
+            self._calls[:] = found.session.steps
+            self._undone.clear()
+        return found
+
+    def unroll(self, name: Chosen, by: Any = None) -> Session:
+        """Writes out a loop of constant extent: Σ[i < 3] e(i) → e(0) + e(1) + e(2); or tiles of it in C."""
+        return self.do(tactics.unroll, name, by)
+
+    def parallelize(self, name: Chosen, by: Any = None) -> Session:
+        """Shares a loop out among threads, by so many iterations: ⊞[i < n] e → … ⊞[io < _ | parallel] ⊞[ii < k] e."""
+        return self.do(tactics.parallelize, name, by)
+
+    def vectorize(self, name: Chosen, by: Any = None, *, tails: Strategy | None = None) -> Session:
+        """Runs a loop as vectors, so many iterations at a time: ⊞[i < n] e → … ⊞[io < _] ⊞[ii < k | vector] e."""
+        return self.do(tactics.vectorize, name, by, tails=tails)
 
     def mark(self, what: Chosen, mark: str | Mark | None) -> Session:
         """Says how every loop or let that is meant runs: ⊞[jo < m] e → ⊞[jo < m | parallel] e; None takes marks away.

@@ -26,8 +26,7 @@ ELSEWHERE: Final = {
     "fission": 's.rw("gen_add")',
     "fold": 's.lbind("_", "x")',
     "lower": "lowering.lower(s.goal)",
-    "parallelise": 's.mark("i", "parallel")',
-    "parallelize": 's.mark("i", "parallel")',
+    "parallelise": 's.parallelize("i")',
     "print": "print(s)",
     "program": "s.goal",
     "reorder": 's.interchange("i")',
@@ -42,8 +41,7 @@ ELSEWHERE: Final = {
     "strip_mine": 's.tile("i", 8)',
     "swap": 's.interchange("i")',
     "unroll_and_jam": 's.jam("i", 4)',
-    "vectorise": 's.mark("i", "vector")',
-    "vectorize": 's.mark("i", "vector")',
+    "vectorise": 's.vectorize("i", 8)',
 }
 """Names of other systems, and of what is not a session's, with what to write here."""
 

@@ -4,11 +4,12 @@ from rewrites.tactics.binding import lbind
 from rewrites.tactics.borders import pad
 from rewrites.tactics.factoring import factor_out
 from rewrites.tactics.indices import simpl_index
-from rewrites.tactics.loops import flatten_loops, split_loop, unroll
+from rewrites.tactics.loops import flatten_loops, split_loop
 from rewrites.tactics.marking import mark, rename
 from rewrites.tactics.nests.accumulation import accumulate
 from rewrites.tactics.nests.jamming import jam
 from rewrites.tactics.nests.order import interchange
+from rewrites.tactics.nests.running import parallelize, unroll, vectorize
 from rewrites.tactics.nests.tails import tails
 from rewrites.tactics.nests.tiling import tile
 from rewrites.tactics.normal_form import normalize
@@ -20,6 +21,7 @@ __all__ = [
     "accumulate",
     "factor_out",
     "flatten_loops", "fuse", "hoist", "inline", "interchange", "jam", "lbind", "mark", "normalize", "pack", "pad",
+    "parallelize",
     "reduce_accesses", "rename", "simpl_guard", "simpl_index", "solve_for_index", "split_loop", "stage", "tails",
-    "tile", "unroll",
+    "tile", "unroll", "vectorize",
 ]  # fmt: skip

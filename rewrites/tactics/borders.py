@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from atl.core.predicate import Predicate
+from atl.core.predicate import Predicate, conjuncts
 from atl.core.terms import Access, Guard, Let
 from atl.core.traversal import Path
 from atl.errors import ATLError
@@ -14,9 +15,11 @@ from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.obstacles import none_is_new, obstacles
 from rewrites.places.choosing import Chosen, chosen
+from rewrites.places.site import Site
 from rewrites.tactics.binding import check_name
 from rewrites.tactics.inwards import Inwards, operand_called, reads_of
 from rewrites.tactics.loops import first_possible
+from rewrites.tactics.nests.guards import lift_guards
 from rewrites.tactics.staging import stage_below
 
 Dropped: TypeAlias = tuple[int, Predicate]
@@ -31,7 +34,8 @@ def pad(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str |
 
     The operand is an input or a let, or a pattern of what is read. Within each iteration of the loop `at` the part that
     is read there is copied, else all of it, with as much around it as is read. A condition goes if it says no more than
-    that the element is there, and if the goal compiles without it: no truncation cuts what is computed then.
+    that the element is there, and if the goal compiles without it: no truncation cuts what is computed then. Around a
+    sum of what is read, it goes if it says so of every addend: [i < n] · (x[i] * a + x[i] * b), not of x[i] + x[i + 1].
 
     >>> s = reschedule(atl.parse(
     ...     "f (x : float32[n]) : float32[n] given 2 <= n "
@@ -54,65 +58,106 @@ def pad(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str |
 def _pad_below(work: Derivation, what: Chosen, above: Path, name: str | None) -> None:
     reads = reads_of(work, what, above)
     called = name or f"{operand_called(reads[0])}p"
-    before, in_the_way = work.point, obstacles(work.goal)
-
-    def without(gone: Sequence[Dropped]) -> bool:
+    before = work.point
+    # Through additions first, if any stand on the way: then the conditions around them go as well.
+    for addends in (True, False) if any(_around_additions(work, read.path, above) for read in reads) else (False,):
+        if _Border(work, what, above, called, addends).made():
+            return
         work.back_to(before)
-        try:
-            for number in range(len(reads)):
-                conditions = [condition for at, condition in gone if at == number]
-                if conditions:
-                    # What was dropped before may have moved this one.
-                    _drop(work, reads_of(work, what, above)[number].path, above, conditions)
-            stage_below(work, what, above, called)
-        except ATLError:
-            return False
-        return none_is_new(in_the_way, obstacles(work.goal))
-
-    found = [(number, part) for number, read in enumerate(reads) for part in _droppable(work, read.path, above)]
-    if found and without(found):
-        return
-    gone: list[Dropped] = []
-    for each in found:
-        if without([*gone, each]):
-            gone.append(each)
-    if not gone or not without(gone):
-        work.back_to(before)
-        raise NoSite(
-            f"no guard around a read of {operand_called(reads[0])} says only that the element is there",
-            place=place_of(work.goal, reads[0].path),
-            required="a guard by the range of the operand, around a product of what is read, that no truncation needs",
-            suggestions=("s.stage(…) copies what is read as it is guarded, s.pack(…) in the order of the loops",),
-        )
+    raise NoSite(
+        f"no guard around a read of {operand_called(reads[0])} says only that the element is there",
+        place=place_of(work.goal, reads[0].path),
+        required="a guard by the range of the operand, around a product of what is read, or a sum of such products, "
+        "that no truncation needs",
+        suggestions=("s.stage(…) copies what is read as it is guarded, s.pack(…) in the order of the loops",),
+    )
 
 
-def _droppable(work: Derivation, read: Path, above: Path) -> list[Predicate]:
-    """The conditions around a product each of which holds wherever the element that is read is there."""
-    before, found = work.point, []
-    for condition in Inwards(work, read, above, ()).own():
-        try:
-            _drop(work, read, above, [condition])
-        except ATLError:
-            pass
-        else:
-            found.append(condition)
-        work.back_to(before)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Border:
+    """An operand that is to be copied with zeros around it; conditions go through additions if `addends` says so."""
+
+    work: Derivation
+    what: Chosen
+    above: Path
+    called: str
+    addends: bool
+
+    def made(self) -> bool:
+        """Drops all the conditions that can go, and copies; says whether there are any."""
+        work = self.work
+        before, in_the_way, guards = work.point, obstacles(work.goal), _guards(work)
+
+        def without(gone: Sequence[Dropped]) -> bool:
+            work.back_to(before)
+            try:
+                for number in range(len(reads)):
+                    conditions = [condition for at, condition in gone if at == number]
+                    if conditions:
+                        # What was dropped before may have moved this one.
+                        self._drop(self._reads()[number].path, conditions)
+                if self.addends:
+                    lift_guards(work, self.above)
+                    # Some addends without a condition are worth nothing while others have it still.
+                    if _guards(work) > guards:
+                        return False
+                stage_below(work, self.what, self.above, self.called)
+            except ATLError:
+                return False
+            return none_is_new(in_the_way, obstacles(work.goal))
+
+        reads = self._reads()
+        found = [(number, part) for number, read in enumerate(reads) for part in self._droppable(read.path)]
+        if found and without(found):
+            return True
+        gone: list[Dropped] = []
+        for each in found:
+            if without([*gone, each]):
+                gone.append(each)
+        return bool(gone) and without(gone)
+
+    def _reads(self) -> list[Site]:
+        return reads_of(self.work, self.what, self.above)
+
+    def _droppable(self, read: Path) -> list[Predicate]:
+        """The conditions around a product each of which holds wherever the element that is read is there."""
+        work = self.work
+        before, found = work.point, []
+        for condition in Inwards(work, read, self.above, (), addends=self.addends).own():
+            try:
+                self._drop(read, [condition])
+            except ATLError:
+                pass
+            else:
+                found.append(condition)
+            work.back_to(before)
+        return found
+
+    def _drop(self, read: Path, gone: Sequence[Predicate]) -> None:
+        """[q] · a * x[k] → a * x[k], where q holds for all k of the range of x: elsewhere x[k] is zero."""
+        work = self.work
+        at = Inwards(work, read, self.above, gone, addends=self.addends).moved()
+        element, start = (*at, 0), work.taken
+        _guarded_by_range(work, element)
+        there = [theorem.steps[-1] for theorem in work.theorems[start + 1 :]]
+        within = work.term(element)
+        assert isinstance(within, Guard)
+        work.rewrite("guard_guard", at)
+        work.rewrite("guard_equivalent", at, q=within.predicate)
+        for step in reversed(there):
+            below = (*at, *step.path[len(element) :])
+            work.apply(step.rule, below, step.arguments, reverse=not step.reverse)
 
 
-def _drop(work: Derivation, read: Path, above: Path, gone: Sequence[Predicate]) -> None:
-    """[q] · a * x[k] → a * x[k], where q holds for all k of the range of x: elsewhere x[k] is zero."""
-    at = Inwards(work, read, above, gone).moved()
-    element, start = (*at, 0), work.taken
-    _guarded_by_range(work, element)
-    there = [theorem.steps[-1] for theorem in work.theorems[start + 1 :]]
-    within = work.term(element)
-    assert isinstance(within, Guard)
-    work.rewrite("guard_guard", at)
-    work.rewrite("guard_equivalent", at, q=within.predicate)
-    for step in reversed(there):
-        below = (*at, *step.path[len(element) :])
-        work.apply(step.rule, below, step.arguments, reverse=not step.reverse)
+def _around_additions(work: Derivation, read: Path, above: Path) -> bool:
+    """Whether conditions that speak of a read stand around an addition of which it is an addend."""
+    within, through = (Inwards(work, read, above, (), addends=addends).own() for addends in (False, True))
+    return within != through
+
+
+def _guards(work: Derivation) -> int:
+    """How many conditions stand in guards of the goal."""
+    return sum(len(conjuncts(site.term.predicate)) for site in work.sites() if isinstance(site.term, Guard))
 
 
 def _guarded_by_range(work: Derivation, path: Path) -> None:

@@ -106,14 +106,18 @@ def operand_called(read: Site) -> str:
 class Inwards:
     """Conditions on their way from the guards around a product to the operand; `gone` are to leave those guards.
 
-    Conditions are told apart by how they are written where the operand stands.
+    Conditions are told apart by how they are written where the operand stands. Through additions they go only if
+    `addends` says so, for the other addend has them too then.
     """
 
-    def __init__(self, work: Derivation, read: Path, above: Path, gone: Collection[Predicate]) -> None:
+    def __init__(
+        self, work: Derivation, read: Path, above: Path, gone: Collection[Predicate], *, addends: bool = False
+    ) -> None:
         self.work = work
         self.read = read
         self.above = above
         self.gone = gone
+        self.addends = addends
         self.between = {position for position, _, _ in loops_between(work, read, above)}
         self.inside = free_positions(work.term(read))[0]
         self.below = [binders_between(work.term(read[:length]), read[length:])[0] for length in range(len(read) + 1)]
@@ -145,7 +149,7 @@ class Inwards:
     def _top(self) -> Path:
         """The highest place from which conditions may move to the operand."""
         path = self.read
-        while len(path) > len(self.above) and _lets_through(self.work.term(path[:-1]), path[-1]):
+        while len(path) > len(self.above) and self._lets_through(path[:-1], path[-1]):
             path = path[:-1]
         return path
 
@@ -182,15 +186,15 @@ class Inwards:
 
     def _through(self, at: Path, term: Expr, side: int) -> Path:
         """Moves the guard at a place into what stands there, towards one side. Where it stands then."""
-        way = _way_in(term, side)
+        way = _way_in(term, side, addends=self.addends)
         assert way is not None
         self.work.rewrite(way.rule, at, reverse=way.reverse)
         return (*at, side)
 
-
-def _lets_through(around: Expr, side: int) -> bool:
-    """Whether a guard around a term may stand around this part of it instead, or joins it there."""
-    return isinstance(around, Guard) or _way_in(around, side) is not None
+    def _lets_through(self, around: Path, side: int) -> bool:
+        """Whether a guard around a term may stand around this part of it instead, or joins it there."""
+        term = self.work.term(around)
+        return isinstance(term, Guard) or _way_in(term, side, addends=self.addends) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +205,7 @@ class _Way:
     reverse: bool = False
 
 
-def _way_in(around: Expr, side: int) -> _Way | None:
+def _way_in(around: Expr, side: int, *, addends: bool) -> _Way | None:
     """How a guard around a term comes to stand around this part of it instead, if it may."""
     match around:
         case Gen():
@@ -214,6 +218,8 @@ def _way_in(around: Expr, side: int) -> _Way | None:
             return _Way("guard_mul_left" if side == 0 else "guard_mul_right", reverse=True)
         case Binary("div") if side == 0:
             return _Way("guard_div_left", reverse=True)
+        case Binary("add" | "sub" as op) if addends:
+            return _Way(f"guard_{op}")
         case Unary("neg"):
             return _Way("guard_neg")
         case Reduce() | Let() | Binary() | Unary() | Guard():

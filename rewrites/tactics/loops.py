@@ -134,18 +134,8 @@ def _where(work: Derivation, rule: str) -> str:
     return next(name for name in work.rule(rule).metavariables if name not in ("lo", "hi", "e"))
 
 
-def unroll(work: Derivation, name: Chosen) -> None:
-    """Writes out a loop: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1).
-
-    >>> s = reschedule(atl.parse("f (x : float32[n, 3]) : float32[n] := ⊞[i < n] Σ[p < 3] x[i, p]"))
-    >>> s.unroll("p")
-    f (x : float32[n, 3]) : float32[n] :=
-      ⊞[i < n] x[i, 0] + x[i, 1] + x[i, 2]
-    """
-    first_possible(work, name, lambda site: _written_out(work, site, name))
-
-
-def _written_out(work: Derivation, site: Site, name: Chosen) -> None:
+def written_out(work: Derivation, site: Site, name: Chosen) -> None:
+    """Writes out a loop of constant extent: Σ[i < 2] e(i) → e(0) + e(1). Raises `NoSite`, with what to do instead."""
     assert isinstance(site.term, Gen | Reduce)
     low, high = site.term.low, site.term.high
     count = (high - low).constant
@@ -175,7 +165,7 @@ def _instead(work: Derivation, site: Site, name: Chosen) -> tuple[str, ...]:
             "unroll the loop within tiles before s.tails(), while all tiles are of one length",
             's.tails(strategy="split") in place of s.tails() leaves full tiles, which can be unrolled',
         )
-    return (f"tile the loop first: s.tile({name!r}, 8), and unroll the inner one",)
+    return (f"s.unroll({name!r}, 8) runs it in tiles, which are written out in the code that is printed",)
 
 
 # -- one loop out of two ----------------------------------------------------------------------------------------------

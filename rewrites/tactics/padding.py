@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from atl.core.index import ZERO
+from atl.core.predicate import NonNegative, at_most, conjunction
 from atl.core.terms import Binary, Concat, Expr, Gen, Guard, Let, Reduce, Reshape, TruncateLeft, TruncateRight
 from atl.core.traversal import Path, children
 from atl.errors import ATLError
-from atl.prove import Proved
+from atl.prove import Proved, upper_bound
 from padtypes import truncation_at
 from rewrites.derivation import Derivation
 from rewrites.tactics.binding import bind
-from rewrites.tactics.nests.guards import moved_out
+from rewrites.tactics.indices import closed
+from rewrites.tactics.nests.bounds import spread
+from rewrites.tactics.nests.guards import moved_out, used_positions
 from rewrites.tactics.simplification import reduce_accesses
 
 
@@ -94,8 +98,11 @@ def cuts_only_padding(work: Derivation, path: Path) -> bool:
 def _pulled_out(work: Derivation, path: Path) -> bool:
     """Brings guards out of sums and additions, as far as they go. Says whether a guard stands at the place then."""
     match work.term(path):
-        case Guard() | Reduce("sum"):
+        case Guard():
             _pulled_out(work, (*path, 0))
+        case Reduce("sum"):
+            _pulled_out(work, (*path, 0))
+            _weakened(work, path)
         case Binary("add"):
             _pulled_out(work, (*path, 0))
             _pulled_out(work, (*path, 1))
@@ -103,3 +110,21 @@ def _pulled_out(work: Derivation, path: Path) -> bool:
             return False
     moved_out(work, path)
     return isinstance(work.term(path), Guard)
+
+
+def _weakened(work: Derivation, path: Path) -> None:
+    """Σ[q < m] [i + q < n] · e → Σ[q < m] [i + q < n ∧ i < n] · e: with what holds outside where any term is there."""
+    site, inner = work.site(path), work.site((*path, 0))
+    if not isinstance(inner.term, Guard):
+        return
+    known = spread(inner.term.predicate)
+    new = []
+    for part in known:
+        if isinstance(part, NonNegative) and 0 in used_positions(part):
+            most = upper_bound(site.scope.facts, inner.scope.index(part.expression), [site.loop])
+            weaker = None if most is None else at_most(ZERO, closed(most, inner.scope))
+            # One of sizes alone, such as that there are terms at all, tells elements of the tile not apart.
+            if weaker is not None and used_positions(weaker):
+                new.append(weaker)
+    if new:
+        work.attempt("guard_equivalent", inner.path, q=conjunction([*known, *new]))

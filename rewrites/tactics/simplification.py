@@ -7,7 +7,7 @@ from typing import Final
 
 from atl.checks.safety import unsafe_accesses
 from atl.checks.scope import Scope
-from atl.core.index import Bound, Index, atoms, bound, floordiv, index
+from atl.core.index import Bound, Index, atoms, bound, factor_of, floordiv, index
 from atl.core.predicate import (
     NonNegative,
     Predicate,
@@ -256,20 +256,8 @@ def linear_in(part: Predicate, variable: Index) -> list[tuple[Index, Index]]:
     (expression,) = expressions(part)
     atom = variable.atom
     assert atom is not None
-    factor = remainder = index(0)
-    for monomial, coefficient in expression.terms:
-        others = list(monomial)
-        if atom in others:
-            others.remove(atom)
-            term = index(coefficient)
-            for other in others:
-                term = term * index(other)
-            factor = factor + term
-        else:
-            term = index(coefficient)
-            for other in monomial:
-                term = term * index(other)
-            remainder = remainder + term
-    if not factor.terms or atom in atoms(factor) or atom in atoms(remainder):
+    factor = factor_of(expression, atom)
+    if factor is None or not factor.terms:
         return []
+    remainder = expression - factor * variable
     return [(factor, remainder), (-factor, -remainder)]

@@ -58,15 +58,31 @@ def refuted(
 
     At most `splits` cases are split one inside of another; with `wide`, more products of hypotheses are tried.
     """
-    search = _Refutation(table, Budget(effort), wide)
-    state = _State(facts.copy(), list(table.atoms))
-    state.system.rows.extend({column: 1} for column, atom in table.atoms.items() if isinstance(atom, Size))
+    search, state = _started(table, facts, Budget(effort), wide=wide)
     if not goal.rows and not goal.equalities and len(goal.cases) == 1:
         search.define(state)
         return all(search.refutes(state.with_alternative(part, None), splits) for part in goal.cases[0])
     state.system.add(goal)
     state.system.cases = [*goal.cases, *facts.cases]
     return search.refutes(state, splits)
+
+
+def refuted_by_rounding(table: Table, facts: System, goal: System, *, effort: int = EFFORT) -> bool:
+    """Whether the rows of the facts and of the goal leave no whole number, cases apart.
+
+    Elimination rounds a row only when it has one column left, and is done with that column. Here the bounds of all
+    columns are rounded first: from 128*q >= 129 and x >= q - 1 follows x >= 1, and so 128*x >= 2.
+    """
+    search, state = _started(table, facts, Budget(effort), wide=False)
+    state.system.add(goal)
+    return search.refutes_by_rounding(state)
+
+
+def _started(table: Table, facts: System, budget: Budget, *, wide: bool) -> tuple[_Refutation, _State]:
+    """The facts, and that sizes are not negative."""
+    state = _State(facts.copy(), list(table.atoms))
+    state.system.rows.extend({column: 1} for column, atom in table.atoms.items() if isinstance(atom, Size))
+    return _Refutation(table, budget, wide), state
 
 
 @dataclass(slots=True)
@@ -106,6 +122,14 @@ class _Refutation:
         self.budget.left -= len(more.rows)
         rows = [*system.rows, *more.rows, *self._bounds(intervals)]
         return contradict(rows, [*system.equalities, *more.equalities], self.budget)
+
+    def refutes_by_rounding(self, state: _State) -> bool:
+        """Whether the state has no solution between whole bounds; no case is split."""
+        self.define(state)
+        intervals = self._intervals(state, fresh=True)
+        if intervals is None:
+            return True
+        return contradict([*state.system.rows, *self._bounds(intervals)], state.system.equalities, self.budget)
 
     def _refutes_by_cases(self, state: _State, splits: int) -> bool:
         """Splits a case of which some alternative fails at once, else the first one."""

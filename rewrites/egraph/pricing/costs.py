@@ -1,8 +1,8 @@
 """Cost models: what a program would cost at given sizes, told bottom-up from its nodes and the loops around them.
 
-Three ship. `Traffic` counts operations, and lines that move between the levels of a memory hierarchy; `Lines` counts
-operations, and the lines that each level of loops touches; `CodeSize` counts nodes. An access that its context does not
-prove safe, and one into what is stored nowhere, is infinitely dear in all of them.
+Three ship. `traffic` counts operations, and lines that move between the levels of a memory; `lines` counts operations,
+and the lines that each level of loops touches; `code_size` counts nodes. What each of them counts is a value, a tariff.
+An access that its context does not prove safe, and one into what is stored nowhere, is infinitely dear in all of them.
 
 Operations are of one element, but where an innermost loop is *smooth*: it reads and stores elements that lie side by
 side, or the same ones in all iterations. C compilers make vector instructions of such a loop. Where the elements of a
@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Final, assert_never
+from typing import Final, assert_never
 
 import numpy as np
 
 from atl.checks.safety import accesses
-from atl.checks.targets import WRITTEN_OUT
-from atl.core.index import Bound, Extremum, Index, Quotient, Read, Var, atoms, index
+from atl.core.dtypes import DEFAULT, bits
+from atl.core.index import Bound, Extremum, Index, Quotient, Read, Var, atoms, factor_of, index
 from atl.core.predicate import Predicate, expressions
 from atl.core.reshape_definitions import destination
 from atl.core.substitution import map_op
@@ -51,17 +51,12 @@ from atl.core.traversal import children
 from rewrites.egraph.contexts import Context, Range
 from rewrites.egraph.pricing.extents import Extents, Nest
 from rewrites.egraph.pricing.extraction import Costs
+from rewrites.egraph.pricing.tariffs import LEVELS, LINE, VECTOR, Lines, Nodes, Tariff, Traffic
 
 LEAST: Final = 1e-3
 """What every node costs at least: a whole costs more than its parts."""
-LINE: Final = 16
-"""Elements of a line of a cache."""
-LANES: Final = 8
-"""Elements of a vector."""
-BEGUN: Final = 8.0
-"""What it costs to begin an innermost loop, in operations."""
-LEVELS: Final = ((8_192, 2.0), (131_072, 4.0), (4_194_304, 12.0))
-"""The levels of a memory hierarchy: how many elements fit, and what a line that does not fit costs, in operations."""
+SMALL: Final = 1e-3
+"""What the logarithm of a cost is multiplied with, so that it is less than one node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +70,8 @@ class Touched:
     array: object
     shape: tuple[Index, ...]
     at: tuple[Index, ...]
+    width: int
+    """Bytes of an element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +80,7 @@ class View:
 
     array: object
     shape: tuple[Index, ...]
+    width: int
     at: tuple[Index, ...] = ()
 
 
@@ -121,14 +119,14 @@ class Priced:
 
 
 @dataclass(eq=False)
-class Traffic:
-    """Operations, and lines that miss each level of the memory, at given sizes.
+class NodeByNode:
+    """The cost model that prices each node from its parts, by a tariff, at given sizes.
 
     `sizes` has for each size a number, or an array of numbers: one for each candidate.
     """
 
     sizes: Mapping[str, Costs | float]
-    levels: Sequence[tuple[int, float]] = LEVELS
+    tariff: Tariff
     _extents: Extents = field(init=False, repr=False)
     _prices: dict[Touched, Costs] = field(default_factory=dict, init=False, repr=False)
     _safe: dict[tuple[int, Predicate], bool] = field(default_factory=dict, init=False, repr=False)
@@ -140,37 +138,6 @@ class Traffic:
     def candidates(self) -> int:
         """How many assignments of sizes are priced at once."""
         return self._extents.candidates
-
-    # -- what differs between models ----------------------------------------------------------------------------------
-
-    written_out: ClassVar[int] = WRITTEN_OUT
-
-    def _moved(self, nest: Nest, lines: Sequence[Costs]) -> Costs:
-        """What it costs that the loops from each level on touch so many lines."""
-        total = self._none
-        for capacity, price in self.levels:
-            missed = lines[0]
-            fits = lines[0] * LINE <= capacity / 3
-            for level in range(1, len(lines)):
-                outside = np.prod(nest.trips[:level], axis=0)
-                missed = np.where(fits, missed, outside * lines[level])
-                fits = fits | (lines[level] * LINE <= capacity / 3)
-            total = total + price * missed
-        return total
-
-    def _done(self, nest: Nest, operations: Costs, *, smooth: bool) -> Costs:
-        """What so many operations in each iteration of the innermost of some loops cost."""
-        return nest.total * operations / (LANES if smooth else 1.0)
-
-    def _begun(self, nest: Nest) -> Costs:
-        """What it costs to begin an innermost loop within these."""
-        return nest.total * BEGUN
-
-    def _streamed(self, nest: Nest, elements: Costs) -> Costs:
-        """What it costs to go through so many elements in order, in a nest of loops."""
-        return nest.total * elements * (2.0 / LANES + sum(price for _, price in self.levels) / LINE)
-
-    # -- pricing ------------------------------------------------------------------------------------------------------
 
     @property
     def _none(self) -> Costs:
@@ -187,20 +154,26 @@ class Traffic:
             never = np.full(self.candidates, np.inf)
             return Priced(never, never, self._none)
         made = replace(made, work=made.work + LEAST)
-        costs = self._total(at, made, (self._least(at, stored, term.type) for stored in made.stores))
+        costs = self._total(at, term.type, made, (self._least(at, stored, term.type) for stored in made.stores))
         for part in parts:
             costs = np.maximum(costs, part.costs + LEAST)
         return replace(made, costs=costs)
 
     def settled(self, at: Context, term: Expr, made: Priced) -> Costs:
         """What a term costs as it stands, without reshape operators around it."""
-        total = self._total(
-            at, made, (self._stored(at, stored, term.type, range(term.type.rank)) for stored in made.stores)
-        )
+        stores = (self._stored(at, stored, term.type, range(term.type.rank)) for stored in made.stores)
+        total = self._total(at, term.type, made, stores)
         return np.maximum(total, made.costs)
 
-    def _total(self, at: Context, made: Priced, stores: Iterable[Costs]) -> Costs:
-        total = made.work + self._done(self._extents.nest(at.loops), made.body, smooth=True)
+    def _done(self, nest: Nest, operations: Costs, of: Type, *, smooth: bool) -> Costs:
+        return self.tariff.done(nest, operations, lanes=VECTOR // _width(of) if smooth else 1)
+
+    def _streamed(self, at: Context, of: Type) -> Costs:
+        """What it costs to go through all elements in order."""
+        return self.tariff.streamed(self._extents.nest(at.loops), self._elements(at, of), width=_width(of))
+
+    def _total(self, at: Context, of: Type, made: Priced, stores: Iterable[Costs]) -> Costs:
+        total = made.work + self._done(self._extents.nest(at.loops), made.body, of, smooth=True)
         for read, times in made.reads.items():
             total = total + times * self._price(read)
         return sum(stores, total)
@@ -218,10 +191,10 @@ class Traffic:
             return self._none
         shape = at.scope.shape(of)
         where = tuple(stored.at[place] for place in order)
-        cost = self._price(Touched(stored.loops, None, tuple(shape[place] for place in order), where))
+        cost = self._price(Touched(stored.loops, None, tuple(shape[place] for place in order), where, _width(of)))
         if stored.operations is not None:
             smooth = stored.smooth and _is_smooth(where, len(stored.loops) - 1)
-            cost = cost + self._done(self._extents.nest(stored.loops), stored.operations, smooth=smooth)
+            cost = cost + self._done(self._extents.nest(stored.loops), stored.operations, of, smooth=smooth)
         return cost
 
     def _price(self, touched: Touched) -> Costs:
@@ -229,7 +202,7 @@ class Traffic:
         if found is None:
             nest = self._extents.nest(touched.loops)
             lines = [self._lines(nest, touched, level) for level in range(len(nest.trips) + 1)]
-            found = self._prices[touched] = self._moved(nest, lines)
+            found = self._prices[touched] = self.tariff.moved(nest, lines)
         return found
 
     def _lines(self, nest: Nest, touched: Touched, first: int) -> Costs:
@@ -242,7 +215,7 @@ class Traffic:
             reach = np.minimum(high - low + 1, np.maximum(self._extents.interval(extent, held)[1], 1))
             count = np.minimum(reach, nest.iterations(position, first))
             if dimension == last:
-                count = np.minimum(count, np.ceil(reach / LINE))
+                count = np.minimum(count, np.ceil(reach * touched.width / LINE))
             lines = lines * np.maximum(count, 1)
         return lines
 
@@ -265,9 +238,9 @@ class Traffic:
             case Input() | Local() if not term.type.rank:
                 return replace(made, body=made.body + 1, stores=here)
             case Input(array):
-                return replace(made, view=View(array, array.shape))
+                return replace(made, view=View(array, array.shape, _width(term.type)))
             case Local(position, of):
-                return replace(made, view=View(len(at.tensors) - 1 - position, at.scope.shape(of)))
+                return replace(made, view=View(len(at.tensors) - 1 - position, at.scope.shape(of), _width(of)))
             case Constant() | Padding():
                 return replace(made, stores=here)
             case Value(value):
@@ -308,13 +281,18 @@ class Traffic:
         operations = made.body + 1
         is_scalar = not term.type.rank
         smooth = not made.is_rough and all(_is_smooth(read.at, level) for read in made.reads)
-        if is_scalar and not made.has_loop and extent.constant is not None and extent.constant <= self.written_out:
+        if (
+            is_scalar
+            and not made.has_loop
+            and extent.constant is not None
+            and extent.constant <= self.tariff.written_out
+        ):
             return replace(made, body=extent.constant * operations, is_rough=False, stores=(Stored(at.loops),))
-        work, stores = made.work + self._begun(nest), made.stores
+        work, stores = made.work + self.tariff.begun(nest), made.stores
         if made.has_loop:
-            work = made.work + self._done(inside, operations, smooth=False)
+            work = made.work + self._done(inside, operations, term.type, smooth=False)
         elif is_scalar:
-            work = work + self._done(inside, operations, smooth=smooth)
+            work = work + self._done(inside, operations, term.type, smooth=smooth)
         else:
             stores = tuple(replace(stored, operations=operations, smooth=smooth) for stored in stores)
         if isinstance(term, Gen):
@@ -329,21 +307,21 @@ class Traffic:
         rest = parts[1]
         if not value.type.rank:
             return replace(made, body=made.body + 1, stores=rest.stores)
-        work = rest.work + self.settled(at, value, parts[0]) + self._begun(self._extents.nest(at.loops))
+        work = rest.work + self.settled(at, value, parts[0]) + self.tariff.begun(self._extents.nest(at.loops))
         return replace(rest, work=work, body=rest.body + 1, has_loop=True)
 
     def _element_wise(self, at: Context, term: Expr, made: Priced) -> Priced:
         """An operation on scalars, in the loop around; or on tensors, in loops of its own."""
         if not term.type.rank:
             return replace(made, body=made.body + 1, stores=(Stored(at.loops),))
-        done = self._streamed(self._extents.nest(at.loops), self._elements(at, term.type))
+        done = self._streamed(at, term.type)
         return replace(made, work=made.work + done, body=made.body + 1, has_loop=True)
 
     def _landed(self, at: Context, part: Priced, of: Type) -> Priced:
         """A part that is a whole array, or a row of one, is copied where it goes."""
         if part.view is None:
             return part
-        copied = self._streamed(self._extents.nest(at.loops), self._elements(at, of))
+        copied = self._streamed(at, of)
         return replace(part, work=part.work + copied, body=part.body + 1, has_loop=True, view=None, stores=())
 
     def _access(self, at: Context, term: Access, tensor: Priced, made: Priced) -> Priced | None:
@@ -353,7 +331,7 @@ class Traffic:
         if len(view.at) < len(view.shape):
             return replace(made, view=view)
         near = tuple(position - position.offset for position in view.at)
-        read = Touched(at.loops, view.array, view.shape, near)
+        read = Touched(at.loops, view.array, view.shape, near, view.width)
         return replace(made, body=made.body + 1, reads={**made.reads, read: 1}, stores=(Stored(at.loops),))
 
     def _is_safe(self, at: Context, term: Expr) -> bool:
@@ -396,10 +374,8 @@ def _reshaped(op: ReshapeOp, position: tuple[Index, ...], of: Type, at: Context)
 def _is_smooth(at: tuple[Index, ...], level: int) -> bool:
     """Whether elements at these positions lie side by side in iterations of a loop, or are the same ones in all."""
     for place, position in enumerate(at):
-        factor = dict(position.terms).get((Var(level),), 0)
-        if factor not in ((0, 1) if place == len(at) - 1 else (0,)):
-            return False
-        if level in (position - index(Var(level)) * factor).free:
+        factor = factor_of(position, Var(level))
+        if factor is None or factor.constant not in ((0, 1) if place == len(at) - 1 else (0,)):
             return False
     return True
 
@@ -409,29 +385,57 @@ def _is_even(e: Index) -> bool:
     return not any(Bound(0) in atoms(index(atom)) for atom in atoms(e) if isinstance(atom, Quotient | Extremum | Read))
 
 
-class Lines(Traffic):
-    """The lines that each level of loops touches, each time that it runs, whatever the memory is; and operations."""
-
-    def _moved(self, nest: Nest, lines: Sequence[Costs]) -> Costs:
-        total = self._none
-        for level, touched in enumerate(lines):
-            total = total + np.prod(nest.trips[:level], axis=0) * touched
-        return total
+def _width(of: Type) -> int:
+    """Bytes of an element; a literal that meets no tensor is one of the default type."""
+    return bits(of.dtype or DEFAULT) // 8
 
 
-class CodeSize(Traffic):
-    """How many nodes a program has, whatever its sizes."""
+# -- the models that ship ---------------------------------------------------------------------------------------------
 
-    written_out: ClassVar[int] = 0
 
-    def _moved(self, _: Nest, __: Sequence[Costs]) -> Costs:
-        return self._none
+def traffic(sizes: Mapping[str, Costs | float], levels: Sequence[tuple[int, float]] = LEVELS) -> NodeByNode:
+    """Operations, and lines that miss a level of memory: the bytes that fit, and what a line costs that does not."""
+    return NodeByNode(sizes, Traffic(levels))
 
-    def _done(self, _: Nest, operations: Costs, *, smooth: bool) -> Costs:  # noqa: ARG002 (the same for all)
-        return operations
 
-    def _begun(self, _: Nest) -> Costs:
-        return self._none
+def lines(sizes: Mapping[str, Costs | float]) -> NodeByNode:
+    """Operations, and the lines that each level of loops touches, each time that it runs, whatever the memory is."""
+    return NodeByNode(sizes, Lines())
 
-    def _streamed(self, _: Nest, __: Costs) -> Costs:
-        return self._none + 1.0
+
+def code_size(sizes: Mapping[str, Costs | float]) -> FirstThen:
+    """Nodes of the program; of programs of as many nodes, the one with less traffic."""
+    return FirstThen(NodeByNode(sizes, Nodes()), NodeByNode(sizes, Traffic()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Both:
+    """The results of two models, and the costs of the first with a little of the second."""
+
+    costs: Costs
+    first: Priced
+    then: Priced
+
+
+@dataclass(eq=False)
+class FirstThen:
+    """The cost model that counts whole things by one model, and decides by another one between what costs the same."""
+
+    first: NodeByNode
+    then: NodeByNode
+
+    @property
+    def candidates(self) -> int:
+        """How many assignments of sizes are priced at once."""
+        return self.first.candidates
+
+    def result(self, at: Context, term: Expr, parts: Sequence[Both]) -> Both:
+        """The results of both for a node in a context."""
+        first = self.first.result(at, term, [part.first for part in parts])
+        then = self.then.result(at, term, [part.then for part in parts])
+        return Both(first.costs + SMALL * np.log1p(then.costs), first, then)
+
+    def settled(self, at: Context, term: Expr, made: Both) -> Costs:
+        """What a term costs as it stands, without reshape operators around it."""
+        then = self.then.settled(at, term, made.then)
+        return self.first.settled(at, term, made.first) + SMALL * np.log1p(then)

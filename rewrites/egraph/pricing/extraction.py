@@ -8,7 +8,7 @@ model needs to know of a term further out.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final, Protocol, TypeAlias
@@ -24,8 +24,10 @@ from rewrites.egraph.terms import Head
 
 Costs: TypeAlias = npt.NDArray[np.float64]
 """A cost for each candidate; infinity where a term must not be chosen."""
-Nodes: TypeAlias = Mapping[int, Sequence[tuple[int, tuple[int, ...]]]]
-"""The nodes of each class: heads, and the classes of parts."""
+Node: TypeAlias = tuple[int, tuple[int, ...]]
+"""A head, and the classes of parts."""
+Nodes: TypeAlias = Mapping[int, Sequence[Node]]
+"""The nodes of each class."""
 
 MOST_PASSES: Final = 400
 """Over one class; costs that grow from parts to wholes settle long before."""
@@ -82,10 +84,16 @@ class Extracted:
     _pick: _Pick
     _heads: Sequence[Head]
 
-    @property
-    def classes(self) -> frozenset[int]:
-        """The classes that it passes through."""
-        return self._pick.within
+    def nodes_from(self, root: int) -> dict[int, Node]:
+        """The classes that it passes through from this one, which it is a term of, each with its node of them."""
+        found: dict[int, Node] = {}
+        waiting = [(root, self._pick)]
+        while waiting:
+            name, pick = waiting.pop()
+            if name not in found:
+                found[name] = pick.head, pick.parts
+                waiting += zip(pick.parts, pick.picks, strict=True)
+        return found
 
     @property
     def term(self) -> Expr:
@@ -99,10 +107,23 @@ def _term(pick: _Pick, heads: Sequence[Head]) -> Expr:
 
 
 class Extraction:
-    """The best terms of every class that is reached from one: `k` of them, and the best one for each candidate."""
+    """The best terms of every class that is reached from one: `k` of them, and the best one for each candidate.
 
-    def __init__(self, heads: Sequence[Head], nodes: Nodes, model: Model, root: int, k: int = 1) -> None:
+    Once `is_late` says so, a class that was not looked at is looked at once, with the best of each of its parts only.
+    """
+
+    def __init__(
+        self,
+        heads: Sequence[Head],
+        nodes: Nodes,
+        model: Model,
+        root: int,
+        k: int = 1,
+        is_late: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.heads, self.nodes, self.model, self.k = heads, nodes, model, k
+        self._is_late = is_late
+        self.hurried = False
         self.calls = 0
         self._best: dict[int, tuple[_Pick, ...]] = {}
         self._results: dict[tuple[int, tuple[int, ...]], Any] = {}
@@ -131,6 +152,9 @@ class Extraction:
         while waiting:
             for name in sorted(waiting, key=place.__getitem__):
                 waiting.discard(name)
+                self.hurried = self.hurried or self._is_late()
+                if self.hurried and passes[name]:
+                    continue
                 passes[name] += 1
                 made = self._picked(name)
                 old = self._best.get(name, ())
@@ -156,7 +180,7 @@ class Extraction:
     def _ranks(self, counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
         if not counts:
             yield ()
-        elif self.k == 1 and self.model.candidates == 1:
+        elif self.hurried or (self.k == 1 and self.model.candidates == 1):
             yield from ((0,) * len(counts) for _ in range(all(counts)))
         else:
             most = max(self.k, *counts)

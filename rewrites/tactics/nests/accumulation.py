@@ -10,6 +10,7 @@ from atl.errors import ATLError
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
+from rewrites.obstacles import none_is_new, obstacles
 from rewrites.places.choosing import Chosen
 from rewrites.places.site import Site
 from rewrites.tactics.binding import check_name
@@ -33,6 +34,9 @@ def accumulate(work: Derivation, what: Chosen, *, at: Chosen | None = None, name
     where an operand is read beyond its end, until `pack` or `pad` have put zeros there. Of those inside, the ones that
     speak of no loop of the tile become bounds of the sums: a block of terms that the size does not fill is cut short.
 
+    A buffer has no padding: of what is truncated it is read within conditions that hold where any term of the sums is
+    computed. It is refused where none are found and the goal would not compile.
+
     >>> s = reschedule(atl.parse("sums (x : float32[8*n, m]) : float32[8*n] := ⊞[i < 8*n] Σ[j < m] x[i, j]"))
     >>> _ = s.tile("i", 8)
     >>> s.accumulate("j")
@@ -50,7 +54,7 @@ def _accumulated(work: Derivation, site: Site, places: list[Path] | None, name: 
             "what is to be accumulated is no sum", place=place_of(work.goal, site.path), required="the name of a sum"
         )
     above = _tile_around(work, site) if places is None else _nearest(work, site, places)
-    before = work.point
+    before, in_the_way = work.point, obstacles(work.goal)
 
     def summed(*, guarded: bool) -> None:
         kept = padding_kept(work, site.path)
@@ -65,6 +69,16 @@ def _accumulated(work: Derivation, site: Site, places: list[Path] | None, name: 
         # What sticks out has no meaning: a quotient by something that is zero there, say.
         work.back_to(before)
         summed(guarded=True)
+    made = obstacles(work.goal)
+    if not none_is_new(in_the_way, made):
+        work.back_to(before)
+        # Elements of the tile were padding where no term of their sum was computed: a buffer has no padding.
+        raise NoSite(
+            f"with the sum {site.called[0]} in a buffer the goal would not compile: {made[0].summary}",
+            place=place_of(work.goal, site.path),
+            required="a tile of which conditions tell what is padding, not the lengths of loops within the sum",
+            suggestions=("s.accumulate(…) before s.tails(): while they are guards, the buffer is read within them",),
+        )
 
 
 def _tile_around(work: Derivation, site: Site) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from atl.core.index import Index, atoms, imax, imin, index
 from atl.core.predicate import All, Any, NonNegative, Predicate, at_most, expressions
@@ -41,22 +41,33 @@ def tails(work: Derivation, name: Chosen | None = None, *, strategy: Strategy | 
       truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉] padr (8 - min(n - 8*io, 8))
       ⊞[ii < min(n - 8*io, 8)] 2 * x[8*io + ii]
     """
-    chosen = "min" if strategy is None else strategy
-    if not isinstance(chosen, str) or chosen not in get_args(Strategy):
-        raise WrongArgument(
-            f"strategy={brief(strategy)}",
-            required='"min", which bounds the loops of each tile, or "split", which cuts off the last tile',
-        )
+    chosen = "min" if strategy is None else checked_strategy("strategy", strategy)
     before = work.taken
-    below = () if name is None else loops(work, name)[0].path
-    simplify_guards(work, below)
-    lift_guards(work, below)
-    _Tails(work, chosen).visit(below)
+    tails_below(work, () if name is None else loops(work, name)[0].path, chosen)
     if work.taken == before:
         raise NoSite(
             f"no guard {'in the goal' if name is None else f'in the loop {name}'} can become a bound of a loop",
             required="a guard within a loop, by conditions in which the loop's index is a multiple and a rest",
         )
+
+
+def checked_strategy(name: str, strategy: object) -> Strategy:
+    """What becomes of tails, as a person says it. Raises `WrongArgument`."""
+    if strategy == "min":
+        return "min"
+    if strategy == "split":
+        return "split"
+    raise WrongArgument(
+        f"{name}={brief(strategy)}",
+        required='"min", which bounds the loops of each tile, or "split", which cuts off the last tile',
+    )
+
+
+def tails_below(work: Derivation, path: Path, strategy: Strategy) -> None:
+    """Makes bounds of the guards below a place, as far as they can be."""
+    simplify_guards(work, path)
+    lift_guards(work, path)
+    _Tails(work, strategy).visit(path)
 
 
 # -- bounds and cuts --------------------------------------------------------------------------------------------------

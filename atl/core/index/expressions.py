@@ -8,7 +8,7 @@ identities hold by themselves. Division is floor division and has its meaning on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd, prod
@@ -201,11 +201,13 @@ class Index(Printed, Node):
         atoms: dict[Identity, AnyAtom] = {}
         key: list[tuple[tuple[Identity, ...], int]] = []
         for monomial, coefficient in self.terms:
-            part = []
-            for atom in monomial:
-                atoms[atom.identity] = atom
-                part.append(atom.identity)
-            key.append((tuple(part), coefficient))
+            if len(monomial) == 1:
+                own = monomial[0].identity
+                atoms[own] = monomial[0]
+                key.append(((own,), coefficient))
+            else:
+                key.append((tuple([atom.identity for atom in monomial]), coefficient))
+                atoms.update(zip(key[-1][0], monomial, strict=True))
         parts = tuple(atoms.values())
         self._seal(tuple(key), parts, loose=max([atom.loose for atom in parts], default=0))
 
@@ -240,8 +242,8 @@ class Index(Printed, Node):
         added = _operand(other)
         if added is None:
             return NotImplemented
-        if not added.terms:
-            return self
+        if (value := added.constant) is not None:
+            return _plus_constant(self, value)
         return linear(((1, self), (1, added))) if self.terms else added
 
     __radd__ = __add__
@@ -250,19 +252,25 @@ class Index(Printed, Node):
         taken = _operand(other)
         if taken is None:
             return NotImplemented
-        return linear(((1, self), (-1, taken))) if taken.terms else self
+        if (value := taken.constant) is not None:
+            return _plus_constant(self, -value)
+        return linear(((1, self), (-1, taken))) if self.terms else _scaled(taken, -1)
 
     def __rsub__(self, other: int) -> Index:
-        return linear(((1, constant(other)), (-1, self)))
+        return _scaled(self, -1) + constant(other)
 
     def __neg__(self) -> Index:
-        return linear(((-1, self),))
+        return _scaled(self, -1)
 
     def __mul__(self, other: Index | int) -> Index:
         if isinstance(other, int):
-            return linear(((other, self),))
+            return _scaled(self, other)
         if not isinstance(other, Index):
             return NotImplemented
+        if (value := other.constant) is not None:
+            return _scaled(self, value)
+        if (value := self.constant) is not None:
+            return _scaled(other, value)
         gathered: dict[Monomial, int] = {}
         for left, a in self.terms:
             for right, b in other.terms:
@@ -298,23 +306,45 @@ def _operand(value: object) -> Index | None:
     return value if isinstance(value, Index) else constant(value) if isinstance(value, int) else None
 
 
-def _monomial_order(monomial: Monomial) -> Order:
-    return (-len(monomial), *(atom.order for atom in monomial))
-
-
 def polynomial(coefficients: Mapping[Monomial, int]) -> Index:
     """The canonical polynomial with these coefficients; zero ones drop."""
     kept = [(monomial, value) for monomial, value in coefficients.items() if value]
-    if len(kept) > MAX_TERMS or any(
-        len(monomial) > MAX_DEGREE or abs(value) >= MAX_COEFFICIENT for monomial, value in kept
+    if len(kept) > 1:
+        kept.sort(key=_term_order)
+    return _within_limits(tuple(kept))
+
+
+def _term_order(term: tuple[Monomial, int]) -> Order:
+    monomial = term[0]
+    return (-len(monomial), *[atom.order for atom in monomial])
+
+
+def _within_limits(terms: tuple[tuple[Monomial, int], ...]) -> Index:
+    """The expression of these terms, which are in canonical form, if it is not too large."""
+    if len(terms) > MAX_TERMS or any(
+        abs(value) >= MAX_COEFFICIENT or len(monomial) > MAX_DEGREE for monomial, value in terms
     ):
         raise TooLarge(
             "an index expression has grown beyond what a machine integer or a reader could hold",
             required=f"at most {MAX_TERMS} terms, degree {MAX_DEGREE}, and coefficients below 2^62",
         )
-    if len(kept) > 1:
-        kept.sort(key=lambda term: _monomial_order(term[0]))
-    return _canonical(tuple(kept))
+    return _canonical(terms)
+
+
+def _scaled(expression: Index, by: int) -> Index:
+    """The expression times an integer: its terms stay in their order."""
+    if by in (0, 1):
+        return expression if by else ZERO
+    return _within_limits(tuple([(monomial, by * value) for monomial, value in expression.terms]))
+
+
+def _plus_constant(expression: Index, value: int) -> Index:
+    """The expression plus an integer: the constant is the last of its terms."""
+    if not value:
+        return expression
+    offset = expression.offset
+    others = expression.terms[:-1] if offset else expression.terms
+    return _within_limits((*others, ((), offset + value)) if offset + value else others)
 
 
 def linear(parts: Iterable[tuple[int, Index]]) -> Index:
@@ -486,114 +516,3 @@ def imax(*choices: Index) -> Index:
 
 def read(array: Array, indices: tuple[Index, ...]) -> Index:
     return index(Read(array, indices))
-
-
-# -- walking ----------------------------------------------------------------------------------------------------------
-
-
-def map_leaves(
-    expression: Index, leaf: Callable[[Leaf], Index], divide: Callable[[Index, Index], Index] = floordiv
-) -> Index:
-    """The expression with every size and variable replaced by what `leaf` gives for it, brought to canonical form.
-
-    `divide` makes the quotients, from the inside out.
-    """
-    changed = False
-    new: dict[AnyAtom, Index] = {}
-    for monomial, _ in expression.terms:
-        for atom in monomial:
-            if atom not in new:
-                new[atom] = _map_atom(atom, leaf, divide)
-                changed = changed or new[atom].atom is not atom
-    if not changed:
-        return expression
-    total = []
-    for monomial, coefficient in expression.terms:
-        product = new[monomial[0]] if monomial else ONE
-        for atom in monomial[1:]:
-            product = product * new[atom]
-        total.append((coefficient, product))
-    return linear(total)
-
-
-def _map_atom(atom: AnyAtom, leaf: Callable[[Leaf], Index], divide: Callable[[Index, Index], Index]) -> Index:
-    match atom:
-        case Size() | Bound() | Var():
-            return leaf(atom)
-        case Quotient(numerator, denominator):
-            a, b = map_leaves(numerator, leaf, divide), map_leaves(denominator, leaf, divide)
-            if a is numerator and b is denominator and divide is floordiv:
-                return index(atom)
-            quotient = divide(a, b)
-            return index(atom) if quotient.atom == atom else quotient
-        case Extremum(kind, choices):
-            mapped = tuple(map_leaves(choice, leaf, divide) for choice in choices)
-            return index(atom) if _same(mapped, choices) else extremum(kind, *mapped)
-        case Read(array, indices):
-            mapped = tuple(map_leaves(position, leaf, divide) for position in indices)
-            return index(atom) if _same(mapped, indices) else read(array, mapped)
-
-
-def _same(new: tuple[Index, ...], old: tuple[Index, ...]) -> bool:
-    return all(a is b for a, b in zip(new, old, strict=True))
-
-
-def atoms(expression: Index) -> Iterable[AnyAtom]:
-    """Every atom of the expression, nested ones before those that hold them; repeated as often as they occur."""
-    for monomial, _ in expression.terms:
-        for atom in monomial:
-            for part in _parts(atom):
-                yield from atoms(part)
-            yield atom
-
-
-def _parts(atom: AnyAtom) -> tuple[Index, ...]:
-    match atom:
-        case Size() | Bound() | Var():
-            return ()
-        case Quotient(numerator, denominator):
-            return (numerator, denominator)
-        case Extremum(_, choices):
-            return choices
-        case Read(_, indices):
-            return indices
-
-
-def value_of(expression: Index, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]) -> int:
-    """The integer that the expression means, given the values of its leaves and of array elements.
-
-    A quotient by zero or less raises `ZeroDivisionError`; a well-formed program has none.
-    """
-    total = 0
-    for monomial, coefficient in expression.terms:
-        product = coefficient
-        for atom in monomial:
-            product *= _value_of_atom(atom, leaf, element)
-        total += product
-    return total
-
-
-def _value_of_atom(atom: AnyAtom, leaf: Callable[[Leaf], int], element: Callable[[Array, tuple[int, ...]], int]) -> int:
-    match atom:
-        case Size() | Bound() | Var():
-            return leaf(atom)
-        case Quotient(numerator, denominator):
-            divisor = value_of(denominator, leaf, element)
-            if divisor <= 0:
-                raise ZeroDivisionError(divisor)
-            return value_of(numerator, leaf, element) // divisor
-        case Extremum(kind, choices):
-            values = [value_of(choice, leaf, element) for choice in choices]
-            return min(values) if kind == "min" else max(values)
-        case Read(array, indices):
-            return element(array, tuple(value_of(position, leaf, element) for position in indices))
-
-
-def shift(expression: Index, by: int, cutoff: int = 0) -> Index:
-    """De Bruijn shifting: free positions from `cutoff` on move by `by`."""
-    if expression.loose <= cutoff or by == 0:
-        return expression
-    return map_leaves(
-        expression,
-        lambda leaf: bound(leaf.position + by) if isinstance(leaf, Bound) and leaf.position >= cutoff else index(leaf),
-    )

@@ -2,18 +2,22 @@
 
     e^x = 2^n · e^r,  n = x / ln 2 to the nearest integer,  |r| <= ln 2 / 2,  e^r = 1 + r + r² q(r)
 
-- n comes of adding 1.5 · 2^p, for p digits after the leading one: then the last digits of the sum are n.
+- n comes of adding 1.5 · 2^p + 2 b, for p digits after the leading one, and b the bias of exponents: then the last
+  digits of the sum are n + 2 b.
 - r = x - n ln 2, with ln 2 in two parts: n times the first one is exact.
 - q is a polynomial by which e^r is off by 0.06 units in the last place of a float, 0.001 of a double (least squares at
   Chebyshev's points, each coefficient rounded before those after it are found).
-- 2^n is two factors, for there is none for the n of a subnormal number, nor for 128 and 1024. The first one is there
-  before 1 is added, so that there is one rounding at the end, and another where the result is subnormal.
+- 2^n is two factors, for there is none for the n of a subnormal number, nor for 128 and 1024. Their exponents, with the
+  bias, are the halves of n + 2 b; all digits above those are shifted out. The first factor is there before 1 is added,
+  so that there is one rounding at the end, and another where the result is subnormal.
 
 Every step is a fused multiply-add, a function that `-fassociative-math` does not take apart: x - n c1 - n c2 could
 become x - n (c1 + c2) else. Where the machine has none in hardware, the library's function is called.
 
-The result is off by less than 1.1 units in the last place; of the floats all were tried. NaN stays NaN. Beyond the ends
-the argument is taken for the end, where the result is infinite, or zero.
+The result is off by less than 1.1 units in the last place; of the floats all were tried. NaN stays NaN. An n that is
+too large is taken for the largest that is needed: r is not small then, and the result infinite. Below the least
+argument with a result the result is zero, whatever was computed. Both are cheaper than an argument that is held between
+two ends.
 """
 
 from __future__ import annotations
@@ -30,11 +34,11 @@ class _Format:
     suffix: str
     bits: str
     one: str
-    bias: int
     fraction: int
-    ends: tuple[str, str]
+    low: str
+    most: str
     log2e: str
-    shift: tuple[str, str]
+    shift: str
     minus_ln2: tuple[str, str]
     q: tuple[str, ...]
 
@@ -44,11 +48,11 @@ _FLOAT: Final = _Format(
     suffix="f",
     bits="int32_t",
     one="1",
-    bias=127,
     fraction=23,
-    ends=("-104.0f", "89.0f"),
+    low="-104.0f",
+    most="0x4b40017f",
     log2e="1.44269504f",
-    shift=("12582912.0f", "0x4b400000"),
+    shift="12583166.0f",
     minus_ln2=("-0.693359375f", "2.1219444e-4f"),
     q=("0.0013745326f", "0.008368947f", "0.04166965f", "0.16666518f", "0.49999988f"),
 )
@@ -57,11 +61,11 @@ _DOUBLE: Final = _Format(
     suffix="",
     bits="int64_t",
     one="INT64_C(1)",
-    bias=1023,
     fraction=52,
-    ends=("-746.0", "710.0"),
+    low="-746.0",
+    most="INT64_C(0x4338000000000bff)",
     log2e="1.4426950408889634",
-    shift=("6755399441055744.0", "INT64_C(0x4338000000000000)"),
+    shift="6755399441057790.0",
     minus_ln2=("-0.6931471803691238", "-1.9082149292705877e-10"),
     q=(
         *("2.0871063566459838e-9", "2.511259393317407e-8", "2.755741770284334e-7", "2.7557233039832656e-6"),
@@ -74,28 +78,31 @@ _DOUBLE: Final = _Format(
 def _function(of: _Format) -> str:
     fma, kind, bits = f"fma{of.suffix}", of.c_type, of.bits
     first, *others = of.q
+    zero = f"0.0{of.suffix}"
     steps = "\n".join(f"    q = {fma}(q, r, {coefficient});" for coefficient in others)
     return f"""\
 /* e to the power of x, within 1.1 units in the last place. */
 static inline {kind} exp_{kind}({kind} x)
 {{
 #if defined(__FP_FAST_FMA{of.suffix.upper()}) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-    x = x < {of.ends[0]} ? {of.ends[0]} : x;
-    x = x > {of.ends[1]} ? {of.ends[1]} : x;
-    /* x = n ln 2 + r, and n is the last digits of shifted. */
-    {kind} shifted = {fma}(x, {of.log2e}, {of.shift[0]}), n = shifted - {of.shift[0]};
+    /* x = n ln 2 + r; the last digits of shifted, as a number, are n and twice the bias of exponents. */
+    {kind} shifted = {fma}(x, {of.log2e}, {of.shift});
+    {bits} number;
+    memcpy(&number, &shifted, sizeof number);
+    number = number < {of.most} ? number : {of.most};
+    memcpy(&shifted, &number, sizeof shifted);
+    {kind} n = shifted - {of.shift};
     {kind} r = {fma}(n, {of.minus_ln2[1]}, {fma}(n, {of.minus_ln2[0]}, x));
     {kind} q = {first};
 {steps}
-    {bits} number;
-    memcpy(&number, &shifted, sizeof number);
-    number -= {of.shift[1]};
-    {bits} first = ((number >> 1) + {of.bias}) * ({of.one} << {of.fraction});
-    {bits} second = (number - (number >> 1) + {of.bias}) * ({of.one} << {of.fraction});
+    /* The exponents of two factors whose product is 2^n; what is above them is shifted out. */
+    {bits} half = number >> 1;
+    {bits} first = half * ({of.one} << {of.fraction}), second = (number - half) * ({of.one} << {of.fraction});
     {kind} a, b;
     memcpy(&a, &first, sizeof a);
     memcpy(&b, &second, sizeof b);
-    return {fma}({fma}(r * r, q, r), a, a) * b;
+    a = {fma}({fma}(r * r, q, r), a, a) * b;
+    return x < {of.low} ? {zero} : a;
 #else
     return exp{of.suffix}(x);
 #endif

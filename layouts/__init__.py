@@ -1,0 +1,112 @@
+"""Layouts: functions from coordinates to places, with CuTe's algebra on them, proofs and pictures (ch. 6).
+
+>>> from layouts import Layout, composition, equal, injective
+>>> row_major = Layout((4, 8), (8, 1))
+>>> row_major(2, 3), composition(row_major, Layout((2, 4), (1, 8)))
+(19, (2,4):(8,2))
+>>> injective(row_major)
+Proved(layer='structure', vacuous=False)
+"""
+
+from layouts.algebra.coalesce import coalesce, filter, filter_zeros  # noqa: A004 (CuTe's name)
+from layouts.algebra.complement import complement, downcast, nullspace, upcast
+from layouts.algebra.composition import composition
+from layouts.algebra.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
+from layouts.algebra.inverses import left_inverse, right_inverse
+from layouts.algebra.products import (
+    blocked_product,
+    flat_product,
+    logical_product,
+    raked_product,
+    tiled_product,
+    zipped_product,
+)
+from layouts.errors import LayoutError, NoLayout, NoMode, NotByTable
+from layouts.foundation.box import Box
+from layouts.foundation.function import Chain, Function, IndexFunction
+from layouts.foundation.function import swizzle as Swizzle  # noqa: N812 (CuTe's name)
+from layouts.foundation.layout import Layout, column_major, coordinates, make_layout, row_major
+from layouts.foundation.reach import cosize, size
+from layouts.foundation.semimodule import F2, Coordinate, E, Semimodule
+from layouts.foundation.tuples import (
+    common_coarsening,
+    common_refinement,
+    compatible,
+    congruent,
+    depth,
+    rank,
+    weakly_compatible,
+    weakly_congruent,
+)
+from layouts.pictures.explain import Explanation, explain
+from layouts.pictures.grid import Picture, draw
+from layouts.pictures.reading import read_condition, read_layout
+from layouts.pictures.report import described, result_of, steps_of, verdict
+from layouts.proofs.equality import equal
+from layouts.proofs.injectivity import bijective, injective
+from layouts.proofs.places import image, inverse
+from layouts.proofs.relation import Relation
+
+__all__ = [
+    "F2",
+    "Box",
+    "Chain",
+    "Coordinate",
+    "E",
+    "Explanation",
+    "Function",
+    "IndexFunction",
+    "Layout",
+    "LayoutError",
+    "NoLayout", "NoMode",
+    "NotByTable",
+    "Picture", "Relation",
+    "Semimodule",
+    "Swizzle",
+    "bijective",
+    "blocked_product",
+    "coalesce",
+    "column_major",
+    "common_coarsening",
+    "common_refinement",
+    "compatible",
+    "complement",
+    "composition",
+    "congruent",
+    "coordinates",
+    "cosize",
+    "depth",
+    "described",
+    "downcast",
+    "draw",
+    "equal",
+    "explain",
+    "filter",
+    "filter_zeros",
+    "flat_divide",
+    "flat_product",
+    "image",
+    "injective",
+    "inverse",
+    "left_inverse",
+    "logical_divide",
+    "logical_product",
+    "make_layout",
+    "nullspace",
+    "raked_product",
+    "rank",
+    "read_condition",
+    "read_layout",
+    "result_of",
+    "right_inverse",
+    "row_major", "size",
+    "steps_of",
+    "tiled_divide",
+    "tiled_product",
+    "upcast",
+    "verdict",
+    "weakly_compatible",
+    "weakly_congruent",
+    "zipped_divide",
+    "zipped_product",
+]  # fmt: skip

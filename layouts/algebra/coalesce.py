@@ -1,0 +1,129 @@
+"""The same function with fewer modes (§6.4.2): coalesce, and what drops modes that do not move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from atl.errors import WrongArgument, brief
+from layouts.foundation.known import Known
+from layouts.foundation.layout import Layout, Mode, part_of
+from layouts.foundation.semimodule import F2, Coordinate, Stride, times
+from layouts.foundation.tuples import Nested, Shape, leaves, like, modes_of, shown
+
+
+def coalesced(modes: Iterable[Mode], known: Known, *, endless: bool = False) -> list[Mode]:
+    """Adjacent modes merged where the second goes on where the first ends, and modes of one place dropped.
+
+    Beyond its domain a layout goes on in its last mode. With `endless` the function is kept there too: a last mode of
+    one place stays then, unless it goes on as the one before it does.
+    """
+    out: list[Mode] = []
+    last: Mode | None = None
+    for mode in modes:
+        last = mode
+        if mode[0] == 1:
+            continue
+        if out and (merged := _merged(out[-1], mode, known)) is not None:
+            out[-1] = merged
+        else:
+            out.append(mode)
+    if endless and last is not None and last[0] == 1 and not (out and _merged(out[-1], last, known)):
+        out.append(last)
+    return out
+
+
+def _merged(first: Mode, second: Mode, known: Known) -> Mode | None:
+    (n, d), (m, e) = first, second
+    if type(d) is int and type(e) is int and type(n) is int:  # the path of most
+        return (n * m, d) if n * d == e else None
+    if isinstance(d, F2) or isinstance(e, F2):
+        # A digit in the first mode and one in the second are one number without carries only for a power of two.
+        powers = type(n) is int and n & (n - 1) == 0
+        return (n * m, d) if powers and same_stride(times(n, d), e, known) else None
+    return (known.simple(n * m), d) if same_stride(times(n, d), e, known) else None
+
+
+def same_stride(a: Stride, b: Stride, known: Known) -> bool:
+    """Whether two strides are known to be the same."""
+    if isinstance(a, Coordinate) and isinstance(b, Coordinate):
+        places = max(len(a.parts), len(b.parts))
+        return all(known.same(a[k], b[k]) for k in range(places))
+    if isinstance(a, Coordinate | F2) or isinstance(b, Coordinate | F2):
+        return is_zero(a) and is_zero(b) if type(a) is not type(b) else a == b
+    return known.same(a, b)
+
+
+def is_zero(a: Stride) -> bool:
+    """Whether a stride does not move; each semimodule has such a one."""
+    return a in (0, F2(0), Coordinate(()))
+
+
+def coalesce(layout: Layout, profile: object = None) -> Layout:
+    """The same function of an index, with as few modes as there can be; of one mode, 1:0 where it has one place.
+
+    Within the domain, that is (§6.4.2 and erratum E35); what is known of sizes is used, and kept. With a profile each
+    mode is coalesced by itself: a tuple stands for modes in which each part is coalesced, anything else for one whole.
+
+    >>> coalesce(Layout((2, (1, 6)), (1, (6, 2)))), coalesce(Layout((2, (1, 6)), (1, (6, 2))), (1, 1))
+    (12:1, (2,6):(1,2))
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> coalesce(Layout((4, n), (1, 4)))
+    4*n:1
+    """
+    need_layout(layout)
+    if not isinstance(profile, tuple | list):
+        return Layout.of_modes(coalesced(layout.modes, layout.known), offset=layout.offset, known=layout.known)
+    shape, stride = _by_mode(layout.shape, layout.stride, tuple(profile), layout.known)
+    made = part_of(shape, stride, layout.known)
+    made.offset = layout.offset
+    return made
+
+
+def _by_mode(
+    shape: Shape, stride: Nested[Stride], profile: tuple[object, ...], known: Known
+) -> tuple[Shape, Nested[Stride]]:
+    shapes, strides = modes_of(shape), modes_of(stride)
+    if len(profile) > len(shapes):
+        raise WrongArgument(
+            f"a profile of {len(profile)} modes for {shown(shape)}", required=f"at most {len(shapes)} modes"
+        )
+    out: list[tuple[Shape, Nested[Stride]]] = []
+    for place, (inner, steps) in enumerate(zip(shapes, strides, strict=True)):
+        if place >= len(profile):
+            out.append((inner, steps))
+        elif isinstance(wanted := profile[place], tuple | list):
+            out.append(_by_mode(inner, steps, tuple(wanted), known))
+        else:
+            merged = Layout.of_modes(coalesced(zip(leaves(inner), leaves(steps), strict=True), known))
+            out.append((merged.shape, merged.stride))
+    return tuple(part for part, _ in out), tuple(part for _, part in out)
+
+
+def filter_zeros(layout: Layout) -> Layout:
+    """The layout with one place in each mode that does not move.
+
+    >>> filter_zeros(Layout((2, 4, 3), (1, 0, 2)))
+    (2,1,3):(1,0,2)
+    """
+    need_layout(layout)
+    extents = iter([1 if is_zero(stride) else extent for extent, stride in layout.modes])
+    made = part_of(like(layout.shape, extents), layout.stride, layout.known)
+    made.offset = layout.offset
+    return made
+
+
+def filter(layout: Layout) -> Layout:  # noqa: A001 (CuTe's name)
+    """The modes that move, coalesced: the same places, each that is met again in the same way once.
+
+    >>> filter(Layout((2, 4, 3), (1, 0, 2)))
+    6:1
+    """
+    return coalesce(filter_zeros(layout))
+
+
+def need_layout(value: Any) -> None:
+    """Refuses what is no shape with strides."""
+    if not isinstance(value, Layout):
+        raise WrongArgument(f"{brief(value)} is not a layout", required="a Layout: a shape with strides")

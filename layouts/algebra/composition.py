@@ -1,0 +1,308 @@
+"""Composition (§6.4.3), exact: the result is the one function after the other at every place, or no layout at all.
+
+The condition that the paper prints is not enough (erratum E33): (6, 2):(1, 7) after (3, 2):(2, 3) has no strides. Here
+a mode of the inner layout is walked through the modes of the outer one, digit by digit. Where a division is needed it
+must come out even, and the digits that several modes add in one mode of the outer layout must have room there, so that
+nothing is ever carried. Where that is proved, for numbers or for symbolic sizes, the strides follow. Where it is not, a
+table decides: what strides express can be read off it. Else the result is a `Chain`, which is no layout, and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from atl.core.index import Index, index
+from atl.core.predicate import at_most
+from atl.errors import WrongArgument, brief
+from layouts.algebra.coalesce import coalesced, is_zero
+from layouts.errors import NoLayout
+from layouts.foundation.box import nested_digits, split
+from layouts.foundation.function import Chain, Function
+from layouts.foundation.known import EMPTY, Known
+from layouts.foundation.layout import Layout, Mode, part_of
+from layouts.foundation.recovery import Broken, separated
+from layouts.foundation.semimodule import (
+    BITS,
+    COORDINATES,
+    F2,
+    INTEGERS,
+    Coordinate,
+    Semimodule,
+    Stride,
+    times,
+)
+from layouts.foundation.tuples import Extent, Nested, Shape, leaves, modes_of
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """So many steps of so many units each, in one mode of the outer layout."""
+
+    steps: Extent
+    units: Extent
+    mode: int
+
+
+class Open(Exception):
+    """A condition that is not known to hold."""
+
+
+@dataclass(slots=True)
+class Walk:
+    """The modes of an inner layout, walked through those of an outer one. `said` gathers the steps, for `explain`."""
+
+    outer: Sequence[Mode]
+    known: Known
+    strict: bool = False
+    said: list[str] | None = None
+
+    def pieces(self, steps: Extent, stride: Extent) -> list[Piece]:
+        """The pieces that `steps` steps of `stride` are in the outer modes. Raises `Open` where one is not known."""
+        if stride == 0:
+            return [Piece(steps, 0, 0)]
+        known, out = self.known, list[Piece]()
+        last = len(self.outer) - 1
+        for mode in range(last):
+            extent = self.outer[mode][0]
+            if stride != 1 and (past := known.quotient(stride, extent)) is not None:
+                if self.said is not None:
+                    self.said.append(f"a step of {stride} passes {past} times over mode {mode}, of extent {extent}")
+                stride = past
+                continue
+            fits = self._fits(steps, stride, extent)
+            if fits and not (self.strict and known.quotient(extent, stride) is None):
+                if self.said is not None:
+                    self.said.append(f"{steps} steps of {stride} stay within mode {mode}, of extent {extent}")
+                return [*out, Piece(steps, stride, mode)]
+            if (inside := known.quotient(extent, stride)) is None:
+                raise Open(f"{stride} divides {extent}, the extent of mode {mode}, or is a multiple of it")
+            if (rest := known.quotient(steps, inside)) is None:
+                raise Open(
+                    f"{inside} divides {steps}, as mode {mode}, of extent {extent}, has room for {inside} of the steps"
+                )
+            if self.said is not None:
+                filled = f"{inside} steps of {stride} fill mode {mode}, of extent {extent}"
+                self.said.append(f"{filled}; {rest} of 1 are left for the next")
+            out.append(Piece(inside, stride, mode))
+            steps, stride = rest, 1
+            if rest == 1:
+                return out
+        if self.said is not None:
+            self.said.append(f"{steps} steps of {stride} go on in mode {last}, the last")
+        return [*out, Piece(steps, stride, last)]
+
+    def _fits(self, steps: Extent, stride: Extent, extent: Extent) -> bool:
+        if isinstance(steps, int) and isinstance(stride, int) and isinstance(extent, int):
+            return stride > 0 and (steps - 1) * stride < extent
+        return self.known.less((steps - 1) * stride, extent) and self.known.less(0, stride)
+
+    def make_room(self, pieces: Iterable[Piece], offset: Sequence[Any]) -> None:
+        """Asks that what all pieces add in a mode is below its extent, so that nothing is carried."""
+        if len(self.outer) == 1:
+            return
+        sums: list[Any] = list(offset)
+        for piece in pieces:
+            sums[piece.mode] = sums[piece.mode] + (piece.steps - 1) * piece.units
+        for mode, (total, (extent, _)) in enumerate(zip(sums[:-1], self.outer, strict=False)):
+            if not self.known.less(total, extent):
+                raise Open(f"{total} < {extent}, the room in mode {mode} for what is added up there")
+            if total != 0 and self.said is not None:
+                self.said.append(f"in mode {mode} they add up to {total} < {extent}: nothing is carried")
+
+
+def composition(outer: object, inner: object, *, strict: bool = False, given: Iterable[object] = ()) -> Layout | Chain:
+    """The function i ↦ outer(inner(i)), on the shape of the inner one, each mode of which is refined.
+
+    A `Layout` where shape and strides express it, which is decided exactly for numbers and, for symbolic sizes, where
+    the divisions that are needed are proved; else a `Chain`, whose `is_layout` is false and whose `reason` names the
+    condition. `inner` may be a layout or another function, a shape (a compact layout), or a tuple of them, one for each
+    mode of the outer layout, with None where a mode stays. With `strict=True` what CuTe does not admit is refused.
+
+    Raises `NoLayout` with `strict` only.
+
+    >>> composition(Layout((6, 2), (8, 2)), Layout((4, 3), (3, 1)))
+    ((2,2),3):((24,2),8)
+    >>> refused = composition(Layout((6, 2), (1, 7)), Layout((3, 2), (2, 3)))
+    >>> refused.is_layout, refused(2, 1)
+    (False, 8)
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> tall, rows = Layout((n, 8), (8, 1)), Layout((4, 2), (n // 4, n))
+    >>> composition(tall, rows, given=[n % 4 == 0])
+    (4,2):(2*n,1)
+    """
+    if isinstance(inner, tuple | list):
+        return _by_mode(outer, tuple(inner), strict, given)
+    after, before = _function(outer), _function(inner)
+    known = after.known.joined(before.known).given(given)
+    if isinstance(after, Layout) and isinstance(before, Layout):
+        try:
+            return composed(after, before, known, strict=strict)
+        except Open as question:
+            reason = str(question)
+    else:
+        reason = f"{after if not isinstance(after, Layout) else before} is no layout"
+    if strict:
+        raise NoLayout(
+            f"{after} after {before}: CuTe does not admit this composition",
+            required=reason,
+            suggestions=("leave out strict=True: what is expressed exactly is found, and anything else is a Chain",),
+        )
+    return tabulated(after, before, known, reason)
+
+
+def composed(
+    outer: Layout, inner: Layout, known: Known, *, strict: bool = False, said: list[str] | None = None
+) -> Layout:
+    """The composition in closed form. Raises `Open` with the first condition that is not known to hold."""
+    modes = coalesced(outer.modes, known, endless=True) or [(1, 0)]
+    walk = Walk(modes, known, strict, said)
+    start: Sequence[Any] = (0,) * len(modes)
+    if inner.offset != 0:
+        start = _digits_of(inner.offset, modes, known)
+    every: list[Piece] = []
+    shape: list[Any] = []
+    stride: list[Any] = []
+    flat: list[Mode] = []
+    for steps, step in inner.modes:
+        if type(step) is not int and not isinstance(step, Index):
+            raise Open(f"the stride {step} of the inner layout is an integer")
+        if said is not None:
+            said.append(f"mode {steps}:{step}")
+        pieces = walk.pieces(steps, step)
+        every += pieces
+        made = [(piece.steps, _times(piece.units, modes[piece.mode][1], known)) for piece in pieces]
+        flat += made
+        shape.append(made[0][0] if len(made) == 1 else tuple(n for n, _ in made))
+        stride.append(made[0][1] if len(made) == 1 else tuple(d for _, d in made))
+    walk.make_room(every, start)
+    offset: Any = outer.offset
+    for digit, (_, step) in zip(start, modes, strict=True):
+        if digit != 0:
+            offset = offset + digit * step
+    if isinstance(inner.shape, tuple):
+        return Layout.made(
+            nested_digits(inner.shape, iter(shape)), nested_digits(inner.shape, iter(stride)), tuple(flat),
+            offset=offset, known=known,
+        )  # fmt: skip
+    return Layout.made(shape[0], stride[0], tuple(flat), offset=offset, known=known)
+
+
+def _times(units: Extent, stride: Stride, known: Known) -> Stride:
+    if type(units) is int and type(stride) is int:
+        return units * stride
+    value: Stride = times(units, stride)
+    return known.simple(value) if isinstance(value, Index) else value
+
+
+def _digits_of(offset: Stride, modes: Sequence[Mode], known: Known) -> tuple[Any, ...]:
+    if type(offset) is not int and not isinstance(offset, Index):
+        raise Open(f"the offset {offset} of the inner layout is an integer")
+    if isinstance(offset, Index) and not known.holds(at_most(index(0), offset)):
+        raise Open(f"0 <= {offset}, the offset of the inner layout")
+    return tuple(known.simple(digit) for digit in split(offset, [extent for extent, _ in modes]))
+
+
+def tabulated(outer: Function, inner: Function, known: Known, reason: str) -> Layout | Chain:
+    """What a table of the composition says: the layout that has these values, or that there is none, and where."""
+    chain = Chain(outer, inner, reason)
+    extents = [extent for extent in leaves(inner.shape) if isinstance(extent, int)]
+    numbers = not isinstance(outer, Layout) or outer.is_constant
+    if inner.places is None or not numbers or (isinstance(inner, Layout) and not inner.is_constant):
+        return chain
+    values = chain.table()
+    module: Semimodule[Any] = outer.semimodule if isinstance(outer, Layout) else INTEGERS
+    found = separated(values, extents, module)
+    if isinstance(found, Broken):
+        at = nested_digits(inner.shape, iter(inner.box.digits(found.index)))
+        return Chain(
+            outer, inner, f"no strides give {_value(values[found.index], module)}, the value at {at} (needed: {reason})"
+        )
+    parts = [Layout.of_modes(_endless(modes, extent)) for modes, extent in zip(found, extents, strict=True)]
+    shape = nested_digits(inner.shape, iter(part.shape for part in parts))
+    stride = nested_digits(inner.shape, iter(part.stride for part in parts))
+    made = part_of(shape, stride, known)
+    start: Stride = _value(values[0], module)
+    made.offset = 0 if is_zero(start) else start
+    return made
+
+
+def _endless(modes: tuple[Mode, ...], extent: int) -> tuple[Mode, ...]:
+    return modes or ((extent, 0),)
+
+
+def _value(value: Any, module: Semimodule[Any]) -> Any:
+    if module is COORDINATES:
+        return Coordinate(tuple(int(part) for part in value))
+    return F2(int(value)) if module is BITS else int(value)
+
+
+def _function(value: object) -> Function:
+    if isinstance(value, Function):
+        return value
+    if isinstance(value, tuple | list | int | Index) or hasattr(value, "node"):
+        return Layout(value)
+    raise WrongArgument(f"{brief(value)} is not a layout", required="a layout, a shape, or a tuple of them")
+
+
+def _by_mode(outer: object, tiler: tuple[object, ...], strict: bool, given: Iterable[object]) -> Layout | Chain:
+    """Each mode of the outer layout after the tiler in its place; modes beyond those stay."""
+    if not isinstance(outer, Layout):
+        raise WrongArgument(f"{brief(outer)} has no modes to be tiled", required="a layout")
+    if len(tiler) > len(outer):
+        raise WrongArgument(
+            f"a tiler of {len(tiler)} modes for {outer}",
+            required=f"at most {len(outer)} modes, one for each of its own",
+        )
+    facts = list(given)
+    parts: list[Layout] = []
+    for place, mode in enumerate(outer):
+        part = mode
+        if place < len(tiler) and tiler[place] is not None:
+            made = composition(mode, tiler[place], strict=strict, given=facts)
+            if not isinstance(made, Layout):
+                return Chain(outer, _block(outer, tiler, facts), f"in mode {place}: {made.reason}")
+            part = made
+        parts.append(part)
+    known = outer.known.given(facts)
+    for part in parts:
+        known = known.joined(part.known)
+    offset: Any = outer.offset
+    for part in parts:
+        offset = offset + part.offset
+    made = part_of(tuple(part.shape for part in parts), tuple(part.stride for part in parts), known)
+    made.offset = offset
+    return made
+
+
+def _block(outer: Layout, tiler: tuple[object, ...], given: list[object]) -> Layout:
+    """The layout over the flat indices of the outer one whose modes are the tilers."""
+    shapes: list[Shape] = []
+    strides: list[Nested[Stride]] = []
+    step: Extent = 1
+    offset: Any = 0
+    for place, mode in enumerate(outer):
+        wanted = tiler[place] if place < len(tiler) else None
+        inner = Layout(mode.shape) if wanted is None else _function(wanted)
+        if not isinstance(inner, Layout):
+            raise WrongArgument(f"{brief(wanted)} is not a layout", required="a layout for each mode, or None")
+        shapes.append(inner.shape)
+        strides.append(_scaled(inner.stride, step))
+        offset = offset + inner.offset * step  # type: ignore[operator]
+        step = step * mode.size
+    made = part_of(tuple(shapes), tuple(strides), EMPTY.joined(outer.known).given(given))
+    made.offset = offset
+    return made
+
+
+def _scaled(stride: Any, by: Extent) -> Any:
+    if isinstance(stride, tuple):
+        return tuple(_scaled(part, by) for part in stride)
+    return stride * by
+
+
+def each_mode(layout: Layout) -> Iterator[Layout]:
+    """The modes at the top."""
+    return (part_of(n, d, layout.known) for n, d in zip(modes_of(layout.shape), modes_of(layout.stride), strict=True))

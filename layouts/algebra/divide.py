@@ -1,0 +1,112 @@
+"""Division: a layout as a layout of tiles, and of what is in a tile.
+
+Each is a composition with a tiler and its complement, so that a place is in one tile. A tiler is a layout, or a number
+of places; a tuple of tilers goes by mode.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from atl.errors import WrongArgument, brief
+from layouts.algebra.coalesce import need_layout
+from layouts.algebra.complement import left_out
+from layouts.algebra.composition import composition, each_mode
+from layouts.errors import NoLayout
+from layouts.foundation.layout import Layout, make_layout
+
+
+def logical_divide(layout: Layout, tiler: object) -> Layout:
+    """The layout with the modes (tile, rest): what is in a tile, and the tiles; by mode for a tuple of tilers.
+
+    Each place of the layout is in one tile. Raises `NoLayout` where strides do not express that, with the condition
+    that fails and where.
+
+    >>> logical_divide(Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2))
+    ((2,2),(2,3)):((4,1),(2,8))
+    >>> logical_divide(Layout((8, 6), (6, 1)), (4, 3))
+    ((4,2),(3,2)):((6,24),(1,3))
+    """
+    need_layout(layout)
+    if isinstance(tiler, tuple | list):
+        parts = [
+            logical_divide(mode, tiler[place]) if place < len(tiler) else mode
+            for place, mode in enumerate(modes_to_tile(layout, tiler))
+        ]
+        return _with_offset(make_layout(*parts), layout)
+    if tiler is None:
+        return make_layout(layout, Layout(1, 0))
+    tile = tiler if isinstance(tiler, Layout) else Layout(tiler)
+    tile = tile.knowing(layout.known)
+    made = composition(layout, make_layout(tile, left_out(tile, layout.size, whole=True)))
+    if not isinstance(made, Layout):
+        raise NoLayout(
+            f"{layout} divided by {tile} is no layout",
+            required=made.reason,
+            suggestions=(f"composition(…) gives the function as a Chain: {brief(made)}",),
+        )
+    return made
+
+
+def zipped_divide(layout: Layout, tiler: object) -> Layout:
+    """The layout with two modes: all that is in a tile, and all tiles.
+
+    >>> zipped_divide(Layout((8, 6), (6, 1)), (4, 3))
+    ((4,3),(2,2)):((6,1),(24,3))
+    """
+    divided = logical_divide(layout, tiler)
+    if not isinstance(tiler, tuple | list):
+        return divided
+    tiles, rests = unzipped(divided, tiler)
+    return _with_offset(make_layout(make_layout(*tiles), make_layout(*rests)), layout)
+
+
+def tiled_divide(layout: Layout, tiler: object) -> Layout:
+    """The layout whose first mode is what is in a tile; the others are the tiles, mode by mode.
+
+    >>> tiled_divide(Layout((8, 6), (6, 1)), (4, 3))
+    ((4,3),2,2):((6,1),24,3)
+    """
+    tile, rest = zipped_divide(layout, tiler)
+    return _with_offset(make_layout(tile, *each_mode(rest)), layout)
+
+
+def flat_divide(layout: Layout, tiler: object) -> Layout:
+    """The layout with the modes of a tile, then those of the tiles.
+
+    >>> flat_divide(Layout((8, 6), (6, 1)), (4, 3))
+    (4,3,2,2):(6,1,24,3)
+    """
+    tile, rest = zipped_divide(layout, tiler)
+    return _with_offset(make_layout(*each_mode(tile), *each_mode(rest)), layout)
+
+
+def unzipped(divided: Layout, tiler: Any) -> tuple[list[Layout], list[Layout]]:
+    tiles: list[Layout] = []
+    rests: list[Layout] = []
+    for place, mode in enumerate(divided):
+        if place >= len(tiler):
+            rests.append(mode)
+        elif isinstance(tiler[place], tuple | list):
+            inner, outer = unzipped(mode, tiler[place])
+            tiles.append(make_layout(*inner))
+            rests.append(make_layout(*outer))
+        else:
+            tiles.append(mode[0])
+            rests.append(mode[1])
+    return tiles, rests
+
+
+def modes_to_tile(layout: Layout, tiler: Any) -> list[Layout]:
+    if len(tiler) > len(layout):
+        raise WrongArgument(
+            f"a tiler of {len(tiler)} modes for {layout}",
+            required=f"at most {len(layout)} modes, one for each of its own",
+        )
+    return list(each_mode(layout))
+
+
+def _with_offset(made: Layout, layout: Layout) -> Layout:
+    """What was made mode by mode, starting where the layout does."""
+    made.offset = layout.offset if made.offset == 0 else made.offset
+    return made

@@ -1,0 +1,203 @@
+"""Right and left inverses: layouts that undo another one before it, or after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from layouts.algebra.coalesce import coalesced, is_zero, need_layout
+from layouts.algebra.complement import left_out
+from layouts.errors import NoLayout
+from layouts.foundation.known import Known
+from layouts.foundation.layout import Layout, Mode, make_layout
+from layouts.foundation.semimodule import BITS, COORDINATES, F2
+from layouts.foundation.tuples import Extent
+
+SEARCHED: Final = 4_096
+"""Of layouts with up to so many places the largest right inverse is searched for, where a chain of strides is none."""
+TRIES: Final = 20_000
+
+
+def right_inverse(layout: Layout) -> Layout:
+    """The largest layout R with layout(R(i)) = i for every index i of R; the least is 1:0.
+
+    Modes are strung together, each with the stride that those before it come to. Where that does not reach as far as
+    the places without a gap do, a layout of up to 4,096 places is searched, and over F2 linear equations are solved:
+    then no right inverse is larger. Raises `NoLayout` where the first place is not zero, or places are coordinates.
+
+    >>> right_inverse(Layout((4, 8), (8, 1))), right_inverse(Layout((2, 4), (2, 8)))
+    ((8,4):(4,1), 1:0)
+    >>> right_inverse(Layout((4, 4), (1, 2)))
+    (4,2):(1,8)
+    """
+    need_layout(layout)
+    if layout.semimodule is COORDINATES or not is_zero(layout.offset):
+        raise NoLayout(f"{layout} has no right inverse", required="places that are integers, the first of them 0")
+    if layout.semimodule is BITS:
+        return _over_f2(layout)
+    chain = _chain(layout)
+    found = Layout.of_modes(coalesced(chain, layout.known), known=layout.known)
+    moving = sum(1 for n, d in layout.modes if n != 1 and not is_zero(d))
+    if len(chain) < moving and layout.is_constant and layout.places is not None and layout.places <= SEARCHED:
+        reach = _without_gap(layout)
+        size = found.size
+        if isinstance(size, int) and size < reach:
+            search = _Search(layout.table().tolist(), reach, size)
+            search.from_here([], [0])
+            if search.best is not None:
+                return Layout.of_modes(coalesced(search.best, layout.known))
+    return found
+
+
+def _chain(layout: Layout) -> list[Mode]:
+    """The modes, each with its place among the indices, in the order in which their strides go on from one another."""
+    known, step = layout.known, 1
+    left: list[tuple[Extent, object, Extent]] = []
+    before: Extent = step
+    for n, d in layout.modes:
+        if n != 1 and not is_zero(d):
+            left.append((n, d, before))
+        before = before * n
+    out: list[Mode] = []
+    reach: Extent = 1
+    while True:
+        fitting = [mode for mode in left if known.same(mode[1], reach)]  # type: ignore[arg-type]
+        if not fitting:
+            return out
+        mode = max(fitting, key=lambda mode: mode[0] if isinstance(mode[0], int) else 0)
+        left.remove(mode)
+        out.append((mode[0], mode[2]))
+        reach = reach * mode[0]
+
+
+def _without_gap(layout: Layout) -> int:
+    """How many places from 0 on a layout has without a gap."""
+    places = np.unique(layout.table())
+    places = places[places >= 0]
+    off = np.flatnonzero(places != np.arange(len(places)))
+    return int(off[0]) if len(off) else len(places)
+
+
+@dataclass(slots=True)
+class _Search:
+    """A search for the modes of a right inverse, one after another; each may be cut short so that more follow."""
+
+    values: Sequence[int]
+    reach: int
+    found: int
+    best: list[Mode] | None = None
+    tries: int = 0
+    whence: dict[int, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for at, value in enumerate(self.values):
+            self.whence.setdefault(value, []).append(at)
+
+    def from_here(self, modes: list[Mode], places: list[int]) -> None:
+        """Adds a mode in every way in which the inverse stays one."""
+        size = len(places)
+        if size > self.found:
+            self.found, self.best = size, list(modes)
+        for stride in self.whence.get(size, ()):
+            longest = self._longest(places, stride)
+            for extent in range(longest, 1, -1):
+                self.tries += 1
+                if self.found == self.reach or self.tries > TRIES:
+                    return
+                more = [place + stride * step for step in range(extent) for place in places]
+                self.from_here([*modes, (extent, stride)], more)
+
+    def _longest(self, places: list[int], stride: int) -> int:
+        size, extent = len(places), 1
+        while all(
+            0 <= (at := place + stride * extent) < len(self.values) and self.values[at] == k + size * extent
+            for k, place in enumerate(places)
+        ):
+            extent += 1
+        return extent
+
+
+def left_inverse(layout: Layout) -> Layout:
+    """A layout R with R(layout(i)) = i for every index i of the layout: the way back, by strides.
+
+    Raises `NoLayout` where the layout and its complement are not one to one, with the condition that fails.
+
+    >>> left_inverse(Layout((4, 8), (8, 1))), left_inverse(Layout(4, 2))
+    ((8,4):(4,1), (2,4):(4,1))
+    """
+    need_layout(layout)
+    if layout.semimodule is COORDINATES or not is_zero(layout.offset):
+        raise NoLayout(f"{layout} has no left inverse", required="places that are integers, the first of them 0")
+    for n, d in layout.modes:
+        if n != 1 and is_zero(d):
+            raise NoLayout(
+                f"{layout} has no left inverse",
+                required=f"an injective layout, and the mode {n}:{d} does not move",
+                suggestions=("filter(layout) leaves out the modes that do not move",),
+            )
+    if layout.semimodule is BITS:
+        return _left_over_f2(layout)
+    return right_inverse_of_chain(make_layout(layout, left_out(layout, None, whole=True)))
+
+
+def right_inverse_of_chain(layout: Layout) -> Layout:
+    """The right inverse of a layout whose modes go on from one another: nothing has to be searched."""
+    return Layout.of_modes(coalesced(_chain(layout), layout.known), known=layout.known)
+
+
+# -- over F2 ----------------------------------------------------------------------------------------------------------
+
+
+def _columns(layout: Layout) -> list[int]:
+    """The values of the powers of two among the indices."""
+    out: list[int] = []
+    for n, d in layout.modes:
+        if not isinstance(n, int) or n & (n - 1):
+            raise NoLayout(f"{layout} over F2 has no inverse that is known", required=f"a power of two instead of {n}")
+        out += [(d.bits if isinstance(d, F2) else 0) << bit for bit in range(n.bit_length() - 1)]
+    return out
+
+
+def _reduced(columns: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """A basis of the places, by the highest bit of each, with the index that comes there; every pivot stands alone."""
+    basis: dict[int, tuple[int, int]] = {}
+    for bit, column in enumerate(columns):
+        place, at = column, 1 << bit
+        for pivot, (other, whence) in basis.items():
+            if place >> pivot & 1:
+                place, at = place ^ other, at ^ whence
+        if not place:
+            continue
+        new = place.bit_length() - 1
+        for pivot, (other, whence) in list(basis.items()):
+            if other >> new & 1:
+                basis[pivot] = (other ^ place, whence ^ at)
+        basis[new] = (place, at)
+    return basis
+
+
+def _over_f2(layout: Layout) -> Layout:
+    """The indices whose values are 1, 2, 4, …, as far as there are such."""
+    basis = _reduced(_columns(layout))
+    modes: list[Mode] = []
+    for bit in range(len(basis)):
+        place, at = basis.get(bit, (0, 0))
+        if place != 1 << bit:
+            break
+        modes.append((2, F2(at)))
+    return Layout.of_modes(coalesced(modes, Known()))
+
+
+def _left_over_f2(layout: Layout) -> Layout:
+    columns = _columns(layout)
+    basis = _reduced(columns)
+    if len(basis) < len(columns):
+        raise NoLayout(
+            f"{layout} has no left inverse", required="an injective layout: its columns depend on each other"
+        )
+    highest = max((column.bit_length() for column in columns), default=0)
+    modes: list[Mode] = [(2, F2(basis[bit][1] if bit in basis else 0)) for bit in range(highest)]
+    return Layout.of_modes(coalesced(modes, Known()))

@@ -1,0 +1,91 @@
+"""Products: a layout repeated as another one says."""
+
+from __future__ import annotations
+
+from layouts.algebra.coalesce import need_layout
+from layouts.algebra.complement import complement
+from layouts.algebra.composition import composition, each_mode
+from layouts.algebra.divide import modes_to_tile, unzipped
+from layouts.errors import NoLayout
+from layouts.foundation.layout import Layout, make_layout
+from layouts.foundation.tuples import Extent
+
+
+def logical_product(block: Layout, tiler: object) -> Layout:
+    """The layout with the modes (block, copies): the block, and where the tiler puts its copies, beside one another.
+
+    The copies are those of the tiler, in what the block leaves out; by mode for a tuple of tilers. Raises `NoLayout`
+    where the block has no complement, or strides do not express the copies.
+
+    >>> logical_product(Layout((2, 2), (4, 1)), Layout(6, 1))
+    ((2,2),(2,3)):((4,1),(2,8))
+    """
+    need_layout(block)
+    if isinstance(tiler, tuple | list):
+        return make_layout(
+            *(
+                logical_product(mode, tiler[place]) if place < len(tiler) else mode
+                for place, mode in enumerate(modes_to_tile(block, tiler))
+            )
+        )
+    copies = tiler if isinstance(tiler, Layout) else Layout(tiler)
+    room = complement(block.knowing(copies.known))  # it goes on, past as many copies as there are
+    made = composition(room, copies)
+    if not isinstance(made, Layout):
+        raise NoLayout(f"{block} repeated by {copies} is no layout", required=made.reason)
+    return make_layout(block, made)
+
+
+def zipped_product(block: Layout, tiler: object) -> Layout:
+    """The layout with two modes: the block, all modes of it, and all copies."""
+    made = logical_product(block, tiler)
+    if not isinstance(tiler, tuple | list):
+        return made
+    blocks, copies = unzipped(made, tiler)
+    return make_layout(make_layout(*blocks), make_layout(*copies))
+
+
+def tiled_product(block: Layout, tiler: object) -> Layout:
+    """The layout whose first mode is the block; the others are the copies, mode by mode."""
+    first, copies = zipped_product(block, tiler)
+    return make_layout(first, *each_mode(copies))
+
+
+def flat_product(block: Layout, tiler: object) -> Layout:
+    """The layout with the modes of the block, then those of the copies."""
+    first, copies = zipped_product(block, tiler)
+    return make_layout(*each_mode(first), *each_mode(copies))
+
+
+def blocked_product(block: Layout, tiler: Layout) -> Layout:
+    """The block repeated in each mode: mode k is (that of the block, that of the copies), blocks side by side.
+
+    >>> blocked_product(Layout((2, 5), (5, 1)), Layout((3, 4), (1, 3)))
+    ((2,3),(5,4)):((5,10),(1,30))
+    """
+    parts = _side_by_side(block, tiler)
+    return make_layout(*(make_layout(one, many) for one, many in parts))
+
+
+def raked_product(block: Layout, tiler: Layout) -> Layout:
+    """The block spread out over the copies in each mode: mode k is (that of the copies, that of the block).
+
+    >>> raked_product(Layout((2, 5), (5, 1)), Layout((3, 4), (1, 3)))
+    ((3,2),(4,5)):((10,5),(30,1))
+    """
+    parts = _side_by_side(block, tiler)
+    return make_layout(*(make_layout(many, one) for one, many in parts))
+
+
+def _side_by_side(block: Layout, tiler: Layout) -> list[tuple[Layout, Layout]]:
+    need_layout(block)
+    need_layout(tiler)
+    wide = max(len(block), len(tiler))
+    first, copies = logical_product(_padded(block, wide), _padded(tiler, wide))
+    return list(zip(each_mode(first), each_mode(copies), strict=True))
+
+
+def _padded(layout: Layout, wide: int) -> Layout:
+    """The layout with modes of one place until it has so many."""
+    one: Extent = 1
+    return make_layout(*each_mode(layout), *(Layout(one, 0) for _ in range(wide - len(layout))))

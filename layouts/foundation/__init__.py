@@ -1,0 +1,1 @@
+"""What layouts are made of: nested tuples, extents, semimodules of strides, layouts and other functions, tables."""

@@ -1,0 +1,274 @@
+"""Layouts in the wide sense: functions from the digits of a box to places. The one protocol of all classes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from atl.core.index import Index, Leaf, Size, Var, index, value_of
+from atl.errors import WrongArgument, brief
+from atl.surface.values import IndexExpr
+from layouts.errors import NotByTable
+from layouts.foundation.box import Box
+from layouts.foundation.known import Known, positive
+from layouts.foundation.semimodule import F2, MACHINE, Array, Coordinate
+from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, mapped, modes_of, product, shown
+
+MOST_PLACES: Final = 2**20
+"""So many places are computed one by one, in NumPy; of larger functions, and of symbolic ones, only what is proved."""
+
+
+class Function(ABC):
+    """A function on a box of digits. Called with an index, a coordinate, arrays of indices, or index expressions.
+
+    `shape` is its domain, `at` its value at digits, `known` what holds of its sizes. It is a `Layout` where shape and
+    strides say all.
+    """
+
+    __slots__ = ()
+
+    is_layout: ClassVar[bool] = False
+    """Whether this is a shape with strides, and not another function."""
+    shape: Shape
+    known: Known
+
+    @abstractmethod
+    def at(self, digits: Sequence[Any]) -> Any:
+        """The value at these digits: integers, NumPy arrays of them, or index expressions."""
+
+    @property
+    def box(self) -> Box:
+        """The domain."""
+        return Box(self.shape)
+
+    @property
+    def size(self) -> Extent:
+        """The number of places of the domain."""
+        return product(self.shape)
+
+    @property
+    def places(self) -> int | None:
+        """The size, if it is a number and small enough for a table."""
+        size = self.size
+        return size if isinstance(size, int) and size <= MOST_PLACES else None
+
+    def __call__(self, *coordinate: Any) -> Any:
+        """The value at an index, or at a coordinate, with one part for each mode."""
+        given = coordinate[0] if len(coordinate) == 1 else coordinate
+        digits = self.box.coordinate_digits(plain(given))
+        return _outward(self.at(digits), given)
+
+    def table(self) -> Array:
+        """The value at each index of the domain, in order; coordinates are rows."""
+        places = self.places
+        if places is None:
+            raise NotByTable(
+                f"{self} has {self.size} places",
+                required=f"a size known as a number, up to {MOST_PLACES}",
+                suggestions=("put numbers for the sizes: layout.where(n=8)",),
+            )
+        try:
+            values = np.asarray(self.at(self.box.digits(np.arange(places))))
+        except TypeError as error:
+            raise NotByTable(
+                f"{self} is not a function of arrays: {error}", required="numbers for all sizes"
+            ) from error
+        return values if values.ndim else np.full(places, values)
+
+    @abstractmethod
+    def where(self, **sizes: int) -> Function:
+        """This function with numbers for sizes."""
+
+
+def need_function(value: object) -> None:
+    """Refuses what is neither a layout nor another function on a box."""
+    if not isinstance(value, Function):
+        raise WrongArgument(f"{brief(value)} is not a layout", required="a Layout, or another function on a box")
+
+
+def plain(coordinate: object) -> Any:
+    """A coordinate without what a person writes it with; arrays stay."""
+    if isinstance(coordinate, tuple | list):
+        return tuple(plain(part) for part in coordinate)
+    if isinstance(coordinate, np.ndarray):
+        return coordinate
+    return extent_of(coordinate)
+
+
+def _outward(value: Any, given: object) -> Any:
+    if isinstance(value, Index) and any(isinstance(part, IndexExpr) for part in _parts(given)):
+        return IndexExpr(value)
+    return value
+
+
+def _parts(coordinate: object) -> list[object]:
+    if isinstance(coordinate, tuple | list):
+        return [leaf for part in coordinate for leaf in _parts(part)]
+    return [coordinate]
+
+
+class IndexFunction(Function):
+    """A function on a box that is written as a formula `to`, with its way back where there is one.
+
+    `to` takes a digit for each leaf of the shape and gives a place; with `onto`, the digits of a place in that box,
+    which are joined on exit. `back` takes what `to` gives and gives the digits. Both are given integers, arrays and
+    index expressions, so they use `+ - * // %` only. A way back is best written on digits, where nothing is divided.
+
+    Sizes may be symbolic, with facts in `given=`; extents are assumed to be at least 1.
+
+    >>> pitch = IndexFunction((4, 8), lambda i, j: 9 * i + j, name="padded")
+    >>> pitch(2, 3), pitch
+    (21, padded(4,8))
+    >>> import atl
+    >>> n, m = atl.sizes("n m")
+    >>> skewed = IndexFunction(
+    ...     (n, m), lambda i, j: (i, (i + j) % m), lambda i, j: (i, (j - i) % m), onto=Box((n, m), row_major=True)
+    ... )
+    >>> skewed.where(n=4, m=8)(2, 7)
+    17
+    """
+
+    __slots__ = ("back", "known", "name", "onto", "shape", "to")
+
+    def __init__(
+        self,
+        shape: object,
+        to: Callable[..., Any],
+        back: Callable[..., Sequence[Any]] | None = None,
+        *,
+        onto: Box | None = None,
+        name: str = "function",
+        given: Iterable[object] = (),
+    ) -> None:
+        if not callable(to):
+            raise WrongArgument(f"{brief(to)} is not a function of digits", required="a function")
+        self.shape = as_nested(shape, extent_of)
+        self.to = to
+        self.back = back
+        self.onto = onto
+        self.name = name
+        self.known = positive(leaves(self.shape)).given(given)
+
+    def digits_of_place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
+        """What `to` gives: the digits of a place in `onto`, or a lone place."""
+        place = self.to(*digits)
+        parts = tuple(place) if self.onto is not None else (place,)
+        return tuple(part.node if isinstance(part, IndexExpr) else part for part in parts)
+
+    def at(self, digits: Sequence[Any]) -> Any:
+        place = self.digits_of_place(digits)
+        return place[0] if self.onto is None else self.onto.join(place)
+
+    def where(self, **sizes: int) -> Function:
+        """This function with numbers for sizes: its formula is that over index expressions, evaluated."""
+        if all(isinstance(extent, int) for extent in leaves(self.shape)):
+            return self
+        variables = [Var(_DIGITS + k, f"i{k}") for k, _ in enumerate(leaves(self.shape))]
+        formulae = [index(part) for part in self.digits_of_place([index(variable) for variable in variables])]
+        shape = mapped(lambda extent: _placed(index(extent), sizes), self.shape)
+        onto = None
+        if self.onto is not None:
+            onto = Box(mapped(lambda extent: _placed(index(extent), sizes), self.onto.shape), self.onto.row_major)
+
+        def to(*digits: Any) -> Any:
+            values: dict[Leaf, Any] = dict(zip(variables, digits, strict=True))
+
+            def leaf(atom: Leaf) -> Any:
+                return values[atom] if atom in values else sizes[atom.name]  # type: ignore[union-attr]
+
+            place = tuple(value_of(formula, leaf, _no_element) for formula in formulae)
+            return place if onto is not None else place[0]
+
+        return IndexFunction(shape, to, onto=onto, name=self.name)
+
+    def __repr__(self) -> str:
+        return f"{self.name}{shown(self.shape) if isinstance(self.shape, tuple) else f'({self.shape})'}"
+
+
+_DIGITS: Final = 1 << 58
+
+
+def _no_element(_array: object, _at: object) -> int:
+    raise NotByTable("a formula reads an array", required="a formula over sizes and digits")
+
+
+def _placed(expression: Index, sizes: Mapping[str, int]) -> int:
+    """The value of an expression over sizes. Raises `NotByTable` where one of them is not given."""
+
+    def leaf(atom: Leaf) -> int:
+        if isinstance(atom, Size) and atom.name in sizes:
+            return sizes[atom.name]
+        raise NotByTable(f"{expression} is not known", required="a number for each size")
+
+    return value_of(expression, leaf, _no_element)
+
+
+class Chain(Function):
+    """One function after another: outer ∘ inner, which no shape with strides expresses, or is not known to be.
+
+    `reason` says why. It is a function like any other: it is called, compared and drawn.
+    """
+
+    __slots__ = ("inner", "known", "outer", "reason", "shape")
+
+    def __init__(self, outer: Function, inner: Function, reason: str = "") -> None:
+        self.outer = outer
+        self.inner = inner
+        self.shape = inner.shape
+        self.known = outer.known.joined(inner.known)
+        self.reason = reason
+
+    def at(self, digits: Sequence[Any]) -> Any:
+        place = _place_of(self.inner.at(digits), len(modes_of(self.outer.shape)))
+        return self.outer.at(self.outer.box.coordinate_digits(place))
+
+    def where(self, **sizes: int) -> Function:
+        return Chain(self.outer.where(**sizes), self.inner.where(**sizes), self.reason)
+
+    def __repr__(self) -> str:
+        return f"{self.outer} o {self.inner}"
+
+
+def _place_of(value: Any, rank: int) -> Any:
+    """A value as an index of another function, or as a coordinate of so many modes."""
+    if isinstance(value, F2):
+        return int(value)
+    if isinstance(value, Coordinate):
+        return tuple(value[axis] for axis in range(rank)) if rank > 1 else value[0]
+    if isinstance(value, np.ndarray) and value.ndim > 1:
+        columns = [
+            value[:, axis] if axis < value.shape[1] else np.zeros(len(value), value.dtype) for axis in range(rank)
+        ]
+        return tuple(columns) if rank > 1 else columns[0]
+    return value
+
+
+def swizzle(bits: int, base: int, shift: int, size: int | None = None) -> IndexFunction:
+    """CuTe's Swizzle<bits, base, shift>: bits from base + shift on are added, without carries, to those from base on.
+
+    It is its own way back. Its domain is as large as the bits that it reads, or `size`.
+
+    >>> swizzle(2, 0, 3).table()[8:12]
+    array([ 9,  8, 11, 10])
+    """
+    for name, value in (("bits", bits), ("base", base)):
+        if type(value) is not int or value < 0:
+            raise WrongArgument(f"{name}={brief(value)}", required="a number of bits, 0 or more")
+    if type(shift) is not int or abs(shift) < bits:
+        raise WrongArgument(f"shift={brief(shift)}", required=f"a distance of at least {bits} bits, or of -{bits}")
+    read = ((1 << bits) - 1) << (base + max(shift, 0))
+
+    def to(at: Any) -> Any:
+        taken = at & read
+        return at ^ (taken >> shift if shift >= 0 else taken << -shift)
+
+    whole = 1 << (base + bits + abs(shift)) if size is None else size
+    return IndexFunction(whole, to, lambda place: (to(place),), name=f"Swizzle<{bits},{base},{shift}>")
+
+
+def fits_machine(values: Sequence[int]) -> bool:
+    """Whether sums of so large values are machine integers."""
+    return sum(map(abs, values)) < MACHINE

@@ -1,0 +1,172 @@
+"""What is known of extents: comparisons and exact quotients, of integers at once, of symbolic extents by the prover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from atl.core.index import ONE, Index, Monomial, Quotient, floordiv, index, polynomial
+from atl.core.index import atoms as atoms_of
+from atl.core.predicate import Predicate, Zero, at_most, equal, less
+from atl.prove import Facts, Proved, prove, simplify
+from atl.surface.values import as_predicate
+from layouts.foundation.tuples import Extent
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Facts about sizes, and what follows from them. What is not proved is answered as not known."""
+
+    facts: Facts = field(default_factory=Facts)
+
+    def assume(self, *predicates: Predicate) -> Known:
+        """These facts and more."""
+        facts = self.facts.assume(*predicates)
+        return self if facts is self.facts else Known(facts)
+
+    def given(self, conditions: Iterable[object]) -> Known:
+        """These facts and the conditions that a person states."""
+        return self.assume(*(as_predicate(condition) for condition in conditions))
+
+    def joined(self, other: Known) -> Known:
+        """What both know."""
+        return self if other is self else self.assume(*other.facts.predicates)
+
+    def holds(self, predicate: Predicate) -> bool:
+        """Whether the quick layers of the prover see that it follows."""
+        return isinstance(prove(self.facts, predicate, thorough=False), Proved)
+
+    def less(self, a: Extent, b: Extent) -> bool:
+        """Whether a < b is known."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a < b
+        return self.holds(less(index(a), index(b)))
+
+    def same(self, a: Extent, b: Extent) -> bool:
+        """Whether a = b is known."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a == b
+        return index(a) == index(b) or self.holds(equal(index(a), index(b)))
+
+    def quotient(self, a: Extent, b: Extent) -> Extent | None:
+        """a / b, where b > 0 is known to divide a; None where it is not known.
+
+        >>> from atl.core.index import size
+        >>> n = size("n")
+        >>> EMPTY.quotient(12 * n, 4), EMPTY.quotient(n, 4), EMPTY.quotient(10, 4)
+        (3*n, None, None)
+        """
+        if isinstance(a, int) and isinstance(b, int):
+            return a // b if b > 0 and a % b == 0 else None
+        if b == 1:
+            return a
+        if a == 1:
+            return None  # 1 is a multiple of 1 alone, and that an extent is 1 is said by an integer
+        whole, part = index(a), index(b)
+        if (exact := _divided(whole, part)) is None:
+            if not self.facts.predicates:
+                return None
+            quotient = floordiv(whole, part)
+            if not self.holds(equal(whole, part * quotient)):
+                return None
+            exact = quotient
+        return self.simple(exact) if self.less(0, b) else None
+
+    def simple(self, value: Extent) -> Extent:
+        """An equal expression, made smaller by what is known; an integer where it is one.
+
+        Where B is known to divide K, (K // B) * B is K.
+
+        >>> from atl import sizes
+        >>> k, b = sizes("K B")
+        >>> known = EMPTY.given([b >= 1, k % b == 0])
+        >>> known.simple((k // b * b + 1).node)
+        K + 1
+        """
+        if isinstance(value, int):
+            return value
+        if value.constant is None and any(isinstance(atom, Quotient) for atom in atoms_of(value)):
+            value = simplify(self.facts, value)
+            for whole, part, quotient in self._exact_quotients():
+                value = _multiplied_out(value, whole, part, quotient)
+        return value if value.constant is None else value.constant
+
+    def _exact_quotients(self) -> Iterator[tuple[Index, Index, Quotient]]:
+        """The quotients that the facts say leave no remainder."""
+        for fact in self.facts.predicates:
+            if isinstance(fact, Zero):
+                for atom in set(atoms_of(fact.expression)):
+                    if isinstance(atom, Quotient) and _says_exact(fact.expression, atom):
+                        yield atom.numerator, atom.denominator, atom
+
+
+def _says_exact(expression: Index, atom: Quotient) -> bool:
+    """Whether that this expression is zero says that the quotient leaves no remainder."""
+    remainder = atom.numerator - atom.denominator * index(atom)
+    return expression in (remainder, -remainder)
+
+
+def _divided(whole: Index, part: Index) -> Index | None:
+    """whole / part, where every term of the one is a multiple of the one term of the other."""
+    if whole == part:
+        return ONE
+    if len(part.terms) != 1:
+        return None
+    atoms, coefficient = part.terms[0]
+    out: dict[Monomial, int] = {}
+    for monomial, value in whole.terms:
+        rest = list(monomial)
+        for atom in atoms:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if value % coefficient:
+            return None
+        out[tuple(rest)] = value // coefficient
+    return polynomial(out)
+
+
+def _multiplied_out(value: Index, whole: Index, part: Index, quotient: Quotient) -> Index:
+    """The value with c * part * quotient written as c * whole: they are known to be equal."""
+    factors: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for monomial, coefficient in value.terms:
+        if monomial.count(quotient) == 1:
+            factors[tuple(atom for atom in monomial if atom != quotient)] = coefficient
+        else:
+            rest[monomial] = coefficient
+    multiple = _divided(polynomial(factors), part) if factors else None
+    return value if multiple is None else polynomial(rest) + multiple * whole
+
+
+EMPTY: Final = Known()
+"""Nothing is known but what holds of all integers."""
+
+
+def positive(extents: Iterable[Extent]) -> Known:
+    """That these extents hold at least one place each."""
+    symbolic = [extent for extent in extents if not isinstance(extent, int)]
+    return EMPTY.assume(*(at_most(ONE, extent) for extent in symbolic)) if symbolic else EMPTY
+
+
+def in_order(modes: Sequence[tuple[Extent, Extent]], known: Known) -> list[tuple[Extent, Extent]] | None:
+    """The modes in an order in which each stride is known to exceed all that those before it span; else None.
+
+    The last of such an order exceeds what all others span, and what is left has an order again: so it is found from
+    behind, with no way to go back.
+    """
+    left, behind = list(modes), list[tuple[Extent, Extent]]()
+    while left:
+        for place, (n, d) in enumerate(left):
+            others: Extent = 0
+            for k, (m, e) in enumerate(left):
+                if k != place:
+                    others = others + (m - 1) * e
+            if known.less(others, d):
+                behind.append((n, d))
+                del left[place]
+                break
+        else:
+            return None
+    return behind[::-1]

@@ -1,0 +1,393 @@
+"""Layouts proper: a shape and strides (§6.2), and how they are interpreted on coordinates (§6.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from atl.core.index import Index, Leaf, Size, index, map_leaves
+from atl.core.predicate import substitute
+from atl.errors import WrongArgument, brief
+from layouts.errors import LayoutError, NoMode, NotByTable
+from layouts.foundation.box import Box, nested_digits, split
+from layouts.foundation.function import Function, fits_machine, plain
+from layouts.foundation.known import EMPTY, Known, positive
+from layouts.foundation.semimodule import (
+    BITS,
+    F2,
+    MACHINE,
+    Array,
+    Coordinate,
+    Semimodule,
+    Stride,
+    semimodule_of,
+    stride_of,
+)
+from layouts.foundation.tuples import (
+    Extent,
+    Nested,
+    Shape,
+    as_nested,
+    extent_of,
+    leaves,
+    like,
+    mapped,
+    modes_of,
+    need_congruent,
+    shown,
+)
+
+Mode = tuple[Extent, Stride]
+"""An extent and its stride: x ↦ x · stride for 0 ≤ x < extent."""
+
+
+class Layout(Function):
+    """A shape with a stride for each extent: the value at digits is their inner product with the strides.
+
+    Extents and strides are integers or index expressions; strides may also be multiples of `E(k)`, whose values are
+    coordinates, or `F2(s)`, which add without carries. Without strides it is compact, the first mode moving fastest.
+    An index counts colexicographically, and beyond the domain a layout goes on in its last mode. Extents are at least
+    1: of symbolic ones it is assumed. `given=` states more facts about sizes.
+
+    Raises `LayoutError` where a shape is none, or is nested otherwise than the strides.
+
+    >>> import atl
+    >>> L = Layout((4, 8), (8, 1))
+    >>> L, L(2, 3), L(14), L(None, 3)
+    ((4,8):(8,1), 19, 19, 4:8+3)
+    >>> n = atl.sizes("n")
+    >>> i = atl.sizes("i")
+    >>> tall = Layout((4, n))
+    >>> tall, tall(3, i)
+    ((4,n):(1,4), 4*i + 3)
+    """
+
+    __slots__ = ("_semimodule", "known", "modes", "offset", "shape", "stride")
+
+    is_layout: ClassVar[bool] = True
+    modes: tuple[Mode, ...]
+    stride: Nested[Stride]
+    offset: Stride
+    _semimodule: Semimodule[Any] | None
+
+    def __init__(
+        self, shape: object, stride: object = None, *, offset: object = 0, given: Iterable[object] = ()
+    ) -> None:
+        self.shape = as_nested(shape, _positive_extent)
+        if stride is None:
+            self.stride = compact(self.shape)
+        else:
+            self.stride = as_nested(stride, stride_of)
+            need_congruent(self.shape, self.stride, "a shape and its strides")
+        self.modes = tuple(zip(leaves(self.shape), leaves(self.stride), strict=True))
+        self.offset = stride_of(offset)
+        self.known = positive(extent for extent, _ in self.modes).given(given)
+        self._semimodule = semimodule_of((self.offset, *(stride for _, stride in self.modes)))
+
+    @staticmethod
+    def made(
+        shape: Shape,
+        stride: Nested[Stride],
+        modes: tuple[Mode, ...],
+        *,
+        offset: Stride = 0,
+        known: Known = EMPTY,
+    ) -> Layout:
+        """The layout of parts that are known to fit."""
+        made = object.__new__(Layout)
+        made.shape = shape
+        made.stride = stride
+        made.modes = modes
+        made.offset = offset
+        made.known = known
+        made._semimodule = None
+        return made
+
+    @staticmethod
+    def of_modes(modes: Sequence[Mode], *, offset: Stride = 0, known: Known = EMPTY) -> Layout:
+        """The flat layout of these modes: of one a leaf, of none 1:0."""
+        if len(modes) == 1:
+            return Layout.made(modes[0][0], modes[0][1], (modes[0],), offset=offset, known=known)
+        if not modes:
+            return Layout.made(1, 0, ((1, 0),), offset=offset, known=known)
+        shape, stride = zip(*modes, strict=True)
+        return Layout.made(shape, stride, tuple(modes), offset=offset, known=known)
+
+    @property
+    def semimodule(self) -> Semimodule[Any]:
+        """What the strides are elements of."""
+        if self._semimodule is None:
+            self._semimodule = semimodule_of((self.offset, *(stride for _, stride in self.modes)))
+        return self._semimodule
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(modes_of(self.shape))
+
+    def __getitem__(self, mode: int) -> Layout:
+        """A mode at the top, as a layout that starts at zero."""
+        shapes, strides = modes_of(self.shape), modes_of(self.stride)
+        if type(mode) is not int or not -len(shapes) <= mode < len(shapes):
+            raise NoMode(
+                f"{self} has no mode {brief(mode)}", required=f"the number of a mode, from 0 to {len(shapes) - 1}"
+            )
+        return part_of(shapes[mode], strides[mode], self.known)
+
+    def __iter__(self) -> Iterator[Layout]:
+        return (self[mode] for mode in range(len(self)))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all extents and strides are numbers."""
+        return all(type(n) is int and not _symbolic(d) for n, d in self.modes) and not _symbolic(self.offset)
+
+    @property
+    def reason(self) -> str:
+        """Why this is no layout: it is one."""
+        return ""
+
+    # -- meaning ------------------------------------------------------------------------------------------------------
+
+    def at(self, digits: Sequence[Any]) -> Any:
+        if any(isinstance(digit, np.ndarray) for digit in digits):
+            return self._at_arrays(digits)
+        total: Any = self.offset
+        for digit, (_, stride) in zip(digits, self.modes, strict=True):
+            total = total + digit * stride
+        return total
+
+    def _at_arrays(self, digits: Sequence[Any]) -> Array:
+        module, width = self.semimodule, self.width
+        together = np.broadcast_arrays(*(np.asarray(digit) for digit in digits))
+        total = module.multiples(np.ones_like(together[0]), _element(module, self.offset), width)
+        for digit, (_, stride) in zip(together, self.modes, strict=True):
+            total = module.sums(total, module.multiples(digit, _element(module, stride), width))
+        return total
+
+    def __call__(self, *coordinate: Any) -> Any:
+        """The value at an index or a coordinate; with None in the place of a part, the layout over that part."""
+        given = coordinate[0] if len(coordinate) == 1 else coordinate
+        if type(given) is int:
+            digits = split(given, [extent for extent, _ in self.modes])
+            return self.at(digits)
+        if _has_none(given):
+            return self._sliced(given)
+        return super().__call__(given)
+
+    @property
+    def width(self) -> int:
+        """How many places a value that is a coordinate has."""
+        strides = (self.offset, *(stride for _, stride in self.modes))
+        return max((len(stride.parts) for stride in strides if isinstance(stride, Coordinate)), default=1)
+
+    def table(self) -> Array:
+        """The value at each index of the domain, in order; coordinates are rows."""
+        if self.places is None or not self.is_constant:
+            return super().table() if self.places is None else self._no_table()
+        module, width = self.semimodule, self.width
+        exact = module is BITS or fits_machine(
+            [n * m for n, d in self.modes if isinstance(n, int) for m in _magnitudes(d)]
+        )
+        kind: Any = np.int64 if exact and all(m < MACHINE for m in _magnitudes(self.offset)) else object
+        values = module.multiples(np.ones(1, dtype=kind), _element(module, self.offset), width)
+        for extent, stride in self.modes:
+            if extent != 1 and isinstance(extent, int):
+                steps = module.multiples(np.arange(extent).astype(kind), _element(module, stride), width)
+                values = module.sums(values[None], steps[:, None]).reshape((-1, *values.shape[1:]))
+        return values
+
+    def _no_table(self) -> Array:
+        raise NotByTable(f"the strides of {self} are not numbers", required="numbers for all sizes")
+
+    def where(self, **sizes: int) -> Layout:
+        """This layout with numbers for sizes.
+
+        >>> import atl
+        >>> Layout((4, atl.sizes("n"))).where(n=3)
+        (4,3):(1,4)
+        """
+
+        def leaf(known: Leaf) -> Index:
+            return index(sizes[known.name]) if isinstance(known, Size) and known.name in sizes else index(known)
+
+        def placed(value: Stride) -> Any:
+            if isinstance(value, Index):
+                return extent_of(map_leaves(value, leaf))
+            if isinstance(value, Coordinate):
+                return Coordinate(tuple(placed(part) for part in value))
+            return value
+
+        made = Layout(mapped(placed, self.shape), mapped(placed, self.stride), offset=placed(self.offset))
+        facts = (substitute(fact, leaf) for fact in self.known.facts.predicates)
+        made.known = made.known.assume(*facts)
+        return made
+
+    def knowing(self, known: Known) -> Layout:
+        """This layout, with more known of its sizes."""
+        joined = self.known.joined(known)
+        if joined is self.known:
+            return self
+        return Layout.made(self.shape, self.stride, self.modes, offset=self.offset, known=joined)
+
+    def _sliced(self, coordinate: object) -> Layout:
+        """What is left where None stands; what is fixed goes into the offset."""
+        kept_shape: list[Shape] = []
+        kept_stride: list[Nested[Stride]] = []
+        offset: Any = self.offset
+
+        def walk(shape: Shape, stride: Nested[Stride], at: object, top: bool) -> tuple[Any, Any] | None:
+            nonlocal offset
+            if at is None or (isinstance(at, slice) and at == slice(None)):
+                return shape, stride
+            if not _has_none(at):
+                digits = Box(shape).coordinate_digits(plain(at))
+                for digit, unit in zip(digits, leaves(stride), strict=True):
+                    offset = offset + digit * unit
+                return None
+            if not isinstance(shape, tuple) or not isinstance(at, tuple | list) or len(at) != len(shape):
+                raise LayoutError(f"{at} does not slice {shown(shape)}", required="one part, or None, for each mode")
+            parts = [
+                found for s, d, a in zip(shape, modes_of(stride), at, strict=True) if (found := walk(s, d, a, False))
+            ]
+            if top:
+                kept_shape.extend(part for part, _ in parts)
+                kept_stride.extend(part for _, part in parts)
+                return None
+            if len(parts) == 1:
+                return parts[0]
+            return tuple(part for part, _ in parts), tuple(part for _, part in parts)
+
+        whole = walk(self.shape, self.stride, coordinate, True)
+        if whole is not None:
+            kept_shape.append(whole[0])
+            kept_stride.append(whole[1])
+        shape = kept_shape[0] if len(kept_shape) == 1 else tuple(kept_shape)
+        strides = kept_stride[0] if len(kept_stride) == 1 else tuple(kept_stride)
+        made = part_of(shape, strides, self.known)
+        made.offset = offset
+        return made
+
+    # -- as an object -------------------------------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> bool:
+        """Whether shape, strides and offset are the same; whether the functions are, `equal` proves."""
+        if not isinstance(other, Layout):
+            return NotImplemented
+        return self.shape == other.shape and self.stride == other.stride and self.offset == other.offset
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.stride, self.offset))
+
+    def __repr__(self) -> str:
+        offset = "" if self.offset == 0 else f"+{self.offset}"
+        return f"{shown(self.shape)}:{shown(self.stride)}{offset}"
+
+    def coordinate(self, at: int) -> Any:
+        """The coordinate of an index: what a person reads a witness by.
+
+        >>> Layout((4, (2, 3))).coordinate(13)
+        (1, (1, 1))
+        """
+        return nested_digits(self.shape, iter(self.box.digits(plain(at))))
+
+
+def part_of(shape: Shape, stride: Nested[Stride], known: Known) -> Layout:
+    """The layout of a part of another's shape and strides."""
+    return Layout.made(shape, stride, tuple(zip(leaves(shape), leaves(stride), strict=True)), known=known)
+
+
+def compact(shape: Shape) -> Nested[Stride]:
+    """The strides for which a shape is compact, the first mode moving fastest."""
+    steps: list[Stride] = []
+    step: Extent = 1
+    for extent in leaves(shape):
+        steps.append(step)
+        step = step * extent
+    return like(shape, iter(steps))
+
+
+def column_major(shape: object, *, given: Iterable[object] = ()) -> Layout:
+    """The compact layout whose first mode moves fastest: CuTe's LayoutLeft."""
+    return Layout(shape, given=given)
+
+
+def row_major(shape: object, *, given: Iterable[object] = ()) -> Layout:
+    """The compact layout whose last mode moves fastest: CuTe's LayoutRight, and the order of ATL and NumPy.
+
+    >>> row_major((4, (2, 3)))
+    (4,(2,3)):(6,(3,1))
+    """
+    nested = as_nested(shape, _positive_extent)
+    steps: list[Stride] = []
+    step: Extent = 1
+    for extent in reversed(list(leaves(nested))):
+        steps.append(step)
+        step = step * extent
+    return Layout(nested, like(nested, reversed(steps)), given=given)
+
+
+def make_layout(*parts: Layout) -> Layout:
+    """The layout whose modes are these (§6.4.1): its value is the sum of theirs.
+
+    >>> make_layout(Layout(4, 1), Layout((2, 3), (12, 4)))
+    (4,(2,3)):(1,(12,4))
+    """
+    known = EMPTY
+    offset: Any = 0
+    for part in parts:
+        if not isinstance(part, Layout):
+            raise WrongArgument(f"{brief(part)} is not a layout", required="layouts, which become the modes")
+        known = known.joined(part.known)
+        offset = offset + part.offset
+    modes = tuple(mode for part in parts for mode in part.modes)
+    made = Layout.made(
+        tuple(part.shape for part in parts), tuple(part.stride for part in parts), modes, offset=offset, known=known
+    )
+    _ = made.semimodule
+    return made
+
+
+def coordinates(shape: object) -> Layout:
+    """The identity on coordinates: each mode moves along an axis of its own. Its tiles are CuTe's predicate tensors.
+
+    >>> coordinates((4, 8))(2, 5)
+    (2,5)
+    """
+    nested = as_nested(shape, _positive_extent)
+    axes = iter(Coordinate((0,) * axis + (1,)) for axis in range(sum(1 for _ in leaves(nested))))
+    return Layout(nested, like(nested, axes))
+
+
+def _element(module: Semimodule[Any], stride: Stride) -> Any:
+    """A stride as an element of the semimodule: the zero of integers is that of each."""
+    return module.zero if isinstance(stride, int) and stride == 0 else stride
+
+
+def _positive_extent(value: object) -> Extent:
+    extent = extent_of(value)
+    if isinstance(extent, int) and extent < 1:
+        raise LayoutError(f"an extent of {extent} in a shape", required="extents of at least 1")
+    return extent
+
+
+def _has_none(coordinate: object) -> bool:
+    if isinstance(coordinate, tuple | list):
+        return any(map(_has_none, coordinate))
+    return coordinate is None or isinstance(coordinate, slice)
+
+
+def _symbolic(stride: Stride) -> bool:
+    if isinstance(stride, Coordinate):
+        return any(isinstance(part, Index) for part in stride)
+    return isinstance(stride, Index)
+
+
+def _magnitudes(stride: Stride) -> list[int]:
+    if isinstance(stride, Coordinate):
+        return [abs(part) for part in stride if isinstance(part, int)]
+    if isinstance(stride, F2):
+        return [stride.bits]
+    return [abs(stride)] if isinstance(stride, int) else []

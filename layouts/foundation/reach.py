@@ -1,0 +1,68 @@
+"""How far the places of a layout reach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from atl.errors import brief
+from layouts.errors import LayoutError, NoLayout
+from layouts.foundation.function import Function, need_function
+from layouts.foundation.layout import Layout
+from layouts.foundation.semimodule import COORDINATES, INTEGERS, times
+from layouts.foundation.tuples import Extent, as_nested, extent_of, modes_of, product, shown
+
+
+def size(a: object, *mode: int) -> Extent:
+    """The number of places of the domain of a layout, or of a shape; of a mode, and a mode of it, if named.
+
+    >>> from layouts import Layout
+    >>> size(Layout((4, (2, 3)))), size(Layout((4, (2, 3))), 1), size((4, (2, 3)), 1, 0)
+    (24, 6, 2)
+    """
+    shape = a.shape if isinstance(a, Function) else as_nested(a, extent_of)
+    for place in mode:
+        parts = modes_of(shape)
+        if type(place) is not int or not 0 <= place < len(parts):
+            raise LayoutError(f"{shown(shape)} has no mode {brief(place)}", required=f"0 to {len(parts) - 1}")
+        shape = parts[place]
+    return product(shape)
+
+
+def cosize(a: Function) -> Extent:
+    """How many places a buffer has that holds all of a, up to the last one: strides count by their magnitude.
+
+    >>> from layouts import Layout
+    >>> import atl
+    >>> cosize(Layout((4, 8), (10, 1))), cosize(Layout((4, atl.sizes("n")), (1, 5)))
+    (38, 5*n - 1)
+    """
+    need_function(a)
+    if isinstance(a, Layout) and a.semimodule is INTEGERS:
+        total: Any = 1 + a.offset
+        for n, d in a.modes:
+            total = total + times(n - 1, abs(d) if isinstance(d, int) else d)
+        return a.known.simple(total)
+    if isinstance(a, Layout) and a.semimodule is COORDINATES:
+        raise NoLayout(f"the places of {a} are coordinates", required="places that are integers")
+    return int(a.table().max(initial=0)) + 1
+
+
+def bounds(a: Function) -> tuple[Extent, Extent] | None:
+    """The least and the greatest place, where they are known."""
+    if isinstance(a, Layout) and a.semimodule is INTEGERS:
+        low: Any = a.offset
+        high: Any = a.offset
+        for n, d in a.modes:
+            if a.known.less(-1, d):  # type: ignore[arg-type]
+                high = high + (n - 1) * d  # type: ignore[operator]
+            elif a.known.less(d, 0):  # type: ignore[arg-type]
+                low = low + (n - 1) * d  # type: ignore[operator]
+            else:
+                return None
+        return low, high
+    if isinstance(a, Layout) and a.semimodule is COORDINATES:
+        return None
+    if a.places is not None and (not isinstance(a, Layout) or a.is_constant):
+        values = a.table()
+        return int(values.min(initial=0)), int(values.max(initial=0))
+    return None

@@ -1,0 +1,169 @@
+"""Nested tuples (§6.2): a shape, a stride or a coordinate is a leaf, or a tuple of such.
+
+Two are *congruent* when their nesting is the same, and a is *compatible* with b when every leaf of a holds as many
+places as what stands in its place in b: then each coordinate in a is one in b as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, TypeVar
+
+from atl.core.index import Index
+from atl.errors import WrongArgument, brief
+from atl.surface.values import as_index
+
+Extent: TypeAlias = int | Index
+"""A number of places: an integer, or an index expression over sizes."""
+
+T = TypeVar("T")
+U = TypeVar("U")
+Nested: TypeAlias = T | tuple["Nested[T]", ...]
+Shape: TypeAlias = Nested[Extent]
+
+
+def extent_of(value: object) -> Extent:
+    """The extent, stride or index that a person means: an integer where it is one."""
+    if type(value) is int:
+        return value
+    node = as_index(value)
+    known = node.constant
+    return node if known is None else known
+
+
+def leaves(tree: Any) -> Iterator[Any]:
+    """The leaves, from left to right."""
+    if isinstance(tree, tuple):
+        for part in tree:
+            yield from leaves(part)
+    else:
+        yield tree
+
+
+def like(profile: Nested[T], values: Iterator[U]) -> Nested[U]:
+    """These values, nested as the profile is."""
+    if isinstance(profile, tuple):
+        return tuple(like(part, values) for part in profile)
+    return next(values)
+
+
+def mapped(function: Callable[[Any], U], tree: Any) -> Nested[U]:
+    """The function applied to every leaf."""
+    return tuple(mapped(function, part) for part in tree) if isinstance(tree, tuple) else function(tree)
+
+
+def as_nested(value: object, leaf: Callable[[object], U]) -> Nested[U]:
+    """What a person wrote, with lists taken for tuples, and every leaf checked."""
+    if isinstance(value, tuple | list):
+        return tuple(as_nested(part, leaf) for part in value)
+    return leaf(value)
+
+
+def modes_of(tree: Any) -> tuple[Any, ...]:
+    """The modes at the top: those of a tuple, or the one leaf."""
+    return tree if isinstance(tree, tuple) else (tree,)
+
+
+def rank(tree: Nested[T]) -> int:
+    """The number of modes at the top."""
+    return len(tree) if isinstance(tree, tuple) else 1
+
+
+def depth(tree: Nested[T]) -> int:
+    """How deep tuples stand in one another; of a leaf 0."""
+    return 1 + max((depth(part) for part in tree), default=0) if isinstance(tree, tuple) else 0
+
+
+def product(tree: Shape) -> Extent:
+    """The number of places of a shape."""
+    if not isinstance(tree, tuple):
+        return tree
+    total: Extent = 1
+    for part in tree:
+        total = total * product(part)
+    return total
+
+
+def congruent(a: Nested[T], b: Nested[U]) -> bool:
+    """Whether both are nested alike."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(congruent(x, y) for x, y in zip(a, b, strict=True))
+    return not isinstance(a, tuple) and not isinstance(b, tuple)
+
+
+def weakly_congruent(a: Nested[T], b: Nested[U]) -> bool:
+    """Whether b is nested as a is, or deeper: each leaf of a stands for anything."""
+    if not isinstance(a, tuple):
+        return True
+    return isinstance(b, tuple) and len(a) == len(b) and all(map(weakly_congruent, a, b))
+
+
+def compatible(a: Shape, b: Shape) -> bool:
+    """Whether each leaf of a has as many places as what stands there in b: b refines a.
+
+    >>> compatible((6, 20), ((2, 3), 20)), compatible((2, 60), ((2, 3), 20))
+    (True, False)
+    """
+    if not isinstance(a, tuple):
+        return a == product(b)
+    return isinstance(b, tuple) and len(a) == len(b) and all(map(compatible, a, b))
+
+
+def weakly_compatible(a: Shape, b: Shape) -> bool:
+    """Whether the extent of each leaf of a divides that of what stands there in b."""
+    if not isinstance(a, tuple):
+        whole = product(b)
+        return whole == a or (isinstance(whole, int) and isinstance(a, int) and whole % a == 0)
+    return isinstance(b, tuple) and len(a) == len(b) and all(map(weakly_compatible, a, b))
+
+
+def common_refinement(a: Shape, b: Shape) -> Shape | None:
+    """The coarsest shape that refines both, and None where leaf and tuple cross.
+
+    >>> common_refinement(((2, 3), 20), (6, (4, 5)))
+    ((2, 3), (4, 5))
+    >>> common_refinement((2, (3, 5)), ((3, 2), 5)) is None
+    True
+    """
+    if not isinstance(a, tuple):
+        return b if a == product(b) else None
+    if not isinstance(b, tuple):
+        return a if b == product(a) else None
+    if len(a) != len(b):
+        return None
+    parts: list[Shape] = []
+    for x, y in zip(a, b, strict=True):
+        if (both := common_refinement(x, y)) is None:
+            return None
+        parts.append(both)
+    return tuple(parts)
+
+
+def common_coarsening(a: Shape, b: Shape) -> Shape | None:
+    """The finest shape that both refine, and None where they have different numbers of places.
+
+    >>> common_coarsening(((2, 3), 4), ((3, 2), 4)), common_coarsening((2, (3, 5)), ((3, 2), 5))
+    ((6, 4), 30)
+    """
+    if product(a) != product(b):
+        return None
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        parts = tuple(common_coarsening(x, y) for x, y in zip(a, b, strict=True))
+        whole = tuple(part for part in parts if part is not None)
+        if len(whole) == len(parts):
+            return whole
+    return product(a)
+
+
+def shown(tree: object) -> str:
+    """A nested tuple as CuTe writes it: without spaces between."""
+    return f"({','.join(map(shown, tree))})" if isinstance(tree, tuple) else str(tree)
+
+
+def need_congruent(a: Nested[T], b: Nested[U], what: str) -> None:
+    """Refuses two that are not nested alike."""
+    if not congruent(a, b):
+        raise WrongArgument(
+            f"{what}: {brief(shown(a))} and {brief(shown(b))} are not nested alike",
+            required="tuples of the same nesting",
+        )

@@ -1,0 +1,203 @@
+"""Pictures of small layouts: the place of each coordinate in a grid, as text and as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from xml.sax.saxutils import escape
+
+from atl.errors import ArgumentError, WrongArgument, brief
+from atl.files.whole import write_whole
+from layouts.errors import NotByTable
+from layouts.foundation.function import Function, need_function
+from layouts.foundation.layout import Layout
+from layouts.foundation.tuples import as_nested, extent_of, modes_of, product
+
+MOST_CELLS: Final = 4_096
+Colour: TypeAlias = Callable[[Any], int]
+"""What cells of one colour have in common: from what stands in a cell to a number."""
+
+PALETTE: Final = (
+    "#aec7e8", "#ffd59e", "#b7e1b0", "#f4b6b6", "#d3c3e8", "#d8c4ba", "#f3c6e2", "#e3e3a8",
+    "#8fb6dc", "#f6b96b", "#8fcb86", "#e59191", "#b79fd8", "#bca193", "#e39fcb", "#cdcd7c",
+)  # fmt: skip
+"""Light enough that black text is read on each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The cells of a grid, row by row: what is written in each, and the number of its colour.
+
+    `str()` draws it as text, `svg()` as an SVG document; a notebook shows the latter.
+    """
+
+    title: str
+    cells: tuple[tuple[str, ...], ...]
+    colours: tuple[tuple[int, ...], ...]
+    legend: str = ""
+
+    def __str__(self) -> str:
+        heads = [str(column) for column in range(len(self.cells[0]))]
+        wide = max(len(text) for text in (*heads, *(cell for row in self.cells for cell in row)))
+        left = len(str(len(self.cells) - 1))
+        lines = [self.title] if self.title else []
+        lines.append(" " * left + " |" + "".join(f" {head:>{wide}}" for head in heads))
+        lines.append("-" * (left + 1) + "+" + "-" * ((wide + 1) * len(heads)))
+        lines += [f"{k:>{left}} |" + "".join(f" {cell:>{wide}}" for cell in row) for k, row in enumerate(self.cells)]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def svg(self, *, cell: int = 32) -> str:
+        """The picture as an SVG document of its own; `cell` is the height of a cell in pixels."""
+        if type(cell) is not int or not 1 <= cell <= 1_000:
+            raise ArgumentError(f"cell={brief(cell)}", required="the height of a cell in pixels, from 1 to 1,000")
+        longest = max(len(text) for row in self.cells for text in row)
+        wide = max(cell, round(longest * cell * 0.27) + round(cell * 0.3))
+        left, top = round(cell * 1.1), 24 + (26 if self.title else 0)
+        drawn: list[str] = []
+        if self.title:
+            drawn.append(_text(left, 20, self.title, size=15, anchor="start", weight="bold"))
+        drawn += [
+            _text(left + column * wide + wide / 2, top - 7, str(column), size=cell * 0.34, fill="#666")
+            for column in range(len(self.cells[0]))
+        ]
+        for k, (row, colours) in enumerate(zip(self.cells, self.colours, strict=True)):
+            y = top + k * cell
+            drawn.append(_text(left - 7, y + cell * 0.62, str(k), size=cell * 0.34, anchor="end", fill="#666"))
+            for column, (text, colour) in enumerate(zip(row, colours, strict=True)):
+                x = left + column * wide
+                shade = "#ffffff" if colour < 0 else PALETTE[colour % len(PALETTE)]
+                drawn.append(
+                    f'<rect x="{x}" y="{y}" width="{wide}" height="{cell}" fill="{shade}" stroke="#333" '
+                    'stroke-width="0.7"/>'
+                )
+                drawn.append(_text(x + wide / 2, y + cell * 0.63, text, size=cell * 0.4))
+        height = top + len(self.cells) * cell + 10
+        if self.legend:
+            drawn.append(_text(left, height + 8, self.legend, size=12, anchor="start", fill="#444"))
+            height += 18
+        width = max(left + len(self.cells[0]) * wide + 12, left + 12 + round(8.2 * len(self.title)))
+        width = max(width, left + 12 + round(6.4 * len(self.legend)))
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" font-family="sans-serif">\n'
+            '<rect width="100%" height="100%" fill="#ffffff"/>\n' + "\n".join(drawn) + "\n</svg>\n"
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes the picture as SVG. Raises `WrongArgument` where no file can be."""
+        try:
+            write_whole({Path(path): lambda stream: stream.write(self.svg().encode())})
+        except (OSError, ValueError, TypeError) as error:  # ValueError: no file has such a name
+            why = getattr(error, "strerror", None) or error
+            raise WrongArgument(
+                f"the picture {brief(path)} cannot be written: {why}", required='a place for a file: "layout.svg"'
+            ) from error
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows."""
+        return self.svg()
+
+
+def _text(
+    x: float, y: float, text: str, *, size: float, anchor: str = "middle", weight: str = "normal", fill: str = "#111"
+) -> str:
+    return (
+        f'<text x="{x:g}" y="{y:g}" font-size="{size:g}" text-anchor="{anchor}" font-weight="{weight}" '
+        f'fill="{fill}">{escape(text)}</text>'
+    )
+
+
+def draw(function: Function, *, colour: str | Colour = "place", onto: object = None) -> Picture:
+    """The place of each coordinate: the first mode runs down, the others run to the right.
+
+    Colours follow the place (`"place"`, eight in turn), the row or column (`"row"`, `"column"`), one of 32 banks
+    (`"bank"`), or a function of the place. With `onto=(m, n)` a layout of threads and values is drawn on the tile that
+    its places are in: each cell says which thread holds it, and as which value, with the colour of the thread or the
+    `"value"`. Raises `NotByTable` where sizes are not numbers.
+
+    >>> draw(Layout((2, 4), (4, 1)))
+    (2,4):(4,1)
+      | 0 1 2 3
+    --+--------
+    0 | 0 1 2 3
+    1 | 4 5 6 7
+    >>> draw(Layout((2, 2), (2, 1)), onto=(2, 2))
+    (2,2):(2,1)
+      |    0    1
+    --+----------
+    0 | T0V0 T1V0
+    1 | T0V1 T1V1
+    """
+    need_function(function)
+    places = function.places
+    if places is None or places > MOST_CELLS:
+        raise NotByTable(
+            f"{function} is too large to be drawn, or its size is not a number",
+            required=f"up to {MOST_CELLS} places",
+            suggestions=("put numbers for the sizes: layout.where(n=8)",),
+        )
+    return _of_places(function, colour) if onto is None else _of_threads(function, colour, onto)
+
+
+def _of_places(function: Function, colour: str | Colour) -> Picture:
+    first = product(modes_of(function.shape)[0])
+    rows = first if isinstance(first, int) and len(modes_of(function.shape)) > 1 else 1
+    table = function.table().tolist()
+    columns = len(table) // rows
+    grid = [[table[row + rows * column] for column in range(columns)] for row in range(rows)]
+    if isinstance(colour, str) and colour in ("row", "column"):
+        colours = [[row if colour == "row" else column for column in range(columns)] for row in range(rows)]
+    else:
+        number = _colour(colour)
+        colours = [[number(value) for value in row] for row in grid]
+    return Picture(str(function), _frozen(grid, _place), _frozen(colours, int))
+
+
+def _colour(colour: str | Colour) -> Colour:
+    if callable(colour):
+        return colour
+    known: Mapping[str, Colour] = {
+        "place": lambda value: (sum(value) if isinstance(value, list) else value) % 8,
+        "bank": lambda value: (sum(value) if isinstance(value, list) else value) % 32,
+    }
+    if colour not in known:
+        raise WrongArgument(
+            f"colour={brief(colour)}", required='"place", "bank", "row", "column", "thread", "value", or a function'
+        )
+    return known[colour]
+
+
+def _of_threads(function: Function, colour: str | Colour, onto: object) -> Picture:
+    tile = as_nested(onto, extent_of)
+    if not isinstance(tile, tuple) or len(tile) != 2 or not isinstance(function, Layout) or len(function) != 2:
+        raise WrongArgument(
+            f"{function} is drawn onto {brief(onto)}",
+            required="a layout of two modes, threads and values, and a tile of two",
+        )
+    rows, columns = product(tile[0]), product(tile[1])
+    threads = function[0].size
+    if not isinstance(rows, int) or not isinstance(columns, int) or not isinstance(threads, int):
+        raise NotByTable(f"the tile {brief(onto)} is not of numbers", required="numbers for all sizes")
+    cells = [["" for _ in range(columns)] for _ in range(rows)]
+    colours = [[-1 for _ in range(columns)] for _ in range(rows)]
+    for at, place in enumerate(function.table().tolist()):
+        if not isinstance(place, int) or not 0 <= place < rows * columns:
+            raise WrongArgument(f"{function} has the place {place}", required=f"places in the tile {brief(onto)}")
+        value, thread = divmod(at, threads)
+        row, column = place % rows, place // rows
+        cells[row][column] += ("," if cells[row][column] else "") + f"T{thread}V{value}"
+        colours[row][column] = value if colour == "value" else thread
+    return Picture(str(function), _frozen(cells, str), _frozen(colours, int))
+
+
+def _frozen(grid: Sequence[Sequence[Any]], made: Callable[[Any], Any]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(tuple(made(cell) for cell in row) for row in grid)
+
+
+def _place(value: Any) -> str:
+    return f"({','.join(map(str, value))})" if isinstance(value, list) else str(value)

@@ -1,0 +1,100 @@
+"""What there is to say of a layout, or of an operation on layouts, on a page: what `atl layout` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from atl.errors import WrongArgument, brief
+from atl.prove import Answer, Proved, Refuted
+from atl.text.printing import show_predicate
+from layouts.algebra.coalesce import coalesce
+from layouts.algebra.coalesce import filter as filtered
+from layouts.algebra.complement import complement, nullspace
+from layouts.algebra.composition import composition
+from layouts.algebra.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
+from layouts.algebra.inverses import left_inverse, right_inverse
+from layouts.algebra.products import blocked_product, logical_product, raked_product
+from layouts.foundation.function import Function
+from layouts.foundation.layout import Layout
+from layouts.foundation.reach import cosize
+from layouts.foundation.semimodule import COORDINATES
+from layouts.pictures.explain import explain
+from layouts.pictures.grid import draw
+from layouts.proofs.equality import equal
+from layouts.proofs.injectivity import bijective, injective
+
+OPERATIONS: Final[Mapping[str, tuple[Callable[..., Any], int]]] = {
+    "composition": (composition, 2), "logical_divide": (logical_divide, 2), "zipped_divide": (zipped_divide, 2),
+    "tiled_divide": (tiled_divide, 2), "flat_divide": (flat_divide, 2), "logical_product": (logical_product, 2),
+    "blocked_product": (blocked_product, 2), "raked_product": (raked_product, 2), "equal": (equal, 2),
+    "coalesce": (coalesce, 1), "filter": (filtered, 1), "complement": (complement, 1),
+    "right_inverse": (right_inverse, 1), "left_inverse": (left_inverse, 1), "nullspace": (nullspace, 1),
+}  # fmt: skip
+"""The operations by name, with the number of layouts that each takes."""
+
+DRAWN: Final = 256
+"""Up to so many places a layout is drawn unasked."""
+
+
+def result_of(operation: str, layouts: Sequence[Layout]) -> Any:
+    """The result of the operation of this name; raises `WrongArgument` where there is none, or of other layouts."""
+    if operation not in OPERATIONS:
+        raise WrongArgument(f"there is no operation {brief(operation)}", required=", ".join(OPERATIONS))
+    function, count = OPERATIONS[operation]
+    if len(layouts) != count and not (operation == "complement" and len(layouts) == 2):
+        raise WrongArgument(f"{operation} of {len(layouts)} layouts", required=f"{count}")
+    return function(*layouts)
+
+
+def steps_of(operation: str, layouts: Sequence[Layout]) -> str:
+    """How the operation comes to its result."""
+    return str(explain(OPERATIONS[operation][0], *layouts))
+
+
+def described(function: Function) -> str:
+    """Size, form and verdicts of a layout, and its picture where it is small.
+
+    >>> print(described(Layout((2, 4), (4, 1))))
+    layout     (2,4):(4,1)
+    size       8, in a buffer of 8
+    coalesced  (2,4):(4,1)
+    injective  proved (structure)
+    onto       all places below 8, each once: proved (structure)
+    <BLANKLINE>
+      | 0 1 2 3
+    --+--------
+    0 | 0 1 2 3
+    1 | 4 5 6 7
+    """
+    lines = [("layout" if isinstance(function, Layout) else "function", str(function))]
+    small = function.places is not None and (not isinstance(function, Layout) or function.is_constant)
+    coordinates = isinstance(function, Layout) and function.semimodule is COORDINATES
+    reach = (
+        ""
+        if coordinates or (not small and not isinstance(function, Layout))
+        else f", in a buffer of {cosize(function)}"
+    )
+    lines.append(("size", f"{function.size}{reach}"))
+    if isinstance(function, Layout):
+        lines.append(("coalesced", str(coalesce(function))))
+        if function.known.facts.predicates:
+            lines.append(("given", ", ".join(map(show_predicate, function.known.facts.predicates))))
+    lines.append(("injective", verdict(injective(function))))
+    if not coordinates:
+        lines.append(("onto", f"all places below {function.size}, each once: {verdict(bijective(function))}"))
+    text = "\n".join(f"{word:10} {said}" for word, said in lines)
+    if small and function.places is not None and function.places <= DRAWN:
+        return f"{text}\n\n{str(draw(function)).partition(chr(10))[2]}"
+    return text
+
+
+def verdict(answer: Answer) -> str:
+    """An answer in a line: what proved it, the numbers that refute it, or why it is not known."""
+    match answer:
+        case Proved(layer):
+            return f"proved ({layer})"
+        case Refuted(model):
+            return f"no: {', '.join(f'{name} = {value}' for name, value in model.numbers.items())}"
+        case _:
+            return f"unknown: {answer.reason}"

@@ -1,0 +1,155 @@
+"""Whether two layouts are one function.
+
+Their form is looked at first. Coalesced modes over the integers, or over coordinates, are unique, so of numbers they
+decide: where two first differ there is an index at which the values do. Then tables, for sizes that are numbers; then
+the digits of a common refinement, each stride proved equal to the other; then the prover, on the formulae.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from atl.core.index import ZERO, Index, Var, index
+from atl.core.predicate import equal as same_index
+from atl.core.predicate import within
+from atl.prove import Answer, Proved, Refuted, Unknown, prove
+from layouts.algebra.coalesce import coalesced, is_zero, same_stride
+from layouts.foundation.function import Chain, Function, need_function
+from layouts.foundation.known import Known
+from layouts.foundation.layout import Layout, Mode
+from layouts.foundation.semimodule import BITS, F2, Coordinate
+from layouts.proofs.relation import Relation, by_relation
+from layouts.proofs.witness import first_sampled, refuted
+
+
+def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
+    """Whether a and b have equally many places, and the same value at every index.
+
+    `Proved` says what proved it; `Refuted` holds the digits of an index, in the shape of a, at which they differ (or
+    which one of them lacks), with numbers for symbolic sizes; `Unknown` is neither. Any two functions can be compared.
+
+    >>> from layouts import Layout, composition
+    >>> equal(Layout((2, 3), (1, 2)), Layout(6))
+    Proved(layer='structure', vacuous=False)
+    >>> equal(Layout((2, 3), (1, 2)), Layout((2, 3), (1, 3))).model.numbers
+    {'i0': 0, 'i1': 1}
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> equal(Layout((4, n), (n, 1)), composition(Layout((4, n), (n, 1)), Layout((2, 2 * n), (1, 2))))
+    Proved(layer='structure', vacuous=False)
+    """
+    need_function(a)
+    need_function(b)
+    known = a.known.joined(b.known).given(given)
+    if isinstance(a, Layout) and isinstance(b, Layout):
+        first, second = coalesced(a.modes, known), coalesced(b.modes, known)
+        if _same_modes(first, second, known) and same_stride(a.offset, b.offset, known):
+            return Proved("structure")
+        if a.is_constant and b.is_constant and a.semimodule is not BITS and b.semimodule is not BITS:
+            return refuted(a, ("i", _first_difference(a, b, first, second)))
+        if a.is_constant and b.is_constant and a.places is not None and b.places is not None:
+            return by_table(a, b) or Proved("table")
+        return _symbolic(a, b, first, second, known)
+    if a.places is not None and b.places is not None:
+        return by_table(a, b) or Proved("table")
+    if (found := first_sampled(by_table, known, a, b)) is not None:
+        return found
+    return by_formula(a, b, known)
+
+
+def _same_modes(first: Sequence[Mode], second: Sequence[Mode], known: Known) -> bool:
+    return len(first) == len(second) and all(
+        known.same(n, m) and same_stride(d, e, known) for (n, d), (m, e) in zip(first, second, strict=True)
+    )
+
+
+def _first_difference(a: Layout, b: Layout, first: Sequence[Mode], second: Sequence[Mode]) -> int:
+    """An index at which two layouts of numbers differ: their coalesced modes are not the same, or their offsets."""
+    if not (a.offset == b.offset or (is_zero(a.offset) and is_zero(b.offset))):
+        return 0
+    width = 1
+    for (n, d), (m, e) in zip(first, second, strict=False):
+        assert isinstance(n, int)
+        assert isinstance(m, int)
+        if not same_stride(d, e, a.known):
+            break
+        if n != m:  # the shorter mode ends, and what follows is no multiple of the stride: else they had been merged
+            return width * min(n, m)
+        width *= n
+    return width
+
+
+def by_table(a: Function, b: Function) -> Refuted | None:
+    """The first index at which the tables of two functions differ."""
+    x, y = _rows(a), _rows(b)
+    common = min(len(x), len(y))
+    wide = max(x.shape[1], y.shape[1])
+    x, y = (np.pad(rows, ((0, 0), (0, wide - rows.shape[1]))) for rows in (x, y))
+    off = np.flatnonzero((x[:common] != y[:common]).any(axis=1))
+    if len(off):
+        return refuted(a, ("i", int(off[0])))
+    return None if len(x) == len(y) else refuted(a, ("i", common))
+
+
+def _rows(function: Function) -> Any:
+    values = function.table()
+    return values.reshape((len(values), -1))
+
+
+def _symbolic(a: Layout, b: Layout, first: Sequence[Mode], second: Sequence[Mode], known: Known) -> Answer:
+    if known.same(a.size, b.size) and same_stride(a.offset, b.offset, known) and _same_digits(first, second, known):
+        return Proved("linear")
+    if (found := first_sampled(by_table, known, a, b)) is not None:
+        return found
+    return by_formula(a, b, known)
+
+
+def _same_digits(first: Sequence[Mode], second: Sequence[Mode], known: Known) -> bool:
+    """Whether the modes have a common refinement, on each digit of which both have the same stride."""
+    left, right = list(reversed(first)), list(reversed(second))
+    while left and right:
+        (n, d), (m, e) = left.pop(), right.pop()
+        if isinstance(d, F2) or isinstance(e, F2) or not same_stride(d, e, known):
+            return False
+        if known.same(n, m):
+            continue
+        if (times := known.quotient(m, n)) is not None:
+            right.append((times, _scaled(e, n)))
+        elif (times := known.quotient(n, m)) is not None:
+            left.append((times, _scaled(d, m)))
+        else:
+            return False
+    return not left and not right
+
+
+def _scaled(stride: Any, by: Any) -> Any:
+    return stride * by if isinstance(stride, Coordinate) else by * stride
+
+
+def by_formula(a: Function, b: Function, known: Known) -> Answer:
+    """What the prover says of the two values at one symbolic index."""
+    if not known.same(a.size, b.size):
+        return Unknown(f"it is not known whether {a.size} = {b.size}, the numbers of their places")
+    at = index(Var(1 << 58, "i"))
+    try:
+        x, y = a.at(a.box.digits(at)), b.at(b.box.digits(at))
+    except TypeError:
+        return Unknown("one of the two is no formula of an index")
+    if not isinstance(x, int | Index) or not isinstance(y, int | Index):
+        return Unknown("the values are no index expressions")
+    facts = known.facts.assume(within(ZERO, at, index(a.size)))
+    answer = prove(facts, same_index(index(x), index(y)), thorough=False)
+    if isinstance(answer, Proved):
+        return answer
+    unknown = Unknown(f"it is not known whether {x} = {y}")
+    flat = Layout(a.size)
+
+    def asked() -> bool:
+        one, other = (Relation(Chain(part, flat), known=known) for part in (a, b))
+        return one.is_equal(other)
+
+    whole = isinstance(a, Layout) and isinstance(b, Layout)
+    return by_relation(asked, unknown) if whole else unknown

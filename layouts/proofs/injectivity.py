@@ -1,0 +1,382 @@
+"""Whether a layout takes no two coordinates to one place, and whether it takes them to all places of a box.
+
+Of strides it is read off where they can be ordered so that each exceeds all that the modes before it span: then the
+greatest digit in which two coordinates differ decides. Where they cannot, modes that overlap only one another are
+looked at apart from the others. Over F2 the rank of the matrix decides. A formula with a way back is injective where
+back(to(x)) = x is proved, digit by digit. What is left, and is small enough, a table decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from math import gcd
+
+import numpy as np
+
+from atl.core.index import ZERO, Index, Leaf, Size, Var, index
+from atl.core.predicate import equal as same_index
+from atl.core.predicate import within
+from atl.errors import WrongArgument, brief
+from atl.prove import Answer, Model, Proved, Refuted, Unknown, prove
+from atl.prove.facts import Facts
+from atl.surface.values import IndexExpr
+from layouts.algebra.coalesce import is_zero, same_stride
+from layouts.foundation.function import Chain, Function, IndexFunction, need_function
+from layouts.foundation.known import Known, in_order
+from layouts.foundation.layout import Layout, compact, part_of
+from layouts.foundation.reach import bounds
+from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordinate
+from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, product
+from layouts.proofs.relation import Relation, by_relation
+from layouts.proofs.witness import first_sampled, named, refuted, samples
+
+Numbers = Sequence[tuple[int, int, int]]
+
+
+def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
+    """Whether a takes different coordinates to different places.
+
+    `Refuted` holds two coordinates, i and j, digit by digit, that meet, with numbers for symbolic sizes.
+
+    >>> from layouts import Layout
+    >>> import atl
+    >>> n, m, k = atl.sizes("n m k")
+    >>> injective(Layout((n, m, k), (m * k, k, 1)))
+    Proved(layer='structure', vacuous=False)
+    >>> injective(Layout((2, 3), (3, 2))), injective(Layout((2, 4), (3, 1))).model.numbers
+    (Proved(layer='table', vacuous=False), {'i0': 1, 'i1': 0, 'j0': 0, 'j1': 3})
+    """
+    need_function(a)
+    known = a.known.given(given)
+    match a:
+        case Layout():
+            answer = _of_strides(a, known)
+        case Chain(outer=outer, inner=inner):
+            answer = _of_chain(a, outer, inner)
+        case IndexFunction():
+            answer = _by_way_back(a, known)
+        case _:
+            answer = Unknown(f"{a} is a function of a kind that is not known here")
+    if not isinstance(answer, Unknown):
+        return answer
+    if a.places is not None and _has_table(a):
+        return meeting(a) or Proved("table")
+    found = first_sampled(meeting, known, a)
+    return found or by_relation(lambda: Relation(a, known=known).is_injective(), answer)
+
+
+def _has_table(a: Function) -> bool:
+    return not isinstance(a, Layout) or a.is_constant
+
+
+def meeting(a: Function) -> Refuted | None:
+    """Two coordinates that a table shows to meet."""
+    values = a.table()
+    found = _repeated(values)
+    return None if found is None else refuted(a, ("i", found[1]), ("j", found[0]))
+
+
+def _repeated(values: Array) -> tuple[int, int] | None:
+    """The indices of two equal values."""
+    if values.ndim > 1:
+        _, values = np.unique(values, axis=0, return_inverse=True)
+        values = values.reshape(-1)
+    if not len(values):
+        return None
+    low, high = int(values.min()), int(values.max())
+    if high - low < 4 * len(values) + 64:
+        counts = np.bincount((values - low).astype(np.int64))
+        if counts.max(initial=0) <= 1:
+            return None
+        place = low + int(np.argmax(counts > 1))
+    else:
+        ordered = np.sort(values)
+        twice = np.flatnonzero(ordered[1:] == ordered[:-1])
+        if not len(twice):
+            return None
+        place = int(ordered[twice[0]])
+    first, second = np.flatnonzero(values == place)[:2]
+    return int(first), int(second)
+
+
+# -- strides ----------------------------------------------------------------------------------------------------------
+
+
+def _of_strides(a: Layout, known: Known) -> Answer:
+    module = a.semimodule
+    modes = [(n, d) for n, d in a.modes if n != 1]
+    for place, (n, d) in enumerate(a.modes):
+        if is_zero(d) and n != 1:
+            if isinstance(n, int):
+                return _step_meets(a, place, known)
+            return Unknown(f"mode {place}, of extent {n}, does not move")
+    if module is BITS:
+        return _over_f2(a)
+    if module is COORDINATES:
+        return _over_coordinates(a, known)
+    if a.is_constant:
+        return _of_numbers(a, [(n, d, k) for k, (n, d) in enumerate(a.modes) if _moves(n, d)])  # type: ignore[misc]
+    symbols = [(n, d) for n, d in modes if isinstance(d, int | Index)]
+    left = in_order(symbols, known)
+    return Proved("structure") if left is not None else Unknown("the strides are not known to have an order")
+
+
+def _step_meets(a: Layout, place: int, known: Known) -> Answer:
+    """A mode that does not move takes the digit 1 to where it takes 0."""
+    sizes: dict[str, int] = {}
+    if not all(isinstance(n, int) for n, _ in a.modes) or not a.is_constant:
+        found = next(samples(known, a), None)
+        if found is None:
+            return Unknown(f"mode {place} does not move, and no sizes are known that meet the facts")
+        sizes = found
+    digits = [0] * len(a.modes)
+    names: list[tuple[Leaf, int]] = [(Size(name), value) for name, value in sizes.items()]
+    for name, moved in (("i", 1), ("j", 0)):
+        digits[place] = moved
+        names += named(digits, name)
+    return Refuted(Model(tuple(names)))
+
+
+def _moves(n: object, d: object) -> bool:
+    return isinstance(n, int) and isinstance(d, int) and n != 1
+
+
+def _of_numbers(a: Layout, modes: Numbers) -> Answer:
+    """Each group of modes that overlap only one another is decided by a table of its own."""
+    tabulated = False
+    for group in groups(modes):
+        if len(group) == 1:
+            continue
+        tabulated = True
+        part = Layout.of_modes([(n, d) for n, d, _ in group])
+        if part.places is None:
+            return _pair_meets(a, group) or Unknown("modes that overlap have too many places for a table")
+        if (met := _repeated(part.table())) is not None:
+            digits = [[0] * len(a.modes), [0] * len(a.modes)]
+            for found, at in zip(digits, (met[1], met[0]), strict=True):
+                for (_, _, place), digit in zip(group, part.box.digits(at), strict=True):
+                    found[place] = digit
+            return refuted(a, ("i", a.box.join(digits[0])), ("j", a.box.join(digits[1])))
+    return Proved("table" if tabulated else "structure")
+
+
+def _pair_meets(a: Layout, group: Numbers) -> Refuted | None:
+    """Two modes that meet by themselves: so many steps of the one are so many of the other."""
+    for (n, d, first), (m, e, second) in combinations(group, 2):
+        common = gcd(d, e)
+        if abs(e) // common < n and abs(d) // common < m:
+            one, other = [0] * len(a.modes), [0] * len(a.modes)
+            one[first] = abs(e) // common
+            (other if d * e > 0 else one)[second] = abs(d) // common
+            return refuted(a, ("i", a.box.join(one)), ("j", a.box.join(other)))
+    return None
+
+
+def groups(modes: Numbers) -> list[list[tuple[int, int, int]]]:
+    """The modes by the size of their strides, cut where all that follow move by more than those before span.
+
+    A layout is injective exactly where each group is: a difference of the first ones is smaller than any multiple that
+    the others can make up for. What a mode has after extent and stride stays with it.
+    """
+    ordered = sorted(modes, key=lambda mode: abs(mode[1]))
+    common = [0]
+    for mode in reversed(ordered):
+        common.append(gcd(common[-1], mode[1]))
+    common.reverse()
+    out: list[list[tuple[int, int, int]]] = []
+    start, span = 0, 0
+    for place, (n, d, _) in enumerate(ordered):
+        span += (n - 1) * abs(d)
+        if place + 1 == len(ordered) or common[place + 1] > span:
+            out.append(list(ordered[start : place + 1]))
+            start = place + 1
+    return out
+
+
+def _over_coordinates(a: Layout, known: Known) -> Answer:
+    """Where each mode moves along one axis, each axis by itself."""
+    axes: dict[int, list[tuple[Extent, Extent, int]]] = {}
+    for place, (n, d) in enumerate(a.modes):
+        moved = [axis for axis, part in enumerate(d) if part != 0] if isinstance(d, Coordinate) else []
+        if n == 1:
+            continue
+        if len(moved) != 1 or not isinstance(d, Coordinate):
+            return Unknown(f"the mode {n}:{d} moves along several axes at once")
+        axes.setdefault(moved[0], []).append((n, d[moved[0]], place))
+    layer: Answer = Proved("structure")
+    for along in axes.values():
+        numbers = [(n, d, place) for n, d, place in along if isinstance(n, int) and isinstance(d, int)]
+        if len(numbers) == len(along):
+            answer = _of_numbers(a, numbers)
+            if not isinstance(answer, Proved):
+                return answer
+            layer = answer if answer.layer == "table" else layer
+        elif in_order([(n, d) for n, d, _ in along], known) is None:
+            return Unknown("the strides are not known to have an order")
+    return layer
+
+
+def _over_f2(a: Layout) -> Answer:
+    """Boxes of twos: a matrix over F2, which is injective where its columns are independent."""
+    columns: list[int] = []
+    for n, d in a.modes:
+        if not isinstance(n, int) or n & (n - 1) or not isinstance(d, F2):
+            return Unknown(f"the extent {n} is no power of two") if n != 1 else Unknown("a stride that is none of F2")
+        columns += [d.bits << bit for bit in range(n.bit_length() - 1)]
+    return Proved("structure") if rank_over_f2(columns) == len(columns) else Unknown("columns depend on each other")
+
+
+def rank_over_f2(columns: Iterable[int]) -> int:
+    """The rank of a matrix over F2 whose columns are the bits of integers."""
+    basis: dict[int, int] = {}
+    for column in columns:
+        left = column
+        while left and (pivot := left.bit_length()) in basis:
+            left ^= basis[pivot]
+        if left:
+            basis[left.bit_length()] = left
+    return len(basis)
+
+
+# -- other functions --------------------------------------------------------------------------------------------------
+
+
+def _of_chain(a: Chain, outer: Function, inner: Function) -> Answer:
+    """Injective after injective is injective, where the places of the one are in the domain of the other."""
+    first = injective(inner)
+    if isinstance(first, Refuted):
+        return first
+    if isinstance(first, Unknown) or not isinstance(second := injective(outer), Proved):
+        return Unknown(f"it is not known whether both parts of {a} are injective")
+    if (ends := bounds(inner)) is None or not a.known.less(-1, ends[0]) or not a.known.less(ends[1], outer.size):
+        return Unknown(f"the places of {inner} are not known to be in the domain of {outer}")
+    return first if first.layer == "table" else second
+
+
+def _by_way_back(a: IndexFunction, known: Known) -> Answer:
+    """back(to(x)) = x, digit by digit, for symbolic digits in the box."""
+    extents = list(leaves(a.shape))
+    if a.back is None:
+        return Unknown(f"{a} has no way back")
+    digits = [index(Var((1 << 58) + k, f"i{k}" if len(extents) > 1 else "i")) for k in range(len(extents))]
+    facts: Facts = known.facts.assume(*(within(ZERO, x, index(n)) for x, n in zip(digits, extents, strict=True)))
+    try:
+        place = a.digits_of_place(digits)
+        returned = [came.node if isinstance(came, IndexExpr) else came for came in a.back(*place)]
+    except TypeError:
+        return Unknown(f"{a} is no formula over index expressions")
+    if len(returned) != len(digits):
+        raise WrongArgument(
+            f"the way back of {a} gives {len(returned)} digits", required=f"{len(digits)}, one for each extent"
+        )
+    if a.onto is not None:
+        # Flat places differ where their digits do, as long as each is within its extent.
+        for part, extent in zip(place, a.onto.extents, strict=True):
+            if not isinstance(prove(facts, within(ZERO, index(part), index(extent)), thorough=False), Proved):
+                return Unknown(f"it is not known whether 0 <= {part} < {extent}, a digit of the place")
+    for digit, came in zip(digits, returned, strict=True):
+        answer = prove(facts, same_index(digit, index(came)), thorough=False)
+        if not isinstance(answer, Proved):
+            return Unknown(f"it is not known whether the way back gives {came} = {digit}")
+    return Proved("linear")
+
+
+def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ()) -> Answer:
+    """Whether a is injective, and its places are all those below `onto`: a number, or a shape for coordinates.
+
+    Without `onto`, all below the size of a. `Refuted` holds two coordinates that meet, or one, i, that leaves the box,
+    or a place, p, that is not hit.
+
+    >>> from layouts import E, Layout
+    >>> bijective(Layout((4, 8), (8, 1))), bijective(Layout((4, 8), (8, 1)), 40).model.numbers
+    (Proved(layer='structure', vacuous=False), {'p': 32})
+    >>> import atl
+    >>> n, m = atl.sizes("n m")
+    >>> bijective(Layout((n, m), (E(1), E(0))), (m, n))
+    Proved(layer='structure', vacuous=False)
+    """
+    need_function(a)
+    known = a.known.given(given)
+    target = as_nested(a.size if onto is None else onto, extent_of)
+    flat: Function = a
+    if isinstance(a, Layout) and a.semimodule is COORDINATES:
+        if not _stays_inside(a, target, known):
+            return _onto_by_table(a, target, known)
+        flat = _flattened(a, target)
+    answer = injective(flat, given=given)
+    if isinstance(answer, Refuted):
+        return answer
+    ends = bounds(flat)
+    whole = product(target)
+    inside = ends is not None and known.less(-1, ends[0]) and known.less(ends[1], whole)
+    if isinstance(answer, Proved) and inside and same_stride(a.size, whole, known):
+        return answer
+    return _onto_by_table(a, target, known)
+
+
+def _stays_inside(a: Layout, target: Shape, known: Known) -> bool:
+    """Whether every part of the coordinates is known to be within the extent in its place."""
+    extents = tuple(leaves(target))
+    if a.width > len(extents):
+        return False
+    for axis, extent in enumerate(extents):
+        reach: Extent = a.offset[axis] if isinstance(a.offset, Coordinate) else 0
+        for n, d in a.modes:
+            if not isinstance(d, Coordinate):
+                continue
+            if not known.less(-1, d[axis]):
+                return False
+            reach = reach + (n - 1) * d[axis]
+        if not known.less(reach, extent):
+            return False
+    return True
+
+
+def _flattened(a: Layout, target: Shape) -> Layout:
+    """The layout of flat indices in the target, in the place of coordinates."""
+    steps = [step for step in leaves(compact(target)) if isinstance(step, int | Index)]
+
+    def flat(stride: object) -> Extent:
+        total: Extent = 0
+        if isinstance(stride, Coordinate):
+            for axis, step in enumerate(steps):
+                total = total + stride[axis] * step
+        return total
+
+    strides = tuple(flat(d) for _, d in a.modes)
+    made = part_of(tuple(n for n, _ in a.modes), strides, a.known)
+    made.offset = flat(a.offset)
+    return made
+
+
+def _onto_by_table(a: Function, target: Shape, known: Known) -> Answer:
+    """What a table says: two that meet, one outside, or a place that is not hit."""
+    if a.places is None or not _has_table(a) or not all(isinstance(extent, int) for extent in leaves(target)):
+        found = first_sampled(lambda placed, box: _not_onto(placed, box.shape), known, a, Layout(target))
+        return found or Unknown(f"it is not known whether the places are all those of {brief(target)}")
+    return _not_onto(a, target) or Proved("table")
+
+
+def _not_onto(a: Function, target: Shape) -> Refuted | None:
+    if (met := meeting(a)) is not None:
+        return met
+    values = a.table()
+    extents = [extent for extent in leaves(target) if isinstance(extent, int)]
+    rows = values.reshape((len(values), -1))
+    inside = np.ones(len(rows), dtype=bool)
+    flat = np.zeros(len(rows), dtype=np.int64)
+    step = 1
+    for axis in range(max(rows.shape[1], len(extents))):
+        part = rows[:, axis] if axis < rows.shape[1] else np.zeros(len(rows), dtype=np.int64)
+        extent = extents[axis] if axis < len(extents) else 1
+        inside &= (part >= 0) & (part < extent)
+        flat += np.asarray(part, dtype=np.int64) * step
+        step *= extent
+    if not inside.all():
+        return refuted(a, ("i", int(np.argmin(inside))))
+    if len(rows) == step:
+        return None
+    hit = np.zeros(step, dtype=bool)
+    hit[flat] = True
+    return Refuted(Model(((Var(1 << 58, "p"), int(np.argmin(hit))),)))

@@ -1,0 +1,116 @@
+"""The places of a layout, and the way back from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from atl.core.index import Index
+from atl.prove import Proved, Refuted
+from atl.surface.values import Condition
+from layouts.errors import NoLayout
+from layouts.foundation.function import Function, IndexFunction, need_function
+from layouts.foundation.known import in_order
+from layouts.foundation.layout import Layout
+from layouts.foundation.reach import cosize
+from layouts.foundation.recovery import Broken, recovered
+from layouts.foundation.semimodule import BITS, INTEGERS, Array
+from layouts.foundation.tuples import Extent
+from layouts.proofs.injectivity import injective
+
+
+def image(a: Function) -> Array:
+    """The places of a, each once, in ascending order; coordinates are rows.
+
+    Raises `NotByTable` where sizes are not numbers.
+
+    >>> from layouts import Layout
+    >>> image(Layout((2, 3), (3, 1)))
+    array([0, 1, 2, 3, 4, 5])
+    >>> image(Layout((4, 2), (1, 2)))
+    array([0, 1, 2, 3, 4, 5])
+    """
+    need_function(a)
+    values = a.table()
+    return np.unique(values, axis=0) if values.ndim > 1 else np.unique(values)
+
+
+def inverse(a: Function) -> Layout | IndexFunction:
+    """The way back: the function from places to indices that undoes a, on the places that a has.
+
+    A layout where a is onto the numbers below its size and strides express it; else a function, which says what index
+    came to a place, and whose value at a place that a does not have means nothing.
+
+    Raises `NoLayout` where a is not known to be injective, with two coordinates that meet if there are such.
+
+    >>> from layouts import Layout
+    >>> inverse(Layout((4, 8), (8, 1)))
+    (8,4):(4,1)
+    >>> back = inverse(Layout((4, 8), (10, 1)))
+    >>> back, back(Layout((4, 8), (10, 1))(2, 5)), Layout((4, 8)).coordinate(22)
+    (inverse(38), 22, (2, 5))
+    """
+    need_function(a)
+    answer = injective(a)
+    if not isinstance(answer, Proved):
+        raise NoLayout(
+            f"{a} has no way back",
+            required="an injective function",
+            numbers=answer.model.numbers if isinstance(answer, Refuted) else answer.reason,
+        )
+    if isinstance(a, Layout) and a.semimodule is INTEGERS and a.offset == 0:
+        modes = [(n, d) for n, d in a.modes if n != 1 and isinstance(d, int | Index)]
+        if (ordered := in_order(modes, a.known)) is not None:
+            return _by_strides(a, ordered)
+    return _by_table(a)
+
+
+def _by_strides(a: Layout, ordered: Sequence[tuple[Extent, Extent]]) -> Layout | IndexFunction:
+    """Of strides that have an order: each digit is a quotient by its stride, the greatest first."""
+    joins: dict[int, Extent] = {}
+    step: Extent = 1
+    weights: list[tuple[Extent, Extent]] = []
+    for n, d in a.modes:
+        if n != 1:
+            weights.append((d, step))  # type: ignore[arg-type]
+        step = step * n
+    for place, (_, d) in enumerate(ordered):
+        joins[place] = next(weight for stride, weight in weights if stride == d)
+    onto: Extent = 1
+    for n, d in ordered:
+        if not a.known.same(d, onto):
+            break
+        onto = onto * n
+    else:
+        return Layout.of_modes([(n, joins[k]) for k, (n, _) in enumerate(ordered)], known=a.known)
+
+    def back(place: Any) -> Any:
+        at: Any = 0
+        left = place
+        for k in range(len(ordered) - 1, -1, -1):
+            digit = left // ordered[k][1]
+            left = left - digit * ordered[k][1]
+            at = at + digit * joins[k]
+        return at
+
+    return IndexFunction(
+        cosize(a), back, lambda at: (a(at),), name="inverse", given=map(Condition, a.known.facts.predicates)
+    )
+
+
+def _by_table(a: Function) -> Layout | IndexFunction:
+    values = a.table()
+    if values.ndim > 1:
+        raise NoLayout(f"the places of {a} are coordinates", required="places that are integers")
+    low, high = int(values.min()), int(values.max())
+    if low >= 0:
+        back = np.full(high + 1, -1)
+        back[values.astype(np.int64)] = np.arange(len(values))
+        module = BITS if isinstance(a, Layout) and a.semimodule is BITS else INTEGERS
+        if high + 1 == len(values) and not isinstance(modes := recovered(back, module), Broken) and back[0] == 0:
+            return Layout.of_modes(modes)
+        return IndexFunction(high + 1, lambda place: back[place], lambda at: (a(at),), name="inverse")
+    places = {int(value): at for at, value in enumerate(values)}
+    return IndexFunction(high + 1, lambda place: places[place], lambda at: (a(at),), name="inverse")

@@ -1,0 +1,120 @@
+"""Witnesses: indices in a layout's own coordinates, and numbers for symbolic sizes at which something fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from random import Random
+from typing import Final
+
+from atl.core.index import Index, Leaf, Size, Var, atoms
+from atl.core.predicate import FALSE, expressions, holds
+from atl.prove import Model, Refuted, prove
+from layouts.errors import NotByTable
+from layouts.foundation.function import Chain, Function, IndexFunction
+from layouts.foundation.known import Known
+from layouts.foundation.layout import Layout
+from layouts.foundation.semimodule import Coordinate
+from layouts.foundation.tuples import leaves
+
+SAMPLES: Final = 120
+"""So many choices of numbers for symbolic sizes are tried."""
+SMALL: Final = 4_096
+"""Up to so many places a layout is looked at for each choice."""
+_FIRST: Final = 1 << 58
+
+
+def named(digits: Sequence[int], name: str) -> list[tuple[Leaf, int]]:
+    """Digits as values of variables: `i0`, `i1`, …; a lone one is `i`."""
+    first = _FIRST + 100 * (ord(name) - ord("a"))
+    return [(Var(first + k, f"{name}{k}" if len(digits) > 1 else name), int(digit)) for k, digit in enumerate(digits)]
+
+
+def refuted(function: Function, *places: tuple[str, int]) -> Refuted:
+    """That something fails at these flat indices of the function, each under a name."""
+    leaves_: list[tuple[Leaf, int]] = []
+    for name, at in places:
+        leaves_ += named(function.box.digits(at), name)
+    return Refuted(Model(tuple(leaves_)))
+
+
+def sizes_of(*functions: Function) -> list[str]:
+    """The names of the sizes that functions, and what is known of them, speak of."""
+    found: dict[str, None] = {}
+    for function in functions:
+        for expression in _expressions(function):
+            found.update(dict.fromkeys(atom.name for atom in atoms(expression) if isinstance(atom, Size)))
+    return sorted(found)
+
+
+def _expressions(function: Function) -> Iterator[Index]:
+    for fact in function.known.facts.predicates:
+        yield from expressions(fact)
+    match function:
+        case Layout():
+            for extent, stride in (*function.modes, (1, function.offset)):
+                for part in (extent, *(stride if isinstance(stride, Coordinate) else (stride,))):
+                    if isinstance(part, Index):
+                        yield part
+        case Chain(outer=outer, inner=inner):
+            yield from _expressions(outer)
+            yield from _expressions(inner)
+        case IndexFunction():
+            yield from (extent for extent in leaves(function.shape) if isinstance(extent, Index))
+        case _:
+            pass
+
+
+def samples(known: Known, *functions: Function) -> Iterator[dict[str, int]]:
+    """Numbers for the sizes of functions and facts that meet all that is known, small ones first."""
+    spoken = (atom for fact in known.facts.predicates for part in expressions(fact) for atom in atoms(part))
+    names = sorted({*sizes_of(*functions), *(atom.name for atom in spoken if isinstance(atom, Size))})
+    if not names:
+        return
+
+    def meets(sizes: dict[str, int]) -> bool:
+        def leaf(atom: Leaf) -> int:
+            return sizes[atom.name] if isinstance(atom, Size) else 0
+
+        try:
+            return all(holds(fact, leaf, lambda _array, _at: 0) for fact in known.facts.predicates)
+        except ZeroDivisionError:
+            return False
+
+    if isinstance(example := prove(known.facts, FALSE, thorough=False), Refuted):
+        found = {name: example.model.leaf(Size(name)) for name in names}
+        if meets(found):
+            yield found
+    tried = 0
+    for sizes in _choices(names):
+        if meets(sizes):
+            yield sizes
+            tried += 1
+        if tried >= SAMPLES:
+            return
+
+
+def _choices(names: list[str]) -> Iterator[dict[str, int]]:
+    few = range(1, 9) if len(names) <= 2 else range(1, 4)
+    if len(names) <= 4:
+        for values in product(few, repeat=len(names)):
+            yield dict(zip(names, values, strict=True))
+    random = Random(0)
+    for _ in range(20 * SAMPLES):
+        yield {name: random.choice((1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)) for name in names}
+
+
+def first_sampled(look: Callable[..., Refuted | None], known: Known, *functions: Function) -> Refuted | None:
+    """What is found wrong of these functions at the first numbers that meet what is known and for which there is."""
+    for sizes in samples(known, *functions):
+        try:
+            placed = [function.where(**sizes) for function in functions]
+        except (NotByTable, ValueError):
+            continue
+        if any(function.places is None or function.places > SMALL for function in placed):
+            continue
+        found = look(*placed)
+        if found is not None:
+            leaves_ = [(Size(name), value) for name, value in sizes.items()]
+            return Refuted(Model((*leaves_, *found.model.leaves)))
+    return None

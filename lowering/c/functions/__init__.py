@@ -1,0 +1,1 @@
+"""The functions of our own that generated C calls, as texts."""

@@ -1,0 +1,105 @@
+"""The maximum and minimum in generated C, of integers and of floats.
+
+That of floats keeps NaN. No compiler makes vectors of a loop that folds with it into one variable: it does not see that
+the order is free. Of integers it does. So such a fold is one of keys, which are integers in the order of the floats,
+with NaN beyond all of them: the bits of a float that is not negative are in its order, and those of a negative one but
+the sign are in the opposite order.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_BITS: Final = {"float": ("int32_t", 31), "double": ("int64_t", 63)}
+_SIGNS: Final = {"min": "<", "max": ">"}
+
+
+def _pick(kind: str, c_type: str) -> str:
+    name = f"{kind}_{c_type.removesuffix('_t')}"
+    return f"""\
+static inline {c_type} {name}({c_type} a, {c_type} b)
+{{
+    return a {_SIGNS[kind]} b ? a : b;
+}}
+"""
+
+
+def _pick_of_floats(kind: str, c_type: str) -> str:
+    # NaN where one of the two is: what compares false keeps the left one, so that only the right one is looked at. In
+    # this form the comparison is one instruction of x86, and loops over arrays are vectorised.
+    return f"""\
+/* The {kind}imum of both; NaN, where one of them is. */
+static inline {c_type} {kind}_{c_type}({c_type} a, {c_type} b)
+{{
+    a = b {_SIGNS[kind]} a ? b : a;
+    return b == b ? a : b;
+}}
+"""
+
+
+def _key(kind: str, c_type: str) -> str:
+    bits, sign = _BITS[c_type]
+    word, nan = {"min": ("least", "-NAN"), "max": ("greatest", "NAN")}[kind]
+    # The float is chosen, and not its key: gcc would make a branch of that.
+    return f"""\
+/* Integers in the order of the floats, the {word} for NaN: of a fold with them compilers make vectors. */
+static inline {bits} {kind}_key_{c_type}({c_type} a)
+{{
+    {bits} key;
+    a = a == a ? a : {nan};
+    memcpy(&key, &a, sizeof key);
+    return key ^ ((key >> {sign}) & INT{sign + 1}_MAX);
+}}
+"""
+
+
+def _of_key(c_type: str) -> str:
+    bits, sign = _BITS[c_type]
+    return f"""\
+static inline {c_type} {c_type}_of_key({bits} key)
+{{
+    {c_type} a;
+    key ^= (key >> {sign}) & INT{sign + 1}_MAX;
+    memcpy(&a, &key, sizeof a);
+    return a;
+}}
+"""
+
+
+def _reduction(kind: str, c_type: str, start: str) -> str:
+    # OpenMP's own maximum and minimum do not keep NaN.
+    return f"""\
+#pragma omp declare reduction(fold_{kind}_{c_type}: {c_type}: omp_out = {kind}_{c_type}(omp_out, omp_in)) \\
+    initializer(omp_priv = {start}INFINITY)
+"""
+
+
+def extreme_of_vectors(kind: str, vector: str, *, of_floats: bool) -> str:
+    """The minimum or maximum of vectors, lane by lane."""
+    says, nan = ("; NaN, where one of them is", " | (b != b)") if of_floats else ("", "")
+    return f"""\
+/* The {kind}imum of both in each lane{says}. */
+static inline {vector} {kind}_{vector}({vector} a, {vector} b)
+{{
+    __typeof__(a < b) of_b = (b {_SIGNS[kind]} a){nan};
+    return ({vector})((of_b & (__typeof__(of_b))b) | (~of_b & (__typeof__(of_b))a));
+}}
+"""
+
+
+EXTREMES: Final = {
+    f"{kind}_{c_type.removesuffix('_t')}": _pick(kind, c_type) for kind in _SIGNS for c_type in ("int32_t", "int64_t")
+} | {f"{kind}_{c_type}": _pick_of_floats(kind, c_type) for kind in _SIGNS for c_type in _BITS}
+"""The functions of two operands by their names."""
+
+KEYS: Final = {f"{kind}_key_{c_type}": _key(kind, c_type) for kind in _SIGNS for c_type in _BITS} | {
+    f"{c_type}_of_key": _of_key(c_type) for c_type in _BITS
+}
+"""The keys of floats, and the way back, by their names."""
+
+REDUCTIONS: Final = {
+    f"fold_{kind}_{c_type}": _reduction(kind, c_type, start)
+    for kind, start in (("min", ""), ("max", "-"))
+    for c_type in _BITS
+}
+"""Folds of OpenMP, by their names."""

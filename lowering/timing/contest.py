@@ -1,0 +1,156 @@
+"""Schedules of one program, compared at some sizes: each is built, its result is checked, and two take turns."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from atl.checks.targets import marked_binders
+from atl.core.dtypes import is_integer
+from atl.core.index import Index, Size, atoms, value_of
+from atl.core.marks import LoopMark
+from atl.core.program import Program, checked_program
+from atl.core.terms import Expr, Reduce
+from atl.core.traversal import children
+from atl.errors import WrongArgument, brief
+from atl.meaning.arguments import AnyArray, bind, index_elements
+from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
+from lowering.compiler import find_compiler
+from lowering.timing.harness import ThreadClock, WallClock, alternate
+from lowering.timing.inputs import random_inputs
+from lowering.toolchain import cache_directory, processor, recorded_plan
+
+BLOCK: Final = 1 << 20
+"""So many elements are compared at a time: a large result needs no third copy."""
+
+
+def measure(
+    program: Program,
+    sizes: Mapping[str, int],
+    *,
+    inputs: Mapping[str, AnyArray] | None = None,
+    fast_math: bool = False,
+) -> Contest:
+    """A contest of schedules of a program at these sizes, for `s.autotune(lowering.measure, …)`.
+
+    The inputs are random, or the ones given; `functools.partial(lowering.measure, fast_math=True)` is a measure of
+    kernels that are built so. What a schedule computes is compared with the program as it stands, before it is timed:
+    up to rounding, which grows with the number of terms that are added.
+
+    Times are CPU time of this thread in milliseconds, or time on the wall where a loop is marked `parallel`.
+
+    >>> import atl
+    >>> from lowering import measure
+    >>> twice = atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
+    >>> contest = measure(twice, {"n": 1000})
+    >>> entrant = contest.entrant(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
+    >>> contest.fault_of(entrant) is None
+    True
+    >>> all(a > 0 and b > 0 for a, b in contest.race(entrant, contest.entrant(twice), rounds=3, seconds=1))
+    True
+    """
+    checked_program(program)
+    if not isinstance(sizes, Mapping) or not all(type(value) is int for value in sizes.values()):
+        raise WrongArgument(f"sizes={brief(sizes)}", required='a dictionary from names to numbers: sizes={"n": 1000}')
+    return Contest(program, dict(sizes), random_inputs(program, sizes) if inputs is None else inputs, fast_math)
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A schedule, built. Two of the same `identity` are the same machine code."""
+
+    kernel: Kernel
+    run: Callable[[], object]
+    identity: str
+    threaded: bool
+
+
+class Contest:
+    """Schedules of one program with its inputs, at some sizes; what they write is compared, and then timed."""
+
+    def __init__(
+        self, program: Program, sizes: dict[str, int], inputs: Mapping[str, AnyArray], fast_math: bool
+    ) -> None:
+        call = bind(program, (), {**inputs, **{name: value for name, value in sizes.items() if name in program.sizes}})
+        self._fast_math = fast_math
+        self._arrays = [np.ascontiguousarray(call.arrays[array.name]) for array in program.inputs]
+        self._sizes: dict[str, Any] = {name: value for name, value in sizes.items() if name in program.sizes}
+        self._start = compile(program, fast_math=fast_math)
+        shape = tuple(_extent(extent, call.sizes, call.arrays) for extent in program.shape)
+        self._out = np.empty(shape, program.body.type.dtype)
+        terms = _terms(program.body, lambda extent: _extent(extent, call.sizes, call.arrays))
+        self._exact = is_integer(str(self._out.dtype))
+        self._tolerance = 0.0 if self._exact else float(np.finfo(self._out.dtype).eps) * (8 + terms)
+        plan = recorded_plan(self._start.path)
+        self.conditions: Final[Mapping[str, str]] = {
+            "machine": f"{platform.node()}, {processor()}",
+            "compiler": str(find_compiler()),
+            "flags": "" if plan is None else " ".join(part for part in plan.commands[0] if part.startswith("-")),
+        }
+        """What a time depends on besides the program and its sizes."""
+        self.folder: Final[Path] = cache_directory() / "tuned"
+        """Where a table of times may be kept."""
+
+    @cached_property
+    def _expected(self) -> AnyArray:
+        """What the program as it stands computes. It may be slow: where all times are remembered it does not run."""
+        return self._start(*self._arrays, **self._sizes)
+
+    @cached_property
+    def _scale(self) -> float:
+        """How large elements are, on average."""
+        finite = self._expected[np.isfinite(self._expected)]
+        return float(np.abs(finite).mean()) if finite.size else 0.0
+
+    def entrant(self, program: Program) -> Entrant:
+        """The program built. Raises what `compile` raises."""
+        kernel = compile(program, fast_math=self._fast_math)
+        threaded = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(program))
+        threads = os.environ.get("OMP_NUM_THREADS", "") or str(os.cpu_count())
+        identity = f"{kernel.path.name}, {threads} threads" if threaded else kernel.path.name
+        return Entrant(kernel, lambda: kernel(*self._arrays, out=self._out, **self._sizes), identity, threaded)
+
+    def fault_of(self, entrant: Entrant) -> str | None:
+        """What is wrong with the result of a schedule; nothing if it is that of the program, up to rounding."""
+        self._out.fill(-1 if self._exact else np.nan)
+        entrant.run()
+        flat, right = self._out.reshape(-1), self._expected.reshape(-1)
+        for start in range(0, flat.size, BLOCK):
+            a, b = flat[start : start + BLOCK], right[start : start + BLOCK]
+            with np.errstate(invalid="ignore"):  # infinity less infinity
+                near = np.abs(a - b) <= self._tolerance * (np.abs(b) + self._scale)
+            right_there = (a == b) | near | (np.isnan(a) & np.isnan(b))
+            if not right_there.all():
+                at = start + int(np.argmin(right_there))
+                place = ", ".join(str(int(k)) for k in np.unravel_index(at, self._out.shape))
+                return f"the element at ({place}) is {flat[at]:.9g}, and {right[at]:.9g} by the program as it stands"
+        return None
+
+    def race(self, new: Entrant, best: Entrant, *, rounds: int, seconds: float) -> Sequence[tuple[float, float]]:
+        """Milliseconds of both, of each round in which neither was disturbed. Raises `KeyboardInterrupt`."""
+        clock = WallClock() if new.threaded or best.threaded else ThreadClock()
+        samples = alternate({"new": new.run, "best": best.run}, rounds=rounds, seconds=seconds, clock=clock)
+        if samples.interrupted:
+            raise KeyboardInterrupt
+        pairs = zip(samples.times["new"], samples.times["best"], strict=True)
+        return [(a, b) for a, b in pairs if a is not None and b is not None]
+
+
+def _terms(e: Expr, extent: Callable[[Index], int]) -> int:
+    """How many numbers are added for one element, at most: rounding grows with it."""
+    most = max((_terms(child.expr, extent) for child in children(e)), default=1)
+    return most * max(1, extent(e.high - e.low)) if isinstance(e, Reduce) else most
+
+
+def _extent(e: Index, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> int:
+    """The extent of a loop, or the largest size where it depends on other loops."""
+    if not all(isinstance(atom, Size) for atom in atoms(e)):
+        return max(sizes.values(), default=1)
+    return value_of(e, lambda leaf: sizes[leaf.name] if isinstance(leaf, Size) else 0, index_elements(arrays))

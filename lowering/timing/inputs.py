@@ -1,0 +1,74 @@
+"""Inputs to time a program on: random arrays that meet its declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from atl.core.dtypes import is_integer
+from atl.core.index import Array, Index, Leaf, Size, value_of
+from atl.core.program import Program
+from atl.errors import ArgumentError
+from atl.meaning.arguments import AnyArray, index_elements
+
+SEED: Final = 1
+BELOW: Final = 100
+"""Integers of which nothing is declared are below this."""
+
+
+def random_inputs(program: Program, sizes: Mapping[str, int]) -> dict[str, AnyArray]:
+    """An array for each input: numbers from 0.5 to 1.5, of which sums lose nothing and by which one can divide.
+
+    Integers lie in their declared range, and increase where that is declared. Raises `ArgumentError` where a size is
+    missing, or where no such array can be made.
+
+    >>> import atl
+    >>> from lowering.timing.inputs import random_inputs
+    >>> made = random_inputs(atl.parse("f (x : float32[n, 2]) : float32[n] := ⊞[i < n] x[i, 0]"), {"n": 3})
+    >>> made["x"].shape, str(made["x"].dtype)
+    ((3, 2), 'float32')
+    """
+    missing = [name for name in program.sizes if name not in sizes]
+    if missing:
+        raise ArgumentError(
+            f"no value for the size{'s' if len(missing) > 1 else ''} {', '.join(missing)} of {program.name}",
+            required=f"all of them: sizes={{{', '.join(f'{name!r}: …' for name in program.sizes)}}}",
+        )
+    made: dict[str, AnyArray] = {}
+    random = np.random.default_rng(SEED)
+    for array in program.inputs:
+        made[array.name] = _made(array, random, sizes, made)
+    return made
+
+
+def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], made: Mapping[str, AnyArray]) -> Any:
+    def value(expression: Index) -> int:
+        return value_of(expression, lambda leaf: _size(leaf, sizes), index_elements(made))
+
+    shape = tuple(value(extent) for extent in array.shape)
+    if not is_integer(array.dtype):
+        return (random.random(shape) + 0.5).astype(array.dtype)
+    low = 0 if array.low is None else value(array.low)
+    high = low + BELOW if array.high is None else value(array.high)
+    count = shape[-1] if array.increasing and shape else 1
+    if array.high is None:
+        high = max(high, low + count)
+    if high - low < count and 0 not in shape:
+        raise ArgumentError(
+            f"no integers for {array.name}: {count} that increase do not lie from {low} to {high - 1}",
+            required="inputs of your own",
+            suggestions=("partial(lowering.measure, inputs={…}) is a measure with inputs of your own",),
+        )
+    if not array.increasing:
+        return random.integers(low, high, shape, dtype=array.dtype)
+    # The last dimension increases: each row is a choice of different integers, in order.
+    rows = np.empty(shape, array.dtype)
+    for at in np.ndindex(*shape[:-1]):
+        rows[at] = low + np.sort(random.choice(high - low, count, replace=False))
+    return rows
+
+
+def _size(leaf: Leaf, sizes: Mapping[str, int]) -> int:
+    return sizes[leaf.name] if isinstance(leaf, Size) else 0

@@ -1,0 +1,1 @@
+"""Layouts against plain enumeration: nothing in here uses what it tests."""

@@ -1,0 +1,76 @@
+"""The fuzzer of layouts: a short run finds nothing, and each of some planted faults is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from layouts.algebra import coalesce, complement, composition, inverses
+from layouts.foundation.known import Known
+from layouts.proofs import injectivity
+from proofs_tests.layouts.fuzz import main, run_layouts
+
+RUN = 300
+
+
+def test_a_short_run_finds_nothing() -> None:
+    report = run_layouts(range(RUN), 11)
+    assert report.findings == []
+    assert report.tried == RUN
+    assert len(report.counts) >= 12
+
+
+def test_an_operation_is_seen_again_by_its_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seed", "4", "--only", "11213"]) == 0
+    assert "1 product" in capsys.readouterr().out
+
+
+def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Composition as it is printed in §6.4.3: what several modes add up to is not looked at (erratum E33)."""
+    monkeypatch.setattr(composition.Walk, "make_room", lambda *_: None)
+
+
+def rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Divisions that do not come out even are rounded down."""
+
+    def quotient(_: Known, a: Any, b: Any) -> Any:
+        return a // b if isinstance(a, int) and isinstance(b, int) and 0 < b <= a else None
+
+    monkeypatch.setattr(Known, "quotient", quotient)
+
+
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before composing, a last mode of one place is dropped."""
+    monkeypatch.setattr(composition, "coalesced", partial(shortened, coalesce.coalesced))
+
+
+def shortened(coalesced: Callable[..., Any], modes: Any, known: Any, *, endless: bool) -> Any:
+    return coalesced(modes, known, endless=not endless)
+
+
+def in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modes of a complement are not sorted."""
+    monkeypatch.setattr(complement, "_ascending", lambda _layout, modes, _known: modes)
+
+
+def all_injective(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modes that overlap are not looked at."""
+    monkeypatch.setattr(injectivity, "groups", lambda modes: [[mode] for mode in modes])
+
+
+def first_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An inverse strings modes together without looking at their strides."""
+
+    def chain(layout: Any) -> Any:
+        return [(n, d) for n, d in layout.modes if n != 1]
+
+    monkeypatch.setattr(inverses, "_chain", chain)
+
+
+@pytest.mark.parametrize("plant", [no_room, rounded, forgetful, in_any_order, all_injective, first_fit])
+def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    assert run_layouts(range(4_000), 11, first=True).findings

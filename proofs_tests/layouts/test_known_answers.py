@@ -1,0 +1,194 @@
+"""Answers that are known: what other systems get wrong is right here, and what they agree on is the same."""
+
+from __future__ import annotations
+
+import pytest
+
+import layouts
+from atl import sizes
+from atl.prove import Proved
+from layouts import (
+    F2,
+    E,
+    Layout,
+    NoLayout,
+    coalesce,
+    common_coarsening,
+    common_refinement,
+    complement,
+    composition,
+    left_inverse,
+    logical_product,
+    right_inverse,
+)
+
+# -- wrong elsewhere --------------------------------------------------------------------------------------------------
+
+
+def test_a_sum_of_digits_that_overflows_a_mode_is_no_layout() -> None:
+    """NVIDIA/cutlass#2955: pycute, CuTe and tensor-layouts give (3,2):(2,3), whose value at (2, 1) is 7."""
+    made = composition(Layout((6, 2), (1, 7)), Layout((3, 2), (2, 3)))
+    assert not made.is_layout
+    assert made(2, 1) == 8
+    assert "(2, 1)" in made.reason
+
+
+def test_a_step_that_does_not_divide_a_mode_is_not_rounded() -> None:
+    """NVIDIA/cutlass#3177: CuTe gives a layout with another function."""
+    a = Layout((4, 6, 8), (2, 3, 5))
+    made = composition(a, Layout(6, 3))
+    assert not made.is_layout
+    assert [made(i) for i in range(6)] == [a(3 * i) for i in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "expected"),
+    [
+        (Layout((23, 5), (2, 120)), Layout(7, 3), Layout(7, 6)),
+        (Layout((4, 4), (12, 2)), Layout(2, 6), Layout(2, 26)),
+        (Layout((5, 3), (7, 1)), Layout(2, 3), Layout(2, 21)),
+    ],
+    ids=str,
+)
+def test_a_composition_that_has_strides_is_not_refused(outer: Layout, inner: Layout, expected: Layout) -> None:
+    """Refused by pycute, by all three, and by PyCuTe."""
+    assert composition(outer, inner) == expected
+
+
+@pytest.mark.parametrize("inner", [Layout(2, 3), Layout(7, 1)], ids=str)
+def test_what_cute_does_not_admit_is_refused_when_asked(inner: Layout) -> None:
+    with pytest.raises(NoLayout, match="does not admit"):
+        composition(Layout((5, 3), (7, 1)), inner, strict=True)
+
+
+def test_a_right_inverse_passes_over_what_does_not_move() -> None:
+    """pycute gives 1:0 for both."""
+    assert right_inverse(Layout((2, 3), (0, 1))) == Layout(3, 2)
+    found = right_inverse(Layout((4, 2, 5), (1, 20, 4)))
+    assert found == Layout((4, 5, 2), (1, 8, 4))
+    assert right_inverse(Layout((2, 2, 3, 2), (0, 1, 0, 2))).size == 4
+
+
+def test_the_product_with_a_number_is_a_product() -> None:
+    """pycute divides."""
+    assert logical_product(Layout(4, 1), 3) == Layout((4, 3), (1, 4))
+
+
+def test_coalescing_by_mode_keeps_the_modes() -> None:
+    """tensor-layouts gives (1,1):(0,0)."""
+    assert coalesce(Layout((2, (1, 6)), (1, (6, 2))), (1, 1)) == Layout((2, 6), (1, 2))
+
+
+def test_a_slice_across_rows_is_found() -> None:
+    """TVM finds none for the flat region from 5 to 25 of rows of ten, seven apart."""
+    made = composition(Layout((10, 6), (1, 7)), Layout(20, 1, offset=5))
+    assert made == Layout((5, 2, 2), (1, 2, 7), offset=5)
+
+
+def test_a_trailing_mode_of_one_place_counts_beyond_the_domain() -> None:
+    a = Layout((4, 1), (1, 7))
+    assert coalesce(a) == Layout(4, 1)
+    assert composition(a, Layout(2, 4)) == Layout(2, 7)
+
+
+# -- known conditions -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout((63, 2), (1, 1)),
+        Layout((2, 2), (1, 1)),
+        Layout((2, 3), (2, 1)),
+        Layout((2, 2), (2, 3)),
+        Layout((2, 2), (2, 5)),
+    ],
+    ids=str,
+)
+def test_what_has_no_ordered_chain_of_strides_has_no_left_inverse(layout: Layout) -> None:
+    with pytest.raises(NoLayout, match="divides the stride"):
+        left_inverse(layout)
+
+
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [
+        (Layout((8, 8), (F2(9), F2(1))), Layout((8, 8), (F2(8), F2(9)))),
+        (Layout((8, 8), (F2(1), F2(9))), Layout((8, 8), (F2(1), F2(9)))),
+        (Layout((4, 4), (F2(1), F2(5))), Layout((4, 4), (F2(1), F2(5)))),
+    ],
+    ids=str,
+)
+def test_right_inverses_over_f2(layout: Layout, expected: Layout) -> None:
+    assert right_inverse(layout) == expected
+    assert left_inverse(layout) == expected
+
+
+def test_a_right_inverse_over_f2_reaches_as_far_as_the_rank() -> None:
+    """PyCuTe stops at 8 places; all 64 can be undone."""
+    found = right_inverse(Layout((8, 8), (F2(1), F2(13))))
+    assert found.size == 64
+    assert all(int(Layout((8, 8), (F2(1), F2(13)))(int(found(i)))) == i for i in range(64))
+
+
+def test_refinements_and_coarsenings() -> None:
+    assert common_refinement(((2, 3), 20), (6, (4, 5))) == ((2, 3), (4, 5))
+    assert common_refinement((2, (3, 5)), ((3, 2), 5)) is None
+    assert common_coarsening((2, (3, 5)), ((3, 2), 5)) == 30
+    assert common_coarsening(((2, 3), 4), ((3, 2), 4)) == (6, 4)
+    assert common_coarsening(6, 7) is None
+
+
+def test_complements_and_coalescing_with_symbolic_extents() -> None:
+    n, m, x = sizes("N M X")
+    assert str(complement(Layout((4, n), (1, 4)))) == "1:4*N"
+    assert str(complement(Layout(n, x, given=[x >= 1]))) == "(X,1):(1,N*X)"
+    assert str(coalesce(Layout((n, m), (1, n)))) == "M*N:1"
+    assert str(coalesce(Layout((4, n), (1, 4)))) == "4*N:1"  # the 4 is in the extent, for whoever divides by it
+    assert str(composition(Layout((4, n), (1, 4)), Layout((4, n), (n, 1)))) == "(4,N):(N,1)"
+
+
+# -- the words of CuTe's documentation --------------------------------------------------------------------------------
+
+
+def test_divisions_of_the_documentation() -> None:
+    assert layouts.logical_divide(Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2)) == Layout(
+        ((2, 2), (2, 3)), ((4, 1), (2, 8))
+    )
+    tiled = layouts.logical_divide(Layout((9, (4, 8)), (59, (13, 1))), (Layout(3, 3), Layout((2, 4), (1, 8))))
+    assert tiled == Layout(((3, 3), ((2, 4), (2, 2))), ((177, 59), ((13, 2), (26, 1))))
+    zipped = layouts.zipped_divide(Layout((9, (4, 8)), (59, (13, 1))), (Layout(3, 3), Layout((2, 4), (1, 8))))
+    assert zipped.shape == ((3, (2, 4)), (3, (2, 2)))
+    flat = layouts.flat_divide(Layout((9, (4, 8)), (59, (13, 1))), (Layout(3, 3), Layout((2, 4), (1, 8))))
+    assert flat.shape == (3, (2, 4), 3, (2, 2))
+
+
+def test_products_of_the_documentation() -> None:
+    assert layouts.logical_product(Layout((2, 2), (4, 1)), Layout(6, 1)) == Layout(((2, 2), (2, 3)), ((4, 1), (2, 8)))
+    assert layouts.blocked_product(Layout((2, 5), (5, 1)), Layout((3, 4), (1, 3))) == Layout(
+        ((2, 3), (5, 4)), ((5, 10), (1, 30))
+    )
+    assert layouts.raked_product(Layout((2, 5), (5, 1)), Layout((3, 4), (1, 3))) == Layout(
+        ((3, 2), (4, 5)), ((10, 5), (30, 1))
+    )
+
+
+def test_coordinates_go_through_a_tiler_as_places_do() -> None:
+    """A predicate tensor: the identity, tiled; its comparison with the extents guards a partial tile."""
+    tiled = layouts.zipped_divide(layouts.coordinates((10, 6)), (4, 4))
+    inside = [all(part < n for part, n in zip(_pair(tiled(at)), (10, 6), strict=True)) for at in range(12 * 8)]
+    assert tiled.size == 12 * 8
+    assert sum(inside) == 60
+    assert layouts.injective(tiled) == Proved("structure")
+
+
+def _pair(at: object) -> tuple[int, int]:
+    assert isinstance(at, layouts.Coordinate)
+    return at[0], at[1]  # type: ignore[return-value]
+
+
+def test_strides_of_axes_give_coordinates() -> None:
+    tall = Layout((4, 8), (E(1), E(0)))
+    assert tuple(tall(3, 5)) == (5, 3)
+    assert layouts.bijective(tall, (8, 4)) == Proved("structure")
+    assert composition(Layout((8, 4), (4, 1)), tall) == Layout((4, 8), (1, 4))

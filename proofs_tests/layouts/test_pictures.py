@@ -1,0 +1,177 @@
+"""Pictures, texts that are read, explanations, and the command line: what a person sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import layouts
+from atl import cli, sizes
+from atl.errors import ArgumentError, ParseError, WrongArgument
+from layouts import (
+    F2,
+    E,
+    Layout,
+    NotByTable,
+    Swizzle,
+    complement,
+    composition,
+    coordinates,
+    draw,
+    explain,
+    logical_divide,
+    read_condition,
+    read_layout,
+    right_inverse,
+)
+
+N = sizes("N")
+
+
+def test_a_picture_shows_the_place_of_each_coordinate() -> None:
+    text = str(draw(Layout((3, 4), (4, 1)))).splitlines()
+    assert text[0] == "(3,4):(4,1)"
+    cells = [[int(cell) for cell in line.split("|")[1].split()] for line in text[3:]]
+    assert cells == [[4 * i + j for j in range(4)] for i in range(3)]
+
+
+def test_modes_after_the_first_run_to_the_right() -> None:
+    layout = Layout((2, (2, 3)), (1, (6, 2)))
+    cells = draw(layout).cells
+    assert cells == tuple(tuple(str(layout(i, j)) for j in range(6)) for i in range(2))
+    assert draw(Layout(5, 2)).cells == (("0", "2", "4", "6", "8"),)
+    assert draw(coordinates((2, 2))).cells == (("(0,0)", "(0,1)"), ("(1,0)", "(1,1)"))
+
+
+def test_an_svg_has_a_cell_for_each_place_in_the_colour_of_its_place() -> None:
+    picture = draw(composition(Swizzle(2, 0, 2), Layout((4, 4), (4, 1))))
+    document = ElementTree.fromstring(picture.svg())
+    shapes = [node for node in document.iter() if node.tag.endswith("rect")][1:]
+    texts = [node.text for node in document.iter() if node.tag.endswith("text")]
+    assert len(shapes) == 16
+    assert sorted(int(text) for text in texts[-16 - 4 :] if text and text.isdigit()) != []
+    colours: dict[int, set[str]] = {}
+    for shape, row in zip(shapes, [cell for cells in picture.cells for cell in cells], strict=True):
+        colours.setdefault(int(row) % 8, set()).add(shape.attrib["fill"])
+    assert all(len(found) == 1 for found in colours.values())
+    assert len(set.union(*colours.values())) == 8
+    assert picture._repr_svg_() == picture.svg()
+
+
+def test_a_layout_of_threads_and_values_is_drawn_on_its_tile() -> None:
+    """The accumulator of the tensor core's 16 × 8 product: which thread holds what."""
+    held = Layout(((4, 8), (2, 2)), ((32, 1), (16, 8)))
+    picture = draw(held, onto=(16, 8))
+    assert picture.cells[0][:4] == ("T0V0", "T0V1", "T1V0", "T1V1")
+    assert picture.cells[9][6:] == ("T7V2", "T7V3")
+    assert len({cell for row in picture.cells for cell in row}) == 128
+    by_thread = picture.colours
+    assert by_thread[0][0] == by_thread[0][1] == by_thread[8][0] == 0
+    assert draw(held, onto=(16, 8), colour="value").colours[8][1] == 3
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotByTable, match="its size is not a number"):
+        draw(Layout((4, N)))
+    with pytest.raises(NotByTable):
+        draw(Layout((100, 100)))
+    with pytest.raises(WrongArgument, match="colour="):
+        draw(Layout(4), colour="red")
+    with pytest.raises(WrongArgument, match="a layout of two modes"):
+        draw(Layout(4), onto=(2, 2))
+    with pytest.raises(WrongArgument, match="has the place 4"):
+        draw(Layout((2, 2), (4, 1)), onto=(2, 2))
+    with pytest.raises(ArgumentError):
+        draw(Layout(4)).svg(cell=0)
+    with pytest.raises(WrongArgument, match="cannot be written"):
+        draw(Layout(4)).save(tmp_path / "no" / "such.svg")
+    draw(Layout(4)).save(tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout(8),
+        Layout((4, (2, 3)), (1, (12, 4))),
+        Layout((4, N), (N, 1)),
+        Layout((4, N), (2 * N + 1, 1)),
+        Layout((2, 2), (-1, 4), offset=1),
+        Layout((2, 2), (3 * E(1), E(0))),
+        Layout((4, 4), (F2(5), F2(1))),
+        Layout((2, N), (E(1) * (2 * N), E(0))),
+    ],
+    ids=str,
+)
+def test_what_is_printed_is_read_back(layout: Layout) -> None:
+    assert read_layout(str(layout)) == layout
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ":",
+        "4:",
+        "(4,8",
+        "4:x.y",
+        "4:f(3)",
+        "4:(1,2)+",
+        "'a':1",
+        "True:1",
+        "4:1.5",
+        "(4,8)+1:(8,1)",
+        "4:1//0",
+        "()()",
+    ],
+)
+def test_what_is_no_layout_is_not_read(text: str) -> None:
+    with pytest.raises((ParseError, WrongArgument, layouts.LayoutError)) as caught:
+        read_layout(text)
+    assert "required" in str(caught.value)
+
+
+def test_conditions_are_read() -> None:
+    assert str(read_condition("N % 4 == 0")) == "N % 4 = 0"
+    assert str(read_condition("2 <= N")) == "2 <= N"
+    for text in ("N", "1 == 1", "N < M < 4", "N ==", "N in M"):
+        with pytest.raises(ParseError):
+            read_condition(text)
+
+
+def test_explanations_end_with_the_result() -> None:
+    a, b = Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2)
+    assert explain(composition, a, b).steps[-1] == f"= {composition(a, b)}"
+    assert explain(logical_divide, a, b).steps[-1] == f"= {logical_divide(a, b)}"
+    assert explain(complement, b, 24).steps[-1] == f"= {complement(b, 24)}"
+    assert explain(layouts.coalesce, a).steps[-1] == f"= {layouts.coalesce(a)}"
+    assert explain(layouts.logical_product, b, 4).steps[-1] == f"= {layouts.logical_product(b, 4)}"
+    assert explain(right_inverse, b).steps == ("right_inverse of 4:2", "= 1:0")
+    refused = explain(composition, Layout((6, 2), (1, 7)), Layout((3, 2), (2, 3)))
+    assert "no layout" in refused.steps[-1]
+    assert any(step.strip().startswith("open: 7 < 6") for step in refused.steps)
+
+
+def test_the_command_shows_a_layout_and_an_operation(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    drawn = tmp_path / "tiles.svg"
+    assert cli.main(["layout", "(4,8):(8,1)", "logical_divide", "(2):(2)", "--svg", str(drawn)]) == 0
+    said = capsys.readouterr().out
+    assert "injective  proved" in said
+    assert "divided by" in said
+    assert drawn.exists()
+    assert cli.main(["layout", "(4,8):(8,1)", "equal", "(4,8):(1,4)"]) == 0
+    assert capsys.readouterr().out == "no: i0 = 1, i1 = 0\n"
+    assert cli.main(["layout", "(N,8):(8,1)", "--given", "N % 4 == 0"]) == 0
+    assert "given      1 <= N, N % 4 = 0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["(4,8:1"], ["4:1", "frobnicate"], ["4:1", "composition"], ["4:1", "coalesce", "4:1"], ["4:1", "--given", "N"]],
+    ids=" ".join,
+)
+def test_the_command_refuses_what_it_does_not_know(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["layout", *arguments]) == cli.REFUSED
+    assert "required:" in capsys.readouterr().err

@@ -1,0 +1,53 @@
+"""What isl decides for every size, where it is installed, and that it is bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+import atl
+from atl.prove import Proved, Refuted, Unknown
+from layouts import Chain, Layout, NoLayout, Relation, equal, injective
+from layouts.proofs import relation
+
+pytest.importorskip("islpy", reason="isl, which is not needed: pip install 'atl-tensor[isl]'")
+N, M = atl.sizes("N M")
+
+OVERLAPPING = Layout((2, 3, N), (3, 2, 8))
+"""Injective for every N, though its strides have no order."""
+
+
+def test_what_overlaps_for_numbers_is_proved_for_every_size() -> None:
+    assert injective(OVERLAPPING) == Proved("isl")
+    assert isinstance(injective(Layout((2, 3, N), (3, 2, 5))), Refuted)
+
+
+def test_facts_go_to_isl() -> None:
+    open_ended = Layout((N, M), (2, 3))
+    assert isinstance(injective(open_ended), Refuted)
+    assert injective(Layout((N, M), (2, 3), given=[N <= 3, M <= 2])) == Proved("isl")
+
+
+def test_layouts_that_go_on_in_one_another_are_equal() -> None:
+    a, b = Layout((2, N), (3, 6)), Layout(2 * N, 3)
+    assert isinstance(equal(a, b), Proved)
+    one, other = (Relation(Chain(part, Layout(2 * N))) for part in (a, b))
+    assert one.is_equal(other)
+    assert not one.is_equal(Relation(Chain(Layout((2, N), (3, 7)), Layout(2 * N))))
+
+
+def test_a_relation_is_the_pairs_of_a_table() -> None:
+    layout = Layout((4, 3), (5, 2))
+    pairs = Relation(layout)
+    assert pairs.map.wrap().count_val().to_python() == 12
+    assert pairs.inverse().is_equal(pairs.map.reverse())
+    assert not Relation(Layout((4, 3), (1, 2))).is_injective()
+
+
+def test_products_of_sizes_are_beyond_isl() -> None:
+    with pytest.raises(NoLayout, match="no products"):
+        Relation(Layout((N, M), (M, 1)))
+
+
+def test_isl_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relation, "MOST_OPERATIONS", 10)
+    assert isinstance(injective(OVERLAPPING), Unknown)

@@ -1,0 +1,87 @@
+"""The laws of Figs. 6.2 and 6.3: they hold of what ships, over the right semiring, and are found broken elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from atl.errors import WrongArgument
+from layouts import F2, Coordinate, E, Layout
+from layouts.foundation.laws import LAWS, broken
+from layouts.foundation.semimodule import BITS, COORDINATES, INTEGERS, Bits, Integers, Semimodule
+
+SAMPLES: list[tuple[Semimodule[Any], list[Any]]] = [
+    (INTEGERS, [-3, 0, 1, 2, 4]),
+    (COORDINATES, [Coordinate(parts) for parts in ((), (1,), (0, 1), (2, -1), (0, 0, 3))]),
+    (BITS, [F2(bits) for bits in (0, 1, 2, 3, 5)]),
+]
+
+
+@pytest.mark.parametrize(("module", "strides"), SAMPLES, ids=["integers", "coordinates", "F2"])
+def test_every_law_holds_over_the_semiring_of_coordinates(module: Semimodule[Any], strides: list[Any]) -> None:
+    assert list(broken(module, range(6), strides)) == []
+
+
+class OverTheIntegers(Bits):
+    """Strides over F2 with integers for coordinates: what Fig. 6.3 asks for to the letter (erratum E35)."""
+
+    def plus(self, x: int, y: int) -> int:
+        return x + y
+
+    def times(self, x: int, y: int) -> int:
+        return x * y
+
+
+class Rounding(Integers):
+    """A division that loses the remainder."""
+
+    def divmod(self, n: int, a: int) -> tuple[int, int]:
+        return a // n, 0
+
+
+def test_over_the_integers_strides_over_f2_break_two_laws() -> None:
+    found = [fault.split()[0] for fault in broken(OverTheIntegers(), range(6), SAMPLES[2][1])]
+    assert found == ["MULASSOC", "ADDMULDISTR"]
+
+
+def test_a_division_that_loses_the_remainder_is_found() -> None:
+    assert [fault.split()[0] for fault in broken(Rounding(), range(5), SAMPLES[0][1])] == ["DIVMODSOUND"]
+
+
+def test_there_is_a_law_for_each_of_the_figures() -> None:
+    assert len(LAWS) == 13
+
+
+@pytest.mark.parametrize("module", [INTEGERS, COORDINATES, BITS], ids=["integers", "coordinates", "F2"])
+def test_an_order_is_one(module: Semimodule[Any]) -> None:
+    strides = next(strides for known, strides in SAMPLES if known is module)
+    assert all(module.at_most(a, a) for a in strides)
+    assert all(module.at_most(a, b) or module.at_most(b, a) for a in strides for b in strides)
+    assert all(a == b for a in strides for b in strides if module.at_most(a, b) and module.at_most(b, a))
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout((3, 4), (2, -1), offset=7),
+        Layout((3, (2, 2)), (E(0), (2 * E(1), E(0) + E(2)))),
+        Layout((4, (3, 2)), (F2(5), (F2(3), F2(9)))),
+    ],
+    ids=str,
+)
+def test_tables_are_the_values_one_by_one(layout: Layout) -> None:
+    table = layout.table()
+    for at in range(len(table)):
+        value = layout(at)
+        expected = [value[k] for k in range(layout.width)] if isinstance(value, Coordinate) else int(value)
+        assert table[at].tolist() == expected
+
+
+def test_strides_of_two_kinds_are_refused() -> None:
+    with pytest.raises(WrongArgument, match="two kinds"):
+        Layout((2, 2), (F2(1), E(0)))
+    with pytest.raises(WrongArgument, match=r"F2\(-1\)"):
+        F2(-1)
+    with pytest.raises(WrongArgument, match=r"E\(-1\)"):
+        E(-1)

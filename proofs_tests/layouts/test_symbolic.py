@@ -1,0 +1,262 @@
+"""Layouts over symbolic sizes: what is found holds at every size that meets the facts, and each carries its facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
+
+import atl
+from atl.prove import Proved, Refuted, Unknown
+from layouts import (
+    Box,
+    Chain,
+    IndexFunction,
+    Layout,
+    NoLayout,
+    bijective,
+    coalesce,
+    complement,
+    composition,
+    cosize,
+    equal,
+    injective,
+    inverse,
+    logical_divide,
+    right_inverse,
+    row_major,
+    zipped_divide,
+)
+
+N, M, K, B = atl.sizes("N M K B")
+
+COMPOSITIONS: list[tuple[str, Layout, Layout, list[object]]] = [
+    ("rows of columns", Layout((N, M), (M, 1)), Layout((M, N), (N, 1)), []),
+    ("a row", Layout((N, M), (M, 1)), Layout(M, N), []),
+    ("a column", Layout((N, M), (M, 1)), Layout(N, 1), []),
+    ("every second", Layout((2 * N, M), (M, 1)), Layout(N, 2), []),
+    ("halves", Layout((4, N), (N, 1)), Layout((2, 2 * N), (1, 2)), []),
+    ("tiles", Layout((N, M), (M, 1)), Layout((4, N // 4), (1, 4)), [N % 4 == 0]),
+    ("tiles of B", Layout((N, M), (M, 1)), Layout((B, N // B), (1, B)), [N % B == 0, B >= 1]),
+    ("across modes", Layout((4, N, M), (N * M, M, 1)), Layout(4 * N, 1), []),
+    ("with an offset", Layout((N, M), (M, 1)), Layout(M, N, offset=2), [N >= 3]),
+    ("three modes", Layout((N, M, K), (M * K, K, 1)), Layout((M, K), (N, N * M)), []),
+]
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "given"), [case[1:] for case in COMPOSITIONS], ids=[case[0] for case in COMPOSITIONS]
+)
+def test_symbolic_compositions_agree_at_sampled_sizes(outer: Layout, inner: Layout, given: list[object]) -> None:
+    made = composition(outer, inner, given=given)
+    assert isinstance(made, Layout), made.reason
+    tried = 0
+    for n, m, k, b in product((1, 2, 3, 4, 8, 12), (1, 2, 5), (1, 3), (1, 2, 4)):
+        if n % 4 or n % b or n < 3:
+            continue
+        numbers = {"N": n, "M": m, "K": k, "B": b}
+        placed = made.where(**numbers)
+        one_after_another = Chain(outer.where(**numbers), inner.where(**numbers))
+        assert placed.table().tolist() == one_after_another.table().tolist(), numbers
+        tried += 1
+    assert tried > 10
+    for fact in given:
+        assert isinstance(fact, atl.Condition)
+        assert fact.node in made.known.facts.known, "the result carries what it rests on"
+
+
+def test_a_question_that_is_open_is_the_refusal() -> None:
+    made = composition(Layout((N, 8), (8, 1)), Layout((4, 2), (1, N)))
+    assert not made.is_layout
+    assert "4 divides N" in made.reason or "4 < N" in made.reason or "N divides" in made.reason
+    with pytest.raises(NoLayout, match="N"):
+        logical_divide(Layout((N, M), (M, 1)), Layout(4))
+
+
+def test_a_fact_opens_what_was_refused() -> None:
+    layout = Layout((N, M), (M, 1), given=[N % 4 == 0])
+    assert str(zipped_divide(layout, (4, M))) == "((4,M),(N // 4,1)):((M,1),(4*M,0))"
+    assert (N % 4 == 0).node in zipped_divide(layout, (4, M)).known.facts.known
+
+
+def test_divisibility_prints_away() -> None:
+    layout = Layout(K, 1, given=[K % B == 0, B >= 1])
+    tiled = logical_divide(layout, Layout(B))
+    assert str(tiled) == "(B,K // B):(1,B)"
+    assert str(coalesce(tiled)) == "K:1"
+    assert str(cosize(tiled)) == "K"
+
+
+STORAGES: list[tuple[str, Layout]] = [
+    ("column-major", Layout((N, M), (1, N))),
+    ("blocked with constant tiles", Layout(((8, N), (8, M)), ((8, 64 * M), (1, 64)))),
+    ("blocked with symbolic tiles", Layout(((K, N), (B, M)), ((B, K * B * M), (1, K * B)))),
+    ("padded", Layout((N, M), (M + 1, 1))),
+    ("bricks", Layout(((2, N), (4, M), (2, K)), ((8, 16 * M * K), (2, 16 * K), (1, 16)))),
+    ("six modes", Layout((N, M, K, B, 3, 4), (M * K * B * 12, K * B * 12, B * 12, 12, 4, 1))),
+]
+
+
+@pytest.mark.parametrize("layout", [case[1] for case in STORAGES], ids=[case[0] for case in STORAGES])
+def test_storages_are_injective_for_every_size(layout: Layout) -> None:
+    assert injective(layout) == Proved("structure")
+    back = inverse(layout)
+    random = Random(0)
+    for _ in range(10):
+        numbers = {name: random.randint(1, 4) for name in "NMKB"}
+        placed = layout.where(**numbers)
+        undone = inverse(placed)
+        assert undone(placed.table()).tolist() == list(range(len(placed.table())))
+        if isinstance(back, Layout):
+            assert equal(back.where(**numbers), undone) in (Proved("structure"), Proved("table"))
+
+
+@pytest.mark.parametrize("layout", [case[1] for case in STORAGES], ids=[case[0] for case in STORAGES])
+def test_a_planted_fault_makes_two_elements_meet(layout: Layout) -> None:
+    """The greatest stride is made one too small to hold what is before it."""
+    greatest = max(range(len(layout.modes)), key=lambda k: layout.where(N=3, M=5, K=2, B=7).modes[k][1])  # type: ignore[arg-type, return-value]
+    strides = [d for _, d in layout.modes]
+    smaller = [1 if k == greatest else d for k, d in enumerate(strides)]
+    wrong = Layout(tuple(n for n, _ in layout.modes), tuple(smaller))
+    answer = injective(wrong)
+    assert isinstance(answer, Refuted)
+    numbers = answer.model.numbers
+    placed = wrong.where(**{name: value for name, value in numbers.items() if name.isupper()})
+    one, other = (tuple(v for name, v in numbers.items() if name[0] == letter) for letter in "ij")
+    assert one != other
+    assert placed.at(one) == placed.at(other)
+
+
+def test_column_major_is_onto_for_every_size() -> None:
+    assert bijective(Layout((N, M), (1, N))) == Proved("structure")
+    assert bijective(Layout((N, M), (M, 1)), N * M) == Proved("structure")
+    answer = bijective(Layout((N, M), (M + 1, 1)))
+    assert isinstance(answer, Refuted)
+    assert inverse(Layout((N, M), (M, 1))) == Layout((M, N), (N, 1))
+
+
+def test_equal_layouts_of_other_shapes_are_proved_equal() -> None:
+    assert equal(Layout((4, N), (1, 4)), Layout((2, 2 * N), (1, 2))) == Proved("structure")
+    four = Layout((4, N, 2), (N, 1, 4 * N))
+    assert isinstance(equal(four, Layout((2, 2, N, 2), (N, 2 * N, 1, 4 * N))), Proved)
+    assert isinstance(equal(row_major((N, M)), Layout((N, M))), Refuted)
+
+
+def test_one_extent_or_stride_that_is_changed_is_found_with_numbers() -> None:
+    a = Layout((4, N), (N, 1))
+    for wrong in (Layout((4, N), (N + 1, 1)), Layout((4, N), (N, 2)), Layout((4, N), (N, 1), offset=1)):
+        answer = equal(a, wrong)
+        assert isinstance(answer, Refuted)
+        numbers = answer.model.numbers
+        digits = tuple(numbers[name] for name in ("i0", "i1"))
+        assert a.where(N=numbers["N"]).at(digits) != wrong.where(N=numbers["N"]).at(digits)
+
+
+def test_complements_and_inverses_at_sampled_sizes() -> None:
+    layout = Layout((4, N), (1, 4 * M), given=[M >= 1])
+    rest = complement(layout, 4 * N * M)
+    assert str(rest) == "M:4"
+    for n, m in product((1, 2, 5), (1, 3)):
+        numbers = {"N": n, "M": m}
+        both = [a + b for a in layout.where(**numbers).table() for b in rest.where(**numbers).table()]
+        assert sorted(both) == list(range(4 * n * m))
+    assert str(right_inverse(Layout((N, M), (M, 1)))) == "(M,N):(N,1)"
+
+
+def skewed(i: Any, j: Any) -> Any:
+    return i, (i + j) % M
+
+
+def unskewed(i: Any, j: Any) -> Any:
+    return i, (j - i) % M
+
+
+def bricks(i: Any, j: Any) -> Any:
+    return i // 8, j // 4, i % 8, j % 4
+
+
+def morton(i: Any, j: Any) -> Any:
+    """Within tiles of four by four, the bits of both indices take turns."""
+    return i // 4, j // 4, i // 2 % 2, j // 2 % 2, i % 2, j % 2
+
+
+def grouped(i: Any, j: Any) -> Any:
+    """Program ids in groups of eight rows, column by column within a group."""
+    return i // 8, j, i % 8
+
+
+def boxed(*extents: object) -> Box:
+    return Box(tuple(extents), row_major=True)  # type: ignore[arg-type]
+
+
+TALL, WIDE = (N + 7) // 8, (M + 3) // 4
+WAYS: dict[str, tuple[tuple[Any, ...], Callable[..., Any], Callable[..., Any], Box]] = {
+    "padded pitch": ((N, M), lambda i, j: (i, j), lambda i, j: (i, j), boxed(N, M + 1)),
+    "reversed": ((N,), lambda i: (N - 1 - i,), lambda p: (N - 1 - p,), boxed(N)),
+    "skewed": ((N, M), skewed, unskewed, boxed(N, M)),
+    "bricks with tails": (
+        (N, M), bricks, lambda i, j, a, b: (8 * i + a, 4 * j + b), boxed(TALL, WIDE, 8, 4)
+    ),
+    "Morton in tiles": (
+        (4 * N, 4 * M), morton, lambda i, j, a, b, c, d: (4 * i + 2 * a + c, 4 * j + 2 * b + d),
+        boxed(N, M, 2, 2, 2, 2),
+    ),
+    "program ids in groups": ((8 * N, M), grouped, lambda i, j, k: (8 * i + k, j), boxed(N, M, 8)),
+}  # fmt: skip
+"""Storages by name: the shape, where digits go, the way back, and the box of the places."""
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_way_back_on_digits_proves_a_storage_injective_for_every_size(name: str) -> None:
+    shape, to, back, onto = WAYS[name]
+    assert injective(IndexFunction(shape, to, back, onto=onto)) == Proved("linear")
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_fault_in_the_way_there_back_or_an_extent_is_not_proved(name: str) -> None:
+    shape, to, back, onto = WAYS[name]
+
+    def elsewhere(*digits: Any) -> Any:
+        place = to(*digits)
+        return (*place[:-1], 0 * place[-1])
+
+    def wrongly(*place: Any) -> Any:
+        digits = back(*place)
+        return (*digits[:-1], digits[-1] + 1)
+
+    small = boxed(*onto.extents[:-1], onto.extents[-1] - 1)
+    tight = small if name != "padded pitch" else boxed(*onto.extents[:-1], onto.extents[-1] - 2)
+    met = injective(IndexFunction(shape, elsewhere, back, onto=onto))
+    assert isinstance(met, Refuted)
+    numbers = met.model.numbers
+    placed = IndexFunction(shape, elsewhere, onto=onto).where(**{k: v for k, v in numbers.items() if k.isupper()})
+    one, other = (tuple(v for k, v in numbers.items() if k[0] == letter) for letter in "ij")
+    assert one != other
+    assert placed.at(one) == placed.at(other)
+    for wrong in (IndexFunction(shape, to, wrongly, onto=onto), IndexFunction(shape, to, back, onto=tight)):
+        assert not isinstance(injective(wrong), Proved)
+
+
+def test_a_wrong_way_back_proves_nothing() -> None:
+    wrong = IndexFunction((N, 16), lambda i, j: 17 * i + j, lambda p: (p // 16, p % 16))
+    assert isinstance(injective(wrong), Unknown)
+    folded = IndexFunction(8, lambda i: i // 2, lambda p: (2 * p,))
+    assert isinstance(injective(folded), Refuted)
+
+
+def test_facts_that_are_given_with_a_question_count() -> None:
+    meets = Layout((N, M), (1, 1))
+    assert isinstance(injective(meets), Refuted)
+    assert not isinstance(injective(meets, given=[N <= 1]), Refuted)
+    a, b = Layout((4, N), (N, 1)), Layout((4, N), (3, 1))
+    assert isinstance(equal(a, b), Refuted)
+    assert isinstance(equal(a, b, given=[N == 3]), Proved)
+    assert not isinstance(equal(Layout(N, M), Layout(N, 3 * M), given=[N <= 1]), Refuted)
+    assert isinstance(bijective(Layout(N, M)), Refuted)
+    assert not isinstance(bijective(Layout(N, M), given=[M == 1]), Refuted)
+    stands = Layout((2, N), (0, 1))
+    assert isinstance(injective(stands), Refuted)
+    assert not isinstance(injective(stands, given=[N >= 5, N <= 4]), Refuted)

@@ -1,0 +1,1 @@
+"""Tests of sparse formats, and of the kernels that are derived for them."""

@@ -1,0 +1,138 @@
+"""Encoding: whatever a matrix looks like, its arrays stand for it, by two ways that share no code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import atl
+import sparse
+from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
+from sparse import compress, decompress, meaning, pack
+from sparse.levels import Compressed, Hashed
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=repr)
+def test_the_arrays_of_every_matrix_mean_that_matrix(form: sparse.Format) -> None:
+    """DECOMPRESSCOMPRESS (§7.5.3), by the reference interpreter from the definition, and by NumPy."""
+    program = meaning(form, 2, dtype="float64")
+    for name, made in MATRICES.items():
+        matrix = made()
+        packed = compress(form, matrix)
+        assert np.array_equal(decompress(packed), dense(matrix)), name
+        assert np.array_equal(atl.evaluate(program, A=packed), dense(matrix)), name
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=repr)
+def test_one_format_becomes_another(form: sparse.Format) -> None:
+    first = pack(MATRICES["no block divides it"](), form)
+    for other in FORMATS.values():
+        assert np.array_equal(decompress(pack(first, other)), decompress(first))
+
+
+def test_tensors_of_three_dimensions_have_formats_too() -> None:
+    random = np.random.default_rng(4)
+    tensor = random.integers(1, 9, (4, 5, 3)) * (random.random((4, 5, 3)) < 0.3) * 1.0
+    for form in (sparse.CSF, sparse.COO, sparse.BITMASK, sparse.HASH, sparse.MODE_GENERIC):
+        packed = pack(tensor, form)
+        assert np.array_equal(decompress(packed), tensor), form
+        assert np.array_equal(atl.evaluate(meaning(form, 3, dtype="float64"), A=packed), tensor), form
+
+
+def test_coordinates_keep_their_order_and_are_not_added_up() -> None:
+    packed = pack(MATRICES["duplicates"](), sparse.COO)
+    assert [array.tolist() for array in packed.arrays] == [[1, 0, 1, 1], [2, 1, 2, 0], [1.0, 2.0, 4.0, 8.0]]
+
+
+def test_equal_coordinates_are_added_up_where_a_level_holds_them_once() -> None:
+    packed = pack(MATRICES["duplicates"](), sparse.CSR)
+    assert [array.tolist() for array in packed.arrays] == [[0, 1, 3, 3], [1, 0, 2], [2.0, 8.0, 5.0]]
+
+
+def test_a_small_matrix_has_the_arrays_that_one_would_write_by_hand() -> None:
+    matrix = np.array([[6, 0, 9, 8], [0, 0, 0, 0], [5, 0, 0, 7]])
+    pos, crd, val = pack(matrix, sparse.CSR).arrays
+    assert (pos.tolist(), crd.tolist(), val.tolist()) == ([0, 3, 3, 5], [0, 2, 3, 0, 3], [6, 9, 8, 5, 7])
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def refused(error: type[Exception], form: sparse.Format, value: Any) -> str:
+    with pytest.raises(error) as caught:
+        pack(value, form)
+    return str(caught.value)
+
+
+def test_a_hash_table_that_is_too_full_is_refused_with_the_width_that_is_needed() -> None:
+    text = refused(sparse.NoSpace, sparse.HASH(3), np.ones((2, 5)))
+    assert "a hash table of width 3 is too full" in text
+    assert "room for the 5 entries below one parent" in text
+    assert "use Hashed(10)" in text
+
+
+def test_a_table_that_is_exactly_full_has_room() -> None:
+    assert np.array_equal(decompress(pack(np.ones((2, 5)), sparse.HASH(5))), np.ones((2, 5)))
+
+
+def test_entries_of_a_table_that_hash_alike_are_all_found() -> None:
+    form = sparse.HASH(7, lambda coordinate: 0 * coordinate + 5)
+    tensor = np.diag(np.arange(1.0, 8.0)) + np.eye(7, k=1)
+    packed = pack(tensor, form)
+    assert np.array_equal(decompress(packed), tensor)
+    level, m = form.levels_of((7, 7))[1][0], packed.levels[1]
+    assert level.well_formed(m)
+    assert level.crd_pos(m, 0, (6,)) is None
+
+
+def test_a_rank_that_a_format_does_not_have_is_refused() -> None:
+    text = refused(sparse.FormatError, sparse.CSR, np.zeros(3))
+    assert "the format CSR holds 2 dimensions of a tensor that has 1" in text
+    assert "diagonals of a tensor of 3 dimensions" in refused(sparse.FormatError, sparse.DIA, np.zeros((1, 2, 3)))
+    assert "blocks of 2 dimensions" in refused(sparse.FormatError, sparse.BCSR, np.zeros((1, 2, 3)))
+    assert "the order (1, 0) is none of 3 dimensions" in refused(sparse.FormatError, sparse.CSC, np.zeros((1, 2, 3)))
+
+
+def test_what_is_no_tensor_is_refused() -> None:
+    assert "'matrix' (str) cannot be packed as CSR" in refused(sparse.NotSparse, sparse.CSR, "matrix")
+
+
+def test_indices_that_do_not_fit_are_refused_with_the_format_that_holds_them() -> None:
+    wide = sp.coo_array((np.array([1.0]), (np.array([0]), np.array([2**40]))), shape=(2, 2**41))
+    text = refused(sparse.FormatError, sparse.CSR, wide)
+    assert "does not fit into int32" in text
+    assert '.with_index("int64")' in text
+    assert pack(wide, sparse.CSR.with_index("int64")).arrays[1].tolist() == [2**40]
+
+
+@pytest.mark.parametrize("by", [(0, 4), (2, -1), (), (2.0, 2)])
+def test_blocks_without_an_extent_are_refused(by: Any) -> None:
+    with pytest.raises(sparse.FormatError, match="positive numbers"):
+        sparse.Blocked(by)
+
+
+def test_formats_are_put_together_by_users() -> None:
+    """A matrix by columns of blocks of rows: no name of ours."""
+    view = sparse.Then(sparse.Permuted((1, 0)), sparse.Blocked((1, 4)))
+    form = sparse.Format("by columns of blocks", (Compressed(), Compressed(), sparse.Dense(), sparse.Dense()), view)
+    for made in MATRICES.values():
+        assert np.array_equal(decompress(pack(made(), form)), dense(made()))
+
+
+@pytest.mark.parametrize(
+    ("levels", "says"),
+    [([Compressed()], "a tuple of level formats"), ((Compressed(), "dense"), "a tuple of level formats")],
+)
+def test_what_is_no_level_is_refused(levels: Any, says: str) -> None:
+    with pytest.raises(sparse.FormatError, match=says):
+        sparse.Format("mine", levels)
+
+
+def test_names_without_parameters_are_not_called() -> None:
+    with pytest.raises(atl.ATLError, match="the format CSR is called"):
+        sparse.CSR(4)
+    assert repr(sparse.BCSR(2, 8)) == "BCSR(2, 8)"
+    assert sparse.HASH(4).levels_of((1,))[0][0] == Hashed(4)

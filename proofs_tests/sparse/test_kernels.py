@@ -1,0 +1,204 @@
+"""Kernels for formulas of many kinds, with one sparse operand or several, each in its own format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import atl
+import sparse
+from lowering import compile as compiled
+from proofs_tests.sparse.matrices import MATRICES, dense
+from rewrites import Session, reschedule
+from rewrites.certificates.certificate import dumps, loads
+
+n, m, q = atl.sizes("n m q")
+A, v = atl.tensor("A", n, m, dtype="float64"), atl.tensor("v", m, dtype="float64")
+B = atl.tensor("B", m, 3, dtype="float64")
+U, V = atl.tensor("U", n, 3, dtype="float64"), atl.tensor("V", 3, m, dtype="float64")
+D = atl.tensor("D", n, m, dtype="float64")
+FORMULAS: dict[str, tuple[list[atl.Tensor], Any, Any]] = {
+    "A @ B": (
+        [A, B],
+        atl.gen(n, 3, lambda i, k: atl.sum(m, lambda j: A[i, j] * B[j, k])),
+        lambda a, b: a @ b,
+    ),
+    "A * (U @ V)": (
+        [A, U, V],
+        atl.gen(n, m, lambda i, j: A[i, j] * atl.sum(3, lambda k: U[i, k] * V[k, j])),
+        lambda a, u, w: a * (u @ w),
+    ),
+    "-3 A / 2": ([A], atl.gen(n, m, lambda i, j: -(3.0 * A[i, j]) / 2.0), lambda a: -1.5 * a),
+    "A * D": ([A, D], atl.gen(n, m, lambda i, j: A[i, j] * D[i, j]), lambda a, d: a * d),
+    "A + D": ([A, D], atl.gen(n, m, lambda i, j: A[i, j] + D[i, j]), lambda a, d: a + d),
+    "D - A": ([D, A], atl.gen(n, m, lambda i, j: D[i, j] - A[i, j]), lambda d, a: d - a),
+    "sum of A": ([A], atl.sum(n, lambda i: atl.sum(m, lambda j: A[i, j])), lambda a: a.sum()),
+    "sums of columns": ([A], atl.gen(m, lambda j: atl.sum(n, lambda i: A[i, j])), lambda a: a.sum(axis=0)),
+    "A transposed": ([A], atl.transpose(A), lambda a: a.T),
+    "A transposed by elements": ([A], atl.gen(m, n, lambda j, i: A[i, j]), lambda a: a.T),
+}
+
+
+FORMULAS["(A - D) @ v"] = (
+    [A, D, v],
+    atl.gen(n, lambda i: atl.sum(m, lambda j: (A[i, j] - D[i, j]) * v[j])),
+    lambda a, d, w: (a - d) @ w,
+)
+FORMULAS["rows added"] = (
+    [A],
+    atl.gen(n, m, lambda i, j: A[i, j] + atl.guard(i >= 1, A[i - 1, j])),
+    lambda a: a + np.concatenate([np.zeros((1, a.shape[1])), a])[: a.shape[0]],
+)
+FORMULAS["A * A"] = ([A], atl.gen(n, m, lambda i, j: A[i, j] * A[i, j]), lambda a: a * a)
+FORMULAS["A @ A.T"] = (
+    [A],
+    atl.gen(n, n, lambda i, k: atl.sum(m, lambda j: A[i, j] * A[k, j])),
+    lambda a: a @ a.T,
+)
+FORMS = (sparse.CSR, sparse.CSC, sparse.COO, sparse.BCSR(2, 3))
+
+
+def body(s: Session) -> str:
+    """The goal without its declaration, on one line."""
+    return " ".join(str(s.goal).partition(":=\n")[2].split())
+
+
+def entries_are_searched_for(s: Session) -> bool:
+    """Whether a dense loop compares its index with coordinates: [j = A_crd[p]] with ⊞[j < m] around it."""
+    return any(f"[{index} = " in body(s) for index in "ijk")
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("form", FORMS, ids=repr)
+def test_formulas_with_one_sparse_operand(form: sparse.Format, formula: str) -> None:
+    inputs, meant, expected = FORMULAS[formula]
+    s = reschedule(atl.program("formula", inputs, meant)).sparsify("A", form)
+    assert not entries_are_searched_for(s)
+    kernel = compiled(s.goal)
+    random = np.random.default_rng(7)
+    for name in ("no block divides it", "empty rows", "empty", "duplicates by rows"):
+        matrix = MATRICES[name]()
+        extents = {"n": matrix.shape[0], "m": matrix.shape[1]}
+        arrays = [
+            dense(matrix)
+            if each is A
+            else random.integers(-4, 5, [extents.get(str(e), 3) for e in each.shape]).astype(np.float64)
+            for each in inputs
+        ]
+        passed = [matrix if each is A else array for each, array in zip(inputs, arrays, strict=True)]
+        assert np.array_equal(kernel(*passed), expected(*arrays)), name
+
+
+# -- several sparse operands ------------------------------------------------------------------------------------------
+
+x = atl.tensor("x", m, dtype="float64")
+E = atl.tensor("E", m, q, dtype="float64")
+T, z = atl.tensor("T", n, m, q, dtype="float64"), atl.tensor("z", q, dtype="float64")
+C, R = atl.tensor("C", m, 4, dtype="float64"), atl.tensor("R", q, 4, dtype="float64")
+SPMSPV = atl.program("spmspv", [A, x], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * x[j])))
+SPMSPM = atl.program("spmspm", [A, E], atl.gen(n, q, lambda i, k: atl.sum(m, lambda j: A[i, j] * E[j, k])))
+TTV = atl.program("ttv", [T, z], atl.gen(n, m, lambda i, j: atl.sum(q, lambda k: T[i, j, k] * z[k])))
+MTTKRP = atl.program(
+    "mttkrp",
+    [T, R, C],
+    atl.gen(n, 4, lambda i, r: atl.sum(m, lambda j: atl.sum(q, lambda k: T[i, j, k] * R[k, r] * C[j, r]))),
+)
+SCHEDULES: dict[str, tuple[atl.Program, list[tuple[str, sparse.Format]], str]] = {
+    "a dense workspace": (
+        SPMSPV,
+        [("A", sparse.CSR)],
+        "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] A_val[p] * x[A_crd[p]]",
+    ),
+    "entries of both that meet": (
+        SPMSPV,
+        [("A", sparse.CSR), ("x", sparse.VECTOR)],
+        "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] Σ[p1 < x_nnz] [A_crd[p] = x_crd[p1]] · A_val[p] * x_val[p1]",
+    ),
+    "the columns that x has": (
+        SPMSPV,
+        [("x", sparse.VECTOR), ("A", sparse.CSC)],
+        "Σ[p < x_nnz] Σ[A_pos[x_crd[p]] <= p1 < A_pos[x_crd[p] + 1]] place n A_crd[p1] (A_val[p1] * x_val[p])",
+    ),
+    "rows times rows": (
+        SPMSPM,
+        [("A", sparse.CSR), ("E", sparse.CSR)],
+        (
+            "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] Σ[E_pos[A_crd[p]] <= p1 < E_pos[A_crd[p] + 1]] "
+            "place q E_crd[p1] (A_val[p] * E_val[p1])"
+        ),
+    ),
+    "rows times some rows": (
+        SPMSPM,
+        [("A", sparse.CSR), ("E", sparse.DCSR)],
+        (
+            "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] Σ[p1 < E_nnz_1] [A_crd[p] = E_crd_1[p1]] · "
+            "Σ[E_pos_2[p1] <= p2 < E_pos_2[p1 + 1]] place q E_crd_2[p2] (A_val[p] * E_val[p2])"
+        ),
+    ),
+    "a tensor times a vector": (
+        TTV,
+        [("T", sparse.CSF)],
+        (
+            "Σ[p < T_nnz_1] place n T_crd_1[p] Σ[T_pos_2[p] <= p1 < T_pos_2[p + 1]] place m T_crd_2[p1] "
+            "Σ[T_pos_3[p1] <= p2 < T_pos_3[p1 + 1]] T_val[p2] * z[T_crd_3[p2]]"
+        ),
+    ),
+    "a tensor of dense fibres times a vector": (
+        TTV,
+        [("T", sparse.MODE_GENERIC)],
+        "Σ[p < T_nnz] place n T_crd0[p] ⊞[j < m] T_val[p*m + j] * z[T_crd1[p]]",
+    ),
+    "a matricised tensor times two matrices": (
+        MTTKRP,
+        [("T", sparse.CSF)],
+        (
+            "Σ[p < T_nnz_1] place n T_crd_1[p] ⊞[r < 4] Σ[T_pos_2[p] <= p1 < T_pos_2[p + 1]] "
+            "Σ[T_pos_3[p1] <= p2 < T_pos_3[p1 + 1]] T_val[p2] * R[T_crd_3[p2], r] * C[T_crd_2[p1], r]"
+        ),
+    ),
+}
+MEANT: dict[str, Callable[..., Any]] = {
+    "spmspv": lambda a, b: a @ b,
+    "spmspm": lambda a, b: a @ b,
+    "ttv": lambda t, w: t @ w,
+    "mttkrp": lambda t, r, c: np.einsum("ijk,kr,jr->ir", t, r, c),
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_order_of_the_calls_is_the_schedule(schedule: str) -> None:
+    program, calls, wanted = SCHEDULES[schedule]
+    s = reschedule(program)
+    for name, form in calls:
+        s.sparsify(name, form)
+    assert body(s) == wanted
+    assert loads(dumps(s.done())).rhs == s.goal
+    kernel = compiled(s.goal)
+    random = np.random.default_rng(3)
+    for sizes in ({"n": 5, "m": 6, "q": 7}, {"n": 1, "m": 9, "q": 1}, {"n": 4, "m": 0, "q": 3}):
+        arrays = []
+        for each in program.inputs:
+            shape = [sizes.get(str(extent), 4) for extent in each.shape]
+            arrays.append(random.integers(1, 9, shape) * (random.random(shape) < 0.4) * 1.0)
+        assert np.array_equal(kernel(*arrays), MEANT[program.name](*arrays))
+
+
+def test_a_vector_of_scipy_is_an_operand() -> None:
+    s = reschedule(SPMSPV).sparsify("x", sparse.VECTOR).sparsify("A", sparse.CSC)
+    kernel = compiled(s.goal)
+    matrix, vector = MATRICES["no block divides it"](), np.zeros(13)
+    vector[[2, 7]] = 3, 4
+    for _ in range(2):
+        assert np.array_equal(kernel(matrix.tocsc(), sp.coo_array(vector)), matrix @ vector)
+
+
+def test_rows_of_the_result_are_computed_in_vectors_once_loops_have_changed_places() -> None:
+    s = reschedule(SPMSPM).sparsify("A", sparse.CSR).interchange("k")
+    assert body(s) == "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] ⊞[k < q] A_val[p] * E[A_crd[p], k]"
+    matrix = MATRICES["no block divides it"]()
+    other = np.random.default_rng(0).integers(0, 9, (13, 5)).astype(np.float64)
+    assert np.array_equal(compiled(s.goal)(matrix, other), matrix @ other)

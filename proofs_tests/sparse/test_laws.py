@@ -1,0 +1,214 @@
+"""The laws of level formats hold for every instance, on all small tensors; a fault in any encoder is found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+import sparse
+from lowering import compile as compiled
+from proofs_tests.sparse.matrices import MATRICES
+from proofs_tests.sparse.test_sparsify import SPMV
+from rewrites import reschedule
+from sparse import Bitmask, Compressed, Dense, Hashed, Level, pack
+from sparse.laws import LAWS, check_level
+from sparse.levels import Declaring, Metadata, Stored
+from sparse.levels.level import Number
+
+
+def reversed_bits(coordinate: Any) -> Any:
+    """A hash function under which neighbours stand apart and some coordinates meet."""
+    return (5 * coordinate + 3) % 7
+
+
+INSTANCES: list[Level] = [
+    Dense(),
+    Bitmask(),
+    Hashed(4),
+    Hashed(5, reversed_bits),
+    Hashed(9, lambda coordinate: 0 * coordinate),
+    Compressed(),
+    Compressed(is_unique=False),
+    Compressed(2),
+    Compressed(2, is_unique=False),
+    Compressed(3),
+]
+
+
+@pytest.mark.parametrize("number", range(len(INSTANCES)))
+def test_the_laws_hold_for_every_instance(number: int) -> None:
+    level = INSTANCES[number]
+    assert check_level(level, most=8 if level.dims == 1 else 6) > 400
+    assert len(LAWS) == 16
+
+
+# -- faults -----------------------------------------------------------------------------------------------------------
+
+
+class ShortDense(Dense):
+    def pos_bounds(self, m: Metadata, parent: Number) -> tuple[Number, Number]:
+        return 0, max(m.extents[0] - 1, 0)
+
+
+class MarklessBitmask(Bitmask):
+    def store(self, extents: Any, parents: Any, parent: Any, coordinates: Any, *, root: bool) -> Stored:
+        made = super().store(extents, parents, parent, coordinates, root=root)
+        mask = made.metadata.arrays["mask"].copy()
+        mask[:1] = 0
+        return Stored(Metadata({"mask": mask}, made.metadata.extents, made.metadata.count), made.positions)
+
+
+class ForgetfulHash(Hashed):
+    """Entries that meet another at their slot are looked for at that slot only."""
+
+    def crd_pos(self, m: Metadata, parent: int, coordinates: tuple[int, ...]) -> int | None:
+        table = m.arrays["crd"][parent]
+        slot = int(self.function(np.int64(coordinates[0])) % len(table))
+        return slot if table[slot] == coordinates[0] else None
+
+
+class UnmarkedHash(Hashed):
+    """Free slots are no different from entries at 0: the table that E19 corrects has no way to say so either."""
+
+    def valid(self, m: Metadata, parent: Number, p: Number) -> Any:
+        return True
+
+
+class PrintedCompressed(Compressed):
+    """The printed rule for appending, which drops the last position instead of the first (erratum E18)."""
+
+    def append(self, first: Metadata, second: Metadata) -> Metadata:
+        made = super().append(first, second)
+        begin, further = first.arrays["pos"], second.arrays["pos"]
+        pos = np.concatenate([begin, begin[-1] + further[:-1]])
+        return Metadata({**made.arrays, "pos": pos}, made.extents, made.count)
+
+
+class UnshiftedCompressed(Compressed):
+    def append(self, first: Metadata, second: Metadata) -> Metadata:
+        made = super().append(first, second)
+        pos = np.concatenate([first.arrays["pos"], second.arrays["pos"][1:]])
+        return Metadata({**made.arrays, "pos": pos}, made.extents, made.count)
+
+
+class DisorderedCompressed(Compressed):
+    """Encodes the values in another order than the coordinates."""
+
+    def store(self, extents: Any, parents: Any, parent: Any, coordinates: Any, *, root: bool) -> Stored:
+        made = super().store(extents, parents, parent, coordinates, root=root)
+        return Stored(made.metadata, made.positions[::-1])
+
+
+class MergedCompressed(Compressed):
+    """Entries of neighbouring rows with equal coordinates become one."""
+
+    def store(self, extents: Any, parents: Any, parent: Any, coordinates: Sequence[Any], *, root: bool) -> Stored:
+        first = np.ones(len(parent), bool)
+        first[1:] = coordinates[0][1:] != coordinates[0][:-1]
+        kept = super().store(extents, parents, parent[first], [each[first] for each in coordinates], root=root)
+        return Stored(kept.metadata, np.cumsum(first) - 1)
+
+
+@pytest.mark.parametrize(
+    ("level", "law"),
+    [
+        (ShortDense(), "POSBOUND"),
+        (MarklessBitmask(), "CRDPOSNONEGET"),
+        (ForgetfulHash(4, lambda coordinate: 0 * coordinate), "MONOIDSTRUCT"),
+        (UnmarkedHash(4), "POSCRDINJ"),
+        (PrintedCompressed(), "MONOIDSTRUCT"),
+        (UnshiftedCompressed(), "MONOIDSTRUCT"),
+        (DisorderedCompressed(), "STOREAPP"),
+        (MergedCompressed(), "STOREAPP"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Level) else value,
+)
+def test_a_planted_fault_breaks_a_law_which_is_named_with_a_tensor(level: Level, law: str) -> None:
+    with pytest.raises(sparse.LawBroken) as caught:
+        check_level(level)
+    text = str(caught.value)
+    assert f"breaks {law}" in text
+    assert "rows = " in text
+
+
+def test_each_law_has_a_fault_that_only_it_finds_first_or_is_implied_by_those_before_it() -> None:
+    """No law is true of anything: with a structure that is wrong in one way, each of them is false somewhere."""
+    from sparse import laws
+
+    right = laws.case(Compressed(), (3,), [{(0,): 1, (2,): 2}, {}, {(1,): 3}])
+    for name, law in LAWS.items():
+        assert law(right), name
+    swapped = Metadata({**right.whole.arrays, "crd": right.whole.arrays["crd"] + 2}, (3,), 3)
+    wrong = laws.Case(right.level, right.extents, right.rows, right.parts, swapped, right.data)
+    assert {name for name, law in LAWS.items() if not law(wrong)} == {
+        "MONOIDSTRUCT", "CRDBOUND", "CRDPOSAPP", "APPGET", "STOREAPP",
+    }  # fmt: skip
+
+
+# -- a level of a user's own ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Padded(Level):
+    """ELLPACK: a table as wide as the fullest row needs, filled from the left; free places hold -1."""
+
+    width: int | None = None
+
+    def pos_bounds(self, m: Metadata, parent: Number) -> tuple[Number, Number]:
+        return 0, m.arrays["crd"].shape[1]
+
+    def pos_crd(self, m: Metadata, parent: Number, p: Number) -> tuple[Number, ...]:
+        return (m.arrays["crd"][parent, p],)
+
+    def pos_pos(self, m: Metadata, parent: Number, p: Number) -> Number:
+        return parent * m.arrays["crd"].shape[1] + p
+
+    def valid(self, m: Metadata, parent: Number, p: Number) -> Any:
+        return m.arrays["crd"][parent, p] >= 0
+
+    def crd_pos(self, m: Metadata, parent: int, coordinates: tuple[int, ...]) -> int | None:
+        (found,) = np.nonzero(m.arrays["crd"][parent] == coordinates[0])
+        return int(found[0]) if len(found) else None
+
+    def store(self, extents: Any, parents: int, parent: Any, coordinates: Sequence[Any], *, root: bool) -> Stored:
+        counts = np.bincount(parent, minlength=parents)
+        width = int(counts.max(initial=0)) if self.width is None else self.width
+        crd = np.full((parents, width), -1, np.int64)
+        at = np.arange(len(parent)) - np.repeat(np.cumsum(counts) - counts, counts)
+        crd[parent, at] = coordinates[0]
+        return Stored(Metadata({"crd": crd}, extents, crd.size), parent * width + at)
+
+    def append(self, first: Metadata, second: Metadata) -> Metadata:
+        crd = np.concatenate([first.arrays["crd"], second.arrays["crd"]])
+        return Metadata({"crd": crd}, first.extents, crd.size)
+
+    def empty(self, extents: tuple[int, ...]) -> Metadata:
+        return Metadata({"crd": np.full((0, self.width or 0), -1, np.int64)}, extents, 0)
+
+    def well_formed(self, m: Metadata) -> bool:
+        crd = m.arrays["crd"]
+        return bool(((crd >= -1) & (crd < m.extents[0])).all()) and crd.size == m.count
+
+    def declare(self, extents: tuple[Number, ...], parents: Number, declaring: Declaring, *, root: bool) -> Metadata:
+        width = declaring.size("width")
+        crd = declaring.array("crd", parents, width, low=-1, high=extents[0])
+        return Metadata({"crd": crd}, extents, parents * width)
+
+
+def test_a_format_of_a_user_works_once_its_laws_hold() -> None:
+    assert check_level(Padded(8)) > 400
+    ell = sparse.Format("ELL", (Dense(), Padded()))
+    s = reschedule(SPMV).sparsify("A", ell)
+    assert str(s.goal).endswith("⊞[i < n] Σ[p < A_width] [0 <= A_crd[i, p]] · A_val[i*A_width + p] * v[A_crd[i, p]]")
+    kernel = compiled(s.goal)
+    for name in ("no block divides it", "empty rows", "empty", "full row", "no rows", "no columns"):
+        matrix = MATRICES[name]()
+        vector = np.arange(1.0, matrix.shape[1] + 1)
+        assert np.array_equal(kernel(matrix, vector), matrix @ vector), name
+        assert np.array_equal(sparse.decompress(pack(matrix, ell)), matrix.toarray())
+        assert np.array_equal(atl.evaluate(sparse.meaning(ell, 2, dtype="float64"), A=matrix), matrix.toarray())

@@ -1,0 +1,271 @@
+"""Sparse kernels, derived from dense programs by rules: what comes out, that it is proved, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import atl
+import sparse
+from atl.errors import ArgumentError, ArrayError, ATLError
+from lowering import compile as compiled
+from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
+from rewrites import Session, load, reschedule
+from rewrites.certificates.certificate import dumps, loads
+from rewrites.errors import NoSite
+
+n, m = atl.sizes("n m")
+A, v = atl.tensor("A", n, m, dtype="float64"), atl.tensor("v", m, dtype="float64")
+SPMV = atl.program("spmv", [A, v], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * v[j])))
+
+
+def body(s: Session) -> str:
+    """The goal without its declaration, on one line."""
+    return " ".join(str(s.goal).partition(":=\n")[2].split())
+
+
+# -- matrix times vector, in every format -----------------------------------------------------------------------------
+
+DERIVED = {
+    "CSR": "⊞[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] A_val[p] * v[A_crd[p]]",
+    "CSC": "Σ[j < m] Σ[A_pos[j] <= p < A_pos[j + 1]] place n A_crd[p] (A_val[p] * v[j])",
+    "COO": "Σ[p < A_nnz] place n A_crd0[p] (A_val[p] * v[A_crd1[p]])",
+    "DCSR": "Σ[p < A_nnz_1] place n A_crd_1[p] Σ[A_pos_2[p] <= p1 < A_pos_2[p + 1]] A_val[p1] * v[A_crd_2[p1]]",
+    "BITMASK": "⊞[i < n] Σ[j < m] [A_mask[i*m + j] = 1] · A_val[i*m + j] * v[j]",
+    "HASH": "⊞[i < n] Σ[p < A_width] [0 <= A_crd[i, p]] · A_val[i*A_width + p] * v[A_crd[i, p]]",
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_the_kernel_is_the_one_that_a_person_would_write(name: str) -> None:
+    assert body(reschedule(SPMV).sparsify("A", getattr(sparse, name))) == DERIVED[name]
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=repr)
+def test_matrix_times_vector_in_every_format(form: sparse.Format) -> None:
+    began = time.process_time()
+    theorem = reschedule(SPMV).sparsify("A", form).done()
+    took = time.process_time() - began
+    assert took < 2, f"the derivation took {took:.1f} s"
+    assert loads(dumps(theorem)).rhs == theorem.rhs
+    kernel = compiled(theorem.rhs)
+    for name, made in MATRICES.items():
+        matrix = made()
+        vector = np.arange(1.0, matrix.shape[1] + 1)
+        for _ in range(2):  # the second time shapes are remembered
+            assert np.array_equal(kernel(A=matrix, v=vector), dense(matrix) @ vector), name
+        assert np.array_equal(kernel(dense(matrix), vector), dense(matrix) @ vector), name
+
+
+def test_the_left_side_of_the_theorem_says_what_the_arrays_mean() -> None:
+    theorem = reschedule(SPMV).sparsify("A", sparse.CSR).done()
+    assert " ".join(str(theorem.lhs).partition(":=\n")[2].split()) == (
+        "let A := Σ[p < n] place n p Σ[A_pos[p] <= p1 < A_pos[p + 1]] place m A_crd[p1] A_val[p1] in "
+        "⊞[i < n] Σ[j < m] A[i, j] * v[j]"
+    )
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    for side in (theorem.lhs, theorem.rhs):
+        assert np.array_equal(atl.evaluate(side, A=matrix, v=vector), matrix @ vector)
+
+
+# -- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def test_steps_that_were_taken_before_are_taken_again() -> None:
+    s = reschedule(SPMV).tile("i", 4).rename("io", "blocks").mark("blocks", "parallel")
+    dense_goal, tile = s.goal, s.find("ii")
+    s.sparsify("A", sparse.CSR)
+    assert "⊞[blocks < ⌈n / 4⌉ | parallel] ⊞[ii < 4]" in body(s)
+    assert "Σ[A_pos[ii + 4*blocks] <= p" in body(s) or "Σ[A_pos[4*blocks + ii] <= p" in body(s)
+    assert s.goal.body != dense_goal.body
+    s.unroll(tile)  # the handle is on what it was found on
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    assert np.array_equal(compiled(s.goal)(matrix, vector), matrix @ vector)
+
+
+def test_a_call_is_undone_and_made_again() -> None:
+    s = reschedule(SPMV)
+    s.sparsify("A", sparse.CSR)
+    derived = s.goal
+    assert repr(s.steps[0]).startswith("sparsify('A', CSR)   -- ")
+    assert s.undo().goal == SPMV
+    assert s.theorem.lhs == SPMV
+    assert s.redo().goal == derived
+    other = s.branch().rename("i", "row")
+    assert "⊞[row < n]" in body(other)
+
+
+def test_names_of_arrays_are_new_ones() -> None:
+    taken = atl.tensor("A_pos", n, dtype="float64")
+    program = atl.program(
+        "scaled", [A, v, taken], atl.gen(n, lambda i: taken[i] * atl.sum(m, lambda j: A[i, j] * v[j]))
+    )
+    s = reschedule(program).sparsify("A", sparse.CSR)
+    assert [array.name for array in s.goal.inputs] == ["A_pos_", "A_crd", "A_val", "v", "A_pos"]
+    matrix = MATRICES["blocks divide it"]()
+    scale, vector = np.arange(8.0), np.arange(12.0)
+    assert np.array_equal(compiled(s.goal)(A=matrix, v=vector, A_pos=scale), scale * (matrix @ vector))
+
+
+def test_the_arrays_may_be_passed_one_by_one() -> None:
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR).goal)
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
+    assert np.array_equal(kernel(v=vector, **held), matrix @ vector)
+
+
+def test_arrays_of_scipy_are_passed_as_they_are() -> None:
+    (packed,) = reschedule(SPMV).sparsify("A", sparse.CSR).goal.packed
+    matrix = MATRICES["no block divides it"]()
+    for made in (matrix, sp.csr_matrix(matrix)):
+        arrays, shape = packed.apart(made)
+        assert all(a is b for a, b in zip(arrays, (made.indptr, made.indices, made.data), strict=True))
+        assert shape == made.shape
+
+
+# -- certificates -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [sparse.CSR, sparse.BCSR(2, 3), sparse.HASH, sparse.COO.with_index("int64")], ids=repr)
+def test_a_loaded_certificate_gives_the_same_kernel(form: sparse.Format, tmp_path: Path) -> None:
+    theorem = reschedule(SPMV).sparsify("A", form).done()
+    file = tmp_path / "spmv.atl.json"
+    theorem.save(file)
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    again = sparse.load(file)
+    assert again.rhs.packed[0].format == repr(form)
+    assert again.rhs == theorem.rhs
+    kernel = compiled(again.rhs)
+    assert np.array_equal(kernel(A=matrix, v=vector), matrix @ vector)
+    assert dumps(again) == dumps(theorem)
+
+
+def test_without_formats_arrays_are_passed_one_by_one(tmp_path: Path) -> None:
+    file = tmp_path / "spmv.atl.json"
+    reschedule(SPMV).sparsify("A", sparse.CSR).done().save(file)
+    kernel = compiled(load(file).rhs)
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
+    assert np.array_equal(kernel(v=vector, **held), matrix @ vector)
+    text = refused(ArgumentError, lambda: kernel(matrix, vector))
+    assert "the format CSR of A is not known" in text
+    assert "sparse.load(path)" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("CSR", "CSC"), "the format CSC gives A other arrays than the program has"),
+        (
+            ('["A_pos", "A_crd", "A_val"]', '["A_pos", "A_crd", "B_val"]'),
+            "the arrays of A are no inputs of the program",
+        ),
+        (('"shape"', '"form"'), "is no packed operand"),
+        (('"dtype": "float64"', '"dtype": "float16"'), "is no packed operand"),
+        (('"shape": ["n", "m"]', '"shape": ["n"]'), "the operand A is refused"),
+        (('"shape": ["n", "m"]', '"shape": ["n", "n"]'), "other arrays"),
+    ],
+)
+def test_a_certificate_that_names_another_format_is_refused(change: tuple[str, str], says: str) -> None:
+    text = dumps(reschedule(SPMV).sparsify("A", sparse.CSR).done())
+    assert change[0] in text
+    with pytest.raises(ATLError) as caught:
+        loads(text.replace(*change), formats=sparse.format_named)
+    assert says in str(caught.value)
+
+
+def test_names_of_formats_are_read_back_and_nothing_else_is() -> None:
+    for form in FORMATS.values():
+        assert sparse.format_named(repr(form)) == form
+    for text in (
+        "",
+        "ELL",
+        "BCSR(",
+        "BCSR('x')",
+        "BCSR(2, 3).index",
+        "CSR(2)",
+        "CSR.with_index('int8')",
+        "__import__('os')",
+    ):
+        assert sparse.format_named(text) is None
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def refused(error: type[ATLError], act: Any) -> str:
+    with pytest.raises(error) as caught:
+        act()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("formula", "form", "says"),
+    [
+        (
+            atl.gen(n, m, lambda i, j: atl.exp(A[i, j])),
+            sparse.CSR,
+            "the loop j is still dense: entries are found below exp",
+        ),
+        (atl.gen(n, lambda i: atl.reduce("max", m, lambda j: A[i, j])), sparse.CSR, "it is a fold by max"),
+        (
+            atl.gen(n, lambda i: atl.reduce("max", m, lambda j: A[i, j])),
+            sparse.CSC,
+            "the loop i is still dense: entries are found below a fold by max",
+        ),
+        (atl.gen(n, m, lambda i, j: atl.maximum(A[i, j], v[j])), sparse.COO, "entries are found below max"),
+    ],
+)
+def test_a_loop_that_stays_dense_is_named_with_the_reason(formula: Any, form: sparse.Format, says: str) -> None:
+    s = reschedule(atl.program("formula", [A, v], formula))
+    text = refused(NoSite, lambda: s.sparsify("A", form))
+    assert says in text
+    assert "required: an operand that is only multiplied, added, negated or divided" in text
+    assert not s.steps
+
+
+def test_what_is_no_input_or_no_format_is_refused() -> None:
+    s = reschedule(SPMV)
+    assert "one of A, v" in refused(ATLError, lambda: s.sparsify("B", sparse.CSR))
+    assert "'CSR' is no format" in refused(ATLError, lambda: s.sparsify("A", "CSR"))  # type: ignore[arg-type]
+    assert "holds 2 dimensions of a tensor that has 1" in refused(
+        sparse.FormatError, lambda: s.sparsify("v", sparse.CSR)
+    )
+
+
+def test_elements_that_are_indices_are_refused() -> None:
+    at = atl.tensor("at", n, dtype="int32", range=(0, m))
+    program = atl.program("gather", [at, v], atl.gen(n, lambda i: v[at[i]]))
+    text = refused(NoSite, lambda: reschedule(program).sparsify("at", sparse.VECTOR))
+    assert "elements of at are used as indices" in text
+
+
+def test_a_call_with_the_wrong_operand_is_refused() -> None:
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR).goal)
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    kernel(matrix, vector)
+    for _ in range(2):
+        text = refused(ArrayError, lambda: kernel(matrix, vector[:-1]))
+        assert "dimension 1 of A and dimension 0 of v give different m" in text
+        assert "elements of A_val are float32, not float64" in refused(
+            ArrayError, lambda: kernel(matrix.astype(np.float32), vector)
+        )
+        assert "A: an operand in the format CSR" in refused(ArgumentError, lambda: kernel(v=vector))
+        assert "is given A twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A=matrix))
+        assert "is given A_pos twice" in refused(ArgumentError, lambda: kernel(matrix, vector, A_pos=matrix.indptr))
+        assert "cannot be packed as CSR" in refused(sparse.NotSparse, lambda: kernel("matrix", vector))
+
+
+@pytest.mark.parametrize(("role", "fault"), [("indices", 13), ("indices", -1), ("indptr", 10**6), ("indptr", -1)])
+def test_a_matrix_that_is_damaged_is_refused_and_not_read(role: str, fault: int) -> None:
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR).goal)
+    vector = np.arange(13.0)
+    matrix = MATRICES["no block divides it"]()
+    kernel(matrix, vector)
+    getattr(matrix, role)[3] = fault
+    assert "out of the declared range" in refused(ArrayError, lambda: kernel(matrix, vector))

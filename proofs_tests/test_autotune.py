@@ -1,0 +1,474 @@
+"""Autotuning: which candidate is chosen and why, what is listed and kept; with times by hand, and on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl import Program
+from atl.errors import ArgumentError, WrongArgument
+from bench.contest import Limit, Tuning, Workload, moved, posed
+from bench.measure import measured
+from bench.outcome import Case
+from examples.schedules import anchors, blur
+from lowering import compile as compiled
+from lowering import measure
+from lowering.timing.inputs import random_inputs
+from rewrites import Session, Tuned, autotune, load, reschedule
+from rewrites.tuning.measuring import interval
+from rewrites.tuning.space import candidates, next_of
+from rewrites.tuning.usual import usual
+
+TWICE = atl.parse("twice (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
+SIZES = {"n": 1000}
+
+
+class ByHand:
+    """A contest whose times are written down: milliseconds by the size of the tile, which the program's text tells."""
+
+    def __init__(self, folder: Path, times: Mapping[int, float], noise: Sequence[float] = (1.0,)) -> None:
+        self.folder = folder
+        self.conditions: Mapping[str, str] = {"machine": "by hand"}
+        self.times = times
+        self.noise = noise
+        self.raced: list[tuple[str, str]] = []
+        self.wrong: set[int] = set()
+        self.interrupt_at: int | None = None
+
+    def __call__(self, program: Program, sizes: Mapping[str, int]) -> ByHand:
+        assert program == TWICE
+        assert sizes == SIZES
+        return self
+
+    def entrant(self, program: Program) -> Any:
+        text = str(program)
+        return _Built(next((by for by in self.times if f"ii < {by}]" in text or f"ii < {by} |" in text), 1))
+
+    def fault_of(self, entrant: Any) -> str | None:
+        return "the element at (0) is 7" if entrant.by in self.wrong else None
+
+    def race(self, new: Any, best: Any, *, rounds: int, seconds: float) -> list[tuple[float, float]]:
+        assert seconds > 0
+        if new.by == self.interrupt_at:
+            raise KeyboardInterrupt
+        self.raced.append((new.identity, best.identity))
+        noisy = [self.noise[k % len(self.noise)] for k in range(rounds)]
+        return [(self.times[new.by] * by, self.times[best.by]) for by in noisy]
+
+
+class _Built:
+    def __init__(self, by: int) -> None:
+        self.by = by
+
+    @property
+    def identity(self) -> str:
+        return f"code of {self.by}"
+
+
+def _tiled(by: int) -> Session:
+    s = reschedule(TWICE)
+    return s if by == 1 else s.tile("i", by)
+
+
+def _tuned(contest: ByHand, choices: Sequence[int] = (2, 4, 8), budget: float = 60, **options: Any) -> Tuned[Session]:
+    return autotune(_tiled, {"by": choices}, contest, SIZES, budget, **options)
+
+
+# -- what is chosen ---------------------------------------------------------------------------------------------------
+
+
+def test_the_fastest_is_chosen_with_its_theorem_and_speeds_are_those_beside_the_start(tmp_path: Path) -> None:
+    contest = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 16.0})
+    found = _tuned(contest)
+    assert found.stopped == "exhausted"
+    assert found.best is not None
+    assert found.best.parameters == {"by": 4}
+    assert [(one.parameters["by"], one.speed and one.speed.middle) for one in found.tried] == [
+        (2, 2.0),
+        (4, 4.0),
+        (8, 0.5),
+    ]
+    assert found.theorem is not None
+    assert found.theorem.lhs == TWICE
+    assert found.theorem.rhs == _tiled(4).goal
+    # Everybody takes turns with the best so far, and not with the start.
+    assert contest.raced == [("code of 2", "code of 1"), ("code of 4", "code of 2"), ("code of 8", "code of 4")]
+
+
+def test_the_theorem_of_the_best_is_saved_and_replayed_as_any_other(tmp_path: Path) -> None:
+    found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 16.0}))
+    assert found.theorem is not None
+    found.theorem.save(tmp_path / "best.atl.json")
+    assert load(tmp_path / "best.atl.json").rhs == found.theorem.rhs
+
+
+def test_where_nothing_is_faster_the_start_stays(tmp_path: Path) -> None:
+    found = _tuned(ByHand(tmp_path, {1: 1.0, 2: 4.0, 4: 1.0, 8: 0.995}))
+    assert found.best is None
+    assert found.session is None
+    assert found.theorem is None
+    assert "*   1.00" in str(found)
+
+
+def test_what_is_faster_only_within_the_noise_is_not_chosen(tmp_path: Path) -> None:
+    noise = (0.8, 1.3, 0.9, 1.2, 0.7, 1.25, 0.85)
+    contest = ByHand(tmp_path, {1: 1.0, 2: 0.97, 4: 1.0, 8: 1.0}, noise)
+    found = _tuned(contest)
+    assert found.best is None
+    assert found.tried[0].speed is not None
+    assert found.tried[0].speed.low < 1 < found.tried[0].speed.middle
+    # What seven rounds do not tell is measured again, with more of them.
+    assert contest.raced.count(("code of 2", "code of 1")) == 2
+
+
+def test_of_two_that_are_as_fast_the_first_stays(tmp_path: Path) -> None:
+    found = _tuned(ByHand(tmp_path, {1: 2.0, 2: 1.0, 4: 1.0, 8: 0.999}))
+    assert found.best is not None
+    assert found.best.parameters == {"by": 2}
+
+
+def test_an_interval_of_few_rounds_is_all_of_them_and_of_many_is_narrow() -> None:
+    assert (interval([1.0, 3.0, 2.0]).low, interval([1.0, 3.0, 2.0]).high) == (1.0, 3.0)
+    many = interval([float(k) for k in range(1, 32)])
+    # The tenth and the twenty-second of 31, as tables of the sign test have it.
+    assert (many.middle, many.low, many.high, many.rounds) == (16.0, 10.0, 22.0, 31)
+
+
+def test_a_session_stands_at_the_best_afterwards_and_every_call_can_be_undone(tmp_path: Path) -> None:
+    s = reschedule(TWICE)
+    contest = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 16.0})
+
+    def tiled(s: Session, by: int) -> None:
+        s.tile("i", by)
+
+    found = s.autotune(contest, SIZES, schedule=tiled, choices={"by": [2, 4, 8]})
+    assert found.session is not None
+    assert s.goal == found.session.goal == _tiled(4).goal
+    assert [call.text for call in s.steps] == ["tile('i', 4)"]
+    assert s.undo().goal == TWICE
+
+
+# -- what is listed ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_refused_is_listed_with_its_reason_and_nothing_is_lost(tmp_path: Path) -> None:
+    found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), (0, 2))
+    refused = found.tried[0]
+    assert (refused.outcome, refused.said) == ("refused", "a tile of 0 iterations [ATL102]")
+    assert refused.error is not None
+    assert "refused by=0: a tile of 0 iterations [ATL102]" in str(found)
+    assert found.best is not None
+    assert found.best.parameters == {"by": 2}
+
+
+def test_a_wrong_result_is_told_and_never_timed(tmp_path: Path) -> None:
+    contest = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 0.1})
+    contest.wrong = {4}
+    found = _tuned(contest, (2, 4))
+    assert [one.outcome for one in found.tried] == ["measured", "wrong"]
+    assert "wrong   by=4: the element at (0) is 7" in str(found)
+    assert ("code of 4", "code of 2") not in contest.raced
+
+
+def test_candidates_of_the_same_machine_code_are_measured_once(tmp_path: Path) -> None:
+    contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
+    found = autotune(lambda by, _again: _tiled(by), {"by": [1, 2], "_again": [0, 1]}, contest, SIZES)
+    assert sorted(one.outcome for one in found.tried) == ["measured", "same", "same", "same"]
+    assert len(contest.raced) == 1
+    assert found.best is not None
+    assert found.best.outcome == "measured"
+
+
+def test_a_watcher_is_told_of_every_candidate(tmp_path: Path) -> None:
+    told: list[str] = []
+    _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), (0, 2), watch=lambda one: told.append(str(one)))
+    assert told == ["by=0: refused: a tile of 0 iterations [ATL102]", "by=2: 2.00 [2.00-2.00] times as fast, 4.000 ms"]
+
+
+def test_a_picture_has_a_bar_for_every_time(tmp_path: Path) -> None:
+    found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 16.0}), (2, 4, 0))
+    found.picture(tmp_path / "tuned.svg")
+    text = (tmp_path / "tuned.svg").read_text(encoding="utf-8")
+    assert text.count("<rect") == 3
+    assert text.index("by=2<") < text.index("as it stands<") < text.index("by=4<") < text.index("by=0: refused<")
+    with pytest.raises(WrongArgument, match="cannot be written"):
+        found.picture(tmp_path / "no folder" / "tuned.svg")
+
+
+# -- why it ends, and how it goes on ----------------------------------------------------------------------------------
+
+
+def test_when_the_time_is_over_the_rest_is_named(tmp_path: Path) -> None:
+    found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), budget=0)
+    assert (found.stopped, found.tried, len(found.waiting)) == ("budget", (), 3)
+    assert "3 not tried" in str(found)
+
+
+def test_an_interrupt_keeps_the_best_until_then(tmp_path: Path) -> None:
+    contest = ByHand(tmp_path, {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0})
+    contest.interrupt_at = 4
+    found = _tuned(contest)
+    assert (found.stopped, [one["by"] for one in found.waiting]) == ("interrupted", [4, 8])
+    assert found.best is not None
+    assert found.best.parameters == {"by": 2}
+
+
+def test_a_second_run_begins_with_the_best_of_the_first_and_measures_only_what_is_new(tmp_path: Path) -> None:
+    times = {1: 8.0, 2: 4.0, 4: 2.0, 8: 1.0}
+    _tuned(ByHand(tmp_path, times), (2, 4))
+    again = ByHand(tmp_path, times)
+    found = _tuned(again)
+    assert [(one.parameters["by"], one.outcome) for one in found.tried] == [
+        (4, "remembered"),
+        (2, "remembered"),
+        (8, "measured"),
+    ]
+    assert again.raced == [("code of 8", "code of 4")]
+    assert found.best is not None
+    assert found.best.speed is not None
+    assert found.best.speed.middle == 8.0
+    # Without any time, what was found is derived again, and proved again.
+    short = _tuned(ByHand(tmp_path, times), budget=0)
+    assert short.best is not None
+    assert short.best.parameters == {"by": 8}
+    assert short.theorem is not None
+
+
+def test_times_of_another_machine_or_of_other_sizes_are_not_taken(tmp_path: Path) -> None:
+    times = {1: 8.0, 2: 4.0}
+    first = _tuned(ByHand(tmp_path, times), (2,))
+    other = ByHand(tmp_path, times)
+    other.conditions = {"machine": "another"}
+    assert _tuned(other, (2,)).tried[0].outcome == "measured"
+    assert len(list(tmp_path.iterdir())) == 2
+    # A file that is about something else, or is none of ours, is not believed.
+    for spoilt in (
+        "{",
+        "[]",
+        "null",
+        json.dumps({"format": 1}),
+        first.table.read_text().replace('"speed": 2.0', '"speed": null'),
+    ):
+        first.table.write_text(spoilt, encoding="utf-8")
+        assert _tuned(ByHand(tmp_path, times), (2,)).tried[0].outcome == "measured"
+
+
+def test_a_table_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.warns(RuntimeWarning, match="cannot be written"):
+        found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), (2,), folder=tmp_path / "file")
+    assert found.best is not None
+
+
+def test_the_candidates_nearest_to_the_best_come_first() -> None:
+    waiting = candidates({"rows": [1, 2, 4], "columns": [8, 16]})
+    assert waiting[:2] == [{"rows": 1, "columns": 8}, {"rows": 1, "columns": 16}]
+    assert next_of(waiting, None) == waiting[0]
+    assert next_of([{"rows": 1, "columns": 16}, {"rows": 4, "columns": 8}], {"rows": 2, "columns": 8})["rows"] == 4
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"choices": {"by": []}}, "the choices by=[]"),
+        ({"choices": {"by": 8}}, "the choices by=8"),
+        ({"choices": {"by": [8, 8]}}, "hold a value twice"),
+        ({"choices": [8]}, "choices=[8]"),
+        ({"choices": dict.fromkeys("abcdef", range(10))}, "1000000 candidates"),
+        ({"budget": -1}, "budget=-1"),
+        ({"budget": float("nan")}, "budget=nan"),
+        ({"schedule": 8}, "schedule=8"),
+        ({"watch": 8}, "watch=8"),
+    ],
+)
+def test_what_is_asked_for_is_checked_first(change: dict[str, Any], says: str, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"schedule": _tiled, "choices": {"by": [2]}, "budget": 1, **change}
+    contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
+    with pytest.raises(WrongArgument) as refused:
+        autotune(asked.pop("schedule"), asked.pop("choices"), contest, SIZES, **asked)
+    assert says in str(refused.value)
+
+
+def test_a_schedule_of_something_else_is_refused_and_listed(tmp_path: Path) -> None:
+    other = atl.parse("other (x : float32[n]) : float32[n] := ⊞[i < n] x[i]")
+    nothing: Any = None
+    made: Mapping[int, Any] = {2: _tiled(2), 3: reschedule(other), 0: nothing}
+    found = autotune(lambda by: made[by], {"by": [2, 3, 0]}, ByHand(tmp_path, {1: 8.0, 2: 4.0}), SIZES)
+    assert [one.outcome for one in found.tried] == ["measured", "refused", "refused"]
+    assert "a session that starts from twice" in str(found.tried[1].error)
+
+
+def test_a_fault_of_the_schedule_itself_is_no_refusal(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        autotune(lambda by: _tiled(8 // by), {"by": [2, 0]}, ByHand(tmp_path, {1: 8.0, 4: 4.0}), SIZES)
+
+
+# -- on this machine --------------------------------------------------------------------------------------------------
+
+
+def test_tiles_of_a_product_are_derived_built_checked_and_timed(tmp_path: Path) -> None:
+    def tiled(s: Session, by: int, order: str) -> None:
+        if order == "ipj":
+            s.interchange("j")
+        s.tile("j", by).tails()
+
+    s = reschedule(anchors.product())
+    sizes = {"n": 96, "m": 96, "k": 96}
+    choices: Mapping[str, Sequence[Any]] = {"by": [0, 32], "order": ["ijp", "ipj"]}
+    found = s.autotune(measure, sizes, 30, schedule=tiled, choices=choices, folder=tmp_path)
+    assert sorted(one.outcome for one in found.tried) == ["measured", "measured", "refused", "refused"]
+    # A sum outside of the columns is what vectors are made of: at least twice as fast, by experience ten times.
+    assert found.best is not None
+    assert found.best.parameters["order"] == "ipj"
+    a, b = np.random.default_rng(1).random((2, 96, 96), np.float32)
+    np.testing.assert_allclose(compiled(s.goal)(a, b), a @ b, rtol=1e-4)
+
+
+def test_a_result_that_is_wrong_anywhere_is_found() -> None:
+    contest = measure(TWICE, SIZES)
+    right = contest.entrant(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + x[i]"))
+    assert contest.fault_of(right) is None
+    last = "f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i] + ([i = n - 1] · 0.001)"
+    fault = contest.fault_of(contest.entrant(atl.parse(last)))
+    assert fault is not None
+    assert "the element at (999)" in fault
+    none = contest.entrant(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] / 0.0 - x[i] / 0.0"))
+    assert "nan" in str(contest.fault_of(none))
+
+
+def test_integers_are_compared_exactly() -> None:
+    start = atl.parse("f (x : int64[n]) : int64[n] := ⊞[i < n] 1000000007 * x[i]")
+    contest = measure(start, SIZES)
+    assert contest.fault_of(contest.entrant(start)) is None
+    off = atl.parse("f (x : int64[n]) : int64[n] := ⊞[i < n] 1000000007 * x[i] + ([i = 5] · 1)")
+    assert "the element at (5)" in str(contest.fault_of(contest.entrant(off)))
+
+
+def test_inputs_meet_what_is_declared_of_them() -> None:
+    n, m = atl.sizes("n m")
+    keys = atl.tensor("keys", 3, n, dtype="int64", range=(0, m), order="strict")
+    at = atl.tensor("at", n, dtype="int32", range=(0, m))
+    body = atl.gen(n, lambda i: atl.value(keys[0, i]) + atl.value(at[i]))
+    program = atl.program("f", [keys, at], body)
+    made = random_inputs(program, {"n": 5, "m": 9})
+    assert (np.diff(made["keys"]) > 0).all()
+    assert made["keys"].min() >= 0
+    assert made["keys"].max() < 9
+    assert made["at"].dtype == np.int32
+    with pytest.raises(ArgumentError, match="no integers for keys"):
+        random_inputs(program, {"n": 5, "m": 4})
+    with pytest.raises(ArgumentError, match="no value for the size m"):
+        random_inputs(program, {"n": 5})
+
+
+def test_inputs_of_ones_own_are_taken_and_checked() -> None:
+    x = np.zeros(1000, np.float32)
+    contest = partial(measure, inputs={"x": x})(TWICE, SIZES)
+    assert contest.fault_of(contest.entrant(TWICE)) is None
+    with pytest.raises(atl.ATLError):
+        measure(TWICE, {"n": 999}, inputs={"x": x})
+    with pytest.raises(WrongArgument, match="sizes="):
+        measure(TWICE, {"n": 1.5})  # type: ignore[dict-item]
+
+
+# -- where nobody says what to try ------------------------------------------------------------------------------------
+
+USUAL: Mapping[str, tuple[Program, dict[str, Any], str]] = {
+    "tiles of a sum in registers": (
+        anchors.product(),
+        {"rows": 4, "columns": 16, "swapped": False},
+        "let acc | registers := Σ[p < k] ⊞[ii < 4] ⊞[ji < 16] A[4*io + ii, p] * B[p, 16*jo + ji] in",
+    ),
+    "the same by columns": (
+        anchors.product(),
+        {"rows": 4, "columns": 16, "swapped": True},
+        (
+            "⊞[jo < m // 16] transpose truncr (4*⌈n / 4⌉ - n) flatten ((⊞[io < n // 4] let acc | registers := "
+            "Σ[p < k] ⊞[ii < 4] ⊞[ji < 16]"
+        ),
+    ),
+    "rows together, with the let that they share": (
+        blur.two_stage(),
+        {"rows": 4, "vector": False},
+        "let buf := ⊞[y < 6] ⊞[i < 1]",
+    ),
+    "lanes of a single loop": (TWICE, {"lanes": 8}, "⊞[io < n // 8] ⊞[ii < 8 | vector] 2 * x[8*io + ii]"),
+    "a loop as it is, in lanes": (TWICE, {"lanes": 0}, "⊞[i < n | vector] 2 * x[i]"),
+    "what has no tests": (anchors.transpose(), {"rows": 1, "vector": True}, "⊞[j < m] ⊞[i < n | vector] A[i, j]"),
+}
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_what_is_tried_where_nobody_says_fits_the_form_of_the_goal(name: str) -> None:
+    program, numbers, expected = USUAL[name]
+    schedule, choices = usual(program)
+    assert set(choices) == set(numbers)
+    s = reschedule(program)
+    schedule(s, **numbers)
+    assert expected in " ".join(str(s.goal).split())
+    assert not s.check().obstacles
+
+
+def test_a_session_is_tuned_without_saying_how(tmp_path: Path) -> None:
+    contest = ByHand(tmp_path, {1: 8.0, 8: 4.0, 16: 2.0, 64: 3.0})
+    s = reschedule(TWICE)
+    found = s.autotune(contest, SIZES, 60)
+    assert [one.parameters for one in found.tried] == [{"lanes": each} for each in (0, 8, 16, 64)]
+    assert [call.text for call in s.steps] == ["vectorize((), 16, tails='split')"]
+
+
+def test_what_has_no_loop_is_refused_with_what_to_say() -> None:
+    with pytest.raises(WrongArgument, match="made by no loop"):
+        reschedule(atl.parse("f (x : float32[n]) : float32 := Σ[i < n] x[i]")).autotune(measure, SIZES)
+    with pytest.raises(WrongArgument, match="or neither"):
+        reschedule(TWICE).autotune(measure, SIZES, choices={"by": [8]})
+
+
+# -- in the benchmark -------------------------------------------------------------------------------------------------
+
+
+def _by_tiles(by: int) -> Session:
+    return reschedule(anchors.transpose()).tile(["j", "i"], [by, by]).tails(strategy="split")
+
+
+def _doing(*tuned: Tuning) -> Workload:
+    pose = posed(np.transpose, lambda size: ((size, size),) * 2)
+    return Workload("turning", "a transpose", (64,), pose, (), (), Limit("copy", moved), most=4000, tuned=tuned)
+
+
+def test_what_was_tuned_takes_part_in_the_benchmark_and_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Faster than the start or not is chance at this size: here whoever comes is.
+    monkeypatch.setattr("rewrites.tuning.search.compared", lambda *_: (interval([2.0] * 7), 0.5))
+    turning = _doing(Tuning(_by_tiles, {"by": (9, 0)}))
+    told: list[str] = []
+    first = measured(turning, Case("turning", 64, rounds=1, tune=60), watch=told.append)
+    assert [entry.name for entry in first.entries] == ["_by_tiles(by=9), tuned"]
+    assert first.entries[0].derived
+    assert any("tuning _by_tiles, by=0: refused" in said for said in told)
+    monkeypatch.undo()
+    again = measured(turning, Case("turning", 64, rounds=1), watch=told.append)
+    assert [entry.name for entry in again.entries] == ["_by_tiles(by=9), tuned"]
+
+
+def test_where_nothing_was_tuned_the_benchmark_says_how() -> None:
+    found = measured(_doing(Tuning(_by_tiles, {"by": (5,)})), Case("turning", 65, rounds=1), watch=lambda _: None)
+    ((name, why, said),) = [(one.name, one.why, one.said) for one in found.left_out]
+    assert (name, why) == ("_by_tiles, tuned", "absent")
+    assert "--tune 60" in said
+
+
+def test_a_tuning_that_fails_is_a_fault_of_the_benchmark() -> None:
+    found = measured(_doing(Tuning(_by_tiles, {"by": (0,)})), Case("turning", 64, rounds=1), watch=lambda _: None)
+    ((why, said),) = [(one.why, one.said) for one in found.left_out]
+    assert why == "failed"
+    assert "a tile of 0 iterations" in said

@@ -1,0 +1,104 @@
+"""Packed operands in certificates: the name of the format, from which the rest is made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from atl.core.dtypes import DTYPES
+from atl.core.index import Array
+from atl.core.program import Apart, Packed, Program
+from atl.errors import ArgumentError, ATLError
+from atl.surface.declarations import extent_written
+from atl.text.printing import show_index
+from rewrites.certificates.term_json import Json, abbreviated
+from rewrites.errors import CertificateError
+from rewrites.tactics.sparse.operands import OperandFormat
+
+Formats: TypeAlias = Callable[[str], OperandFormat | None]
+"""The format that a name means; None for a name of none."""
+
+
+def unknown(_: str) -> None:
+    """No format is known by name."""
+
+
+def written(program: Program) -> dict[str, Json]:
+    """The part of a certificate that names the formats of packed operands; nothing where there are none."""
+    if not program.packed:
+        return {}
+    dtypes = {array.name: array.dtype for array in program.inputs}
+    return {
+        "packed": [
+            {
+                "name": each.name,
+                "shape": [show_index(extent).replace(" ", "") for extent in each.shape],
+                "dtype": dtypes[each.arrays[-1]],
+                "arrays": list(each.arrays),
+                "format": each.format,
+            }
+            for each in program.packed
+        ]
+    }
+
+
+def with_packed(program: Program, recorded: Sequence[Json], formats: Formats) -> Program:
+    """The program with the operands that a certificate names. Raises `CertificateError` where they do not fit it.
+
+    Of a format that is not known the arrays can be passed one by one.
+    """
+    return replace(program, packed=tuple(_read(program, each, formats) for each in recorded))
+
+
+def _read(program: Program, recorded: Json, formats: Formats) -> Packed:
+    match recorded:
+        case {
+            "name": str(name),
+            "shape": [*extents],
+            "dtype": str(dtype),
+            "arrays": [*arrays],
+            "format": str(text),
+        } if len(recorded) == 5 and dtype in DTYPES and all(isinstance(each, str) for each in (*extents, *arrays)):
+            pass
+        case _:
+            raise CertificateError(
+                f"{abbreviated(recorded)} is no packed operand",
+                field="packed",
+                required="its name, shape, dtype, arrays and format",
+            )
+    inputs = {array.name: array for array in program.inputs}
+    if any(each not in inputs for each in arrays):
+        raise CertificateError(f"the arrays of {name} are no inputs of the program", field="packed")
+    try:
+        shape = tuple(extent_written(str(extent)) for extent in extents)
+        form = formats(text)
+        if form is None:
+            return Packed(name, shape, tuple(map(str, arrays)), text, _Unknown(name, text))
+        made = form.operand(Array(name, shape, dtype), inputs.keys() - set(arrays))
+    except ATLError as error:
+        raise CertificateError(f"the operand {name} is refused: {error.summary}", field="packed") from error
+    if any(inputs.get(each.name) != each for each in made.inputs) or made.packed.arrays != tuple(arrays):
+        raise CertificateError(
+            f"the format {text} gives {name} other arrays than the program has",
+            field="packed",
+            required="the inputs that the format declares",
+        )
+    return made.packed
+
+
+class _Unknown:
+    """Says, when an operand is passed, that its format is not known."""
+
+    def __init__(self, name: str, form: str) -> None:
+        self._name, self._form = name, form
+
+    def __call__(self, _: object) -> Apart:
+        raise ArgumentError(
+            f"the format {self._form} of {self._name} is not known where the certificate was loaded",
+            required="the arrays of the operand, one by one",
+            suggestions=("load the certificate with sparse.load(path)",),
+        )
+
+
+__all__ = ["Formats", "Mapping", "unknown", "with_packed", "written"]

@@ -1,0 +1,135 @@
+"""How loops run: shared out among threads, as vectors, written out; in tiles where a number of iterations is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from atl.core.marks import LoopMark
+from atl.core.terms import Gen, Reduce
+from atl.core.traversal import Path
+from atl.text.printing import place_of
+from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
+from rewrites.places.choosing import Chosen
+from rewrites.places.site import Site
+from rewrites.tactics.loops import as_bound, first_possible, written_out
+from rewrites.tactics.nests.tails import Strategy, checked_strategy, tails_below
+from rewrites.tactics.nests.tiling import one_tile
+from rewrites.tactics.simplification import simplify_guards
+
+
+def parallelize(work: Derivation, name: Chosen, by: Any = None) -> None:
+    """Shares the iterations of a loop out among threads, one by one or `by` of them together.
+
+    ⊞[i < n] e(i)  →  truncr _ flatten ⊞[io < ⌈n/k⌉ | parallel] ⊞[ii < k] [io*k + ii < n] · e(io*k + ii)
+
+    Whether no iteration touches what another one changes is proved when the goal is lowered. It is refused for a sum of
+    tensors, all of whose iterations add to the same cells, and within or around a loop that is shared out already. With
+    `by`, a mark of vectors or of writing out goes to the loop within a tile.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+    >>> s.parallelize("i", 1024)
+    f (x : float32[n]) : float32[n] :=
+      truncr (1024*⌈n / 1024⌉ - n) flatten ⊞[io < ⌈n / 1024⌉ | parallel] ⊞[ii < 1024] [1024*io + ii < n] ·
+      2 * x[1024*io + ii]
+    """
+
+    def shared(site: Site) -> None:
+        _check_cells(work, site, "shared out among threads")
+        _check_alone(work, site)
+        outer = site.path if by is None else _tiled(work, site, by)[:-1]
+        work.mark(outer, LoopMark.PARALLEL)
+
+    first_possible(work, name, shared)
+
+
+def vectorize(work: Derivation, name: Chosen, by: Any = None, *, tails: Strategy | None = None) -> None:
+    """Runs the iterations of a loop as the lanes of vectors: all of them, or `by` at a time, in the loop within a tile.
+
+    ⊞[i < n] e(i)  →  truncr _ flatten ⊞[io < ⌈n/k⌉] ⊞[ii < k | vector] [io*k + ii < n] · e(io*k + ii)
+
+    The last tile is tested for, or `tails` says what becomes of that: by "min" the loop within a tile is bounded, by
+    "split" full tiles come first, whose loops run a constant number of times.
+
+    Whether no iteration touches what another one changes is proved when the goal is lowered. It is refused for a sum of
+    tensors, all of whose iterations add to the same cells. With `by`, `parallel` goes to the loop over tiles.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
+    >>> s.vectorize("i", 8, tails="split")
+    f (x : float32[n]) : float32[n] :=
+      truncr (8*⌈n / 8⌉ - n) flatten
+        ((⊞[io < n // 8] ⊞[ii < 8 | vector] 2 * x[8*io + ii])
+         ++ ⊞[n // 8 <= io < ⌈n / 8⌉] padr (8*io - n + 8) ⊞[ii < n - 8*io | vector] 2 * x[8*io + ii])
+    """
+    strategy = None if tails is None else checked_strategy("tails", tails)
+
+    def in_lanes(site: Site) -> None:
+        _check_cells(work, site, "run as vectors")
+        work.mark(site.path if by is None else _tiled(work, site, by), LoopMark.VECTOR)
+        if strategy is not None:
+            tails_below(work, site.path, strategy)
+
+    first_possible(work, name, in_lanes)
+
+
+def unroll(work: Derivation, name: Chosen, by: Any = None) -> None:
+    """Writes out a loop: Σ[i < 2] e(i) → e(0) + e(1); ⊞[i < 2] e(i) → (⊞[i < 1] e(0)) ++ ⊞[i < 1] e(1).
+
+    With `by` the goal stays short: the loop runs in tiles of so many iterations, which are marked to be written out in
+    the code that is printed; `s.mark(name, "unroll")` says so of a loop as it is.
+
+    Σ[p < k] e(p)  →  Σ[po < ⌈k/4⌉] Σ[pi < 4 | unroll] [4*po + pi < k] · e(4*po + pi)
+
+    >>> s = reschedule(atl.parse("f (x : float32[n, 3]) : float32[n] := ⊞[i < n] Σ[p < 3] x[i, p]"))
+    >>> s.branch().unroll("p")
+    f (x : float32[n, 3]) : float32[n] :=
+      ⊞[i < n] x[i, 0] + x[i, 1] + x[i, 2]
+    >>> s.unroll("i", 4)
+    f (x : float32[n, 3]) : float32[n] :=
+      truncr (4*⌈n / 4⌉ - n) flatten ⊞[io < ⌈n / 4⌉] ⊞[ii < 4 | unroll] [4*io + ii < n] · Σ[p < 3] x[4*io + ii, p]
+    """
+
+    def unrolled(site: Site) -> None:
+        if by is None:
+            written_out(work, site, name)
+        else:
+            work.mark(_tiled(work, site, by), LoopMark.UNROLL)
+
+    first_possible(work, name, unrolled)
+
+
+def _tiled(work: Derivation, site: Site, by: Any) -> Path:
+    """Runs a loop in tiles. The path of the loop within a tile, or of its only one where `by` is all of it."""
+    inner = one_tile(work, site.path, as_bound(by, site))
+    simplify_guards(work, site.path)
+    return inner
+
+
+def _check_cells(work: Derivation, site: Site, how: str) -> None:
+    """Raises `NoSite` for a sum of tensors: a loop in which all iterations add to the same cells."""
+    if isinstance(site.term, Reduce) and site.term.type.rank:
+        name = site.called[0]
+        raise NoSite(
+            f"the sum {name} of tensors cannot be {how}: all of its iterations add to the same cells",
+            place=place_of(work.goal, site.path),
+            required="a generation, or a sum of scalars",
+            suggestions=(f"s.interchange({name!r}) brings a generation outside, where that is what it adds up",),
+        )
+
+
+def _check_alone(work: Derivation, site: Site) -> None:
+    """Raises `NoSite` where a loop around this one or inside of it is shared out among threads."""
+    around = [at for at in site.spine()[:-1] if _is_shared(at)]
+    inside = [at for at in work.sites((*site.path, 0)) if _is_shared(at)]
+    for other in (*around, *inside):
+        where = "around" if other in around else "inside of"
+        raise NoSite(
+            f"the loop {other.called[0]}, {where} the loop {site.called[0]}, is shared out among threads already",
+            place=place_of(work.goal, other.path),
+            required="one loop that is, with no other one around it or inside of it",
+            suggestions=(f's.mark("{other.called[0]}", None) takes that mark away',),
+        )
+
+
+def _is_shared(site: Site) -> bool:
+    return isinstance(site.term, Gen | Reduce) and site.term.mark is LoopMark.PARALLEL

@@ -1,0 +1,243 @@
+"""From the meaning of a packed operand to loops over its entries, by rules alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from atl.core.index import AnyAtom, Bound, Read, atoms
+from atl.core.predicate import conjuncts, expressions
+from atl.core.terms import Binary, Expr, Gen, Guard, Reduce, Unary
+from atl.core.traversal import Path
+from atl.errors import ATLError
+from atl.text.printing import place_of
+from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
+from rewrites.places.site import Site
+from rewrites.tactics.indices import simplify_conditions, simplify_indices
+from rewrites.tactics.nests.guards import apart
+from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
+from rewrites.tactics.sparse.sinking import Stays, fixed_below, sink, solutions, speaks_of
+
+READ: Final = (*OF_ACCESSES, "place_access")
+GATHERED: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "guard_div_left")
+"""Conditions leave products."""
+
+
+def sparsify(work: Derivation) -> None:
+    """Makes of dense loops over what is read of decompressed operands loops over their entries.
+
+    Elements are computed where they are read, conditions gather, sums leave products; each loop whose index an equation
+    fixes sinks to the equation and goes. What is left of a generation is placed. Raises `NoSite` for a loop that is
+    still dense.
+    """
+    while work.exhaust(work.known((*READ, *GATHERED))) + _sums_out(work):
+        pass
+    _innermost(work)
+    _divided(work)
+    _innermost(work)
+    while any(_sunk(work, site.path, within=False) for site in list(work.sites(top_down=True)) if _may_sink(site.term)):
+        pass
+    simplify_guards(work)
+    simplify_conditions(work, ())
+    simplify_indices(work)
+    _guards_out(work)
+    _sums_into_places(work)
+    _finished(work)
+
+
+# -- before loops sink ------------------------------------------------------------------------------------------------
+
+
+def _sums_out(work: Derivation) -> int:
+    """(Σp [q] · a) * b → Σp ([q] · a) * b, where the condition could fix an index; (Σp [q] · a + c) * b is divided."""
+    before = work.taken
+    for site in list(work.sites()):
+        path = site.path
+        match work.term(path):
+            case Binary("mul", left, _) if _guarded(left):
+                work.attempt("sum_mul_right", path, reverse=True)
+            case Binary("mul", _, right) if _guarded(right):
+                work.attempt("sum_mul_left", path, reverse=True)
+            case Binary("div", left, _) if _guarded(left):
+                work.attempt("sum_div", path, reverse=True)
+            case Unary("neg", operand) if _guarded(operand):
+                work.attempt("sum_neg", path, reverse=True)
+            case Unary("neg", Guard()):
+                work.attempt("guard_neg", path, reverse=True)
+            case Binary("mul", left, _) if _as_addition(work, (*path, 0), left):
+                work.attempt("add_mul", path)
+            case Binary("mul", _, right) if _as_addition(work, (*path, 1), right):
+                work.attempt("mul_add", path)
+            case Binary("div", left, _) if _as_addition(work, (*path, 0), left):
+                work.attempt("add_div", path)
+            case Unary("neg", operand) if _as_addition(work, (*path, 0), operand):
+                work.attempt("neg_add", path)
+            case _:
+                pass
+    return work.taken - before
+
+
+def _guarded(term: Expr) -> bool:
+    """Whether this is a sum of guarded terms."""
+    while isinstance(term, Reduce) and term.monoid == "sum":
+        term = term.body
+        if isinstance(term, Guard):
+            return True
+    return False
+
+
+def _as_addition(work: Derivation, path: Path, term: Expr) -> bool:
+    """Whether the term at a path adds a sum of guarded terms to something; a difference becomes an addition."""
+    if not isinstance(term, Binary) or term.op not in ("add", "sub") or not _adds_guarded(term):
+        return False
+    return term.op == "add" or work.attempt("sub_neg", path)
+
+
+def _adds_guarded(term: Expr) -> bool:
+    match term:
+        case Binary("add" | "sub", left, right):
+            return _adds_guarded(left) or _adds_guarded(right)
+        case _:
+            return _guarded(term)
+
+
+def _divided(work: Derivation) -> None:
+    """⊞i (Σp [i = a] · b) + c → (⊞i Σp [i = a] · b) + ⊞i c, and so for sums: loops that sink in one part only."""
+    for site in list(work.sites()):
+        match work.term(site.path):
+            case Binary("add" | "sub" as op, left, right):
+                for path in _loops_to_divide(site, left, right):
+                    rule = {Gen: "gen", Reduce: "sum", Guard: "guard"}[type(work.term(path))]
+                    if not work.attempt(f"{rule}_{op}", path):
+                        break
+            case _:
+                pass
+
+
+def _loops_to_divide(site: Site, left: Expr, right: Expr) -> list[Path]:
+    """The places around an addition, from the inside out, up to the last loop whose index is fixed in a part of it."""
+    around: list[Path] = []
+    wanted, position = 0, 0
+    for above in reversed(site.spine()[:-1]):
+        match above.term:
+            case Gen() | Reduce("sum"):
+                around.append(above.path)
+                if fixed_below(left, position) or fixed_below(right, position):
+                    wanted = len(around)
+                position += 1
+            case Guard():
+                around.append(above.path)
+            case _:
+                break
+    return around[:wanted]
+
+
+# -- loops sink -------------------------------------------------------------------------------------------------------
+
+
+def _innermost(work: Derivation) -> None:
+    """The sums of the levels go first, where they only say which entry is meant: Σ[i < n] [k = i] · e(i) → e(k)."""
+    while any(
+        _sunk(work, site.path, within=True)
+        for site in list(work.sites())
+        if isinstance(site.term, Reduce) and _may_sink(site.term)
+    ):
+        pass
+
+
+def _may_sink(term: Expr) -> bool:
+    match term:
+        case Gen(body=body) | Reduce("sum", body=body):
+            return fixed_below(body)
+        case _:
+            return False
+
+
+def _sunk(work: Derivation, path: Path, *, within: bool) -> bool:
+    point = work.point
+    try:
+        sink(work, path, within=within)
+    except (Stays, ATLError):
+        work.back_to(point)
+        return False
+    return True
+
+
+# -- after that -------------------------------------------------------------------------------------------------------
+
+
+def _guards_out(work: Derivation) -> None:
+    """Σp [q ∧ r(p)] · e → [q] · Σp [r(p)] · e: what does not depend on an entry is tested before its loop."""
+    for site in list(work.sites()):
+        match work.term(site.path):
+            case Reduce("sum", body=Guard(body=Guard())):
+                work.rewrite("guard_guard", (*site.path, 0))
+            case _:
+                pass
+        match work.term(site.path):
+            case Reduce("sum", body=Guard(predicate)):
+                out = [part for part in conjuncts(predicate) if not speaks_of(0, *expressions(part))]
+                if apart(work, (*site.path, 0), out):
+                    work.rewrite("sum_guard", site.path, reverse=True)
+            case _:
+                pass
+
+
+def _sums_into_places(work: Derivation) -> None:
+    """Σp [q] · place n a e → place n a Σp [q] · e, where a is the same for all p: one store for the whole sum."""
+    for site in list(work.sites()):
+        point = work.point
+        term = work.term(site.path)
+        if isinstance(term, Reduce) and term.monoid == "sum":
+            if isinstance(term.body, Guard):
+                work.attempt("place_of_guard", (*site.path, 0), reverse=True)
+            if not work.attempt("place_of_sum", site.path, reverse=True):
+                work.back_to(point)
+
+
+def _finished(work: Derivation) -> None:
+    """Raises `NoSite` for a loop whose index is still compared with coordinates that are read, and why it is."""
+    for site in work.sites():
+        if not isinstance(site.term, Guard):
+            continue
+        loops = [above for above in reversed(site.spine()[:-1]) if isinstance(above.term, Gen | Reduce)]
+        for position, loop in enumerate(loops):
+            if any(_is_entry(a, loops) for e in solutions(site.term.predicate, position) for a in atoms(e)):
+                raise NoSite(
+                    f"the loop {loop.called[0]} is still dense: {_why(work, loop, site)}",
+                    place=place_of(work.goal, site.path),
+                    required="an operand that is only multiplied, added, negated or divided, within loops and sums",
+                )
+
+
+def _is_entry(atom: AnyAtom, loops: Sequence[Site]) -> bool:
+    """Whether this stands for an entry of an operand: a coordinate that is read, or the index of a sum."""
+    return isinstance(atom, Read) or (isinstance(atom, Bound) and isinstance(loops[atom.position].term, Reduce))
+
+
+def _why(work: Derivation, loop: Site, guard: Site) -> str:
+    if isinstance(loop.term, Reduce) and loop.term.monoid != "sum":
+        return f"it is a fold by {loop.term.monoid}, and no sum"
+    between = guard.spine()[len(loop.path) + 1 : -1]
+    for at in between:
+        match at.term:
+            case Unary(op) | Binary(op):
+                return f"entries are found below {op}, which a sum does not leave"
+            case Gen() | Guard():
+                pass
+            case Reduce(monoid):
+                if monoid != "sum":
+                    return f"entries are found below a fold by {monoid}, which a sum does not leave"
+            case _:
+                return f"entries are found below {type(at.term).__name__.lower()}, which a sum does not leave"
+    point = work.point
+    try:
+        sink(work, loop.path, within=False)
+    except Stays as stays:
+        return str(stays)
+    except ATLError as error:
+        return error.summary
+    finally:
+        work.back_to(point)
+    return "it was not tried"

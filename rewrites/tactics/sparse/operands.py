@@ -1,0 +1,97 @@
+"""A program whose input is given by other arrays: it becomes what these mean, and the steps taken so far stay."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from atl.checks.assembly import make_program
+from atl.core.index import Array, Read, atoms
+from atl.core.predicate import expressions
+from atl.core.program import Packed
+from atl.core.substitution import with_children
+from atl.core.terms import Expr, Input, Let
+from atl.core.traversal import children, indices_in, subterms
+from atl.errors import WrongArgument, brief
+from rewrites import kernel
+from rewrites.derivation import Derivation
+from rewrites.errors import NoSite, unknown_name
+from rewrites.instantiation import Argument, Function, is_term
+from rewrites.kernel import Theorem
+from rewrites.rule import Rule
+from rewrites.tactics.binding import abstracted
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What an input is made of: the inputs in its place, the tensor that they mean, and how a call passes them."""
+
+    inputs: tuple[Array, ...]
+    meaning: Expr
+    packed: Packed
+
+
+class OperandFormat(Protocol):
+    """How a tensor is given by arrays. A value from above: this room knows no format."""
+
+    def operand(self, array: Array, taken: Collection[str]) -> Operand:
+        """The arrays for an input, with names that are not taken, and what they mean."""
+
+
+def given_as(theorem: Theorem, name: str, form: OperandFormat, rules: Mapping[str, Rule]) -> Theorem:
+    """The theorem about the program in which the input `name` is what the arrays of a format mean.
+
+    f (A) = g (A) becomes  let A := meaning in f (A)  =  g (meaning): the let is unfolded, then the steps are taken
+    again. A closed term in the place of an input moves no path.
+    """
+    if not callable(getattr(form, "operand", None)):
+        raise WrongArgument(f"{brief(form)} is no format", required="a format, such as sparse.CSR")
+    start = theorem.lhs
+    array = next((each for each in start.inputs if each.name == name), None)
+    if array is None:
+        raise unknown_name("input", name, [each.name for each in start.inputs], required="the name of an input")
+    _check_not_read(theorem, array)
+    made = form.operand(array, {*start.sizes, *(each.name for each in start.inputs)})
+    at = start.inputs.index(array)
+    inputs = (*start.inputs[:at], *made.inputs, *start.inputs[at + 1 :])
+    body = Let(made.meaning, abstracted(start.body, Input(array), 0, 0), name)
+    program = make_program(start.name, inputs, body, start.assumptions)
+    work = Derivation(kernel.reflexivity(replace(program, packed=(*start.packed, made.packed))), rules)
+    work.rewrite("unfold_let", ())
+    out = work.theorem
+    for step in theorem.steps:
+        arguments = {key: _argument(argument, array, made.meaning) for key, argument in step.arguments.items()}
+        out = kernel.rewrite(out, step.rule, step.path, arguments, reverse=step.reverse)
+    # With the names and marks that have been given since.
+    return kernel.shown(out, _replaced(theorem.rhs.body, array, made.meaning))
+
+
+def _check_not_read(theorem: Theorem, array: Array) -> None:
+    """Raises `NoSite` where an index or a condition speaks of the input's elements: they are no tensor there."""
+    stated = [*(e for each in theorem.lhs.assumptions for e in expressions(each))]
+    stated += [e for program in (theorem.lhs, theorem.rhs) for term in subterms(program.body) for e in indices_in(term)]
+    if any(isinstance(atom, Read) and atom.array == array for e in stated for atom in atoms(e)):
+        raise NoSite(
+            f"elements of {array.name} are used as indices",
+            required="an input of which elements are only computed with",
+        )
+
+
+def _argument(argument: Argument, array: Array, meaning: Expr) -> Argument:
+    if isinstance(argument, Function):
+        body = argument.body
+        return Function(argument.parameters, _replaced(body, array, meaning)) if is_term(body) else argument
+    return _replaced(argument, array, meaning) if is_term(argument) else argument
+
+
+def _replaced(term: Expr, array: Array, meaning: Expr) -> Expr:
+    """The term with the input replaced by what it means, which is closed."""
+    if isinstance(term, Input):
+        return meaning if term.array == array else term
+    found = children(term)
+    parts = tuple(_replaced(child.expr, array, meaning) for child in found)
+    return term if all(a is b.expr for a, b in zip(parts, found, strict=True)) else with_children(term, parts)
+
+
+__all__ = ["Operand", "OperandFormat", "given_as"]

@@ -1,0 +1,200 @@
+"""Loops that sink to the equation which fixes their index, and go: Σ[j < m] Σp [j = crd[p]] · e(j) → Σp e(crd[p])."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from atl.core.index import ONE, Bound, Index, Leaf, atoms, bound, index, shift
+from atl.core.predicate import (
+    TRUE,
+    Predicate,
+    Zero,
+    at_most,
+    conjunction,
+    conjuncts,
+    equal,
+    expressions,
+    less,
+    substitute,
+)
+from atl.core.terms import Expr, Gen, Guard, Reduce
+from atl.core.traversal import Path
+from atl.prove import proves
+from rewrites.derivation import Derivation
+from rewrites.tactics.nests.guards import apart, conditions
+from rewrites.tactics.simplification import linear_in, simplify_guards
+
+
+class Stays(Exception):
+    """A loop does not sink: why, in words."""
+
+
+def sink(work: Derivation, path: Path, *, within: bool) -> None:
+    """Brings the loop at a path to the equation that fixes its index, and does it away there.
+
+    Σ[j < m] Σp [j = crd[p]] · e(j) → Σp e(crd[p]), and ⊞[i < n] Σp [i = row[p]] · e → Σp place n row[p] e. With
+    `within` only where the index is proved to lie within the loop's range. Raises `Stays`, after which the goal may be
+    half-way: the caller goes back.
+    """
+    loop = work.term(path)
+    assert isinstance(loop, Gen | Reduce)
+    swap = "sum_gen_swap" if isinstance(loop, Gen) else "sum_swap"
+    for _ in range(_lifted(work, (*path, 0), 0)):
+        _swapped(work, swap, path)
+        path = (*path, 0)
+    guard = work.term((*path, 0))
+    assert isinstance(guard, Guard)
+    why = "its index is fixed to what may lie outside of its range"
+    for value in solutions(guard.predicate, 0):
+        point = work.point
+        if _gone(work, path, shift(value, -1, 1), within=within):
+            return
+        work.back_to(point)
+    raise Stays(why)
+
+
+def solutions(predicate: Predicate, position: int) -> Iterator[Index]:
+    """The values to which a condition fixes the index at a position: a of each conjunct index = a."""
+    found = [
+        -rest
+        for part in conjuncts(predicate)
+        if isinstance(part, Zero)
+        for factor, rest in linear_in(part, bound(position))
+        if factor == ONE
+    ]
+    # The simplest first: another loop's index rather than what is computed.
+    yield from sorted(found, key=lambda value: len(value.terms))
+
+
+def fixed_below(term: Expr, position: int = 0) -> bool:
+    """Whether a condition below, through sums, generations and guards, fixes the index at a position."""
+    match term:
+        case Guard(predicate, body):
+            return any(True for _ in solutions(predicate, position)) or fixed_below(body, position)
+        case Reduce("sum", body=body) | Gen(body=body):
+            return fixed_below(body, position + 1)
+        case _:
+            return False
+
+
+def speaks_of(position: int, *stated: Index) -> bool:
+    """Whether one of the expressions depends on the index at a position."""
+    return any(atom == Bound(position) for e in stated for atom in atoms(e))
+
+
+# -- on the way down --------------------------------------------------------------------------------------------------
+
+
+def _lifted(work: Derivation, path: Path, position: int) -> int:
+    """Makes of the term at a path Σ … Σ [index = a ∧ …] · e, for the index at a position. Returns how many sums."""
+    term = work.term(path)
+    match term:
+        case Guard(predicate) if any(True for _ in solutions(predicate, position)):
+            return 0
+        case Guard():
+            for name in ("guard_guard", "sum_guard", "guard_gen"):
+                if work.attempt(name, path):
+                    return _lifted(work, path, position)
+            raise Stays("a guard stands before the condition that fixes its index")
+        case Reduce("sum", low, high):
+            sums = _lifted(work, (*path, 0), position + 1)
+            if not sums and _guard_out(work, path, position):
+                return 0
+            if speaks_of(position, low, high):
+                raise Stays(f"the range of the sum {term.name} within it depends on its index")
+            return sums + 1
+        case Gen():
+            sums = _lifted(work, (*path, 0), position + 1)
+            return _out_of_generation(work, path, position, sums)
+        case _:
+            raise Stays("no condition below it fixes its index")
+
+
+def _out_of_generation(work: Derivation, path: Path, position: int, sums: int) -> int:
+    """⊞r Σp [index = a] · e → Σp [index = a] · ⊞r e; where either speaks of r, → Σr Σp [index = a] · place _ r e."""
+    point, start = work.point, path
+    for _ in range(sums):
+        if not work.attempt("sum_gen_swap", path):
+            break
+        path = (*path, 0)
+    else:
+        if _guard_out(work, path, position + sums):
+            return sums
+    work.back_to(point)
+    work.attempt("gen_rebase", start)
+    work.rewrite("gen_scatter", start)
+    path = (*start, 0)
+    for _ in range(sums):
+        work.rewrite("place_of_sum", path)
+        path = (*path, 0)
+    work.rewrite("place_of_guard", path)
+    return sums + 1
+
+
+def _swapped(work: Derivation, name: str, path: Path) -> None:
+    if not work.attempt(name, path):
+        raise Stays(f"the range of the sum {getattr(work.term((*path, 0)), 'name', '')} within it depends on its index")
+
+
+def _guard_out(work: Derivation, path: Path, position: int) -> bool:
+    """⊞r [p ∧ q(r)] · e → [p] · ⊞r [q(r)] · e, and so for a sum, if p fixes the index at a position."""
+    parts = conditions(work, (*path, 0))
+    out = [part for part in parts if not speaks_of(0, *expressions(part))]
+    if not any(True for _ in solutions(conjunction(out), position + 1)):
+        return False
+    apart(work, (*path, 0), out)
+    work.rewrite("guard_gen" if isinstance(work.term(path), Gen) else "sum_guard", path, reverse=True)
+    return True
+
+
+# -- the end of a loop ------------------------------------------------------------------------------------------------
+
+
+def _gone(work: Derivation, path: Path, value: Index, *, within: bool) -> bool:
+    """Does away with the loop at a path, whose body is a guard that fixes its index to a value, seen from outside."""
+    loop = work.term(path)
+    assert isinstance(loop, Gen | Reduce)
+    parts = conditions(work, (*path, 0))
+    fixing = equal(bound(0), shift(value, 1))
+    others = conjunction([_at(part, value) for part in parts if part != fixing])
+    in_range = conjunction([at_most(loop.low, value), less(value, loop.high)])
+    scope = work.site(path).scope
+    inside = proves(scope.assume(scope.predicate(others)).facts, scope.predicate(in_range))
+    if within and not inside:
+        return False
+    if isinstance(loop, Gen):
+        _placed(work, path, fixing, value, others if inside else conjunction([in_range, others]))
+    else:
+        rules = ("sum_delta_within", "sum_delta_only") if len(parts) == 1 else ("sum_delta",)
+        if not any(work.attempt(name, path, a=value) for name in rules):
+            return False
+    simplify_guards(work, path)
+    return True
+
+
+def _placed(work: Derivation, path: Path, fixing: Predicate, value: Index, outside: Predicate) -> None:
+    """⊞i [i = a ∧ p(i)] · e(i) → [p(a)] · place _ a e(a), where the conditions outside are known to be p(a)."""
+    if outside != TRUE:
+        inner = (*path, 0)
+        out = _under_loop(outside)
+        work.attempt("guard_equivalent", inner, q=conjunction([out, fixing]))
+        work.rewrite("guard_guard", inner, reverse=True, p=out, q=fixing)
+        work.rewrite("guard_gen", path, reverse=True)
+        path = inner
+    work.rewrite("gen_as_place", path, a=value)
+
+
+def _at(part: Predicate, value: Index) -> Predicate:
+    """A condition within a loop, seen from outside, for the value of the loop's index."""
+    return substitute(part, lambda leaf: _outside(leaf, value))
+
+
+def _outside(leaf: Leaf, value: Index) -> Index:
+    if not isinstance(leaf, Bound):
+        return index(leaf)
+    return bound(leaf.position - 1) if leaf.position else value
+
+
+def _under_loop(predicate: Predicate) -> Predicate:
+    """A condition, as it is written within one more loop."""
+    return substitute(predicate, lambda leaf: bound(leaf.position + 1) if isinstance(leaf, Bound) else index(leaf))

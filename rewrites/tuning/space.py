@@ -1,0 +1,51 @@
+"""The candidates: one value for each parameter of a schedule, and which of them is tried next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Any, Final, TypeAlias
+
+from atl.errors import WrongArgument, brief
+
+Parameters: TypeAlias = Mapping[str, Any]
+MOST: Final = 100_000
+"""More candidates are not listed."""
+
+
+def candidates(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Every choice of a value for each parameter, the first ones first. Raises `WrongArgument`."""
+    required = 'the values of each parameter, those to be tried first at the front: choices={"rows": [1, 2, 4]}'
+    if not isinstance(choices, Mapping) or not all(isinstance(name, str) for name in choices):
+        raise WrongArgument(f"choices={brief(choices)}", required=required)
+    for name, values in choices.items():
+        if not isinstance(values, list | tuple | range) or not values:
+            raise WrongArgument(f"the choices {name}={brief(values)}", required=required)
+        if len({written(value) for value in values}) < len(values):
+            raise WrongArgument(f"the choices {name}={brief(values)} hold a value twice", required="each value once")
+    count = prod(len(values) for values in choices.values())
+    if count > MOST:
+        raise WrongArgument(f"{count} candidates", required=f"at most {MOST}", suggestions=("leave out some values",))
+    return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
+
+
+def written(value: object) -> str:
+    """A value of a parameter, as Python writes it."""
+    return repr(value)
+
+
+def called(parameters: Parameters) -> str:
+    """Parameters as they are passed.
+
+    >>> called({"rows": 4, "order": "yx"})
+    "rows=4, order='yx'"
+    """
+    return ", ".join(f"{name}={written(value)}" for name, value in parameters.items())
+
+
+def next_of(waiting: Sequence[dict[str, Any]], best: Parameters | None) -> dict[str, Any]:
+    """The candidate that differs in the fewest parameters from the best so far; of those the first."""
+    if best is None:
+        return waiting[0]
+    return min(waiting, key=lambda each: sum(written(each[name]) != written(best[name]) for name in each))

@@ -1,0 +1,48 @@
+"""Compression and decompression by their names (§7.5), and decompression as a program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import atl
+from atl.core.dtypes import DEFAULT
+from atl.core.program import Program
+from atl.core.terms import Input
+from sparse.apart import pack
+from sparse.formats import Format
+from sparse.tensors import AnyArray, SparseTensor, dense
+
+
+def compress(form: Format, tensor: object) -> SparseTensor:
+    """The arrays of a tensor in a format; `pack(tensor, form)` says what may be given.
+
+    >>> import numpy as np
+    >>> from sparse import CSC, compress, decompress
+    >>> decompress(compress(CSC, np.array([[0, 7], [5, 0]])))
+    array([[0, 7],
+           [5, 0]])
+    """
+    return pack(tensor, form)
+
+
+def decompress(tensor: SparseTensor) -> AnyArray:
+    """The tensor that the arrays stand for, as a dense array: each entry added where it belongs.
+
+    decompress(compress(form, t)) = t, for every format in which t has room (DECOMPRESSCOMPRESS, §7.5.3).
+    """
+    return dense(tensor)
+
+
+def meaning(form: Format, rank: int, *, dtype: str = DEFAULT) -> Program:
+    """The program of the arrays of a format whose value is the tensor that they mean, as theorems have it.
+
+    >>> from sparse import COO
+    >>> meaning(COO, 1)
+    meaning (A_crd : int32[A_nnz] in [0, n0), A_val : float32[A_nnz]) : float32[n0] :=
+      Σ[p < A_nnz] place n0 A_crd[p] A_val[p]
+    """
+    whole = atl.tensor("A", *(atl.sizes(f"n{k}") for k in range(rank)), dtype=dtype).node
+    assert isinstance(whole, Input)
+    operand = form.operand(whole.array, ())
+    inputs = [atl.Tensor(Input(array)) for array in operand.inputs]
+    return replace(atl.program("meaning", inputs, atl.Tensor(operand.meaning)), packed=(operand.packed,))

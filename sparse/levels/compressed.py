@@ -1,0 +1,102 @@
+"""The compressed level: entries one behind the other, each with its coordinates (§7.4.5, E18)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparse.levels.level import Declaring, Integers, Level, Metadata, Number, Stored
+
+
+@dataclass(frozen=True)
+class Compressed(Level):
+    """The entries below parent r stand at pos[r], …, pos[r + 1] - 1, with their coordinates in `crd`.
+
+    Of several dimensions at once each has an array, `crd0`, `crd1`, …. A level that is not `unique` keeps entries with
+    equal coordinates apart; what they stand for is their sum. At the root there is no `pos`.
+
+    >>> import numpy as np
+    >>> from sparse.levels import Compressed
+    >>> stored = Compressed().store((9,), 2, np.array([0, 0, 1]), [np.array([2, 7, 7])], root=False)
+    >>> {role: array.tolist() for role, array in stored.metadata.arrays.items()}
+    {'pos': [0, 2, 3], 'crd': [2, 7, 7]}
+    """
+
+    dimensions: int = 1
+    is_unique: bool = True
+
+    @property
+    def dims(self) -> int:
+        return self.dimensions
+
+    @property
+    def unique(self) -> bool:
+        return self.is_unique
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What the arrays of coordinates are called."""
+        return ("crd",) if self.dimensions == 1 else tuple(f"crd{k}" for k in range(self.dimensions))
+
+    def pos_bounds(self, m: Metadata, parent: Number) -> tuple[Number, Number]:
+        if "pos" not in m.arrays:
+            return 0, m.count
+        return m.arrays["pos"][parent], m.arrays["pos"][parent + 1]
+
+    def pos_crd(self, m: Metadata, parent: Number, p: Number) -> tuple[Number, ...]:
+        return tuple(m.arrays[role][p] for role in self.roles)
+
+    def pos_pos(self, m: Metadata, parent: Number, p: Number) -> Number:
+        return p
+
+    def crd_pos(self, m: Metadata, parent: int, coordinates: tuple[int, ...]) -> int | None:
+        low, high = self.pos_bounds(m, parent)
+        return next((p for p in range(low, high) if self.pos_crd(m, parent, p) == coordinates), None)
+
+    def store(
+        self, extents: tuple[int, ...], parents: int, parent: Integers, coordinates: Sequence[Integers], *, root: bool
+    ) -> Stored:
+        first = np.ones(len(parent), bool)
+        if self.unique and len(parent):
+            np.not_equal(parent[1:], parent[:-1], out=first[1:])
+            for each in coordinates:
+                first[1:] |= each[1:] != each[:-1]
+        held = {role: each[first] for role, each in zip(self.roles, coordinates, strict=True)}
+        if not root:
+            pos = np.zeros(parents + 1, np.int64)
+            np.cumsum(np.bincount(parent[first], minlength=parents), out=pos[1:])
+            held = {"pos": pos, **held}
+        return Stored(Metadata(held, extents, int(first.sum())), np.cumsum(first) - 1)
+
+    def append(self, first: Metadata, second: Metadata) -> Metadata:
+        begin, further = first.arrays["pos"], second.arrays["pos"]
+        held = {role: np.concatenate([first.arrays[role], second.arrays[role]]) for role in self.roles}
+        pos = np.concatenate([begin, begin[-1] + further[1:]])
+        return Metadata({"pos": pos, **held}, first.extents, first.count + second.count)
+
+    def empty(self, extents: tuple[int, ...]) -> Metadata:
+        nothing = {role: np.zeros(0, np.int64) for role in self.roles}
+        return Metadata({"pos": np.zeros(1, np.int64), **nothing}, extents, 0)
+
+    def well_formed(self, m: Metadata) -> bool:
+        held = [m.arrays[role] for role in self.roles]
+        pos = m.arrays.get("pos", np.array([0, m.count]))
+        rises = len(pos) > 0 and pos[0] == 0 and pos[-1] == m.count and bool((pos[1:] >= pos[:-1]).all())
+        inside = all(
+            len(each) == m.count and bool(((each >= 0) & (each < extent)).all())
+            for each, extent in zip(held, m.extents, strict=True)
+        )
+        if not (rises and inside and self.unique):
+            return rises and inside
+        # Below one parent no coordinates occur twice.
+        parent = np.repeat(np.arange(len(pos) - 1), np.diff(pos))
+        return bool(np.unique(np.stack([parent, *held]), axis=1).shape[1] == m.count)
+
+    def declare(self, extents: tuple[Number, ...], parents: Number, declaring: Declaring, *, root: bool) -> Metadata:
+        count = declaring.size("nnz")
+        held = {} if root else {"pos": declaring.array("pos", parents + 1, low=0, high=count + 1)}
+        for role, extent in zip(self.roles, extents, strict=True):
+            held[role] = declaring.array(role, count, low=0, high=extent)
+        return Metadata(held, extents, count)

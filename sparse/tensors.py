@@ -1,0 +1,130 @@
+"""Sparse tensors: the arrays of a format, made from entries (§7.5.1), and the tensor that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from atl.core.dtypes import range_of
+from sparse.errors import FormatError
+from sparse.levels import Metadata
+from sparse.levels.level import Integers
+from sparse.storage import Storage
+
+AnyArray: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseTensor:
+    """A tensor of this shape in a format: the metadata of its levels, from the outside in, and the values."""
+
+    format: Storage
+    shape: tuple[int, ...]
+    levels: tuple[Metadata, ...]
+    values: AnyArray
+
+    @property
+    def arrays(self) -> tuple[AnyArray, ...]:
+        """All arrays, in the order in which a program has them as inputs."""
+        return (*(array for level in self.levels for array in level.arrays.values()), self.values)
+
+    def __repr__(self) -> str:
+        shape = " × ".join(map(str, self.shape))
+        return f"<{self.format!r} tensor of {shape} {self.values.dtype} with {len(self.values)} values>"
+
+
+def encoded(
+    form: Storage, shape: tuple[int, ...], coordinates: Sequence[AnyArray], values: AnyArray, *, sort: bool = True
+) -> SparseTensor:
+    """A tensor from its entries: an array of coordinates for each dimension, and the values.
+
+    The values of entries with equal coordinates add up, unless the format keeps them apart. Entries that are sorted in
+    the order of the format are not sorted again. Raises `FormatError`, `NoSpace`.
+    """
+    levels = form.levels_of(shape)
+    stored = [np.asarray(each, np.int64) for each in form.view.to(shape, tuple(coordinates))]
+    keeps_order = len(levels) == 1 and not levels[0][0].unique
+    if sort and not keeps_order and not _sorted(stored):
+        order = np.lexsort(stored[::-1])
+        stored, values = [each[order] for each in stored], values[order]
+    parent: Integers = np.zeros(len(values), np.int64)
+    parents, at, metadata = 1, 0, []
+    for number, (level, extents) in enumerate(levels):
+        made = level.store(extents, parents, parent, stored[at : at + level.dims], root=not number)
+        metadata.append(_narrowed(form, made.metadata))
+        parent, parents, at = made.positions, made.metadata.count, at + level.dims
+    return SparseTensor(form, shape, tuple(metadata), _filled(parents, parent, values))
+
+
+def _sorted(coordinates: Sequence[Integers]) -> bool:
+    """Whether entries come in the order of their coordinates, equal ones beside each other."""
+    if not coordinates or len(coordinates[0]) < 2:
+        return True
+    undecided = np.ones(len(coordinates[0]) - 1, bool)
+    for each in coordinates:
+        step = np.diff(each)
+        if bool((step[undecided] < 0).any()):
+            return False
+        undecided &= step == 0
+        if not undecided.any():
+            return True
+    return True
+
+
+def _filled(count: int, positions: Integers, values: AnyArray) -> AnyArray:
+    """The values at their positions; those that meet at one are added."""
+    if len(positions) == count and (count == 0 or bool((positions == np.arange(count)).all())):
+        return np.ascontiguousarray(values)
+    out = np.zeros(count, values.dtype)
+    np.add.at(out, positions, values)
+    return out
+
+
+def _narrowed(form: Storage, m: Metadata) -> Metadata:
+    """The arrays with indices of the format's type. Raises `FormatError` where one is too large for it."""
+    least, greatest = range_of(form.index)
+    arrays = {}
+    for role, array in m.arrays.items():
+        if array.size and not least <= int(array.min()) <= int(array.max()) <= greatest:
+            raise FormatError(
+                f"an index of {int(array.max())} does not fit into {form.index}",
+                required="indices that fit",
+                suggestions=('use the format with larger indices: .with_index("int64")',),
+            )
+        arrays[role] = np.ascontiguousarray(array.astype(form.index, copy=False))
+    return Metadata(arrays, m.extents, m.count)
+
+
+def entries(tensor: SparseTensor) -> tuple[list[Integers], AnyArray]:
+    """The coordinates of all entries, an array for each dimension, and their values: level by level, all at once."""
+    form = tensor.format
+    parent: Integers = np.zeros(1, np.int64)
+    held: list[Integers] = []
+    for (level, _), m in zip(form.levels_of(tensor.shape), tensor.levels, strict=True):
+        low, high = level.pos_bounds(m, parent)
+        low, high = np.broadcast_to(low, parent.shape), np.broadcast_to(high, parent.shape)
+        counts = np.maximum(np.asarray(high - low, np.int64), 0)
+        above = np.repeat(np.arange(len(parent)), counts)
+        starts = np.cumsum(counts) - counts
+        p = np.arange(len(above)) - np.repeat(starts - low, counts)
+        valid = np.broadcast_to(np.asarray(level.valid(m, parent[above], p)), above.shape)
+        above, p = above[valid], p[valid]
+        owner = parent[above]
+        held = [*(each[above] for each in held), *(np.asarray(c, np.int64) for c in level.pos_crd(m, owner, p))]
+        parent = np.asarray(level.pos_pos(m, owner, p), np.int64)
+    coordinates = tuple(held)
+    inside = np.broadcast_to(np.asarray(form.view.inside(tensor.shape, coordinates)), parent.shape)
+    found = form.view.back(tensor.shape, tuple(each[inside] for each in coordinates))
+    return [np.asarray(each, np.int64) for each in found], tensor.values[parent[inside]]
+
+
+def dense(tensor: SparseTensor) -> AnyArray:
+    """The tensor as an array: every entry added where it belongs."""
+    coordinates, values = entries(tensor)
+    out = np.zeros(tensor.shape, tensor.values.dtype)
+    np.add.at(out, tuple(coordinates), values)
+    return out
