@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import fill, indent
@@ -235,53 +236,34 @@ def _layout(arguments: argparse.Namespace) -> int:
 # -- atl fuzz ---------------------------------------------------------------------------------------------------------
 
 
+FUZZERS: Final[dict[str, tuple[str, str]]] = {
+    "diff": ("differential", "the interpreter, the loop nest and the C against one another"),
+    "pads": ("pad_fuzz", "pad-sets against what runs"),
+    "kernel": ("attacks.kernel_fuzz", "attacks on the kernel, its theorems judged"),
+    "prover": ("attacks.prover_fuzz", "its answers against brute force"),
+    "inputs": ("inputs.fuzz", "calls, texts, files and names that nobody means"),
+    "layouts": ("layouts.fuzz", "their algebra against enumeration"),
+    "sparse": ("sparse.fuzz", "tensors in every format, through kernels"),
+    "cuda": ("gpu_fuzz", "kernels of a GPU, interpreted and under a C++ compiler"),
+}
+"""Each fuzzer's module in `proofs_tests`, and what it compares."""
+
+
 def _declare_fuzz(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "what",
-        choices=["diff", "pads", "kernel", "prover", "inputs", "layouts", "sparse"],
-        help="diff: the interpreter, the loop nest and the C against one another; pads: pad-sets against what runs; "
-        "kernel: attacks on the kernel, its theorems judged; prover: its answers against brute force; "
-        "inputs: calls, texts, files and names that nobody means; layouts: their algebra against enumeration; "
-        "sparse: tensors in every format, through kernels",
-    )
+    compared = "; ".join(f"{name}: {what}" for name, (_, what) in FUZZERS.items())
+    parser.add_argument("what", choices=list(FUZZERS), help=compared)
     parser.add_argument("--n", type=int, help="how many programs, or questions (default: 1000)")
     parser.add_argument("--seed", type=int, help="where the random choices start (default: 0)")
-    parser.add_argument(
-        "--only", type=int, help="the number of one finding, to see it again (kernel, prover, inputs, layouts, sparse)"
-    )
+    parser.add_argument("--only", type=int, help="the number of one finding, to see it again (not diff, pads)")
+    parser.add_argument("--marked", action="store_true", help="only programs with marks on loops and lets (diff)")
 
 
 def _fuzz(arguments: argparse.Namespace) -> int:
     _need_checkout("atl fuzz")
     given = {"--n": arguments.n, "--seed": arguments.seed, "--only": arguments.only}
     options = [word for name, value in given.items() if value is not None for word in (name, str(value))]
-    if arguments.what == "pads":
-        from proofs_tests.pad_fuzz import main as pads
-
-        return pads(options)
-    if arguments.what == "inputs":
-        from proofs_tests.inputs.fuzz import main as inputs
-
-        return inputs(options)
-    if arguments.what == "layouts":
-        from proofs_tests.layouts.fuzz import main as layouts
-
-        return layouts(options)
-    if arguments.what == "kernel":
-        from proofs_tests.attacks.kernel_fuzz import main as kernel
-
-        return kernel(options)
-    if arguments.what == "prover":
-        from proofs_tests.attacks.prover_fuzz import main as prover
-
-        return prover(options)
-    if arguments.what == "sparse":
-        from proofs_tests.sparse.fuzz import main as of_formats
-
-        return of_formats(options)
-    from proofs_tests.differential import main as differential
-
-    code: int = differential(options)
+    options += ["--marked"] if arguments.marked else []
+    code: int = import_module(f"proofs_tests.{FUZZERS[arguments.what][0]}").main(options)
     return code
 
 

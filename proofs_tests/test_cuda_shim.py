@@ -115,6 +115,7 @@ def test_what_the_shim_looks_at_is_told_with_the_thread(tmp_path: Path) -> None:
         "shared memory is read, and holds nothing": source.replace("__syncthreads();", ";"),
         "global memory is written while another thread": source.replace("out[", "out[0 * "),
         "an access outside of all arrays": source.replace("out[", "out[1000000 + "),
+        "a product overflows": source.replace("8 * io + ii < n", "(ii + 2) * INT64_MAX < n"),
         "bytes of the output hold nothing": source.replace("8 * io + ii < n", "8 * io + ii < n - 1"),
     }
     texts = [renamed(text, held.nest.name, f"planted{at}") for at, text in enumerate(planted.values())]
@@ -147,3 +148,11 @@ def test_folds_one_after_the_other_wait_for_each_other(tmp_path: Path) -> None:
     for at in (1, 2):
         with pytest.raises(Finding, match="without a barrier"):
             Shimmed(library, held.nest)(f"f{at}", {"n": 3}, arrays, want.shape)
+
+
+def test_an_index_outside_of_the_registers_of_a_thread_is_found(tmp_path: Path) -> None:
+    _, held = scheduled("product")
+    source = print_cuda(held).replace("acc[iii * 2 + jii] +=", "acc[iii * 2 + jii + 1] +=")
+    library = build([source], tmp_path)
+    said = says(Shimmed(library, held.nest), "product", "product")
+    assert "a pointer to nothing, not aligned, or beyond its object" in said

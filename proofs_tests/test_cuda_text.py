@@ -191,3 +191,13 @@ def test_sizes_are_fixed_in_the_text() -> None:
     source = compile_program(session.goal, target="cuda", sizes={"n": 64, "m": 96}).source
     assert "how.gridDim = dim3((unsigned)(2), (unsigned)(3), 1);" in source
     assert "if (" not in source.partition("__global__")[2].partition("extern")[0]
+
+
+@pytest.mark.parametrize("text", ["t[3] * t[5]", "Σ[j < 8 | thread.x] t[j]"])
+def test_an_index_that_is_not_used_is_not_declared(text: str) -> None:
+    """Compilers warn of a variable that nobody reads."""
+    source = of_text(
+        f"f (x : float32[n]) : float32[n] := ⊞[i < n | block.x] let t | shared := ⊞[j < 8 | thread.x] 2.0 in {text}"
+    ).source
+    called = source.partition("__global__")[2]
+    assert called.count("const int64_t i = ") == 1

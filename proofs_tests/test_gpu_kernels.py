@@ -280,6 +280,12 @@ REFUSED: Final[dict[str, tuple[str, str, type[Exception], str]]] = {
         "does not say which thread along x",
     ),
     "threads that meet in one loop": (
+        "⊞[b < n | block.x] ⊞[i < 4 | thread.y] (⊞[j < 8 | thread.x] x[b]) ⊕ Σ[q < n] ⊞[j < 8] x[q]",
+        "f (x : float32[n]) : float32[n, 4, 8]",
+        IllegalMark,
+        "the loop i is marked thread.y, and two threads meet in out",
+    ),
+    "a buffer of each thread that others touch": (
         "⊞[i < n | block.x] ⊞[t < 64 | thread.y] let u := ⊞[j < 4 | thread.x] x[i] in u[0] + u[3]",
         ROWS,
         IllegalMark,

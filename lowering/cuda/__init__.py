@@ -1,1 +1,1 @@
-"""CUDA text of kernels, and what a compiler makes of it."""
+"""CUDA text of kernels."""

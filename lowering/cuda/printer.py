@@ -164,26 +164,22 @@ class _Host:
 
     def _kernel(self, function: str, launch: Launch, scope: TextScope) -> list[str]:
         """Prints the kernel of a launch; the arguments that it is called with."""
-        body: Lines = []
+        bound: list[tuple[str, str]] = []
         inside = scope
         for loop in launch.grid:
             low = index_text(inside, loop.low).at(SUM)
             name, inside = inside.bind(loop.variable, loop.variable.name)
             inside = inside.under(loop.range)
             number = f"(int64_t)blockIdx.{AXES[BLOCKS.index(loop.mark)]}"
-            body.append(f"const int64_t {name} = {number if loop.low == ZERO else f'{low} + {number}'};")
-        body += Threads(launch).steps(launch.body, inside)
+            bound.append((name, f"const int64_t {name} = {number if loop.low == ZERO else f'{low} + {number}'};"))
+        body = Threads(launch).steps(launch.body, inside)
+        for name, line in reversed(bound):
+            body[:0] = [line] if name in identifiers("\n".join(body)) else []
         used = identifiers("\n".join(body))
         given = [(name, text) for name, text in self._visible(launch, scope) if name in used]
         threads = launch.threads[0] * launch.threads[1] * launch.threads[2]
         head = f"__global__ void __launch_bounds__({threads}) {function}({', '.join(text for _, text in given)})"
-        unused = [
-            f"(void){name};"
-            for loop in launch.grid
-            for name in (inside.name(loop.variable),)
-            if sum(line.count(name) for line in body) == 1
-        ]
-        lines = [*wrapped(head), "{", *indented([*body[: len(launch.grid)], *unused, *body[len(launch.grid) :]]), "}"]
+        lines = [*wrapped(head), "{", *indented(body), "}"]
         self.functions.append("\n".join(part for line in lines for part in wrapped(line)) + "\n")
         return [name for name, _ in given]
 

@@ -10,6 +10,7 @@ from atl.core.index import ZERO, Index, index
 from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate
 from atl.core.terms import Monoid
+from lowering.c.helpers import identifiers
 from lowering.c.index import index_text, predicate_text
 from lowering.c.scalars import C_TYPES, literal
 from lowering.c.text import SUM, indented
@@ -183,7 +184,7 @@ class Threads:
         threads: Mapping[int, Index] = {**here.threads, axis: index(loop.variable) - loop.low}
         inner = self._block(loop.body, Here(scope.under(loop.range), threads, here.places), folding)
         bound = f"const int64_t {name} = {thread if loop.low == ZERO else f'{low} + {thread}'};"
-        lines = indented([bound, *inner])
+        lines = indented([*([bound] if name in identifiers("\n".join(inner)) else []), *inner])
         extent = (loop.high - loop.low).constant
         if extent == self.launch.threads[axis]:
             return ["{", *lines, "}"]

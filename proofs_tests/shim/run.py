@@ -21,6 +21,9 @@ FLAGS: Final = ("-std=c++17", "-O0", "-fPIC", "-Wall", "-Wno-unknown-pragmas", "
 
 PREAMBLE: Final = f'#include "{HERE / "shim.h"}"\n#include <math.h>\n#include <stdint.h>\n'
 
+SANITIZED: Final = "-fsanitize=thread,undefined"
+"""What calls shim.cpp: each load and store, and what C++ leaves undefined, as a sum that overflows."""
+
 Array = npt.NDArray[Any]
 
 
@@ -42,7 +45,7 @@ def build(sources: Sequence[str], folder: Path, name: str = "kernels") -> Any:
     file, object_file, library = (folder / f"{name}{ending}" for ending in (".cpp", ".o", ".so"))
     spaces = (f"namespace text_{number} {{\n{source}}}\n" for number, source in enumerate(sources))
     file.write_text("".join((PREAMBLE, *spaces)), encoding="utf-8")
-    _run([*FLAGS, "-fsanitize=thread", "-c", str(file), "-o", str(object_file)])
+    _run([*FLAGS, SANITIZED, "-c", str(file), "-o", str(object_file)])
     _run(["-shared", "-Wl,-Bsymbolic", str(object_file), str(runtime(folder)), "-o", str(library)])
     return ctypes.CDLL(str(library))
 

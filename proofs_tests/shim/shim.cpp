@@ -330,6 +330,31 @@ void __tsan_write_range(char *at, size_t size)
 {
     for (size_t byte = 0; byte < size; byte++) access(at + byte, 1, true);
 }
+
+// What C++ leaves undefined. Arrays on the stack of a thread, its registers, are looked at here alone.
+#define UNDEFINED(what, said)                                                         \
+    void __ubsan_handle_##what(void *, ...)                                           \
+    {                                                                                 \
+        say("%s", said);                                                              \
+        if (inside) stop();                                                           \
+    }
+UNDEFINED(add_overflow, "a sum overflows")
+UNDEFINED(sub_overflow, "a difference overflows")
+UNDEFINED(mul_overflow, "a product overflows")
+UNDEFINED(negate_overflow, "a negation overflows")
+UNDEFINED(divrem_overflow, "a division by zero, or one that overflows")
+UNDEFINED(shift_out_of_bounds, "a shift by too much")
+UNDEFINED(out_of_bounds, "an index outside of its array")
+UNDEFINED(load_invalid_value, "a value that its type does not have")
+UNDEFINED(type_mismatch_v1, "a pointer to nothing, not aligned, or beyond its object")
+UNDEFINED(pointer_overflow, "an address that overflows")
+UNDEFINED(float_cast_overflow, "a number beyond the integers of a type")
+UNDEFINED(nonnull_arg, "nothing, where something is needed")
+UNDEFINED(nonnull_return_v1, "nothing, where something is needed")
+UNDEFINED(missing_return, "a function ends without its value")
+UNDEFINED(builtin_unreachable, "a place that is never reached")
+UNDEFINED(vla_bound_not_positive, "an array of no extent")
+
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
 void __tsan_init() {}
