@@ -248,12 +248,14 @@ def _declare_fuzz(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", type=int, help="the number of one finding, to see it again (kernel, prover, inputs, layouts)"
     )
+    parser.add_argument("--marked", action="store_true", help="compare programs with marks only (diff)")
 
 
 def _fuzz(arguments: argparse.Namespace) -> int:
     _need_checkout("atl fuzz")
     given = {"--n": arguments.n, "--seed": arguments.seed, "--only": arguments.only}
     options = [word for name, value in given.items() if value is not None for word in (name, str(value))]
+    options += ["--marked"] * arguments.marked
     if arguments.what == "pads":
         from proofs_tests.pad_fuzz import main as pads
 
