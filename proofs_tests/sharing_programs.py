@@ -26,6 +26,7 @@ SHARED: Final = {
     "into another let": (T + "let u := ⊞[i < n] t[i] + 1 in ⊞[i < n] Σ[j < n] u[j]", ["t"]),
     "from within a let": (NESTED + "⊞[i < n] Σ[j < n] t[j]", ["t"]),
     "from within a let that it outlives": (OUTLIVED + "⊞[i < n] u[i] * u[n - 1 - i]", ["t"]),
+    "with padding that is stored": ("let t := padr 1 ⊞[i < n - 1] x[i] in ⊞[i < n] t[i] + 1", []),
     "lanes": (T + "⊞[i < n | vector] t[i] * t[i]", []),
     "rows": (TABLE + BELOW + "⊞[i < n] Σ[j < n] u[j, i]", ["t"]),
     "one of two": (T + "let u := ⊞[i < n] 3 * x[i] in ⊞[i < n] t[i] * u[i]", ["u"]),
@@ -38,8 +39,8 @@ APART: Final = {
     "the element after, at once": (T + "⊞[i < n | vector] select(i + 1 < n, t[i + 1], t[i])", ["t"]),
     "read again, by shape": (T + "let u := ⊞[i < n] t[i] + 1 in ⊞[i < n] Σ[j < n] u[j] * t[i]", ["t", "u"]),
     "shorter, by shape": ("let t := ⊞[i < n + 1] 2 * x[min(i, n - 1)] in ⊞[i < n] t[i]", ["t"]),
-    "with padding, by shape": ("let t := padr 1 ⊞[i < n - 1] x[i] in ⊞[i < n] t[i] + 1", ["t"]),
-    "into padding, by shape": (T + "padr 1 ⊞[i < n - 1] t[i]", ["t"]),
+    "with padding, by shape": ("let t := truncr 1 padr 2 ⊞[i < n - 1] x[i] in ⊞[i < n] t[i] + 1", ["t"]),
+    "into padding, by shape": (T + "truncr 1 padr 2 ⊞[i < n - 1] t[i]", ["t"]),
     "rows": (TABLE + TURNED + "⊞[i < n] Σ[j < n] u[j, 0] * u[j, i]", ["t", "u"]),
 }
 COPIES: Final = {
