@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(listed(name))
         return 0
     for path in filter(None, (arguments.json, arguments.plot)):
-        report.need_folder(path)
+        report.need_writable(path)
     if arguments.plot is not None:
         report.need_matplotlib(arguments.plot)
     outcomes: list[Outcome] = []

@@ -90,10 +90,17 @@ def save(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def need_folder(path: Path) -> None:
+def need_writable(path: Path) -> None:
     """Raises `WrongFile` where a file cannot be written: before anything is measured."""
-    if not path.absolute().parent.is_dir() or path.is_dir():
-        raise WrongFile(f"the file {path} cannot be written", required="the path of a file in a folder that is there")
+    there = path.exists()
+    try:
+        path.open("ab").close()
+    except OSError:
+        raise WrongFile(
+            f"the file {path} cannot be written", required="the path of a file in a folder that is there"
+        ) from None
+    if not there:
+        path.unlink()
 
 
 def need_matplotlib(path: Path) -> None:

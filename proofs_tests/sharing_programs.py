@@ -15,6 +15,7 @@ from lowering.nest.machine import AnyArray
 T: Final = "let t := ⊞[i < n] 2 * x[i] in "
 TABLE: Final = "let t := ⊞[i < n] ⊞[j < n] x[i] * x[j] in "
 NESTED: Final = "let t := (let u := ⊞[i < n] 2 * x[i] in ⊞[i < n] u[i] + 1) in "
+OUTLIVED: Final = f"let u := ({T}let v := ⊞[i < n] t[i] + [i + 1 < n] · t[i + 1] in v) in "
 BELOW: Final = "let u := ⊞[i < n] ⊞[j < n] t[i, j] + [i + 1 < n] · t[i + 1, j] in "
 TURNED: Final = "let u := ⊞[i < n] ⊞[j < n] t[j, i] in "
 SHARED: Final = {
@@ -24,6 +25,8 @@ SHARED: Final = {
     "one after the other": (T + "let u := ⊞[i < n] t[i] + 1 in ⊞[i < n] u[i] * u[i]", []),
     "into another let": (T + "let u := ⊞[i < n] t[i] + 1 in ⊞[i < n] Σ[j < n] u[j]", ["t"]),
     "from within a let": (NESTED + "⊞[i < n] Σ[j < n] t[j]", ["t"]),
+    "from within a let that it outlives": (OUTLIVED + "⊞[i < n] u[i] * u[n - 1 - i]", ["t"]),
+    "with padding that is stored": ("let t := padr 1 ⊞[i < n - 1] x[i] in ⊞[i < n] t[i] + 1", []),
     "lanes": (T + "⊞[i < n | vector] t[i] * t[i]", []),
     "rows": (TABLE + BELOW + "⊞[i < n] Σ[j < n] u[j, i]", ["t"]),
     "one of two": (T + "let u := ⊞[i < n] 3 * x[i] in ⊞[i < n] t[i] * u[i]", ["u"]),
@@ -36,8 +39,8 @@ APART: Final = {
     "the element after, at once": (T + "⊞[i < n | vector] select(i + 1 < n, t[i + 1], t[i])", ["t"]),
     "read again, by shape": (T + "let u := ⊞[i < n] t[i] + 1 in ⊞[i < n] Σ[j < n] u[j] * t[i]", ["t", "u"]),
     "shorter, by shape": ("let t := ⊞[i < n + 1] 2 * x[min(i, n - 1)] in ⊞[i < n] t[i]", ["t"]),
-    "with padding, by shape": ("let t := padr 1 ⊞[i < n - 1] x[i] in ⊞[i < n] t[i] + 1", ["t"]),
-    "into padding, by shape": (T + "padr 1 ⊞[i < n - 1] t[i]", ["t"]),
+    "with padding, by shape": ("let t := truncr 1 padr 2 ⊞[i < n - 1] x[i] in ⊞[i < n] t[i] + 1", ["t"]),
+    "into padding, by shape": (T + "truncr 1 padr 2 ⊞[i < n - 1] t[i]", ["t"]),
     "rows": (TABLE + TURNED + "⊞[i < n] Σ[j < n] u[j, 0] * u[j, i]", ["t", "u"]),
 }
 COPIES: Final = {

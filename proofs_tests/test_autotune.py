@@ -13,7 +13,7 @@ import pytest
 
 import atl
 from atl import Program
-from atl.errors import ArgumentError, WrongArgument
+from atl.errors import ArgumentError, OutOfMemory, WrongArgument
 from bench.contest import Limit, Tuning, Workload, moved, posed
 from bench.measure import measured
 from bench.outcome import Case
@@ -306,6 +306,19 @@ def test_a_schedule_of_something_else_is_refused_and_listed(tmp_path: Path) -> N
     found = autotune(lambda by: made[by], {"by": [2, 3, 0]}, ByHand(tmp_path, {1: 8.0, 2: 4.0}), SIZES)
     assert [one.outcome for one in found.tried] == ["measured", "refused", "refused"]
     assert "a session that starts from twice" in str(found.tried[1].error)
+
+
+def test_a_folder_is_a_path() -> None:
+    three: Any = 3
+    with pytest.raises(WrongArgument, match="folder=3"):
+        autotune(_tiled, {"by": [2]}, ByHand(Path(), {1: 8.0}), SIZES, folder=three)
+
+
+@pytest.mark.parametrize("size", [2**46, 2**61, 2**63 - 1])
+def test_sizes_that_no_memory_holds_are_refused(size: int) -> None:
+    twice = atl.parse("twice (x : float32[n, n]) : float32[n, n] := ⊞[i < n] ⊞[j < n] 2 * x[i, j]")
+    with pytest.raises(OutOfMemory, match="no memory for random numbers in x"):
+        reschedule(twice).autotune(measure, {"n": size}, 1)
 
 
 def test_a_fault_of_the_schedule_itself_is_no_refusal(tmp_path: Path) -> None:

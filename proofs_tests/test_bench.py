@@ -398,6 +398,7 @@ def test_the_command_measures_prints_and_writes_rows(tmp_path: Path, capsys: pyt
         (("--rounds", "-1"), "--rounds is -1 [ATL802]"),
         (("--seconds", "nan"), "--seconds is nan [ATL802]"),
         (("--json", "no/such/folder/rows.json"), "cannot be written [ATL805]"),
+        (("--json", "/proc/rows.json"), "cannot be written [ATL805]"),
         (("--plot", "plot"), "the picture plot has no kind [ATL805]"),
     ],
 )

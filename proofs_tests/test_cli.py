@@ -257,7 +257,8 @@ def test_fuzz_passes_on_what_the_differential_test_says(
 
     monkeypatch.setattr("proofs_tests.differential.main", differential)
     assert ended(capsys, "fuzz", "diff", "--n", "7", "--seed", "3")[0] == cli.FAILED
-    assert asked == [["--n", "7", "--seed", "3"]]
+    assert ended(capsys, "fuzz", "diff", "--marked")[0] == cli.FAILED
+    assert asked == [["--n", "7", "--seed", "3"], ["--marked"]]
 
 
 @pytest.mark.parametrize("module", ["attacks.kernel_fuzz", "attacks.prover_fuzz", "inputs.fuzz"])

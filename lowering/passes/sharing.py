@@ -178,14 +178,27 @@ def _are_alike(one: Buffer, another: Buffer) -> bool:
 
 
 def _shared(block: Block, following: Mapping[Buffer, Buffer], output: Buffer | None) -> Block:
-    """The statements with these buffers in the storage of others: the output, or the one that is allocated first."""
+    """The statements with these buffers in the storage of others: the output, or the one that is allocated first.
+
+    Storage is given back where the last of its tensors was: a let may end within another one that it makes room for.
+    """
     allocated = [s.buffer for s in block if isinstance(s, Allocate)]
-    others: dict[Buffer, Buffer] = {}
+    homes: dict[Buffer, Buffer] = {}
     for chain in _chains(following):
         home = output if output is not None and output in chain else min(chain, key=allocated.index)
-        others |= {buffer: replace(buffer, home=home) for buffer in chain if buffer != home}
-    left = tuple(s for s in block if not (isinstance(s, Allocate | Free) and s.buffer in others))
-    return in_other_buffers(left, others) if others else block
+        homes |= dict.fromkeys(chain, home)
+    if not homes:
+        return block
+    moved = {buffer: replace(buffer, home=home) for buffer, home in homes.items() if buffer != home}
+    last = {homes[s.buffer]: s for s in block if isinstance(s, Free) and s.buffer in homes}
+    left: list[Statement] = []
+    for statement in block:
+        if isinstance(statement, Free) and statement.buffer in homes:
+            home = homes[statement.buffer]
+            left += [Free(home)] if home != output and last[home] == statement else []
+        elif not (isinstance(statement, Allocate) and statement.buffer in moved):
+            left.append(statement)
+    return in_other_buffers(tuple(left), moved)
 
 
 def _chains(following: Mapping[Buffer, Buffer]) -> Iterator[list[Buffer]]:

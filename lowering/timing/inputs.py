@@ -10,7 +10,7 @@ import numpy as np
 from atl.core.dtypes import is_integer
 from atl.core.index import Array, Index, Leaf, Size, value_of
 from atl.core.program import Program
-from atl.errors import ArgumentError
+from atl.errors import ArgumentError, ATLError, OutOfMemory
 from atl.meaning.arguments import AnyArray, index_elements
 
 SEED: Final = 1
@@ -22,7 +22,7 @@ def random_inputs(program: Program, sizes: Mapping[str, int]) -> dict[str, AnyAr
     """An array for each input: numbers from 0.5 to 1.5, of which sums lose nothing and by which one can divide.
 
     Integers lie in their declared range, and increase where that is declared. Raises `ArgumentError` where a size is
-    missing, or where no such array can be made.
+    missing, or where no such array can be made, and `OutOfMemory` where it is too large.
 
     >>> import atl
     >>> from lowering.timing.inputs import random_inputs
@@ -39,7 +39,15 @@ def random_inputs(program: Program, sizes: Mapping[str, int]) -> dict[str, AnyAr
     made: dict[str, AnyArray] = {}
     random = np.random.default_rng(SEED)
     for array in program.inputs:
-        made[array.name] = _made(array, random, sizes, made)
+        try:
+            made[array.name] = _made(array, random, sizes, made)
+        except ATLError:
+            raise
+        except (MemoryError, OverflowError, ValueError) as error:
+            # A ValueError is what NumPy says of more bytes than can be counted.
+            raise OutOfMemory(
+                f"there is no memory for random numbers in {array.name}", required="smaller sizes", numbers=dict(sizes)
+            ) from error
     return made
 
 

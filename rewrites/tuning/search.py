@@ -69,6 +69,8 @@ def autotune(
         raise WrongArgument(f"budget={brief(budget)}", required="how many seconds it may take")
     if watch is not None and not callable(watch):
         raise WrongArgument(f"watch={brief(watch)}", required="a function of a candidate, such as print")
+    if folder is not None and not isinstance(folder, str | PathLike):
+        raise WrongArgument(f"folder={brief(folder)}", required="the path of a folder for the table of times")
     progress = Progress(len(waiting), budget)
     lhs = _start_of(schedule, waiting) if start is None else start.lhs
     program = lhs if start is None else start.rhs
