@@ -354,6 +354,12 @@ def test_integers_are_compared_exactly() -> None:
     assert "the element at (5)" in str(contest.fault_of(contest.entrant(off)))
 
 
+def test_a_result_may_have_a_quotient_of_sizes_as_its_extent() -> None:
+    halves = atl.parse("f (x : float32[n]) : float32[n // 2] := ⊞[i < n // 2] Σ[p < 2] x[2*i + p]")
+    contest = measure(halves, {"n": 1001})
+    assert contest.fault_of(contest.entrant(halves)) is None
+
+
 def test_inputs_meet_what_is_declared_of_them() -> None:
     n, m = atl.sizes("n m")
     keys = atl.tensor("keys", 3, n, dtype="int64", range=(0, m), order="strict")
