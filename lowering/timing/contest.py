@@ -57,7 +57,7 @@ def measure(
     True
     """
     checked_program(program)
-    if not isinstance(sizes, Mapping) or not all(type(value) is int for value in sizes.values()):
+    if not isinstance(sizes, Mapping) or not all(type(value) is int and value >= 0 for value in sizes.values()):
         raise WrongArgument(f"sizes={brief(sizes)}", required='a dictionary from names to numbers: sizes={"n": 1000}')
     return Contest(program, dict(sizes), random_inputs(program, sizes) if inputs is None else inputs, fast_math)
 
