@@ -63,7 +63,8 @@ def test_of_marked_programs_all_that_are_compared_have_marks() -> None:
     assert report.marked == report.accepted > 15
     assert report.discarded["has no mark that may stand there"]
     kept = report.drawn - report.refused
-    assert {mark for mark in kept if kept[mark]} == {"parallel", "vector", "unroll", "registers", "stack", "heap"}
+    carried_out = {"parallel", "vector", "unroll", "registers", "stack", "heap", "ring"}
+    assert {mark for mark in kept if kept[mark]} == carried_out
     assert "parallel of" in str(report)
 
 
