@@ -357,7 +357,11 @@ class UnsupportedMark(RefusedMark, NotImplementedError):
 
 
 class IllegalMark(RefusedMark, ValueError):
-    """A loop may not run as it is marked: its iterations meet in a cell, or it is not proved that they do not."""
+    """A mark changes what is computed, or it is not proved that it does not.
+
+    Iterations of a loop that run at once meet in a cell; or what is read of a let lies in no window, of which it could
+    be a ring.
+    """
 
     code = "ATL506"
 

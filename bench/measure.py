@@ -82,7 +82,7 @@ def _prepared(one: Ours | Rival, problem: Problem, case: Case) -> tuple[Contesta
     except AssumptionError as error:
         return LeftOut(one.name, ours, "size", f"it is for {error.required}")
     except Exception as error:  # noqa: BLE001 (whatever goes wrong in another's library is no reason to measure nobody)
-        return LeftOut(one.name, ours, "failed", f"{type(error).__name__}: {brief(str(error), 300)}")
+        return _failed(one.name, error, ours=ours)
     if fault is not None:
         return LeftOut(one.name, ours, "wrong", fault)
     return Contestant(one.name, ours, derived, allocates), run
@@ -97,10 +97,14 @@ def _tuned(one: Tuning, problem: Problem, case: Case, watch: Watch) -> tuple[Con
         name, run = found
         fault = problem.fault_of(run)
     except Exception as error:  # noqa: BLE001 (as of any other contestant)
-        return LeftOut(one.name, True, "failed", f"{type(error).__name__}: {brief(str(error), 300)}")
+        return _failed(one.name, error, ours=True)
     if fault is not None:
         return LeftOut(name, True, "wrong", fault)
     return Contestant(name, ours=True, derived=True), run
+
+
+def _failed(name: str, error: Exception, *, ours: bool) -> LeftOut:
+    return LeftOut(name, ours, "failed", f"{type(error).__name__}: {brief(str(error), 300)}")
 
 
 def pinned() -> int | None:

@@ -10,7 +10,7 @@ from atl.core.index import ONE, ZERO, Read, Var, atoms
 from atl.errors import ArrayError
 from lowering.nest.accesses import accesses
 from lowering.nest.computed import Computed, computed
-from lowering.nest.loopnest import Buffer, Cell, For, LoopNest, statements
+from lowering.nest.loopnest import Buffer, Cell, For, LoopNest, unused_ids
 from lowering.nest.overtaking import Overtaken, overtaken
 from lowering.nest.substitution import in_other_buffers
 from lowering.nest.text_scope import outermost
@@ -30,11 +30,12 @@ def in_place(nest: LoopNest, names: Collection[str]) -> LoopNest:
     inputs = {cell.buffer for cell in cells if cell.buffer.role == "input" and cell.buffer.name in names}
     for buffer in sorted(inputs, key=lambda of: of.name):
         _check(nest, buffer)
+    kept = replace(nest, inputs=tuple(array for array in nest.inputs if array.name not in names))
+    if not inputs:
+        return kept
     # Several names of one array are one input.
-    homed = tuple(replace(min(inputs, key=lambda of: of.name), home=nest.output) for _ in range(bool(inputs)))
-    body = in_other_buffers(nest.body, {buffer: one for buffer in inputs for one in homed})
-    kept = tuple(array for array in nest.inputs if array.name not in names)
-    return replace(nest, inputs=kept, body=body, in_place=homed)
+    one = replace(min(inputs, key=lambda of: of.name), home=nest.output)
+    return replace(kept, body=in_other_buffers(nest.body, dict.fromkeys(inputs, one)), in_place=(one,))
 
 
 def _check(nest: LoopNest, buffer: Buffer) -> None:
@@ -44,7 +45,7 @@ def _check(nest: LoopNest, buffer: Buffer) -> None:
     if (buffer.extents, buffer.dtype) != (output.extents, output.dtype):
         raise _refused(name, "the result has not the shape of it at all sizes", "an input of the result's own shape")
     # One iteration of a loop around all: what is done in it is what the nest does.
-    once = Var(1 + max((s.variable.uid for s in statements(nest.body) if isinstance(s, For)), default=0), "once")
+    once = Var(next(unused_ids(nest)), "once")
     whole = For(once, ZERO, ONE, nest.body)
     facts = known_at_the_start(nest.assumptions, nest.inputs)
     found = overtaken(list(accesses(whole, facts, outermost(nest), inputs=True)), buffer, output, whole.body)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import isqrt
 from typing import Final
 
+from atl.checks.targets import support_of
 from atl.core.dtypes import DTYPES
 from atl.core.index import Extremum, Index, Read, Size, atoms, value_of
 from atl.core.marks import LetMark, LoopMark
@@ -31,7 +32,12 @@ from atl.core.traversal import children, indices_in, subterms
 
 UNWRITTEN: Final = ("padding", *(of.form.word for of in CONSTRUCTORS if of.form.opened))
 """The constructors that stand in no program of a person: opened variables, and what rewriting makes of false guards."""
-MARKED: Final = ("marked loop", "parallel loop", "vector loop", "unroll loop", "registers let", "stack let", "heap let")
+_C: Final = support_of("c")
+MARKED: Final = (
+    "marked loop",
+    *(f"{mark.value} loop" for mark in LoopMark if mark in _C.loops),
+    *(f"{mark.value} let" for mark in LetMark if mark in _C.scalars | _C.buffers),
+)
 """The loops and lets with marks that C carries out."""
 ALL: Final = (
     *(of.form.word for of in CONSTRUCTORS if of.form.word not in UNWRITTEN),

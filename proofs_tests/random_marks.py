@@ -32,7 +32,13 @@ _LOOPS: Final[_Weighted] = (
     (2, LoopMark.UNROLL),
 )
 _SCALARS: Final[_Weighted] = ((1, LetMark.NONE), (2, LetMark.REGISTERS), (1, LetMark.STACK))
-_BUFFERS: Final[_Weighted] = ((1, LetMark.NONE), (3, LetMark.REGISTERS), (2, LetMark.STACK), (1, LetMark.HEAP))
+_BUFFERS: Final[_Weighted] = (
+    (1, LetMark.NONE),
+    (3, LetMark.REGISTERS),
+    (2, LetMark.STACK),
+    (1, LetMark.HEAP),
+    (4, LetMark.RING),
+)
 
 
 @dataclass(frozen=True, slots=True)

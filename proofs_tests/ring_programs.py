@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from random import Random
 from typing import Any, Final
 
 import numpy as np
@@ -84,6 +85,38 @@ PROGRAMS: Final = {
 
 def program(body: str) -> atl.Program:
     return atl.parse(f"t (v : float32[n, m])\n    given 1 <= n, 1 <= m :=\n  {body}")
+
+
+def random_program(draw: Random) -> atl.Program:
+    """A ring of which each iteration reads some rows of a window, and often a second one that is computed from it."""
+    step, guard = draw.choice((1, 1, 1, 2, 3)), draw.choice(("", f"[{draw.randrange(3)} <= x] · "))
+    longer, shift = draw.randrange(5), draw.randrange(3)
+    inside = f"[{shift} <= y < n + {shift}] · "
+    rows = f"⊞[y < {step}*n + {longer}] ⊞[x < m] {inside}v[y - {shift}, x]"
+    read = _window(draw, "b", f"{step}*y" if step > 1 else "y", longer)
+    if step > 1 or draw.random() < 0.5:
+        return program(f"let b | ring := {rows} in\n⊞[y < n] ⊞[x < m] {guard}({read})")
+    fewer = draw.randrange(longer + 1)
+    second = _window(draw, "b", "y", longer - fewer)
+    read = _window(draw, "c", "y", fewer)
+    return program(
+        f"let b | ring := {rows} in\nlet c | ring := ⊞[y < n + {fewer}] ⊞[x < m] {guard}({second}) in\n"
+        f"⊞[y < n] ⊞[x < m] {read}"
+    )
+
+
+def _window(draw: Random, of: str, row: str, beyond: int) -> str:
+    """Some rows of a buffer around a row, so many of them at most beyond it; those before it are there or not."""
+    reads = []
+    for _ in range(draw.randrange(1, 4)):
+        offset = draw.randrange(-2, beyond + 1)
+        guard = f"[{-offset} <= {row}] · " if offset < 0 else ""
+        reads.append(f"({guard}{of}[{row} {'-' if offset < 0 else '+'} {abs(offset)}, x])")
+    if beyond and draw.random() < 0.3:
+        reads.append(f"(Σ[r < {beyond + 1}] {of}[{row} + r, x])")
+    if draw.random() < 0.2:
+        reads.append(f"{of}[max({row} - 1, 0), x]")
+    return draw.choice((" + ", " - ", " * ")).join(reads)
 
 
 def picture(n: int, m: int) -> np.ndarray[Any, np.dtype[np.float32]]:

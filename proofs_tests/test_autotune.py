@@ -289,13 +289,17 @@ def test_the_candidates_nearest_to_the_best_come_first() -> None:
         ({"budget": float("nan")}, "budget=nan"),
         ({"schedule": 8}, "schedule=8"),
         ({"watch": 8}, "watch=8"),
+        ({"start": 8}, "start=8"),
+        ({"folder": 8}, "folder=8"),
+        ({"schedule": lambda by: by}, "the schedule gives 2 for by=2"),
+        ({"measure": lambda *_: 8}, "the measure gives 8"),
     ],
 )
 def test_what_is_asked_for_is_checked_first(change: dict[str, Any], says: str, tmp_path: Path) -> None:
     asked: dict[str, Any] = {"schedule": _tiled, "choices": {"by": [2]}, "budget": 1, **change}
     contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
     with pytest.raises(WrongArgument) as refused:
-        autotune(asked.pop("schedule"), asked.pop("choices"), contest, SIZES, **asked)
+        autotune(asked.pop("schedule"), asked.pop("choices"), asked.pop("measure", contest), SIZES, **asked)
     assert says in str(refused.value)
 
 
@@ -306,6 +310,7 @@ def test_a_schedule_of_something_else_is_refused_and_listed(tmp_path: Path) -> N
     found = autotune(lambda by: made[by], {"by": [2, 3, 0]}, ByHand(tmp_path, {1: 8.0, 2: 4.0}), SIZES)
     assert [one.outcome for one in found.tried] == ["measured", "refused", "refused"]
     assert "a session that starts from twice" in str(found.tried[1].error)
+    assert "the schedule gives None for by=0" in str(found.tried[2].error)
 
 
 def test_a_folder_is_a_path() -> None:
@@ -367,6 +372,12 @@ def test_integers_are_compared_exactly() -> None:
     assert "the element at (5)" in str(contest.fault_of(contest.entrant(off)))
 
 
+def test_a_result_may_have_a_quotient_of_sizes_as_its_extent() -> None:
+    halves = atl.parse("f (x : float32[n]) : float32[n // 2] := ⊞[i < n // 2] Σ[p < 2] x[2*i + p]")
+    contest = measure(halves, {"n": 1001})
+    assert contest.fault_of(contest.entrant(halves)) is None
+
+
 def test_inputs_meet_what_is_declared_of_them() -> None:
     n, m = atl.sizes("n m")
     keys = atl.tensor("keys", 3, n, dtype="int64", range=(0, m), order="strict")
@@ -392,6 +403,8 @@ def test_inputs_of_ones_own_are_taken_and_checked() -> None:
         measure(TWICE, {"n": 999}, inputs={"x": x})
     with pytest.raises(WrongArgument, match="sizes="):
         measure(TWICE, {"n": 1.5})  # type: ignore[dict-item]
+    with pytest.raises(WrongArgument, match="sizes="):
+        measure(TWICE, {"n": -1})
 
 
 # -- where nobody says what to try ------------------------------------------------------------------------------------

@@ -98,6 +98,7 @@ RESULTS: Final = {
     "vectors": "⊞[i < n | vector] x[i] + 1",
     "threads": "⊞[i < n | parallel] x[i] + 1",
     "not at all": "⊞[i < n] 1.0",
+    "padding with zeros of its own": "padr 1 ⊞[i < n - 1] 2 * x[i]",
 }
 REFUSED: Final = {
     "the element before": (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from random import Random
 from typing import Any, Final
 
 import numpy as np
@@ -13,9 +15,10 @@ import pytest
 import atl
 from atl.core.marks import LetMark
 from atl.errors import IllegalMark, UnsupportedMark
+from atl.prove import Proved
 from examples.schedules import blur
 from lowering import compile as compile_kernel
-from lowering import lower, print_nest
+from lowering import lower, passes, print_nest
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -39,7 +42,7 @@ from lowering.nest.substitution import in_other_buffers
 from lowering.passes.rings import with_rings
 from lowering.targets.legality import check_legal
 from proofs_tests.nests import at, cell, i, j, loop, n, nest, output, vi, vj
-from proofs_tests.ring_programs import PROGRAMS, ROWS, picture, program
+from proofs_tests.ring_programs import PROGRAMS, ROWS, picture, program, random_program
 from rewrites import reschedule
 
 SIZES: Final = tuple(product((1, 2, 3, 4, 7), (1, 2, 5)))
@@ -66,6 +69,50 @@ def test_a_ring_changes_nothing_of_the_meaning_at_any_size(name: str) -> None:
         wanted = atl.evaluate(of, v)
         np.testing.assert_array_equal(run(nest, {"n": rows, "m": columns}, {"v": v}), wanted)
         np.testing.assert_array_equal(kernel(v), wanted)
+
+
+def differing(seed: int, count: int) -> tuple[Counter[int], list[str]]:
+    """Random programs with rings: how many rings have how many rows, and those that compute something else."""
+    seen: Counter[int] = Counter()
+    wrong: list[str] = []
+    for number in range(count):
+        of = random_program(Random(f"{seed}:{number}"))
+        try:
+            nest = lower(of)
+        except IllegalMark:
+            continue  # of a window only in some iterations
+        seen.update(rings(nest))
+        for rows in (1, 3, 6):
+            v = picture(rows, 2)
+            try:
+                found = run(nest, {"n": rows, "m": 2}, {"v": v})
+            except Trap as trap:
+                wrong.append(f"{of}\n{trap}")
+                break
+            if not np.array_equal(found, atl.evaluate(of, v)):
+                wrong.append(f"{of}\nat n = {rows}")
+                break
+    return seen, wrong
+
+
+def test_rings_of_random_windows_change_nothing_of_the_meaning() -> None:
+    seen, wrong = differing(seed=3, count=60)
+    assert wrong == []
+    assert sum(count for rows, count in seen.items() if rows > 1) >= 30
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "wrong"),
+    [
+        (passes.rings._Window, "earlier", property(lambda window: 0)),
+        (passes.rings._Window, "new", property(lambda window: 1)),
+        (passes.rings, "prove", lambda *_given, **_named: Proved("linear")),
+    ],
+    ids=["too late", "one row for several", "no window"],
+)
+def test_random_windows_find_a_planted_fault(of: Any, name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of, name, wrong)
+    assert differing(seed=3, count=30)[1]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

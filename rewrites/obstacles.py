@@ -103,8 +103,21 @@ def none_is_new(before: Iterable[ATLError], after: Iterable[ATLError]) -> bool:
     >>> none_is_new(read, read), none_is_new(read, []), none_is_new(read, cut)
     (True, True, False)
     """
-    return _counted(after) <= _counted(before)
+    return not new_obstacles(before, after)
 
 
-def _counted(found: Iterable[ATLError]) -> Counter[tuple[type[ATLError], str]]:
-    return Counter((type(error), error.summary) for error in found)
+def new_obstacles(before: Iterable[ATLError], after: Iterable[ATLError]) -> list[ATLError]:
+    """The obstacles of a later goal that did not stand in the way of an earlier one, wherever they stand."""
+    old = Counter(map(_what, before))
+    new: list[ATLError] = []
+    for error in after:
+        if old[_what(error)]:
+            old[_what(error)] -= 1
+        else:
+            new.append(error)
+    return new
+
+
+def _what(error: ATLError) -> tuple[type[ATLError], str]:
+    """What stands in the way, without its place."""
+    return type(error), error.summary

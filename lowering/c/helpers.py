@@ -135,11 +135,11 @@ def preamble(code: str) -> str:
     """The headers and helpers that the code uses: its identifiers tell, since generated names differ from theirs."""
     used = identifiers(code)
     vectors = "".join(text for name, text in _VECTORS.items() if name in used)
-    if "aligned_zeros" in used:
-        used |= {"aligned_storage"}
-    functions = (*_HELPERS.items(), *_EXTREMES_OF_VECTORS.items())
-    helpers = [*([vectors] if vectors else []), *(text for name, text in functions if name in used)]
-    used |= identifiers("".join(helpers))
+    functions = _HELPERS | _EXTREMES_OF_VECTORS
+    while more := identifiers("".join(functions[name] for name in used & functions.keys())) - used:
+        used |= more
+    helpers = [*([vectors] if vectors else []), *(text for name, text in functions.items() if name in used)]
+    used |= identifiers(vectors)
     wanted = [header for header, provides in sorted(_HEADERS.items()) if provides & used]
     if {"stdlib.h", "string.h"} & set(wanted) and "stddef.h" in wanted:
         wanted.remove("stddef.h")  # each of the two declares size_t and NULL as well

@@ -59,8 +59,9 @@ def _folds(loop: For) -> tuple[Accumulate, ...]:
     found: dict[Hashable, Accumulate] = {}
     for statement in statements(loop.body):
         match statement:
-            case Accumulate(Scalar() as target, op) if found.setdefault(key(target), statement).op == op:
-                pass
+            case Accumulate(Scalar() as target, op):
+                if found.setdefault(key(target), statement).op != op:
+                    return ()
             case If():
                 pass
             case For() | Accumulate() | Assign() | Declare() | Allocate() | Clear() | Free():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final, Literal, TypeAlias, assert_never
 
 from atl.checks.stack import Storage
@@ -381,6 +382,24 @@ def statements(block: Block) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, For | If):
             yield from statements(statement.body)
+
+
+def unused_ids(nest: LoopNest) -> Iterator[int]:
+    """Ids that nothing in the nest has."""
+    used = [nest.output.uid]
+    for statement in statements(nest.body):
+        match statement:
+            case For(variable=variable):
+                used.append(variable.uid)
+            case Allocate(buffer):
+                used.append(buffer.uid)
+            case Declare(scalar):
+                used.append(scalar.uid)
+            case If() | Assign() | Accumulate() | Clear() | Free():
+                pass
+            case _:
+                assert_never(statement)
+    return count(max(used) + 1)
 
 
 def bytes_of(statement: Allocate) -> int | None:

@@ -41,22 +41,27 @@ def at_iteration(loop: For, value: Index) -> Block:
     with, also where they speak of the variable.
     """
     made = frozenset(s.buffer.uid for s in statements(loop.body) if isinstance(s, Allocate))
-    return _Iteration(loop.variable, value, made).block(loop.body)
+    return _Replacement(loop.variable, value, made).block(loop.body)
 
 
 def in_other_buffers(block: Block, others: Mapping[Buffer, Buffer]) -> Block:
     """The statements with other buffers in place of some."""
-    return _Iteration(None, ZERO, frozenset(), others).block(block)
+    return _Replacement(None, ZERO, frozenset(), others).block(block)
 
 
 def cell_at(cell: Cell, variable: Var, value: Index) -> Cell:
     """A cell of a buffer that is allocated outside of a loop, with the value in place of the loop's variable."""
-    found = _Iteration(variable, value, frozenset())
+    found = _Replacement(variable, value, frozenset())
     return Cell(cell.buffer, found.pairs(cell.pairs))
 
 
 @dataclass(frozen=True, slots=True)
-class _Iteration:
+class _Replacement:
+    """An index in place of a variable, if there is one, and other buffers in place of some.
+
+    `made` are the buffers whose extents may speak of the variable.
+    """
+
     variable: Var | None
     value: Index
     made: frozenset[int]

@@ -244,6 +244,16 @@ def cells_of(block: Block) -> Iterator[tuple[Cell, bool]]:
                 assert_never(statement)
 
 
+def stores_to(statement: Statement, buffer: Buffer) -> bool:
+    """Whether a statement stores to cells of a buffer, at any depth."""
+    return any(cell.buffer == buffer and stored for cell, stored in cells_of((statement,)))
+
+
+def loads_from(statement: Statement, buffer: Buffer) -> bool:
+    """Whether a statement reads cells of a buffer, at any depth."""
+    return any(cell.buffer == buffer and not stored for cell, stored in cells_of((statement,)))
+
+
 def over_lanes(loop: For, tiles: Collection[int]) -> bool:
     """Whether the loop is over the lanes of a vector of a tile: its variable is an index of one."""
     return any(cell.buffer.uid in tiles and occurs(cell, loop.variable) for cell, _ in cells_of(loop.body))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, count
+from itertools import accumulate
 from typing import Final, assert_never
 
 from atl.checks.scope import known_at_the_start
@@ -36,6 +36,7 @@ from lowering.nest.loopnest import (
     Refused,
     Statement,
     statements,
+    unused_ids,
 )
 from lowering.nest.substitution import at_iteration
 from lowering.nest.tiles import cells_of, has_lanes, occurs, shape_of, step, vectors_of_row
@@ -67,7 +68,7 @@ def with_tiles_in_registers(nest: LoopNest) -> LoopNest:
     tiles = {uid: allocate for uid, allocate in marked.items() if _has_room(allocate)}
     single: frozenset[int] = frozenset()
     while tiles:
-        writer = _Writer(tiles, nest.vector_bytes, _unused(nest), single)
+        writer = _Writer(tiles, nest.vector_bytes, unused_ids(nest), single)
         try:
             body = writer.block(facts, nest.body)
         except _NoTile as found:
@@ -107,24 +108,6 @@ def _stored_by_element(body: Block, tiles: AbstractSet[int]) -> frozenset[int]:
 def _too_large(allocate: Allocate) -> Refused:
     said = too_large_for_registers(allocate.capacity, allocate.buffer.dtype)
     return Refused(allocate.buffer.name, allocate.mark, allocate.let, *said)
-
-
-def _unused(nest: LoopNest) -> Iterator[int]:
-    """Ids that nothing in the nest has."""
-    used = [nest.output.uid]
-    for statement in statements(nest.body):
-        match statement:
-            case For(variable=variable):
-                used.append(variable.uid)
-            case Allocate(buffer):
-                used.append(buffer.uid)
-            case Declare(scalar):
-                used.append(scalar.uid)
-            case If() | Assign() | Accumulate() | Clear() | Free():
-                pass
-            case _:
-                assert_never(statement)
-    return count(max(used) + 1)
 
 
 class _NoTile(Exception):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from typing import assert_never
 
 from atl.checks.safety import has_meaning
@@ -19,7 +18,7 @@ from atl.checks.stack import storage_of
 from atl.core.dtypes import bytes_of
 from atl.core.index import ZERO, Extremum, Index, Var, constant, imax, index
 from atl.core.marks import LetMark, LoopMark
-from atl.core.predicate import TRUE, at_most, equal, within
+from atl.core.predicate import at_most, equal, within
 from atl.prove import Facts, Proved, Refuted, holds, lower_bound, prove, simplify, upper_bound
 from lowering.nest.accesses import Access, accesses, after
 from lowering.nest.loopnest import (
@@ -41,11 +40,13 @@ from lowering.nest.loopnest import (
     elements,
     key,
     statements,
+    unused_ids,
 )
 from lowering.nest.substitution import at_iteration, in_other_buffers
 from lowering.nest.text_scope import TextScope, outermost, show_index
-from lowering.nest.tiles import cells_of, step
+from lowering.nest.tiles import cells_of, loads_from, step, stores_to
 from lowering.passes.dead_stores import loaded
+from lowering.passes.simplification import in_a_block
 
 
 def with_rings(nest: LoopNest) -> LoopNest:
@@ -56,18 +57,13 @@ def with_rings(nest: LoopNest) -> LoopNest:
     marked = [s for s in statements(nest.body) if _is_asked_for(s)]
     if not marked:
         return nest
-    turning = _Turning(count(_first_unused(nest)), [])
+    turning = _Turning(unused_ids(nest), [])
     body = turning.block(known_at_the_start(nest.assumptions, nest.inputs), outermost(nest), nest.body)
     return replace(nest, body=body, refused=(*nest.refused, *turning.refused))
 
 
 def _is_asked_for(statement: Statement) -> bool:
     return isinstance(statement, Allocate) and statement.mark is LetMark.RING and not statement.buffer.rows
-
-
-def _first_unused(nest: LoopNest) -> int:
-    """An id that no loop of the nest has, and no larger one."""
-    return 1 + max((s.variable.uid for s in statements(nest.body) if isinstance(s, For)), default=0)
 
 
 class _NoRing(Exception):
@@ -143,15 +139,15 @@ class _Turning:
         for statement in rest[:at]:
             names = after(names, statement)
         window = _window(facts, names, buffer, loop)
-        moved = tuple(statement for statement in rest[:at] if _stores_to(statement, buffer))
-        staying = [statement for statement in rest[:at] if not _stores_to(statement, buffer)]
+        moved = tuple(statement for statement in rest[:at] if stores_to(statement, buffer))
+        staying = [statement for statement in rest[:at] if not stores_to(statement, buffer)]
         freed = [s for s in staying if isinstance(s, Free) and key(s.buffer) in _touched(moved)]
         kept = tuple(statement for statement in staying if statement not in freed)
         _check_order(buffer, moved, (*kept, loop))
         extents = buffer.extents[1:]
         if not all(has_meaning(extent, partial(holds, facts)) for extent in buffer.extents):
             raise _NoRing("its size is not known where it stands", "extents that mean something there")
-        room = tuple(simplify(facts, e) if _is_natural(facts, e) else imax(ZERO, e) for e in extents)
+        room = tuple(simplify(facts, imax(ZERO, e)) for e in extents)
         made = replace(buffer, rows=window.rows)
         capacity = elements((constant(window.rows), *room))
         storage = storage_of(LetMark.RING, bytes_of(capacity.constant, buffer.dtype))
@@ -170,17 +166,9 @@ class _Turning:
             within_window = _row(allocate, index(row), moved, length)
             computed = (For(row, end - window.new, end, within_window),)
         if not window.earlier:
-            return replace(loop, body=(*computed, *_of_one_scope(loop.body)))
+            return replace(loop, body=(*computed, *in_a_block(loop.body)))
         started = If(at_most(loop.low, y), loop.body)
         return replace(loop, low=loop.low - window.earlier, body=(*computed, started))
-
-
-def _of_one_scope(block: Block) -> Block:
-    return (If(TRUE, block),) if any(isinstance(s, Declare | Allocate) for s in block) else block
-
-
-def _is_natural(facts: Facts, e: Index) -> bool:
-    return isinstance(prove(facts, at_most(ZERO, e)), Proved)
 
 
 # -- the loop that reads ----------------------------------------------------------------------------------------------
@@ -188,9 +176,9 @@ def _is_natural(facts: Facts, e: Index) -> bool:
 
 def _reader(rest: Block, buffer: Buffer) -> tuple[int, For]:
     """The one statement that reads the buffer: a loop whose iterations run one after the other."""
-    reading = [at for at, s in enumerate(rest) if _reads(s, buffer)]
+    reading = [at for at, s in enumerate(rest) if loads_from(s, buffer)]
     found = rest[reading[0]] if len(reading) == 1 else None
-    if not isinstance(found, For) or any(_stores_to(s, buffer) for s in rest[reading[0] :]):
+    if not isinstance(found, For) or any(stores_to(s, buffer) for s in rest[reading[0] :]):
         raise _NoRing(
             f"{len(reading)} statements read it" if len(reading) != 1 else "what reads it is no loop",
             f"one loop after {buffer.name}, in which all of its reads are",
@@ -288,7 +276,7 @@ def _row(allocate: Allocate, row: Index, moved: Block, length: Index) -> Block:
 
 def _of_row(statement: Statement, buffer: Buffer, row: Index, around: frozenset[int]) -> Block:
     """What the statement does for one row; `around` are the loops around it that go on to compute it."""
-    if not _stores_to(statement, buffer):
+    if not stores_to(statement, buffer):
         return (statement,)
     stored = {cell.pairs[0][0] for cell, is_stored in cells_of((statement,)) if is_stored and cell.buffer == buffer}
     match statement:
@@ -330,14 +318,6 @@ def _check_order(buffer: Buffer, moved: Block, staying: Block) -> None:
                 "what is computed between it and the loop that reads it changes what its rows are computed from",
                 f"a loop that reads {buffer.name}, and changes nothing that it is computed from",
             )
-
-
-def _reads(statement: Statement, buffer: Buffer) -> bool:
-    return any(cell.buffer == buffer and not is_stored for cell, is_stored in cells_of((statement,)))
-
-
-def _stores_to(statement: Statement, buffer: Buffer) -> bool:
-    return any(cell.buffer == buffer and is_stored for cell, is_stored in cells_of((statement,)))
 
 
 def _changed(block: Block) -> frozenset[Hashable]:

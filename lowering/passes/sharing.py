@@ -35,7 +35,7 @@ from lowering.nest.loopnest import (
 from lowering.nest.overtaking import overtaken
 from lowering.nest.substitution import in_other_buffers
 from lowering.nest.text_scope import TextScope, outermost
-from lowering.nest.tiles import cells_of
+from lowering.nest.tiles import loads_from, stores_to
 
 
 def with_storage_shared(nest: LoopNest) -> LoopNest:
@@ -70,7 +70,7 @@ def _without_copies(block: Block, output: Buffer | None) -> Block:
 
 def _without_copy_to(buffer: Buffer, block: Block) -> Block:
     """The statements in which an input is read in place of its copy."""
-    stores = [s for s in block if _stores_to(s, buffer)]
+    stores = [s for s in block if stores_to(s, buffer)]
     source = _copied(stores[0], buffer) if len(stores) == 1 else None
     if source is None or source.role != "input" or _is_cleared(block, buffer):
         return block
@@ -80,14 +80,14 @@ def _without_copy_to(buffer: Buffer, block: Block) -> Block:
 def _without_copy_of(allocate: Allocate, block: Block, output: Buffer | None) -> Block:
     """The statements in which a tensor is computed where it would be copied to."""
     buffer = allocate.buffer
-    reading = [s for s in block if _reads(s, buffer)]
+    reading = [s for s in block if loads_from(s, buffer)]
     if len(reading) != 1 or _is_cleared(block, buffer):
         return block
     into = [s for s in block if isinstance(s, Allocate) and _is_free_to_move(s) and not _is_cleared(block, s.buffer)]
     targets: list[tuple[Buffer, Block]] = [(to.buffer, (to,)) for to in into]
     targets += [(output, ())] if output is not None else []
     for target, place in targets:
-        if _copied(reading[0], target) == buffer and [s for s in block if _stores_to(s, target)] == reading:
+        if _copied(reading[0], target) == buffer and [s for s in block if stores_to(s, target)] == reading:
             # Storage for what it is copied to is had where that for it would be.
             left = tuple(
                 one
@@ -115,14 +115,6 @@ def _copied(statement: Statement, to: Buffer) -> Buffer | None:
         case For() | If() | Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
             return None
     assert_never(statement)
-
-
-def _stores_to(statement: Statement, buffer: Buffer) -> bool:
-    return any(stored and cell.buffer == buffer for cell, stored in cells_of((statement,)))
-
-
-def _reads(statement: Statement, buffer: Buffer) -> bool:
-    return any(not stored and cell.buffer == buffer for cell, stored in cells_of((statement,)))
 
 
 def _is_cleared(block: Block, buffer: Buffer) -> bool:
@@ -158,12 +150,12 @@ def _makes_room(facts: Facts, scopes: list[TextScope], block: Block, output: Buf
     free = [buffer for buffer in free if not _is_cleared(block, buffer)]
     found: dict[Buffer, Buffer] = {}
     for buffer in free:
-        reading = [at for at, s in enumerate(block) if _reads(s, buffer)]
+        reading = [at for at, s in enumerate(block) if loads_from(s, buffer)]
         loop = block[reading[0]] if len(reading) == 1 else None
         if not isinstance(loop, For):
             continue
         for other in (*free, *([output] if output is not None else [])):
-            stores = [at for at, s in enumerate(block) if _stores_to(s, other)]
+            stores = [at for at, s in enumerate(block) if stores_to(s, other)]
             if other == buffer or other in found.values() or not _are_alike(buffer, other) or stores != reading:
                 continue
             done = list(accesses(loop, facts, scopes[reading[0]]))

@@ -14,7 +14,7 @@ import numpy as np
 
 from atl.checks.targets import marked_binders
 from atl.core.dtypes import is_integer
-from atl.core.index import Index, Size, atoms, value_of
+from atl.core.index import Bound, Index, Size, atoms, value_of
 from atl.core.marks import LoopMark
 from atl.core.program import Program, checked_program
 from atl.core.terms import Expr, Reduce
@@ -57,7 +57,7 @@ def measure(
     True
     """
     checked_program(program)
-    if not isinstance(sizes, Mapping) or not all(type(value) is int for value in sizes.values()):
+    if not isinstance(sizes, Mapping) or not all(type(value) is int and value >= 0 for value in sizes.values()):
         raise WrongArgument(f"sizes={brief(sizes)}", required='a dictionary from names to numbers: sizes={"n": 1000}')
     return Contest(program, dict(sizes), random_inputs(program, sizes) if inputs is None else inputs, fast_math)
 
@@ -83,7 +83,7 @@ class Contest:
         self._arrays = [np.ascontiguousarray(call.arrays[array.name]) for array in program.inputs]
         self._sizes: dict[str, Any] = {name: value for name, value in sizes.items() if name in program.sizes}
         self._start = compile(program, fast_math=fast_math)
-        shape = tuple(_extent(extent, call.sizes, call.arrays) for extent in program.shape)
+        shape = tuple(_value(extent, call.sizes, call.arrays) for extent in program.shape)
         self._out = np.empty(shape, program.body.type.dtype)
         terms = _terms(program.body, lambda extent: _extent(extent, call.sizes, call.arrays))
         self._exact = is_integer(str(self._out.dtype))
@@ -151,6 +151,10 @@ def _terms(e: Expr, extent: Callable[[Index], int]) -> int:
 
 def _extent(e: Index, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> int:
     """The extent of a loop, or the largest size where it depends on other loops."""
-    if not all(isinstance(atom, Size) for atom in atoms(e)):
+    if any(isinstance(atom, Bound) for atom in atoms(e)):
         return max(sizes.values(), default=1)
+    return _value(e, sizes, arrays)
+
+
+def _value(e: Index, sizes: Mapping[str, int], arrays: Mapping[str, AnyArray]) -> int:
     return value_of(e, lambda leaf: sizes[leaf.name] if isinstance(leaf, Size) else 0, index_elements(arrays))

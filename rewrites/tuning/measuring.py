@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import comb
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from atl.core.program import Program
 
@@ -29,6 +29,7 @@ class Entrant(Protocol):
         """A text that tells machine codes, and what they were made by, apart."""
 
 
+@runtime_checkable
 class Contest(Protocol):
     """Where schedules of one program are compared with it, and timed in turn, at some sizes."""
 

@@ -69,12 +69,17 @@ def autotune(
         raise WrongArgument(f"budget={brief(budget)}", required="how many seconds it may take")
     if watch is not None and not callable(watch):
         raise WrongArgument(f"watch={brief(watch)}", required="a function of a candidate, such as print")
+    if start is not None and not isinstance(start, Theorem):
+        raise WrongArgument(f"start={brief(start)}", required="a theorem: session.theorem")
     if folder is not None and not isinstance(folder, str | PathLike):
         raise WrongArgument(f"folder={brief(folder)}", required="the path of a folder for the table of times")
     progress = Progress(len(waiting), budget)
     lhs = _start_of(schedule, waiting) if start is None else start.lhs
     program = lhs if start is None else start.rhs
-    tuner = _Tuner(schedule, measure(program, sizes), lhs, program, sizes, folder, progress, watch)
+    contest = measure(program, sizes)
+    if not isinstance(contest, Contest):
+        raise WrongArgument(f"the measure gives {brief(contest)}", required="a contest, as lowering.measure gives one")
+    tuner = _Tuner(schedule, contest, lhs, program, sizes, folder, progress, watch)
     try:
         return tuner.run(waiting, budget)
     finally:
@@ -86,11 +91,19 @@ def _start_of(schedule: Callable[..., S], waiting: Sequence[Parameters]) -> Prog
     refused: ATLError | None = None
     for parameters in waiting:
         try:
-            return schedule(**parameters).theorem.lhs
+            return _theorem_of(schedule(**parameters), parameters).lhs
         except ATLError as error:
             refused = refused or error
     assert refused is not None
     raise refused
+
+
+def _theorem_of(session: object, parameters: Parameters) -> Theorem:
+    """That what a schedule gives equals its start. Raises `WrongArgument` where it is no session."""
+    theorem = getattr(session, "theorem", None)
+    if not isinstance(theorem, Theorem):
+        raise WrongArgument(f"the schedule gives {brief(session)} for {called(parameters)}", required="a session")
+    return theorem
 
 
 class _Tuner(Generic[S]):
@@ -188,8 +201,7 @@ class _Tuner(Generic[S]):
 
     def _derived(self, parameters: dict[str, Any]) -> S:
         session = self.schedule(**parameters)
-        theorem = getattr(session, "theorem", None)
-        if not isinstance(theorem, Theorem) or theorem.lhs != self.lhs:
+        if _theorem_of(session, parameters).lhs != self.lhs:
             raise WrongArgument(
                 f"the schedule gives {brief(session)} for {called(parameters)}",
                 required=f"a session that starts from {self.lhs.name}, as the others do",

@@ -10,7 +10,7 @@ from atl.errors import ATLError
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
-from rewrites.obstacles import none_is_new, obstacles
+from rewrites.obstacles import new_obstacles, obstacles
 from rewrites.places.choosing import Chosen
 from rewrites.places.site import Site
 from rewrites.tactics.binding import check_name
@@ -69,8 +69,8 @@ def _accumulated(work: Derivation, site: Site, places: list[Path] | None, name: 
         # What sticks out has no meaning: a quotient by something that is zero there, say.
         work.back_to(before)
         summed(guarded=True)
-    made = obstacles(work.goal)
-    if not none_is_new(in_the_way, made):
+    made = new_obstacles(in_the_way, obstacles(work.goal))
+    if made:
         work.back_to(before)
         # Elements of the tile were padding where no term of their sum was computed: a buffer has no padding.
         raise NoSite(
