@@ -26,6 +26,7 @@ SHARED: Final = {
     "from within a let": (NESTED + "⊞[i < n] Σ[j < n] t[j]", ["t"]),
     "lanes": (T + "⊞[i < n | vector] t[i] * t[i]", []),
     "rows": (TABLE + BELOW + "⊞[i < n] Σ[j < n] u[j, i]", ["t"]),
+    "padding with zeros of its own": ("let t := padr 1 ⊞[i < n - 1] x[i] in ⊞[i < n] t[i] + 1", []),
     "one of two": (T + "let u := ⊞[i < n] 3 * x[i] in ⊞[i < n] t[i] * u[i]", ["u"]),
 }
 """Each with the buffers that are left."""
@@ -36,7 +37,7 @@ APART: Final = {
     "the element after, at once": (T + "⊞[i < n | vector] select(i + 1 < n, t[i + 1], t[i])", ["t"]),
     "read again, by shape": (T + "let u := ⊞[i < n] t[i] + 1 in ⊞[i < n] Σ[j < n] u[j] * t[i]", ["t", "u"]),
     "shorter, by shape": ("let t := ⊞[i < n + 1] 2 * x[min(i, n - 1)] in ⊞[i < n] t[i]", ["t"]),
-    "with padding, by shape": ("let t := padr 1 ⊞[i < n - 1] x[i] in ⊞[i < n] t[i] + 1", ["t"]),
+    "zeroed, by shape": ("let t := truncr 1 padr 2 ⊞[i < n - 1] x[i] in ⊞[i < n] t[i] + 1", ["t"]),
     "into padding, by shape": (T + "padr 1 ⊞[i < n - 1] t[i]", ["t"]),
     "rows": (TABLE + TURNED + "⊞[i < n] Σ[j < n] u[j, 0] * u[j, i]", ["t", "u"]),
 }

@@ -98,6 +98,7 @@ RESULTS: Final = {
     "vectors": "⊞[i < n | vector] x[i] + 1",
     "threads": "⊞[i < n | parallel] x[i] + 1",
     "not at all": "⊞[i < n] 1.0",
+    "padding with zeros of its own": "padr 1 ⊞[i < n - 1] 2 * x[i]",
 }
 REFUSED: Final = {
     "the element before": (
@@ -110,7 +111,7 @@ REFUSED: Final = {
         "is read after it was overwritten: `total += x[j]` reads it, after `out[i] = total` has stored there",
     ),
     "the element after, at once": ("⊞[i < n | vector] select(i + 1 < n, x[i + 1], x[i])", "is read after it was"),
-    "padding": ("padr 1 ⊞[i < n - 1] x[i]", "padding in the result is zeroed before anything is read"),
+    "padding": ("truncr 1 padr 2 ⊞[i < n - 1] x[i]", "padding in the result is zeroed before anything is read"),
     "two passes": ("(⊞[i < n] x[i]) + Σ[j < 2] ⊞[i < n] x[i]", "is read after it was overwritten"),
 }
 
