@@ -41,7 +41,12 @@ def in_place(nest: LoopNest, names: Collection[str]) -> LoopNest:
 def _check(nest: LoopNest, buffer: Buffer) -> None:
     output, name = nest.output, buffer.name
     if not nest.complete:
-        raise _refused(name, "padding in the result is zeroed before anything is read", "a result without padding")
+        raise _refused(
+            name,
+            "padding in the result is zeroed before anything is read",
+            "a result without padding",
+            instead="where a guard leaves elements out, atl.select(p, e, 0) computes them",
+        )
     if (buffer.extents, buffer.dtype) != (output.extents, output.dtype):
         raise _refused(name, "the result has not the shape of it at all sizes", "an input of the result's own shape")
     # One iteration of a loop around all: what is done in it is what the nest does.
@@ -64,21 +69,29 @@ def _read_in_indices(nest: LoopNest) -> set[str]:
 
 def _overtaken(name: str, found: Overtaken) -> ArrayError:
     read, store, model = found.read.text, found.store.text, found.model
-    when = f"after `{store}` has stored there" if read != store else "in a later iteration"
+    loop, instead = found.at_once, None
+    if loop is not None:
+        of = loop.variable.name
+        when = f"in an iteration of {of}, marked {loop.mark.value}, that need not come first"
+        instead = f's.mark("{of}", None) lets the iterations of {of} run one after the other'
+    else:
+        when = f"after `{store}` has stored there" if read != store else "in a later iteration"
     required = f"an output in which nothing is stored before the element of {name} in its place was read"
     if model is None or not isinstance(found.store.storage, Cell):
         said = f"it is not proved that none of its elements is read after it was overwritten: `{read}` reads it, {when}"
-        return _refused(name, said, required)
+        return _refused(name, said, required, instead=instead)
     at = ", ".join(str(model.value(position)) for position, _ in found.store.storage.pairs)
     numbers = {of: value for of, value in model.numbers.items() if of.rstrip("'") != "once"}
     said = f"{name}[{at}] is read after it was overwritten: `{read}` reads it, {when}"
-    return _refused(name, said, required, numbers)
+    return _refused(name, said, required, numbers, instead=instead)
 
 
-def _refused(name: str, summary: str, required: str, numbers: dict[str, int] | None = None) -> ArrayError:
+def _refused(
+    name: str, summary: str, required: str, numbers: dict[str, int] | None = None, *, instead: str | None = None
+) -> ArrayError:
     return ArrayError(
         f"out is the input {name}, and {summary}",
         required=required,
         numbers=numbers,
-        suggestions=(f"pass a copy of {name}, or leave out=… away",),
+        suggestions=(*((instead,) if instead else ()), f"pass a copy of {name}, or leave out=… away"),
     )

@@ -91,6 +91,14 @@ ACCUMULATED: dict[str, tuple[Callable[[], Session], str]] = {
         lambda: reschedule(matmul()).accumulate("p", at="i", name="row"),
         "⊞[i < n] let row := Σ[p < k] ⊞[j < m] A[i, p] * B[p, j] in ⊞[j < m] row[j]",
     ),
+    "at a loop where an operand is staged": (
+        lambda: reschedule(matmul()).stage("A", at="i", name="row").accumulate("p", at="i"),
+        "in let acc := Σ[p < k] ⊞[j < m] row[0, p] * B[p, j] in ⊞[j < m] acc[j]",
+    ),
+    "at a loop where something is staged that the sum does not read": (
+        lambda: reschedule(biased()).stage("z", at="i", name="row").accumulate("p", at="i"),
+        "⊞[i < n] let acc := Σ[p < k] ⊞[j < m] A[i, p] * B[p, j] in let row :=",
+    ),
     "at one of several loops over tiles": (
         lambda: reschedule(whole_tiles()).tile("i", [8, 4]).accumulate("j", at="iio"),
         "flatten ⊞[iio < 2] let acc := Σ[j < m] ⊞[iii < 4] x[8*io + 4*iio + iii, j] in ⊞[iii < 4] acc[iii]",

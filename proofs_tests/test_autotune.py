@@ -117,6 +117,15 @@ def test_where_nothing_is_faster_the_start_stays(tmp_path: Path) -> None:
     assert "*   1.00" in str(found)
 
 
+def test_a_candidate_that_is_the_program_as_it_stands_has_its_time_and_stands_below_it(tmp_path: Path) -> None:
+    found = _tuned(ByHand(tmp_path, {1: 8.0, 2: 4.0}), (1, 2))
+    assert found.tried[0].ms == found.start_ms
+    assert [line.split("  ")[-2:] for line in str(found).split("\n")[3:]] == [
+        [" 8.000", "as it stands"],
+        [" 8.000", "by=1 (the code of the program as it stands)"],
+    ]
+
+
 def test_what_is_faster_only_within_the_noise_is_not_chosen(tmp_path: Path) -> None:
     noise = (0.8, 1.3, 0.9, 1.2, 0.7, 1.25, 0.85)
     contest = ByHand(tmp_path, {1: 1.0, 2: 0.97, 4: 1.0, 8: 1.0}, noise)

@@ -110,9 +110,17 @@ REFUSED: Final = {
         "⊞[i < n] Σ[j < n] x[j]",
         "is read after it was overwritten: `total += x[j]` reads it, after `out[i] = total` has stored there",
     ),
-    "the element after, at once": ("⊞[i < n | vector] select(i + 1 < n, x[i + 1], x[i])", "is read after it was"),
+    "the element after, at once": (
+        "⊞[i < n | vector] select(i + 1 < n, x[i + 1], x[i])",
+        "reads it, in an iteration of i, marked vector, that need not come first",
+    ),
+    "in reverse, at once": ("⊞[i < n | parallel] x[n - 1 - i]", "reads it, in a later iteration"),
     "padding": ("truncr 1 padr 2 ⊞[i < n - 1] x[i]", "padding in the result is zeroed before anything is read"),
     "two passes": ("(⊞[i < n] x[i]) + Σ[j < 2] ⊞[i < n] x[i]", "is read after it was overwritten"),
+}
+INSTEAD: Final = {
+    "the element after, at once": ('s.mark("i", None) lets the iterations of i run one after the other',),
+    "padding": ("where a guard leaves elements out, atl.select(p, e, 0) computes them",),
 }
 
 
@@ -139,7 +147,7 @@ def test_a_result_in_the_place_of_what_is_read_later_is_refused_with_the_element
         kernel(x, out=x)
     assert caught.value.summary.startswith("out is the input x, and ")
     assert said in caught.value.summary
-    assert caught.value.suggestions == ("pass a copy of x, or leave out=… away",)
+    assert caught.value.suggestions == (*INSTEAD.get(name, ()), "pass a copy of x, or leave out=… away")
     assert "once" not in str(caught.value)
     np.testing.assert_array_equal(x, before)
     np.testing.assert_array_equal(kernel(x.copy(), out=x), kernel(before))
@@ -154,6 +162,14 @@ def test_the_interpreter_traps_a_result_that_comes_too_early(name: str, monkeypa
     with pytest.raises(Trap) as caught:
         run(wrong, {"n": 7}, {"x": vector(7)})
     assert caught.value.kind in ("taken", "meeting")
+
+
+def test_what_a_refusal_proposes_is_taken() -> None:
+    x = vector(7)
+    for body in ("⊞[i < n] select(i < 5, x[i], 0.0)", "⊞[i < n] select(i + 1 < n, x[i + 1], x[i])"):
+        kernel = compile_kernel(program(body))
+        wanted = kernel(x)
+        np.testing.assert_array_equal(wanted, kernel(held := x.copy(), out=held))
 
 
 def test_an_element_that_is_never_stored_is_no_result() -> None:

@@ -292,6 +292,7 @@ def test_a_loop_is_unrolled_whose_extent_is_constant() -> None:
     with pytest.raises(IllegalMark, match="the loop po is marked unroll, and it is not known how many") as caught:
         lower(s.mark("po", "unroll").goal)
     assert caught.value.required == "a constant extent; it is ceildiv(k, 8)"
+    assert 's.tile(…).tails(strategy="split") has full tiles first, which can be' in caught.value.suggestions
 
 
 # -- buffers ----------------------------------------------------------------------------------------------------------

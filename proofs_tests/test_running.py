@@ -55,6 +55,15 @@ MADE: dict[str, tuple[Callable[[], Session], str]] = {
     "tiles written out in C": (
         lambda: rows().unroll("p", 4), "Σ[po < ⌈k / 4⌉] Σ[pi < 4 | unroll] [4*po + pi < k] · A[i, 4*po + pi]",
     ),
+    "full tiles of a maximum written out in C": (
+        lambda: reschedule(atl.parse("f (x : float32[n, 8*k]) : float32[n] := ⊞[i < n] max[p < 8*k] x[i, p]"))
+        .unroll("p", 4),
+        "⊞[i < n] max[po < 2*k] max[pi < 4 | unroll] x[i, 4*po + pi]",
+    ),
+    "full tiles written out in C, and a tail that is not": (
+        lambda: rows().unroll("p", 4).tails(strategy="split"),
+        "(Σ[po < k // 4] Σ[pi < 4 | unroll] A[i, 4*po + pi]) + Σ[k // 4 <= po < ⌈k / 4⌉] Σ[pi < k - 4*po] A[",
+    ),
     "nothing is left over": (
         lambda: reschedule(atl.parse("f (x : float32[8*n]) : float32[8*n] := ⊞[i < 8*n] x[i]"))
         .vectorize("i", 8, tails="split"),
@@ -121,6 +130,10 @@ REFUSED: dict[str, tuple[Callable[[], Session], str, str]] = {
     "what is no loop": (lambda: reschedule(pipeline()).vectorize("buf"), "buf is no loop", ""),
     "a loop of no constant extent": (
         lambda: rows().unroll("p"), "the loop p runs from 0 to k", "s.unroll('p', 8) runs it in tiles",
+    ),
+    "a tile that is cut short": (
+        lambda: reschedule(atl.parse("f (x : float32[n]) : float32 := max[i < n] x[i]")).unroll("i", 4),
+        "the last tile of i would be cut short, and could not be written out", "a number that divides the extent",
     ),
 }  # fmt: skip
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from atl.core.index import index
 from atl.core.marks import AT_ONCE
-from atl.core.predicate import FALSE, Predicate, equal, less, negation
+from atl.core.predicate import FALSE, equal, less
 from atl.core.reshape_definitions import Pairs
 from atl.prove import Facts, Proved, Refuted, prove
 from atl.prove.answer import Model
@@ -18,11 +18,15 @@ from lowering.nest.meeting import meeting, other
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """A read of a cell for which it is not proved that nothing is stored there before; `model` is where, if known."""
+    """A read of a cell for which it is not proved that nothing is stored there before; `model` is where, if known.
+
+    Where the store comes first only because the iterations of a loop run at once, `at_once` is that loop.
+    """
 
     read: Access
     store: Access
     model: Model | None
+    at_once: For | None
 
 
 def overtaken(done: Sequence[Access], read: Buffer, stored: Buffer, block: Block) -> Overtaken | None:
@@ -30,7 +34,7 @@ def overtaken(done: Sequence[Access], read: Buffer, stored: Buffer, block: Block
 
     `done` are the accesses of a loop in the order of its text, `block` its body. The two have the same shape.
     """
-    at_once = {s.variable.uid for s in statements(block) if isinstance(s, For) and s.mark in AT_ONCE}
+    at_once = {s.variable.uid: s for s in statements(block) if isinstance(s, For) and s.mark in AT_ONCE}
     unknown: Overtaken | None = None
     for at, reading in enumerate(done):
         if reading.how != "read" or not _is_of(reading, read):
@@ -38,31 +42,34 @@ def overtaken(done: Sequence[Access], read: Buffer, stored: Buffer, block: Block
         for before, storing in enumerate(done):
             if storing.how == "read" or accessed(storing.storage) != key(stored):
                 continue
-            for facts in _earlier(storing, reading, at_once, textually=before < at):
+            for facts, loop in _earlier(storing, reading, at_once, textually=before < at):
                 answer = prove(facts, FALSE)
                 if isinstance(answer, Refuted):
-                    return Overtaken(reading, storing, answer.model)
+                    return Overtaken(reading, storing, answer.model, loop)
                 if not isinstance(answer, Proved):
-                    unknown = unknown or Overtaken(reading, storing, None)
+                    unknown = unknown or Overtaken(reading, storing, None, loop)
     return unknown
 
 
-def _earlier(storing: Access, reading: Access, at_once: set[int], *, textually: bool) -> Iterator[Facts]:
+def _earlier(
+    storing: Access, reading: Access, at_once: Mapping[int, For], *, textually: bool
+) -> Iterator[tuple[Facts, For | None]]:
     """What holds where both are to one cell and the store comes first: in an earlier iteration of a loop around both.
 
     Or in the same iterations of all of them, where its text is the earlier one. Of a loop whose iterations run at once
-    any other one may be the earlier.
+    a later one may be the earlier, too; with it comes that loop.
     """
     facts = meeting(_pairs(storing), storing.facts, _pairs(reading), reading.facts, reading.loops)
     for one, another in zip(storing.loops, reading.loops, strict=False):
         if one != another:
             break
         here, there = index(one), other(one)
-        first: Predicate = negation(equal(here, there)) if one.uid in at_once else less(here, there)
-        yield facts.assume(first)
+        yield facts.assume(less(here, there)), None
+        if one.uid in at_once:
+            yield facts.assume(less(there, here)), at_once[one.uid]
         facts = facts.assume(equal(here, there))
     if textually:
-        yield facts
+        yield facts, None
 
 
 def _is_of(access: Access, buffer: Buffer) -> bool:

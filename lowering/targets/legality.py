@@ -231,7 +231,9 @@ def _not_constant(nest: LoopNest, loop: For, scope: TextScope) -> IllegalMark:
     name = loop.variable.name
     extent = show_index(scope, loop.high - loop.low)
     summary = f"the loop {name} is marked {loop.mark.value}, and it is not known how many iterations it has"
-    return _illegal(nest, loop, summary, f"a constant extent; it is {extent}", None)
+    whole = 's.tile(…).tails(strategy="split") has full tiles first, which can be'
+    instead = (whole,) if loop.mark is LoopMark.UNROLL else ()
+    return _illegal(nest, loop, summary, f"a constant extent; it is {extent}", None, *instead)
 
 
 def _illegal(

@@ -157,7 +157,7 @@ class _Tuner(Generic[S]):
         return Tuned(
             self.start,
             dict(self.sizes),
-            tuple(self.tried),
+            tuple(self._at_start_timed(one) for one in self.tried),
             self.best,
             self.session,
             stopped,
@@ -166,6 +166,10 @@ class _Tuner(Generic[S]):
             self.progress.seconds,
             self.table.path,
         )
+
+    def _at_start_timed(self, tried: Tried) -> Tried:
+        """A candidate that is the code of the start takes its time, which may have been measured after it was tried."""
+        return replace(tried, ms=self.start_ms) if tried.speed is AT_START else tried
 
     def _remembered_best(self, waiting: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         """The candidate that was the fastest of the table: it is taken up again however short the time is."""

@@ -99,7 +99,7 @@ class Tuned(Generic[S]):
         lines = [f"{self.start.name} at {sizes}: {self.stopped} after {count}, {self.seconds:.1f} s{left}"]
         lines.append(f"    {'times as fast [95 %]':<24}{'ms':>10}")
         at_start = "" if self.start_ms is None else f"{self.start_ms:.3f}"
-        rows = [*self.ranked, None]
+        rows = [None, *self.ranked]
         rows.sort(key=lambda one: -(one.speed.middle if one is not None and one.speed is not None else 1.0))
         for one in rows:
             if one is None:

@@ -19,7 +19,7 @@ from rewrites.tactics.nests.bounds import bounded
 from rewrites.tactics.nests.guards import lift_guards
 from rewrites.tactics.nests.order import interchanged
 from rewrites.tactics.padding import padding_kept
-from rewrites.tactics.staging import stage_at
+from rewrites.tactics.staging import below_lets, stage_at
 
 
 def accumulate(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> None:
@@ -29,6 +29,7 @@ def accumulate(work: Derivation, what: Chosen, *, at: Chosen | None = None, name
 
     The sum is chosen, and sums directly inside of it come along. The tile is made of the loops between it and the loop
     `at`, in each iteration of which it is computed, or else of the loops of constant extent directly around the sum.
+    Lets of that loop that the sum reads, such as operands that were staged there, stay around the buffer.
 
     What sticks out of a whole tile is computed too, if it has a meaning; guards stay where the buffer is read, and
     where an operand is read beyond its end, until `pack` or `pad` have put zeros there. Of those inside, the ones that
@@ -111,7 +112,7 @@ def _nearest(work: Derivation, site: Site, places: list[Path]) -> Path:
             place=place_of(work.goal, site.path),
             required="a loop around the sum",
         )
-    above = around[-1]
+    above = below_lets(work, site.path, around[-1])
     if not any(isinstance(between.term, Gen | Reduce) for between in site.spine()[len(above) : -1]):
         raise NoSite(
             f"no loop stands between that one and the sum {site.called[0]}",

@@ -12,8 +12,9 @@ from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.places.choosing import Chosen
 from rewrites.places.site import Site
+from rewrites.tactics.indices import simplify_indices
 from rewrites.tactics.loops import as_bound, first_possible, written_out
-from rewrites.tactics.nests.tails import Strategy, checked_strategy, tails_below
+from rewrites.tactics.nests.tails import Strategy, checked_strategy, extent_of, tails_below
 from rewrites.tactics.nests.tiling import one_tile
 from rewrites.tactics.simplification import simplify_guards
 
@@ -80,6 +81,8 @@ def unroll(work: Derivation, name: Chosen, by: Any = None) -> None:
 
     Σ[p < k] e(p)  →  Σ[po < ⌈k/4⌉] Σ[pi < 4 | unroll] [4*po + pi < k] · e(4*po + pi)
 
+    A maximum, minimum or product has a last tile that is cut short, and is refused unless `by` divides its extent.
+
     >>> s = reschedule(atl.parse("f (x : float32[n, 3]) : float32[n] := ⊞[i < n] Σ[p < 3] x[i, p]"))
     >>> s.branch().unroll("p")
     f (x : float32[n, 3]) : float32[n] :=
@@ -93,7 +96,11 @@ def unroll(work: Derivation, name: Chosen, by: Any = None) -> None:
         if by is None:
             written_out(work, site, name)
         else:
-            work.mark(_tiled(work, site, by), LoopMark.UNROLL)
+            inner = _tiled(work, site, by)
+            if extent_of(work, inner) is None:
+                simplify_indices(work, inner)
+            _check_constant(work, inner, site)
+            work.mark(inner, LoopMark.UNROLL)
 
     first_possible(work, name, unrolled)
 
@@ -103,6 +110,17 @@ def _tiled(work: Derivation, site: Site, by: Any) -> Path:
     inner = one_tile(work, site.path, as_bound(by, site))
     simplify_guards(work, site.path)
     return inner
+
+
+def _check_constant(work: Derivation, inner: Path, site: Site) -> None:
+    """Raises `NoSite` where the loop within a tile has no constant extent, and so cannot be written out."""
+    if extent_of(work, inner) is None:
+        raise NoSite(
+            f"the last tile of {site.called[0]} would be cut short, and could not be written out",
+            place=place_of(site.program, site.path),
+            required="tiles that are full, or of which a condition tells what is left out: of a sum or a generation",
+            suggestions=("a number that divides the extent", "s.tile(…) runs it in tiles that are not written out"),
+        )
 
 
 def _check_cells(work: Derivation, site: Site, how: str) -> None:

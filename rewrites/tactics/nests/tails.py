@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from atl.core.index import Index, atoms, imax, imin, index
+from atl.core.marks import LoopMark
 from atl.core.predicate import All, Any, NonNegative, Predicate, at_most, expressions
 from atl.core.terms import Gen, Guard, Reduce, Select
 from atl.core.traversal import Path
@@ -33,7 +34,8 @@ def tails(work: Derivation, name: Chosen | None = None, *, strategy: Strategy | 
 
     Guards leave the loops on whose indices they do not depend. One that is all of a loop's body bounds the loop; a loop
     is cut where a condition within it, say of one addend, begins or ceases to hold. By "split", loops over tiles are
-    first cut into full tiles and the last one: ⊞[io < n//k] ⊞[ii < k] e, without a bound to compute, and a tail.
+    first cut into full tiles and the last one: ⊞[io < n//k] ⊞[ii < k] e, without a bound to compute, and a tail. Loops
+    of full tiles that are to be written out stay so marked, those of the tail have no constant extent and lose it.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")).tile("i", 8)
     >>> s.tails()
@@ -67,7 +69,14 @@ def tails_below(work: Derivation, path: Path, strategy: Strategy) -> None:
     """Makes bounds of the guards below a place, as far as they can be."""
     simplify_guards(work, path)
     lift_guards(work, path)
-    _Tails(work, strategy).visit(path)
+    _Tails(work, strategy, splits=strategy == "split").visit(path)
+
+
+def extent_of(work: Derivation, path: Path) -> int | None:
+    """How many iterations a loop has, where that is constant."""
+    loop = work.term(path)
+    assert isinstance(loop, Gen | Reduce)
+    return (loop.high - loop.low).constant
 
 
 # -- bounds and cuts --------------------------------------------------------------------------------------------------
@@ -75,10 +84,14 @@ def tails_below(work: Derivation, path: Path, strategy: Strategy) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Tails:
-    """Visits the loops of a goal from the outside in. `tried` are indices at which the nearest loop has been cut."""
+    """Visits the loops of a goal from the outside in. `tried` are indices at which the nearest loop has been cut.
+
+    `splits` is what was asked for; the strategy for a tail that has been cut off is "min".
+    """
 
     work: Derivation
     strategy: Strategy
+    splits: bool
     tried: frozenset[Index] = frozenset()
 
     def visit(self, path: Path) -> None:
@@ -89,6 +102,8 @@ class _Tails:
                 self.visit((*path, position))
             return
         path = bounded(self.work, path)
+        if self.splits and term.mark is LoopMark.UNROLL and extent_of(self.work, path) is None:
+            self.work.mark(path, LoopMark.NONE)
         for limit in self._limits(path):
             if self._cut(path, limit):
                 return
