@@ -21,7 +21,7 @@ from lowering.nest.machine import Trap, execute, run
 from lowering.nest.obligations import report
 from lowering.passes import after_passes, sharing
 from proofs_tests.generate import Case, case_by_seed
-from proofs_tests.sharing_programs import APART, COPIES, SHARED, program, vector
+from proofs_tests.sharing_programs import APART, COPIES, OWN_ROWS, ROWS, SHARED, program, table, table_program, vector
 
 SIZES: Final = (1, 2, 3, 7)
 
@@ -36,6 +36,16 @@ def agrees(of: atl.Program) -> None:
         x = vector(size)
         wanted = atl.evaluate(of, x)
         np.testing.assert_array_equal(run(nest, {"n": size}, {"x": x}), wanted)
+        np.testing.assert_array_equal(kernel(x), wanted)
+    assert not report(nest).refuted
+
+
+def agrees_on_tables(of: atl.Program) -> None:
+    nest, kernel = lower(of), compile_kernel(of)
+    for n, m in ((1, 1), (3, 1), (1, 3), (2, 7), (5, 2)):
+        x = table(n, m)
+        wanted = atl.evaluate(of, x)
+        np.testing.assert_array_equal(run(nest, {"n": n, "m": m}, {"x": x}), wanted)
         np.testing.assert_array_equal(kernel(x), wanted)
     assert not report(nest).refuted
 
@@ -85,6 +95,38 @@ def test_the_interpreter_traps_what_would_be_read_too_late(name: str, monkeypatc
     with pytest.raises(Trap) as caught:
         run(nest, {"n": 7}, {"x": vector(7)})
     assert caught.value.kind in ("taken", "meeting", "overwritten")
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_let_of_one_row_stands_in_the_row_that_is_computed_from_it(name: str) -> None:
+    agrees_on_tables(table_program(ROWS[name]))
+    left = ["t"] if name == "one of two" else []
+    assert [of for of in heap(lower(table_program(ROWS[name]))) if of in "ts"] == left
+
+
+@pytest.mark.parametrize("name", OWN_ROWS)
+def test_a_let_of_one_row_that_would_be_read_later_or_left_there_has_storage_of_its_own(name: str) -> None:
+    agrees_on_tables(table_program(OWN_ROWS[name]))
+    assert "t" in heap(lower(table_program(OWN_ROWS[name])))
+
+
+@pytest.mark.parametrize("name", ["the element before", "in reverse", "the element after, at once"])
+def test_the_interpreter_traps_what_would_be_read_too_late_of_a_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: every row makes room, whatever is read of it later."""
+    monkeypatch.setattr(sharing, "overtaken", lambda *_: None)
+    nest = after_passes(lower_unchecked(table_program(OWN_ROWS[name])))
+    assert heap(nest) == []
+    with pytest.raises(Trap) as caught:
+        run(nest, {"n": 3, "m": 7}, {"x": table(3, 7)})
+    assert caught.value.kind in ("taken", "meeting", "overwritten")
+
+
+def test_the_interpreter_traps_what_is_left_in_a_row_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: some of a row is taken for all of it."""
+    monkeypatch.setattr(sharing, "_go_over", lambda *_: True)
+    nest = after_passes(lower_unchecked(table_program(OWN_ROWS["not the whole row"])))
+    with pytest.raises(Trap, match="out at 3, where another tensor in its storage is left"):
+        run(nest, {"n": 3, "m": 5}, {"x": table(3, 5)})
 
 
 # -- results ----------------------------------------------------------------------------------------------------------
