@@ -215,6 +215,29 @@ def test_two_inputs_may_be_one_array_and_the_result() -> None:
     assert caught.value.required == "an output that overlaps no input, or is one"
 
 
+def test_a_result_may_touch_an_input_and_not_overlap_it() -> None:
+    both = compile_kernel(atl.parse("t (x : float32[n], y : float32[m]) : float32[n] := ⊞[i < n] x[i] + Σ[j < m] y[j]"))
+    held = np.arange(12, dtype=np.float32)
+    assert both(held[:4], held[8:], out=held[4:8]).tolist() == [38, 39, 40, 41]
+    for begin in (1, 3, 5, 7, 9, 11):
+        out = held[begin : begin + 1]
+        for x, y in ((held[begin - 1 : begin], held[begin + 1 :]), (held[begin + 1 : begin + 2], held[:begin])):
+            if x.size:
+                assert both(x, y, out=out)[0] == x[0] + y.sum()
+    for begin in range(9):
+        for other in range(9):
+            x, out = held[begin : begin + 4], held[other : other + 4]
+            if 0 < abs(begin - other) < 4:
+                with pytest.raises(ArrayError, match="out shares memory with the input x"):
+                    both(x, held[:0], out=out)
+            else:
+                wanted = x.copy()
+                assert both(x, held[:0], out=out).tolist() == wanted.tolist()
+    # Nothing is stored to an empty result, nor read of an empty input, wherever they are.
+    assert both(held[:0], held, out=held[5:5]).size == 0
+    assert both(held[:4], held[2:2], out=held[:4]) is not None
+
+
 def test_arrays_of_indices_and_of_other_shapes_are_no_place_for_a_result() -> None:
     gather = atl.tensor("at", atl.sizes("n"), dtype="int64", range=(0, atl.sizes("n")))
     of = compile_kernel(atl.program("t", [gather], atl.gen(atl.sizes("n"), lambda i: gather[gather[i]])))
