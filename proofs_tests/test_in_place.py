@@ -197,6 +197,13 @@ def test_the_interpreter_traps_a_result_that_comes_too_early(name: str, monkeypa
     assert caught.value.kind in ("taken", "meeting")
 
 
+@pytest.mark.parametrize("body", [ROWS["element by element"], OWN_ROWS["an input beside it, by shape"]])
+def test_a_result_of_rows_takes_the_place_of_an_input(body: str) -> None:
+    kernel, x = compile_kernel(table_program(body)), table(3, 5)
+    wanted = kernel(x)
+    np.testing.assert_array_equal(kernel(x, out=x), wanted)
+
+
 def test_an_element_that_is_never_stored_is_no_result() -> None:
     nest = in_place(lower(program("⊞[i < n] x[i] + 1")), ["x"])
     short = replace(nest, body=tuple(replace(s, high=s.high - 1) for s in nest.body if isinstance(s, For)))

@@ -256,11 +256,26 @@ def _in_row_of_block(
     if row is None or _stores_to(last, buffer) or not _is_stored_in_full(first, buffer) or _is_zeroed(block, buffer):
         return None
     there = replace(buffer, extents=output.extents, home=output)
+    if not _leaves_inputs(in_rows((first,), buffer, there, row), block[using[0] + 1 :], there):
+        return None
     reading = in_rows((last,), buffer, there, row)
     for loop in reading:
         if not isinstance(loop, For) or overtaken(list(accesses(loop, facts, scope)), there, output, reading):
             return None
     return in_rows(_without_storage(block, buffer), buffer, there, row)
+
+
+def _leaves_inputs(computing: Block, following: Block, there: Buffer) -> bool:
+    """Whether an input of the output's form, which a call may give as `out`, is read no later than it would be else."""
+    stored = {cell.pairs for cell, stores in cells_of(computing) if stores and cell.buffer == there}
+    alike = [cell for cell, _ in cells_of(computing) if _is_input_like(cell.buffer, there)]
+    return all(stored == {cell.pairs} for cell in alike) and not any(
+        _is_input_like(cell.buffer, there) for cell, _ in cells_of(following)
+    )
+
+
+def _is_input_like(buffer: Buffer, there: Buffer) -> bool:
+    return buffer.role == "input" and _are_alike(buffer, there)
 
 
 def _row_stored_in_full(statement: Statement, buffer: Buffer, output: Buffer) -> Pairs | None:
