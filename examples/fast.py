@@ -158,7 +158,10 @@ def blur_in_tiles(rows: int = 64, columns: int = 64) -> Session:
 
 
 def blur_in_two_stages() -> Session:
-    """Breadth-first: all row sums, then their sums; the rows of zeros above and below are nowhere stored."""
+    """Breadth-first: all row sums, then their sums; the rows of zeros above and below are nowhere stored.
+
+    Memory decides: the program as written takes 0.98 to 1.07 times as long, and both what Halide's two stages take.
+    """
     s = reschedule(blur.two_stage())
     s.tails("⊞[y < n + 2] _")
     s.lbind("⊞[1 <= y < n + 1] _", "sums", over=()).fuse("buf")

@@ -47,6 +47,8 @@ REMEMBERED: Final = 64
 """For how many combinations of shapes a kernel remembers that they are right."""
 WALKED: Final = 0x101
 """The flags of NumPy's for an array that is C-contiguous and aligned."""
+FILLED: Final = WALKED | 0x400
+"""The same for one that is also writeable."""
 FLOAT32_LIMIT: Final = 3.4e38
 
 
@@ -169,10 +171,12 @@ class Kernel:
             (array.name, np.dtype(array.dtype), len(array.shape), code.ffi.typeof(f"{C_TYPES[array.dtype]}[]"))
             for array in nest.inputs
         )
+        self._arrays_at = tuple(at for at, array in enumerate(nest.inputs) if array.shape)
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
         parts = {each.name: each.apart for each in program.packed}
         self._operands = tuple((name, parts.get(name)) for name in program.operands)
+        self._one_array_each = not parts
         self._facts = Facts.of(program)
         self._shapes_decide = _shapes_decide(program, nest, self._facts)
         self._fitting = Fitting(nest)
@@ -200,17 +204,20 @@ class Kernel:
             elements_decide = self._fitting.check(call.sizes, call.arrays)
             if key is not None and self._shapes_decide:
                 self._remember(key, (sizes, shape, elements_decide, self._facts.limits(call.sizes)))
+        function = self._function
         if out is None:
             result = self._new(shape, sizes)
-            self._run(self._function, pointers, sizes, result)
-            return result
-        same = self._checked(out, shape, passed)
-        if same:
-            left = [pointer for pointer, (name, *_) in zip(pointers, self._inputs, strict=True) if name not in same]
-            self._run(self._function_in_place(same), left, sizes, out)
+            into = self._from_buffer(self._result, result)
         else:
-            self._run(self._function, pointers, sizes, out)
-        return out
+            result, into = out, self._place(out, shape)
+            same = self._taken(out, passed) if self._overlaps(into, pointers) else None
+            if same:
+                function = self._function_in_place(same)
+                names = (name for name, *_ in self._inputs)
+                pointers = [pointer for pointer, name in zip(pointers, names, strict=True) if name not in same]
+        if function(*pointers, *sizes, into) == OUT_OF_MEMORY:
+            raise self._no_memory(sizes)
+        return result
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
@@ -220,32 +227,34 @@ class Kernel:
 
     def _quick(
         self, arrays: tuple[object, ...], named: Mapping[str, object]
-    ) -> tuple[list[Any], list[Any], tuple[object, ...] | None]:
+    ) -> tuple[Sequence[Any], list[Any], tuple[object, ...] | None]:
         """The inputs in order, what C is passed for them, and a key of all that decides whether they fit.
 
         There is no key where a closer look is needed.
         """
-        passed: list[Any] = []
+        passed: Any = arrays
         pointers: list[Any] = []
         key: list[object] = []
         given = len(arrays)
         left = len(named)
-        for at, (name, apart) in enumerate(self._operands):
-            if at < given:
-                value = arrays[at]
-            elif name in named:
-                value = named[name]
-                left -= 1
-            else:
+        if not self._one_array_each or given != len(self._operands):
+            passed = []
+            for at, (name, apart) in enumerate(self._operands):
+                if at < given:
+                    value = arrays[at]
+                elif name in named:
+                    value = named[name]
+                    left -= 1
+                else:
+                    return passed, pointers, None
+                if apart is None:
+                    passed.append(value)
+                else:
+                    parts, shape = apart(value)
+                    passed += parts
+                    key.append(shape)
+            if given > len(self._operands):
                 return passed, pointers, None
-            if apart is None:
-                passed.append(value)
-            else:
-                parts, shape = apart(value)
-                passed += parts
-                key.append(shape)
-        if given > len(self._operands):
-            return passed, pointers, None
         from_buffer, array = self._from_buffer, np.ndarray
         for value, (_, dtype, rank, kind) in zip(passed, self._inputs, strict=True):
             if type(value) is array and value.dtype is dtype and value.ndim == rank > 0:
@@ -309,23 +318,34 @@ class Kernel:
                 numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
             ) from None
 
-    def _checked(self, out: object, shape: tuple[int, ...], passed: Sequence[object]) -> frozenset[str]:
-        """Checks that the array given to hold the result can, and says which of the inputs it is."""
-        same: list[str] = []
+    def _place(self, out: object, shape: tuple[int, ...]) -> Any:
+        """What C is passed for the array given to hold the result, once it is checked that it can."""
         if type(out) is not np.ndarray and (not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray)):
             raise self._refused(f"out is a {type(out).__name__}", shape)
         if out.shape != shape:
             raise self._refused(f"out has the shape {out.shape}, not {shape}", shape)
         if out.dtype is not self._dtype and out.dtype != self._dtype:
             raise self._refused(f"the elements of out are {out.dtype}, not {self._dtype}", shape)
-        flags = out.flags
-        if not (flags.c_contiguous and flags.aligned and flags.writeable):
+        if out.flags.num & FILLED != FILLED:
+            flags = out.flags
             what = "writeable" if not flags.writeable else "C-contiguous" if flags.aligned else "aligned"
             raise self._refused(f"out is not {what}", shape)
-        for at, array in enumerate(passed):
-            # Both are contiguous, so that their bounds say exactly whether they overlap.
+        return self._from_buffer(self._result, out)
+
+    def _overlaps(self, into: Any, pointers: Sequence[Any]) -> bool:
+        """Whether the result has memory of an input. All are contiguous: where they begin and end says it exactly."""
+        end = into + len(into)
+        for at in self._arrays_at:
+            pointer = pointers[at]
+            if pointer < end and into < pointer + len(pointer):
+                return True
+        return False
+
+    def _taken(self, out: AnyArray, passed: Sequence[Any]) -> frozenset[str]:
+        """The inputs that the array given to hold the result is, of which it overlaps some."""
+        same: list[str] = []
+        for (name, *_), array in zip(self._inputs, passed, strict=True):
             if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
-                name = self._inputs[at][0]
                 if (array.ctypes.data, array.shape, array.dtype) != (out.ctypes.data, out.shape, out.dtype):
                     raise ArrayError(
                         f"out shares memory with the input {name}",
@@ -350,15 +370,12 @@ class Kernel:
             suggestions=("leave out=… away, and a new array is made",),
         )
 
-    def _run(
-        self, function: Callable[..., int], pointers: Sequence[Any], sizes: tuple[int, ...], result: AnyArray
-    ) -> None:
-        if function(*pointers, *sizes, self._from_buffer(self._result, result)) == OUT_OF_MEMORY:
-            raise OutOfMemory(
-                f"there is no memory for a buffer of {self.program.name}",
-                required="memory for " + ", ".join(_buffers(self.nest)),
-                numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
-            )
+    def _no_memory(self, sizes: tuple[int, ...]) -> OutOfMemory:
+        return OutOfMemory(
+            f"there is no memory for a buffer of {self.program.name}",
+            required="memory for " + ", ".join(_buffers(self.nest)),
+            numbers=dict(zip(self.nest.sizes, sizes, strict=True)),
+        )
 
 
 def _cffi_backend() -> Any:

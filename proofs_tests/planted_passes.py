@@ -33,7 +33,7 @@ from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
 from lowering.passes.registers import with_tiles_in_registers
 from lowering.passes.rings import with_rings
-from lowering.passes.sharing import with_storage_shared
+from lowering.passes.sharing import with_lets_in_rows, with_storage_shared
 from lowering.passes.simplification import simplified
 from lowering.passes.stack import with_stack_in_bounds
 from lowering.passes.sums_on_the_way import with_sums_on_the_way
@@ -81,6 +81,8 @@ FAULTS: Final[dict[str, tuple[Any, str, object, Pass]]] = {
         *(sharing, "_is_free_to_move", lambda statement: isinstance(statement, Allocate)),
         with_storage_shared,
     ),
+    "a row makes room, whatever is read of it later": (sharing, "overtaken", lambda *_: None, with_lets_in_rows),
+    "what is stored of a row is taken for all of it": (sharing, "_go_over", lambda *_: True, with_lets_in_rows),
     "a condition is taken to hold in both branches": (simplification, "negation", lambda p: p, simplified),
     "sizes are taken to be large": (
         *(simplification, "known_at_the_start", lambda *_: Facts().assume(less(constant(6), k))),

@@ -1,4 +1,4 @@
-"""Programs over a vector x of n elements, with lets that make room for what is computed from them, or cannot."""
+"""Programs over a vector of n elements, or a table of n by m, with lets that make room for what comes of them."""
 
 from __future__ import annotations
 
@@ -51,6 +51,40 @@ COPIES: Final = {
     "of a copy of an input": ("let t := x in let u := t in ⊞[i < n] Σ[j < n] u[j]", []),
 }
 
+ROW: Final = "⊞[i < n] let t := ⊞[j < m] 2 * x[i, j] in "
+ROWS: Final = {
+    "element by element": ROW + "⊞[j < m] t[j] * t[j]",
+    "the element after": ROW + "⊞[j < m] t[j] + [j + 1 < m] · t[j + 1]",
+    "what comes": ROW + "⊞[j < m] Σ[j <= k < m] t[k]",
+    "a total of it": ROW + "let s := Σ[j < m] t[j] in ⊞[j < m] t[j] * s",
+    "with a dimension of one element": "⊞[i < n] let t := ⊞[k < 1] ⊞[j < m] x[i, j] + 1 in ⊞[j < m] t[0, j] * t[0, j]",
+    "in threads": "⊞[i < n | parallel] let t := ⊞[j < m] 2 * x[i, j] in ⊞[j < m] t[j] * t[j]",
+    "guarded": "⊞[i < n] let t := ⊞[j < m] [j < n] · x[i, j] in ⊞[j < m] t[j] + 1",
+    "one of two": ROW + "let s := ⊞[k < m] Σ[j < m] t[j] * x[i, k] in ⊞[j < m] t[j] * s[j]",
+}
+"""A let of each row stands in the row."""
+OWN_ROWS: Final = {
+    "the element before": ROW + "⊞[j < m] t[j] + [1 <= j] · t[j - 1]",
+    "in reverse": ROW + "⊞[j < m] t[m - 1 - j]",
+    "the element after, at once": ROW + "⊞[j < m | vector] select(j + 1 < m, t[j + 1], t[j])",
+    "not the whole row": ROW + "⊞[j < m] [j < n] · t[j] * t[j]",
+    "shifted": ROW + "⊞[j < m] [1 <= j] · t[j - 1] * t[j]",
+    "an input beside it, by shape": ROW + "⊞[j < m] t[j] + x[i, j]",
+    "two places": ROW + "padr 1 ⊞[j < m - 1] t[j] * t[j + 1]",
+    "a column": "transpose ⊞[j < m] let t := ⊞[i < n] 2 * x[i, j] in ⊞[i < n] t[i] * t[i]",
+    "by tiles": ROW
+    + "truncr ((m + 3) // 4 * 4 - m) flatten ⊞[jo < (m + 3) // 4] ⊞[ji < 4] [4 * jo + ji < m] · t[4 * jo + ji]",
+}
+"""A let of each row has storage of its own: something of it would be read too late, or be left there."""
+
+
+def table_program(body: str) -> atl.Program:
+    return atl.parse(f"t (x : float32[n, m]) : float32[n, m]\n    given 1 <= n, 1 <= m :=\n  {body}")
+
+
+def table(n: int, m: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.random.default_rng(n + m).integers(-9, 9, (n, m)).astype(np.float32)
+
 
 def program(body: str) -> atl.Program:
     return atl.parse(f"t (x : float32[n]) : float32[n]\n    given 1 <= n :=\n  {body}")
@@ -64,3 +98,5 @@ def sharing_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, 
     """The programs as they are lowered, before any pass, with a size and a vector."""
     for body, _ in (*SHARED.values(), *APART.values(), *COPIES.values()):
         yield lower_unchecked(program(body)), {"n": 5}, {"x": vector(5)}
+    for body in (*ROWS.values(), *OWN_ROWS.values()):
+        yield lower_unchecked(table_program(body)), {"n": 3, "m": 5}, {"x": table(3, 5)}

@@ -322,12 +322,6 @@ def test_a_schedule_of_something_else_is_refused_and_listed(tmp_path: Path) -> N
     assert "the schedule gives None for by=0" in str(found.tried[2].error)
 
 
-def test_a_folder_is_a_path() -> None:
-    three: Any = 3
-    with pytest.raises(WrongArgument, match="folder=3"):
-        autotune(_tiled, {"by": [2]}, ByHand(Path(), {1: 8.0}), SIZES, folder=three)
-
-
 @pytest.mark.parametrize("size", [2**46, 2**61, 2**63 - 1])
 def test_sizes_that_no_memory_holds_are_refused(size: int) -> None:
     twice = atl.parse("twice (x : float32[n, n]) : float32[n, n] := ⊞[i < n] ⊞[j < n] 2 * x[i, j]")

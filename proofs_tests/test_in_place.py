@@ -21,7 +21,7 @@ from lowering.nest.machine import Trap, execute, run
 from lowering.nest.obligations import report
 from lowering.passes import after_passes, sharing
 from proofs_tests.generate import Case, case_by_seed
-from proofs_tests.sharing_programs import APART, COPIES, SHARED, program, vector
+from proofs_tests.sharing_programs import APART, COPIES, OWN_ROWS, ROWS, SHARED, program, table, table_program, vector
 
 SIZES: Final = (1, 2, 3, 7)
 
@@ -36,6 +36,16 @@ def agrees(of: atl.Program) -> None:
         x = vector(size)
         wanted = atl.evaluate(of, x)
         np.testing.assert_array_equal(run(nest, {"n": size}, {"x": x}), wanted)
+        np.testing.assert_array_equal(kernel(x), wanted)
+    assert not report(nest).refuted
+
+
+def agrees_on_tables(of: atl.Program) -> None:
+    nest, kernel = lower(of), compile_kernel(of)
+    for n, m in ((1, 1), (3, 1), (1, 3), (2, 7), (5, 2)):
+        x = table(n, m)
+        wanted = atl.evaluate(of, x)
+        np.testing.assert_array_equal(run(nest, {"n": n, "m": m}, {"x": x}), wanted)
         np.testing.assert_array_equal(kernel(x), wanted)
     assert not report(nest).refuted
 
@@ -85,6 +95,38 @@ def test_the_interpreter_traps_what_would_be_read_too_late(name: str, monkeypatc
     with pytest.raises(Trap) as caught:
         run(nest, {"n": 7}, {"x": vector(7)})
     assert caught.value.kind in ("taken", "meeting", "overwritten")
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_let_of_one_row_stands_in_the_row_that_is_computed_from_it(name: str) -> None:
+    agrees_on_tables(table_program(ROWS[name]))
+    left = ["t"] if name == "one of two" else []
+    assert [of for of in heap(lower(table_program(ROWS[name]))) if of in "ts"] == left
+
+
+@pytest.mark.parametrize("name", OWN_ROWS)
+def test_a_let_of_one_row_that_would_be_read_later_or_left_there_has_storage_of_its_own(name: str) -> None:
+    agrees_on_tables(table_program(OWN_ROWS[name]))
+    assert "t" in heap(lower(table_program(OWN_ROWS[name])))
+
+
+@pytest.mark.parametrize("name", ["the element before", "in reverse", "the element after, at once"])
+def test_the_interpreter_traps_what_would_be_read_too_late_of_a_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: every row makes room, whatever is read of it later."""
+    monkeypatch.setattr(sharing, "overtaken", lambda *_: None)
+    nest = after_passes(lower_unchecked(table_program(OWN_ROWS[name])))
+    assert heap(nest) == []
+    with pytest.raises(Trap) as caught:
+        run(nest, {"n": 3, "m": 7}, {"x": table(3, 7)})
+    assert caught.value.kind in ("taken", "meeting", "overwritten")
+
+
+def test_the_interpreter_traps_what_is_left_in_a_row_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: some of a row is taken for all of it."""
+    monkeypatch.setattr(sharing, "_go_over", lambda *_: True)
+    nest = after_passes(lower_unchecked(table_program(OWN_ROWS["not the whole row"])))
+    with pytest.raises(Trap, match="out at 3, where another tensor in its storage is left"):
+        run(nest, {"n": 3, "m": 5}, {"x": table(3, 5)})
 
 
 # -- results ----------------------------------------------------------------------------------------------------------
@@ -172,6 +214,13 @@ def test_what_a_refusal_proposes_is_taken() -> None:
         np.testing.assert_array_equal(wanted, kernel(held := x.copy(), out=held))
 
 
+@pytest.mark.parametrize("body", [ROWS["element by element"], OWN_ROWS["an input beside it, by shape"]])
+def test_a_result_of_rows_takes_the_place_of_an_input(body: str) -> None:
+    kernel, x = compile_kernel(table_program(body)), table(3, 5)
+    wanted = kernel(x)
+    np.testing.assert_array_equal(kernel(x, out=x), wanted)
+
+
 def test_an_element_that_is_never_stored_is_no_result() -> None:
     nest = in_place(lower(program("⊞[i < n] x[i] + 1")), ["x"])
     short = replace(nest, body=tuple(replace(s, high=s.high - 1) for s in nest.body if isinstance(s, For)))
@@ -188,6 +237,29 @@ def test_two_inputs_may_be_one_array_and_the_result() -> None:
     with pytest.raises(ArrayError, match="out shares memory with the input y") as caught:
         both(x[:3].copy(), y[1:4], out=y[:3])
     assert caught.value.required == "an output that overlaps no input, or is one"
+
+
+def test_a_result_may_touch_an_input_and_not_overlap_it() -> None:
+    both = compile_kernel(atl.parse("t (x : float32[n], y : float32[m]) : float32[n] := ⊞[i < n] x[i] + Σ[j < m] y[j]"))
+    held = np.arange(12, dtype=np.float32)
+    assert both(held[:4], held[8:], out=held[4:8]).tolist() == [38, 39, 40, 41]
+    for begin in (1, 3, 5, 7, 9, 11):
+        out = held[begin : begin + 1]
+        for x, y in ((held[begin - 1 : begin], held[begin + 1 :]), (held[begin + 1 : begin + 2], held[:begin])):
+            if x.size:
+                assert both(x, y, out=out)[0] == x[0] + y.sum()
+    for begin in range(9):
+        for other in range(9):
+            x, out = held[begin : begin + 4], held[other : other + 4]
+            if 0 < abs(begin - other) < 4:
+                with pytest.raises(ArrayError, match="out shares memory with the input x"):
+                    both(x, held[:0], out=out)
+            else:
+                wanted = x.copy()
+                assert both(x, held[:0], out=out).tolist() == wanted.tolist()
+    # Nothing is stored to an empty result, nor read of an empty input, wherever they are.
+    assert both(held[:0], held, out=held[5:5]).size == 0
+    assert both(held[:4], held[2:2], out=held[:4]) is not None
 
 
 def test_arrays_of_indices_and_of_other_shapes_are_no_place_for_a_result() -> None:

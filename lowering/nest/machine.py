@@ -74,7 +74,7 @@ TrapKind: TypeAlias = Literal[
     "register",  # an element of a tile in registers at an index that is not constant, or of no vector
     "divisor",  # an index divided by zero or less
     "numerator",  # one that is said not to be negative, and is
-    "taken",  # a read of, or an addition to, a cell where another tensor in the same storage stands
+    "taken",  # a read of, or an addition to, a cell where another tensor in the same storage stands, or is left
     "ring",  # a row of a ring that is not the one in its place: not there yet, or there no more
     "meeting",  # two iterations that run at once touch one cell, and one of them changes it
 ]
@@ -203,6 +203,9 @@ class Run:
         if self._nest.complete and len(stored) < count:
             missing = next(address for address in range(count) if address not in stored)
             raise Trap("incomplete", f"nothing is stored at {missing} of the output, which is said to be complete")
+        left = next((address for address in memory.cells if address not in stored), None)
+        if left is not None:
+            raise Trap("taken", f"{output.name} at {left}, where another tensor in its storage is left")
         scalars = self._scalars
         return Outcome(shape, output.dtype, stored, scalars.divisions_by_zero, scalars.undefined)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from atl.core.index import ZERO, Index, Leaf, Var, index, map_leaves
+from atl.core.index import ONE, ZERO, Index, Leaf, Var, index, map_leaves
 from atl.core.predicate import Predicate, substitute
 from atl.core.reshape_definitions import Pairs
 from lowering.nest.loopnest import (
@@ -49,6 +49,14 @@ def in_other_buffers(block: Block, others: Mapping[Buffer, Buffer]) -> Block:
     return _Replacement(None, ZERO, frozenset(), others).block(block)
 
 
+def in_rows(block: Block, buffer: Buffer, other: Buffer, row: Pairs) -> Block:
+    """The statements with the elements of a buffer in one row of another, along whose last dimensions they lie.
+
+    `row` are the first pairs of every cell there; dimensions of one element are none of the row.
+    """
+    return _Iteration(None, ZERO, frozenset(), {buffer: other}, row).block(block)
+
+
 def cell_at(cell: Cell, variable: Var, value: Index) -> Cell:
     """A cell of a buffer that is allocated outside of a loop, with the value in place of the loop's variable."""
     found = _Replacement(variable, value, frozenset())
@@ -66,6 +74,7 @@ class _Replacement:
     value: Index
     made: frozenset[int]
     others: Mapping[Buffer, Buffer] = field(default_factory=dict)
+    row: Pairs = ()
 
     def block(self, block: Block) -> Block:
         return tuple(map(self._statement, block))
@@ -86,7 +95,10 @@ class _Replacement:
     def _storage(self, at: Cell | Scalar) -> Cell | Scalar:
         if isinstance(at, Scalar):
             return at
-        return Cell(self._buffer(at.buffer), self.pairs(at.pairs))
+        pairs = self.pairs(at.pairs)
+        if self.row and at.buffer in self.others:
+            pairs = (*self.row, *(pair for pair in pairs if pair[1] != ONE))
+        return Cell(self._buffer(at.buffer), pairs)
 
     def pairs(self, pairs: Pairs) -> Pairs:
         return tuple((self._index(position), self._index(extent)) for position, extent in pairs)

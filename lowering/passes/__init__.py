@@ -20,7 +20,7 @@ from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
 from lowering.passes.registers import with_tiles_in_registers
 from lowering.passes.rings import with_rings
-from lowering.passes.sharing import with_storage_shared
+from lowering.passes.sharing import with_lets_in_rows, with_storage_shared
 from lowering.passes.simplification import simplified
 from lowering.passes.stack import with_stack_in_bounds
 from lowering.passes.sums_on_the_way import with_sums_on_the_way
@@ -38,6 +38,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_conditions_joined,  # after both, for they may leave a branch with one statement
     with_tests_as_bounds,  # of what is tested around whole bodies
     with_storage_shared,  # of loops as they will run
+    with_lets_in_rows,  # of the output, if nothing stands there yet
     with_early_frees,  # after all that leaves statements out
     with_natural_numerators,  # last: it speaks of the very expressions that are printed and run
 )
@@ -48,6 +49,7 @@ _FOR_CPUS: Final = (
     with_invariant_tests_outside,
     with_tiles_in_registers,
     with_tests_as_bounds,
+    with_lets_in_rows,
 )
 FOR_GPUS: Final = tuple(run for run in PASSES if run not in _FOR_CPUS)
 """Those for a nest of which kernels are made. Where its buffers are is said there; and its loops keep their extents and

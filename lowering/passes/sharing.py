@@ -2,7 +2,8 @@
 
 A let on the heap that one loop reads, which stores a tensor of the same shape meanwhile, stands in the storage of
 that tensor if it is proved that no element is read after its place was stored to. What then only copies an element onto
-itself is gone, and so is a let that is a copy of an input. Marked lets stand where their marks say.
+itself is gone, and so is a let that is a copy of an input. A let that is computed for each row of the output anew, and
+read by the loop that stores that row, stands in the row. Marked lets stand where their marks say.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from dataclasses import replace
 from typing import assert_never
 
 from atl.checks.scope import known_at_the_start
+from atl.core.index import ONE, ZERO, index
 from atl.core.marks import LetMark
+from atl.core.reshape_definitions import Pairs
 from atl.prove import Facts
 from lowering.nest.accesses import accesses, after
 from lowering.nest.loopnest import (
@@ -33,7 +36,7 @@ from lowering.nest.loopnest import (
     statements,
 )
 from lowering.nest.overtaking import overtaken
-from lowering.nest.substitution import in_other_buffers
+from lowering.nest.substitution import in_other_buffers, in_rows
 from lowering.nest.text_scope import TextScope, outermost
 from lowering.nest.tiles import loads_from, stores_to
 
@@ -201,3 +204,131 @@ def _chains(following: Mapping[Buffer, Buffer]) -> Iterator[list[Buffer]]:
             while chain[-1] in following:
                 chain.append(following[chain[-1]])
             yield chain
+
+
+# -- rows of the output -----------------------------------------------------------------------------------------------
+
+
+def with_lets_in_rows(nest: LoopNest) -> LoopNest:
+    """The loop nest in which a let of one row's elements stands in the row of the output that is computed from it.
+
+    It is computed in full wherever it is read, and the loop that reads it last stores every element of the row: nothing
+    of it is left there.
+    """
+    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    for allocate in statements(nest.body):
+        if not isinstance(allocate, Allocate) or not _is_free_to_move(allocate) or allocate.storage != "heap":
+            continue
+        if sum(cell.buffer.storage == nest.output for cell, _ in cells_of(nest.body)) != 1:
+            return nest
+        body = _in_row(facts, outermost(nest), nest.body, allocate.buffer, nest.output)
+        if body is not None:
+            return replace(nest, body=_without_storage(body, allocate.buffer))
+    return nest
+
+
+def _in_row(facts: Facts, scope: TextScope, block: Block, buffer: Buffer, output: Buffer) -> Block | None:
+    """The statements with a let in a row of the output, if it may stand there in the block that computes it."""
+    using = [at for at, s in enumerate(block) if any(cell.buffer == buffer for cell, _ in cells_of((s,)))]
+    if not using:
+        return None
+    for statement in block[: using[-1]]:
+        scope = after(scope, statement)
+    if len(using) > 1:
+        return _in_row_of_block(facts, scope, block, using, buffer, output)
+    statement = block[using[0]]
+    match statement:
+        case For(variable, body=body):
+            inside = scope.bind(variable, variable.name)[1]
+            within = _in_row(facts.assume(statement.range), inside, body, buffer, output)
+        case If(predicate, body):
+            within = _in_row(facts.assume(predicate), scope, body, buffer, output)
+        case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            return None
+        case _:
+            assert_never(statement)
+    if within is None:
+        return None
+    return tuple(replace(statement, body=within) if s is statement else s for s in block)
+
+
+def _in_row_of_block(
+    facts: Facts, scope: TextScope, block: Block, using: list[int], buffer: Buffer, output: Buffer
+) -> Block | None:
+    """The same for the block with these statements that use the let; `facts` and `scope` are those of the last one."""
+    first, last = block[using[0]], block[using[-1]]
+    row = _row_stored_in_full(last, buffer, output)
+    if row is None or _stores_to(last, buffer) or not _is_stored_in_full(first, buffer) or _is_zeroed(block, buffer):
+        return None
+    there = replace(buffer, extents=output.extents, home=output)
+    if not _leaves_inputs(in_rows((first,), buffer, there, row), block[using[0] + 1 :], there):
+        return None
+    reading = in_rows((last,), buffer, there, row)
+    for loop in reading:
+        if not isinstance(loop, For) or overtaken(list(accesses(loop, facts, scope)), there, output, reading):
+            return None
+    return in_rows(_without_storage(block, buffer), buffer, there, row)
+
+
+def _leaves_inputs(computing: Block, following: Block, there: Buffer) -> bool:
+    """Whether an input of the output's form, which a call may give as `out`, is read no later than it would be else."""
+    stored = {cell.pairs for cell, stores in cells_of(computing) if stores and cell.buffer == there}
+    alike = [cell for cell, _ in cells_of(computing) if _is_input_like(cell.buffer, there)]
+    return all(stored == {cell.pairs} for cell in alike) and not any(
+        _is_input_like(cell.buffer, there) for cell, _ in cells_of(following)
+    )
+
+
+def _is_input_like(buffer: Buffer, there: Buffer) -> bool:
+    return buffer.role == "input" and _are_alike(buffer, there)
+
+
+def _row_stored_in_full(statement: Statement, buffer: Buffer, output: Buffer) -> Pairs | None:
+    """The first pairs of a row of the output, of the form of a buffer, of which a loop stores every element."""
+    extents = tuple(extent for extent in buffer.extents if extent != ONE)
+    first = len(output.extents) - len(extents)
+    if not extents or first <= 0 or output.extents[first:] != extents or output.dtype != buffer.dtype:
+        return None
+    for cell, loops in _stored(statement, output, ()):
+        row = cell.pairs[:first]
+        if _go_over(loops, cell.pairs[first:]) and not any(e.free & {s.variable.uid for s in loops} for e, _ in row):
+            return row
+    return None
+
+
+def _is_stored_in_full(statement: Statement, buffer: Buffer) -> bool:
+    cells = _stored(statement, buffer, ())
+    return any(_go_over(loops, tuple(pair for pair in cell.pairs if pair[1] != ONE)) for cell, loops in cells)
+
+
+def _stored(statement: Statement, buffer: Buffer, loops: tuple[For, ...]) -> Iterator[tuple[Cell, tuple[For, ...]]]:
+    """The cells of a buffer that are stored whatever is the case, each with the loops around it in the statement."""
+    match statement:
+        case For(body=body):
+            for inner in body:
+                yield from _stored(inner, buffer, (*loops, statement))
+        case Assign(Cell(target) as cell) if target == buffer:
+            yield cell, loops
+        case If() | Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            return
+        case _:
+            assert_never(statement)
+
+
+def _go_over(loops: tuple[For, ...], pairs: Pairs) -> bool:
+    """Whether each of the loops is that over all positions of one of the pairs."""
+    found = {index(loop.variable): loop.high for loop in loops if loop.low == ZERO}
+    return dict(pairs) == found and len(loops) == len(pairs) == len(found)
+
+
+def _is_zeroed(block: Block, buffer: Buffer) -> bool:
+    return any(isinstance(s, Clear) and s.buffer == buffer and s.zeroed for s in statements(block))
+
+
+def _without_storage(block: Block, buffer: Buffer) -> Block:
+    """The statements without those that get, empty or give back the storage of a buffer."""
+    return tuple(
+        replace(s, body=_without_storage(s.body, buffer)) if isinstance(s, For | If) else s
+        for s in block
+        if not (isinstance(s, Allocate | Clear | Free) and s.buffer == buffer)
+    )
