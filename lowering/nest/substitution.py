@@ -54,7 +54,7 @@ def in_rows(block: Block, buffer: Buffer, other: Buffer, row: Pairs) -> Block:
 
     `row` are the first pairs of every cell there; dimensions of one element are none of the row.
     """
-    return _Iteration(None, ZERO, frozenset(), {buffer: other}, row).block(block)
+    return _Replacement(None, ZERO, frozenset(), {buffer: other}, row).block(block)
 
 
 def cell_at(cell: Cell, variable: Var, value: Index) -> Cell:

@@ -38,7 +38,7 @@ from lowering.nest.loopnest import (
 from lowering.nest.overtaking import overtaken
 from lowering.nest.substitution import in_other_buffers, in_rows
 from lowering.nest.text_scope import TextScope, outermost
-from lowering.nest.tiles import loads_from, stores_to
+from lowering.nest.tiles import cells_of, loads_from, stores_to
 
 
 def with_storage_shared(nest: LoopNest) -> LoopNest:
@@ -258,7 +258,7 @@ def _in_row_of_block(
     """The same for the block with these statements that use the let; `facts` and `scope` are those of the last one."""
     first, last = block[using[0]], block[using[-1]]
     row = _row_stored_in_full(last, buffer, output)
-    if row is None or _stores_to(last, buffer) or not _is_stored_in_full(first, buffer) or _is_zeroed(block, buffer):
+    if row is None or stores_to(last, buffer) or not _is_stored_in_full(first, buffer) or _is_zeroed(block, buffer):
         return None
     there = replace(buffer, extents=output.extents, home=output)
     if not _leaves_inputs(in_rows((first,), buffer, there, row), block[using[0] + 1 :], there):
