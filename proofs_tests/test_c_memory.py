@@ -305,7 +305,7 @@ def test_buffers_begin_where_a_line_of_the_cache_does_and_are_zero_where_they_ar
 ) -> None:
     program = atl.parse(
         "f (x : float32[n]) : float32[n] :=\n"
-        "  let a := ⊞[i < n] 2 * x[i] in let b := padr 1 a in ⊞[i < n] b[n - i] + a[n - 1 - i]"
+        "  let a := ⊞[i < n] 2 * x[i] in let b := truncr 1 padr 2 a in ⊞[i < n] b[n - i] + a[n - 1 - i]"
     )
     text = print_c(lower(program))
     assert "aligned_zeros(" in text

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Final, Protocol, TypeAlias
 
+from atl.errors import WrongArgument, brief
+
 Run: TypeAlias = Callable[[], object]
 
 LONG: Final = 4_000_000
@@ -85,6 +87,8 @@ def spread(values: list[float]) -> Spread | None:
     >>> spread([1.0, 2.0, 9.0])
     Spread(middle=2.0, low=1.2, high=7.6, count=3)
     """
+    if not isinstance(values, list) or not all(isinstance(value, (int, float)) for value in values):
+        raise WrongArgument(f"values={brief(values)}", required="a list of numbers")
     if not values:
         return None
     if len(values) == 1:
@@ -95,6 +99,11 @@ def spread(values: list[float]) -> Spread | None:
 
 def ratio(samples: Samples, over: str, under: str, scale: float = 1.0) -> Spread | None:
     """The median of scale times one's time over another's, of rounds in which both have a clean sample."""
+    if not isinstance(samples, Samples):
+        raise WrongArgument(f"samples={brief(samples)}", required="what alternate() gives")
+    for name in (over, under):
+        if not isinstance(name, str) or name not in samples.times:
+            raise WrongArgument(f"{brief(name)} is no contestant", required=f"one of {', '.join(samples.times)}")
     pairs = zip(samples.times[over], samples.times[under], strict=True)
     return spread([scale * a / b for a, b in pairs if a is not None and b is not None])
 
@@ -113,6 +122,14 @@ def alternate(
     order is turned from round to round: nobody always finds the caches as the same neighbour left them. An interrupt
     ends the measuring; what was measured until then is kept.
     """
+    if not isinstance(contestants, Mapping) or not all(map(callable, contestants.values())):
+        raise WrongArgument(f"contestants={brief(contestants)}", required="a function for each name")
+    if not isinstance(rounds, int) or not isinstance(seconds, (int, float)):
+        raise WrongArgument(
+            f"rounds={brief(rounds)}, seconds={brief(seconds)}", required="two numbers, the first whole"
+        )
+    if not callable(getattr(clock, "now", None)) or not callable(watch):
+        raise WrongArgument(f"clock={brief(clock)}", required="a clock, such as ThreadClock(), and a function to watch")
     samples = Samples({name: [] for name in contestants})
     repeats: dict[str, int] = {}
     spent = dict.fromkeys(contestants, 0.0)

@@ -100,6 +100,8 @@ METHODS: Final = (
     "session(rows).equal_to(rows, limit=30, watch=None)", "session(rows).saturate(rules=None, limit=30, watch=None)",
     "session(rows).take(session(rows).saturate(limit=30).best(k=1)[0])",
     "session(rows).auto(cost='code size', sizes={'n': 9}, tiles=(2,), k=1, rules=None, limit=30, watch=None)",
+    "session(rows).sparsify('A', sparse.CSR)",
+    "session(rows).autotune(lowering.measure, {'n': 3, 'm': 2}, 0, schedule=lambda s: s, choices={}, folder=folder())",
 )  # fmt: skip
 """Calls of sessions, of which arguments are replaced too."""
 

@@ -29,6 +29,7 @@ import atl
 import lowering
 import padtypes
 import rewrites
+import sparse  # noqa: F401 (the calls name it)
 from atl.files.arrays import values_given
 from atl.files.programs import program_in
 from lowering import toolchain

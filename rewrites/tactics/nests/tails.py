@@ -55,9 +55,10 @@ def tails(work: Derivation, name: Chosen | None = None, *, strategy: Strategy | 
 
 def checked_strategy(name: str, strategy: object) -> Strategy:
     """What becomes of tails, as a person says it. Raises `WrongArgument`."""
-    if strategy == "min":
+    # Arrays answer `==` for each element: only a text is compared.
+    if isinstance(strategy, str) and strategy == "min":
         return "min"
-    if strategy == "split":
+    if isinstance(strategy, str) and strategy == "split":
         return "split"
     raise WrongArgument(
         f"{name}={brief(strategy)}",
