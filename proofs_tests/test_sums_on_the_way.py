@@ -8,7 +8,7 @@ import atl
 from lowering import lower, print_nest
 from lowering.passes import sums_on_the_way
 
-POWERS = "let p := ⊞[j < m] exp(x[i, j]) in "
+POWERS = "let p | heap := ⊞[j < m] exp(x[i, j]) in "
 TOTAL = "let t := Σ[j < m] p[j] in "
 JOINED = {
     "one sum": (POWERS + TOTAL + "⊞[j < m] p[j] / t", ["t += p[j]"]),

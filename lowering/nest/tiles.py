@@ -136,7 +136,7 @@ def vectors_read(block: Block, buffer: Buffer, lengths: tuple[int, ...]) -> froz
 def step(e: Index, variable: Var) -> int | None:
     """By how much the expression grows with the variable, if it always grows by the same constant.
 
-    >>> from atl.core.index import size
+    >>> from atl.core.index import index, size
     >>> i = Var(1, "i")
     >>> step(size("n") * 2 + index(i), i), step(size("n"), i), step(size("n") * index(i), i)
     (1, 0, None)
