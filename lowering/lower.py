@@ -92,7 +92,7 @@ from lowering.nest.loopnest import (
     elements,
 )
 from lowering.normalize import normalize
-from lowering.passes import FOR_GPUS, PASSES, after_passes
+from lowering.passes import PASSES_OF, after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
 from lowering.targets.binders import number_of_loop, numbered
@@ -170,7 +170,7 @@ def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTO
 
     `vector_bytes` is the size of a vector register, of which buffers marked `registers` are made: 16, 32 or 64. Marked
     loops are proved to be legal, for whatever target: `lowering.targets.legality`. For the target "cuda" the passes are
-    left out that speak of the registers, the stack and the loops of a CPU; `lowering.gpu` makes kernels of such a nest.
+    left out that speak of the registers, the storage and the loops of a CPU; `lowering.gpu` makes kernels of the nest.
 
     Raises `WrongArgument`, `UnsafeAccess`, `UnsafeTruncation` and `IllegalMark`.
     """
@@ -183,7 +183,7 @@ def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTO
     padtypes.check(program)
     lowering, lowered = _lowered(program, registers=registers)
     check_met(program, lowered, lowering.met)
-    nest = after_passes(replace(lowered, vector_bytes=vector_bytes), FOR_GPUS if target == "cuda" else PASSES)
+    nest = after_passes(replace(lowered, vector_bytes=vector_bytes), PASSES_OF[target])
     check_legal(nest)
     return nest
 

@@ -156,3 +156,21 @@ def test_an_index_outside_of_the_registers_of_a_thread_is_found(tmp_path: Path) 
     library = build([source], tmp_path)
     said = says(Shimmed(library, held.nest), "product", "product")
     assert "a pointer to nothing, not aligned, or beyond its object" in said
+
+
+CHAIN: Final = """
+chain (x : float32[n]) : float32[n] :=
+  let t := ⊞[i < n | block.x] 2 * x[i] in
+  let u := ⊞[i < n | block.x] t[i] + 1 in
+  ⊞[i < n | block.x] u[i] * u[i]
+"""
+
+
+def test_tensors_between_launches_have_memory_of_their_own(tmp_path: Path) -> None:
+    program = atl.parse(CHAIN)
+    held = kernels(lower(program, target="cuda"))
+    library = build([print_cuda(held)], tmp_path)
+    for n in (0, 1, 5):
+        arrays = arrays_for(program, {"n": n})
+        want = atl.evaluate(program, **arrays)
+        assert np.array_equal(Shimmed(library, held.nest)("chain", {"n": n}, arrays, want.shape), want)

@@ -8,7 +8,7 @@ the nest after the last of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from lowering.nest.loopnest import LoopNest
@@ -49,11 +49,16 @@ _FOR_CPUS: Final = (
     with_invariant_tests_outside,
     with_tiles_in_registers,
     with_tests_as_bounds,
+    with_storage_shared,
     with_lets_in_rows,
 )
-FOR_GPUS: Final = tuple(run for run in PASSES if run not in _FOR_CPUS)
-"""Those for a nest of which kernels are made. Where its buffers are is said there; and its loops keep their extents and
-their tests, for those of threads have constant extents, and run one iteration in each thread."""
+PASSES_OF: Final[Mapping[str, tuple[Pass, ...]]] = {
+    "c": PASSES,
+    "cuda": tuple(run for run in PASSES if run not in _FOR_CPUS),
+}
+"""Those for each target. Where the buffers of a GPU are is said where its kernels are made, each of which is given a
+buffer once; and its loops keep their extents and their tests, for those of threads have constant extents, and run one
+iteration in each thread."""
 
 
 def after_passes(nest: LoopNest, passes: Sequence[Pass] = PASSES) -> LoopNest:

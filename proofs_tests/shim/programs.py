@@ -29,7 +29,8 @@ class Maker:
             axes = self._axes()
             made = f"⊞[b < n | {grid}] {self._loops(rows, columns, axes)} {self._element('b')}"
             self.tiles = []
-            used = f"⊞[b < n | block.x] {self._loops(rows, columns, axes)} w[n - 1 - b, i, j] + w[b, i, j]"
+            read = random.choice(("w[n - 1 - b, i, j] + w[b, i, j]", "w[b, i, j] * w[b, i, j]"))
+            used = f"⊞[b < n | block.x] {self._loops(rows, columns, axes)} {read}"
             return f"{name} {HEAD} : float32[n, {rows}, {columns}] := let w := {made} in {used}"
         if random.random() < 0.25:
             return f"{name} {HEAD} : float32[n] := ⊞[b < n | {grid}] {self._lets('b')} {self._sum('b')}"
