@@ -312,6 +312,14 @@ def test_what_is_asked_for_is_checked_first(change: dict[str, Any], says: str, t
     assert says in str(refused.value)
 
 
+def test_choices_are_of_the_parameters_that_a_schedule_has(tmp_path: Path) -> None:
+    contest = ByHand(tmp_path, {1: 8.0, 2: 4.0})
+    with pytest.raises(WrongArgument, match="does not take rows"):
+        autotune(_tiled, {"rows": [2]}, contest, SIZES, 1)
+    with pytest.raises(WrongArgument, match="does not take by"):
+        _tiled(2).autotune(lambda *_: contest, SIZES, 1, schedule=lambda s: s, choices={"by": [2]})
+
+
 def test_a_schedule_of_something_else_is_refused_and_listed(tmp_path: Path) -> None:
     other = atl.parse("other (x : float32[n]) : float32[n] := ⊞[i < n] x[i]")
     nothing: Any = None

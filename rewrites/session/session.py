@@ -509,6 +509,7 @@ class Session:
         functions that derive a session of their own; `folder` and `watch` are as there.
         """
         from rewrites.tuning import autotune
+        from rewrites.tuning.space import check_parameters
         from rewrites.tuning.usual import usual
 
         if (schedule is None) is not (choices is None) or not callable(schedule or usual):
@@ -524,6 +525,8 @@ class Session:
             return made if isinstance(made, Session) else branch
 
         with told_at_the_call():
+            if isinstance(numbers, Mapping) and all(isinstance(name, str) for name in numbers):
+                check_parameters(tried, (self,), numbers)
             found = autotune(derived, numbers, measure, sizes, budget, start=self.theorem, **options)
         if found.session is not None:
             self._calls[:] = found.session.steps

@@ -16,7 +16,7 @@ from atl.errors import ATLError, WrongArgument, brief
 from rewrites.kernel import Theorem
 from rewrites.tuning.measuring import Contest, Interval, Measure, compared
 from rewrites.tuning.progress import Progress
-from rewrites.tuning.space import Parameters, called, candidates, next_of
+from rewrites.tuning.space import Parameters, called, candidates, check_parameters, next_of
 from rewrites.tuning.table import Measured, Table, table_of
 from rewrites.tuning.tuned import START, S, Stopped, Tried, Tuned
 
@@ -65,6 +65,7 @@ def autotune(
             f"schedule={brief(schedule)}, measure={brief(measure)}",
             required="a schedule, which is a function of parameters, and a measure: lowering.measure",
         )
+    check_parameters(schedule, (), choices)
     if not isinstance(budget, int | float) or isinstance(budget, bool) or not budget >= 0:
         raise WrongArgument(f"budget={brief(budget)}", required="how many seconds it may take")
     if watch is not None and not callable(watch):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -28,6 +29,19 @@ def candidates(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     if count > MOST:
         raise WrongArgument(f"{count} candidates", required=f"at most {MOST}", suggestions=("leave out some values",))
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
+
+
+def check_parameters(schedule: Callable[..., object], first: Sequence[object], names: Iterable[str]) -> None:
+    """Raises `WrongArgument` unless a schedule takes these arguments, and parameters of these names after them."""
+    try:
+        inspect.signature(schedule).bind(*first, **dict.fromkeys(names))
+    except TypeError as error:
+        raise WrongArgument(
+            f"the schedule does not take {', '.join(names) or 'no parameters'}: {error}",
+            required="choices={…} with the names of the schedule's own parameters",
+        ) from None
+    except ValueError:
+        pass  # of what is written in C nothing is known
 
 
 def written(value: object) -> str:
