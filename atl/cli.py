@@ -237,14 +237,14 @@ def _layout(arguments: argparse.Namespace) -> int:
 
 
 FUZZERS: Final[dict[str, tuple[str, str]]] = {
-    "diff": ("differential", "the interpreter, the loop nest and the C against one another"),
-    "pads": ("pad_fuzz", "pad-sets against what runs"),
+    "diff": ("programs.differential", "the interpreter, the loop nest and the C against one another"),
+    "pads": ("padding.fuzz", "pad-sets against what runs"),
     "kernel": ("attacks.kernel_fuzz", "attacks on the kernel, its theorems judged"),
     "prover": ("attacks.prover_fuzz", "its answers against brute force"),
     "inputs": ("inputs.fuzz", "calls, texts, files and names that nobody means"),
     "layouts": ("layouts.fuzz", "their algebra against enumeration"),
     "sparse": ("sparse.fuzz", "tensors in every format, through kernels"),
-    "cuda": ("gpu_fuzz", "kernels of a GPU, interpreted and under a C++ compiler"),
+    "cuda": ("gpu.fuzz", "kernels of a GPU, interpreted and under a C++ compiler"),
 }
 """Each fuzzer's module in `proofs_tests`, and what it compares."""
 
@@ -380,7 +380,7 @@ def _rules(arguments: argparse.Namespace) -> int:
         raise unknown_name("rule", unknown[0], rules, required="a name that `atl rules` lists")
     if arguments.proof or arguments.mutants:
         _need_checkout("atl rules --proof")
-        from proofs_tests.rule_proofs import main as proofs
+        from proofs_tests.rules.rule_proofs import main as proofs
 
         return proofs([*arguments.names, *(["--mutants"] if arguments.mutants else [])])
     if arguments.names:

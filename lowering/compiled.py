@@ -22,10 +22,10 @@ from atl.meaning.arguments import Arguments, bind, check_rank, index_elements
 from atl.meaning.specialise import LARGEST, specialise
 from atl.text.printing import show_index
 from lowering.c.helpers import OUT_OF_MEMORY
-from lowering.c.operands import Operand
 from lowering.c.printer import declaration, function_names, print_c
-from lowering.c.ranges import Ranges
-from lowering.c.scalars import C_TYPES
+from lowering.c.values.operands import Operand
+from lowering.c.values.ranges import Ranges
+from lowering.c.values.scalars import C_TYPES
 from lowering.compiler import Compiler, find_compiler, vector_bytes
 from lowering.facts import Facts, Limits
 from lowering.fitting import Fitting

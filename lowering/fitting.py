@@ -12,9 +12,9 @@ from atl.core.predicate import expressions
 from atl.errors import IndexOverflow
 from atl.meaning.specialise import LARGEST
 from atl.text.printing import show_index
-from lowering.c.index import Factor, Remainder, Terms, is_limited
-from lowering.c.operands import Operand, operands
-from lowering.c.ranges import Range, Ranges, fits
+from lowering.c.values.index import Factor, Remainder, Terms, is_limited
+from lowering.c.values.operands import Operand, operands
+from lowering.c.values.ranges import Range, Ranges, fits
 from lowering.nest.loopnest import LoopNest
 
 MOST_POWER: Final = 62

@@ -9,8 +9,8 @@ from operator import and_
 from typing import Final
 
 from atl.core.index import AnyAtom, Index, Monomial, constant, index, polynomial
-from lowering.c.index import index_text
 from lowering.c.text import PRODUCT, SUM, Text
+from lowering.c.values.index import index_text
 from lowering.nest.loopnest import Allocate, elements
 from lowering.nest.text_scope import TextScope
 

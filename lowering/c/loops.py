@@ -13,7 +13,7 @@ from typing import Final, assert_never
 
 from atl.core.dtypes import is_integer
 from atl.core.marks import LoopMark
-from lowering.c.scalars import helper
+from lowering.c.values.scalars import helper
 from lowering.nest.at_once import How, folds
 from lowering.nest.loopnest import Accumulate, Allocate, Declare, For, Scalar, key, statements
 from lowering.nest.text_scope import TextScope

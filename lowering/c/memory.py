@@ -15,8 +15,8 @@ from typing import Final, TypeAlias, assert_never
 from atl.core.marks import LoopMark
 from lowering.c.capacity import allocation
 from lowering.c.loops import has_heap_buffers
-from lowering.c.scalars import C_TYPES
 from lowering.c.text import indented
+from lowering.c.values.scalars import C_TYPES
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,

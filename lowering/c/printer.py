@@ -17,14 +17,14 @@ from atl.core.index import ONE, Array, Index, Size
 from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate, negation
 from lowering.c.helpers import identifiers, preamble
-from lowering.c.index import count_text, index_text, predicate_text
-from lowering.c.keys import fold_of_keys, with_keys
 from lowering.c.loops import directives, has_heap_buffers
 from lowering.c.memory import Heap, allocated, asked_for, ending, on_heap, on_stack, opened, way_out
 from lowering.c.names import Names
-from lowering.c.scalars import C_TYPES, helper, scalar_text, storage_text
 from lowering.c.text import PRODUCT, WIDTH, indented, wrapped
-from lowering.c.vectors import declared, operation
+from lowering.c.values.index import count_text, index_text, predicate_text
+from lowering.c.values.keys import fold_of_keys, with_keys
+from lowering.c.values.scalars import C_TYPES, helper, scalar_text, storage_text
+from lowering.c.values.vectors import declared, operation
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,

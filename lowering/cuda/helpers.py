@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lowering.c.helpers import identifiers
-from lowering.c.scalars import C_TYPES
+from lowering.c.values.scalars import C_TYPES
 from lowering.gpu.kernels import Folding
 
 

@@ -13,10 +13,10 @@ from typing import Final, assert_never
 from atl.core.index import ONE, ZERO, Index, Size, Var
 from atl.core.marks import BLOCKS
 from lowering.c.helpers import identifiers
-from lowering.c.index import index_text, predicate_text
 from lowering.c.names import Names
-from lowering.c.scalars import C_TYPES
 from lowering.c.text import SUM, WIDTH, indented, wrapped
+from lowering.c.values.index import index_text, predicate_text
+from lowering.c.values.scalars import C_TYPES
 from lowering.cuda.helpers import OURS, WORDS, preamble
 from lowering.cuda.threads import Lines, Threads
 from lowering.gpu.kernels import (

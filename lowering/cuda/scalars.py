@@ -10,9 +10,9 @@ from atl.core.dtypes import is_integer
 from atl.core.index import Index
 from atl.core.predicate import negation
 from atl.core.terms import BinaryOp
-from lowering.c.index import predicate_text
-from lowering.c.scalars import C_TYPES, applied, helper, scalar_text, storage_text
 from lowering.c.text import OR, TERNARY, UNARY, Text
+from lowering.c.values.index import predicate_text
+from lowering.c.values.scalars import C_TYPES, applied, helper, scalar_text, storage_text
 from lowering.gpu.kernels import Dealt, Where, in_registers
 from lowering.nest.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr
 from lowering.nest.text_scope import TextScope

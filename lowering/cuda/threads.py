@@ -11,9 +11,9 @@ from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate
 from atl.core.terms import Monoid
 from lowering.c.helpers import identifiers
-from lowering.c.index import index_text, predicate_text
-from lowering.c.scalars import C_TYPES, literal
 from lowering.c.text import SUM, indented
+from lowering.c.values.index import index_text, predicate_text
+from lowering.c.values.scalars import C_TYPES, literal
 from lowering.cuda.helpers import OF_THREAD, combined, fold_name
 from lowering.cuda.scalars import Here, accumulated, scalar, stored
 from lowering.folds import neutral

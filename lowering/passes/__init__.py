@@ -15,14 +15,14 @@ from lowering.nest.loopnest import LoopNest
 from lowering.passes.bounds import with_tests_as_bounds
 from lowering.passes.conditions import with_conditions_joined
 from lowering.passes.dead_stores import without_dead_stores
-from lowering.passes.early_frees import with_early_frees
 from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
-from lowering.passes.registers import with_tiles_in_registers
-from lowering.passes.rings import with_rings
-from lowering.passes.sharing import with_lets_in_rows, with_storage_shared
 from lowering.passes.simplification import simplified
-from lowering.passes.stack import with_stack_in_bounds
+from lowering.passes.storage.early_frees import with_early_frees
+from lowering.passes.storage.registers import with_tiles_in_registers
+from lowering.passes.storage.rings import with_rings
+from lowering.passes.storage.sharing import with_lets_in_rows, with_storage_shared
+from lowering.passes.storage.stack import with_stack_in_bounds
 from lowering.passes.sums_on_the_way import with_sums_on_the_way
 
 Pass: TypeAlias = Callable[[LoopNest], LoopNest]

@@ -12,8 +12,8 @@ from atl.core.terms import Constant, Input, Local, Padding, Type, Value
 from atl.errors import ATLError
 from atl.surface.values import Condition
 from proofs_tests.attacks.settings import Setting, attempted_expression, condition
-from proofs_tests.choices import Choices, chance, choose
-from proofs_tests.rule_samples import Sample
+from proofs_tests.programs.choices import Choices, chance, choose
+from proofs_tests.rules.rule_samples import Sample
 from rewrites.instantiation import Argument, Parameter, abstracted
 from rewrites.kinds import Kind
 from rewrites.rule import Rule

@@ -49,7 +49,7 @@ from atl.core.terms import (
 )
 from atl.core.traversal import children
 from proofs_tests.attacks.settings import M, N, Setting
-from proofs_tests.choices import Choices, chance, choose
+from proofs_tests.programs.choices import Choices, chance, choose
 from rewrites.instantiation import Argument, Function
 
 DERIVED: Final = ("identity", "depth", "size", "loose", "loose_tensors", "free", "type", "source")

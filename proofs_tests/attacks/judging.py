@@ -21,7 +21,7 @@ from atl.meaning.arguments import Arguments, bind
 from atl.meaning.interpret import denote
 from atl.meaning.polynomials import Polynomials, symbol
 from atl.meaning.scalars import Exact, Scalars
-from proofs_tests.choices import Choices, chance, choose
+from proofs_tests.programs.choices import Choices, chance, choose
 
 LARGEST_SIZE: Final = 3
 LARGEST_ELEMENT: Final = 4

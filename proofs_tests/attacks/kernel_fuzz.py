@@ -31,9 +31,9 @@ from proofs_tests.attacks.judging import judge
 from proofs_tests.attacks.places import Attack, attack, guarded
 from proofs_tests.attacks.settings import Setting
 from proofs_tests.attacks.swindles import SWINDLES
-from proofs_tests.choices import Choices, Seeded, choose
 from proofs_tests.fuzzing import Progress, Tally, command, try_all
-from proofs_tests.generate import Case, case
+from proofs_tests.programs.choices import Choices, Seeded, choose
+from proofs_tests.programs.generate import Case, case
 from rewrites import kernel
 from rewrites.certificates.certificate import dumps, loads
 from rewrites.instantiation import Argument

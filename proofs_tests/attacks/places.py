@@ -18,7 +18,7 @@ from atl.prove import Facts
 from atl.prove.facts import declared
 from proofs_tests.attacks.arguments import Unreasonable
 from proofs_tests.attacks.settings import Setting, declared_condition
-from proofs_tests.choices import Choices, chance, choose
+from proofs_tests.programs.choices import Choices, chance, choose
 from rewrites.instantiation import Argument
 from rewrites.rule import Equation, Rule
 

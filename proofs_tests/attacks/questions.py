@@ -26,7 +26,7 @@ from atl.core.predicate import (
 from atl.prove import Facts, Model
 from atl.prove.answer import model_of
 from proofs_tests.attacks.judging import NoArray, lawful_array
-from proofs_tests.choices import Seeded
+from proofs_tests.programs.choices import Seeded
 
 n, m, k = size("n"), size("m"), size("k")
 VI, VJ = Var(101, "i"), Var(102, "j")

@@ -23,7 +23,7 @@ from atl.core.predicate import (
 )
 from atl.core.program import Program
 from atl.errors import ATLError
-from proofs_tests.choices import Choices, chance, choose, weighted
+from proofs_tests.programs.choices import Choices, chance, choose, weighted
 
 SIZES: Final = ("n", "m", "k")
 DTYPES: Final = ((6, "float64"), (2, "float32"), (1, "int32"), (1, "int64"))

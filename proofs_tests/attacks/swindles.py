@@ -14,7 +14,7 @@ from atl.core.terms import Expr, Unary
 from proofs_tests.attacks.damage import damaged
 from proofs_tests.attacks.places import Attack
 from proofs_tests.attacks.settings import Setting
-from proofs_tests.choices import Choices
+from proofs_tests.programs.choices import Choices
 from rewrites import kernel
 from rewrites.instantiation import Argument, Function, is_term
 from rewrites.kernel import Theorem

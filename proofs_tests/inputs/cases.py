@@ -13,8 +13,8 @@ import atl
 import lowering
 import padtypes
 import rewrites
-from proofs_tests.choices import Choices, chance, choose, weighted
 from proofs_tests.inputs import setting
+from proofs_tests.programs.choices import Choices, chance, choose, weighted
 from rewrites.session import catalogue
 
 ODD: Final = tuple(

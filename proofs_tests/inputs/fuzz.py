@@ -25,11 +25,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from atl.errors import ATLError
-from proofs_tests.agreement import own_cache
-from proofs_tests.choices import Recorded, Replayed, Seeded, shrunk
 from proofs_tests.fuzzing import Progress, Tally, command, try_all
 from proofs_tests.inputs import setting
 from proofs_tests.inputs.cases import case
+from proofs_tests.programs.agreement import own_cache
+from proofs_tests.programs.choices import Recorded, Replayed, Seeded, shrunk
 from rewrites.egraph import Limit, equality, schedules
 
 if TYPE_CHECKING:

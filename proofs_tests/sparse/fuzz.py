@@ -18,8 +18,8 @@ import sparse
 from atl.errors import ATLError
 from lowering import Kernel
 from lowering import compile as compiled
-from proofs_tests.choices import Seeded, chance, choose
 from proofs_tests.fuzzing import Progress, Tally, command, try_all
+from proofs_tests.programs.choices import Seeded, chance, choose
 from rewrites import reschedule
 from sparse import Format, decompress
 from sparse.tensors import SparseTensor, encoded

@@ -1,7 +1,5 @@
 """Tactics: each a search for steps of the kernel, documented by before → after."""
 
-from rewrites.tactics.binding import lbind
-from rewrites.tactics.borders import pad
 from rewrites.tactics.factoring import factor_out
 from rewrites.tactics.indices import simpl_index
 from rewrites.tactics.loops import flatten_loops, split_loop
@@ -13,9 +11,11 @@ from rewrites.tactics.nests.running import parallelize, unroll, vectorize
 from rewrites.tactics.nests.tails import tails
 from rewrites.tactics.nests.tiling import tile
 from rewrites.tactics.normal_form import normalize
-from rewrites.tactics.packing import pack
 from rewrites.tactics.simplification import inline, reduce_accesses, simpl_guard, solve_for_index
-from rewrites.tactics.staging import fuse, hoist, stage
+from rewrites.tactics.storage.binding import lbind
+from rewrites.tactics.storage.borders import pad
+from rewrites.tactics.storage.packing import pack
+from rewrites.tactics.storage.staging import fuse, hoist, stage
 
 __all__ = [
     "accumulate",

@@ -37,9 +37,9 @@ from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.places.choosing import Chosen, chosen, nothing_chosen
 from rewrites.places.site import Site
-from rewrites.tactics.binding import binders_between
 from rewrites.tactics.nests.guards import used_positions
-from rewrites.tactics.staging import loops_between, raised
+from rewrites.tactics.storage.binding import binders_between
+from rewrites.tactics.storage.staging import loops_between, raised
 
 # -- what is read -----------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from typing import Final
 from atl.core.terms import BINARY, UNARY, Binary, Cast, Expr, Guard, Let, Reduce, Unary
 from atl.core.traversal import Path, children
 from rewrites.derivation import Derivation
-from rewrites.tactics.binding import bind, first_path
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
+from rewrites.tactics.storage.binding import bind, first_path
 
 POINTWISE: Final = (*(f"pointwise_{op}" for op in (*BINARY, *UNARY)), "pointwise_select")
 MOST_LETS: Final = 200

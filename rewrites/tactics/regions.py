@@ -18,9 +18,9 @@ from atl.text.printing import place_of, show_index
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
-from rewrites.tactics.binding import bind, binders_between, first_path
 from rewrites.tactics.indices import closed
 from rewrites.tactics.simplification import reduce_accesses, simplify_guards
+from rewrites.tactics.storage.binding import bind, binders_between, first_path
 
 _DIMENSIONS = "ijkl"
 

@@ -13,13 +13,13 @@ from rewrites.errors import NoSite
 from rewrites.obstacles import new_obstacles, obstacles
 from rewrites.places.choosing import Chosen
 from rewrites.places.site import Site
-from rewrites.tactics.binding import check_name
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.nests.bounds import bounded
 from rewrites.tactics.nests.guards import lift_guards
 from rewrites.tactics.nests.order import interchanged
-from rewrites.tactics.padding import padding_kept
-from rewrites.tactics.staging import below_lets, stage_at
+from rewrites.tactics.storage.binding import check_name
+from rewrites.tactics.storage.padding import padding_kept
+from rewrites.tactics.storage.staging import below_lets, stage_at
 
 
 def accumulate(work: Derivation, what: Chosen, *, at: Chosen | None = None, name: str | None = None) -> None:

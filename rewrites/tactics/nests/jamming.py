@@ -11,7 +11,7 @@ from rewrites.tactics.loops import as_bound, first_possible
 from rewrites.tactics.nests.order import interchanged
 from rewrites.tactics.nests.tiling import nested, one_tile
 from rewrites.tactics.simplification import simplify_guards
-from rewrites.tactics.staging import stage_below
+from rewrites.tactics.storage.staging import stage_below
 
 
 def jam(work: Derivation, name: Chosen, by: Any, *, share: Chosen | None = None) -> None:

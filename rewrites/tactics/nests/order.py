@@ -36,7 +36,7 @@ from rewrites.tactics.indices import closed
 from rewrites.tactics.loops import WORD_OF, first_possible, loops
 from rewrites.tactics.nests.bounds import bounded
 from rewrites.tactics.simplification import simplify_guards
-from rewrites.tactics.staging import stage
+from rewrites.tactics.storage.staging import stage
 
 
 def interchange(work: Derivation, name: Chosen) -> None:

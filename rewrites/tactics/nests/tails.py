@@ -21,8 +21,8 @@ from rewrites.tactics.indices import closed
 from rewrites.tactics.loops import loops, pieces
 from rewrites.tactics.nests.bounds import Limit, bounded, solved, spread
 from rewrites.tactics.nests.guards import lift_guards
-from rewrites.tactics.padding import cuts_only_padding
 from rewrites.tactics.simplification import simplify_guards
+from rewrites.tactics.storage.padding import cuts_only_padding
 
 Strategy: TypeAlias = Literal["min", "split"]
 

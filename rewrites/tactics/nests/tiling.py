@@ -21,11 +21,11 @@ from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
 from rewrites.places.choosing import Chosen, Handle
 from rewrites.places.site import Site
-from rewrites.tactics.binding import binders_between
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import as_bound, first_possible, from_zero, loops
 from rewrites.tactics.nests.order import swap
 from rewrites.tactics.simplification import simplify_guards
+from rewrites.tactics.storage.binding import binders_between
 
 
 def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:

@@ -20,7 +20,7 @@ from rewrites.errors import NoSite, unknown_name
 from rewrites.instantiation import Argument, Function, is_term
 from rewrites.kernel import Theorem
 from rewrites.rule import Rule
-from rewrites.tactics.binding import abstracted
+from rewrites.tactics.storage.binding import abstracted
 
 
 @dataclass(frozen=True, slots=True)

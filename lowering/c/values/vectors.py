@@ -1,0 +1,119 @@
+"""Tiles in registers as C: variables of vector types, which gcc and clang have, and operations on them."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import assert_never
+
+from lowering.c.helpers import vector_type
+from lowering.c.text import SUM, UNARY, Text
+from lowering.c.values.scalars import C_TYPES, applied, literal, scalar_text, storage_text, variable_of
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Cell,
+    Choose,
+    Convert,
+    For,
+    FromIndex,
+    Load,
+    Number,
+    ScalarExpr,
+    key,
+)
+from lowering.nest.substitution import cell_at
+from lowering.nest.text_scope import TextScope
+from lowering.nest.tiles import SIGNS, Vector, varies, vectors, vectors_read
+
+
+def declared(scope: TextScope, statement: Allocate, rest: Block) -> tuple[TextScope, list[str]]:
+    """The variables of a tile, all zero: a line for those of one type in a row. `rest` is what follows in the block."""
+    buffer, lines = statement.buffer, list[str]()
+    _, scope = scope.bind(key(buffer), buffer.name)
+    scope = scope.with_tile(buffer.uid, statement.vectors)
+    for (_, length), group in groupby(vectors(buffer, statement.vectors), lambda vector: (vector.row, vector.length)):
+        names: list[str] = []
+        for vector in group:
+            name, scope = scope.bind((key(buffer), vector), _hint(buffer.name, vector, statement.vectors))
+            names.append(name)
+        kind, zero = (vector_type(buffer.dtype, length), "{0}")
+        if length == 1:
+            kind, zero = C_TYPES[buffer.dtype], literal(0, buffer.dtype).text
+        lines.append(f"{kind} {', '.join(f'{name} = {zero}' for name in names)};")
+    read = vectors_read(rest, buffer, statement.vectors)
+    unread = (vector for vector in vectors(buffer, statement.vectors) if vector not in read)
+    return scope, [*lines, *(f"(void){scope.name((key(buffer), vector))};" for vector in unread)]
+
+
+def _hint(name: str, vector: Vector, lengths: tuple[int, ...]) -> str:
+    numbers = (*vector.row, vector.number) if len(lengths) > 1 or not vector.row else vector.row
+    return "_".join((name, *map(str, numbers)))
+
+
+# -- operations -------------------------------------------------------------------------------------------------------
+
+
+def operation(scope: TextScope, loop: For) -> str:
+    """A loop over the lanes of a vector as one operation."""
+    (statement,) = loop.body
+    length = (loop.high - loop.low).constant
+    if not isinstance(statement, Assign | Accumulate) or not isinstance(statement.target, Cell) or length is None:
+        raise AssertionError(f"the loop {loop.variable.name} over a tile in registers is not over lanes of one vector")
+    lanes = _Lanes(scope.under(loop.range), loop, length)
+    into, by = lanes.stored(statement.target), lanes.value(statement.value)
+    if isinstance(statement, Accumulate):
+        if statement.op in SIGNS:
+            return f"{into} {SIGNS[statement.op]}= {by.text};"
+        called = f"{statement.op}_{vector_type(statement.value.dtype, length)}"
+        return f"{into} = {called}({into}, {lanes.vector(statement.value).text});"
+    return f"{into} = {lanes.vector(statement.value).text};"
+
+
+class _Lanes:
+    """The lanes of a vector, in a loop at a place."""
+
+    def __init__(self, scope: TextScope, loop: For, length: int) -> None:
+        self._scope = scope
+        self._loop = loop
+        self._length = length
+
+    def stored(self, cell: Cell) -> str:
+        return self._vector(cell, const="")
+
+    def vector(self, e: ScalarExpr) -> Text:
+        """A vector, also where all lanes have the same."""
+        text = self.value(e)
+        if varies(e, self._loop.variable):
+            return text
+        # What is no vector cannot be assigned to one. Less zero everything is what it was, negative zero too.
+        return Text(f"{text.at(SUM)} - ({vector_type(e.dtype, self._length)}){{0}}", SUM)
+
+    def value(self, e: ScalarExpr) -> Text:
+        """A vector; or a scalar, where all lanes have the same."""
+        if not varies(e, self._loop.variable):
+            return scalar_text(self._scope, e)
+        match e:
+            case Load(Cell() as cell):
+                text = self._vector(cell, const="const ")
+                return Text(text, UNARY) if text.startswith("*") else Text(text)
+            case Apply("min" | "max" as op, arguments, dtype):
+                operands = ", ".join(self.vector(argument).text for argument in arguments)
+                return Text(f"{op}_{vector_type(dtype, self._length)}({operands})")
+            case Apply(op, arguments, dtype):
+                return applied(op, [self.value(argument) for argument in arguments], dtype)
+            case Number() | Load() | FromIndex() | Choose() | Convert():
+                raise AssertionError("an expression that is no operation on vectors")
+        assert_never(e)
+
+    def _vector(self, cell: Cell, *, const: str) -> str:
+        first = cell_at(cell, self._loop.variable, self._loop.low)
+        if cell.buffer.uid in self._scope.tiles:
+            name, lane, length = variable_of(self._scope, first)
+            if lane or length != self._length:
+                raise AssertionError(f"the loop {self._loop.variable.name} is not over one vector of {name}")
+            return name
+        kind = vector_type(cell.buffer.dtype, self._length)
+        return f"*({const}{kind} *)&{storage_text(self._scope, first).text}"

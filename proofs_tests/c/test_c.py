@@ -1,0 +1,485 @@
+"""The C that loop nests become: how it reads, and that compilers have nothing to say against it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import atl
+from atl.core.index import Array, Index, Var, constant, index, size
+from atl.core.predicate import conjunction, less, negation, within
+from lowering import lower
+from lowering.c.names import identifier, reserved
+from lowering.c.printer import function_names, print_c, print_unit
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Buffer,
+    Choose,
+    Clear,
+    Declare,
+    Free,
+    If,
+    Load,
+    LoopNest,
+    Number,
+    Scalar,
+    ScalarExpr,
+    elements,
+)
+from lowering.nest.pseudocode import print_nest
+from proofs_tests.nests.by_hand import (
+    ZERO,
+    at,
+    binary,
+    body_of,
+    cell,
+    i,
+    j,
+    k,
+    l,
+    loop,
+    m,
+    n,
+    nest,
+    output,
+    run,
+    tensor,
+    vi,
+    vj,
+    vk,
+)
+
+pytestmark = pytest.mark.usefixtures("private_cache")
+
+
+# -- how it reads -----------------------------------------------------------------------------------------------------
+
+
+def matmul() -> LoopNest:
+    a, A = tensor("A", n, k)  # noqa: N806
+    b, B = tensor("B", k, m)  # noqa: N806
+    out, total = output(n, m), Scalar(5, "total", "float32")
+    product = binary("mul", at(A, i, l), at(B, l, j))
+    inner = (
+        Declare(total, Number(0, "float32")),
+        loop(vk, k, Accumulate(total, "add", product)),
+        Assign(cell(out, i, j), Load(total)),
+    )
+    return nest("matmul", [a, b], out, loop(vi, n, loop(vj, m, *inner)), sizes="n k m")
+
+
+def test_a_matrix_product_reads_as_a_person_would_write_it() -> None:
+    assert (
+        print_c(matmul())
+        == """\
+#include <stdint.h>
+
+/* matmul: out[n, m] from A[n, k], B[k, m]. */
+int matmul(const float *restrict A, const float *restrict B, int64_t n, int64_t k, int64_t m,
+        float *restrict out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < m; j++) {
+            float total = 0.0f;
+            for (int64_t k2 = 0; k2 < k; k2++) {
+                total += A[i * k + k2] * B[k2 * m + j];
+            }
+            out[i * m + j] = total;
+        }
+    }
+    return 0;
+}
+"""
+    )
+
+
+def test_the_pseudocode_shows_indices_and_not_addresses() -> None:
+    assert (
+        print_nest(matmul())
+        == """\
+matmul(A[n, k], B[k, m]) -> out[n, m]
+    for i in 0..n:
+        for j in 0..m:
+            total = 0.0
+            for k2 in 0..k:
+                total += A[i, k2] * B[k2, j]
+            out[i, j] = total"""
+    )
+
+
+def test_guarded_reads_are_conditional_expressions_without_the_conditions_that_are_known() -> None:
+    x, X = tensor("x", n)  # noqa: N806
+    out = output(n)
+    inside = [conjunction((within(ZERO, i + d, n),)) for d in (-1, 0, 1)]
+    reads: list[ScalarExpr] = [
+        Choose(p, at(X, i + d), Number(0, "float32")) for d, p in zip((-1, 0, 1), inside, strict=True)
+    ]
+    total = binary("add", binary("add", reads[0], reads[1]), reads[2])
+    blur = nest(
+        "blur", [x], out, loop(vi, n, Assign(cell(out, i), binary("div", total, Number(3, "float32")))), sizes="n"
+    )
+    assert (
+        body_of(blur)
+        == """\
+/* blur: out[n] from x[n]. */
+int blur(const float *restrict x, int64_t n, float *restrict out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = ((1 <= i ? x[i - 1] : 0.0f) + x[i] + (i + 1 < n ? x[i + 1] : 0.0f)) / 3.0f;
+    }
+    return 0;
+}
+"""
+    )
+    given = np.arange(1, 6, dtype=np.float32)
+    assert (
+        run(blur, [given], [5], 5).tolist() == (np.convolve(given, [1, 1, 1], "same") / 3).astype(np.float32).tolist()
+    )
+
+
+def hoisted(capacity: Index, extents: tuple[Index, ...]) -> LoopNest:
+    """A buffer allocated before a loop and emptied in it."""
+    x, X = tensor("x", n, m)  # noqa: N806
+    out = output(n, m)
+    row = Buffer(7, "row", "float32", extents)
+    return nest(
+        "rows",
+        [x],
+        out,
+        Allocate(row, capacity, zeroed=False),
+        loop(
+            vi,
+            n,
+            Clear(row, elements(extents)),
+            loop(vj, m, Accumulate(cell(row, j), "add", at(X, i, j))),
+            loop(vk, m, Assign(cell(out, i, l), at(row, l))),
+        ),
+        Free(row),
+        sizes="n m",
+    )
+
+
+def test_a_buffer_is_checked_freed_and_cleared_where_the_loop_nest_says() -> None:
+    of = hoisted(m, (m,))
+    assert (
+        print_c(of)
+        == """\
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OUT_OF_MEMORY = 1 };
+
+/* a * b; where a size_t does not hold that, more than any memory has. */
+static inline size_t saturating_product(size_t a, size_t b)
+{
+    size_t product;
+    return __builtin_mul_overflow(a, b, &product) ? PTRDIFF_MAX : product;
+}
+
+/* Storage that begins where a line of the cache does; NULL where there is none. */
+static inline void *aligned_storage(size_t size)
+{
+    return size < PTRDIFF_MAX ? aligned_alloc(64, (size / 64 + 1) * 64) : NULL;
+}
+
+/* rows: out[n, m] from x[n, m]. */
+int rows(const float *restrict x, int64_t n, int64_t m, float *restrict out)
+{
+    float *restrict row = aligned_storage(saturating_product(m, sizeof *row));
+    if (row == NULL) {
+        return OUT_OF_MEMORY;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        memset(row, 0, m * sizeof *row);
+        for (int64_t j = 0; j < m; j++) {
+            row[j] += x[i * m + j];
+        }
+        for (int64_t k = 0; k < m; k++) {
+            out[i * m + k] = row[k];
+        }
+    }
+    free(row);
+    return 0;
+}
+"""
+    )
+    x = np.arange(6, dtype=np.float32)
+    assert run(of, [x], [2, 3], 6).tolist() == x.tolist()
+
+
+def test_buffers_on_the_heap_are_freed_on_every_way_out() -> None:
+    a, b, c = (Buffer(uid, name, "float64", (n, n)) for uid, name in ((1, "a"), (2, "b"), (3, "c")))
+    out = output(dtype="float64")
+    fill = [loop(vi, n, loop(vj, n, Assign(cell(x, i, j), Number(value, "float64")))) for value, x in ((1, a), (2, b))]
+    last = (
+        Allocate(c, n * n),
+        Accumulate(cell(c, ZERO, ZERO), "add", binary("add", at(a, ZERO, ZERO), at(b, ZERO, ZERO))),
+        Assign(cell(out), at(c, ZERO, ZERO)),
+        Free(c),
+    )
+    of = nest(
+        "three",
+        [],
+        out,
+        Allocate(a, n * n),
+        Allocate(b, n * n, zeroed=False),
+        *fill,
+        *last,
+        Free(b),
+        Free(a),
+        sizes="n",
+    )
+    text = body_of(of)
+    assert (
+        """\
+    double *restrict a = aligned_zeros(saturating_product(saturating_product(n, n), sizeof *a));
+    double *restrict b = aligned_storage(saturating_product(saturating_product(n, n), sizeof *b));
+    if (a == NULL || b == NULL) {
+        free(b);
+        free(a);
+        return OUT_OF_MEMORY;
+    }
+"""
+        in text
+    )
+    assert (
+        """\
+    double *restrict c = aligned_zeros(saturating_product(saturating_product(n, n), sizeof *c));
+    if (c == NULL) {
+        free(b);
+        free(a);
+        return OUT_OF_MEMORY;
+    }
+    c[0] += a[0] + b[0];
+    free(b);
+    free(a);
+    *out = c[0];
+    free(c);
+    return 0;
+"""
+        in text
+    )
+    assert run(of, [], [3]).tolist() == [3.0]
+
+
+def test_a_buffer_on_the_stack_is_an_array() -> None:
+    eight = constant(8)
+    x, X = tensor("x", eight)  # noqa: N806
+    out = output(eight)
+    tile, empty = Buffer(1, "tile", "float32", (eight,)), Buffer(2, "empty", "float32", (ZERO,))
+    of = nest(
+        "tiles",
+        [x],
+        out,
+        Allocate(tile, eight, "stack", zeroed=False),
+        Allocate(empty, ZERO, "stack"),
+        loop(vi, eight, Assign(cell(tile, i), binary("add", at(X, i), at(X, i)))),
+        loop(vi, eight, Assign(cell(out, i), at(tile, constant(7) - i))),
+        loop(vi, ZERO, Accumulate(cell(out, i), "add", at(empty, i))),
+        Free(empty),
+        Free(tile),
+    )
+    text = body_of(of)
+    # An array of C has at least one element.
+    assert "    float tile[8];\n    float empty[1] = {0};\n" in text
+    assert "free" not in text
+    assert "out[i] = tile[7 - i];" in text
+    assert run(of, [np.arange(8, dtype=np.float32)], [], 8).tolist() == list(range(14, -1, -2))
+
+
+def test_what_the_output_does_not_depend_on_is_left_out() -> None:
+    x, X = tensor("x", n)  # noqa: N806
+    out, first, second = output(n), Scalar(5, "first", "float32"), Scalar(6, "second", "float32")
+    buffer, kept = Buffer(1, "unused", "float32", (n,)), Scalar(7, "kept", "float32")
+    of = nest(
+        "partly",
+        [x],
+        out,
+        Allocate(buffer, n),
+        loop(
+            vi,
+            n,
+            Declare(first, at(X, i)),
+            Declare(second, Load(first)),
+            Declare(kept, at(X, i)),
+            Clear(buffer, n),
+            If(less(ZERO, i), (Accumulate(cell(buffer, i), "add", Load(second)),)),
+            Assign(cell(out, i), Load(kept)),
+        ),
+        Free(buffer),
+        sizes="n",
+    )
+    wanted = """\
+    for (int64_t i = 0; i < n; i++) {
+        float kept = x[i];
+        out[i] = kept;
+    }
+    return 0;
+"""
+    assert body_of(of).split("{\n", 1)[1] == wanted + "}\n"
+    assert "unused" in print_nest(of)
+
+
+def test_two_opposite_conditions_are_an_else_and_nested_ones_are_one() -> None:
+    out = output(n)
+    first = less(i, m)
+    one, two = (Assign(cell(out, i), Number(value, "float32")) for value in (1, 2))
+    of = nest("halves", [], out, loop(vi, n, If(first, (one,)), If(negation(first), (two,))), sizes="n m")
+    wanted = """\
+        if (i < m) {
+            out[i] = 1.0f;
+        } else {
+            out[i] = 2.0f;
+        }
+"""
+    assert wanted in body_of(of)
+    assert run(of, [], [3, 1], 3).tolist() == [1, 2, 2]
+    nested = nest(
+        "both", [], out, loop(vi, n, If(less(i * i, m), (If(less(i * i, k), (one,)),))), sizes="n m k", complete=False
+    )
+    assert "        if (i * i < m && i * i < k) {\n" in body_of(nested)
+    assert "    memset(out, 0, n * sizeof *out);\n" in body_of(nested)
+    assert run(nested, [], [3, 1, 2], 3).tolist() == [1, 0, 0]
+
+
+def test_a_condition_that_is_known_leaves_no_test() -> None:
+    out = output(n)
+    value = Scalar(9, "x", "float32")
+    inside = (Declare(value, Number(1, "float32")), Assign(cell(out, i), Load(value)))
+    of = nest("known", [], out, loop(vi, n, If(less(i, n), inside), If(less(n, i), inside)), sizes="n")
+    assert "if" not in body_of(of)
+    assert run(of, [], [2], 2).tolist() == [1, 1]
+
+
+def test_an_output_that_may_keep_padding_is_cleared_first() -> None:
+    out = output(n, m + 2)
+    of = nest("hollow", [], out, sizes="n m", complete=False)
+    assert "memset(out, 0, n * (m + 2) * sizeof *out);" in body_of(of)
+    assert run(of, [], [2, 1], 6).tolist() == [0] * 6
+    scalar = nest("nothing", [], output(), complete=False)
+    assert "memset(out, 0, sizeof *out);" in body_of(scalar)
+
+
+def test_parameters_that_are_not_used_are_marked() -> None:
+    x, _ = tensor("x", n)
+    of = nest("constant", [x], output(), Assign(cell(output()), Number(1, "float32")), sizes="n")
+    assert "{\n    (void)x;\n    (void)n;\n    *out = 1.0f;\n" in body_of(of)
+    assert run(of, [np.zeros(2, np.float32)], [2]).tolist() == [1]
+
+
+def test_only_what_is_used_is_included() -> None:
+    of = nest("one", [], output(), Assign(cell(output()), Number(1, "float32")))
+    assert print_c(of).startswith("/* one: out. */\nint one(float *restrict out)\n")
+
+
+def test_the_comment_says_what_must_hold() -> None:
+    pos = Array("pos", (n + 1,), "int32", ZERO, m, True)
+    of = LoopNest("facts", ("n", "m"), (pos,), output(), (), (less(ZERO, n),), complete=True)
+    assert body_of(of).startswith(
+        "/* facts: out from pos[n + 1], where 1 <= n, 0 <= pos[...] < m, pos increases strictly along its last\n"
+        "   dimension. */\n"
+    )
+
+
+def test_long_lines_are_broken_where_few_brackets_are_open() -> None:
+    x, X = tensor("a_rather_long_name", n)  # noqa: N806
+    total: ScalarExpr = at(X, ZERO)
+    for d in range(1, 9):
+        total = binary("add", total, at(X, constant(d)))
+    of = nest("long_sum", [x], output(), Assign(cell(output()), total), sizes="n")
+    lines = body_of(of).split("\n")
+    assert max(map(len, lines)) <= 110
+    assert any(line.startswith("            + a_rather_long_name[") for line in lines)
+    assert run(of, [np.ones(9, np.float32)], [9]).tolist() == [9]
+
+
+def test_a_loop_that_never_runs_may_divide_by_what_is_zero_there() -> None:
+    thirds = atl.ceildiv(atl.sizes("n"), 3)
+    a = atl.tensor("a", 1, thirds, 3)
+    nothing = atl.gen(0, lambda i: atl.abs(atl.flatten(a)))
+    of = lower(atl.program("nothing", [a], atl.split(3, nothing)))
+    assert "for (int64_t i = 0; i < 0; i++)" in body_of(of)
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+HOSTILE = [
+    "int",
+    "double",
+    "register",
+    "NULL",
+    "exp",
+    "expf",
+    "malloc",
+    "free",
+    "memset",
+    "INT64_MAX",
+    "int64_t",
+    "min_float",
+    "OUT_OF_MEMORY",
+    "main",
+    "y1",
+    "asm",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_that_mean_something_in_c_are_changed(name: str) -> None:
+    x, X = tensor(name, size("if"))  # noqa: N806
+    out = output(size("if"), name="return")
+    for_variable, scalar = Var(4, name), Scalar(6, name, "float32")
+    p = index(for_variable)
+    value = Apply("exp", (Apply("min", (at(X, p), Number(math.inf, "float32")), "float32"),), "float32")
+    of = nest(
+        name,
+        [x],
+        out,
+        loop(for_variable, size("if"), Declare(scalar, value), Assign(cell(out, p), Load(scalar))),
+        sizes="if",
+    )
+    given = np.array([0.0, 1.0], np.float32)
+    np.testing.assert_allclose(run(of, [given], [2], 2), np.exp(given), rtol=1e-6)
+
+
+def test_changed_names_are_told_apart_from_names_that_are_already_such() -> None:
+    assert identifier("int") == "int_"
+    assert identifier("λ") == "v"
+    assert identifier("__x") == "x_"
+    assert identifier("2x") == "v2x"
+    assert identifier("y1") == "y1"
+    assert identifier("y1", of_function=True) == "y1_"
+    assert not any(map(reserved, ("i", "n", "blur", "total", "x2")))
+    a, A = tensor("int", n)  # noqa: N806
+    b, B = tensor("int_", n)  # noqa: N806
+    of = nest("pair", [a, b], output(), Assign(cell(output()), binary("sub", at(A, ZERO), at(B, ZERO))), sizes="n")
+    assert "const float *restrict int_, const float *restrict int_2" in body_of(of)
+    assert run(of, [np.array([3], np.float32), np.array([1], np.float32)], [1]).tolist() == [2]
+
+
+def test_siblings_share_a_name_and_nested_loops_do_not() -> None:
+    again = Var(8, "i")
+    out = output(n, n)
+    of = nest(
+        "twice",
+        [],
+        out,
+        loop(vi, n, loop(again, n, Assign(cell(out, i, index(again)), Number(1, "float32")))),
+        loop(Var(9, "i"), n),
+        loop(Var(10, "i"), n, Assign(cell(out, ZERO, index(Var(10, "i"))), Number(2, "float32"))),
+        sizes="n",
+    )
+    text = body_of(of)
+    assert "for (int64_t i2 = 0; i2 < n; i2++)" in text
+    assert text.count("for (int64_t i = 0; i < n; i++)") == 2  # the empty loop is gone
+
+
+def test_functions_of_one_file_have_names_of_their_own() -> None:
+    of = nest("f", [], output(), Assign(cell(output()), Number(1, "float32")))
+    assert function_names((of, of, of)) == ("f", "f2", "f3")
+    assert print_unit((of, of)).count("int f") == 2

@@ -1,0 +1,335 @@
+"""What the loops of emitted C do not do again and again: test what does not change, clear, compute the same sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+import lowering
+from atl.core.index import constant
+from atl.core.predicate import at_most, conjunction, less
+from lowering import lower, print_c
+from lowering.c.text import wrapped
+from lowering.nest.loopnest import Assign, Declare, FromIndex, If, Load, Number, Scalar
+from proofs_tests.nests.by_hand import body_of, cell, i, j, k, loop, n, nest, output, run, vi, vj
+from rewrites import reschedule
+
+N, M = atl.sizes("n m")
+
+
+pytestmark = pytest.mark.usefixtures("private_cache")
+
+
+def code(program: atl.Program) -> str:
+    text = print_c(lower(program))
+    return text[text.index("\n{\n") :]
+
+
+def against_reference(program: atl.Program, **sizes: Any) -> None:
+    numbers = np.random.default_rng(3)
+    shapes = {a.name: [sizes[str(extent)] for extent in a.shape] for a in program.inputs}
+    arrays: dict[str, Any] = {name: numbers.integers(-4, 5, shape).astype(np.float32) for name, shape in shapes.items()}
+    given = {str(extent) for a in program.inputs for extent in a.shape}
+    call: dict[str, Any] = {**arrays, **{name: value for name, value in sizes.items() if name not in given}}
+    np.testing.assert_allclose(lowering.compile(program)(**call), atl.evaluate(program, **call))
+
+
+# -- loops of one iteration ------------------------------------------------------------------------------------------
+
+
+def test_a_loop_of_one_iteration_is_that_iteration() -> None:
+    unrolled = reschedule(
+        atl.parse("f (X : float32[m, n]) := ⊞[io < ⌈n / 4⌉] ⊞[p < m] ⊞[ii < 4] [4*io + ii < n] · X[p, 4*io + ii]")
+    )
+    program = unrolled.unroll("ii").tails().goal
+    text = code(program)
+    assert "< 1;" not in text
+    assert "out[(io * m + p) * 4 + 3] = X[p * n + 4 * io + 3];" in text
+    against_reference(program, m=3, n=6)
+
+
+def test_what_a_loop_of_one_iteration_declares_ends_with_it() -> None:
+    out, first = output(n), [Scalar(uid, "s", "float32") for uid in (8, 9)]
+    once = [
+        loop(v, constant(4), Declare(s, FromIndex(of, "float32")), Assign(cell(out, of), Load(s)), low=constant(3))
+        for v, s, of in zip((vi, vj), first, (i, j - 1), strict=True)
+    ]
+    assert run(nest("once", [], out, *once, sizes="n", complete=False), [], [4], 4).tolist() == [0, 0, 2, 3]
+
+
+def test_a_marked_loop_of_one_iteration_stays() -> None:
+    program = atl.parse("f (x : float32[n]) := ⊞[i < 1 | parallel] ⊞[j < n] x[j]")
+    assert "for i in 0..1:  # parallel" in lowering.print_nest(lower(program))
+
+
+# -- tests ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_test_of_an_outer_index_is_made_outside_of_the_inner_loop() -> None:
+    x = atl.tensor("x", N, M)
+    program = atl.program("f", [x], atl.gen(N, M, lambda p, q: atl.guard((p * p >= 4) & (q * q < 5), x[p, q])))
+    assert """\
+        if (4 <= p * p) {
+            for (int64_t q = 0; q < m; q++) {
+                if (q * q < 5) {
+""" in code(program)
+    for n_, m_ in ((0, 3), (1, 0), (7, 9)):
+        against_reference(program, n=n_, m=m_)
+
+
+def test_a_test_around_the_body_of_a_loop_is_a_bound_of_it() -> None:
+    x = atl.tensor("x", N, M)
+    body = atl.gen(N, M, lambda p, q: atl.guard((p >= 2) & (q < 5) & (2 * q < p + 3) & (q != 1), x[p, q]))
+    program = atl.program("f", [x], body)
+    assert """\
+    for (int64_t p = 2; p < n; p++) {
+        for (int64_t q = 0; q < min_int64(m, min_int64(p / 2 + 2, 5)); q++) {
+            if (q != 1) {
+""" in code(program)
+    for n_, m_ in ((0, 3), (1, 0), (3, 2), (7, 9)):
+        against_reference(program, n=n_, m=m_)
+
+
+def test_a_window_that_slides_and_few_innermost_iterations_keep_their_tests() -> None:
+    x = atl.tensor("x", N)
+    ends = atl.gen(N, lambda p: atl.sum(5, lambda r: atl.guard((p + r >= 2) & (p + r < N + 2), x[p + r - 2])))
+    assert "for (int64_t r = 0; r < 5; r++)" in code(atl.program("f", [x], ends))
+    double = atl.program("g", [x], atl.gen(N, lambda p: 2 * x[p]))
+    assert "for (int64_t pi = 0; pi < 8; pi++)" in code(reschedule(double).tile("p", 8).goal)
+    assert "pi < min_int64(n - 32 * po, 32); pi++)" in code(reschedule(double).tile("p", 32).goal)
+
+
+def test_a_selection_by_an_outer_index_is_two_loops() -> None:
+    x = atl.tensor("x", N, M)
+    program = atl.program("f", [x], atl.gen(N, M, lambda p, q: atl.guard(p >= 1, x[p - 1, q]) + x[p, q]))
+    text = code(program)
+    inner = [line for line in text.splitlines() if line.startswith(" " * 16)]
+    assert inner == [
+        "                out[p * m + q] = x[(p - 1) * m + q] + x[p * m + q];",
+        "                out[p * m + q] = x[p * m + q];",
+    ]
+    for n_, m_ in ((0, 3), (1, 2), (6, 5)):
+        against_reference(program, n=n_, m=m_)
+
+
+def test_a_test_that_needs_the_loop_to_run_stays_in_it() -> None:
+    out = output(n)
+    divided = less(constant(0), n // k)
+    of = nest("f", [], out, loop(vj, k, If(divided, (Assign(cell(out, j), Number(1, "float32")),))), sizes="n k")
+    assert "for (int64_t j = 0; j < k; j++) {\n        if (" in body_of(of)
+    # A division by zero would end the process.
+    assert run(of, [], [2, 0], 2).shape == (2,)
+
+
+def test_a_test_whose_divisor_is_positive_leaves_the_loop() -> None:
+    out = output(n)
+    divided = less(constant(0), (k - 9) // 3)
+    of = nest("f", [], out, loop(vj, n, If(divided, (Assign(cell(out, j), Number(1, "float32")),))), sizes="n k")
+    assert body_of(of).index("if (") < body_of(of).index("for (")
+
+
+def test_what_is_declared_in_a_branch_does_not_reach_the_next_one() -> None:
+    out, first, second = output(n, n), Scalar(8, "s", "float32"), Scalar(9, "s", "float32")
+    here = cell(out, i, j)
+    low, high = (conjunction((less(i * i, k), part)) for part in (less(j, k), at_most(k, j)))
+    branches = (
+        If(low, (Declare(first, FromIndex(i, "float32")), Assign(here, Load(first)))),
+        If(high, (Declare(second, FromIndex(j, "float32")), Assign(here, Load(second)))),
+    )
+    of = nest("f", [], out, loop(vi, n, loop(vj, n, *branches)), sizes="n k", complete=False)
+    assert body_of(of).count("i * i < k") == 1
+    assert run(of, [], [3, 2], 9).tolist() == [0, 0, 2, 1, 1, 2, 0, 0, 0]
+
+
+def test_many_tests_in_the_midst_of_a_loop_do_not_multiply_its_text() -> None:
+    x = atl.tensor("x", N, M)
+    program = atl.program(
+        "f", [x], atl.gen(N, M, lambda p, q: sum((atl.guard(p >= c, x[p - c, q]) for c in range(1, 9)), x[p, q]))
+    )
+    assert code(program).count("for (") == 2
+    against_reference(program, n=5, m=3)
+
+
+def test_a_condition_is_not_tested_again_within_itself() -> None:
+    x = atl.tensor("x", N, M)
+
+    def element(p: atl.IndexExpr, q: atl.IndexExpr) -> atl.Tensor:
+        return atl.guard(p + q < 7, atl.select(p + q < 7, x[p, q], 1) + atl.guard(p + q < 9, x[p, q]))
+
+    text = code(atl.program("f", [x], atl.gen(N, M, element)))
+    assert "q < min_int64(7 - p, m)" in text
+    assert "if (" not in text
+    assert "?" not in text[text.index("for (") :]
+
+
+# -- sums -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sum_that_occurs_twice_is_computed_once() -> None:
+    x = atl.tensor("x", N, M)
+
+    def of_row(p: atl.IndexExpr) -> atl.Tensor:
+        return atl.sum(M, lambda q: x[p, q])
+
+    program = atl.program("f", [x], atl.gen(N, lambda p: of_row(p) * of_row(p) + atl.guard(p < 3, of_row(p))))
+    assert code(program).count("for (") == 2
+    against_reference(program, n=5, m=4)
+
+
+def test_sums_under_one_condition_are_one_and_under_two_are_two() -> None:
+    x, k_ = atl.tensor("x", N, M), atl.sizes("k")
+
+    def of_row(p: atl.IndexExpr, most: Any) -> atl.Tensor:
+        return atl.guard(p < most, atl.sum(M, lambda q: x[p, q]))
+
+    once = atl.program("f", [x], atl.gen(N, lambda p: of_row(p, k_) + atl.sqrt(of_row(p, k_) * of_row(p, k_))))
+    assert code(once).count("for (") == 2
+    twice = atl.program("f", [x], atl.gen(N, lambda p: of_row(p, k_) + atl.sqrt(of_row(p, 2) * of_row(p, 2))))
+    assert code(twice).count("for (") == 3
+    for program in (once, twice):
+        against_reference(program, n=5, m=4, k=3)
+
+
+# -- panels -----------------------------------------------------------------------------------------------------------
+
+
+def panel(guarded: Any) -> atl.Program:
+    """Rows by way of a panel of ten, of which some may be none of the row."""
+    x = atl.tensor("x", N, M)
+    body = atl.gen(N, lambda p: atl.let(guarded(x, p), lambda t: atl.sum(10, lambda q: t[q] * t[9 - q]), name="panel"))
+    return atl.program("f", [x], body)
+
+
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        lambda x, p: atl.gen(10, lambda q: atl.guard(q < M, x[p, q])),
+        lambda x, p: atl.guard(p >= 2, atl.gen(10, lambda q: atl.guard(q < M, x[p, q]))),
+        lambda x, p: atl.gen(10, lambda q: atl.guard(q < M, atl.sum(N, lambda r: x[r, q]))),
+        lambda x, p: atl.gen(
+            10, lambda q: atl.let(atl.sum(M, lambda r: x[p, r]), lambda s: atl.guard(q < M, s * x[p, q]))
+        ),
+        lambda x, p: atl.padr(3, atl.gen(7, lambda q: atl.guard(q < M, x[p, q]))),
+        lambda x, p: atl.guard(p >= 2, atl.padl(3, atl.gen(7, lambda q: atl.guard(q < M, x[p, q])))),
+        lambda x, p: atl.concat(
+            atl.padr(1, atl.gen(2, lambda q: 1.0 + atl.value(p))), atl.gen(7, lambda q: atl.guard(q < M, x[p, q]))
+        ),
+    ],
+    ids=["a read", "all of it", "a sum", "a let", "a pad after", "a pad before", "side by side"],
+)
+def test_a_panel_in_a_loop_is_not_cleared_where_a_zero_can_be_stored(guarded: Any) -> None:
+    program = panel(guarded)
+    assert "{0}" not in code(program)
+    for n_, m_ in ((1, 1), (4, 5), (3, 12)):
+        against_reference(program, n=n_, m=m_)
+
+
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        lambda x, p: atl.sum(N, lambda r: atl.gen(10, lambda q: atl.guard(q < M, x[r, q]))),
+        lambda x, p: atl.truncr(1, atl.gen(11, lambda q: atl.guard((q < 10) & (q < M), x[p, q]))),
+    ],
+    ids=["a sum of panels", "cut off"],
+)
+def test_a_panel_that_is_summed_or_cut_off_is_cleared_as_before(guarded: Any) -> None:
+    program = panel(guarded)
+    assert "{0}" in code(program)
+    for n_, m_ in ((1, 1), (4, 5), (3, 12)):
+        against_reference(program, n=n_, m=m_)
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+x2 = atl.tensor("x", N, M)
+ROWS = {
+    "a buffer": atl.let(
+        atl.gen(N + 2, M, lambda p, q: atl.guard((p >= 1) & (p <= N), x2[p - 1, q] + 1)),
+        lambda t: atl.gen(N, M, lambda p, q: t[p, q] + t[p + 1, q] + t[p + 2, q]),
+        name="t",
+    ),
+    "the output": atl.gen(N + 2, M, lambda p, q: atl.guard((p >= 1) & (p <= N), x2[p - 1, q] + 1)),
+    "guards around rows": atl.gen(N, lambda p: atl.guard(p < M, atl.gen(M, lambda q: x2[p, q]))),
+    "guards in and around": atl.gen(
+        N, lambda p: atl.guard(p < M, atl.gen(M, lambda q: atl.guard(p >= 1, atl.sum(M, lambda r: x2[p, r]))))
+    ),
+    "pads around": atl.padl(1, atl.padr(2, x2)),
+    "pads within rows": atl.transpose(atl.gen(M, lambda q: atl.padl(2, atl.gen(N, lambda p: x2[p, q])))),
+    "pads of rows": atl.gen(N, lambda p: atl.padr(N, atl.gen(M, lambda q: x2[p, q]))),
+    "pieces": atl.concat(atl.gen(2, M, lambda p, q: atl.guard(p >= 2, x2[p, q])), x2),
+}
+
+
+@pytest.mark.parametrize("body", ROWS.values(), ids=ROWS)
+def test_rows_that_are_padding_as_a_whole_are_the_only_ones_that_are_zeroed(body: Any) -> None:
+    program = atl.program("f", [x2], body)
+    assert "memset" not in code(program)
+    assert "aligned_zeros" not in code(program)
+    assert "= 0.0f;" in code(program)
+    for n_, m_ in ((1, 1), (4, 5), (6, 3)):
+        against_reference(program, n=n_, m=m_)
+
+
+def test_without_registers_what_is_padding_is_stored_nowhere_but_cleared_first() -> None:
+    for body in ROWS.values():
+        assert "= 0.0f;" not in print_c(lower(atl.program("f", [x2], body), registers=False))
+
+
+def test_what_is_padding_within_rows_is_cleared_with_the_rest() -> None:
+    # Loops end where the padding begins: to store zeros there they would have to test for it.
+    triangle = atl.program("f", [x2], atl.gen(N, M, lambda p, q: atl.guard(q <= p, x2[p, q])))
+    assert "memset" in code(triangle)
+    against_reference(triangle, n=4, m=5)
+
+
+# -- lines ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_long_selection_has_a_line_for_each_case() -> None:
+    line = "    out[i] = i < n ? first_of_all[i * m + j] + 1.0f : i < m ? second_of_all[i * m + j] : third_of_all[i];"
+    assert wrapped(line, 60) == [
+        "    out[i] = i < n ? first_of_all[i * m + j] + 1.0f",
+        "            : i < m ? second_of_all[i * m + j]",
+        "            : third_of_all[i];",
+    ]
+
+
+def test_a_long_term_in_brackets_is_broken_within_them() -> None:
+    line = "total += x[i] + (1 <= i && i < rather_long ? some_long_array[i * m + j] : another_long_array[j]) + y[i];"
+    assert wrapped(line, 60) == [
+        "total += x[i]",
+        "        + (1 <= i && i < rather_long",
+        "                ? some_long_array[i * m + j]",
+        "                : another_long_array[j])",
+        "        + y[i];",
+    ]
+
+
+def test_lines_that_fit_or_have_no_place_to_break_stay() -> None:
+    assert wrapped("    a = b + c;", 60) == ["    a = b + c;"]
+    assert wrapped("    " + "a" * 80, 60) == ["    " + "a" * 80]
+
+
+def test_the_start_of_a_long_loop_head_stays_whole() -> None:
+    line = f"    for (int64_t {'i' * 60} = 0; {'i' * 60} < n; {'i' * 60}++) {{"
+    assert wrapped(line, 60) == [
+        f"    for (int64_t {'i' * 60} = 0;",
+        f"            {'i' * 60} < n;",
+        f"            {'i' * 60}++) {{",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"p (x : float32[n]) := gen[{'i' * 120} < n] 2 * x[{'i' * 120}]",
+        f"p (x : float32[n]) := {' '.join(f'sum[row{at} < 2]' for at in range(26))} sum[i < n] x[i]",
+    ],
+    ids=["a name of many letters", "many loops"],
+)
+def test_a_loop_head_that_is_too_long_for_a_line_is_printed(text: str) -> None:
+    printed = code(atl.parse(text))
+    assert printed.count("for (int64_t") == text.count("[") - text.count("x[") - text.count("32[")

@@ -1,0 +1,326 @@
+"""The storage of buffers in C: given back on every way out, and no more on the stack than a small thread has."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+
+import atl
+import lowering
+from atl.checks.stack import STACK_BUDGET
+from atl.core.index import constant
+from atl.errors import UnsupportedMark
+from lowering import lower, print_c
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Buffer,
+    Free,
+    LoopNest,
+    Number,
+    stack_in_use,
+    statements,
+)
+from lowering.nest.machine import run as run_nest
+from lowering.passes import after_passes
+from lowering.toolchain import find_compiler
+from proofs_tests.nests.by_hand import WARNINGS, ZERO, at, binary, cell, i, loop, n, output, vi, vj
+
+pytestmark = pytest.mark.usefixtures("private_cache")
+
+
+# -- ways out ---------------------------------------------------------------------------------------------------------
+
+COUNTED: Final = """\
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int left, live, wrong;
+static void *held[1000];
+static void *had(size_t size)
+{
+    if (left-- == 0) {
+        return NULL;
+    }
+    for (int at = 0; at < 1000; at++) {
+        if (held[at] == NULL) {
+            live++;
+            return held[at] = memset(malloc(size + 1), 0, size + 1);
+        }
+    }
+    abort();
+}
+static void counted_free(void *room)
+{
+    for (int at = 0; room != NULL && at < 1000; at++) {
+        if (held[at] == room) {
+            held[at] = NULL;
+            live--;
+            free(room);
+            return;
+        }
+    }
+    wrong += room != NULL;
+}
+#define aligned_alloc(line, size) had(size)
+#define free counted_free
+"""
+DRIVER: Final = """\
+int main(void)
+{
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, out[8];
+    for (int allowed = 0;; allowed++) {
+        left = allowed;
+        int status = f(x, 8, out);
+        if (live || wrong || status != (left < 0)) {
+            printf("with %d: %d left, %d freed twice, %d", allowed, live, wrong, status);
+            return 1;
+        }
+        if (status == 0) {
+            printf("%d", allowed);
+            return 0;
+        }
+    }
+}
+"""
+
+
+def allocations(text: str, folder: Path) -> int:
+    """Calls the function with room for each number of allocations; how many it needs, once none is lost in any call."""
+    (folder / "all.c").write_text(f"{COUNTED}{text}{DRIVER}")
+    program = folder / "all"
+    flags = ("-std=c11", *WARNINGS, "-Wno-unused-function")
+    command = [*find_compiler().command, *flags, str(folder / "all.c"), "-lm", "-o", str(program)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    return int(done.stdout)
+
+
+def all_needed(count: int) -> atl.Program:
+    """Every let is read at the very end, backwards: none can stand in the storage of the result."""
+    size = atl.sizes("n")
+    x = atl.tensor("x", size)
+
+    def stages(made: list[atl.Tensor], left: int) -> atl.Tensor:
+        if not left:
+            return atl.gen(size, lambda p: sum((t[size - 1 - p] for t in made[1:]), made[0][p]))
+        value = atl.gen(size, lambda p: 2 * made[-1][p])
+        return atl.let(value, lambda t: stages([*made, t], left - 1), name=f"b{left}")
+
+    return atl.program("f", [x], stages([x], count))
+
+
+def chained(count: int, back: int = 1, extent: atl.IndexExpr | int | None = None) -> atl.Program:
+    """Every let is read by the next ones, of which there are so many: backwards, so that no two share storage."""
+    size = atl.sizes("n") if extent is None else extent
+    x = atl.tensor("x", size)
+
+    def stages(made: list[atl.Tensor], left: int) -> atl.Tensor:
+        value = atl.gen(size, lambda p: sum((t[size - 1 - p] for t in made[-back:]), 2 * made[0][p]))
+        return value if not left else atl.let(value, lambda t: stages([*made, t], left - 1), name=f"b{left}")
+
+    return atl.program("f", [x], stages([x], count))
+
+
+def in_loops() -> LoopNest:
+    """Buffers in a loop whose room is known there only, with others around them and after them."""
+    made = [Buffer(uid, name, "float32", (n,)) for uid, name in enumerate("abcdefg", 1)]
+    a, b, c, d, e, f, g = made
+    fill = [Assign(cell(buffer, ZERO), Number(1, "float32")) for buffer in made]
+    inner = loop(vj, n, Allocate(e, n), fill[4], Accumulate(cell(d, ZERO), "add", at(e, ZERO)), Free(e))
+    body = loop(
+        *(vi, constant(2), Allocate(c, n), fill[2], Allocate(d, n), fill[3], inner),
+        *(Accumulate(cell(a, ZERO), "add", binary("add", at(c, ZERO), at(d, ZERO))), Free(d), Free(c)),
+    )
+    last = (Allocate(f, n), fill[5], Allocate(g, n), Accumulate(cell(g, ZERO), "add", at(f, ZERO)))
+    of = atl.tensor("x", atl.sizes("n"))
+    base = lower(atl.program("f", [of], of))
+    return LoopNest(
+        *("f", ("n",), base.inputs, output(n)),
+        (
+            *(Allocate(a, n), fill[0], Allocate(b, n), fill[1], body, *last),
+            Accumulate(cell(b, ZERO), "add", binary("add", at(a, ZERO), at(g, ZERO))),
+            *(loop(vi, n, Assign(cell(output(n), i), at(b, ZERO))), Free(g), Free(f), Free(b), Free(a)),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "needed"),
+    [
+        (lambda: lower(all_needed(1)), 1),
+        (lambda: lower(all_needed(3)), 3),
+        (lambda: lower(all_needed(20)), 20),
+        (lambda: lower(chained(20)), 20),
+        (lambda: lower(chained(20, back=5)), 20),
+        (lambda: after_passes(in_loops()), 2 + 2 * (2 + 8) + 2),
+    ],
+    ids=["one", "three", "all at once", "one after another", "five at a time", "in loops"],
+)
+def test_whichever_allocation_fails_all_others_are_freed_once(
+    make: Callable[[], LoopNest], needed: int, tmp_path: Path
+) -> None:
+    assert allocations(print_c(make()), tmp_path) == needed
+
+
+@pytest.mark.parametrize("make", [all_needed, chained, lambda count: chained(count, back=5)])
+def test_the_text_grows_in_proportion_to_the_number_of_buffers(make: Callable[[int], atl.Program]) -> None:
+    lines = [print_c(lower(make(count))).count("\n") for count in (20, 40, 80)]
+    assert lines[2] - lines[1] <= 2.2 * (lines[1] - lines[0])
+    assert lines[2] <= 80 * 24
+
+
+def test_a_buffer_is_freed_when_its_last_reader_is_done() -> None:
+    text = print_c(lower(chained(4)))
+    order = [line.strip() for line in text.splitlines() if "free(" in line and "    " * 2 not in line]
+    assert order == ["free(b4);", "free(b3);", "free(b2);", "free(b1);"]
+    assert text.index("free(b4)") < text.index("*restrict b2") < text.index("free(b3);\n    float")
+
+
+def test_a_free_does_not_part_the_branches_of_a_test() -> None:
+    size, k = atl.sizes("n k")
+    x = atl.tensor("x", size)
+    body = atl.let(
+        2 * x, lambda t: atl.gen(size, lambda p: atl.select(k <= 3, t[p], 1)) + atl.gen(size, lambda p: x[p]), name="t"
+    )
+    kernel = lowering.compile(atl.program("f", [x], body))
+    assert kernel(np.ones(2, np.float32), k=1).tolist() == [3.0, 3.0]
+    assert kernel(np.ones(2, np.float32), k=9).tolist() == [2.0, 2.0]
+
+
+# -- the stack --------------------------------------------------------------------------------------------------------
+
+WIDE: Final = 8 * 1024
+"""So many float32 are as large as a buffer on the stack may be."""
+
+
+def in_small_thread(call: Callable[[], object]) -> object:
+    """What a call gives in a thread with a small stack."""
+    results: list[object] = []
+    before = threading.stack_size(256 * 1024)
+    try:
+        thread = threading.Thread(target=lambda: results.append(call()))
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    return results[0]
+
+
+def test_forty_buffers_do_not_overflow_the_stack_of_a_small_thread() -> None:
+    kernel = lowering.compile(chained(40, back=40, extent=WIDE))
+    x = np.zeros(WIDE, np.float32)
+    assert in_small_thread(lambda: bool(np.any(kernel(x)))) is False
+    assert stack_in_use(kernel.nest.body) == STACK_BUDGET
+
+
+def in_a_loop(count: int) -> atl.Program:
+    """Panels in a loop, each as large as a buffer on the stack may be."""
+    size = atl.sizes("n")
+    x = atl.tensor("x", size, WIDE)
+
+    def row(p: atl.IndexExpr, made: list[atl.Tensor], left: int) -> atl.Tensor:
+        if not left:
+            return atl.sum(WIDE, lambda q: sum((t[q] for t in made), 0 * x[p, q]))
+        value = atl.gen(WIDE, lambda q: x[p, q] + left)
+        return atl.let(value, lambda t: row(p, [*made, t], left - 1), name=f"panel{left}")
+
+    return atl.program("f", [x], atl.gen(size, lambda p: row(p, [], count)))
+
+
+def test_panels_without_room_on_the_stack_are_allocated_once_before_their_loops() -> None:
+    program = in_a_loop(4)
+    text = print_c(lower(program))
+    assert text.count(" = aligned_storage(") == 2
+    assert text.index(" = aligned_storage(") < text.index("for (int64_t")
+    assert text.count(f"[{WIDE}];") == 2
+    x = np.zeros((2, WIDE), np.float32)
+    kernel = lowering.compile(program)
+    assert in_small_thread(lambda: kernel(x).tolist()) == [10.0 * WIDE] * 2
+
+
+def test_what_fits_on_the_stack_stays_there() -> None:
+    of = lower(in_a_loop(2))
+    assert {s.storage for s in statements(of.body) if isinstance(s, Allocate)} == {"stack"}
+    assert stack_in_use(of.body) == STACK_BUDGET
+
+
+def marked(*marks: str) -> atl.Program:
+    names = [f"t{k}" for k, _ in enumerate(marks)]
+    shown = [f" | {mark}" if mark else "" for mark in marks]
+    lets = "".join(
+        f"let {name}{mark} := gen[i < {WIDE}] x[{WIDE - 1} - i] in " for name, mark in zip(names, shown, strict=True)
+    )
+    used = " + ".join(f"{name}[{WIDE - 1} - j]" for name in names)
+    return atl.parse(f"f (x : float32[{WIDE}]) := {lets}gen[j < {WIDE}] ({used})")
+
+
+def test_what_is_marked_for_the_stack_comes_first() -> None:
+    of = lower(marked("", "stack", "", "stack"))
+    storage = {s.buffer.name: s.storage for s in statements(of.body) if isinstance(s, Allocate)}
+    assert storage == {"t0": "heap", "t1": "stack", "t2": "heap", "t3": "stack"}
+    x = np.arange(WIDE, dtype=np.float32)
+    np.testing.assert_array_equal(run_nest(of, {}, {"x": x}), 4 * x)
+
+
+def test_more_than_fits_on_the_stack_is_refused_with_numbers() -> None:
+    with pytest.raises(UnsupportedMark) as refused:
+        print_c(lower(marked("stack", "stack", "stack")))
+    text = str(refused.value)
+    assert "the buffer t2 is marked stack; with the others that are marked so, there is no room left" in text
+    assert "at most 65536 bytes in all buffers" in text
+    assert "which is 32768 bytes" in text
+
+
+# -- alignment --------------------------------------------------------------------------------------------------------
+
+CHECKED: Final = """\
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int asked;
+static void *had(size_t line, size_t size)
+{
+    void *room = aligned_alloc(line, size);
+    asked += line == 64 && size % 64 == 0 && (uintptr_t)room % 64 == 0 ? 1 : 100;
+    return memset(room, 7, size);
+}
+#define aligned_alloc had
+"""
+
+
+@pytest.mark.parametrize("size", [1, 8])
+def test_buffers_begin_where_a_line_of_the_cache_does_and_are_zero_where_they_are_to_be(
+    size: int, tmp_path: Path
+) -> None:
+    program = atl.parse(
+        "f (x : float32[n]) : float32[n] :=\n"
+        "  let a := ⊞[i < n] 2 * x[i] in let b := truncr 1 padr 2 a in ⊞[i < n] b[n - i] + a[n - 1 - i]"
+    )
+    text = print_c(lower(program))
+    assert "aligned_zeros(" in text
+    assert " = aligned_storage(" in text
+    driver = f"""
+int main(void)
+{{
+    float x[8] = {{1, 2, 3, 4, 5, 6, 7, 8}}, out[8];
+    if (f(x, {size}, out)) return 1;
+    printf("%d %g", asked, (double)out[0]);
+    return 0;
+}}
+"""
+    (tmp_path / "all.c").write_text(f"{CHECKED}{text}{driver}")
+    command = [*find_compiler().command, "-std=c11", *WARNINGS, str(tmp_path / "all.c"), "-o", str(tmp_path / "all")]
+    subprocess.run(command, check=True)
+    done = subprocess.run([str(tmp_path / "all")], capture_output=True, text=True, check=True)
+    assert done.stdout == f"2 {2 * size}"

@@ -1,0 +1,367 @@
+"""What the C of loop nests computes: index arithmetic, literals, scalar operations, and storage that cannot be had."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from atl.core.index import Array, Index, Leaf, Read, constant, imax, imin, index, value_of
+from atl.core.predicate import NonNegative, conjunction, disjunction, equal, holds, less, negation
+from lowering.c.printer import declaration, function_names, print_c
+from lowering.c.values.scalars import literal
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Buffer,
+    Cell,
+    Choose,
+    Convert,
+    Free,
+    FromIndex,
+    Load,
+    LoopNest,
+    Number,
+    ScalarExpr,
+)
+from lowering.toolchain import build_shared, load
+from proofs_tests.nests.by_hand import (
+    WARNINGS,
+    ZERO,
+    at,
+    binary,
+    body_of,
+    cell,
+    i,
+    j,
+    k,
+    loop,
+    m,
+    n,
+    nest,
+    output,
+    run,
+    tensor,
+    vi,
+    vj,
+)
+
+pytestmark = pytest.mark.usefixtures("private_cache")
+
+
+# -- index arithmetic -------------------------------------------------------------------------------------------------
+
+
+def address(expression: Index, *, low: int = 0, extent: Index = n) -> str:
+    """How the expression is written as an index, for i from `low` and j in 0..m."""
+    x, X = tensor("x", extent)  # noqa: N806
+    out = output(n, m)
+    store = Assign(cell(out, i - low, j), at(X, expression))
+    of = nest("f", [x], out, loop(vi, n, loop(vj, m, store), low=constant(low)), sizes="n m k")
+    (line,) = (line for line in body_of(of).split("\n") if "= x[" in line)
+    return line[line.index("x[") + 2 : -2]
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        (i * m * k + j * k + 1, "(i * m + j) * k + 1"),
+        ((i * 64 + j) * m, "(64 * i + j) * m"),
+        (n - i - 1, "n - i - 1"),
+        (j - i, "j - i"),
+        (n * 2 + m * 2, "2 * (m + n)"),
+        (n - i * k - j * k, "n - (i + j) * k"),
+        (i // 64, "i / 64"),
+        (i - (i // 64) * 64, "i % 64"),
+        ((i - (i // 64) * 64) * m + j, "(i % 64) * m + j"),
+        ((i + j) % (m + 1), "(i + j) % (m + 1)"),
+        ((i + j) // (m + 1) * k, "((i + j) / (m + 1)) * k"),
+        ((i - j) // 8, "floor_div(i - j, 8)"),
+        ((i - 5) // 8, "(i + 3) / 8 - 1"),
+        ((i - j) % 4, "floor_mod(i - j, 4)"),
+        (imin(i, j), "min_int64(i, j)"),
+        (imax(i + 1, j, k), "max_int64(k, max_int64(i + 1, j))"),
+    ],
+)
+def test_index_expressions_are_written_as_a_person_would(expression: Index, text: str) -> None:
+    assert address(expression) == text
+
+
+def test_what_is_known_of_loops_chooses_between_plain_and_rounded_division() -> None:
+    assert address((i + 1) // 8, low=-1) == "(i + 1) / 8"
+    assert address((i + 1) // 8, low=-2) == "floor_div(i + 1, 8)"
+
+
+def test_an_address_follows_the_structure_of_its_indices() -> None:
+    x, X = tensor("x", n, m + 2)  # noqa: N806
+    out = output(n)
+    of = nest("f", [x], out, loop(vi, n, Assign(cell(out, i), at(X, i, i + 1))), sizes="n m")
+    assert "x[i * (m + 2) + i + 1]" in body_of(of)
+    tiled = Cell(out, ((i // 64, n), (i % 64, constant(64))))
+    of = nest("f", [], out, loop(vi, n, Assign(tiled, Number(1, "float32"))), sizes="n")
+    assert "out[i] = " in body_of(of)
+
+
+def table(name: str, expressions: Sequence[Index], ranges: Sequence[tuple[int, int]]) -> LoopNest:
+    """All values of the expressions over i, j in their ranges, as an array of int64."""
+    (low_i, high_i), (low_j, high_j) = ranges
+    shape = (constant(high_i - low_i), constant(high_j - low_j), constant(len(expressions)))
+    out = output(*shape, dtype="int64")
+    stores: Block = tuple(
+        Assign(cell(out, i - low_i, j - low_j, constant(place)), FromIndex(e, "int64"))
+        for place, e in enumerate(expressions)
+    )
+    inner = loop(vj, constant(high_j), *stores, low=constant(low_j))
+    return nest(name, [], out, loop(vi, constant(high_i), inner, low=constant(low_i)))
+
+
+def leaves(p: int, q: int) -> Callable[[Leaf], int]:
+    return lambda leaf: p if leaf == vi else q
+
+
+def values(expression: Index, p: int, q: int) -> int:
+    return value_of(expression, leaves(p, q), lambda array, where: 0)
+
+
+@pytest.mark.parametrize("ranges", [((-9, 10), (1, 7)), ((0, 10), (1, 7)), ((-9, 0), (1, 7))])
+def test_division_agrees_with_python_for_all_small_values(ranges: Sequence[tuple[int, int]]) -> None:
+    expressions = [
+        i // j,
+        i % j,
+        (i - 3) // j,
+        (i + j) % (j + 1),
+        (i * 2 - 5) // 3,
+        i // 4 * 4,
+        i - i // 4 * 4,
+        -i // 3,
+    ]
+    of = table("divisions", expressions, ranges)
+    (low_i, high_i), (low_j, high_j) = ranges
+    found = run(of, count=(high_i - low_i) * (high_j - low_j) * len(expressions))
+    wanted = [values(e, p, q) for p in range(low_i, high_i) for q in range(low_j, high_j) for e in expressions]
+    assert found.tolist() == wanted
+
+
+def random_index(numbers: np.random.Generator, depth: int) -> Index:
+    choice = int(numbers.integers(0, 9 if depth else 3))
+    if choice < 3:
+        return (i, j, constant(int(numbers.integers(-7, 8))))[choice]
+    a, b = random_index(numbers, depth - 1), random_index(numbers, depth - 1)
+    divisor = constant(int(numbers.integers(1, 9))) if numbers.integers(0, 2) else j
+    match choice:
+        case 3:
+            return a + b
+        case 4:
+            return a - b
+        case 5:
+            return a * b
+        case 6:
+            return a // divisor
+        case 7:
+            return a % divisor
+        case _:
+            return imin(a, b) if numbers.integers(0, 2) else imax(a, b)
+
+
+def test_random_index_expressions_agree_with_their_meaning() -> None:
+    numbers = np.random.default_rng(20)
+    expressions = [random_index(numbers, 4) for _ in range(150)]
+    ranges = ((-3, 5), (1, 6))
+    found = run(table("indices", expressions, ranges), count=8 * 5 * 150).reshape(8, 5, 150)
+    for p, q in itertools.product(range(-3, 5), range(1, 6)):
+        assert found[p + 3, q - 1].tolist() == [values(e, p, q) for e in expressions], (p, q)
+
+
+def test_random_predicates_agree_with_their_meaning() -> None:
+    numbers = np.random.default_rng(21)
+
+    def random_predicate(depth: int) -> Any:
+        choice = int(numbers.integers(0, 6 if depth else 3))
+        e = random_index(numbers, 2)
+        if choice < 3:
+            return (NonNegative(e), equal(e, ZERO), negation(equal(e, ZERO)))[choice]
+        parts = [random_predicate(depth - 1) for _ in range(3)]
+        return conjunction(parts) if choice == 3 else disjunction(parts) if choice == 4 else negation(parts[0])
+
+    predicates = [random_predicate(2) for _ in range(120)]
+    out = output(constant(8), constant(5), constant(len(predicates)), dtype="int32")
+    stores = [
+        Assign(cell(out, i + 3, j - 1, constant(at)), Choose(p, Number(1, "int32"), Number(0, "int32")))
+        for at, p in enumerate(predicates)
+    ]
+    inner = loop(vj, constant(6), *stores, low=constant(1))
+    of = nest("predicates", [], out, loop(vi, constant(5), inner, low=constant(-3)))
+    found = run(of, count=8 * 5 * len(predicates)).reshape(8, 5, -1)
+    for p, q in itertools.product(range(-3, 5), range(1, 6)):
+        wanted = [holds(each, leaves(p, q), lambda array, where: 0) for each in predicates]
+        assert found[p + 3, q - 1].astype(bool).tolist() == wanted
+
+
+def test_elements_of_int32_arrays_do_not_overflow_in_index_arithmetic() -> None:
+    crd = Array("crd", (n,), "int32", ZERO, m)
+    element = index(Read(crd, (i,)))
+    out = output(n, dtype="int64")
+    store = Assign(cell(out, i), FromIndex(element * 4 + 3, "int64"))
+    of = nest("wide", [crd], out, loop(vi, n, store), sizes="n m")
+    assert "out[i] = 4 * (int64_t)crd[i] + 3;" in body_of(of)
+    assert run(of, [np.array([2**31 - 1], np.int32)], [1, 0]).tolist() == [4 * (2**31 - 1) + 3]
+    x, X = tensor("x", m)  # noqa: N806
+    gathered = nest("gather", [crd, x], output(n), loop(vi, n, Assign(cell(output(n), i), at(X, element))), sizes="n m")
+    assert "out[i] = x[crd[i]];" in body_of(gathered)
+
+
+# -- scalars ----------------------------------------------------------------------------------------------------------
+
+
+def test_float_literals_are_read_back_as_the_same_numbers() -> None:
+    numbers = np.random.default_rng(22)
+    doubles = [0.1, 1.0, 1e22, 1e16, 5e-324, 1.7976931348623157e308, -0.0, 1 / 3, 2.0**70, math.inf, -math.inf]
+    doubles += [struct.unpack("d", numbers.bytes(8))[0] for _ in range(300)]
+    doubles = [x for x in doubles if not math.isnan(x)]
+    for dtype in ("float32", "float64"):
+        out = output(constant(len(doubles)), dtype=dtype)
+        of = nest(
+            "literals", [], out, *(Assign(cell(out, constant(p)), Number(x, dtype)) for p, x in enumerate(doubles))
+        )
+        with np.errstate(over="ignore"):
+            wanted = np.array(doubles).astype(dtype)
+        assert run(of, count=len(doubles)).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "text"),
+    [
+        (0.1, "float32", "0.1f"),
+        (1, "float32", "1.0f"),
+        (1e20, "float32", "1e20f"),
+        (1e300, "float32", "INFINITY"),
+        (0.1, "float64", "0.1"),
+        (1e-7, "float64", "1e-7"),
+        (-math.inf, "float64", "-INFINITY"),
+        (math.nan, "float32", "NAN"),
+        (7, "int32", "7"),
+        (-(2**31), "int32", "INT32_MIN"),
+        (-(2**63), "int64", "INT64_MIN"),
+        (2**63 - 1, "int64", "INT64_MAX"),
+        (-(2**31), "int64", "-2147483648"),
+    ],
+)
+def test_literals_are_short(value: float, dtype: str, text: str) -> None:
+    assert literal(value, dtype).text == text
+
+
+def scalar_result(e: ScalarExpr) -> tuple[str, Any]:
+    of = nest("scalar", [], output(dtype=e.dtype), Assign(cell(output(dtype=e.dtype)), e))
+    (line,) = (line for line in body_of(of).split("\n") if "*out = " in line)
+    return line.strip().removeprefix("*out = ").removesuffix(";"), run(of, flags=("-Wno-overflow",))[0]
+
+
+def test_integers_wrap_in_their_own_width() -> None:
+    big = Number(2_000_000_000, "int64")
+    assert scalar_result(binary("add", big, big)) == ("INT64_C(2000000000) + INT64_C(2000000000)", 4_000_000_000)
+    small = Number(2_000_000_000, "int32")
+    assert scalar_result(binary("add", small, small))[1] == 4_000_000_000 - 2**32
+    lowest = Number(-(2**63), "int64")
+    assert scalar_result(Apply("neg", (lowest,), "int64")) == ("-INT64_MIN", -(2**63))
+    assert scalar_result(Apply("abs", (lowest,), "int64"))[1] == -(2**63)
+    among = Choose(less(ZERO, ZERO), big, big)
+    assert scalar_result(binary("mul", among, big))[1] == 4 * 10**18
+
+
+def test_brackets_are_written_where_they_are_needed() -> None:
+    a, b, c = (Number(x, "float64") for x in (8, 4, 2))
+    for outer, inner in itertools.product(("add", "sub", "mul", "div"), repeat=2):
+        meaning = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+        left, right = binary(outer, binary(inner, a, b), c), binary(outer, a, binary(inner, b, c))
+        for e, written in (
+            (left, f"(8.0 {meaning[inner]} 4.0) {meaning[outer]} 2.0"),
+            (right, f"8.0 {meaning[outer]} (4.0 {meaning[inner]} 2.0)"),
+        ):
+            text, value = scalar_result(e)
+            assert value == eval(written)
+            assert eval(text) == eval(written)
+    assert scalar_result(Apply("neg", (Apply("neg", (a,), "float64"),), "float64"))[0] == "-(-8.0)"
+    assert scalar_result(binary("sub", a, Number(-4, "float64"))) == ("8.0 - -4.0", 12)
+    assert scalar_result(Apply("neg", (binary("add", a, b),), "float64")) == ("-(8.0 + 4.0)", -12)
+    assert scalar_result(Convert(binary("div", a, Number(3, "float64")), "int32")) == ("(int32_t)(8.0 / 3.0)", 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_operations_are_those_of_the_element_type(dtype: str) -> None:
+    x, X = tensor("x", n, dtype=dtype)  # noqa: N806
+    y, Y = tensor("y", n, dtype=dtype)  # noqa: N806
+    a, b = at(X, i), at(Y, i)
+    operations: list[tuple[Any, Any]] = [
+        ("min", np.minimum),
+        ("max", np.maximum),
+        ("add", np.add),
+        ("mul", np.multiply),
+    ]
+    functions: list[tuple[Any, Any]] = [("abs", np.abs), ("neg", np.negative)]
+    if dtype.startswith("float"):
+        functions += [("sqrt", np.sqrt), ("exp", np.exp), ("log", np.log), ("tanh", np.tanh)]
+        operations += [("div", np.divide)]
+    given = np.array([1, 2, 7, 4], dtype), np.array([3, 2, 1, -5], dtype)
+    for op, numpy in operations:
+        out = output(n, dtype=dtype)
+        of = nest(op, [x, y], out, loop(vi, n, Assign(cell(out, i), binary(op, a, b))), sizes="n")
+        np.testing.assert_allclose(run(of, given, [4], 4), numpy(*given), rtol=1e-6)
+        store = Assign(cell(out, i), a), Accumulate(cell(out, i), op, b)
+        of = nest(f"{op}_into", [x, y], out, loop(vi, n, *store), sizes="n")
+        np.testing.assert_allclose(run(of, given, [4], 4), numpy(*given), rtol=1e-6)
+    for op, numpy in functions:
+        out = output(n, dtype=dtype)
+        of = nest(op, [x], out, loop(vi, n, Assign(cell(out, i), Apply(op, (a,), dtype))), sizes="n")
+        np.testing.assert_allclose(run(of, given[:1], [4], 4), numpy(given[0]), rtol=1e-6)
+
+
+def test_scalars_are_passed_by_value_and_returned_by_address() -> None:
+    alpha, buffer = tensor("alpha")
+    of = nest("square", [alpha], output(), Assign(cell(output()), binary("mul", at(buffer), at(buffer))))
+    assert "int square(float alpha, float *restrict out)\n{\n    *out = alpha * alpha;" in body_of(of)
+    assert run(of, [3.0]).tolist() == [9]
+
+
+def test_an_index_becomes_a_scalar_by_a_cast() -> None:
+    out = output(n)
+    value = binary("mul", FromIndex(i - m, "float32"), FromIndex(constant(2), "float32"))
+    of = nest("ramp", [], out, loop(vi, n, Assign(cell(out, i), value)), sizes="n m")
+    assert "out[i] = (float)(i - m) * 2.0f;" in body_of(of)
+    assert run(of, [], [3, 1], 3).tolist() == [-2, 0, 2]
+
+
+# -- storage that cannot be had ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("capacity", "extents", "sizes"),
+    [
+        (n * m, (n, m), [2**32, 2**32]),  # n * m * 4 is 0 modulo 2^64
+        (n * m * 4, (n, m, constant(4)), [2**31, 2**31]),
+        (n * m - m, (m,), [2**33, 2**33]),  # hoisted: not the product of the extents
+        (n * n + m * m, (m,), [2**32, 2**32]),
+        (m, (m,), [1, 2**62]),
+    ],
+)
+def test_a_product_of_sizes_that_overflows_is_no_small_allocation(
+    capacity: Index, extents: tuple[Index, ...], sizes: list[int]
+) -> None:
+    buffer = Buffer(7, "big", "float32", extents)
+    first = cell(buffer, *(ZERO for _ in extents))
+    uses = Accumulate(first, "add", Number(1, "float32")), Assign(cell(output()), Load(first))
+    for zeroed in (False, True):
+        of = nest("huge", [], output(), Allocate(buffer, capacity, zeroed=zeroed), *uses, Free(buffer), sizes="n m")
+        (name,) = function_names((of,))
+        path = build_shared(print_c(of), name=name, extra_flags=("-fno-builtin-aligned_alloc", *WARNINGS))
+        ffi, library = load(path, declaration(of, name))
+        out = ffi.new("float[1]")
+        assert library.huge(*sizes, out) == 1
+        assert library.huge(2, 3, out) == 0

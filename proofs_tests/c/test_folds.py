@@ -1,0 +1,144 @@
+"""Maxima and minima over a loop in C: that they are what NumPy has, NaN of either sign too, and loops of vectors."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import atl
+from atl.core.terms import Monoid
+from lowering import compile as compiled
+from lowering import lower, print_c
+from lowering.c import helpers
+from lowering.compiler import find_compiler, native_flags, run
+from lowering.toolchain import OF_GCC, OPTIMISED, STANDARD
+from proofs_tests.programs.agreement import own_cache
+
+Array = npt.NDArray[Any]
+FLOATS: Final = ("float32", "float64")
+KINDS: Final[tuple[Monoid, ...]] = ("max", "min")
+
+n, m = atl.sizes("n m")
+
+
+def folded(kind: Monoid, dtype: str) -> atl.Program:
+    x = atl.tensor("x", n, m, dtype=dtype)
+    return atl.program("folded", [x], atl.gen(n, lambda i: atl.reduce(kind, m, lambda j: x[i, j])))
+
+
+def numbers(dtype: str, count: int) -> Array:
+    """Rows of all kinds of numbers, also with NaN of either sign in one place or two."""
+    draw = np.random.default_rng(count)
+    tiny, top = np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max
+    special = np.array([0, -0.0, tiny, -tiny, top, -top, np.inf, -np.inf, 1, -1], dtype)
+    rows = [draw.standard_normal((8, count)).astype(dtype), draw.choice(special, (40, count))]
+    rows += [np.full((1, count), value, dtype) for value in (np.inf, -np.inf, -1)]
+    held = np.concatenate(rows)
+    for at, row in enumerate(held[::2]):
+        row[draw.integers(count, size=at % 3)] = np.copysign(np.array(np.nan, dtype), (-1.0) ** at)
+    return held
+
+
+def wanted(kind: Monoid, x: Array) -> Array:
+    out: Array = x.max(axis=1) if kind == "max" else x.min(axis=1)
+    return out
+
+
+@pytest.mark.parametrize("count", [1, 2, 17, 64, 100])
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fold_of_floats_is_that_of_numpy(kind: Monoid, dtype: str, count: int) -> None:
+    x = numbers(dtype, count)
+    kernel = compiled(folded(kind, dtype))
+    assert "_key" in kernel.source
+    assert np.isnan(wanted(kind, x)).any()
+    np.testing.assert_array_equal(kernel(x), wanted(kind, x))
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after"),
+    [
+        ("max", "a = a == a ? a : NAN;", ""),  # NaN with a sign is below all else
+        ("min", "a = a == a ? a : -NAN;", "a = a == a ? a : NAN;"),
+        ("max", "return key ^ ((key >> 31) & INT32_MAX);", "return key;"),
+        ("min", "key ^= (key >> 31) & INT32_MAX;", ""),
+    ],
+)
+def test_a_fault_in_the_keys_is_found(kind: Monoid, before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = 0
+    for name in (f"{kind}_key_float", "float_of_key"):
+        right = helpers._HELPERS[name]
+        planted += before in right
+        monkeypatch.setitem(helpers._HELPERS, name, right.replace(before, after))
+    assert planted == 1
+    x = numbers("float32", 100)
+    with own_cache():
+        assert not np.array_equal(compiled(folded(kind, "float32"))(x), wanted(kind, x), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "int32", "int64"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fold_is_a_loop_of_vectors(kind: Monoid, dtype: str) -> None:
+    compiler = find_compiler()
+    flags = [*STANDARD, *OPTIMISED, *OF_GCC, *native_flags(compiler)]
+    command = [*compiler.command, *flags, "-fopt-info-vec", "-S", "-x", "c", "-", "-o", "-"]
+    said = run(command, given=print_c(lower(folded(kind, dtype)))).stderr
+    assert "loop vectorized" in said or compiler.kind != "gcc"
+
+
+def test_what_is_folded_may_read_other_variables() -> None:
+    body = "⊞[i < n] let t := 2 * y[i] in max[j < m] exp(x[i, j] - t)"
+    program = atl.parse(f"f (x : float32[n, m], y : float32[n]) : float32[n] :=\n  {body}")
+    folding = "greatest_key = max_int32(greatest_key, max_key_float(exp_float(x[i * m + j] - t)));"
+    assert folding in print_c(lower(program))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "⊞[i < n] max[j < 16] x[i, j]",  # written out by compilers, which make vectors of the loop around it
+        "⊞[i < n] max[j < m | vector] x[i, j]",
+        "⊞[i < n] max[j < m | parallel] x[i, j]",
+    ],
+)
+def test_other_folds_have_no_keys(body: str) -> None:
+    text = f"f (x : float32[n, m]) : float32[n]\n    given 16 <= m, 1 <= n :=\n  {body}"
+    assert "_key" not in print_c(lower(atl.parse(text)))
+
+
+# -- tiles in registers -----------------------------------------------------------------------------------------------
+
+CLIPPED: Final = "⊞[r < n] let t | registers := ⊞[c < 20] max(x[r, c], min(y[c], z[r])) in ⊞[c < 20] t[c]"
+
+
+def clipped(dtype: str) -> atl.Program:
+    kind = f"{dtype}[n, 20]"
+    return atl.parse(f"clipped (x : {kind}, y : {dtype}[20], z : {dtype}[n]) : {kind} :=\n  {CLIPPED}")
+
+
+def clip(x: Array, y: Array, z: Array) -> Array:
+    return np.asarray(np.maximum(x, np.minimum(y, z[:, None])))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "int32", "int64"])
+def test_maxima_and_minima_of_a_tile_in_registers_are_of_vectors(dtype: str) -> None:
+    held = numbers(dtype, 20) if dtype in FLOATS else np.random.default_rng(1).integers(-9, 9, (9, 20)).astype(dtype)
+    given = (held, held[4].copy(), np.resize(held[6], len(held)))
+    kernel = compiled(clipped(dtype))
+    assert "= max_vector" in kernel.source
+    np.testing.assert_array_equal(kernel(*given), clip(*given))
+
+
+@pytest.mark.parametrize(("before", "after"), [(" | (b != b)", ""), ("(b > a)", "(b < a)"), ("~of_b", "of_b")])
+def test_a_fault_in_the_maximum_of_vectors_is_found(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, right in helpers._EXTREMES_OF_VECTORS.items():
+        if name.startswith("max_") and name.endswith("_float"):
+            assert before in right
+            monkeypatch.setitem(helpers._EXTREMES_OF_VECTORS, name, right.replace(before, after))
+    held = numbers("float32", 20)
+    given = (held, held[4].copy(), np.resize(held[6], len(held)))
+    with own_cache():
+        assert not np.array_equal(compiled(clipped("float32"))(*given), clip(*given), equal_nan=True)

@@ -1,0 +1,378 @@
+"""Marked loops in C: the directives that are printed, what they compute, and what happens when memory runs out."""
+
+from __future__ import annotations
+
+import gc
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+
+import atl
+import lowering
+from atl.core.index import constant
+from atl.core.marks import LoopMark
+from atl.core.terms import Monoid
+from atl.errors import CompilerFailed, OutOfMemory, UnsupportedMark
+from lowering import lower, print_c
+from lowering.compiler import OPENMP, OPENMP_SIMD, has_openmp, has_sanitizers
+from lowering.nest.loopnest import Accumulate, Allocate, Assign, Buffer, For, Free, LoopNest, Number
+from lowering.passes import after_passes
+from lowering.toolchain import build_shared, find_compiler, recorded_plan
+from proofs_tests.c.test_c_memory import COUNTED, DRIVER
+from proofs_tests.nests.by_hand import WARNINGS, ZERO, at, binary, cell, i, n, output, vi, vj
+from proofs_tests.programs.batch import Call, Sanitized
+from proofs_tests.sessions.session_programs import f, matmul
+from rewrites import Session, reschedule
+
+pytestmark = pytest.mark.usefixtures("private_cache")
+
+MONOIDS: Final[tuple[Monoid, ...]] = ("sum", "product", "max", "min")
+
+
+def product() -> Session:
+    return reschedule(matmul())
+
+
+def loop_lines(text: str) -> list[str]:
+    """The directives and the heads of loops, as they are nested."""
+    lines = (line for line in text.splitlines() if line.lstrip().startswith(("#pragma", "for ")))
+    return [line.removesuffix(" {") for line in lines]
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+
+def test_each_marked_loop_has_its_directive_before_it() -> None:
+    s = product().tile("p", 8).mark("i", "parallel").mark("j", "vector").mark("pi", "unroll")
+    assert loop_lines(print_c(lower(s.goal))) == [
+        "    #pragma omp parallel for schedule(static)",
+        "    for (int64_t i = 0; i < n; i++)",
+        "        #pragma omp simd",
+        "        for (int64_t j = 0; j < m; j++)",
+        "            for (int64_t po = 0; po < (k + 7) / 8; po++)",
+        "                #pragma GCC unroll 8",
+        "                for (int64_t pi = 0; pi < 8; pi++)",
+    ]
+
+
+@pytest.mark.parametrize(("mark", "directive"), [("parallel", "parallel for schedule(static)"), ("vector", "simd")])
+@pytest.mark.parametrize(
+    ("monoid", "dtype", "clause"),
+    [
+        ("sum", "float32", "+: total"),
+        ("product", "int64", "*: product"),
+        ("max", "int32", "max: greatest"),
+        ("min", "int64", "min: least"),
+        ("max", "float64", "fold_max_double: greatest"),
+        ("min", "float32", "fold_min_float: least"),
+    ],
+)
+def test_what_iterations_fold_into_is_told(mark: str, directive: str, monoid: Monoid, dtype: str, clause: str) -> None:
+    size = atl.sizes("n", min=1)
+    x = atl.tensor("x", size, dtype=dtype)
+    folded = reschedule(atl.program("folded", [x], atl.reduce(monoid, (0, size), lambda p: x[p]))).mark("p", mark)
+    assert loop_lines(print_c(lower(folded.goal)))[-2:] == [
+        f"    #pragma omp {directive} reduction({clause})",
+        "    for (int64_t p = 0; p < n; p++)",
+    ]
+
+
+def test_a_sum_within_a_sum_folds_into_the_one_variable_of_both() -> None:
+    text = print_c(lower(atl.parse("t (x : float32[n, m]) : float32 := Σ[i < n | parallel] Σ[j < m | vector] x[i, j]")))
+    assert [line.strip() for line in loop_lines(text)][::2] == [
+        "#pragma omp parallel for schedule(static) reduction(+: total)",
+        "#pragma omp simd reduction(+: total)",
+    ]
+
+
+def test_a_directive_is_one_line_however_long_its_names_are() -> None:
+    size = atl.sizes("n")
+    x = atl.tensor("x", size)
+    long = "a_name_of_very_many_letters_" * 4
+    body = atl.let(atl.sum(size, lambda p: x[p]), lambda t: atl.gen(size, lambda i: t * x[i]), name=long)
+    kernel = lowering.compile(reschedule(atl.program("t", [x], body)).mark("p", "vector").goal)
+    assert f"#pragma omp simd reduction(+: {long})\n" in kernel.source
+    assert kernel(np.ones(3, np.float32)).tolist() == [3.0] * 3
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_loop_is_not_told_to_unroll_what_is_no_more_than_one_iteration(count: int) -> None:
+    body = (Accumulate(cell(output(n), i), "add", Number(1, "float32")),)
+    nest = LoopNest("t", ("n",), (), output(n), (For(vi, ZERO, constant(count), body, LoopMark.UNROLL),))
+    assert ("#pragma GCC unroll 2" in print_c(nest)) == (count == 2)
+    assert ("#pragma" in print_c(nest)) == (count == 2)
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+RUN: Final[dict[str, Callable[[], Session]]] = {
+    "rows in parallel": lambda: product().mark("i", "parallel"),
+    "rows in parallel, columns in vectors": lambda: product().mark("i", "parallel").mark("j", "vector"),
+    "a sum in parallel": lambda: product().mark("p", "parallel"),
+    "a sum in vectors": lambda: product().mark("p", "vector"),
+    "tiles in parallel, unrolled": lambda: (
+        product().tile(["i", "j", "p"], [4, 4, 8]).mark("io", "parallel").mark("pi", "unroll").mark("ji", "unroll")
+    ),
+    "a buffer for each thread": lambda: product().lbind("A[_, _]", "a").hoist("a").mark("i", "parallel"),
+    "a buffer for each iteration of an inner loop": lambda: (
+        product().lbind("A[_, _]", "a").hoist("a").mark("j", "parallel")
+    ),
+    "a small buffer in each lane": lambda: (
+        product().tile("p", 8).stage("A[_, _]", at="po", name="a").mark("j", "vector")
+    ),
+    "vectors within vectors": lambda: product().mark("i", "vector").mark("j", "vector").mark("p", "vector"),
+}
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_a_marked_program_computes_what_the_unmarked_one_does(name: str) -> None:
+    s = RUN[name]()
+    marked, plain = lowering.compile(s.goal), lowering.compile(s.branch().mark("_", None).goal)
+    numbers = np.random.default_rng(1)
+    for rows, inner, columns in ((1, 1, 1), (5, 9, 7), (33, 17, 20), (0, 3, 2), (3, 0, 2)):
+        a = numbers.integers(-3, 4, (rows, inner)).astype(np.float32)
+        b = numbers.integers(-3, 4, (inner, columns)).astype(np.float32)
+        np.testing.assert_array_equal(marked(a, b), plain(a, b))
+
+
+@pytest.mark.parametrize("mark", ["parallel", "vector"])
+@pytest.mark.parametrize("monoid", MONOIDS)
+def test_a_fold_of_floats_keeps_nan_and_its_neutral_element(mark: str, monoid: Monoid) -> None:
+    program = atl.program("t", [f], atl.reduce(monoid, (0, n_of(f)), lambda p: f[p]), given=[n_of(f) > 0])
+    kernel, plain = lowering.compile(reschedule(program).mark("p", mark).goal), lowering.compile(program)
+    x = np.array([2, -1, 1, 2, -2, 1, 1, 3, 1, 1, -1] * 3, np.float32)
+    for made in (x, -np.abs(x), np.full(1, -np.inf, np.float32), np.full(7, np.inf, np.float32)):
+        assert kernel(made) == plain(made)
+    for place in (0, 5, 32):
+        spoilt = x.copy()
+        spoilt[place] = np.nan
+        assert np.isnan(kernel(spoilt))
+
+
+def n_of(of: atl.Tensor) -> atl.IndexExpr:
+    return of.shape[0]
+
+
+THREADS: Final = """\
+#include <omp.h>
+int threads(int *out)
+{
+    #pragma omp parallel for schedule(static)
+    for (int i = 0; i < 64; i++) {
+        out[i] = omp_get_thread_num();
+    }
+    return omp_get_max_threads();
+}
+"""
+ASKED: Final = """\
+import ctypes, sys
+of, out = ctypes.CDLL(sys.argv[1]), (ctypes.c_int * 64)()
+print(of.threads(out), len({*out}))
+"""
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_environment_says_how_many_threads_there_are(count: int) -> None:
+    path = build_shared(THREADS, name="threads")
+    done = subprocess.run(
+        [sys.executable, "-c", ASKED, str(path)],
+        env={**os.environ, "OMP_NUM_THREADS": str(count), "OMP_DYNAMIC": "false"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [str(count), str(count)]
+
+
+def test_a_parallel_kernel_that_is_gone_leaves_the_threads_of_others_alone() -> None:
+    a, b = np.ones((64, 8), np.float32), np.ones((8, 5), np.float32)
+    for name in ("rows in parallel", "a sum in parallel", "a buffer for each thread"):
+        kernel = lowering.compile(RUN[name]().goal)
+        assert kernel(a, b).tolist() == [[8.0] * 5] * 64
+        del kernel
+        gc.collect()
+
+
+def test_a_kernel_with_threads_is_called_from_several_threads_at_once() -> None:
+    kernel = lowering.compile(RUN["a buffer for each thread"]().goal)
+    a, b = np.ones((64, 8), np.float32), np.ones((8, 5), np.float32)
+    with ThreadPoolExecutor(3) as pool:
+        for made in pool.map(lambda scale: kernel(scale * a, b), np.arange(12, dtype=np.float32)):
+            assert made.tolist() == [[float(made[0, 0])] * 5] * 64
+
+
+# -- what is built with which flags -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mark", "flags", "linked"),
+    [("parallel", {OPENMP}, {OPENMP}), ("vector", {OPENMP_SIMD}, set()), (None, set(), set())],
+)
+def test_openmp_is_asked_for_where_a_nest_needs_it(mark: str | None, flags: set[str], linked: set[str]) -> None:
+    plan = recorded_plan(lowering.compile(product().mark("i", mark).goal).path)
+    assert plan is not None
+    compiling, linking = plan.commands
+    assert {flag for flag in compiling if "openmp" in flag} == flags
+    assert {flag for flag in linking if "openmp" in flag} == linked
+
+
+@pytest.mark.parametrize(("mark", "flag"), [("parallel", OPENMP), ("vector", OPENMP_SIMD)])
+def test_a_compiler_without_openmp_is_told_of_and_what_to_do(
+    mark: str, flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = tmp_path / "plain-cc"
+    refuses = f'for flag; do [ "$flag" = {flag} ] && {{ echo no omp >&2; exit 1; }}; done'
+    plain.write_text(f'#!/bin/sh\n{refuses}\nexec {find_compiler().path} "$@"\n', encoding="utf-8")
+    plain.chmod(plain.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("CC", str(plain))
+    assert not has_openmp(find_compiler(), flag)
+    s = product().mark("i", mark)
+    with pytest.raises(
+        CompilerFailed, match=f"has no OpenMP, which the loops marked {mark} of 'matmul' need"
+    ) as caught:
+        lowering.compile(s.goal)
+    assert caught.value.required == f"a C compiler that builds programs with {flag}"
+    assert any('s.mark("_", None)' in suggestion for suggestion in caught.value.suggestions)
+    lowering.compile(s.mark("_", None).goal)
+
+
+def test_this_compiler_has_openmp() -> None:
+    assert has_openmp(find_compiler(), OPENMP)
+    assert has_openmp(find_compiler(), OPENMP_SIMD)
+
+
+# -- what C has not ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outer", ["parallel", "vector"])
+def test_a_parallel_loop_within_another_one_is_refused(outer: str) -> None:
+    s = product().mark("i", outer).mark("j", "parallel")
+    with pytest.raises(UnsupportedMark) as caught:
+        lowering.compile(s.goal)
+    assert caught.value.summary == f"the loop j is marked parallel within the loop i, which is marked {outer}"
+    for suggestion in caught.value.suggestions:
+        tried = s.branch()
+        eval(suggestion, {"s": tried})
+        lowering.compile(tried.goal)
+
+
+def test_a_buffer_on_the_heap_in_each_lane_is_refused() -> None:
+    s = product().lbind("A[_, _]", "a").hoist("a").mark("j", "vector")
+    with pytest.raises(UnsupportedMark) as caught:
+        lowering.compile(s.goal)
+    assert caught.value.summary == "the loop j is marked vector, and each of its iterations has a buffer a on the heap"
+    assert caught.value.place is not None
+    assert caught.value.place.text[caught.value.place.start :].startswith("⊞[j < m | vector]")
+
+
+def test_more_iterations_than_a_compiler_writes_out_are_refused() -> None:
+    many = atl.parse("t (x : float32[n]) : float32[n] := ⊞[i < n] Σ[q < 65535 | unroll] x[i] * x[i]")
+    with pytest.raises(UnsupportedMark, match="the loop q is marked unroll, and has 65535 iterations") as caught:
+        lowering.compile(many)
+    assert caught.value.required == "at most 65534 iterations to be written out"
+    s = reschedule(many)
+    eval(caught.value.suggestions[0].partition(" puts")[0], {"s": s})
+    assert "#pragma GCC unroll 8" in print_c(lower(s.goal))
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def in_threads() -> LoopNest:
+    """Buffers outside of a parallel loop, two in it, and one in a loop within it; others after it."""
+    made = [Buffer(uid, name, "float32", (n,)) for uid, name in enumerate("abcdefg", 1)]
+    a, b, c, d, e, g, h = made
+    fill = [Assign(cell(buffer, ZERO), Number(1, "float32")) for buffer in made]
+    inner = For(vj, ZERO, n, (Allocate(e, n), fill[4], Accumulate(cell(d, ZERO), "add", at(e, ZERO)), Free(e)))
+    stored = Assign(cell(output(n), i), binary("add", at(a, ZERO), binary("add", at(c, ZERO), at(d, ZERO))))
+    body = (Allocate(c, n), Allocate(d, n), fill[2], fill[3], inner, stored, Free(d), Free(c))
+    last = Accumulate(cell(output(n), ZERO), "add", binary("add", at(g, ZERO), at(h, ZERO)))
+    of = atl.tensor("x", atl.sizes("n"))
+    return LoopNest(
+        *("f", ("n",), lower(atl.program("f", [of], of)).inputs, output(n)),
+        (
+            *(Allocate(a, n), fill[0], Allocate(b, n), fill[1], Allocate(g, n), fill[5]),
+            For(vi, ZERO, n, body, LoopMark.PARALLEL),
+            *(Allocate(h, n), fill[6], last, Accumulate(cell(g, ZERO), "add", at(b, ZERO))),
+            *(Free(h), Free(g), Free(b), Free(a)),
+        ),
+    )
+
+
+LOCKED: Final = (
+    COUNTED
+    + """\
+#undef aligned_alloc
+#undef free
+static void *had_by_one(size_t size)
+{
+    void *room;
+    #pragma omp critical (memory)
+    room = had(size);
+    return room;
+}
+static void freed_by_one(void *room)
+{
+    #pragma omp critical (memory)
+    counted_free(room);
+}
+#define aligned_alloc(line, size) had_by_one(size)
+#define free freed_by_one
+"""
+)
+"""Storage that is counted while several threads ask for it."""
+
+
+@pytest.mark.parametrize("flags", [("-Wno-unknown-pragmas",), (OPENMP,)], ids=["one thread", "threads"])
+def test_whichever_allocation_of_a_thread_fails_all_others_are_freed_once(
+    flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    text = print_c(after_passes(in_threads()))
+    assert "goto" not in text[text.index("#pragma") : text.index("if (failed)")]
+    (tmp_path / "all.c").write_text(f"{LOCKED}{text}{DRIVER}")
+    program = tmp_path / "all"
+    flags = ("-std=c11", *WARNINGS, "-Wno-unused-function", *flags)
+    command = [*find_compiler().command, *flags, str(tmp_path / "all.c"), "-lm", "-o", str(program)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    environment = {**os.environ, "OMP_NUM_THREADS": "3"}
+    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stdout
+    assert int(done.stdout) == 3 + 8 * (2 + 8) + 1
+
+
+def test_a_kernel_says_that_a_thread_had_no_memory() -> None:
+    program = atl.parse(
+        """t (f : float32[n], k : size) : float32[n]
+              given 1 <= k :=
+          ⊞[i < n | parallel] let b := ⊞[j < k] f[i] + f[j % n] in b[k - 1]"""
+    )
+    kernel = lowering.compile(program)
+    assert "            failed = 1;\n        } else {" in kernel.source
+    assert "    if (failed) {\n        return OUT_OF_MEMORY;\n    }" in kernel.source
+    f_of = np.arange(4, dtype=np.float32)
+    assert kernel(f_of, k=3).tolist() == [2.0, 3.0, 4.0, 5.0]
+    with pytest.raises(OutOfMemory, match="there is no memory for a buffer of t"):
+        kernel(f_of, k=2**50)
+    assert kernel(f_of, k=3).tolist() == [2.0, 3.0, 4.0, 5.0]
+
+
+# -- under the sanitizers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the compiler has no sanitizers")
+def test_marked_programs_run_under_the_sanitizers() -> None:
+    goals = [make().goal for make in RUN.values()]
+    a, b = np.ones((9, 5), np.float32), np.ones((5, 11), np.float32)
+    results = Sanitized(goals).run([Call(which, {"A": a, "B": b}) for which in range(len(goals))])
+    for result in results:
+        assert isinstance(result, np.ndarray), result
+        assert result.tolist() == [[5.0] * 11] * 9

@@ -1,0 +1,363 @@
+"""Buffers marked `registers`: variables of vector types in C, all of whose indices are constant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import atl
+from atl.core.index import constant
+from atl.core.marks import LetMark
+from atl.core.predicate import TRUE
+from atl.errors import UnsupportedMark, WrongArgument
+from examples.everyday import product_packed
+from lowering import compile as compiled
+from lowering import compiled as kernels
+from lowering import lower, print_c, print_nest
+from lowering.c.printer import print_unit
+from lowering.compiler import find_compiler, vector_bytes
+from lowering.nest import tiles as loops
+from lowering.nest.loopnest import Allocate, Assign, Buffer, Free, If, LoopNest, statements
+from lowering.nest.machine import Trap, run
+from lowering.nest.tiles import vectors_of_row
+from lowering.passes.storage import copies, registers
+from lowering.toolchain import build_shared
+from proofs_tests.nests.by_hand import WARNINGS, at, cell, i, loop, n, nest, output, tensor, vi
+from proofs_tests.nests.tiles import BODIES, VALUES, tiled
+from proofs_tests.programs.agreement import Expected, expected, interpreted, own_cache
+from proofs_tests.programs.agreement import compiled as in_c
+from rewrites import reschedule
+
+CASES: Final = 40
+CONSTANT: Final = "indices that are constant once the loops over constant ranges, inside of the let, are written out"
+ROOM: Final = "a constant size of 1 to 2048 bytes, for no processor has more vector registers; it has room for "
+TWO: Final = "f : float32[n], g : int32[n] in [0, 8)"
+
+
+def program(body: str, shape: str = "n", inputs: str = "f : float32[n]") -> atl.Program:
+    return atl.parse(f"t ({inputs}) : float32[{shape}]\n    given 1 <= n :=\n  {body}")
+
+
+ROWS: Final = program(
+    "⊞[r < n] let acc | registers := Σ[p < m] ⊞[c < 20] A[r, p] * B[p, c] in ⊞[c < 20] 2 * acc[c]",
+    "n, 20",
+    "A : float32[n, m], B : float32[m, 20]",
+)
+
+
+def body_of(source: str) -> list[str]:
+    """The lines of the function, without those around its statements."""
+    return [line.strip() for line in source.partition("{\n")[2].splitlines()]
+
+
+# -- what is printed --------------------------------------------------------------------------------------------------
+
+
+def test_a_tile_to_which_only_elements_are_stored_is_of_single_numbers() -> None:
+    body = "flatten ⊞[r < n] let acc | registers := Σ[p < m] ⊞[c < 4] A[4*r + c, p] * x[p] in ⊞[c < 4] acc[c]"
+    lines = body_of(print_c(lower(program(body, "4*n", "A : float32[4*n, m], x : float32[m]"))))
+    assert "float acc_0 = 0.0f, acc_1 = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f;" in lines
+    assert "acc_3 += A[(4 * r + 3) * m + p] * x[p];" in lines
+    assert "out[4 * r + 3] = acc_3;" in lines
+    assert not any("vector" in line for line in lines)
+
+
+def test_a_tile_is_a_variable_for_each_vector_of_its_rows() -> None:
+    source = print_c(lower(ROWS))
+    assert "typedef float vector16_float __attribute__((vector_size(64), aligned(4), may_alias));" in source
+    assert body_of(source) == [
+        "for (int64_t r = 0; r < n; r++) {",
+        "vector16_float acc_0 = {0};",
+        "vector4_float acc_1 = {0};",
+        "for (int64_t p = 0; p < m; p++) {",
+        "acc_0 += A[r * m + p] * *(const vector16_float *)&B[p * 20];",
+        "acc_1 += A[r * m + p] * *(const vector4_float *)&B[p * 20 + 16];",
+        "}",
+        "*(vector16_float *)&out[r * 20] = 2.0f * acc_0;",
+        "*(vector4_float *)&out[r * 20 + 16] = 2.0f * acc_1;",
+        "}",
+        "return 0;",
+        "}",
+    ]
+
+
+def test_the_loop_nest_shows_a_loop_for_each_vector() -> None:
+    assert print_nest(lower(ROWS)).splitlines()[1:8] == [
+        "    for r in 0..n:",
+        "        zeros acc[20] in registers  # registers",
+        "        for p in 0..m:",
+        "            for c in 0..16:",
+        "                acc[c] += A[r, p] * B[p, c]",
+        "            for c in 16..20:",
+        "                acc[c] += A[r, p] * B[p, c]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("length", "dtype", "size", "lengths"),
+    [
+        (32, "float32", 64, (16, 16)),
+        (14, "float32", 64, (8, 4, 1, 1)),
+        (14, "float32", 16, (4, 4, 4, 1, 1)),
+        (7, "float64", 32, (4, 2, 1)),
+        (3, "int32", 64, (1, 1, 1)),
+        (9, "int64", 64, (8, 1)),
+    ],
+)
+def test_a_row_is_made_of_the_longest_vectors_that_it_has_room_for(
+    length: int, dtype: str, size: int, lengths: tuple[int, ...]
+) -> None:
+    assert vectors_of_row(length, dtype, size) == lengths
+
+
+@pytest.mark.parametrize("size", [16, 32, 64])
+def test_vectors_are_as_long_as_those_of_the_machine(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "vector_bytes", lambda _: size)
+    kernel = compiled(ROWS)
+    assert f"vector{size // 4}_float acc_0" in kernel.source
+    draw = np.random.default_rng(1)
+    a, b = draw.integers(-9, 9, (3, 5)).astype(np.float32), draw.integers(-9, 9, (5, 20)).astype(np.float32)
+    np.testing.assert_array_equal(kernel(a, b), 2 * a @ b)
+
+
+def test_the_compiler_says_how_long_vectors_are() -> None:
+    assert vector_bytes(find_compiler()) in (16, 32, 64)
+
+
+def test_what_is_read_in_another_order_is_read_from_a_copy() -> None:
+    turned = program(
+        "⊞[r < n] let acc | registers := ⊞[q < 8] ⊞[c < 16] A[r, q] * A[r, c] in ⊞[c < 16] ⊞[q < 8] acc[q, c]",
+        "n, 16, 8",
+        "A : float32[n, 16]",
+    )
+    lines = body_of(print_c(lower(turned)))
+    assert "float acc_copy[128];" in lines
+    assert "*(vector16_float *)&acc_copy[112] = acc_7;" in lines
+    assert "out[(r * 16 + c) * 8 + q] = acc_copy[q * 16 + c];" in lines
+
+
+def test_what_loops_over_a_part_of_a_tile_is_written_out_under_tests() -> None:
+    lines = body_of(print_c(lower(product_packed(3, 16).goal)))
+    at_two = lines.index("if (3 * io + 1 < n) {")
+    assert lines[at_two + 1] == "acc_1 += A[(3 * io + 1) * k + p] * *(const vector16_float *)&Bp[(jo * k + p) * 16];"
+    assert "if (0) {" not in lines
+
+
+def test_a_tile_without_vectors_is_scalar_variables() -> None:
+    small = program("⊞[r < n] let s | registers := ⊞[c < 3] f[r] + value(c) in s[0] * s[1] * s[2]")
+    assert body_of(print_c(lower(small)))[1:6] == [
+        "float s_0 = 0.0f, s_1 = 0.0f, s_2 = 0.0f;",
+        "s_0 = f[r] + 0.0f;",
+        "s_1 = f[r] + 1.0f;",
+        "s_2 = f[r] + 2.0f;",
+        "out[r] = s_0 * s_1 * s_2;",
+    ]
+
+
+def test_the_same_value_for_all_lanes_keeps_the_sign_of_zero() -> None:
+    same = program("⊞[r < n] let s | registers := ⊞[c < 4] f[r] in ⊞[c < 4] s[c]", "n, 4")
+    assert "s_0 = f[r] - (vector4_float){0};" in print_c(lower(same))
+    assert np.signbit(compiled(same)(np.array([-0.0], np.float32))).all()
+
+
+def test_c_with_tiles_is_compiled_without_a_warning() -> None:
+    made = [tiled(f"warnings:{seed}") for seed in range(16)]
+    nests = [lower(one.case.program) for one in made if one is not None]
+    accepted = [of for of in nests if not of.refused]
+    assert len(accepted) >= 10
+    with own_cache():
+        build_shared(print_unit(accepted), name="t", extra_flags=WARNINGS)
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+REFUSALS: Final = {
+    "of no constant size": (
+        program("let b | registers := ⊞[i < n] f[i] in ⊞[i < n] b[n - 1 - i]"),
+        "it is too large for that, or of no constant size",
+        ROOM + "n elements of float32",
+    ),
+    "too large": (
+        program("let b | registers := ⊞[i < 513] f[0] in ⊞[i < 513] b[512 - i]", "513"),
+        "it is too large for that, or of no constant size",
+        ROOM + "513 elements of float32",
+    ),
+    "an index of a loop around the let": (
+        program("⊞[r < n] let b | registers := ⊞[i < 8] f[r] + value(i) in b[r % 8]"),
+        "its index r % 8 is not constant",
+        CONSTANT,
+    ),
+    "an index that is an element": (
+        program("⊞[r < n] let b | registers := ⊞[i < 8] f[r] + value(i) in b[g[r]]", inputs=TWO),
+        "its index g[r] is not constant",
+        CONSTANT,
+    ),
+    "stores in a loop whose range is not constant": (
+        program("let b | registers := Σ[p < n] place 8 (p % 8) f[p] in ⊞[i < 8] b[7 - i]", "8"),
+        "the loop p, from 0 to n, which indexes it, is not between constants, as far as is proved",
+        "loops over ranges that lie within constants, so that they can be written out",
+    ),
+    "iterations that run at the same time": (
+        program("let b | registers := ⊞[i < 8 | parallel] f[0] + value(i) in ⊞[i < 8] b[7 - i]", "8"),
+        "the loop i, which indexes it, is marked parallel",
+        "loops that may be written out: a register belongs to one thread",
+    ),
+    "too much text": (
+        program(
+            "let b | registers := Σ[p < 9] Σ[q < 50] Σ[r < 16] place 16 ((p + q + r) % 16) f[0] in ⊞[i < 16] b[15 - i]",
+            "16",
+        ),
+        "the loops that index it, r among them, are more than 4096 statements when they are written out",
+        "at most 4096 statements",
+    ),
+}
+"""Programs with a tile b that cannot be in registers, why not, and what is required."""
+
+
+@pytest.mark.parametrize("refused", REFUSALS)
+def test_what_cannot_be_in_registers_is_refused_with_the_reason(refused: str) -> None:
+    of, summary, required = REFUSALS[refused]
+    (found,) = lower(of).refused
+    assert (found.name, found.mark, found.summary, found.required) == ("b", LetMark.REGISTERS, summary, required)
+    assert not any(isinstance(s, Allocate) and s.storage == "registers" for s in statements(lower(of).body))
+    if refused != "iterations that run at the same time":  # that mark is refused first
+        for refuse in (compiled, lambda of: print_c(lower(of))):
+            with pytest.raises(UnsupportedMark) as caught:
+                refuse(of)
+            assert caught.value.summary == f"the buffer b is marked registers; {summary}"
+            assert caught.value.required == required
+            assert caught.value.place is not None
+            assert caught.value.place.text[caught.value.place.start :].startswith("let b | registers")
+            assert caught.value.suggestions
+
+
+@pytest.mark.parametrize("refused", REFUSALS)
+def test_what_is_refused_is_taken_where_its_suggestion_is_followed(refused: str) -> None:
+    of, _, _ = REFUSALS[refused]
+    assert lower(replace(of, body=reschedule(of).mark("b", "stack").mark("_", None).goal.body)).refused == ()
+
+
+def test_a_session_says_beforehand_what_is_too_large_for_registers() -> None:
+    (found,) = reschedule(REFUSALS["too large"][0]).check().obstacles
+    assert isinstance(found, UnsupportedMark)
+    assert found.summary == "the buffer b is marked registers; it is too large for that, or of no constant size"
+
+
+def test_sizes_that_are_fixed_make_a_tile_of_constant_size() -> None:
+    of, _, _ = REFUSALS["of no constant size"]
+    kernel = compiled(of, sizes={"n": 8})
+    np.testing.assert_array_equal(kernel(np.arange(8, dtype=np.float32)), np.arange(8, dtype=np.float32)[::-1])
+    assert "b_0[7]" in kernel.source
+
+
+def test_lengths_of_vectors_that_no_machine_has_are_refused() -> None:
+    with pytest.raises(WrongArgument, match="vector_bytes=48"):
+        lower(ROWS, vector_bytes=48)
+
+
+# -- what is computed -------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def agreeing() -> tuple[Expected, ...]:
+    """Random programs that the loop-nest interpreter computes as they mean, with their tiles in registers."""
+    found: list[Expected] = []
+    for number in range(CASES):
+        made = tiled(f"tiles:{number}")
+        assert made is not None
+        wanted = expected(made.case)
+        assert isinstance(wanted, Expected), wanted
+        assert interpreted(wanted) is None
+        if not wanted.nest.refused:
+            assert any(isinstance(s, Allocate) and s.storage == "registers" for s in statements(wanted.nest.body))
+            found.append(wanted)
+    return tuple(found)
+
+
+def test_tiles_are_computed_as_they_mean_by_the_interpreter_and_by_c_under_sanitizers() -> None:
+    cases = agreeing()
+    assert len(cases) >= 0.8 * CASES
+    with own_cache():
+        assert [fault for fault in in_c(cases) if fault is not None] == []
+
+
+def test_the_random_tiles_are_filled_and_read_in_every_way() -> None:
+    made = [tiled(f"tiles:{number}") for number in range(4 * CASES)]
+    assert {one.value for one in made if one} == set(range(len(VALUES)))
+    assert {one.body for one in made if one} == set(range(len(BODIES)))
+
+
+@pytest.mark.parametrize("tile", [(3, 32), (2, 20)])
+def test_a_packed_product_with_its_accumulator_in_registers_is_the_product(tile: tuple[int, int]) -> None:
+    kernel = compiled(product_packed(*tile).goal)
+    assert "vector" in kernel.source
+    draw = np.random.default_rng(3)
+    for rows, inner, columns in ((1, 1, 1), (3, 5, 32), (7, 2, 45), (8, 9, 64)):
+        a = draw.integers(-9, 9, (rows, inner)).astype(np.float32)
+        b = draw.integers(-9, 9, (inner, columns)).astype(np.float32)
+        np.testing.assert_array_equal(kernel(a, b), a @ b)
+
+
+# -- planted faults ---------------------------------------------------------------------------------------------------
+
+VECTORS: Final = loops.vectors
+
+FAULTS: Final[dict[str, tuple[Any, str, Callable[..., object]]]] = {
+    "an iteration that reads what another one stores is a lane": (loops, "_has_lanes", lambda *_: True),
+    "whatever is stored to, its cells are taken for consecutive": (loops, "step", lambda *_: 1),
+    "loops over a part of a tile run over all of it": (registers, "within", lambda *_: TRUE),
+    "the vectors of a row are all of one length": (
+        registers,
+        "vectors_of_row",
+        lambda length, *_: (4,) * (length // 4),
+    ),
+    "a copy lacks the last vector of the tile": (copies, "vectors", lambda *given: list(VECTORS(*given))[:-1]),
+}
+"""Names in a module, and with what in their place a tile goes wrong."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_tile_that_goes_wrong_is_found_by_the_loop_nest_interpreter(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = agreeing()
+    monkeypatch.setattr(*FAULTS[fault])
+    assert any(_goes_wrong(wanted) for wanted in cases)
+
+
+def _goes_wrong(wanted: Expected) -> bool:
+    try:
+        return interpreted(replace(wanted, nest=lower(wanted.case.program))) is not None
+    except AssertionError:  # a tile has elements that are in none of its vectors
+        return True
+
+
+A, MADE = tensor("A", n)
+OUT: Final = output(n)
+
+
+def in_registers(*body: Any, lengths: tuple[int, ...] = (4, 4)) -> LoopNest:
+    """A nest by hand with a tile of eight elements."""
+    return nest("t", [A], OUT, Allocate(TILE, constant(8), "registers", vectors=lengths), *body, Free(TILE), sizes="n")
+
+
+TILE: Final = Buffer(77, "tile", "float32", (constant(8),))
+TRAPS: Final = {
+    "at an index that is not constant": Assign(cell(OUT, n - 1), at(TILE, n - 1)),
+    "are not one vector of it": loop(vi, constant(8), Assign(cell(TILE, i), at(MADE, i))),
+    "as lane 1 of a vector at 0": loop(vi, constant(4), Assign(cell(TILE, i), at(MADE, 2 * i))),
+    "If is no operation on vectors": loop(vi, constant(4), If(TRUE, (Assign(cell(TILE, i), at(MADE, i)),))),
+}
+
+
+@pytest.mark.parametrize("says", TRAPS)
+def test_the_interpreter_traps_what_registers_cannot_do(says: str) -> None:
+    wrong = in_registers(TRAPS[says])
+    with pytest.raises(Trap, match=says) as caught:
+        run(wrong, {"n": 8}, {"A": np.ones(8, np.float32)})
+    assert caught.value.kind == "register"

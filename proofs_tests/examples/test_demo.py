@@ -1,0 +1,276 @@
+"""The demonstration: its differences are 0, its pictures are right, and bad input leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from atl import cli
+from atl.errors import ImageError
+from lowering.demo import photograph, pictures
+from lowering.demo.photograph import blur, by_numpy, demonstrate
+from lowering.demo.pictures import read_picture, shipped_picture, write_all
+
+HERE = Path(__file__).resolve().parents[2]
+Array = npt.NDArray[Any]
+
+
+def drawn(folder: Path, *shape: int, mode: str | None = None, name: str = "drawn.png") -> Path:
+    """A file with a picture of random pixels; of all kinds of border behaviour, small ones have the most."""
+    pixels = np.random.default_rng(sum(shape)).integers(0, 256, shape, dtype=np.uint8)
+    image = Image.fromarray(pixels)
+    path = folder / name
+    (image if mode is None else image.convert(mode)).save(path)
+    return path
+
+
+def pixels_of(path: Path) -> Array:
+    with Image.open(path) as image:
+        return np.asarray(image)
+
+
+def blurred_by_hand(pixels: Array) -> Array:
+    """The mean over nine pixels, those beyond the border counted as zero."""
+    height, width = pixels.shape[:2]
+    total = np.zeros(pixels.shape, dtype=np.int64)
+    for dy in (-1, 0, 1):
+        for dx in (-1, 0, 1):
+            for y in range(max(0, -dy), min(height, height - dy)):
+                for x in range(max(0, -dx), min(width, width - dx)):
+                    total[y, x] += pixels[y + dy, x + dx]
+    return np.rint(total / 9).astype(np.uint8)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3), (1, 7, 3), (30, 2), (37, 29, 3), (26, 50)])
+def test_both_differences_are_zero_and_the_pictures_are_written(
+    shape: tuple[int, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture, out = drawn(tmp_path, *shape), tmp_path / "made" / "here"
+    assert cli.main(["demo", "--image", str(picture), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "from NumPy                      0  " in said
+    assert "from the reference interpreter  0  " in said
+    assert sorted(path.name for path in out.iterdir()) == ["after.png", "before.png"]
+    before = pixels_of(picture)
+    assert np.array_equal(pixels_of(out / "before.png"), before)
+    assert np.array_equal(pixels_of(out / "after.png"), blurred_by_hand(before))
+
+
+def test_each_step_is_shown(tmp_path: Path) -> None:
+    sections = list(demonstrate(drawn(tmp_path, 12, 10, 3), tmp_path / "out"))
+    assert [section.title for section in sections] == [
+        "The photograph", "The program", "Its shape", "The checks that passed", "The loop nest", "The C", "The run",
+        "The comparison", "The pictures",
+    ]  # fmt: skip
+    shown = {section.title: section.shown for section in sections}
+    assert all(section.passed for section in sections)
+    assert "let buf := ⊞[y < n] ⊞[x < m]" in shown["The program"]
+    assert "float32 of shape (n, m)" in shown["Its shape"]
+    assert "0 <= x - 1 < m   proved, from 0 <= x, x < m, 1 <= x" in shown["The checks that passed"]
+    assert "NOT PROVED" not in shown["The checks that passed"]
+    assert "breaks at: m = 1, n = 1, y = 0, x = 0" in shown["The checks that passed"]
+    assert "for x in 0..m:" in shown["The loop nest"]
+    assert "for (int64_t x = 0; x < m; x++)" in shown["The C"]
+    for named in ("ms", "Mpixel/s", "GB/s", "processor", "compiler"):
+        assert named in shown["The run"]
+
+
+def test_it_runs_on_the_photograph_that_scikit_image_ships() -> None:
+    assert read_picture(shipped_picture()).pixels.shape == (512, 512, 3)
+
+
+def test_the_numpy_blur_is_the_one_of_the_paper() -> None:
+    plane = np.arange(20, dtype=np.float32).reshape(4, 5)
+    assert np.array_equal(np.rint(by_numpy(plane) / 9), blurred_by_hand(plane))
+    assert blur().sizes == ("n", "m")
+
+
+@pytest.mark.parametrize(
+    ("mode", "shape", "note"),
+    [
+        ("L", (5, 6), "grey"),
+        ("1", (5, 6), "grey"),
+        ("LA", (5, 6), "grey (transparency is left out)"),
+        ("RGBA", (5, 6, 3), "red, green and blue (transparency is left out)"),
+        ("P", (5, 6, 3), "red, green and blue"),
+    ],
+)
+def test_every_usual_kind_of_picture_is_read(mode: str, shape: tuple[int, ...], note: str, tmp_path: Path) -> None:
+    picture = read_picture(drawn(tmp_path, *shape, mode=mode))
+    assert picture.pixels.shape == (5, 6, 1 if note.startswith("grey") else 3)
+    assert picture.described == f"6 × 5 pixels, {note}"
+
+
+def test_sixteen_bits_become_eight(tmp_path: Path) -> None:
+    Image.fromarray(np.array([[0, 255, 256, 65535]], dtype=np.uint16)).save(tmp_path / "deep.png")
+    picture = read_picture(tmp_path / "deep.png")
+    assert picture.pixels[:, :, 0].tolist() == [[0, 0, 1, 255]]
+    assert "the upper 8 of 16 bits" in picture.described
+
+
+# -- what cannot be read ----------------------------------------------------------------------------------------------
+
+
+def png_of(width: int, height: int) -> bytes:
+    """The beginning of a PNG file that claims this size."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(b"\0"))]
+    body = b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+def refused(folder: Path, capsys: pytest.CaptureFixture[str], picture: Path, *options: str) -> str:
+    """What the command says of a picture that it refuses, having written nothing."""
+    before = sorted(folder.rglob("*"))
+    assert cli.main(["demo", "--image", str(picture), "--out", str(folder / "out"), *options]) == cli.REFUSED
+    assert sorted(folder.rglob("*")) == before
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "[ATL503]" in said.err
+    return said.err
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it is no picture of a kind that Pillow knows"),
+        (b"hello", "it is no picture of a kind that Pillow knows"),
+        (png_of(4, 4)[:20], "cannot be read"),
+        (png_of(400, 400), "cannot be read"),
+        (png_of(0, 5), "cannot be read"),
+        (png_of(9_000, 9_000), "too large for the demonstration"),
+        (png_of(2**31 - 1, 2**31 - 1), "too large for the demonstration"),
+    ],
+)
+def test_an_unreadable_picture_is_refused(
+    content: bytes, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bad.png"
+    path.write_bytes(content)
+    said = refused(tmp_path, capsys, path)
+    assert reason in said
+
+
+def test_a_picture_without_pixels_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="has no pixels"):
+        pictures._check_size(tmp_path / "empty.tif", 0, 5)
+
+
+def test_a_truncated_photograph_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = drawn(tmp_path, 40, 40, 3, name="whole.jpg")
+    cut = tmp_path / "cut.jpg"
+    cut.write_bytes(whole.read_bytes()[:700])
+    assert "cannot be read" in refused(tmp_path, capsys, cut)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "does not exist" in refused(tmp_path, capsys, tmp_path / "gone.png")
+    assert "is a directory" in refused(tmp_path, capsys, tmp_path)
+    assert "is no regular file" in refused(tmp_path, capsys, Path(os.devnull))
+
+
+def test_pixels_of_32_bits_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "float.tif"
+    Image.fromarray(np.ones((3, 3), dtype=np.float32)).save(path)
+    assert "32-bit pixels (mode F)" in refused(tmp_path, capsys, path)
+
+
+def test_a_place_that_is_no_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = drawn(tmp_path, 3, 3)
+    assert "is not a directory" in refused(tmp_path, capsys, picture, "--out", str(picture))
+
+
+def test_without_scikit_image_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "find_spec", lambda name: None)
+    with pytest.raises(ImageError, match=r'pip install "atl-tensor\[demo\]"'):
+        shipped_picture()
+
+
+def test_without_pillow_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ImageError, match=r'pip install "atl-tensor\[demo\]"'):
+        read_picture(tmp_path / "any.png")
+
+
+# -- compilers that are missing or fail -------------------------------------------------------------------------------
+
+
+def demo_with(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("CC", "PATH")}
+    return subprocess.run(
+        [sys.executable, "-m", "atl", "demo", "--image", str(drawn(folder, 5, 5)), "--out", str(folder / "out")],
+        cwd=HERE,
+        capture_output=True,
+        encoding="utf-8",
+        env={**kept, "ATL_CACHE": str(folder / "cache"), **environment},
+        check=False,
+    )
+
+
+def test_without_a_compiler_the_message_says_what_to_install(tmp_path: Path) -> None:
+    done = demo_with(tmp_path, PATH="")
+    assert (done.returncode, done.stdout) == (cli.REFUSED, "")
+    assert done.stderr.startswith("atl: no C compiler was found [ATL501]")
+    assert "apt install gcc" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
+    script = tmp_path / "broken-cc"
+    script.write_text(
+        '#!/bin/sh\ncase "$*" in *--version*) echo "broken 1.0";; *) echo "disk on fire" >&2; exit 3;; esac\n',
+        encoding="utf-8",
+    )
+    script.chmod(0o755)
+    done = demo_with(tmp_path, CC=str(script), PATH=os.environ["PATH"])
+    assert (done.returncode, done.stdout) == (cli.REFUSED, "")
+    assert "[ATL502]" in done.stderr
+    assert "> disk on fire" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+# -- when something goes wrong on the way -----------------------------------------------------------------------------
+
+
+def test_a_difference_fails_the_command_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(photograph, "by_numpy", lambda plane: by_numpy(plane) + 1)
+    code = cli.main(["demo", "--image", str(drawn(tmp_path, 4, 4)), "--out", str(tmp_path / "out")])
+    said = capsys.readouterr()
+    assert code == cli.FAILED
+    assert "The comparison: MISMATCH" in said.out
+    assert "no picture was written" in said.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupt_tells_what_was_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(photograph, "_run", interrupted)
+    code = cli.main(["demo", "--image", str(drawn(tmp_path, 4, 4)), "--out", str(tmp_path / "out")])
+    assert code == cli.INTERRUPTED
+    assert "done so far: The photograph, The program, Its shape" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_when_one_picture_cannot_be_written_neither_is(tmp_path: Path) -> None:
+    (tmp_path / "blocked").write_text("a file, where a directory is needed", encoding="utf-8")
+    with pytest.raises(ImageError, match="cannot be written"):
+        write_all({tmp_path / "first.png": b"1", tmp_path / "blocked" / "second.png": b"2"})
+    assert [path.name for path in tmp_path.iterdir()] == ["blocked"]

@@ -1,0 +1,125 @@
+"""Programs of every day take few calls, compute what NumPy does, and test nothing in their innermost loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from examples import everyday as scheduled
+from examples.schedules import everyday
+from examples.schedules.everyday import Array
+from lowering import Kernel, lower
+from lowering import compile as compile_kernel
+from lowering.nest.loopnest import Choose, If, statements
+from proofs_tests.nests.by_hand import innermost, parts
+from rewrites import Session
+from rewrites.certificates.certificate import dumps, loads
+
+SIZES = (0, 1, 7, 64, 97)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A schedule, what it computes, its inputs for a choice of sizes, and how many calls it may take.
+
+    `error` is how far sums of float32 may be off: about a rounding error for each of their terms, where these are of
+    the order of one. What is not such a sum is off by few roundings of its own.
+    """
+
+    schedule: Callable[[], Session]
+    numpy: Callable[..., Array]
+    arrays: Callable[[np.random.Generator, Callable[[], int]], tuple[Array, ...]]
+    calls: int
+    error: float = 0.0
+
+
+def floats(random: np.random.Generator, *shape: int) -> Array:
+    return random.standard_normal(shape).astype(np.float32)
+
+
+def _picture(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
+    return floats(random, size(), size()), floats(random, everyday.TAPS)
+
+
+def _triangle(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
+    n = size()
+    return floats(random, n, n), floats(random, n, size())
+
+
+def _cube(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
+    i, j, k, r = size(), size(), size(), size()
+    return floats(random, i, j, k), floats(random, j, r), floats(random, k, r)
+
+
+def _product(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
+    k = size()
+    return floats(random, size(), k), floats(random, k, size())
+
+
+def _layers(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
+    d, h, c = size(), size(), size()
+    return floats(random, size(), d), floats(random, d, h), floats(random, h), floats(random, h, c), floats(random, c)
+
+
+def _matrix(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
+    return (floats(random, size(), size()),)
+
+
+def _field(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
+    return (floats(random, size(), size(), size()),)
+
+
+def _levels(random: np.random.Generator, size: Callable[[], int]) -> tuple[Array, ...]:
+    return (random.integers(0, 11, size()),)
+
+
+CASES = {
+    "gaussian": Case(scheduled.gaussian_by_strips, everyday.numpy_gaussian, _picture, 4, 1e-5),
+    "triangular product": Case(scheduled.triangular_by_rows, everyday.numpy_triangular, _triangle, 1, 1e-4),
+    "mttkrp": Case(scheduled.mttkrp_factored, everyday.numpy_mttkrp, _cube, 2, 2e-3),
+    "packed product": Case(scheduled.product_packed, everyday.numpy_product, _product, 5, 1e-4),
+    "perceptron": Case(scheduled.perceptron_in_blocks, everyday.numpy_perceptron, _layers, 3, 1e-3),
+    "softmax": Case(scheduled.softmax_by_rows, everyday.numpy_softmax, _matrix, 3),
+    "two steps": Case(scheduled.two_steps_in_tiles, everyday.numpy_two_steps, _field, 4, 1e-5),
+    "histogram": Case(scheduled.histogram_by_elements, lambda level: everyday.numpy_histogram(level, 11), _levels, 2),
+}
+
+
+@cache
+def derived(name: str) -> tuple[Session, Kernel]:
+    session = CASES[name].schedule()
+    return session, compile_kernel(session.goal)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("size", [*SIZES, "mixed"])
+def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int | str) -> None:
+    case, (_, kernel) = CASES[name], derived(name)
+    random = np.random.default_rng(5)
+    for _ in range(4 if size == "mixed" else 1):
+        arrays = case.arrays(random, lambda: int(random.choice(SIZES)) if size == "mixed" else int(size))
+        keywords: dict[str, Any] = {"bins": 11} if name == "histogram" else {}
+        wanted = case.numpy(*(array if array.dtype == np.int64 else array.astype(np.float64) for array in arrays))
+        np.testing.assert_allclose(kernel(*arrays, **keywords), wanted, rtol=1e-5, atol=case.error)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -> None:
+    session, _ = derived(name)
+    assert len(session.steps) <= CASES[name].calls
+    theorem = session.done()
+    again = loads(dumps(theorem))
+    assert (again.lhs, again.rhs) == (theorem.lhs, theorem.rhs)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_innermost_loop_tests_anything(name: str) -> None:
+    loops = list(innermost(lower(derived(name)[0].goal).body))
+    assert loops
+    assert not any(isinstance(inner, If) for loop in loops for inner in statements(loop.body))
+    assert not any(isinstance(part, Choose) for loop in loops for part in parts(loop.body))

@@ -1,0 +1,199 @@
+"""The schedules of `examples.fast` take few calls, compute what NumPy does at every size, and test nothing inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from examples import fast
+from examples.schedules import anchors
+from examples.schedules.anchors import Array
+from examples.schedules.layers import numpy_attention, numpy_batched, numpy_layer_norm
+from lowering import Kernel, lower
+from lowering import compile as compile_kernel
+from lowering.nest.loopnest import Apply, Choose, If, statements
+from proofs_tests.nests.by_hand import innermost, parts
+from rewrites import Session
+from rewrites.certificates.certificate import dumps, loads
+
+SIZES: Final = (0, 1, 7, 64, 97)
+FEW: Final = (0, 1, 2, 5)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A schedule, what it computes, the shapes of its inputs for a choice of sizes, and how many calls it takes.
+
+    `size` is any of the sizes, `few` one that keeps the work small where a program has many sizes. `least` is the
+    smallest size for which the program is meant, and `sizes` are those that no array determines.
+    Elements are whole numbers divided by `scale`, of which sums and products are exact in float32 in whatever order.
+    """
+
+    schedule: Callable[[], Session]
+    numpy: Callable[..., Array]
+    shapes: Callable[[Callable[[], int], Callable[[], int]], tuple[tuple[int, ...], ...]]
+    calls: int
+    least: int = 0
+    dtype: str = "float32"
+    scale: int = 1
+    sizes: Callable[..., dict[str, Any]] = lambda *arrays: {}
+
+
+def _product(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    terms = size()
+    return (size(), terms), (terms, size())
+
+
+def _batched(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    batch, terms = few(), size()
+    return (batch, size(), terms), (batch, terms, size())
+
+
+def _convolution(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    channels = few()
+    return (few(), channels, size()), (size(), channels, few())
+
+
+def _images(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    channels = few()
+    return (few(), channels, few(), size()), (size(), channels, few(), few())
+
+
+def _long(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    channels, taps = few(), few()
+    return (few(), channels, taps + size()), (size(), channels, taps)
+
+
+def _heads(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    depth, keys = size(), size()
+    return (size(), depth), (keys, depth), (keys, size())
+
+
+def _whole_filters(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    channels, high, wide = few(), max(1, few()), max(1, few())
+    return (few(), channels, few() + high - 1, size() + wide - 1), (size(), channels, high, wide)
+
+
+def _insides(x: Array, w: Array) -> dict[str, int]:
+    return {"H": x.shape[2] - w.shape[2] + 1, "W": x.shape[3] - w.shape[3] + 1}
+
+
+def _width(x: Array, w: Array) -> dict[str, int]:
+    return {"W": x.shape[2] - w.shape[2]}
+
+
+def _matrix(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    return ((size(), size()),)
+
+
+def _field(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    return ((few(), size(), size()),)
+
+
+def _vector(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    terms = size()
+    return (size(), terms), (terms,)
+
+
+CASES: Final = {
+    "product, blocked": Case(fast.product_blocked, anchors.numpy_product, _product, 8),
+    "product, small blocks": Case(lambda: fast.product_blocked(2, 4, 16, 8), anchors.numpy_product, _product, 8),
+    "product, by panels": Case(fast.product_by_panels, anchors.numpy_product, _product, 7),
+    "product, square tiles": Case(fast.product_in_square_tiles, anchors.numpy_product, _product, 5),
+    "product, small tiles": Case(lambda: fast.product_in_square_tiles(8, 2, 4), anchors.numpy_product, _product, 5),
+    "product, in double": Case(fast.product_in_double, anchors.numpy_product, _product, 7, dtype="float64"),
+    "batched product": Case(fast.batched_product_by_panels, numpy_batched, _batched, 7),
+    "convolution": Case(fast.convolution_in_registers, anchors.numpy_convolution, _convolution, 7),
+    "convolution of images": Case(fast.convolution_2d_in_registers, anchors.numpy_convolution_2d, _images, 8),
+    "filters": Case(fast.filters_in_registers, anchors.numpy_filters, _whole_filters, 8, sizes=_insides),
+    "filters, windows": Case(
+        fast.filter_windows_in_registers, anchors.numpy_filters, _whole_filters, 8, sizes=_insides
+    ),
+    "windows": Case(fast.windows_in_registers, anchors.numpy_whole_windows, _long, 8, sizes=_width),
+    "blur": Case(fast.blur_six_rows, anchors.numpy_blur, _matrix, 3, least=1),
+    "blur by ring": Case(fast.blur_by_ring, anchors.numpy_blur, _matrix, 2, least=1),
+    "blur by rings in strips": Case(fast.blur_by_rings_in_strips, anchors.numpy_blur, _matrix, 5, least=1),
+    "blur, tiles": Case(fast.blur_in_tiles, anchors.numpy_blur, _matrix, 3, least=1),
+    "blur, small tiles": Case(lambda: fast.blur_in_tiles(3, 4), anchors.numpy_blur, _matrix, 3, least=1),
+    "blur, two stages": Case(fast.blur_in_two_stages, anchors.numpy_blur, _matrix, 4, least=1),
+    "transpose": Case(fast.transpose_in_tiles, anchors.numpy_transpose, _matrix, 2),
+    "seven points": Case(fast.seven_points_inside, anchors.numpy_seven_points, _field, 3),
+    "matrix times vector": Case(fast.matrix_vector_by_rows, anchors.numpy_product, _vector, 4),
+    "layer norm": Case(fast.layer_norm_by_rows, numpy_layer_norm, _matrix, 2, least=1, scale=16),
+    "attention": Case(fast.attention_in_registers, numpy_attention, _heads, 16, least=1, scale=16),
+}
+
+
+@cache
+def derived(name: str) -> tuple[Session, Kernel]:
+    session = CASES[name].schedule()
+    return session, compile_kernel(session.goal)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("size", [*SIZES, "mixed"])
+def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int | str) -> None:
+    case, (_, kernel) = CASES[name], derived(name)
+    random = np.random.default_rng(5)
+    for _ in range(6 if size == "mixed" else 1):
+        shapes = case.shapes(
+            lambda: max(case.least, int(random.choice(SIZES)) if size == "mixed" else int(size)),
+            lambda: int(random.choice(FEW)) if size == "mixed" else min(int(size), FEW[-1]),
+        )
+        arrays = [(random.integers(-9, 9, shape) / case.scale).astype(case.dtype) for shape in shapes]
+        wanted = case.numpy(*(array.astype(np.float64) for array in arrays))
+        np.testing.assert_allclose(kernel(*arrays, **case.sizes(*arrays)), wanted, rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_schedule_takes_few_calls_and_its_certificate_is_accepted(name: str) -> None:
+    session, _ = derived(name)
+    assert len(session.steps) == CASES[name].calls
+    theorem = session.done()
+    again = loads(dumps(theorem))
+    assert (again.lhs, again.rhs) == (theorem.lhs, theorem.rhs)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "product, blocked",
+        "product, small blocks",
+        "product, by panels",
+        "product, square tiles",
+        "convolution",
+        "filters",
+        "filters, windows",
+        "windows",
+    ],
+)
+def test_no_loop_that_multiplies_tests_anything(name: str) -> None:
+    loops = [
+        loop
+        for loop in innermost(lower(derived(name)[0].goal).body)
+        if any(isinstance(part, Apply) and part.op == "mul" for part in parts(loop.body))
+    ]
+    assert loops
+    for loop in loops:
+        assert not any(isinstance(inner, If) for inner in statements(loop.body))
+        assert not any(isinstance(part, Choose) for part in parts(loop.body))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["product, by panels", "blur", "blur by ring", "blur, tiles", "blur, two stages", "transpose", "seven points"],
+)
+def test_no_innermost_loop_tests_anything_where_tails_are_split_off(name: str) -> None:
+    for loop in innermost(lower(derived(name)[0].goal).body):
+        assert not any(isinstance(inner, If) for inner in statements(loop.body))
+        assert not any(isinstance(part, Choose) for part in parts(loop.body))
+
+
+def test_a_block_of_terms_that_the_size_does_not_fill_is_cut_short() -> None:
+    shown = str(derived("product, blocked")[0].goal)
+    assert "Σ[pi < min(k - 512*po, 512)] ⊞[iii < 8] ⊞[ji < 32] Ap[iio, pi, iii] * Bp[jo, pi, ji]" in shown

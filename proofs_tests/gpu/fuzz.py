@@ -1,0 +1,179 @@
+"""Random kernels of a GPU: each run by the interpreter of kernels and, printed, under a C++ compiler.
+
+What is refused is counted with its reason. Both runs are compared with the interpreter of programs, exactly: all values
+are small integers. That enough of the programs have threads, barriers and sums is a part of the verdict.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import atl
+from atl.core.marks import THREADS
+from atl.core.program import Program
+from atl.errors import ATLError
+from lowering import lower
+from lowering.cuda.printer import print_cuda
+from lowering.gpu import machine
+from lowering.gpu.formation import kernels
+from lowering.gpu.kernels import Barrier, Kernels, Run, launches, steps_of
+from lowering.nest.loopnest import For, statements
+from proofs_tests.fuzzing import Progress, Tally, command, try_all
+from proofs_tests.gpu.shim.programs import program_by_seed
+from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
+
+SIZES: Final = (1, 3)
+TOGETHER: Final = 40
+"""So many printed programs are compiled at a time."""
+LEAST: Final = {"threads": 0.5, "shared and barriers": 0.25, "sums over threads": 0.1}
+"""Of the programs that ran, this part must have it."""
+
+
+@dataclass(slots=True)
+class Report(Tally[str]):
+    """What became of the programs."""
+
+    ran: int = 0
+    printed: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        why = "".join(f"\n    {count} {reason}" for reason, count in self.refused.most_common())
+        has = ", ".join(f"{100 * self.seen[what] / max(self.ran, 1):.0f} % {what}" for what in LEAST)
+        lines = [
+            self.opening("programs"),
+            f"  {self.ran} ran, of which {self.printed} under a C++ compiler too; of them {has}",
+            f"  {sum(self.refused.values())} refused:{why or ' none'}",
+            f"  {len(self.findings)} findings",
+        ]
+        return "\n".join([*lines, *(f"\nFINDING {found}" for found in self.findings[:20])])
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A program that is to be run as it is printed."""
+
+    number: int
+    program: Program
+    held: Kernels
+    calls: list[tuple[dict[str, int], dict[str, Any], Any]]
+
+
+class Fuzz:
+    """The programs of one seed."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.report = Report(seed)
+        self._folder = folder
+        self._waiting: list[Waiting] = []
+
+    def one(self, number: int) -> None:
+        """One program through all of it; what is printed waits for the others that are compiled with it."""
+        report = self.report
+        text = program_by_seed(report.seed, number)
+        try:
+            program = atl.parse(text)
+            held = kernels(lower(program, target="cuda"))
+        except ATLError as error:
+            report.refused[f"{type(error).__name__}: {_reason(error)}"] += 1
+            return
+        calls = []
+        for n in SIZES:
+            arrays = _arrays(program, n)
+            want = atl.evaluate(program, **arrays)
+            calls.append(({"n": n}, arrays, want))
+            try:
+                got = machine.run(held, {"n": n}, arrays)
+            except ATLError as error:
+                report.findings.append(f"{number}, interpreted with n = {n}: {error}\n{text}")
+                return
+            if not np.array_equal(got, want):
+                report.findings.append(f"{number}, interpreted with n = {n}: another result\n{text}")
+                return
+        report.ran += 1
+        report.seen.update(_has(held))
+        self._waiting.append(Waiting(number, program, held, calls))
+        if len(self._waiting) == TOGETHER:
+            self.printed()
+
+    def printed(self) -> None:
+        """Runs what waits, as it is printed."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting or COMPILER is None:
+            return
+        library = build([print_cuda(one.held) for one in waiting], self._folder, f"kernels{waiting[0].number}")
+        for one in waiting:
+            run = Shimmed(library, one.held.nest)
+            for sizes, arrays, want in one.calls:
+                try:
+                    got = run(one.program.name, sizes, arrays, want.shape)
+                except Finding as finding:
+                    self.report.findings.append(f"{one.number}, printed, with {sizes}: {finding}\n{one.program}")
+                    break
+                if not np.array_equal(got, want):
+                    self.report.findings.append(f"{one.number}, printed, with {sizes}: another result\n{one.program}")
+                    break
+            self.report.printed += 1
+
+
+def _reason(error: ATLError) -> str:
+    """The summary of a refusal, without the names and terms in it."""
+    plain = re.sub(r"`[^`]*`", "_", str(error.summary))
+    return re.sub(r"\b(fuzzed\d+|[tijb]\d*|[xyz](?= fold)|total\d*|greatest\d*|thread\.[xyz])\b", "_", plain)
+
+
+def _arrays(program: Program, n: int) -> dict[str, Any]:
+    random = np.random.default_rng(n)
+    return {array.name: random.integers(-3, 4, (n, 8, 8)).astype(np.float32) for array in program.inputs}
+
+
+def _has(held: Kernels) -> set[str]:
+    found: set[str] = set()
+    for launch in launches(held.body):
+        steps = list(steps_of(launch.body))
+        if any(
+            isinstance(s, For) and s.mark in THREADS
+            for step in steps
+            if isinstance(step, Run)
+            for s in statements((step.statement,))
+        ):
+            found.add("threads")
+        if "shared" in launch.places.values() and any(isinstance(step, Barrier) for step in steps):
+            found.add("shared and barriers")
+        if any(isinstance(step, Run) and step.sums for step in steps):
+            found.add("sums over threads")
+    return found
+
+
+def run_gpu(numbers: Sequence[int], seed: int, progress: Progress[str] | None = None) -> Report:
+    """Programs of these numbers and this seed through all of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        fuzz = Fuzz(seed, Path(folder))
+        fuzz.report.wanted = len(numbers)
+        try_all(fuzz.report, numbers, fuzz.one, progress)
+        fuzz.printed()
+    report = fuzz.report
+    if len(numbers) > 1:
+        for what, least in LEAST.items():
+            if report.seen[what] < least * report.ran:
+                report.findings.append(f"too few programs that ran have {what}: less than {least:.0%}")
+    return report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command: 0 without findings, 1 with some, 130 when interrupted."""
+    said = "Runs random kernels of a GPU without one, in two ways, and compares what they compute."
+    return command(arguments, run_gpu, name="cuda", what="programs", description=said)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""The repository itself: its storeys, its documents, its command line and its benchmark."""

@@ -1,0 +1,380 @@
+"""The command line: what each command prints, and how it ends when something is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from atl import cli
+from atl.errors import ATLError
+from atl.files.arrays import values_given
+from atl.files.programs import program_in
+from proofs_tests.fuzzing import Tally
+from rewrites import rules
+
+HERE = Path(__file__).resolve().parents[2]
+MATMUL = str(HERE / "examples" / "matmul.py")
+WINDOWS = str(HERE / "examples" / "windows.py")
+
+SQUARED = """
+import atl
+n = atl.sizes("n")
+x = atl.tensor("x", n, dtype="float64")
+squared = atl.program("squared", [x], x * x)
+"""
+
+
+def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """The exit code, what was printed, and what was said on the error stream."""
+    code = cli.main(arguments)
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return code, said.out, said.err
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "written.py"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+# -- show -------------------------------------------------------------------------------------------------------------
+
+
+def test_show_prints_the_mathematics_the_shape_and_what_was_proved(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = ended(capsys, "show", f"{WINDOWS}:windows")
+    assert (code, err) == (0, "")
+    assert "⊞[i < n] Σ[j < k] [j <= i] · x[i - j]" in out
+    assert "result      float64 of shape (n,)" in out
+    assert "sizes       n, k (keywords of a call: k)" in out
+    assert "assumed     1 <= k, k <= n" in out
+    assert "accesses    each proved" in out
+    assert "int64_t" not in out
+
+
+def test_show_adds_the_loop_nest_and_the_c(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ended(capsys, "show", MATMUL, "--nest", "--c")
+    assert code == 0
+    assert "for p in 0..k:" in out
+    assert "for (int64_t p = 0; p < k; p++)" in out
+
+
+def test_a_module_is_found_by_its_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(HERE)
+    assert ended(capsys, "show", "examples.matmul:matmul")[0] == 0
+
+
+def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "its_neighbour.py").write_text("import atl\nx = atl.tensor('x', 3)\n", encoding="utf-8")
+    target = written(tmp_path, "import atl\nfrom its_neighbour import x\np = atl.program('p', [x], x + 1)\n")
+    assert program_in(target).name == "p"
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("nowhere.py:p", "there is no file nowhere.py"),
+        ("no_such_module:p", "no_such_module cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
+        (f"{MATMUL}:matmull", "has the programs matmul"),
+        (f"{MATMUL}:A", "A in "),
+        (f"{HERE / 'atl' / 'errors.py'}:p", "a program is made by @atl.program"),
+    ],
+)
+def test_a_program_that_is_not_there_is_told(target: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = ended(capsys, "show", target)
+    assert (code, out) == (cli.REFUSED, "")
+    assert said in err
+
+
+def test_what_the_users_file_raises_is_told_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = written(tmp_path, "import atl\n\nn = atl.sizes('n')\nratio = 1 / 0\n")
+    _, _, err = ended(capsys, "show", target)
+    assert "cannot be loaded: ZeroDivisionError: division by zero" in err
+    assert f"at {target}:4" in err
+    assert "ratio = 1 / 0" in err
+
+
+def test_a_mistake_in_the_users_file_is_told_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = written(tmp_path, "import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\ny = x[0][1]\n")
+    code, _, err = ended(capsys, "show", target)
+    assert code == cli.REFUSED
+    assert "a tensor of rank 0" in err
+    assert f"at {target}:4" in err
+    assert "y = x[0][1]" in err
+
+
+def test_an_unsafe_program_is_shown_and_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\nbody = atl.gen(n, lambda i: x[i + 1])\n"
+    code, out, err = ended(capsys, "show", written(tmp_path, f"{text}p = atl.program('p', [x], body)\n"))
+    assert code == cli.REFUSED
+    assert "⊞[i < n] x[i + 1]" in out
+    assert "each proved" not in out
+    assert "goes out of bounds [ATL301]" in err
+
+
+# -- run --------------------------------------------------------------------------------------------------------------
+
+
+def test_run_computes_from_files_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = np.arange(5.0)
+    np.save(tmp_path / "x.npy", x)
+    out = tmp_path / "sums.npy"
+    code, said, _ = ended(capsys, "run", WINDOWS, f"x={tmp_path / 'x.npy'}", "k=2", "-o", str(out))
+    assert code == 0
+    assert "float64 of shape (5,)" in said
+    assert np.array_equal(np.load(out), [0, 1, 3, 5, 7])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sums.npy", "x.npy"]
+
+
+def test_run_prints_a_result_that_goes_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "x.npy", np.ones(3))
+    assert ended(capsys, "run", WINDOWS, f"x={tmp_path / 'x.npy'}", "k=3")[1] == "[1. 2. 3.]\n"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (["x=x.npy"], "no array determines the size k"),
+        (["x=x.npy", "k"], "'k' gives nothing a value"),
+        (["x=x.npy", "k=two"], "k=two is not an integer"),
+        (["x=x.npy", "k=0"], "break an assumption"),
+        (["x=x.npy", "k=9"], "break an assumption"),
+        (["x=x.npy", "k=1", "k=2"], "k is given twice"),
+        (["x=gone.npy", "k=1"], "x=gone.npy cannot be read"),
+        (["x=text.npy", "k=1"], "x=text.npy cannot be read"),
+        (["x=pickled.npy", "k=1"], "x=pickled.npy cannot be read"),
+        (["x=many.npz", "k=1"], "is an archive of arrays: a, b"),
+        (["x=single.npy", "k=1"], "the elements of x are float32, not float64"),
+        (["k=1"], "lacks x"),
+        (["x=x.npy", "k=1", "q=3"], "has no argument q"),
+        (["x=x.npy", "k=1", "-o", "nowhere/out.npy"], "nowhere/out.npy cannot be written"),
+    ],
+)
+def test_run_tells_what_is_wrong_and_writes_nothing(
+    values: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.ones(3))
+    np.save("single.npy", np.ones(3, dtype=np.float32))
+    np.save("pickled.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.savez("many.npz", a=np.ones(3), b=np.ones(3))
+    Path("text.npy").write_text("1 2 3", encoding="utf-8")
+    before = sorted(tmp_path.iterdir())
+    code, _, err = ended(capsys, "run", WINDOWS, *values)
+    assert code == cli.REFUSED
+    assert said in err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+# -- all commands -----------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_array_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each byte of a header changed in turn, and the file cut short after it: NumPy evaluates what it finds there."""
+    np.save(tmp_path / "x.npy", np.ones(3))
+    program = program_in(written(tmp_path, SQUARED))
+    whole = (tmp_path / "x.npy").read_bytes()
+    damaged = tmp_path / "damaged.npy"
+    for at in range(len(whole)):
+        for change in (b"\x00", b"(", b"9", b"", None):
+            damaged.write_bytes(whole[:at] if change is None else whole[:at] + change + whole[at + 1 :])
+            with contextlib.suppress(ATLError):
+                values_given(program, [f"x={damaged}"])
+    damaged.write_bytes(whole.replace(b"}", b"]"))
+    code, _, err = ended(capsys, "run", written(tmp_path, SQUARED), f"x={damaged}")
+    assert code == 2
+    assert "cannot be read" in err
+    assert "required: a .npy file with numbers" in err
+
+
+def squared(tmp_path: Path, capsys: pytest.CaptureFixture[str], out: object) -> tuple[int, str, str]:
+    np.save(tmp_path / "x.npy", np.arange(3.0))
+    return ended(capsys, "run", written(tmp_path, SQUARED), f"x={tmp_path / 'x.npy'}", "-o", str(out))
+
+
+def test_run_writes_through_a_device_and_tells_of_a_full_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert squared(tmp_path, capsys, "/dev/null")[0] == 0
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    code, _, err = squared(tmp_path, capsys, "/dev/full")
+    assert code == 2
+    assert "No space left" in err
+    assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)
+
+
+def test_run_writes_into_a_pipe_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE)
+    assert squared(tmp_path, capsys, tmp_path / "pipe")[0] == 0
+    read = np.load(BytesIO(reader.communicate()[0]))
+    assert read.tolist() == [0, 1, 4]
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_run_follows_a_link_and_keeps_the_permissions_of_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "kept.npy").touch(mode=0o600)
+    (tmp_path / "kept.npy").chmod(0o640)
+    (tmp_path / "link.npy").symlink_to(tmp_path / "kept.npy")
+    before = os.umask(0o027)
+    try:
+        assert squared(tmp_path, capsys, tmp_path / "link.npy")[0] == 0
+        assert squared(tmp_path, capsys, tmp_path / "new.npy")[0] == 0
+    finally:
+        os.umask(before)
+    assert (tmp_path / "link.npy").is_symlink()
+    assert np.load(tmp_path / "kept.npy").tolist() == [0, 1, 4]
+    assert stat.S_IMODE((tmp_path / "kept.npy").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "new.npy").stat().st_mode) == 0o640
+
+
+def test_fuzz_needs_a_checkout_and_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    code, _, err = ended(capsys, "fuzz", "diff")
+    assert code == cli.REFUSED
+    assert "atl fuzz needs a checkout" in err
+
+
+def test_fuzz_passes_on_what_the_differential_test_says(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def differential(arguments: list[str]) -> int:
+        asked.append(arguments)
+        return 1
+
+    monkeypatch.setattr("proofs_tests.programs.differential.main", differential)
+    assert ended(capsys, "fuzz", "diff", "--n", "7", "--seed", "3")[0] == cli.FAILED
+    assert ended(capsys, "fuzz", "diff", "--marked")[0] == cli.FAILED
+    assert asked == [["--n", "7", "--seed", "3"], ["--marked"]]
+
+
+@pytest.mark.parametrize("module", ["attacks.kernel_fuzz", "attacks.prover_fuzz", "inputs.fuzz"])
+def test_what_a_fuzzer_found_is_seen_again_by_its_number(
+    module: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[list[int], int]] = []
+
+    def run(numbers: Sequence[int], seed: int, _: object) -> Tally[str]:
+        asked.append((list(numbers), seed))
+        return Tally(seed, len(numbers))
+
+    what = module.rpartition(".")[2].removesuffix("_fuzz").replace("fuzz", "inputs")
+    monkeypatch.setattr(f"proofs_tests.{module}.run_{what}", run)
+    assert ended(capsys, "fuzz", what, "--seed", "3", "--only", "7")[0] == 0
+    assert ended(capsys, "fuzz", what)[0] == 0
+    assert asked == [([7], 3), (list(range(1000)), 0)]
+
+
+def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ended(capsys)
+    assert code == 0
+    assert all(command.name in out for command in cli.COMMANDS)
+
+
+def test_an_interrupt_ends_with_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(target: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("atl.files.programs.program_in", interrupted)
+    assert ended(capsys, "show", "anything") == (130, "", "atl: interrupted\n")
+
+
+def as_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "atl", *arguments],
+        cwd=HERE,
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def test_python_m_atl_is_the_command() -> None:
+    assert as_command("--version").stdout.startswith("atl ")
+
+
+def test_a_terminal_without_the_signs_of_mathematics_gets_words() -> None:
+    shown = as_command("show", MATMUL, PYTHONIOENCODING="ascii")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "gen[i < n] gen[j < m] sum[p < k] A[i, p] * B[p, j]" in shown.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = f"{sys.executable} -m atl show {MATMUL} --nest --c | head -n 1"
+    done = subprocess.run(command, shell=True, cwd=HERE, capture_output=True, encoding="utf-8", check=False)
+    assert done.stderr == ""
+
+
+# -- derive -----------------------------------------------------------------------------------------------------------
+
+
+def test_derive_finds_a_schedule_and_writes_its_proof_and_a_picture(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    proof, picture = str(tmp_path / "proof.atl.json"), str(tmp_path / "graph.svg")
+    asked = ("--auto", "--limit", "120", "--size", "n=64", "--tiles", "4,8", "-o", proof, "--picture", picture)
+    code, out, err = ended(capsys, "derive", MATMUL, *asked)
+    assert code == 0
+    assert "⊞[i < n] Σ[p < k] ⊞[j < m] A[i, p] * B[p, j]" in out
+    assert "node limit" in out
+    assert "after 1 rounds" in err
+    assert Path(picture).read_text(encoding="utf-8").startswith("<svg")
+    assert ended(capsys, "check", proof)[0] == 0
+
+
+def test_a_picture_that_cannot_be_written_costs_no_schedule(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    proof, picture = str(tmp_path / "proof.atl.json"), str(tmp_path / "no" / "graph.svg")
+    code, out, err = ended(capsys, "derive", MATMUL, "--auto", "--limit", "120", "-o", proof, "--picture", picture)
+    assert code != 0
+    assert "⊞[i < n]" in out
+    assert "cannot be written" in err
+    assert ended(capsys, "check", proof)[0] == 0
+
+
+@pytest.mark.parametrize("asked", [("--size", "n=x"), ("--size", "q=3"), ("--tiles", "8,"), ("--cost", "money")])
+def test_derive_refuses_what_it_cannot_read(capsys: pytest.CaptureFixture[str], asked: tuple[str, str]) -> None:
+    code, out, err = ended(capsys, "derive", MATMUL, "--auto", *asked)
+    assert (code, out) == (cli.REFUSED, "")
+    assert "required:" in err
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_rule_is_shown_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ended(capsys, "rules", "get_gen", "guard_true")
+    assert code == 0
+    assert "get_gen (access, §4.2.1): Reading one element of a generation, within it," in out
+    assert "    (⊞[lo <= i < hi] e(i))[k]  =  e(lo + k)\n" in out
+    assert "  e: a tensor, as a function of an index\n  k: an index\n" in out
+    assert "  premise: 0 <= k\n  premise: lo + k < hi\n" in out
+    assert "    [p] · e  =  e\n  p: a condition\n  e: a tensor\n  premise: p\n" in out
+
+
+def test_every_rule_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ended(capsys, "rules")
+    assert code == 0
+    names = [line.split()[-1] for line in (line[:41] for line in out.split("\n")) if line.strip()]
+    code, shown, _ = ended(capsys, "rules", *rules)
+    assert code == 0
+    assert len(names) == shown.count("  =  ") == len(rules)
+
+
+def test_a_rule_that_is_not_there_is_told_with_its_like(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = ended(capsys, "rules", "get_gne")
+    assert code == cli.REFUSED
+    assert "did you mean get_gen" in err

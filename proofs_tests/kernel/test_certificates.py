@@ -1,0 +1,439 @@
+"""Certificates: what is saved is read back and replayed; whatever differs is refused, with the first step that does."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import atl
+from atl.core.index import Bound, Extremum, Quotient, Read, Size, index
+from atl.core.marks import LoopMark
+from atl.core.terms import Binary, Constant, Let, Local
+from atl.core.traversal import children
+from atl.errors import ATLError, EscapedIndex
+from atl.prove import prove
+from proofs_tests.examples.test_derivations import DERIVED, PIPELINES
+from proofs_tests.kernel import corruption
+from proofs_tests.kernel.corruption import BY_HAND, guarded, inlined, reshaped, stepped, swapped, tiled, walks
+from rewrites import reschedule
+from rewrites.certificates.certificate import FORMAT, describe, dumps, load, loads, main, save
+from rewrites.certificates.digests import Digests
+from rewrites.certificates.term_json import Reader, argument_in, depth_of, text_of
+from rewrites.errors import CertificateError, Unreadable
+from rewrites.instantiation import Function
+from rewrites.kernel import Theorem, reflexivity, rewrite, symmetry, transitivity
+from rewrites.matching.correspondence import with_hints_at
+from rewrites.rules import RULES
+from rewrites.session.script import as_python, exactly
+
+Data = dict[str, Any]
+
+
+def equal(one: Theorem, other: Theorem) -> bool:
+    """Programs with their names and marks, and the steps between them."""
+    sides = [(str(one.lhs), str(other.lhs)), (str(one.rhs), str(other.rhs))]
+    taken = [[(s.rule, s.reverse, s.path, dict(s.arguments)) for s in t.steps] for t in (one, other)]
+    return (one.lhs, one.rhs) == (other.lhs, other.rhs) and all(a == b for a, b in sides) and taken[0] == taken[1]
+
+
+# -- round trips ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", BY_HAND)
+def test_a_theorem_is_read_back_as_it_was(make: Callable[[], Theorem], tmp_path: Path) -> None:
+    theorem = make()
+    save(theorem, tmp_path / "x.atl.json")
+    back = load(tmp_path / "x.atl.json")
+    assert equal(theorem, back)
+    assert [step.premises for step in back.steps] == [step.premises for step in theorem.steps]
+
+
+@pytest.mark.parametrize("make", BY_HAND)
+def test_a_certificate_is_the_same_text_each_time(make: Callable[[], Theorem]) -> None:
+    text = dumps(make())
+    assert dumps(make()) == text
+    assert dumps(loads(text)) == text
+
+
+def test_random_derivations_are_read_back() -> None:
+    for theorem in walks(3, 20):
+        assert equal(theorem, loads(dumps(theorem)))
+
+
+def test_names_and_marks_of_the_end_are_kept() -> None:
+    theorem = inlined()
+    shown = replace(theorem.rhs, body=with_hints_at(theorem.rhs.body, (), {"name": "row", "mark": LoopMark.PARALLEL}))
+    marked = transitivity(theorem, reflexivity(shown))
+    assert "⊞[row < n | parallel]" in str(loads(dumps(marked)).rhs)
+
+
+def test_a_theorem_turned_around_is_read_back() -> None:
+    turned = symmetry(swapped())
+    assert equal(turned, loads(dumps(turned)))
+
+
+def test_a_theorem_without_steps_is_read_back() -> None:
+    n = atl.sizes("n")
+    x = atl.tensor("x", n)
+    same = reflexivity(atl.program("same", [x], x), [(n > 3).node])
+    assert equal(same, loads(dumps(same)))
+
+
+def test_what_is_saved_appears_at_once_or_not_at_all(tmp_path: Path) -> None:
+    save(swapped(), tmp_path / "a.json")
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) & 0o400
+    with pytest.raises(CertificateError, match="cannot be written"):
+        save(swapped(), tmp_path / "missing" / "a.json")
+
+
+def test_a_term_that_occurs_often_is_written_once() -> None:
+    data = json.loads(dumps(inlined()))
+    assert ["binary", "mul", ["constant", "3", "float32"], ["access", ["input", "f"], ["bound", 0]]] in data["terms"]
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def refused(theorem: Theorem, change: Callable[[Data], None]) -> CertificateError:
+    data = json.loads(dumps(theorem))
+    change(data)
+    with pytest.raises(CertificateError) as caught:
+        loads(json.dumps(data))
+    return caught.value
+
+
+def put(*where: Any) -> Callable[[Data], None]:
+    """Puts the last argument at the place that the others name."""
+    *path, last, value = where
+
+    def change(data: Any) -> None:
+        for key in path:
+            data = data[key]
+        data[last] = value
+
+    return change
+
+
+def drop(*where: Any) -> Callable[[Data], None]:
+    *path, last = where
+
+    def change(data: Any) -> None:
+        for key in path:
+            data = data[key]
+        del data[last]
+
+    return change
+
+
+REFUSALS: list[tuple[Callable[[Data], None], int | None, str, str]] = [
+    (put("format", "atl-certificate/2"), None, "format", 'the format is "atl-certificate/2"'),
+    (put("note", "true"), None, "file", 'the part "note" is unknown'),
+    (drop("terms"), None, "terms", "the part terms is missing"),
+    (put("steps", 1, "rule", "trust_me"), 2, "rule", "there is no rule 'trust_me'"),
+    (put("steps", 1, "rule", "get_sum"), 2, "rules", "the certificate has no hash of the rule get_sum"),
+    (put("rules", "get_gen", "0" * 16), 2, "rules", "the rule get_gen says something else since"),
+    (put("rules", "get_sum", "0" * 16), None, "rules", "no step uses the rule 'get_sum'"),
+    (
+        put("start", "text", 0, "inlined (f : float32[m]) : float32[m] :="),
+        None,
+        "start",
+        "the start program was changed",
+    ),
+    (put("end", "text", 1, "  ⊞[i < n] 9 * f[i]"), None, "end", "the end program was changed"),
+    (put("end", "sha256", "0" * 64), None, "end", "the end program was changed"),
+    (put("end", "text", "x"), None, "end", "not written as lines of text"),
+    (put("assumptions", ["4 <= n"]), None, "assumptions", "not those of the start program"),
+    (put("assumptions", ["4 <= <="]), None, "assumptions", "an assumption is refused"),
+    (put("steps", 1, "path", [0, 0]), 2, "step", "the subterm at [0, 0] is not the left side of get_gen"),
+    (put("steps", 1, "path", [0, 0, 1, 0, 7]), 2, "path", "the program has no subterm at"),
+    (put("steps", 1, "path", ["0"]), 2, "steps", "is no step"),
+    (put("steps", 1, "path", [False]), 2, "steps", "is no step"),
+    (put("steps", 0, "direction", "reverse"), 1, "step", "is not the right side of unfold_let"),
+    (put("steps", 0, "direction", "backwards"), 1, "steps", "is no step"),
+    (put("steps", 1, "after", "0" * 16), 2, "after", "leads to another program than is recorded"),
+    (drop("steps", 2), 2, "end", "the steps do not lead to the end program"),
+    (put("steps", []), None, "rules", "no step uses the rule"),
+    (drop("steps", 1, "with", "k"), 2, "with", "get_gen lacks k"),
+    (put("steps", 1, "with", "z", ["index", 0]), 2, "with", "get_gen has no parameter z"),
+    (put("steps", 1, "with", "k", ["index", 0]), 2, "step", "is not the left side of get_gen"),
+    (put("steps", 1, "with", "k", ["index", True]), 2, "with", "true is not how an index is written"),
+    (put("steps", 1, "with", "k", ["tensor", ["input", "f"]]), 2, "with", "is not what get_gen takes"),
+    (put("steps", 1, "with", "e", ["tensor", ["input", "f"]]), 2, "with", "is not what get_gen takes"),
+    (put("steps", 1, "with", "k", ["index", ["//", "n", 0]]), 2, "with", "an index is divided by 0"),
+    (put("steps", 1, "with", "k", ["index", ["exec", "n"]]), 2, "with", 'k is refused: ["exec", "n"] is not how'),
+    (put("steps", 1, "with", "k", ["index", 2**70]), 2, "with", "k is refused: an index expression has grown"),
+    (put("terms", 0, ["input", "g"]), None, "terms", "g is no input of the program"),
+    (put("terms", 0, ["@", 1]), None, "terms", '["@", 1] is not how'),
+]
+
+
+@pytest.mark.parametrize(("change", "step", "field", "said"), REFUSALS, ids=map(str, range(len(REFUSALS))))
+def test_what_differs_is_refused_with_its_step(
+    change: Callable[[Data], None], step: int | None, field: str, said: str
+) -> None:
+    error = refused(inlined(), change)
+    assert (error.step, error.field) == (step, field)
+    assert said in str(error)
+    assert isinstance(error, ATLError)
+    assert isinstance(error, ValueError)
+
+
+def test_a_premise_that_is_not_proved_is_the_kernels_to_refuse() -> None:
+    n = atl.sizes("n")
+    x = atl.tensor("x", n)
+    access = atl.gen(n, lambda i: atl.guard(i > 1, atl.gen(n, lambda j: x[j])[i - 1]))
+    theorem = stepped(reflexivity(atl.program("p", [x], access)), "get_gen", (0, 0))
+    without = atl.gen(n, lambda i: atl.guard(i < 9, atl.gen(n, lambda j: x[j])[i - 1]))
+    text = str(atl.program("p", [x], without))
+
+    def change(data: Data) -> None:
+        data["start"] = {"text": text.split("\n"), "sha256": corruption._sha256(text)}
+
+    error = refused(theorem, change)
+    assert error.step == 1
+    assert "a premise of get_gen is not proved here" in str(error)
+
+
+def test_a_rule_whose_text_has_changed_is_refused() -> None:
+    text = dumps(swapped())
+    other = {**RULES, "sum_gen_swap": replace(RULES["sum_gen_swap"], states=RULES["sum_swap"].states)}
+    with pytest.raises(CertificateError, match="step 1: the rule sum_gen_swap says something else"):
+        loads(text, rules=other)
+    with pytest.raises(CertificateError, match="step 1: there is no rule 'sum_gen_swap'"):
+        loads(text, rules={})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        "null",
+        "[" * 100_000,
+        '{"format": NaN}',
+        '{"a": 1, "a": 2}',
+        '{"format": ' + "9" * 5_000 + "}",
+        '{"format": "atl-certificate/1", "\\ud800": 1}',
+        '{"format": ' + "[" * 3_000 + "]" * 3_000 + "}",
+    ],
+    ids=map(str, range(11)),
+)
+def test_what_is_no_certificate_is_refused(text: str) -> None:
+    with pytest.raises(CertificateError):
+        loads(text)
+
+
+def test_what_is_nested_without_end_is_refused_not_recursed_into() -> None:
+    deep: Any = ["input", "f"]
+    for _ in range(900):
+        deep = ["unary", "neg", deep]
+    assert refused(inlined(), put("terms", 0, deep)).field == "terms"
+    for _ in range(900):
+        deep = ["unary", "neg", deep]
+    assert refused(inlined(), put("terms", 0, deep)).field == "file"
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    for name in ("missing", "binary", "."):
+        with pytest.raises(CertificateError):
+            load(tmp_path / name)
+
+
+def test_a_program_that_is_not_closed_is_not_stated_and_one_that_is_not_read_back_is_not_saved() -> None:
+    theorem = swapped()
+    with pytest.raises(EscapedIndex):
+        reflexivity(replace(theorem.rhs, body=children(theorem.rhs.body)[0].expr))
+    with pytest.raises(CertificateError, match="the start program is not read back"):
+        dumps(reflexivity(replace(theorem.rhs, name="")))
+
+
+# -- what is said -----------------------------------------------------------------------------------------------------
+
+
+def test_a_description_says_what_was_proved_under_which_assumptions_trusting_what() -> None:
+    said = describe(guarded(), grades={"get_gen": "proved"})
+    assert "Proved by 2 steps, that" in said
+    assert "for all sizes and arrays," in said
+    assert "get_gen (access; 1 time; follows from get_gen_guarded, guard_true; proved)" in said
+    assert "premises: " in said
+    assert "0 by z3" in said
+    assert "under the assumptions 1 <= k," in describe(tiled())
+
+
+def test_the_command_says_what_was_proved_and_fails_for_what_was_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = tmp_path / "good.atl.json", tmp_path / "bad.atl.json"
+    save(swapped(), good)
+    bad.write_text(
+        good.read_text(encoding="utf-8").replace('"sum_gen_swap", "with"', '"trust", "with"'), encoding="utf-8"
+    )
+    assert main([str(good)]) == 0
+    assert "Proved by 2 steps" in capsys.readouterr().out
+    assert main([str(bad), str(good)]) == 1
+    captured = capsys.readouterr()
+    assert "step 1: there is no rule 'trust' [ATL708]" in captured.err
+    assert "Proved by 2 steps" in captured.out
+
+
+# -- scripts ----------------------------------------------------------------------------------------------------------
+
+
+def executed(script: str) -> Theorem:
+    names: dict[str, Any] = {}
+    exec(script, names)
+    theorem = names["theorem"]
+    assert isinstance(theorem, Theorem)
+    return theorem
+
+
+def same_text(one: Theorem, other: Theorem) -> bool:
+    """Whether two theorems are about the same programs, names and marks included."""
+    programs = ((one.lhs, other.lhs), (one.rhs, other.rhs))
+    return all(a == b and str(a) == str(b) for a, b in programs)
+
+
+@pytest.mark.parametrize("make", BY_HAND)
+def test_a_script_derives_an_equal_theorem(make: Callable[[], Theorem]) -> None:
+    theorem = make()
+    again = executed(as_python(theorem))
+    assert same_text(again, theorem)
+
+
+def test_scripts_of_random_derivations_derive_them() -> None:
+    for theorem in walks(4, 10):
+        again = executed(as_python(theorem))
+        assert same_text(again, theorem)
+
+
+def test_a_script_leaves_out_what_the_place_determines() -> None:
+    assert "s.rw('tile_sum', around=(), k='k')" in as_python(tiled())
+    assert "s.rw('get_gen', around=(0, 1))" in as_python(inlined())
+    assert "s.rw('truncl_padl', around=(), reverse=True, k='2*n + 1')" in as_python(reshaped())
+
+
+def test_what_a_session_cannot_be_told_is_done_exactly() -> None:
+    n = atl.sizes("n")
+    x = atl.tensor("x", n)
+    theorem = reflexivity(atl.program("p", [x], 2 * atl.sum(n, lambda i: x[i])))
+    local = Local(0, theorem.rhs.body.type)
+    twice = Function((local.of,), Binary("mul", Constant(2, "float32"), local))
+    value = children(theorem.rhs.body)[1].expr
+    theorem = rewrite(theorem, RULES["unfold_let"], (), {"x": value, "e": twice}, reverse=True)
+    assert isinstance(theorem.rhs.body, Let)
+    again = executed(as_python(theorem))
+    assert same_text(again, theorem)
+    done = reschedule(theorem.lhs).do(exactly, "unfold_let", (), dict(theorem.steps[0].arguments), reverse=True).done()
+    assert done.rhs == theorem.rhs
+
+
+# -- the derivations of the examples ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def derived() -> dict[str, Theorem]:
+    """The theorems of every derivation that the tests know."""
+    return {name: make().done() for name, (make, *_) in {**DERIVED, **PIPELINES}.items()}
+
+
+@pytest.mark.parametrize("name", [*DERIVED, *PIPELINES])
+def test_the_derivations_are_read_back_and_derived_again(name: str, derived: dict[str, Theorem]) -> None:
+    theorem = derived[name]
+    assert equal(theorem, loads(dumps(theorem)))
+    again = executed(as_python(theorem))
+    assert same_text(again, theorem)
+
+
+QUESTIONS_A_STEP = 6
+"""So many questions are the most that a step may take: its premises, and what must hold of what it brings in."""
+
+
+def test_a_replay_asks_the_prover_few_questions(derived: dict[str, Theorem], monkeypatch: pytest.MonkeyPatch) -> None:
+    certificates = [dumps(theorem) for theorem in derived.values()]
+    asked = steps = 0
+
+    def counted(*question: Any, **options: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return prove(*question, **options)
+
+    monkeypatch.setattr("rewrites.kernel.prove", counted)
+    for certificate in certificates:
+        steps += len(loads(certificate).steps)
+    assert 0 < asked < QUESTIONS_A_STEP * steps
+
+
+# -- the form of arguments --------------------------------------------------------------------------------------------
+
+
+def test_every_form_of_index_and_condition_is_read_back() -> None:
+    program = atl.parse("p (A : int32[n], B : float32[n]) : float32[n] := B")
+    n, at = index(Size("n")), index(Bound(3))
+    array = program.inputs[0]
+    for expression in (
+        n * n - at * 3 + 7,
+        (n + at) // 3,
+        index(Quotient(n, at)),
+        index(Extremum("max", (n, at))) if n.order < at.order else index(Extremum("max", (at, n))),
+        index(Read(array, (at // 2,))),
+        index(0),
+    ):
+        assert argument_in(text_of(expression, program), program).node == expression
+    p = (atl.sizes("n") > 2) & ((atl.sizes("n") == 5) | (atl.sizes("m") != 0))
+    assert argument_in(text_of(p.node, program), program).node == p.node
+
+
+def test_an_argument_of_another_program_is_not_written() -> None:
+    x = atl.tensor("x", 3)
+    program = atl.parse("p (B : float32[n]) : float32[n] := B")
+    with pytest.raises(Unreadable, match="reads x, which is no input"):
+        text_of(x.node, program)
+    with pytest.raises(Unreadable):
+        argument_in("[", program)
+    with pytest.raises(Unreadable):
+        argument_in("[" * 50_000, program)
+    with pytest.raises(Unreadable):
+        Reader(program.inputs).tensor(["constant", "nan", None])
+
+
+def test_digests_say_what_equality_says() -> None:
+    theorem, digests = inlined(), Digests()
+    shown = replace(theorem.rhs, body=with_hints_at(theorem.rhs.body, (), {"name": "row", "mark": LoopMark.PARALLEL}))
+    assert shown == theorem.rhs
+    assert digests.of_program(shown) == Digests().of_program(theorem.rhs)
+    assert digests.of_program(shown) != digests.of_program(theorem.lhs)
+    assert digests.of_program(replace(shown, name="other")) != digests.of_program(shown)
+
+
+def test_depth_is_that_of_lists_and_objects() -> None:
+    values: list[Any] = [3, [], [1], {"a": [[]]}]
+    assert [depth_of(value) for value in values] == [1, 1, 2, 3]
+
+
+def test_the_format_is_versioned() -> None:
+    assert json.loads(dumps(swapped()))["format"] == FORMAT == "atl-certificate/1"
+
+
+# -- corruption -------------------------------------------------------------------------------------------------------
+
+
+def test_no_corrupted_certificate_proves_what_does_not_hold() -> None:
+    counts = corruption.run(300, 1, walked=4)
+    assert counts.failures == [], str(counts)
+    assert sum(n for (_, outcome), n in counts.outcomes.items() if outcome == "refused") > 250
+
+
+@pytest.mark.slow
+def test_none_of_ten_thousand_corrupted_certificates_proves_what_does_not_hold() -> None:
+    counts = corruption.run(10_000, 2)
+    assert counts.failures == [], str(counts)

@@ -1,0 +1,340 @@
+"""Texts that are no programs are refused with carets and advice; places and LaTeX share the notation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import atl
+from atl.core.index import Array, Bound, Var, constant, index, size
+from atl.core.node import MAX_DEPTH
+from atl.core.program import Program
+from atl.core.terms import (
+    Access,
+    Binary,
+    Concat,
+    Constant,
+    Expr,
+    Gen,
+    Input,
+    Local,
+    Reshape,
+    TensorVar,
+    Transpose,
+    Type,
+    Unary,
+)
+from atl.core.traversal import children
+from atl.errors import (
+    ATLError,
+    DtypeError,
+    ExtentError,
+    ParseError,
+    RankError,
+    ShapeError,
+    TooLarge,
+    UnknownMark,
+    UnsafeGuard,
+    WrongName,
+)
+from atl.parsing.parse import parse, parse_expr
+from atl.text.latex import latex
+from atl.text.printing import WHOLE, place_of, show, show_index, show_program
+
+HERE: Final = Path(__file__).resolve().parents[2]
+A: Final = Input(Array("A", (size("n"), size("n")), "float32"))
+
+
+def refusal(text: str) -> ATLError:
+    with pytest.raises(ATLError) as caught:
+        parse(text)
+    return caught.value
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "summary", "meant"),
+    [
+        ("gen[i < n] y[i]", ParseError, "there is no tensor called 'y' here", "y"),
+        ("gen[i < n] x[j]", ParseError, "there is no index or size called 'j' here", "j"),
+        ("gen[i < n] x[i", ParseError, "expected ']' after the indices, found the end of the text", "i"),
+        ("gen[i < n] x[i]]", ParseError, "expected an operator or the end of the text, found ']'", "]"),
+        ("gen[i < n]", ParseError, "expected a tensor expression, found the end of the text", "]"),
+        ("gen[i <= n] x[i]", ParseError, "there is no index or size called 'i' here", "i"),
+        ("gen[i < n] i", ParseError, "there is no tensor called 'i' here", "i"),
+        ("gen[i < n] x[x[i]]", ParseError, "an element of x, of type float32, is used as an index", "x"),
+        ("gen[i < n] [i] · x[i]", ParseError, "an index expression stands where a condition is needed", "i"),
+        ("gen[i < n] x[i < 2]", ParseError, "expected ']' after the indices, found '<'", "<"),
+        ("gen[i < n] [i < 2] x[i]", ParseError, "expected '·' or '.' after the condition of a guard, found 'x'", "x"),
+        ("gen[i < n / 2] x[i]", ParseError, "expected ']' after the range, found '/'", "/"),
+        ("gen[i < ⌈n + 1 / 2⌉] 0", ParseError, "a sum is divided without parentheses", "+"),
+        ("gen[sum < n] 0", ParseError, "'sum' cannot name an index: the word has a meaning of its own", "sum"),
+        ("gen[i < 1.5] 0", ParseError, "the index 1.5 is not whole", "1.5"),
+        ("let y := x y[0]", ParseError, "expected 'in' before the body of the let, found 'y'", "y"),
+        ("let y := x in x[y[0]]", ParseError, "the tensor y is used as an index", "y"),
+        ("transposed(x)", ParseError, "there is no function called 'transposed' here", "transposed"),
+        ("x § 2", ParseError, "'§' means nothing here", "§"),
+        ("`x", ParseError, "a quotation that starts with ` does not end on its line", "`"),
+        ("gen[i < n] …", ParseError, "this text was abridged: it is not the whole program", "…"),
+        ("gen[i < n | vectr] 0", UnknownMark, "there is no mark 'vectr'", "vectr"),
+        ("gen[i < n | block.w] 0", UnknownMark, "there is no mark 'block.w'", "block.w"),
+        ("sum[i < n | shared] 0", UnknownMark, "shared is a mark of a let, and not of a loop", "shared"),
+        ("let y | thread.x := x in y", UnknownMark, "thread.x is a mark of a loop, and not of a let", "thread.x"),
+        ("gen[i < n | parallel | vector] 0", ParseError, "expected ']' after the range, found '|'", "|"),
+        ('gen[i < n | "parallel"] 0', ParseError, "'\"' means nothing here", '"'),
+        (f"x[{'9' * 500}]", ParseError, "a number of 500 digits", "9" * 500),
+        ("gen[i < n | ] 0", ParseError, "expected a mark", "]"),
+        ("x[0, 0]", RankError, "a scalar has no elements to access", "x[0, 0]"),
+        ("transpose x", RankError, "transpose needs 2 dimensions, this tensor has 1", "transpose x"),
+        ("gen[i < n] 2:int32 + x[i]", DtypeError, "'add' meets int32 and float32", "2:int32 + x[i]"),
+        ("gen[i < n] 1.5:int32", DtypeError, "the literal 1.5 is no int32", "1.5:int32"),
+        (
+            "padding(float16[n])",
+            DtypeError,
+            "there is no element type 'float16' (reserved, not supported yet)",
+            "float16",
+        ),
+        ("gen[i < n // 0] x[i]", ExtentError, "an index is divided by 0", "n // 0"),
+    ],
+)
+def test_a_text_that_is_no_program_is_refused_with_a_caret(
+    body: str, kind: type[ATLError], summary: str, meant: str
+) -> None:
+    error = refusal(f"f (x : float32[n]) :=\n  {body}")
+    assert type(error) is kind
+    assert error.summary == summary
+    assert error.required
+    place = error.place
+    assert place is not None
+    assert place.text[place.start : place.stop] == meant
+    assert "^" * len(meant) in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "summary"),
+    [
+        ("", ParseError, "expected the name of the program, found the end of the text"),
+        ("f (x : float32[n]", ParseError, "expected ')' after the declarations, found the end of the text"),
+        ("f (x float32[n]) := x", ParseError, "expected ':' and the type of what is declared, found 'float32'"),
+        ("f (x : float32[n], x : size) := x", ParseError, "x is declared twice"),
+        ("f (x : 3) := x", ParseError, "expected an element type, found '3'"),
+        (
+            "f (x : float32[n] in [0, 3)) := x",
+            ParseError,
+            "the elements of x, of type float32, are given a range or an order",
+        ),
+        ("f (x : float32[n]) : float32[m] := x", ParseError, "there is no index or size called 'm' here"),
+        ("f (x : float32[n]) given n := x", ParseError, "an index expression stands where a condition is needed"),
+        ("f (x : float32[n]) : float32[n, n] := x", ShapeError, "the body of f has the shape (n)"),
+        ("f (x : float32[n]) : float32[2*n] := x", ShapeError, "the body of f has the shape (n)"),
+        ("f (x : float32[n]) : float64[n] := x", DtypeError, "the body of f has elements of type float32, not float64"),
+        ("f (n : float32[n]) := n", WrongName, "n names both a size and an input"),
+        ("f (x : float32[n]) : float32 := max[i < n] [i < 2] · x[i]", UnsafeGuard, "a guard stands inside"),
+    ],
+)
+def test_a_first_line_that_does_not_fit_is_refused(text: str, kind: type[ATLError], summary: str) -> None:
+    error = refusal(text)
+    assert type(error) is kind
+    assert summary in error.summary
+
+
+def test_a_message_shows_the_place_what_is_required_and_what_to_do() -> None:
+    error = refusal("scale (weights : float32[n]) : float32[n] :=\n  ⊞[i < n] 2 * weigths[i]")
+    assert str(error) == (
+        """\
+there is no tensor called 'weigths' here [ATL106]
+  in
+      scale (weights : float32[n]) : float32[n] :=
+        ⊞[i < n] 2 * weigths[i]
+                     ^^^^^^^
+  required: one of weights
+  try: write weights"""
+    )
+    assert parse(str(error.place.text).replace("weigths", "weights") if error.place else "").name == "scale"
+
+
+def test_a_result_type_in_another_form_is_accepted_when_it_is_proved() -> None:
+    program = parse("f (x : float32[n], k : size) : float32[k*⌈n / k⌉] given 1 <= k := flatten split k x")
+    assert program.shape[0] != size("n")
+
+
+def test_parentheses_nested_beyond_reason_are_refused() -> None:
+    error = refusal(f"f := {'(' * 100_000}")
+    assert type(error) is TooLarge
+
+
+# -- places -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_place_marks_the_part_that_a_path_leads_to() -> None:
+    program = parse("f (A : float32[n, k], B : float32[k, m]) := gen[i < n] gen[j < m] sum[l < k] A[i, l] * B[l, j]")
+    marked = {(): "⊞[i < n] ⊞[j < m] Σ[l < k] A[i, l] * B[l, j]", (0,): "⊞[j < m] Σ[l < k] A[i, l] * B[l, j]"}
+    marked |= {(0, 0, 0): "A[i, l] * B[l, j]", (0, 0, 0, 1): "B[l, j]", (0, 0, 0, 1, 0): "B[l", (0, 0, 0, 1, 0, 0): "B"}
+    for path, meant in marked.items():
+        place = place_of(program, path)
+        assert place.text == str(program)
+        assert place.text[place.start : place.stop] == meant
+
+
+def test_every_part_of_a_term_has_a_place() -> None:
+    text = "let b := ⊞[i < n] -A[i, 0] + 1 in b ++ ((⊞[i < n] [i < 2] · b[i] * 2 - b[0] - 1) ++ flatten A)"
+    term = parse_expr(text, inputs=[A.array])
+    assert show(term).split() == text.split()
+
+    def walk(at: Expr, path: tuple[int, ...]) -> None:
+        place = place_of(term, path)
+        assert place.start < place.stop
+        for position, child in enumerate(children(at)):
+            inner = place_of(term, (*path, position))
+            assert place.start <= inner.start
+            walk(child.expr, (*path, position))
+
+    walk(term, ())
+    assert (place := place_of(term, (1, 1, 0, 0, 0, 0))).text[place.start : place.stop] == "[i < 2] · b[i] * 2"
+
+
+def test_a_place_points_at_the_first_line_of_a_long_part_and_at_the_line_of_the_user() -> None:
+    x = atl.tensor("x", atl.sizes("n"))
+    first = x[0]
+    long = first * 1.5
+    for _ in range(30):
+        long = long + first
+    place = place_of(Gen(constant(0), size("n"), long.node), (0,))
+    assert "\n" not in place.text[place.start : place.stop]
+    assert place.source is not None
+    assert place.source.text() == "long = long + first"
+
+
+def test_a_note_stands_at_the_end_of_the_line_that_is_meant() -> None:
+    place = place_of(parse("f (x : float32[n]) := gen[i < n] x[i]"), (0,), note="here")
+    assert place.text.splitlines()[1] == "  ⊞[i < n] x[i]   -- here"
+
+
+# -- large, deep and open terms ---------------------------------------------------------------------------------------
+
+
+def wide(doublings: int) -> Expr:
+    term: Expr = Access(Access(A, constant(0)), constant(1))
+    for _ in range(doublings):
+        term = Binary("add", term, term)
+    return term
+
+
+def test_a_large_term_is_abridged_in_messages_and_never_in_a_program() -> None:
+    term = wide(12)
+    assert term.size > WHOLE
+    assert len(show(term)) < 6_000
+    assert "…" in show(term)
+    assert "…" in place_of(term, (0, 1)).text
+    assert "..." in show(term, ascii=True)
+    program = Program("f", (A.array,), term)
+    assert "…" not in str(program)
+    assert "…" in show_program(program, abridge=True)
+    assert parse_expr(show(term, abridge=False), inputs=[A.array]) == term
+
+
+def test_terms_as_deep_as_is_allowed_print_and_read_back() -> None:
+    chains: list[Expr] = [A, A, Access(Access(A, constant(0)), constant(0))]
+    for level in range(MAX_DEPTH // 2 - 10):
+        chains[0] = Unary("neg", chains[0]) if level % 2 else Reshape(Transpose(), chains[0])
+        chains[1] = Gen(constant(0), size("n"), Access(chains[1], index(Bound(0))))
+        chains[2] = Binary("sub", Constant(1.5, "float32"), chains[2])
+    for term in chains:
+        assert term.depth > MAX_DEPTH // 3
+        text = show(term, abridge=False)
+        assert parse_expr(text, inputs=[A.array]) == term
+
+
+def test_index_expressions_as_deep_as_is_allowed_print_and_read_back() -> None:
+    expression = size("n")
+    for _ in range(MAX_DEPTH // 2 - 10):
+        expression = (expression + size("m")) // size("k")
+    term = Access(Access(A, expression), constant(0))
+    assert parse_expr(show(term, abridge=False), inputs=[A.array]) == term
+
+
+def test_the_text_grows_no_faster_than_the_term() -> None:
+    def printed(stages: int) -> int:
+        term: Expr = A
+        for _ in range(stages):
+            term = Concat(term, Gen(constant(0), size("n"), Access(A, index(Bound(0)))))
+        return len(show(term, abridge=False))
+
+    assert printed(160) < 2.2 * printed(80)
+
+
+def test_opened_variables_have_names_of_their_own() -> None:
+    n, i, other = size("n"), Var(1, "i"), Var(2, "i")
+    assert show_index(index(i) + index(other) * n) == "i1*n + i"
+    term = Access(Access(TensorVar(7, "A", A.type), index(i)), index(other))
+    assert show(Binary("mul", term, Access(Access(A, index(i)), constant(0)))) == "A1[i, i1] * A[i, 0]"
+
+
+def test_a_part_without_the_binders_around_it_can_be_shown() -> None:
+    assert show(Access(Local(1, Type("float32", (size("n"),))), index(Bound(0)))) == "#1[#0]"
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "4242"])
+def test_printing_is_the_same_in_every_run(seed: str) -> None:
+    script = (
+        "from atl.parsing.parse import parse\n"
+        "p = parse('f (x : float32[n], a : size, b : size, c : size) given 1 <= a, 1 <= b, a < b :='\n"
+        "  ' gen[i < n] [i % a = 0 and (i < b or i < c or b <= c*a)] . x[min(a*i, b*i, i//a + i//b, c)]')\n"
+        "print(p)"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(HERE), "PYTHONIOENCODING": "utf-8"}
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    assert run.stdout == (
+        """\
+f (x : float32[n], a : size, b : size, c : size) : float32[n]
+    given 1 <= a, 1 <= b, a < b :=
+  ⊞[i < n] [i % a = 0 ∧ (i < b ∨ i < c ∨ b <= a*c)] · x[min(i*a, i*b, c, i // a + i // b)]
+"""
+    )
+
+
+# -- LaTeX ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_program_is_shown_as_mathematics_in_a_notebook() -> None:
+    program = parse(
+        "f (x_1 : float32[n], k : size) given 1 <= k := let buf := gen[i < n] [1 <= i] . x_1[i - 1] / 2 in"
+        " gen[i < ⌈n / k⌉ | parallel] sum[l2 < n] buf[l2 % k] * -x_1[0] + 1e-05"
+    )
+    assert latex(program).splitlines() == [
+        r"$$\begin{aligned}",
+        (
+            r"& f(x_{1} : \mathsf{float32}[n], k : \mathsf{size}) :"
+            r" \mathsf{float32}[\left\lceil \frac{n}{k} \right\rceil] := \\"
+        ),
+        r"& \quad \text{given } 1 \le k \\",
+        (
+            r"& \quad \mathbf{let}\ \mathit{buf} := \mathop{\boxplus}\limits_{i < n}\,"
+            r" [1 \le i] \cdot \frac{x_{1}[i - 1]}{2} \ \mathbf{in} \\"
+        ),
+        (
+            r"& \quad \mathop{\boxplus}\limits_{i < \left\lceil \frac{n}{k} \right\rceil\ \text{[parallel]}}\,"
+            r" \sum_{l_{2} < n}\, \mathit{buf}[l_{2} \bmod k] \cdot -x_{1}[0] + 1 \cdot 10^{-5}"
+        ),
+        r"\end{aligned}$$",
+    ]
+
+
+def test_latex_has_balanced_braces_whatever_is_shown() -> None:
+    term = parse_expr(
+        "(let `a b` | stack := gen[1 <= i < n | block.x]"
+        " select(i = 2 ∨ i ≠ 3 ∧ true, cast(float32, value(i % 3)), sqrt(abs(A[i, 0]))) in"
+        " `a b` ++ flatten transpose split 3 padl 1 padr 2 truncl 1 truncr 1 A[0])"
+        " ⊕ -(A[1] - padding(float32[n])) * max(A[0], min(A[1], A[2]))",
+        inputs=[A.array],
+    )
+    text = latex(term)
+    assert text.count("{") == text.count("}")
+    assert text.count(r"\left") == text.count(r"\right")

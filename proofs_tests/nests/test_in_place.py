@@ -1,0 +1,330 @@
+"""Tensors that share storage, and results that take the place of inputs: no cell is read after it was overwritten."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import pytest
+
+import atl
+from atl.errors import ArrayError, ATLError
+from lowering import compile as compile_kernel
+from lowering import in_place as kernels_in_place
+from lowering import lower, print_nest
+from lowering.in_place import in_place
+from lowering.lower import lower_unchecked
+from lowering.nest.loopnest import Allocate, For, LoopNest, statements
+from lowering.nest.machine import Trap, execute, run
+from lowering.nest.obligations import report
+from lowering.passes import after_passes
+from lowering.passes.storage import sharing
+from proofs_tests.nests.sharing_programs import (
+    APART,
+    COPIES,
+    OWN_ROWS,
+    ROWS,
+    SHARED,
+    program,
+    table,
+    table_program,
+    vector,
+)
+from proofs_tests.programs.generate import Case, case_by_seed
+
+SIZES: Final = (1, 2, 3, 7)
+
+
+def heap(nest: LoopNest) -> list[str]:
+    return [s.buffer.name for s in statements(nest.body) if isinstance(s, Allocate)]
+
+
+def agrees(of: atl.Program) -> None:
+    nest, kernel = lower(of), compile_kernel(of)
+    for size in SIZES:
+        x = vector(size)
+        wanted = atl.evaluate(of, x)
+        np.testing.assert_array_equal(run(nest, {"n": size}, {"x": x}), wanted)
+        np.testing.assert_array_equal(kernel(x), wanted)
+    assert not report(nest).refuted
+
+
+def agrees_on_tables(of: atl.Program) -> None:
+    nest, kernel = lower(of), compile_kernel(of)
+    for n, m in ((1, 1), (3, 1), (1, 3), (2, 7), (5, 2)):
+        x = table(n, m)
+        wanted = atl.evaluate(of, x)
+        np.testing.assert_array_equal(run(nest, {"n": n, "m": m}, {"x": x}), wanted)
+        np.testing.assert_array_equal(kernel(x), wanted)
+    assert not report(nest).refuted
+
+
+# -- lets -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_let_that_is_read_for_the_last_time_makes_room_for_what_is_computed_from_it(name: str) -> None:
+    body, left = SHARED[name]
+    agrees(program(body))
+    assert heap(lower(program(body))) == left
+
+
+@pytest.mark.parametrize("name", APART)
+def test_a_let_of_which_something_is_read_later_keeps_its_storage(name: str) -> None:
+    body, left = APART[name]
+    agrees(program(body))
+    assert heap(lower(program(body))) == left
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_a_copy_that_nothing_needs_is_not_made(name: str) -> None:
+    body, left = COPIES[name]
+    agrees(program(body))
+    nest = lower(program(body))
+    assert heap(nest) == left
+    assert " = x[i]\n" not in print_nest(nest)
+
+
+def test_marked_lets_stand_where_they_are_marked_to() -> None:
+    for mark in ("heap", "stack"):
+        body = f"let t | {mark} := ⊞[i < 8] 2 * x[0] in let u := ⊞[i < 8] t[i] + 1 in ⊞[i < n] u[0]"
+        assert "t" in heap(lower(program(body)))
+    assert heap(lower(program("let t | heap := x in ⊞[i < n] t[i] + t[n - 1 - i]"))) == ["t"]
+
+
+@pytest.mark.parametrize("name", APART)
+def test_the_interpreter_traps_what_would_be_read_too_late(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: every let makes room, whatever is read of it later."""
+    of = program(APART[name][0])
+    monkeypatch.setattr(sharing, "overtaken", lambda *_: None)
+    nest = after_passes(lower_unchecked(of))
+    if heap(nest) == APART[name][1]:
+        assert "by shape" in name  # such lets are never candidates
+        return
+    with pytest.raises(Trap) as caught:
+        run(nest, {"n": 7}, {"x": vector(7)})
+    assert caught.value.kind in ("taken", "meeting", "overwritten")
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_let_of_one_row_stands_in_the_row_that_is_computed_from_it(name: str) -> None:
+    agrees_on_tables(table_program(ROWS[name]))
+    left = ["t"] if name == "one of two" else []
+    assert [of for of in heap(lower(table_program(ROWS[name]))) if of in "ts"] == left
+
+
+@pytest.mark.parametrize("name", OWN_ROWS)
+def test_a_let_of_one_row_that_would_be_read_later_or_left_there_has_storage_of_its_own(name: str) -> None:
+    agrees_on_tables(table_program(OWN_ROWS[name]))
+    assert "t" in heap(lower(table_program(OWN_ROWS[name])))
+
+
+@pytest.mark.parametrize("name", ["the element before", "in reverse", "the element after, at once"])
+def test_the_interpreter_traps_what_would_be_read_too_late_of_a_row(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: every row makes room, whatever is read of it later."""
+    monkeypatch.setattr(sharing, "overtaken", lambda *_: None)
+    nest = after_passes(lower_unchecked(table_program(OWN_ROWS[name])))
+    assert heap(nest) == []
+    with pytest.raises(Trap) as caught:
+        run(nest, {"n": 3, "m": 7}, {"x": table(3, 7)})
+    assert caught.value.kind in ("taken", "meeting", "overwritten")
+
+
+def test_the_interpreter_traps_what_is_left_in_a_row_of_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: some of a row is taken for all of it."""
+    monkeypatch.setattr(sharing, "_go_over", lambda *_: True)
+    nest = after_passes(lower_unchecked(table_program(OWN_ROWS["not the whole row"])))
+    with pytest.raises(Trap, match="out at 3, where another tensor in its storage is left"):
+        run(nest, {"n": 3, "m": 5}, {"x": table(3, 5)})
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+RESULTS: Final = {
+    "element by element": "⊞[i < n] 2 * x[i] * x[i]",
+    "the element after": "⊞[i < n] x[i] + [i + 1 < n] · x[i + 1]",
+    "a sum of what comes": "⊞[i < n] Σ[i <= j < n] x[j]",
+    "through a let": "let t := ⊞[i < n] 2 * x[i] in ⊞[i < n] t[i] + t[n - 1 - i]",
+    "a total first": "let t := Σ[i < n] x[i] in ⊞[i < n] x[i] * t",
+    "vectors": "⊞[i < n | vector] x[i] + 1",
+    "threads": "⊞[i < n | parallel] x[i] + 1",
+    "not at all": "⊞[i < n] 1.0",
+    "padding with zeros of its own": "padr 1 ⊞[i < n - 1] 2 * x[i]",
+}
+REFUSED: Final = {
+    "the element before": (
+        "⊞[i < n] x[i] + [1 <= i] · x[i - 1]",
+        "is read after it was overwritten: `out[i] = x[i] + (x[i - 1] if 1 <= i else 0.0)` reads it, in a later iter",
+    ),
+    "in reverse": ("⊞[i < n] x[n - 1 - i]", "is read after it was overwritten"),
+    "all of it": (
+        "⊞[i < n] Σ[j < n] x[j]",
+        "is read after it was overwritten: `total += x[j]` reads it, after `out[i] = total` has stored there",
+    ),
+    "the element after, at once": (
+        "⊞[i < n | vector] select(i + 1 < n, x[i + 1], x[i])",
+        "reads it, in an iteration of i, marked vector, that need not come first",
+    ),
+    "in reverse, at once": ("⊞[i < n | parallel] x[n - 1 - i]", "reads it, in a later iteration"),
+    "padding": ("truncr 1 padr 2 ⊞[i < n - 1] x[i]", "padding in the result is zeroed before anything is read"),
+    "two passes": ("(⊞[i < n] x[i]) + Σ[j < 2] ⊞[i < n] x[i]", "is read after it was overwritten"),
+}
+INSTEAD: Final = {
+    "the element after, at once": ('s.mark("i", None) lets the iterations of i run one after the other',),
+    "padding": ("where a guard leaves elements out, atl.select(p, e, 0) computes them",),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_takes_the_place_of_an_input_that_is_read_before(name: str) -> None:
+    of = program(RESULTS[name])
+    kernel = compile_kernel(of)
+    for size in SIZES:
+        x = vector(size)
+        wanted = kernel(x)
+        nest = in_place(kernel.nest, ["x"])
+        np.testing.assert_array_equal(run(nest, {"n": size}, {"x": x}), wanted)
+        assert kernel(x, out=x) is x
+        np.testing.assert_array_equal(x, wanted)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_result_in_the_place_of_what_is_read_later_is_refused_with_the_element(name: str) -> None:
+    body, said = REFUSED[name]
+    kernel = compile_kernel(program(body))
+    x = vector(5)
+    before = x.copy()
+    with pytest.raises(ArrayError) as caught:
+        kernel(x, out=x)
+    assert caught.value.summary.startswith("out is the input x, and ")
+    assert said in caught.value.summary
+    assert caught.value.suggestions == (*INSTEAD.get(name, ()), "pass a copy of x, or leave out=… away")
+    assert "once" not in str(caught.value)
+    np.testing.assert_array_equal(x, before)
+    np.testing.assert_array_equal(kernel(x.copy(), out=x), kernel(before))
+
+
+@pytest.mark.parametrize("name", [name for name in REFUSED if name != "padding"])
+def test_the_interpreter_traps_a_result_that_comes_too_early(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: nothing is said to be overtaken."""
+    nest = lower(program(REFUSED[name][0]))
+    monkeypatch.setattr(kernels_in_place, "overtaken", lambda *_: None)
+    wrong = in_place(nest, ["x"])
+    with pytest.raises(Trap) as caught:
+        run(wrong, {"n": 7}, {"x": vector(7)})
+    assert caught.value.kind in ("taken", "meeting")
+
+
+def test_what_a_refusal_proposes_is_taken() -> None:
+    x = vector(7)
+    for body in ("⊞[i < n] select(i < 5, x[i], 0.0)", "⊞[i < n] select(i + 1 < n, x[i + 1], x[i])"):
+        kernel = compile_kernel(program(body))
+        wanted = kernel(x)
+        np.testing.assert_array_equal(wanted, kernel(held := x.copy(), out=held))
+
+
+@pytest.mark.parametrize("body", [ROWS["element by element"], OWN_ROWS["an input beside it, by shape"]])
+def test_a_result_of_rows_takes_the_place_of_an_input(body: str) -> None:
+    kernel, x = compile_kernel(table_program(body)), table(3, 5)
+    wanted = kernel(x)
+    np.testing.assert_array_equal(kernel(x, out=x), wanted)
+
+
+def test_an_element_that_is_never_stored_is_no_result() -> None:
+    nest = in_place(lower(program("⊞[i < n] x[i] + 1")), ["x"])
+    short = replace(nest, body=tuple(replace(s, high=s.high - 1) for s in nest.body if isinstance(s, For)))
+    with pytest.raises(Trap, match="incomplete"):
+        run(short, {"n": 3}, {"x": vector(3)})
+
+
+def test_two_inputs_may_be_one_array_and_the_result() -> None:
+    both = compile_kernel(atl.parse("t (x : float32[n], y : float32[n]) : float32[n] := ⊞[i < n] x[i] * y[i]"))
+    x = np.arange(5, dtype=np.float32)
+    assert both(x, x, out=x).tolist() == [0, 1, 4, 9, 16]
+    y = np.full(5, 2, np.float32)
+    assert both(x, y, out=y).tolist() == [0, 2, 8, 18, 32]
+    with pytest.raises(ArrayError, match="out shares memory with the input y") as caught:
+        both(x[:3].copy(), y[1:4], out=y[:3])
+    assert caught.value.required == "an output that overlaps no input, or is one"
+
+
+def test_a_result_may_touch_an_input_and_not_overlap_it() -> None:
+    both = compile_kernel(atl.parse("t (x : float32[n], y : float32[m]) : float32[n] := ⊞[i < n] x[i] + Σ[j < m] y[j]"))
+    held = np.arange(12, dtype=np.float32)
+    assert both(held[:4], held[8:], out=held[4:8]).tolist() == [38, 39, 40, 41]
+    for begin in (1, 3, 5, 7, 9, 11):
+        out = held[begin : begin + 1]
+        for x, y in ((held[begin - 1 : begin], held[begin + 1 :]), (held[begin + 1 : begin + 2], held[:begin])):
+            if x.size:
+                assert both(x, y, out=out)[0] == x[0] + y.sum()
+    for begin in range(9):
+        for other in range(9):
+            x, out = held[begin : begin + 4], held[other : other + 4]
+            if 0 < abs(begin - other) < 4:
+                with pytest.raises(ArrayError, match="out shares memory with the input x"):
+                    both(x, held[:0], out=out)
+            else:
+                wanted = x.copy()
+                assert both(x, held[:0], out=out).tolist() == wanted.tolist()
+    # Nothing is stored to an empty result, nor read of an empty input, wherever they are.
+    assert both(held[:0], held, out=held[5:5]).size == 0
+    assert both(held[:4], held[2:2], out=held[:4]) is not None
+
+
+def test_arrays_of_indices_and_of_other_shapes_are_no_place_for_a_result() -> None:
+    gather = atl.tensor("at", atl.sizes("n"), dtype="int64", range=(0, atl.sizes("n")))
+    of = compile_kernel(atl.program("t", [gather], atl.gen(atl.sizes("n"), lambda i: gather[gather[i]])))
+    at = np.array([2, 0, 1])
+    with pytest.raises(ArrayError, match="its elements are indices, which are read again and again"):
+        of(at, out=at)
+    turned = compile_kernel(atl.parse("t (x : float32[n, m]) : float32[m, n] := ⊞[i < m] ⊞[j < n] x[j, i]"))
+    square = np.ones((2, 2), np.float32)
+    with pytest.raises(ArrayError, match="the result has not the shape of it at all sizes"):
+        turned(square, out=square)
+
+
+def test_of_random_programs_what_is_proved_to_be_in_place_is() -> None:
+    counted: Counter[str] = Counter()
+    for number in range(60):
+        made = case_by_seed(23, number)
+        if not isinstance(made, Case):
+            continue
+        try:
+            nest = lower(made.program)
+        except ATLError:
+            continue
+        for array in made.program.inputs:
+            if not array.shape:
+                continue
+            try:
+                of = in_place(nest, [array.name])
+            except ArrayError:
+                counted["refused"] += 1
+                continue
+            counted["in place"] += 1
+            found = execute(of, made.sizes, made.arrays)
+            wanted = execute(nest, made.sizes, made.arrays)
+            np.testing.assert_array_equal(found.to_numpy(), wanted.to_numpy())
+    assert counted["in place"] >= 3
+    assert counted["refused"] >= 10
+
+
+def test_random_programs_with_storage_shared_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atl.checks.stack.STACK_LIMIT", 0)  # so that all buffers are on the heap
+    shared = 0
+    for number in range(60):
+        made = case_by_seed(29, number)
+        if not isinstance(made, Case):
+            continue
+        try:
+            lower(made.program)
+        except ATLError:
+            continue
+        before = lower_unchecked(made.program)
+        after = after_passes(before)
+        shared += len(heap(after)) < len(heap(before))
+        found, wanted = (execute(nest, made.sizes, made.arrays).to_numpy() for nest in (after, before))
+        np.testing.assert_array_equal(found, wanted)
+    assert shared >= 3

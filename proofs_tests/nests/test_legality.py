@@ -1,0 +1,389 @@
+"""Whether loops may run as they are marked: what the prover refuses, the interpreter finds by itself."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from typing import Final
+
+import numpy as np
+import pytest
+
+import atl
+from atl.checks.scope import known_at_the_start
+from atl.core.index import Var, constant, index
+from atl.core.marks import AT_ONCE, LoopMark
+from atl.core.terms import Monoid
+from atl.errors import IllegalMark, UnsafeAccess, UnsafeTruncation
+from atl.prove import Unknown
+from examples import beyond_the_paper, everyday
+from examples.schedules import blur
+from examples.schedules import matmul as matmul_schedules
+from lowering import lower, print_nest
+from lowering.lower import lower_unchecked
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Buffer,
+    Cell,
+    Clear,
+    For,
+    Free,
+    Load,
+    LoopNest,
+    Number,
+    statements,
+)
+from lowering.nest.machine import Trap, execute
+from lowering.nest.text_scope import outermost
+from lowering.passes import after_passes
+from lowering.targets import legality
+from lowering.targets.legality import Conflict, check_legal, conflict
+from proofs_tests.nests.planted_marks import Planted, planted
+from proofs_tests.programs.generate import Case, case_by_seed
+from proofs_tests.programs.random_marks import loops_of, with_marks
+from proofs_tests.sessions.session_programs import A, f, k, matmul, n
+from rewrites import reschedule
+
+SEEDS: Final = range(150)
+SIZES: Final = [{"n": rows, "m": columns} for rows, columns in product((0, 1, 2, 3, 5), (0, 1, 3))]
+
+
+def found(made: Planted) -> Conflict | None:
+    """What the prover says."""
+    nest = made.nest
+    return conflict(made.loop, known_at_the_start(nest.assumptions, nest.inputs), outermost(nest))
+
+
+def meets(nest: LoopNest, sizes: dict[str, int], arrays: dict[str, np.ndarray], order: int = 0) -> str:
+    """How two iterations meet in a run, if they do."""
+    try:
+        execute(nest, sizes, arrays, order=order)
+    except Trap as trap:
+        if trap.kind != "meeting":
+            raise
+        return trap.summary
+    return ""
+
+
+def met(made: Planted) -> bool:
+    """Whether two iterations meet at some small size, wherever the elements of the array of indices point."""
+    for sizes in SIZES:
+        count = sizes["n"]
+        for at in (np.zeros(count, np.int64), np.arange(count), np.arange(count) // 2, np.full(count, -1)):
+            if meets(made.nest, sizes, made.arrays(sizes, at)):
+                return True
+    return False
+
+
+# -- planted faults ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> dict[int, Conflict | None]:
+    return {seed: found(planted(seed)) for seed in SEEDS}
+
+
+def test_what_meets_in_a_run_is_refused_and_what_is_proved_never_meets(verdicts: dict[int, Conflict | None]) -> None:
+    counted: Counter[str] = Counter()
+    for seed, verdict in verdicts.items():
+        meeting = met(planted(seed))
+        assert meeting <= (verdict is not None), print_nest(planted(seed).nest)
+        counted["legal" if verdict is None else "refuted" if verdict.model is not None else "unknown"] += 1
+        counted["met"] += meeting
+    assert counted["met"] >= 40
+    assert counted["legal"] >= 20
+    assert counted["unknown"] <= 3
+
+
+def test_the_numbers_of_a_refusal_are_a_run_in_which_iterations_meet(verdicts: dict[int, Conflict | None]) -> None:
+    tried = 0
+    for seed, verdict in verdicts.items():
+        if verdict is None or verdict.model is None:
+            continue
+        made, numbers = planted(seed), verdict.model.numbers
+        sizes = {"n": numbers.get("n", 3), "m": numbers.get("m", 3)}
+        at = np.array([numbers.get(f"at[{row}]", -1) for row in range(sizes["n"])], np.int64)
+        assert meets(made.nest, sizes, made.arrays(sizes, at)), f"{print_nest(made.nest)}\n{numbers}"
+        tried += 1
+    assert tried >= 40
+
+
+def test_in_whatever_order_iterations_run_their_meeting_is_found() -> None:
+    for seed in range(30):
+        made = planted(seed)
+        sizes = {"n": 4, "m": 3}
+        seen = {bool(meets(made.nest, sizes, made.arrays(sizes), order)) for order in range(6)}
+        assert len(seen) == 1
+
+
+def safe(program: atl.Program) -> bool:
+    try:
+        lower(program)
+    except (UnsafeAccess, UnsafeTruncation):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("registers", [True, False])
+def test_each_loop_of_random_programs_is_found_legal_or_meets(registers: bool) -> None:
+    """Each loop of each program is marked alone. What is legal meets nobody in the program's run."""
+    counted: Counter[str] = Counter()
+    for number in range(60):
+        made = case_by_seed(21, number)
+        if not isinstance(made, Case) or not safe(made.program):
+            continue
+        for path in loops_of(made.program):
+            nest = after_passes(lower_unchecked(with_marks(made.program, {path: "parallel"}), registers=registers))
+            if not any(isinstance(inside, For) and inside.mark in AT_ONCE for inside in statements(nest.body)):
+                continue
+            try:
+                check_legal(nest)
+            except IllegalMark as refused:
+                counted["refuted" if refused.numbers else "unknown"] += 1
+            else:
+                counted["legal"] += 1
+                assert not meets(nest, dict(made.sizes), dict(made.arrays))
+    assert counted["legal"] >= 40
+    assert counted["unknown"] <= 2
+    assert registers or counted["refuted"]
+
+
+# -- refusals, as they are told ---------------------------------------------------------------------------------------
+
+
+def test_a_refusal_names_two_places_two_iterations_and_the_cell() -> None:
+    s = reschedule(matmul()).interchange("j").mark("p", "parallel")
+    with pytest.raises(IllegalMark) as caught:
+        lower(s.goal)
+    refused = caught.value
+    numbers = refused.numbers
+    assert isinstance(numbers, dict)
+    other = numbers["p'"]
+    assert refused.summary == (
+        f"the loop p is marked parallel, and its iterations {numbers['p']} and {other} "
+        f"meet in out[{numbers['i']}, {numbers['j']}]"
+    )
+    assert refused.required == (
+        "no iteration touches what another one changes; `out[i, j] += A[i, p] * B[p, j]` changes it in both"
+    )
+    assert refused.suggestions == ('s.mark("p", None) takes the mark away',)
+    assert refused.place is not None
+    assert refused.place.text[refused.place.start :].startswith("Σ[p < k | parallel]")
+
+
+def test_what_one_iteration_reads_of_another_one_is_told_with_both_places() -> None:
+    vi = Var(1, "i")
+    at = index(vi)
+    out, size = Buffer(0, "out", "float32", (constant(8),), "output"), constant(8)
+    here, before = Cell(out, ((at, size),)), Cell(out, ((at - 1, size),))
+    running = For(vi, constant(1), size, (Accumulate(here, "add", Load(before)),), LoopMark.VECTOR)
+    with pytest.raises(IllegalMark) as caught:
+        check_legal(LoopNest("running", (), (), out, (running,)))
+    assert re.fullmatch(
+        r"the loop i is marked vector, and its iterations \d and \d meet in out\[\d\]", caught.value.summary
+    )
+    assert caught.value.required == (
+        "no iteration touches what another one changes; `out[i] += out[i - 1]` changes it in the one, "
+        "`out[i] += out[i - 1]` reads it in the other"
+    )
+
+
+def test_what_is_not_proved_is_refused_and_said_not_to_be_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(legality, "prove", lambda *_: Unknown("not asked"))
+    s = reschedule(matmul()).mark("i", "parallel")
+    with pytest.raises(
+        IllegalMark, match="the loop i is marked parallel, and it is not proved that its iterations never meet in out"
+    ) as caught:
+        lower(s.goal)
+    assert caught.value.numbers is None
+
+
+def test_all_loops_that_may_not_run_as_marked_are_told_at_once() -> None:
+    s = reschedule(matmul()).interchange("j").interchange("i").mark("p", "parallel").mark("i", "unroll")
+    with pytest.raises(IllegalMark, match="another mark is refused: unroll of i"):
+        lower(s.goal)
+
+
+def test_a_loop_that_others_compute_is_refused() -> None:
+    s = reschedule(atl.program("t", [f], atl.sqrt(atl.gen(n, lambda i: f[i])))).mark("i", "parallel")
+    with pytest.raises(IllegalMark, match="the loop i is marked parallel, and is no loop of its own") as caught:
+        lower(s.goal)
+    assert "s.normalize() shows the loops that there are" in caught.value.suggestions
+    assert "# parallel" in print_nest(lower(s.normalize().mark("i", "parallel").goal))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "let t := ⊞[i < n | parallel] f[i] in ⊞[i < n] f[i]",
+        "⊞[i < n] [1 < 0] · Σ[j < n | vector] f[j]",
+        "⊞[i < n] ((Σ[j < n | vector] f[j]) + Σ[j < n | vector] f[j])",
+    ],
+    ids=["a loop in an unused let", "a loop in what is never done", "equal sums"],
+)
+def test_a_marked_loop_that_computes_nothing_of_its_own_is_no_fault(body: str) -> None:
+    lower(atl.parse(f"t (f : float32[n]) : float32[n]\n    given 1 <= n :=\n  {body}"))
+
+
+# -- what is legal ----------------------------------------------------------------------------------------------------
+
+
+def test_positions_that_increase_strictly_are_scattered_to_at_once() -> None:
+    terms, bins = atl.sizes("terms bins")
+    weight = atl.tensor("weight", terms)
+
+    def scattered(at: atl.Tensor) -> atl.Program:
+        body = atl.sum(terms, lambda p: atl.place(bins, at[p], weight[p]))
+        return reschedule(atl.program("t", [at, weight], body)).mark("p", "parallel").goal
+
+    lower(scattered(atl.tensor("at", terms, dtype="int64", range=(0, bins), order="strict")))
+    with pytest.raises(IllegalMark, match=r"its iterations \d and \d meet in out\[0\]"):
+        lower(scattered(atl.tensor("at", terms, dtype="int64", range=(0, bins))))
+
+
+SCHEDULES: Final[dict[str, Callable[[], atl.Program]]] = {
+    "a product in tiles, with tails": matmul_schedules.tiled_with_tails,
+    "a blur in tiles, with tails": blur.tiled_staged_with_tails,
+    "a product of packed operands": lambda: everyday.product_packed().goal,
+    "a product of triangles": lambda: everyday.triangular_by_rows().goal,
+    "a stencil in tiles, twice": lambda: everyday.two_steps_in_tiles().goal,
+    "attention in blocks": lambda: beyond_the_paper.attention_in_blocks().goal,
+    "a batch of products in blocks": lambda: beyond_the_paper.batched_product_blocked().goal,
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_outermost_loops_of_schedules_may_run_in_parallel(name: str) -> None:
+    program = SCHEDULES[name]()
+    loops = loops_of(program)
+    outermost_loops = [path for path in loops if not any(path[: len(by)] == by != path for by in loops)]
+    nest = lower(with_marks(program, dict.fromkeys(outermost_loops, "parallel")))
+    assert any(isinstance(inside, For) and inside.mark in AT_ONCE for inside in statements(nest.body))
+
+
+@pytest.mark.parametrize("mark", ["parallel", "vector"])
+@pytest.mark.parametrize("monoid", ["sum", "max", "min", "product"])
+def test_a_reduction_runs_at_once_into_a_scalar_and_into_no_cell(mark: str, monoid: Monoid) -> None:
+    total = atl.program("t", [f], atl.reduce(monoid, (0, n), lambda p: f[p]), given=[n > 0])
+    lower(reschedule(total).mark("p", mark).goal)
+    rows = atl.program("t", [A], atl.sum(n, lambda i: atl.gen(k, lambda j: A[i, j])))
+    with pytest.raises(IllegalMark, match="meet in out"):
+        lower(reschedule(rows).mark("i", mark).goal)
+
+
+def test_the_threads_of_a_block_fold_into_a_scalar_and_its_blocks_do_not() -> None:
+    for mark in ("block.x", "thread.y"):
+        lower(reschedule(matmul()).mark("i", mark).goal)
+    lower(reschedule(matmul()).mark("p", "thread.y").goal)
+    with pytest.raises(
+        IllegalMark, match=r"the loop p is marked block.x, and its iterations . and . meet in total"
+    ) as e:
+        lower(reschedule(matmul()).mark("p", "block.x").goal)
+    assert any("interchange" in hint for hint in e.value.suggestions)
+
+
+def test_a_loop_is_unrolled_whose_extent_is_constant() -> None:
+    s = reschedule(matmul()).tile("p", 8)
+    assert "for pi in 0..8:  # unroll" in print_nest(lower(s.branch().mark("pi", "unroll").goal))
+    with pytest.raises(IllegalMark, match="the loop po is marked unroll, and it is not known how many") as caught:
+        lower(s.mark("po", "unroll").goal)
+    assert caught.value.required == "a constant extent; it is ceildiv(k, 8)"
+    assert 's.tile(…).tails(strategy="split") has full tiles first, which can be' in caught.value.suggestions
+
+
+# -- buffers ----------------------------------------------------------------------------------------------------------
+
+
+def test_buffers_leave_no_loop_whose_iterations_run_at_once() -> None:
+    s = reschedule(matmul()).lbind("A[_, _]", "a").hoist("a")
+    room = "room for a[k]"
+    assert print_nest(lower(s.goal)).splitlines()[1] == f"    {room}"
+    outer = print_nest(lower(s.branch().mark("i", "parallel").goal)).splitlines()
+    assert outer[1:4] == ["    for i in 0..n:  # parallel", f"        {room}", "        for j in 0..m:"]
+    inner = print_nest(lower(s.branch().mark("j", "parallel").goal)).splitlines()
+    assert inner[1:4] == ["    for i in 0..n:", "        for j in 0..m:  # parallel", f"            {room}"]
+
+
+def test_a_buffer_in_a_parallel_loop_is_as_large_as_that_iteration_needs() -> None:
+    program = atl.parse(
+        """t (f : float32[n]) : float32[n] :=
+             ⊞[i < n | parallel] Σ[p < 2] let b := ⊞[j < i + 1 + p] 2 * f[max(0, j - 1)] in Σ[q < i + 1 + p] b[q]"""
+    )
+    text = print_nest(lower(program))
+    assert "        room for b[i + 2]" in text
+    f_of = np.arange(5, dtype=np.float32)
+    nest = lower(program)
+    outcome = execute(nest, {"n": 5}, {"f": f_of})
+    np.testing.assert_array_equal(outcome.to_numpy(), atl.evaluate(program, f_of))
+
+
+def test_a_buffer_that_all_iterations_empty_is_found_by_both() -> None:
+    buffer = Buffer(12, "buf", "float32", (constant(3),))
+    out = Buffer(0, "out", "float32", (constant(4),), "output")
+    vi = Var(1, "i")
+    body = (
+        Clear(buffer, constant(3)),
+        Accumulate(Cell(out, ((index(vi), constant(4)),)), "add", Number(1, "float32")),
+    )
+    loop = For(vi, constant(0), constant(4), body, LoopMark.PARALLEL)
+    nest = LoopNest("emptied", (), (), out, (Allocate(buffer, constant(3)), loop, Free(buffer)))
+    with pytest.raises(IllegalMark, match=r"its iterations \d and \d meet in buf\[\d\]") as caught:
+        check_legal(nest)
+    assert "`clear buf[0..3]` changes it in both" in (caught.value.required or "")
+    assert "buf at 0" in meets(nest, {}, {})
+    alone = replace(nest, body=(replace(loop, body=(Allocate(buffer, constant(3)), *body, Free(buffer))),))
+    check_legal(alone)
+    assert not meets(alone, {}, {})
+
+
+def test_buffers_that_the_stack_does_not_hold_stay_in_their_iteration() -> None:
+    lets = "".join(f"let t{at} := ⊞[j < 8192] x[i, j] + {at} in " for at in range(4))
+    used = " + ".join(f"t{at}[q]" for at in range(4))
+    program = atl.parse(f"t (x : float32[n, 8192]) : float32[n] :=\n  ⊞[i < n | parallel] {lets}Σ[q < 8192] ({used})")
+    lines = print_nest(lower(program)).splitlines()
+    on_heap = [line for line in lines if "room for" in line and "on the stack" not in line]
+    assert len(on_heap) == 2
+    assert all(line.startswith("        room") for line in on_heap)
+
+
+# -- passes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (
+            "⊞[i < n | parallel] select(k <= 3, f[i], 2 * f[i])",
+            ["if k <= 3:", "for i in 0..n:  # parallel", "if 4 <= k:", "for i in 0..n:  # parallel"],
+        ),
+        ("⊞[i < n | vector] [k <= i] · f[i]", ["for i in k..n:  # vector"]),
+        ("⊞[i < 1 | parallel] f[0] * f[i]", ["for i in 0..1:  # parallel"]),
+        (
+            "⊞[i < n | parallel] [k = 3] · Σ[p < 1 | vector] f[p]",
+            ["if k = 3:", "for i in 0..n:  # parallel", None, "if k != 3:", "for i in 0..n:  # parallel"],
+        ),
+    ],
+    ids=["a loop that is written twice", "a bound", "one iteration", "a test that leaves two loops"],
+)
+def test_a_mark_stays_with_its_loop_in_all_passes(body: str, shown: list[str | None]) -> None:
+    extent = "1" if "i < 1" in body else "n"
+    program = atl.parse(f"t (f : float32[n], k : size) : float32[{extent}]\n    given 1 <= n, 1 <= k :=\n  {body}")
+    nest = lower(program)
+    lines = [line.strip() for line in print_nest(nest).splitlines() if line.strip().startswith(("for", "if"))]
+    wanted = ["for p in 0..1:  # vector" if line is None else line for line in shown]
+    assert lines == wanted
+    loops = [loop for loop in statements(nest.body) if isinstance(loop, For)]
+    assert {loop.binder for loop in loops} == {binder.path for binder in nest.marks}
+
+
+def test_a_loop_of_one_iteration_stays_where_a_buffer_outside_of_it_has_its_variable_in_its_extents() -> None:
+    program = atl.parse(
+        """t (f : float32[4]) : float32[1] :=
+             ⊞[i < 1] Σ[k < 2] let b := ⊞[j < 1 - i + k] 2 * f[j] in Σ[q < 1 - i + k] b[q]"""
+    )
+    ones = np.ones(4, np.float32)
+    assert execute(lower(program), {}, {"f": ones}).to_numpy().tolist() == atl.evaluate(program, ones).tolist() == [6.0]

@@ -1,0 +1,317 @@
+"""Lowering keeps what a schedule has decided: the order of loops, and what is computed once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl.core.program import Program
+from atl.prove import forget
+from lowering import lower, print_nest
+from lowering.lower import lower_unchecked
+from lowering.nest.loopnest import Block, For, If
+from lowering.nest.machine import run
+from lowering.toolchain import find_compiler, has_sanitizers
+from proofs_tests.padding.fuzz import footprint_is_exact
+from proofs_tests.programs.agreement import Expected, compiled, expected, interpreted
+from proofs_tests.programs.generate import Case
+from rewrites import reschedule
+
+with_c = pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the compiler has no sanitizers")
+
+N, M, K = atl.sizes("n m k")
+x = atl.tensor("x", N)
+X, Y = atl.tensor("X", N, M), atl.tensor("Y", N, M)
+A, B = atl.tensor("A", N, K), atl.tensor("B", K, M)
+INPUTS = (x, X, Y, A, B)
+
+
+pytestmark = pytest.mark.usefixtures("private_cache")
+
+
+def product(low: Any = 0, high: Any = K) -> atl.Tensor:
+    """A matrix product whose outermost loop is that of the sum."""
+    return atl.sum((low, high), lambda q: atl.gen(N, M, lambda i, j: A[i, q] * B[q, j]))
+
+
+def row_by_row() -> atl.Tensor:
+    """Each row plus itself backwards, by a buffer for one row."""
+
+    def row(i: atl.IndexExpr) -> atl.Tensor:
+        twice = atl.gen(M, lambda j: X[i, j] * 2)
+        return atl.let(twice, lambda t: atl.gen(M, lambda j: t[j] + t[M - 1 - j]), name="row")
+
+    return atl.gen(N, row)
+
+
+def backwards(e: atl.Tensor) -> atl.Tensor:
+    return atl.let(e, lambda t: atl.gen(N, M, lambda i, j: t[N - 1 - i, j]), name="t")
+
+
+def program(body: atl.Tensor) -> Program:
+    return atl.program("ordered", list(INPUTS), body)
+
+
+def text(body: atl.Tensor) -> str:
+    """The loop nest, without its first line, and without its margin."""
+    lines = print_nest(lower(program(body))).splitlines()[1:]
+    return "\n".join(line.removeprefix("    ") for line in lines) + "\n"
+
+
+def depth(block: Block) -> int:
+    """How many loops are around the innermost statement."""
+    return max((isinstance(s, For) + depth(s.body) for s in block if isinstance(s, For | If)), default=0)
+
+
+# -- additions of tensor sums -----------------------------------------------------------------------------------------
+
+
+def test_a_sum_that_is_split_keeps_the_order_of_its_loops() -> None:
+    matmul = atl.gen(N, M, lambda i, j: atl.sum(K, lambda q: A[i, q] * B[q, j]))
+    s = reschedule(atl.program("mm", [A, B], matmul))
+    s.interchange("j")
+    s.interchange("i")
+    s.split_loop("q", K // 4 * 4)
+    lines = [line.split(" in ")[0] for line in print_nest(lower(s.goal)).splitlines() if "for " in line]
+    assert lines == ["    for q", "        for i", "            for j"] * 2
+
+
+def test_the_second_operand_is_added_to_what_the_first_one_has_stored() -> None:
+    # The first statement stores every element: the output is not cleared, though there is an addition to it.
+    assert (
+        text(X + product())
+        == """\
+for i in 0..n:
+    for j in 0..m:
+        out[i, j] = X[i, j]
+for q in 0..k:
+    for i in 0..n:
+        for j in 0..m:
+            out[i, j] += A[i, q] * B[q, j]
+"""
+    )
+
+
+def test_a_difference_of_differences_adds() -> None:
+    assert (
+        text(Y - (X - product()))
+        == """\
+for i in 0..n:
+    for j in 0..m:
+        out[i, j] = Y[i, j]
+for i in 0..n:
+    for j in 0..m:
+        out[i, j] -= X[i, j]
+for q in 0..k:
+    for i in 0..n:
+        for j in 0..m:
+            out[i, j] += A[i, q] * B[q, j]
+"""
+    )
+
+
+def test_pointwise_operands_are_still_one_pass() -> None:
+    assert text(X + atl.gen(N, M, lambda i, j: Y[i, j] * 2) - Y).count("for ") == 2
+    # A sum within an element has no order among the elements.
+    assert text(X + atl.gen(N, M, lambda i, j: atl.sum(K, lambda q: A[i, q] * B[q, j]))).count("for ") == 3
+
+
+def test_an_output_that_the_first_statement_leaves_in_part_is_cleared() -> None:
+    assert text(atl.guard(N < M, X) + product()).startswith("clear out\n")
+    nothing = atl.sum((K, K), lambda q: atl.gen(N, M, lambda i, j: A[i, q] * B[q, j]))
+    assert "clear out\n" in text(atl.guard(N < M, X) + nothing)
+
+
+def test_to_the_letter_every_element_of_an_addition_is_stored() -> None:
+    """Theorem 2: without registers the cells stored are those that are no padding, and arithmetic never is."""
+    for body in ADDITIONS.values():
+        of = program(body)
+        for k in (0, 2):
+            nest = lower_unchecked(of, registers=False)
+            assert footprint_is_exact(of, nest, {"n": 3, "m": 2, "k": k})
+
+
+# -- lets in operands -------------------------------------------------------------------------------------------------
+
+
+def test_a_let_in_an_operand_is_computed_once() -> None:
+    sums = atl.gen(N, lambda i: atl.sum(M, lambda j: X[i, j]))
+    once = """\
+for i in 0..n:
+    total = 0.0
+    for j in 0..m:
+        total += X[i, j]
+    out[i] = total
+for i in 0..n:
+    out[i] = x[i] + out[i]
+"""
+    assert text(x + atl.let(sums, lambda t: t, name="t")) == once
+    # Also to the letter of Fig. 4.1, but for how a sum is stored.
+    letter = print_nest(lower(program(x + atl.let(sums, lambda t: t, name="t")), registers=False))
+    assert letter.index("t[i] +=") < letter.index("out[i] = x[i] + t[i]")
+    assert letter.count("    for ") == 3
+
+
+def test_a_scalar_let_in_an_operand_is_computed_once() -> None:
+    scaled = atl.let(atl.sum(N, lambda i: x[i]), lambda s: atl.gen(N, lambda i: s * x[i]), name="s")
+    assert text(x - scaled) == (
+        "s = 0.0\nfor i in 0..n:\n    s += x[i]\nfor i in 0..n:\n    out[i] = x[i] - s * x[i]\n"
+    )
+
+
+OPERANDS: dict[str, Callable[[atl.Tensor], atl.Tensor]] = {
+    "an absolute value": atl.abs,
+    "a cast": lambda e: atl.cast("float32", atl.cast("float64", e)),
+    "a product": lambda e: Y * e,
+    "a selection": lambda e: atl.select(N < M, e, Y),
+    "the other branch": lambda e: atl.select(N < M, Y, e),
+    "a guard in a maximum": lambda e: atl.maximum(Y, atl.guard(N < M, e)),
+    "a part of a concatenation": lambda e: atl.abs(atl.concat(Y, e)),
+    "arithmetic in arithmetic": lambda e: atl.abs(Y * atl.maximum(Y, e)),
+    "a transposition": lambda e: atl.abs(atl.transpose(e)),
+    "a flattening in a flattening": lambda e: atl.abs(atl.flatten(atl.split(2, atl.flatten(e)))),
+    "an access": lambda e: Y * atl.gen(2, lambda c: e)[0],
+    "an access to a reshape": lambda e: x * atl.guard(M > 0, atl.transpose(e)[0]),
+}
+LETS = {"a let": lambda: backwards(product()), "a let below a loop": row_by_row}
+
+
+@pytest.mark.parametrize("let", LETS)
+@pytest.mark.parametrize("operand", OPERANDS)
+def test_no_let_is_computed_for_each_element(operand: str, let: str) -> None:
+    # A row and its buffer are one loop below that of the rows; and of a product there are three.
+    nest = lower(program(OPERANDS[operand](LETS[let]())))
+    assert depth(nest.body) == (2 if let == "a let below a loop" else 3)
+
+
+def test_a_let_in_a_sum_is_computed_once_for_each_iteration() -> None:
+    def term(q: atl.IndexExpr) -> atl.Tensor:
+        column = atl.gen(N, lambda i: A[i, q] * 2)
+        return atl.let(column, lambda t: atl.gen(N, lambda i: t[i] + t[N - 1 - i]), name="column")
+
+    assert text(atl.abs(atl.sum(K, term))).count("    for i2") == 0
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+TAIL = K // 2 * 2
+ADDITIONS: dict[str, atl.Tensor] = {
+    "two parts of a sum": product(0, TAIL) + product(TAIL, K),
+    "a read and a sum": X + product(),
+    "a sum and a read": product() + X,
+    "differences": Y - (X - product()) - (product() - (Y + product())),
+    "a difference in a sum": atl.sum(
+        2, lambda c: Y - atl.sum(K, lambda q: atl.gen(N, M, lambda i, j: A[i, q] * B[q, j] * (atl.value(c) + 1)))
+    ),
+    "a guard": atl.guard(N < M, X) - atl.guard(M < N, product()),
+    "a concatenation": atl.concat(X - product(), product() + Y),
+    "a concatenation with a sum that nothing is assigned before": atl.concat(
+        X + (product() + product()), atl.sum(2, lambda c: atl.gen(N, M, lambda i, j: X[i, j] * atl.value(c)))
+    ),
+    "in a buffer": atl.let(X - product(), lambda t: atl.gen(N, M, lambda i, j: t[i, M - 1 - j])),
+    "in a buffer in a loop": atl.gen(
+        N,
+        lambda i: atl.let(
+            X[i] - atl.sum(K, lambda q: atl.gen(M, lambda j: A[i, q] * B[q, j])),
+            lambda t: atl.gen(M, lambda j: t[M - 1 - j] * t[j]),
+        ),
+    ),
+    "under a truncation": atl.truncr(1, atl.padr(1, X - product())),
+    "of transposed": atl.transpose(atl.transpose(X) - atl.transpose(product())),
+    "of split tails": atl.split(2, X) - atl.split(2, product()),
+    "a maximum is subtracted": product()
+    - atl.gen(N, M, lambda i, j: atl.reduce("max", K, lambda q: A[i, q] * B[q, j])),
+    "a row is subtracted": product() - row_by_row(),
+    "a let under a guard": X - atl.guard(N < M, backwards(product())),
+    "a maximum of tensors": atl.reduce("max", 3, lambda c: X + product() * (atl.value(c) - 1)),
+}
+BODIES = {**ADDITIONS, **{f"{let} in {of}": OPERANDS[of](LETS[let]()) for of in OPERANDS for let in LETS}}
+SIZES = (
+    {"n": 3, "m": 4, "k": 5},
+    {"n": 4, "m": 3, "k": 1},
+    {"n": 2, "m": 3, "k": 0},
+    {"n": 0, "m": 2, "k": 2},
+)
+
+
+def examples() -> list[Expected]:
+    numbers = np.random.default_rng(7)
+    out = []
+    for body in BODIES.values():
+        of = program(body)
+        for sizes in SIZES:
+            shapes = {a.name: tuple(sizes[str(extent)] for extent in a.shape) for a in of.inputs}
+            arrays = {name: numbers.integers(-3, 4, shape).astype(np.float32) for name, shape in shapes.items()}
+            wanted = expected(Case(of, sizes, arrays, frozenset()))
+            assert isinstance(wanted, Expected)
+            out.append(wanted)
+    return out
+
+
+@with_c
+def test_all_of_it_means_what_it_says() -> None:
+    """The reference interpreter, that of loop nests, C under sanitizers and C into an output full of garbage agree."""
+    cases = examples()
+    assert [interpreted(case) for case in cases] == [None] * len(cases)
+    # One size each is enough for C.
+    some = cases[:: len(SIZES)] + cases[2 :: len(SIZES)]
+    assert compiled(some) == [None] * len(some)
+
+
+def test_values_are_those_of_numpy() -> None:
+    numbers = np.random.default_rng(3)
+    arrays = {"X": (3, 4), "Y": (3, 4), "A": (3, 5), "B": (5, 4), "x": (3,)}
+    given = {name: numbers.integers(-3, 4, shape).astype(np.float32) for name, shape in arrays.items()}
+    ab = given["A"] @ given["B"]
+    wanted = {
+        "two parts of a sum": ab,
+        "differences": given["Y"] - (given["X"] - ab) - (ab - (given["Y"] + ab)),
+        "a difference in a sum": 2 * given["Y"] - 3 * ab,
+        "a guard": given["X"],
+    }
+    for name, values in wanted.items():
+        of = program(ADDITIONS[name])
+        assert np.array_equal(run(lower(of), {"n": 3, "m": 4, "k": 5}, given), values), name
+        assert np.array_equal(atl.evaluate(of, *(given[a.name] for a in of.inputs)), values), name
+
+
+# -- how long lowering takes ------------------------------------------------------------------------------------------
+
+
+def calls_to_lower(parts: int) -> int:
+    """How many functions are called to lower an unrolled tile of so many parts."""
+
+    def tile(o: atl.IndexExpr) -> atl.Tensor:
+        def piece(c: int) -> atl.Tensor:
+            return atl.gen(1, lambda i: atl.guard(parts * o + c < N, x[parts * o + c]))
+
+        return atl.concat(*map(piece, range(parts)))
+
+    tiles = atl.ceildiv(N, parts)
+    of = atl.program("unrolled", [x], atl.truncr(tiles * parts - N, atl.flatten(atl.gen(tiles, tile))))
+    forget()
+    called = 0
+
+    def count(_frame: FrameType, event: str, _argument: Any) -> None:
+        nonlocal called
+        called += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        nest = lower_unchecked(of)
+    finally:
+        sys.setprofile(before)
+    assert nest.complete
+    return called
+
+
+def test_lowering_an_unrolled_loop_takes_time_in_proportion_to_its_length() -> None:
+    calls_to_lower(4)
+    assert calls_to_lower(24) < 2.6 * calls_to_lower(12)

@@ -1,0 +1,324 @@
+"""Lets that are marked `ring`: computed as the loop goes that reads them, a window of rows at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import atl
+from atl.core.marks import LetMark
+from atl.errors import IllegalMark, UnsupportedMark
+from atl.prove import Proved
+from examples.schedules import blur
+from lowering import compile as compile_kernel
+from lowering import lower, print_nest
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Block,
+    Buffer,
+    Clear,
+    Declare,
+    For,
+    Free,
+    If,
+    Load,
+    LoopNest,
+    Number,
+    Scalar,
+    statements,
+)
+from lowering.nest.machine import Trap, run
+from lowering.nest.obligations import report
+from lowering.nest.substitution import in_other_buffers
+from lowering.passes.storage import rings as rings_pass
+from lowering.passes.storage.rings import with_rings
+from lowering.targets.legality import check_legal
+from proofs_tests.nests.by_hand import at, cell, i, j, loop, n, nest, output, vi, vj
+from proofs_tests.nests.ring_programs import PROGRAMS, ROWS, picture, program, random_program
+from rewrites import reschedule
+
+SIZES: Final = tuple(product((1, 2, 3, 4, 7), (1, 2, 5)))
+
+
+@cache
+def made(name: str) -> tuple[atl.Program, LoopNest]:
+    of = program(PROGRAMS[name])
+    return of, lower(of)
+
+
+def rings(nest: LoopNest) -> list[int]:
+    return [s.buffer.rows for s in statements(nest.body) if isinstance(s, Allocate) and s.mark is LetMark.RING]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_ring_changes_nothing_of_the_meaning_at_any_size(name: str) -> None:
+    of, nest = made(name)
+    assert rings(nest)
+    assert all(rings(nest))
+    kernel = compile_kernel(of)
+    for rows, columns in SIZES:
+        v = picture(rows, columns)
+        wanted = atl.evaluate(of, v)
+        np.testing.assert_array_equal(run(nest, {"n": rows, "m": columns}, {"v": v}), wanted)
+        np.testing.assert_array_equal(kernel(v), wanted)
+
+
+def differing(seed: int, count: int) -> tuple[Counter[int], list[str]]:
+    """Random programs with rings: how many rings have how many rows, and those that compute something else."""
+    seen: Counter[int] = Counter()
+    wrong: list[str] = []
+    for number in range(count):
+        of = random_program(Random(f"{seed}:{number}"))
+        try:
+            nest = lower(of)
+        except IllegalMark:
+            continue  # of a window only in some iterations
+        seen.update(rings(nest))
+        for rows in (1, 3, 6):
+            v = picture(rows, 2)
+            try:
+                found = run(nest, {"n": rows, "m": 2}, {"v": v})
+            except Trap as trap:
+                wrong.append(f"{of}\n{trap}")
+                break
+            if not np.array_equal(found, atl.evaluate(of, v)):
+                wrong.append(f"{of}\nat n = {rows}")
+                break
+    return seen, wrong
+
+
+def test_rings_of_random_windows_change_nothing_of_the_meaning() -> None:
+    seen, wrong = differing(seed=3, count=60)
+    assert wrong == []
+    assert sum(count for rows, count in seen.items() if rows > 1) >= 30
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "wrong"),
+    [
+        (rings_pass._Window, "earlier", property(lambda window: 0)),
+        (rings_pass._Window, "new", property(lambda window: 1)),
+        (rings_pass, "prove", lambda *_given, **_named: Proved("linear")),
+    ],
+    ids=["too late", "one row for several", "no window"],
+)
+def test_random_windows_find_a_planted_fault(of: Any, name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of, name, wrong)
+    assert differing(seed=3, count=30)[1]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_obligation_of_a_nest_with_rings_is_false(name: str) -> None:
+    assert not report(made(name)[1]).refuted
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("rows of two", [2]),
+        ("one row", [1]),
+        ("a row that stays two behind", [1]),
+        ("a window of a sum", [5]),
+        ("two rows an iteration", [3]),
+        ("every third row", [1]),
+        ("one let after the other", [3, 3]),
+        ("blocks of rows", [5]),
+        ("a ring for each block", [2]),
+    ],
+)
+def test_a_ring_has_the_rows_of_the_window_and_no_more(name: str, rows: list[int]) -> None:
+    assert rings(made(name)[1]) == rows
+
+
+def test_each_row_is_computed_once_and_only_where_the_let_has_it() -> None:
+    text = print_nest(made("one let after the other")[1])
+    assert text.count("b[y + 4, x] =") == 2  # its value, or a zero
+    assert text.count("c[y + 2, x] =") == 1
+    assert "for y in -4..n:" in text
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+PLAIN: Final = f"let b | ring := ⊞[y < n] {ROWS} in "
+REFUSED: Final = {
+    "in reverse": (
+        PLAIN + "⊞[y < n] ⊞[x < m] b[n - 1 - y, x]",
+        "row n - y - 1 in `out[y, x] = b[n - y - 1, x]` is in no window that moves with the loop y",
+    ),
+    "a row that stays": (
+        PLAIN + "⊞[y < n] ⊞[x < m] b[0, x]",
+        "row 0 in `out[y, x] = b[0, x]` is in no window that moves with the loop y",
+    ),
+    "one that moves and one that stays": (
+        PLAIN + "⊞[y < n] ⊞[x < m] b[y, x] + b[0, x]",
+        "row 0 in `out[y, x] = b[y, x] + b[0, x]` is not in the window of 1 rows from y on; row 0 in iteration",
+    ),
+    "too many rows": (
+        PLAIN + "⊞[y < n] ⊞[x < m] Σ[r < n - y] b[y + r, x]",
+        "row y + r in `total += b[y + r, x]` is in no window that moves with the loop y",
+    ),
+    "a number of rows that a size tells": (
+        PLAIN + "⊞[y < n] ⊞[x < m] Σ[r < m] [y + r < n] · b[y + r, x]",
+        "of its rows the loop y needs m at a time, which is no constant",
+    ),
+    "two steps": (
+        "let b | ring := ⊞[y < 2*n] ⊞[x < m] [y < n] · v[y, x] in ⊞[y < n] ⊞[x < m] b[y, x] + b[2*y, x]",
+        "row y in `out[y, x] = b[y, x] + b[2*y, x]` is in no window that moves with the loop y",
+    ),
+    "two loops": (PLAIN + "(⊞[y < n] ⊞[x < m] b[y, x]) ++ ⊞[y < n] ⊞[x < m] b[y, x]", "2 statements read it"),
+    "a loop over columns": (
+        PLAIN + "transpose ⊞[x < m] ⊞[y < n] b[y, x]",
+        "row y in `out[y, x] = b[y, x]` is in no window that moves with the loop x",
+    ),
+    "a parallel loop": (
+        PLAIN + "⊞[y < n | parallel] ⊞[x < m] b[y, x]",
+        "the loop y, which reads it, is marked parallel",
+    ),
+    "rows that run at once": (
+        "let b | ring := ⊞[y < n | parallel] ⊞[x < m] v[y, x] in ⊞[y < n] ⊞[x < m] b[y, x]",
+        "its rows are computed by the loop y, which is marked parallel",
+    ),
+    "rows in reverse": (
+        "let b | ring := Σ[y < n] place(n, n - 1 - y, ⊞[x < m] v[y, x]) in ⊞[y < n] ⊞[x < m] b[y, x]",
+        "its rows are computed by the loop y",
+    ),
+    "rows in blocks": (
+        "let b | ring := flatten ⊞[yo < n] ⊞[yi < 4] ⊞[x < m] v[yo, x] in ⊞[y < 4*n] ⊞[x < m] b[y, x]",
+        "its rows are computed by the loop y",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_window_is_refused_with_the_reads(name: str) -> None:
+    body, said = REFUSED[name]
+    with pytest.raises(IllegalMark) as caught:
+        lower(program(body))
+    refused = caught.value
+    assert refused.summary.startswith(f"the buffer b is marked ring; {said}")
+    assert (refused.binder, refused.mark, refused.code) == ("b", "ring", "ATL506")
+    assert refused.required
+    assert refused.place is not None
+    assert refused.place.text[refused.place.start :].startswith("let b | ring")
+    assert 's.mark("b", None) takes the mark away' in refused.suggestions
+    without = program(body.replace("b | ring", "b"))
+    lower(without)
+
+
+def test_the_numbers_of_a_refusal_are_an_iteration_and_a_row_outside() -> None:
+    with pytest.raises(IllegalMark) as caught:
+        lower(program(REFUSED["one that moves and one that stays"][0]))
+    numbers = caught.value.numbers
+    assert isinstance(numbers, dict)
+    assert numbers["y"] != 0
+    assert f"row 0 in iteration {numbers['y']}" in caught.value.summary
+
+
+def test_rows_stay_before_what_changes_what_they_are_computed_from() -> None:
+    b, total = Buffer(7, "b", "float32", (n,)), Scalar(8, "total", "float32")
+    out = output(n)
+    let = Allocate(b, n, mark=LetMark.RING)
+    rows = loop(vi, n, Assign(cell(b, i), Load(total)))
+    counted = loop(vj, n, Assign(cell(out, j), at(b, j)), Accumulate(total, "add", Number(1, "float32")))
+    start = Declare(total, Number(0, "float32"))
+    made = with_rings(nest("counted", [], out, start, let, rows, counted, Free(b), sizes="n"))
+    (refused,) = made.refused
+    assert "changes what its rows are computed from" in refused.summary
+    assert run(made, {"n": 4}, {}).tolist() == [0] * 4
+    with pytest.raises(IllegalMark, match="changes what its rows are computed from"):
+        check_legal(made)
+
+
+def test_a_scalar_is_no_ring() -> None:
+    with pytest.raises(UnsupportedMark):
+        compile_kernel(program("⊞[y < n] let b | ring := v[y, 0] in b * b"))
+
+
+# -- planted faults ---------------------------------------------------------------------------------------------------
+
+
+def mapped(block: Block, change: Any) -> Block:
+    out: list[Any] = []
+    for statement in block:
+        match statement:
+            case For(body=body) | If(body=body):
+                out += change(replace(statement, body=mapped(body, change)))
+            case _:
+                out += change(statement)
+    return tuple(out)
+
+
+def fewer_rows(nest: LoopNest) -> LoopNest:
+    """One row less than the window has."""
+    (buffer,) = (s.buffer for s in statements(nest.body) if isinstance(s, Allocate))
+    return replace(nest, body=in_other_buffers(nest.body, {buffer: replace(buffer, rows=buffer.rows - 1)}))
+
+
+def later(nest: LoopNest) -> LoopNest:
+    """The loop begins where the program's does: the first rows are missing."""
+    return replace(
+        nest,
+        body=mapped(
+            nest.body, lambda s: [replace(s, low=s.low + 1) if isinstance(s, For) and s.low.constant == -2 else s]
+        ),
+    )
+
+
+def after_the_readers(nest: LoopNest) -> LoopNest:
+    """Rows are computed after the reads of their iteration."""
+
+    def turned(s: Any) -> list[Any]:
+        return [replace(s, body=(s.body[-1], *s.body[:-1]))] if isinstance(s, For) and s.low.constant == -2 else [s]
+
+    return replace(nest, body=mapped(nest.body, turned))
+
+
+def never_begun(nest: LoopNest) -> LoopNest:
+    """Rows are stored where an older one is."""
+    return replace(nest, body=mapped(nest.body, lambda s: [] if isinstance(s, Clear) else [s]))
+
+
+def begun_one_too_far(nest: LoopNest) -> LoopNest:
+    """The wrong row gives way."""
+
+    def changed(s: Any) -> list[Any]:
+        return [replace(s, row=s.row - 1) if isinstance(s, Clear) and s.row is not None else s]
+
+    return replace(nest, body=mapped(nest.body, changed))
+
+
+@pytest.mark.parametrize("fault", [fewer_rows, later, after_the_readers, never_begun, begun_one_too_far])
+def test_the_interpreter_traps_rows_that_are_not_there(fault: Any) -> None:
+    of = reschedule(blur.two_stage()).mark("buf", "ring").goal
+    nest = lower(of)
+    v = picture(5, 3)
+    np.testing.assert_array_equal(run(nest, {"n": 5, "m": 3}, {"v": v}), atl.evaluate(of, v))
+    wrong = fault(nest)
+    assert wrong != nest
+    with pytest.raises(Trap) as caught:
+        run(wrong, {"n": 5, "m": 3}, {"v": v})
+    assert caught.value.kind in ("ring", "out of bounds", "capacity")
+
+
+def test_a_row_of_fewer_cells_or_without_room_is_a_trap() -> None:
+    of = reschedule(blur.two_stage()).mark("buf", "ring").goal
+    nest = lower(of)
+
+    def short(s: Any) -> list[Any]:
+        return [replace(s, count=s.count - 1) if isinstance(s, Clear) else s]
+
+    def narrow(s: Any) -> list[Any]:
+        return [replace(s, capacity=s.capacity - 1) if isinstance(s, Allocate) else s]
+
+    for change in (short, narrow):
+        with pytest.raises(Trap, match="capacity"):
+            run(replace(nest, body=mapped(nest.body, change)), {"n": 5, "m": 3}, {"v": picture(5, 3)})

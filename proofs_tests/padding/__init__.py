@@ -1,0 +1,1 @@
+"""Pad-sets: inferred beside what is evaluated, and what may be truncated."""

@@ -1,0 +1,280 @@
+"""Pad-sets on random programs: none that is accepted stores out of bounds, few that are safe are refused.
+
+`python -m proofs_tests.padding.fuzz --n 20000 --seed 1` prints the counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import atl
+from atl import Program
+from atl.core.index import Leaf, Size, value_of
+from atl.errors import ATLError
+from atl.meaning.interpret import denote
+from atl.meaning.scalars import Machine
+from atl.prove import Model, Proved, Refuted
+from lowering.lower import lower_unchecked
+from lowering.nest.loopnest import LoopNest
+from lowering.nest.machine import Trap, execute
+from padtypes import truncations
+from proofs_tests.fuzzing import MANY, SEED
+from proofs_tests.padding.pad_programs import Maker
+from proofs_tests.programs.agreement import own_cache
+from proofs_tests.programs.batch import Call, Report, Sanitized
+from proofs_tests.programs.choices import Seeded
+
+BOUND = 3
+"""Safety by brute force: every size up to this."""
+CELLS = 4_000
+"""Sizes at which a program has more elements than this are left out of brute force."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the programs of a run."""
+
+    made: int = 0
+    discarded: Counter[str] = field(default_factory=Counter)
+    accepted: int = 0
+    runs: int = 0
+    sanitized: int = 0
+    safe: int = 0
+    safe_accepted: int = 0
+    refused: int = 0
+    gave_up: int = 0
+    counterexamples: int = 0
+    operators: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        judged = self.accepted + self.refused
+        share = 100 * self.safe_accepted / self.safe if self.safe else 100.0
+        why = ", ".join(f"{count} {reason}" for reason, count in self.discarded.most_common())
+        used = ", ".join(f"{name} {count}" for name, count in sorted(self.operators.items()))
+        lines = [
+            f"{self.made} programs made, {judged} judged, {sum(self.discarded.values())} discarded ({why})",
+            f"  {self.accepted} accepted; {self.runs} runs of their loop nests, {self.sanitized} under sanitizers",
+            f"  {self.refused} refused: {self.counterexamples} with a counterexample that was executed",
+            f"  {self.gave_up} refused because the prover gave up ({100 * self.gave_up / max(1, judged):.2f} %)",
+            f"  {self.safe} safe at every size up to {BOUND}, {self.safe_accepted} of them accepted ({share:.1f} %)",
+            f"  operators: {used}",
+            f"  {len(self.failures)} failures",
+        ]
+        return "\n".join([*lines, *self.failures[:5]])
+
+
+def leaf_of(sizes: Mapping[str, int]) -> Callable[[Leaf], int]:
+    return lambda leaf: sizes[leaf.name] if isinstance(leaf, Size) else 0
+
+
+def arrays_of(program: Program, sizes: Mapping[str, int]) -> dict[str, npt.NDArray[Any]]:
+    out: dict[str, npt.NDArray[Any]] = {}
+    for array in program.inputs:
+        shape = tuple(value_of(extent, leaf_of(sizes), lambda a, at: 0) for extent in array.shape)
+        out[array.name] = np.arange(1, 1 + int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    return out
+
+
+def small_sizes(program: Program) -> Iterator[dict[str, int]]:
+    ranges = [range(1, BOUND + 1) if name in "kt" else range(BOUND + 1) for name in program.sizes]
+    for values in product(*ranges):
+        yield dict(zip(program.sizes, values, strict=True))
+
+
+def small_enough(program: Program, sizes: Mapping[str, int]) -> bool:
+    count = 1
+    for extent in program.type.shape:
+        count *= max(1, value_of(extent, leaf_of(sizes), lambda a, at: 0))
+    return count <= CELLS
+
+
+def wrong_at(nest: LoopNest, program: Program, sizes: Mapping[str, int]) -> str | None:
+    """What is wrong with a run at these sizes: a trap, or a result that is not what the program means.
+
+    A cut element need not leave the buffer: under further pads it lands on what should have stayed zero.
+    """
+    arrays = arrays_of(program, sizes)
+    try:
+        found = execute(nest, sizes, arrays).to_numpy()
+    except Trap as trap:
+        return str(trap)
+    meant = denote(program, sizes, arrays, Machine()).to_numpy(found.dtype)
+    return None if np.array_equal(found, meant) else f"{found.tolist()}, but it means {meant.tolist()}"
+
+
+def judge(program: Program) -> tuple[str, Model | None]:
+    """accepted, refused with a counterexample, or gave up."""
+    for truncation in truncations(program):
+        for case in truncation.operand.cases:
+            answer = truncation.decide(case)
+            if isinstance(answer, Refuted):
+                return "refused", answer.model
+            if not isinstance(answer, Proved):
+                return "gave up", None
+    return "accepted", None
+
+
+def sizes_in(model: Model, program: Program) -> dict[str, int]:
+    """The sizes of a counterexample; one that it does not mention has its least value."""
+    known = {leaf.name: value for leaf, value in model.leaves if isinstance(leaf, Size)}
+    return {name: known.get(name, 1 if name in "kt" else 0) for name in program.sizes}
+
+
+class Run:
+    """One run over `n` programs by seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.counts = Counts()
+        self.accepted: list[tuple[int, Program]] = []
+
+    def program(self, number: int) -> Program | None:
+        maker = Maker(Seeded.by(f"pads {self.seed} {number}"))
+        self.counts.made += 1
+        try:
+            program = maker.program()
+        except ATLError as error:
+            self.counts.discarded[type(error).__name__] += 1
+            return None
+        if not maker.nontrivial:
+            self.counts.discarded["only trivial truncations"] += 1
+            return None
+        self.counts.operators.update(maker.used)
+        return program
+
+    def one(self, number: int, *, brute_force: bool) -> None:
+        program = self.program(number)
+        if program is None:
+            return
+        try:
+            atl.check_safe(program)
+            nest = lower_unchecked(program)
+        except ATLError as error:
+            self.counts.discarded[type(error).__name__] += 1
+            return
+        verdict, model = judge(program)
+        if verdict == "accepted":
+            self._accepted(number, program, nest)
+        else:
+            self._refused(number, program, nest, model)
+        if brute_force:
+            self._brute_force(program, nest, verdict)
+
+    def _accepted(self, number: int, program: Program, nest: LoopNest) -> None:
+        """Runs at three sizes, and compares what is stored with what is no padding (Theorems 2 and 3)."""
+        self.counts.accepted += 1
+        self.accepted.append((number, program))
+        choices = Seeded.by(f"sizes {self.seed} {number}")
+        exact = lower_unchecked(program, registers=False)
+        for _ in range(3):
+            sizes = {name: choices.integer(1 if name in "kt" else 0, 5) for name in program.sizes}
+            if not small_enough(program, sizes):
+                continue
+            self.counts.runs += 1
+            wrong = wrong_at(nest, program, sizes)
+            if wrong is not None:
+                self._failed(number, program, f"accepted, but at {sizes}: {wrong}")
+                return
+            if not footprint_is_exact(program, exact, sizes):
+                self._failed(number, program, f"the cells stored at {sizes} are not those of the computed elements")
+                return
+
+    def _refused(self, number: int, program: Program, nest: LoopNest, model: Model | None) -> None:
+        self.counts.refused += 1
+        if model is None:
+            self.counts.gave_up += 1
+            return
+        sizes = sizes_in(model, program)
+        exact = lower_unchecked(program, registers=False)
+        if wrong_at(nest, program, sizes) is None and footprint_is_exact(program, exact, sizes):
+            self._failed(number, program, f"refused with {sizes}, where nothing is lost")
+        else:
+            self.counts.counterexamples += 1
+
+    def _brute_force(self, program: Program, nest: LoopNest, verdict: str) -> None:
+        for sizes in small_sizes(program):
+            if small_enough(program, sizes) and wrong_at(nest, program, sizes) is not None:
+                return
+        self.counts.safe += 1
+        self.counts.safe_accepted += verdict == "accepted"
+
+    def sanitize(self, programs: Sequence[tuple[int, Program]], together: int = 50) -> None:
+        """Runs programs under the address and undefined-behaviour sanitizers, at two sizes each."""
+        for start in range(0, len(programs), together):
+            batch = programs[start : start + together]
+            sanitized = Sanitized([program for _, program in batch])
+            calls: list[Call] = []
+            for which, (number, program) in enumerate(batch):
+                choices = Seeded.by(f"sanitized {self.seed} {number}")
+                for _ in range(2):
+                    sizes = {name: choices.integer(1 if name in "kt" else 0, 4) for name in program.sizes}
+                    if small_enough(program, sizes):
+                        free = {name: sizes[name] for name in program.free_sizes}
+                        calls.append(Call(which, {**arrays_of(program, sizes), **free}))
+            for call, result in zip(calls, sanitized.run(calls), strict=True):
+                self.counts.sanitized += 1
+                if isinstance(result, Report):
+                    number, program = batch[call.which]
+                    self._failed(number, program, f"under sanitizers: {result.text}")
+
+    def _failed(self, number: int, program: Program, why: str) -> None:
+        self.counts.failures.append(f"program {number} of seed {self.seed}: {why}\n{program}")
+
+
+def footprint_is_exact(program: Program, nest: LoopNest, sizes: Mapping[str, int]) -> bool:
+    """Whether the output cells that are stored are the image of the elements that are no padding, with their values."""
+    arrays = arrays_of(program, sizes)
+    meaning = denote(program, sizes, arrays, Machine())
+    try:
+        outcome = execute(nest, sizes, arrays)
+    except Trap:
+        return False
+    padding = meaning.padding().reshape(-1)
+    stored = np.zeros(padding.shape, dtype=bool)
+    stored[list(outcome.cells)] = True
+    return bool((stored == ~padding).all()) and np.array_equal(outcome.to_numpy(), meaning.to_numpy(np.float32))
+
+
+def run_pads(n: int, seed: int, *, brute_force_every: int = 4, sanitize_every: int = 0, progress: bool = False) -> Run:
+    """Judges `n` programs; of every `brute_force_every`-th the safety is decided by brute force as well.
+
+    Of the accepted ones every `sanitize_every`-th is compiled and run under sanitizers, with exactly sized buffers.
+    """
+    run = Run(seed)
+    try:
+        for number in range(n):
+            run.one(number, brute_force=number % brute_force_every == 0)
+            if progress and number % 500 == 499:
+                print(f"\r{number + 1} of {n}", end="", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print(f"\ninterrupted after {run.counts.made} programs", file=sys.stderr)
+    if progress:
+        print(file=sys.stderr)
+    if sanitize_every:
+        with own_cache():
+            run.sanitize(run.accepted[::sanitize_every])
+    return run
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="atl fuzz pads", description=__doc__)
+    parser.add_argument("--n", type=int, default=MANY, help=f"how many programs (default: {MANY})")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"which programs (default: {SEED})")
+    options = parser.parse_args(arguments)
+    run = run_pads(options.n, options.seed, sanitize_every=4, progress=sys.stderr.isatty())
+    print(f"seed {options.seed}: {run.counts}")
+    return 1 if run.counts.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

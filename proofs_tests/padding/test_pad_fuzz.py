@@ -1,0 +1,44 @@
+"""Random programs about padding: a few hundred in each run; `atl fuzz pads` makes as many as one likes."""
+
+from __future__ import annotations
+
+import pytest
+
+import padtypes.padset
+from atl.core.predicate import FALSE
+from atl.core.reshape_definitions import Origin, origin
+from atl.core.terms import OPERATOR_CALLED, Split
+from lowering.toolchain import find_compiler, has_sanitizers
+from proofs_tests.padding.fuzz import run_pads
+
+
+def test_no_accepted_program_stores_where_it_must_not_and_few_safe_ones_are_refused() -> None:
+    counts = run_pads(260, seed=11).counts
+    print(counts)
+    assert not counts.failures
+    assert counts.accepted >= 100
+    assert counts.refused >= 15
+    assert counts.counterexamples == counts.refused - counts.gave_up
+    assert counts.gave_up <= 0.01 * (counts.accepted + counts.refused)
+    assert counts.safe_accepted >= 0.9 * counts.safe
+    assert {word for word in OPERATOR_CALLED if counts.operators[word] < 0.02 * counts.made} == set()
+
+
+@pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the C compiler has no sanitizers")
+@pytest.mark.usefixtures("private_cache")
+def test_accepted_programs_run_clean_under_sanitizers() -> None:
+    counts = run_pads(60, seed=12, brute_force_every=10**9, sanitize_every=1).counts
+    print(counts)
+    assert not counts.failures
+    assert counts.sanitized >= 40
+
+
+def test_an_unsound_inference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: a split forgets that only its tail is padding, and calls all of it so."""
+
+    def wrong(op: object, shape: object, at: object) -> Origin:
+        found = origin(op, shape, at)  # type: ignore[arg-type]
+        return Origin(found.at, FALSE) if isinstance(op, Split) else found
+
+    monkeypatch.setattr(padtypes.padset, "origin", wrong)
+    assert run_pads(120, seed=11, brute_force_every=10**9).counts.failures

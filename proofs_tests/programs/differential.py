@@ -1,0 +1,331 @@
+"""The differential test: random programs, each computed in four ways that must agree (`programs.agreement`).
+
+    python -m proofs_tests.programs.differential --n 3000 --seed 1
+
+With `--marked` every program has marks on its loops and lets, and the report counts them.
+A run is the same for the same seed. It can be interrupted, and says then how far it came. A program on which two ways
+disagree is made smaller, and printed as a script that shows the disagreement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from atl.checks.targets import marked_binders
+from atl.core.marks import LetMark, LoopMark, marks
+from atl.errors import CompilerMissing
+from lowering.toolchain import find_compiler, has_sanitizers
+from proofs_tests.fuzzing import MANY, SEED
+from proofs_tests.programs.agreement import Discarded, Expected, Fault, compiled, expected, interpreted, own_cache
+from proofs_tests.programs.choices import Recorded, Replayed, Seeded, shrunk
+from proofs_tests.programs.constructs import ALL, constructs
+from proofs_tests.programs.generate import Broken, Case, Made, Rejected
+from proofs_tests.programs.random_marks import drawn_case, marked_case
+from proofs_tests.programs.reproduce import as_python, as_script
+
+BLOCK: Final = 60
+"""How many programs share a C file."""
+SHRUNK: Final = 5
+"""How many mismatches of a run are made smaller; the others are given as they were found."""
+MARKS: Final = (*marks(LoopMark), *marks(LetMark))
+ATTEMPTS: Final = {True: 150, False: 600}
+"""How many smaller programs are tried for one mismatch, with C and without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A case on which two ways disagree: its number in the run, what is wrong, and a script that shows it."""
+
+    number: int
+    fault: Fault
+    script: str
+    is_small: bool = False
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run has done so far. Runs of disjoint numbers add up."""
+
+    seed: int
+    all_marked: bool = False
+    tried: int = 0
+    accepted: int = 0
+    marked: int = 0
+    exact: int = 0
+    bounded: int = 0
+    sanitizer_reports: int = 0
+    discarded: Counter[str] = field(default_factory=Counter)
+    seen: Counter[str] = field(default_factory=Counter)
+    drawn: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    mismatches: list[Mismatch] = field(default_factory=list)
+    seconds: float = 0.0
+    ways: str = ""
+    stopped: str = ""
+
+    def add(self, other: Report) -> None:
+        self.tried += other.tried
+        self.accepted += other.accepted
+        self.marked += other.marked
+        self.exact += other.exact
+        self.bounded += other.bounded
+        self.sanitizer_reports += other.sanitizer_reports
+        self.discarded += other.discarded
+        self.seen += other.seen
+        self.drawn += other.drawn
+        self.refused += other.refused
+        self.mismatches = sorted([*self.mismatches, *other.mismatches], key=lambda mismatch: mismatch.number)
+
+    def __str__(self) -> str:
+        lines = [
+            f"seed {self.seed}: {self.tried} programs tried in {self.seconds:.0f} s; {self.stopped}",
+            f"  compared: {self.ways}",
+            f"  {self.accepted} accepted: {self.exact} agree exactly, {self.bounded} within the error bounds",
+            f"  {len(self.mismatches)} mismatches, {self.sanitizer_reports} of them reported by the sanitizers",
+            f"  {self.tried - self.accepted} discarded"
+            + "".join(f"; {count} {reason}" for reason, count in sorted(self.discarded.items())),
+            f"  {self.marked} of the accepted programs have marks; kept, of those drawn:" + self._marks(),
+            "  percent of the accepted programs in which a construct occurs:",
+            *(f"    {line}" for line in self._histogram()),
+        ]
+        for mismatch in self.mismatches:
+            how = "made smaller" if mismatch.is_small else "as found"
+            where = f"program {mismatch.number} of seed {self.seed}"
+            lines += ["", f"MISMATCH in {where}, {mismatch.fault.stage}: {mismatch.fault.message}"]
+            lines += [f"({how}; run it in the checkout)", "", mismatch.script]
+        return "\n".join(lines)
+
+    def _marks(self) -> str:
+        """Of each mark how many stand in the accepted programs, and how many were refused where they were drawn."""
+        words = [mark for mark in MARKS if self.drawn[mark]]
+        return ";".join(f" {self.drawn[word] - self.refused[word]} {word} of {self.drawn[word]}" for word in words)
+
+    def _histogram(self, columns: int = 4) -> Iterator[str]:
+        entries = [f"{100 * self.seen[name] / max(1, self.accepted):5.1f} {name}" for name in ALL]
+        for start in range(0, len(entries), columns):
+            yield "".join(f"{entry:<30}" for entry in entries[start : start + columns]).rstrip()
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+def run_differential(
+    n: int,
+    seed: int,
+    *,
+    in_c: bool = True,
+    marked: bool = False,
+    workers: int = 2,
+    progress: Callable[[Report], None] | None = None,
+) -> Report:
+    """The programs 0 to n - 1 of this seed, compared in every way; without `in_c`, the two interpreters only.
+    With `marked`, all that are compared have marks; the others are discarded.
+
+    With one worker everything runs in this process. `progress` is shown the counts after each block of programs. On
+    Ctrl-C the report of what was done until then is returned.
+    """
+    report = Report(seed, marked, ways=_ways(in_c))
+    in_c = in_c and _can_sanitize()
+    start = time.monotonic()
+    numbers = [range(first, min(n, first + BLOCK)) for first in range(0, n, BLOCK)]
+    try:
+        for part in _blocks(seed, numbers, in_c=in_c, marked=marked, workers=workers):
+            report.add(part)
+            report.seconds = time.monotonic() - start
+            if progress is not None:
+                progress(report)
+        report.stopped = f"all {n} are done"
+        _shrink_mismatches(report)
+    except KeyboardInterrupt:
+        report.stopped = f"interrupted by Ctrl-C after {report.tried} of {n}"
+    report.seconds = time.monotonic() - start
+    return report
+
+
+def _can_sanitize() -> bool:
+    try:
+        return has_sanitizers(find_compiler())
+    except CompilerMissing:
+        return False
+
+
+def _ways(in_c: bool) -> str:
+    two = "reference interpreter, loop-nest interpreter"
+    if not in_c:
+        return f"{two} (C was not asked for)"
+    if not _can_sanitize():
+        return f"{two} (there is no C compiler with sanitizers here: NOTHING WAS COMPILED)"
+    return f"{two}, C -O1 with sanitizers, C -O3, C -O3 into a poisoned output; compiler: {find_compiler()}"
+
+
+def _blocks(seed: int, numbers: Sequence[range], *, in_c: bool, marked: bool, workers: int) -> Iterator[Report]:
+    """The report of each block of numbers, as they come."""
+    if workers <= 1:
+        for block in numbers:
+            yield run_block(seed, block, in_c=in_c, marked=marked)
+        return
+    # Ctrl-C reaches the whole group of processes: only this one acts on it, and leaving the pool ends the others.
+    with multiprocessing.get_context("spawn").Pool(workers, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+        yield from pool.imap_unordered(partial(run_block, seed, in_c=in_c, marked=marked), numbers)
+
+
+def run_block(seed: int, numbers: Iterable[int], *, in_c: bool, marked: bool = False) -> Report:
+    """These programs of a seed, whose kernels share a C file."""
+    report = Report(seed, marked)
+    agreeing: list[tuple[int, Expected]] = []
+    for number in numbers:
+        report.tried += 1
+        case = drawn_case(Seeded.by(f"{seed}:{number}"), always=marked)
+        report.drawn.update(case.drawn)
+        report.refused.update(case.refused)
+        match _examined(case.made):
+            case Discarded(reason):
+                report.discarded[reason] += 1
+            case (Fault() as fault, found):
+                report.accepted += 1
+                report.mismatches.append(_mismatch(number, fault, found))
+            case Expected() as wanted:
+                agreeing.append((number, wanted))
+    with own_cache():
+        faults = compiled([wanted for _, wanted in agreeing]) if in_c and agreeing else [None] * len(agreeing)
+    for (number, wanted), in_c_fault in zip(agreeing, faults, strict=True):
+        report.accepted += 1
+        tried = wanted.case
+        report.seen.update(constructs(tried.program, tried.sizes, tried.events))
+        report.marked += bool(marked_binders(tried.program))
+        if in_c_fault is not None:
+            report.mismatches.append(_mismatch(number, in_c_fault, tried))
+            report.sanitizer_reports += in_c_fault.is_report
+        elif wanted.exact:
+            report.exact += 1
+        else:
+            report.bounded += 1
+    return report
+
+
+def _examined(made: Made) -> Expected | Discarded | tuple[Fault, Case | Broken]:
+    """A case as far as the interpreters tell."""
+    match made:
+        case Rejected(reason):
+            return Discarded(reason)
+        case Broken(message):
+            return Fault("language", message), made
+        case _:
+            wanted = expected(made)
+    match wanted:
+        case Fault():
+            return wanted, made
+        case Discarded():
+            return wanted
+        case Expected():
+            fault = interpreted(wanted)
+            return wanted if fault is None else fault if isinstance(fault, Discarded) else (fault, made)
+
+
+def _mismatch(number: int, fault: Fault, found: Case | Broken, *, is_small: bool = False) -> Mismatch:
+    return Mismatch(number, fault, _script(number, found), is_small)
+
+
+def _script(number: int, found: Case | Broken) -> str:
+    if isinstance(found, Case):
+        return as_script(found.program, found.sizes, found.arrays)
+    if found.program is not None:
+        return as_python(found.program)
+    return f"# proofs_tests.programs.random_marks.marked_case_by_seed(seed, {number}) fails before there is a program"
+
+
+# -- shrinking --------------------------------------------------------------------------------------------------------
+
+
+def _shrink_mismatches(report: Report) -> None:
+    """The first of each kind are made smaller."""
+    for at, mismatch in enumerate(report.mismatches[:SHRUNK]):
+        report.mismatches[at] = smaller(report.seed, mismatch, marked=report.all_marked)
+
+
+def smaller(seed: int, mismatch: Mismatch, *, marked: bool = False) -> Mismatch:
+    """The mismatch by the simplest program found that goes wrong at the same stage."""
+    stage = mismatch.fault.stage
+    in_c = stage in ("compiler", "sanitizer", "kernel")
+    recorded = Recorded(Seeded.by(f"{seed}:{mismatch.number}"))
+    marked_case(recorded, always=marked)
+    best = mismatch
+
+    def failing(records: list[list[int]]) -> int | None:
+        nonlocal best
+        for at, (fault, found) in _faults(
+            [marked_case(Replayed(record), always=marked) for record in records], in_c=in_c
+        ):
+            if fault.stage == stage:
+                best = _mismatch(mismatch.number, fault, found, is_small=True)
+                return at
+        return None
+
+    shrunk(recorded.record, failing, ATTEMPTS[in_c])
+    return best
+
+
+def _faults(made: Sequence[Made], *, in_c: bool) -> Iterator[tuple[int, tuple[Fault, Case | Broken]]]:
+    """The places of the cases that are at fault, in order, with their faults."""
+    if not in_c:
+        for at, tried in enumerate(made):
+            if isinstance(verdict := _examined(tried), tuple):
+                yield at, verdict
+        return
+    wanted = [(at, verdict) for at, tried in enumerate(made) if isinstance(verdict := _examined(tried), Expected)]
+    with own_cache():
+        faults = compiled([verdict for _, verdict in wanted]) if wanted else []
+    for (at, verdict), fault in zip(wanted, faults, strict=True):
+        if fault is not None:
+            yield at, (fault, verdict.case)
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command: 0 when all agree, 1 when some do not, 130 when interrupted."""
+    parser = argparse.ArgumentParser(
+        prog="atl fuzz diff", description="Compares random programs in every way to run them."
+    )
+    parser.add_argument("--n", type=int, default=MANY, help=f"how many programs (default: {MANY})")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"which programs (default: {SEED})")
+    parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
+    parser.add_argument("--no-c", action="store_true", help="compare the two interpreters only")
+    parser.add_argument("--marked", action="store_true", help="compare programs with marks only")
+    asked = parser.parse_args(argv)
+    report = run_differential(
+        asked.n,
+        asked.seed,
+        in_c=not asked.no_c,
+        marked=asked.marked,
+        workers=asked.workers,
+        progress=_shown(asked.n),
+    )
+    print(report)
+    if report.stopped.startswith("interrupted"):
+        return 130
+    return 1 if report.mismatches else 0
+
+
+def _shown(n: int) -> Callable[[Report], None]:
+    def show(report: Report) -> None:
+        found = f"{report.accepted} accepted, {len(report.mismatches)} mismatches"
+        line = f"{report.tried}/{n} programs, {found}, {report.seconds:.0f} s"
+        end = "\r" if sys.stderr.isatty() and report.tried < n else "\n"
+        print(line, end=end, file=sys.stderr, flush=True)
+
+    return show
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,192 @@
+"""What a search could do with each rule in each direction, told from the declaration by trying it.
+
+Every rule is stated for arguments as general as may be: each index a size of its own, each tensor an array. A direction
+may then match any term; need arguments that its side does not tell; make ever larger terms of its own results; or be of
+use as it is.
+
+    python -m proofs_tests.rules.rule_directions
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final, Literal, TypeAlias
+
+import atl
+from atl import IndexExpr, Tensor
+from atl.core.index import Array, Index, Size, constant, index
+from atl.core.substitution import with_children
+from atl.core.terms import Expr, Input, Type
+from atl.core.traversal import Path, children
+from atl.errors import ATLError
+from atl.surface.values import as_predicate
+from rewrites.instantiation import Argument, Parameter, abstracted
+from rewrites.kinds import Kind
+from rewrites.matching.match import Mismatch, match
+from rewrites.matching.patterns import groups_of
+from rewrites.matching.rule_index import heads, may_match
+from rewrites.rule import Equation, Rule
+from rewrites.rules import RULES
+
+Direction: TypeAlias = Literal["usable", "any term", "arguments", "feeds itself"]
+ROUNDS: Final = 5
+MOST_TERMS: Final = 300
+
+
+class _General:
+    """Arguments of a rule for elements of one rank."""
+
+    def __init__(self, rule: Rule, rank: int) -> None:
+        self.rule = rule
+        self.ranks = dict.fromkeys(groups_of(rule), rank)
+
+    def _extents(self, name: str, kind: Kind) -> list[Index]:
+        own = [index(Size(f"{name}_{dimension}")) for dimension in range(kind.rank)]
+        return own + [index(Size(f"elem_{kind.group}_{d}")) for d in range(self.ranks.get(kind.group, 0))]
+
+    def argument(self, name: str, kind: Kind) -> Argument:
+        match kind.sort:
+            case "index":
+                return index(Size(f"ix_{name}"))
+            case "condition":
+                return self._condition(name, kind)
+            case "tensor":
+                return self._tensor(name, kind)
+
+    def _condition(self, name: str, kind: Kind) -> Argument:
+        own = IndexExpr(index(Size(f"cond_{name}")))
+        if not kind.parameters:
+            return as_predicate(own >= 1)
+        parameters: tuple[Parameter, ...] = tuple("index" for _ in kind.parameters)
+        return abstracted(
+            parameters,
+            lambda *at: own >= sum((2**n * i for n, i in enumerate(at)), start=IndexExpr(constant(1))),
+        )
+
+    def _tensor(self, name: str, kind: Kind) -> Argument:
+        extents = self._extents(name, kind)
+        positions = [index(Size(f"dom_{name}{n}")) for n, p in enumerate(kind.parameters) if p.sort == "index"]
+        source = Tensor(Input(Array(f"arr_{name}", (*positions, *extents), "float64")))
+        if not kind.parameters:
+            return source.node
+        parameters: list[Parameter] = [
+            "index" if p.sort == "index" else Type("float64", tuple(self._extents(self._owner(p), p)))
+            for p in kind.parameters
+        ]
+
+        def value(*given: object) -> Tensor:
+            made = source
+            for one in given:
+                made = made[one] if isinstance(one, IndexExpr) else made
+            for one in given:
+                if isinstance(one, Tensor):
+                    scalar = one
+                    while scalar.rank:
+                        scalar = scalar[0]
+                    made = _scaled(made, extents, scalar)
+            return made
+
+        return abstracted(tuple(parameters), value)
+
+    def _owner(self, parameter: Kind) -> str:
+        """The metavariable that a function is applied to, whose extents its parameter has."""
+        plain = (n for n, k in self.rule.metavariables.items() if k.sort == "tensor" and k.group == parameter.group)
+        return next(n for n in plain if not any(p.sort == "tensor" for p in self.rule.metavariables[n].parameters))
+
+
+def _scaled(made: Tensor, extents: list[Index], by: Tensor) -> Tensor:
+    if not extents:
+        return made * by
+    return atl.gen(*map(IndexExpr, extents), lambda *at: made[at if len(at) > 1 else at[0]] * by)
+
+
+def stated(rule: Rule) -> Equation | None:
+    """The rule for general arguments, of elements of the least rank for which there are some."""
+    for rank in (0, 1):
+        general = _General(rule, rank)
+        try:
+            return rule.instance({name: general.argument(name, kind) for name, kind in rule.metavariables.items()})
+        except (ATLError, StopIteration):
+            continue
+    return None
+
+
+def direction(rule: Rule, reverse: bool) -> Direction:
+    """What can be done with a rule in one direction."""
+    if heads(rule, reverse) is None:
+        return "any term"
+    equation = stated(rule)
+    if equation is None:
+        return "arguments"
+    before = equation.rhs if reverse else equation.lhs
+    if _applied(rule, reverse, before) is None:
+        return "arguments"
+    return "feeds itself" if _grows(rule, reverse, before) else "usable"
+
+
+def _applied(rule: Rule, reverse: bool, term: Expr) -> Expr | None:
+    if not may_match(rule, reverse, term):
+        return None
+    try:
+        found = match(rule, reverse, term, {})
+        if isinstance(found, Mismatch) or len(found) < len(rule.metavariables):
+            return None
+        equation = rule.instance(found)
+    except ATLError:
+        return None
+    before, after = (equation.rhs, equation.lhs) if reverse else (equation.lhs, equation.rhs)
+    return after if before == term != after else None
+
+
+def _grows(rule: Rule, reverse: bool, start: Expr) -> bool:
+    """Whether rewriting what the rule has made, again and again, makes ever larger terms."""
+    front, seen, largest = {start}, {start}, list[int]()
+    for _ in range(ROUNDS):
+        new = set[Expr]()
+        for term in front:
+            for path, part in _places(term):
+                made = _applied(rule, reverse, part)
+                whole = None if made is None else _put(term, path, made)
+                if whole is not None and whole not in seen and len(seen) < MOST_TERMS:
+                    new.add(whole)
+                    seen.add(whole)
+        if not new:
+            return False
+        largest.append(max(term.size for term in new))
+        front = new
+    return all(a < b for a, b in pairwise(largest))
+
+
+def _places(term: Expr, path: Path = ()) -> Iterator[tuple[Path, Expr]]:
+    yield path, term
+    for position, child in enumerate(children(term)):
+        yield from _places(child.expr, (*path, position))
+
+
+def _put(term: Expr, path: Path, part: Expr) -> Expr | None:
+    if not path:
+        return part
+    parts = [child.expr for child in children(term)]
+    inner = _put(parts[path[0]], path[1:], part)
+    try:
+        return None if inner is None else with_children(term, (*parts[: path[0]], inner, *parts[path[0] + 1 :]))
+    except ATLError:
+        return None
+
+
+def main() -> None:
+    """Prints all directions that are of no use by themselves, and how many there are of each kind."""
+    counted: Counter[str] = Counter()
+    for rule in RULES.values():
+        for reverse in (False, True):
+            kind = direction(rule, reverse)
+            counted[f"{kind}, {'right to left' if reverse else 'left to right'}"] += 1
+            if kind != "usable":
+                print(f"{kind:14} {rule.name}{'-' if reverse else '+'}")
+    print(dict(counted))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""What a rule may lose: access safety and padding belong to one term, not to its equals, so each is tested at small
+sizes.
+
+A rule keeps access safety in a direction when the new side reads only what the old side reads: no generic function at
+an index at which the old side does not ask for it, no tensor outside of its extents where the old side stays within.
+It keeps padding when every element that is padding on the old side is padding on the new one, and the new side has no
+truncation that cuts more than padding where the old side has none. A kernel computes the whole of a let-bound tensor
+and of a tensor that is cut, so that counts as read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from atl import guard
+from atl.core.terms import Access, Expr, Let, Reshape, TruncateLeft, TruncateRight
+from atl.meaning.interpret import PAD, Elements, Environment, Positions, _Interpreter
+from atl.meaning.polynomials import Polynomial, Polynomials
+from atl.surface.values import Tensor
+from proofs_tests.rules.exhaustion import Generic, choices, instance, ranks_of
+from rewrites.instantiation import Argument, Function, abstracted, applied
+from rewrites.kinds import Kind
+from rewrites.rule import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What a rule keeps, from left to right and from right to left."""
+
+    safety: bool = True
+    safety_back: bool = True
+    padding: bool = True
+    padding_back: bool = True
+
+    def __str__(self) -> str:
+        return f"safety {_both(self.safety, self.safety_back)}  padding {_both(self.padding, self.padding_back)}"
+
+
+def _both(there: bool, back: bool) -> str:
+    match there, back:
+        case True, True:
+            return "kept  "
+        case True, False:
+            return "lost ←"
+        case False, True:
+            return "lost →"
+        case _:
+            return "lost ↔"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a side reads, whether it reads outside of a tensor or cuts more than padding, and its padding."""
+
+    reads: frozenset[tuple[str, Positions]]
+    outside: bool
+    cut: bool
+    padding: frozenset[Positions]
+
+
+class Watched(_Interpreter[Polynomial]):
+    """The interpreter, noting what is read; a let-bound tensor is computed as a whole."""
+
+    def __init__(self, arrays: Any) -> None:
+        super().__init__(arrays, Polynomials())
+        self.outside = self.cut = False
+
+    def _access(self, term: Access) -> Any:
+        inner, n, position = super()._access(term), self.index(term.tensor.type.shape[0]), self.index(term.index)
+
+        def element(env: Environment, at: Positions) -> Any:
+            self.outside |= not 0 <= position(env) < n(env)
+            return inner(env, at)
+
+        return element
+
+    def _meaning(self, term: Expr) -> Any:
+        match term:
+            case Let():
+                return self._let(term)
+            case Reshape(op=TruncateLeft() | TruncateRight() as op):
+                return self._truncated(term, op)
+            case _:
+                return super()._meaning(term)
+
+    def _truncated(self, term: Reshape, op: TruncateLeft | TruncateRight) -> Any:
+        tensor, inner, by = self.once(term.operand), super()._meaning(term), self.index(op.by)
+        extents = [self.index(extent) for extent in term.operand.type.shape]
+
+        def element(env: Environment, at: Positions) -> Any:
+            whole: Elements[Polynomial] = tensor(env)
+            first, *rest = (max(0, extent(env)) for extent in extents)
+            left = isinstance(op, TruncateLeft)
+            for positions in np.ndindex(first, *rest):
+                gone = positions[0] < by(env) if left else positions[0] >= first - by(env)
+                self.cut |= whole.at(positions) is not PAD and gone
+            return inner(env, at)
+
+        return element
+
+    def _let(self, term: Let) -> Any:
+        tensor, inner = self.once(term.value), self.meaning(term.body)
+        extents = [self.index(extent) for extent in term.value.type.shape]
+
+        def element(env: Environment, at: Positions) -> Any:
+            bound: Elements[Polynomial] = tensor(env)
+            for positions in np.ndindex(*(max(0, extent(env)) for extent in extents)):
+                bound.at(positions)
+            return inner(env.with_tensor(bound), at)
+
+        return element
+
+
+class _Noting:
+    """An input array that notes which of its first `kept` indices are read."""
+
+    def __init__(self, name: str, held: Any, kept: int, reads: set[tuple[str, Positions]]) -> None:
+        self._name, self._held, self._kept, self._reads = name, held, kept, reads
+        self.shape = held.shape
+
+    def __getitem__(self, at: Positions) -> Any:
+        self._reads.add((self._name, at[: self._kept]))
+        return self._held[at]
+
+
+def seen(term: Expr, generic: Generic, rule: Rule) -> Seen:
+    """What a side reads and pads, over all its elements."""
+    reads: set[tuple[str, Positions]] = set()
+    arrays = {name: _Noting(name, held, _indices_of(rule, name), reads) for name, held in generic.arrays.items()}
+    interpreter = Watched(arrays)
+    outermost = Environment({}, (), ())
+    shape = tuple(interpreter.index(extent)(outermost) for extent in term.type.shape)
+    meaning = interpreter.meaning(term)
+    padding = {at for at in np.ndindex(*shape) if meaning(outermost, at) is PAD}
+    return Seen(frozenset(reads), interpreter.outside, interpreter.cut, frozenset(padding))
+
+
+def _indices_of(rule: Rule, name: str) -> int:
+    kind = rule.metavariables.get(name)
+    return 0 if kind is None else sum(parameter.sort == "index" for parameter in kind.parameters)
+
+
+class Padded(Generic):
+    """Generic arguments of which every other element is padding."""
+
+    def argument(self, name: str, kind: Kind) -> Argument:
+        made = super().argument(name, kind)
+        if kind.sort != "tensor":
+            return made
+        even = self.choice[f"{name}?"] == 0
+        if not isinstance(made, Function):
+            return guard(even, Tensor(made)).node  # type: ignore[arg-type]
+        call: Callable[..., Any] = applied(made)
+
+        def value(*given: Any) -> Tensor:
+            indices = [one for one, parameter in zip(given, kind.parameters, strict=True) if parameter.sort == "index"]
+            if not indices:
+                return guard(even, call(*given))
+            return guard((sum(indices[1:], indices[0]) + self.choice[f"{name}?"]) % 2 == 0, call(*given))
+
+        return abstracted(made.parameters, value)
+
+
+def labels(rule: Rule, cases: int = 60) -> Labels:
+    """What the rule was seen to keep, at so many choices."""
+    kept = [True] * 4
+    for old, new in _sides(rule, cases):
+        kept[0] &= new.reads <= old.reads and (old.outside or not new.outside)
+        kept[1] &= old.reads <= new.reads and (new.outside or not old.outside)
+        kept[2] &= old.padding <= new.padding and (old.cut or not new.cut)
+        kept[3] &= new.padding <= old.padding and (new.cut or not old.cut)
+    return Labels(*kept)
+
+
+def _sides(rule: Rule, cases: int) -> Iterator[tuple[Seen, Seen]]:
+    tensors = [name for name, kind in rule.metavariables.items() if kind.sort == "tensor"]
+    for ranks in ranks_of(rule):
+        for choice in choices(rule, cases, 0, extra={f"{name}?": range(2) for name in tensors}):
+            for make in (Generic, Padded):
+                generic = make(ranks, choice)
+                stated = instance(rule, generic)
+                if stated is not None:
+                    yield seen(stated.lhs, generic, rule), seen(stated.rhs, generic, rule)

@@ -1,0 +1,105 @@
+"""How far each rule is known to be true, from its one declaration.
+
+Grade 1: it holds for random sizes and bodies, with exact rational elements (`rule_samples`). Grade 2: it holds at every
+size and index of a window, for all element values (`exhaustion`). Grade 3: it is proved for all
+sizes (`symbolic`). What it may lose is tested too (`rule_labels`): access safety and padding, in either direction.
+
+    python -m proofs_tests.rules.rule_proofs              the table of the rules
+    python -m proofs_tests.rules.rule_proofs --mutants    how many wrong variants of each are found (`mutation`)
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from proofs_tests.rules import mutation
+from proofs_tests.rules.corollaries import replayed
+from proofs_tests.rules.exhaustion import CASES, Counterexample, decide, size, spaces
+from proofs_tests.rules.rule_labels import Labels, labels
+from proofs_tests.rules.rule_samples import sampled
+from proofs_tests.rules.symbolic import proved
+from rewrites.rule import Rule
+from rewrites.rules import RULES
+from rewrites.rules.grades import EXHAUSTED_ONLY
+
+EVERY: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of a rule; whether the whole window was tried; and why it is not proved, if it is not."""
+
+    rule: Rule
+    grade: int
+    cases: int
+    whole: bool
+    reason: str
+    counterexample: Counterexample | None = None
+
+
+def standing(rule: Rule, cases: int = CASES) -> Standing:
+    """The grade of a rule; 0 for a false one."""
+    sample = sampled(rule)
+    if isinstance(sample, Counterexample):
+        return Standing(rule, 0, 0, whole=False, reason="false", counterexample=sample)
+    verdict = decide(rule, cases)
+    if verdict.counterexample is not None:
+        return Standing(rule, 0, 0, whole=False, reason="false", counterexample=verdict.counterexample)
+    if not verdict.decided:
+        return Standing(rule, int(bool(sample)), 0, whole=False, reason="no choice of the window meets its premises")
+    stuck = proved(rule)
+    reason = "" if stuck is None else EXHAUSTED_ONLY.get(rule.name, stuck)
+    return Standing(rule, 3 if stuck is None else 2, verdict.decided, verdict.whole, reason)
+
+
+def row(found: Standing, kept: Labels) -> str:
+    """A line of the table."""
+    window = "every choice" if found.whole else f"of {size(spaces(found.rule))}"
+    follows = f"; follows from {', '.join(found.rule.follows)}" if found.rule.follows else ""
+    return (
+        f"{found.rule.family:16} {found.rule.name:22} grade {found.grade}  {kept}  "
+        f"{found.cases:6} {window:14} {found.reason}{follows}"
+    ).rstrip()
+
+
+def table(names: Sequence[str]) -> int:
+    """Prints what is known of each rule, and sums up. 1 if a rule is false or a corollary does not follow."""
+    grades: Counter[int] = Counter()
+    families: Counter[str] = Counter()
+    broken = 0
+    for rule in [RULES[name] for name in names] if names else RULES.values():
+        found = standing(rule, EVERY)
+        print(row(found, labels(rule)), flush=True)
+        if found.counterexample is not None:
+            print(f"    FALSE: {found.counterexample}")
+        if rule.follows and replayed(rule) is None:
+            broken += 1
+            print(f"    does not follow from {', '.join(rule.follows)}")
+        grades[found.grade] += 1
+        families[rule.family] += 1
+    print(", ".join(f"{count} {family}" for family, count in families.items()))
+    print(", ".join(f"grade {grade}: {count}" for grade, count in sorted(grades.items(), reverse=True)))
+    return 1 if broken or grades[0] or grades[1] else 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command: the table, or with --mutants the scores."""
+    parser = argparse.ArgumentParser(prog="atl rules", description="How far each rule is known to be true.")
+    parser.add_argument("names", nargs="*", metavar="RULE", help="the rules; all, if none is named")
+    parser.add_argument("--mutants", action="store_true", help="how many wrong variants of each rule are found")
+    arguments = parser.parse_args(argv)
+    unknown = [name for name in arguments.names if name not in RULES]
+    if unknown:
+        parser.error(f"there is no rule {unknown[0]}")
+    if arguments.mutants:
+        return mutation.report(arguments.names)
+    return table(arguments.names)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

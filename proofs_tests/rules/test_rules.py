@@ -1,0 +1,388 @@
+"""Rules are true: sampled, exhausted at small sizes, proved for all sizes; and wrong variants of them are found."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, settings, strategies
+from hypothesis.strategies import DataObject
+
+import atl
+from atl.errors import NotExact
+from atl.meaning.scalars import Exact
+from proofs_tests.programs.choices import Drawn
+from proofs_tests.rules import rule_proofs
+from proofs_tests.rules.corollaries import replayed
+from proofs_tests.rules.exhaustion import Counterexample, compared, decide
+from proofs_tests.rules.mutation import EQUIVALENT, declared_once, mutants, score
+from proofs_tests.rules.rule_labels import labels
+from proofs_tests.rules.rule_proofs import EVERY, standing
+from proofs_tests.rules.rule_samples import Sample, sampled
+from proofs_tests.rules.symbolic import proved
+from rewrites.named_operators import padding
+from rewrites.rewordings import FIRST_LAWS, FIRST_SPELLINGS, first_wording
+from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, rule
+from rewrites.rule import given as premises
+from rewrites.rules import RULES, stated_in, sums
+from rewrites.rules.grades import grade
+
+DECLARED = [one.name for one in declared_once()]
+SAMPLE = DECLARED[::8]
+NEEDS_ONE = ("log_access", "pointwise_log", "gen_log", "select_log", "ll_log")
+"""The logarithm of a rational number is rational at 1 only."""
+
+
+def tried_by_hypothesis(stated: Rule, examples: int, phases: Collection[Phase] = tuple(Phase)) -> None:
+    """Raises AssertionError for a counterexample, if one is among so many draws."""
+
+    @settings(max_examples=examples, phases=phases, derandomize=True, deadline=None, database=None)
+    @given(strategies.data())
+    def holds(data: DataObject) -> None:
+        try:
+            found = compared(stated, Sample(stated, Drawn(data.draw)), Exact())
+        except NotExact:
+            return  # a root, say, that is not rational
+        assert not isinstance(found, Counterexample), str(found)
+
+    holds()
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_holds_at_small_sizes_for_all_elements(name: str) -> None:
+    verdict = decide(RULES[name], cases=150)
+    assert verdict.counterexample is None, str(verdict.counterexample)
+    assert verdict.decided >= 1
+
+
+@pytest.mark.parametrize("name", [name for name in RULES if name not in NEEDS_ONE])
+def test_a_rule_holds_for_random_bodies(name: str) -> None:
+    found = sampled(RULES[name], wanted=2)
+    assert isinstance(found, int), str(found)
+    assert found >= 1
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_holds_for_whatever_hypothesis_draws(name: str) -> None:
+    tried_by_hypothesis(RULES[name], 12)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_is_proved_for_all_sizes_or_says_why_it_is_not(name: str) -> None:
+    stuck = proved(RULES[name])
+    assert grade(name) == (3 if stuck is None else 2), stuck
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DECLARED)
+def test_a_rule_holds_at_every_choice_of_the_window(name: str) -> None:
+    verdict = decide(RULES[name], cases=EVERY)
+    assert verdict.counterexample is None, str(verdict.counterexample)
+
+
+@pytest.mark.parametrize("name", [name for name, stated in RULES.items() if stated.follows])
+def test_a_corollary_follows_from_the_rules_that_it_names(name: str) -> None:
+    theorem = replayed(RULES[name])
+    assert theorem is not None
+    assert [step.rule.name for step in theorem.steps] == list(RULES[name].follows)
+
+
+def test_a_rule_has_a_law_a_family_and_a_source() -> None:
+    for stated in RULES.values():
+        assert stated.law
+        assert stated.family
+        assert stated.source
+
+
+# -- files, laws, texts -----------------------------------------------------------------------------------------------
+
+
+def misplaced(stated: Iterable[Rule]) -> list[str]:
+    """The rules that do not stand in the file of their family."""
+    return [
+        f"{one.name} of the family {one.family} stands in {one.declaration.__module__}"
+        for one in stated
+        if one.declaration.__module__ != f"rewrites.rules.{one.family.replace(' ', '_')}"
+    ]
+
+
+def test_each_family_is_a_file() -> None:
+    assert misplaced(RULES.values()) == []
+    files = {path.stem for path in Path(sums.__file__).parent.glob("*.py")} - {"__init__", "grades"}
+    assert files == {one.family.replace(" ", "_") for one in RULES.values()}
+
+
+def test_a_rule_in_the_file_of_another_family_is_found() -> None:
+    planted = replace(RULES["get_gen"], family="reshape pairs")
+    assert misplaced([RULES["get_gen"], planted]) == [
+        "get_gen of the family reshape pairs stands in rewrites.rules.access"
+    ]
+
+
+def test_a_law_stands_alone() -> None:
+    laws = [RULES[name].law for name in DECLARED]
+    assert len(set(laws)) == len(laws)
+    assert [law for law in laws if law.startswith(("The same", "More"))] == []
+
+
+WORDED: dict[str, str] = {
+    one.declaration.__name__: inspect.getsource(one.declaration) for one in (RULES[name] for name in DECLARED)
+}
+"""The texts of the declarations."""
+REWORDED = [*FIRST_LAWS, *(name for name in FIRST_SPELLINGS if name not in FIRST_LAWS)]
+
+
+def test_no_two_rules_have_the_same_hash() -> None:
+    assert len(WORDED) == len(DECLARED)
+    assert len({one.digest for one in RULES.values()}) == len(RULES)
+
+
+def without_words(text: str) -> str:
+    """The syntax of a declaration without its docstring, in the spelling of today."""
+    (declared,) = ast.parse(text).body
+    assert isinstance(declared, ast.FunctionDef)
+    assert ast.get_docstring(declared)
+    del declared.body[0]
+    for node in ast.walk(declared):
+        if isinstance(node, ast.Name) and node.id == "nothing":
+            node.id = "padding"
+    return ast.dump(declared)
+
+
+@pytest.mark.parametrize("name", REWORDED)
+def test_a_rule_that_was_reworded_states_what_it_stated_before(name: str) -> None:
+    now, first = WORDED[name], first_wording(name, WORDED[name])
+    assert without_words(now) == without_words(first)
+    for before in (table[name] for table in (FIRST_LAWS, FIRST_SPELLINGS) if name in table):
+        assert (now.count(before[0]), first.count(before[0]), first.count(before[1])) == (1, 0, 1)
+
+
+def reloaded(path: Path, old: str, new: str) -> Rule:
+    """`sum_delta_only` as a changed copy of its file states it."""
+    text = Path(sums.__file__).read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("changed_rules", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return stated_in(module)["sum_delta_only"]
+
+
+def test_certificates_know_a_reworded_rule_by_its_first_words(tmp_path: Path) -> None:
+    law, first = FIRST_LAWS["sum_delta_only"]
+    assert RULES["sum_delta_only"].digest == "1c15c842e2c7eb65"
+    assert RULES["guard_false"].digest == "05822072ec0ca212"
+    assert RULES["max_rebase"].digest == "85fb31797e14a09a"
+    assert reloaded(tmp_path / "first.py", law, first).digest == "1c15c842e2c7eb65"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (FIRST_LAWS["sum_delta_only"][0], "A sum of one term is that term."),
+        (FIRST_LAWS["sum_delta_only"][0], FIRST_LAWS["sum_delta_only"][0] + " So it is."),
+        ("guard((lo <= a) & (a < hi), e(a))", "guard((lo <= a) & (a <= hi), e(a))"),
+        ('source="[R] sum_bound_indic_no_f")', 'source="[R] sum_bound_indic")'),
+    ],
+)
+def test_a_text_that_is_changed_again_has_a_hash_of_its_own(old: str, new: str, tmp_path: Path) -> None:
+    changed = reloaded(tmp_path / "changed.py", old, new)
+    assert changed.digest not in {one.digest for one in RULES.values()}
+
+
+# -- what a rule may lose ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("transpose_transpose", (True, True, True, True)),
+        ("guard_add", (True, True, False, True)),  # erratum E30
+        ("guard_mul_left", (True, False, True, False)),
+        ("get_gen_guarded", (True, False, True, False)),
+        ("gen_trunc", (False, True, False, True)),
+        ("gen_trunc_guarded", (True, True, True, True)),
+        ("let_unused", (True, False, True, True)),
+        ("truncr_flatten_split", (True, True, True, True)),
+    ],
+)
+def test_what_a_rule_may_lose_is_seen(name: str, kept: tuple[bool, ...]) -> None:
+    found = labels(RULES[name])
+    assert (found.safety, found.safety_back, found.padding, found.padding_back) == kept
+
+
+# -- mutants ----------------------------------------------------------------------------------------------------------
+
+
+def mutants_are_found(name: str, cases: int = 300) -> None:
+    """Every mutant of a rule is found false, or proved, or explained."""
+    found = score(RULES[name], cases)
+    assert not [survivor for survivor in found.survivors if (name, survivor) not in EQUIVALENT]
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_mutants_of_some_rules_are_found(name: str) -> None:
+    mutants_are_found(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DECLARED)
+def test_mutants_of_every_rule_are_found(name: str) -> None:
+    mutants_are_found(name)
+
+
+@pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in EQUIVALENT))
+def test_what_is_explained_is_neither_found_false_nor_proved(name: str) -> None:
+    assert [change for known, change in EQUIVALENT if known == name] == score(RULES[name]).survivors
+
+
+def no_proof_of_what_is_false(name: str) -> None:
+    """A mutant that a case refutes is not proved: else the proofs would be wrong."""
+    for mutant in mutants(RULES[name]):
+        try:
+            verdict = decide(mutant.rule, cases=150)
+        except Exception:  # noqa: BLE001 (such a mutant states nothing)
+            continue
+        if verdict.counterexample is not None:
+            assert proved(mutant.rule) is not None, mutant.change
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_no_mutant_that_a_case_refutes_is_proved(name: str) -> None:
+    no_proof_of_what_is_false(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DECLARED)
+def test_no_mutant_of_any_rule_that_a_case_refutes_is_proved(name: str) -> None:
+    no_proof_of_what_is_false(name)
+
+
+def test_the_table_and_the_scores_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rule_proofs.main(["get_gen"]) == 0
+    assert "grade 3" in capsys.readouterr().out
+    assert rule_proofs.main(["--mutants", "get_gen"]) == 0
+    assert "mutants found false" in capsys.readouterr().out
+
+
+# -- rules that are false ---------------------------------------------------------------------------------------------
+
+
+@rule(family="false", source="Fig. 4.6 as printed")
+def swapped_pads(v: Vector, k: Index) -> Equation:
+    """E4: what is added on the left, dropped on the right."""
+    return equation(atl.truncr(k, atl.padl(k, v)), v)
+
+
+@rule(family="false", source="8.2.1 as printed")
+def whole_tile(v: Vector, k: Index) -> Equation:
+    """E10: a whole tile is dropped where k divides the extent."""
+    return equation(atl.truncr(k - v.shape[0] % k, atl.flatten(atl.split(k, v))), v)
+
+
+@rule(family="false", source="")
+def eta_without_premise(n: Index, v: Vector) -> Equation:
+    """A generation of the wrong extent."""
+    return equation(atl.gen(n, lambda i: v[i]), v)
+
+
+@rule(family="false", source="")
+def flatten_of_transpose(v: Matrix) -> Equation:
+    """The order of storage does matter."""
+    return equation(atl.flatten(atl.transpose(v)), atl.flatten(v))
+
+
+@rule(family="false", source="")
+def hoisted_product(lo: Index, hi: Index, a: Body[Index], b: Body[Index]) -> Equation:
+    """A sum of products is no product of sums."""
+    return equation(atl.sum((lo, hi), lambda i: a(i) * b(i)), atl.sum((lo, hi), a) * atl.sum((lo, hi), b))
+
+
+@rule(family="false", source="")
+def sum_without_order(lo: Index, hi: Index, e: Body[Index]) -> Equation:
+    """A sum over a range that runs backwards is empty: it is not split there."""
+    return equation(atl.sum((lo, hi), e), atl.sum((lo, 0), e) + atl.sum((0, hi), e))
+
+
+@rule(family="false", source="")
+def read_beyond(n: Index, e: Body[Index], k: Index) -> Equation:
+    """An element beyond the last one is zero."""
+    return equation(atl.gen(n, e)[k], e(k), premises(k >= 0, k <= n))
+
+
+# Found by an attack: each was once graded as true.
+
+
+@rule(family="false", source="")
+def collapse_of_negatives(n: Index, k: Index, e: Body[Index, Index]) -> Equation:
+    """n * k is positive where both are negative; a body that does not use p // k does not ask for a positive k."""
+    nested = atl.sum(n, lambda i: atl.sum(k, lambda j: e(i, j)))
+    return equation(nested, atl.sum(n * k, lambda p: e(p // k, p % k)))
+
+
+@rule(family="false", source="")
+def tiles_of_negatives(n: Index, k: Index, e: Body[Index]) -> Equation:
+    """0 // k is 0 whatever k is: there are no tiles where n = 1 - k."""
+    tiles = atl.sum(atl.ceildiv(n, k), lambda o: atl.sum(k, lambda i: atl.guard(o * k + i < n, e(o * k + i))))
+    return equation(atl.sum(n, e), tiles)
+
+
+@rule(family="false", source="")
+def divisor_taken_for_granted(n: Index, k: Index, e: Body[Index]) -> Equation:
+    """A body that does not use its index has no divisor."""
+    return equation(e(n // k), atl.guard(k > 0, e(n // k)))
+
+
+@rule(family="false", source="")
+def false_from_six(n: Index, e: Body[Index]) -> Equation:
+    """The sum of the first five terms, true at small sizes."""
+    return equation(atl.sum(n, e), atl.sum(atl.imin(n, 5), e))
+
+
+@rule(family="false", source="")
+def body_taken_as_affine(x: ElemT, z: ElemT, e: Body[ElemT]) -> Equation:
+    """Not every function of a tensor is linear in it and a constant."""
+    return equation(atl.let(x + z, e), e(x) + e(z) - e(padding(x)))
+
+
+@rule(family="false", source="")
+def condition_without_gaps(a: Index, p: Cond[Index], e: Elem) -> Equation:
+    """A condition may hold at a and a + 2, and not between."""
+    return equation(atl.guard(p(a) & p(a + 2), e), atl.guard(p(a) & p(a + 1) & p(a + 2), e))
+
+
+FALSE = (
+    collapse_of_negatives,
+    tiles_of_negatives,
+    divisor_taken_for_granted,
+    false_from_six,
+    body_taken_as_affine,
+    condition_without_gaps,
+    swapped_pads,
+    whole_tile,
+    eta_without_premise,
+    flatten_of_transpose,
+    hoisted_product,
+    sum_without_order,
+    read_beyond,
+)
+
+
+@pytest.mark.parametrize("stated", FALSE, ids=lambda stated: stated.name)
+def test_a_false_rule_is_found_and_is_not_proved(stated: Rule) -> None:
+    assert decide(stated, cases=300).counterexample is not None
+    assert isinstance(proved(stated), str)
+    assert standing(stated).grade == 0
+
+
+@pytest.mark.parametrize("stated", FALSE[6:], ids=lambda stated: stated.name)
+def test_hypothesis_finds_a_false_rule(stated: Rule) -> None:
+    with pytest.raises(AssertionError, match="Counterexample"):
+        tried_by_hypothesis(stated, 500, [Phase.generate])

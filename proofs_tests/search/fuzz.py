@@ -1,0 +1,198 @@
+"""Random programs sent through a search: what comes back is proved, safe to lower, and has the same values.
+
+`python -m proofs_tests.search.fuzz --n 1000 --seed 1` prints how many came back, and every failure with its number
+(`--only`). A chain that the kernel refuses is a failure too: the search has believed something that does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+
+from atl.errors import ATLError, NotExact, UnsafeTruncation
+from atl.meaning.interpret import denote
+from atl.meaning.scalars import Exact
+from examples import derivations
+from examples.schedules import blur, convolution, matmul, tensor_addition
+from proofs_tests.programs.generate import Case, case_by_seed
+from rewrites import reschedule
+from rewrites.certificates.certificate import dumps, loads
+from rewrites.egraph import Limit, saturate
+from rewrites.egraph.schedules import Choice
+from rewrites.places.site import sites
+from rewrites.rules import RULES
+from rewrites.session.session import Session
+
+LIMIT: Final = Limit(nodes=400, rounds=4, seconds=10.0)
+LARGEST: Final = 120
+CHOICES: Final = 3
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run has found: how programs came out, and what is wrong with some."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+
+def run(numbers: Sequence[int], seed: int) -> Report:
+    """Sends the programs of these numbers through a search."""
+    report = Report()
+    for number in numbers:
+        made = case_by_seed(seed, number)
+        if not isinstance(made, Case) or made.program.body.size > LARGEST:
+            report.outcomes["no small program"] += 1
+            continue
+        begun = time.process_time()
+        _search(made, number, report)
+        report.seconds.append(time.process_time() - begun)
+    return report
+
+
+def _search(made: Case, number: int, report: Report) -> None:
+    s = reschedule(made.program)
+    found = saturate(made.program, limit=LIMIT)
+    choices = found.best(k=CHOICES)
+    if not choices:
+        report.outcomes["nothing safe"] += 1
+    for choice in choices:
+        try:
+            choice.unchecked(s.begin)
+        except ATLError as error:
+            report.failures.append(f"{number}: the kernel refuses a chain: {error.summary}")
+            report.outcomes["refused"] += 1
+            return
+    _compare(made, s, choices, number, report)
+
+
+def _compare(made: Case, s: Session, choices: Sequence[Choice], number: int, report: Report) -> None:
+    for choice in choices:
+        try:
+            s.take(choice)
+        except UnsafeTruncation:
+            continue  # its truncations cut what is computed, as far as can be proved
+        except ATLError as error:
+            report.failures.append(f"{number}: a schedule is refused: {error.summary}")
+            return
+        theorem = s.done()
+        if theorem.rhs.body != choice.body:
+            report.failures.append(f"{number}: the goal is not the schedule that was chosen")
+        if loads(dumps(theorem)).rhs != theorem.rhs:
+            report.failures.append(f"{number}: the certificate says something else")
+        try:
+            same = _values(made, theorem.lhs.body) == _values(made, theorem.rhs.body)
+        except NotExact:
+            report.outcomes["not compared: not exact"] += 1
+            same = True
+        if not same:
+            report.failures.append(f"{number}: the values differ")
+        report.outcomes["proved" if theorem.steps else "as it was"] += 1
+        return
+    report.outcomes["none safe to lower"] += bool(choices)
+
+
+def _values(made: Case, body: Any) -> list[Any]:
+    program = type(made.program)(made.program.name, made.program.inputs, body, made.program.assumptions)
+    values = denote(program, dict(made.sizes), dict(made.arrays), Exact()).to_numpy(object)
+    return list(np.asarray(values).ravel())
+
+
+# -- back to what is cheap --------------------------------------------------------------------------------------------
+
+STARTS: Final = (
+    blur.fused,
+    matmul.naive,
+    convolution.gather,
+    convolution.direct,
+    tensor_addition.nested,
+    lambda: derivations.pipeline_fused().goal,
+    lambda: derivations.convolution_shift().goal,
+)
+STEPS: Final = (
+    ("gen_interchange", False), ("sum_swap", False), ("sum_gen_swap", False), ("sum_gen_swap", True),
+    ("gen_bounds", False), ("access_guard", False), ("guard_twice", False), ("transpose_transpose", True),
+    ("add_nothing", True), ("mul_one", True), ("add_zero", True), ("neg_neg", True), ("guard_gen", True),
+    ("guard_mul_left", True), ("ll_gen_indep", True), ("ll_guard", True),
+)  # fmt: skip
+"""Steps that lead away from what is cheap, at places drawn at random; buffers are bound as well."""
+
+
+def recovered(count: int, seed: int) -> tuple[int, list[str]]:
+    """How many programs, made dear from a cheap one by two to five random steps, a search brings back to its cost.
+
+    What the normal form alone brings back is not counted. Each result is proved.
+    """
+    random, back, lost = Random(seed), 0, list[str]()
+    least = {start: _least(reschedule(start())) for start in STARTS}
+    number = 0
+    while number < count:
+        start = random.choice(STARTS)
+        s = reschedule(start())
+        for _ in range(random.randint(2, 5)):
+            _step(s, random)
+        if _least(s, rounds=0) <= least[start] * 1.001:
+            continue
+        number += 1
+        reached = _least(s)
+        if reached <= least[start] * 1.001:
+            back += 1
+        else:
+            lost.append(f"{number}: {reached:g} for {least[start]:g}: {[call.text for call in s.steps]}")
+    return back, lost
+
+
+def _least(s: Session, rounds: int = 8) -> float:
+    found = saturate(s.goal, limit=Limit(nodes=1_500, rounds=rounds, seconds=20.0), tile=False)
+    best = found.best(cost="code size")[0]
+    best.unchecked(s.begin)
+    return best.cost
+
+
+def _step(s: Session, random: Random) -> None:
+    """One random step, of those that can be made."""
+    for _ in range(60):
+        site = random.choice(list(sites(s.goal)))
+        work = s.begin()
+        if random.random() < 0.1:
+            try:
+                s.lbind(site.path, "v")
+            except ATLError:
+                continue
+            return
+        name, reverse = random.choice(STEPS)
+        if work.attempted(RULES[name], site.path, {}, reverse=reverse):
+            s.record(f"{name}{'-' if reverse else ''} at {site.path}", work)
+            return
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs and prints what was found; 1 where something is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--n", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int)
+    parser.add_argument("--back", type=int, help="lead so many cheap programs astray, and count those brought back")
+    chosen = parser.parse_args(arguments)
+    if chosen.back:
+        back, lost = recovered(chosen.back, chosen.seed)
+        print(f"{back} of {chosen.back} came back to the cost that they had before", *lost, sep="\n")
+        return 0
+    report = run([chosen.only] if chosen.only is not None else range(chosen.n), chosen.seed)
+    spent = sorted(report.seconds) or [0.0]
+    print(dict(report.outcomes), f"median {spent[len(spent) // 2]:.2f} s, worst {spent[-1]:.2f} s")
+    print("\n".join(report.failures))
+    return 1 if report.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,386 @@
+"""Random derivations: rules and tactics at random places, and after every step the same values on random arrays.
+
+Each derivation starts either from a program of the schedules or from an instance of one rule within some context, so
+that every rule has its turn. After each call the goal is well-formed, computes what the start does, and is read back
+from its own text. At the end undo and redo lead back and forth, the certificate is replayed and, of every fourth, the
+script is run; all of them keep the names and marks that were given on the way.
+
+`python -m proofs_tests.sessions.random_derivations --n 2000 --seed 1` prints how many steps were made, by which rules
+and tactics, and every failure with the number that makes it again (`--only`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+import atl
+from atl import Program
+from atl.checks.assembly import make_program
+from atl.checks.wellformed import check_wellformed
+from atl.core.index import Leaf, Size, value_of
+from atl.core.predicate import holds
+from atl.core.traversal import Path
+from atl.errors import ATLError, NotExact
+from atl.meaning.interpret import denote
+from atl.meaning.polynomials import Polynomials, symbol
+from atl.meaning.scalars import Exact, Scalars
+from atl.surface.values import Tensor
+from examples import derivations
+from examples.schedules import blur, convolution, matmul, tensor_addition
+from proofs_tests.programs.choices import Seeded
+from proofs_tests.rules.exhaustion import instance
+from proofs_tests.rules.rule_samples import Sample
+from proofs_tests.sessions.random_tactics import TACTICS
+from rewrites import Session, reschedule, rules
+from rewrites.certificates.certificate import dumps, loads
+from rewrites.instantiation import Argument
+from rewrites.places.site import sites
+from rewrites.rule import Rule
+
+
+def spread() -> Program:
+    """Every third element, from the second on, is one of c: the guard is to be solved for the index of the sum."""
+    n, m = atl.sizes("n m")
+    c = atl.tensor("c", m)
+    body = atl.gen(n, lambda i: atl.sum(m, lambda j: atl.guard(i == 3 * j + 1, c[j])))
+    return atl.program("spread", [c], body)
+
+
+STARTS: Final = (
+    spread,
+    derivations.pipeline,
+    derivations.shifting_convolution,
+    matmul.naive,
+    matmul.tiled,
+    blur.two_stage,
+    blur.fused,
+    convolution.gather,
+    convolution.scatter,
+    convolution.im2col,
+    tensor_addition.nested,
+)
+LARGEST: Final = 260
+"""A program of more nodes is not rewritten further."""
+TRIES: Final = 160
+SAMPLES: Final = 400
+"""How many instances of a rule are drawn until one has a meaning."""
+TACTIC_SHARE: Final = 0.3
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of the derivations of a run."""
+
+    derivations: int = 0
+    steps: int = 0
+    compared: int = 0
+    lengths: Counter[int] = field(default_factory=Counter)
+    by_rule: Counter[str] = field(default_factory=Counter)
+    by_tactic: Counter[str] = field(default_factory=Counter)
+    kernel_steps: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        unused = [name for name in rules if name not in self.by_rule]
+        idle = [name for name in TACTICS if name not in self.by_tactic]
+        short = sum(count for length, count in self.lengths.items() if length < 5)
+        return "\n".join(
+            [
+                f"{self.derivations} derivations, {self.steps} calls, {self.kernel_steps} steps of the kernel",
+                f"  of {min(self.lengths, default=0)} to {max(self.lengths, default=0)} calls, {short} of less than 5",
+                f"  by {len(self.by_rule)} of {len(rules)} rules, {len(self.by_tactic)} of {len(TACTICS)} tactics",
+                f"  {self.compared} programs compared with their start on random arrays, {len(self.failures)} failures",
+                f"  rules not used: {', '.join(unused) or 'none'}; tactics not used: {', '.join(idle) or 'none'}",
+                f"  calls of tactics: {', '.join(f'{name} {self.by_tactic[name]}' for name in TACTICS)}",
+                *self.failures[:20],
+            ]
+        )
+
+
+# -- what programs compute --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Sizes that meet a program's assumptions, and arrays; rational, or symbols where a function is not rational."""
+
+    sizes: dict[str, int]
+    arrays: dict[str, npt.NDArray[Any]]
+    scalars: Scalars[Any]
+
+    @staticmethod
+    def drawn(program: Program, random: Random) -> Inputs:
+        sizes = sizes_for(program, random)
+        numbers = np.random.default_rng(random.randrange(1 << 30))
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        for array in program.inputs:
+            shape = tuple(value_of(extent, leaves(sizes), lambda a, at: 0) for extent in array.shape)
+            arrays[array.name] = numbers.integers(-9, 10, shape).astype(object)
+        exact = Inputs(sizes, arrays, Exact())
+        try:
+            exact.values(program)
+        except NotExact:
+            for name, held in arrays.items():
+                for at in np.ndindex(*held.shape):
+                    held[at] = symbol(f"{name}{list(at)}")
+            return Inputs(sizes, arrays, Polynomials())
+        return exact
+
+    def values(self, program: Program) -> npt.NDArray[Any]:
+        """What the program computes."""
+        return denote(program, self.sizes, self.arrays, self.scalars).to_numpy(object)
+
+
+def leaves(sizes: dict[str, int]) -> Any:
+    def leaf(at: Leaf) -> int:
+        return sizes[at.name] if isinstance(at, Size) else 0
+
+    return leaf
+
+
+def sizes_for(program: Program, random: Random) -> dict[str, int]:
+    """Small sizes that meet the assumptions."""
+    while True:
+        chosen = {name: random.randint(0, 3) for name in program.sizes}
+        if all(holds(assumption, leaves(chosen), lambda array, at: 0) for assumption in program.assumptions):
+            return chosen
+
+
+# -- starts -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A program; and a rule, with its direction, place and arguments, that is to be among the steps."""
+
+    program: Program
+    rule: Rule | None = None
+    reverse: bool = False
+    path: Path = ()
+    arguments: dict[str, Argument] = field(default_factory=dict)
+
+
+def start_of(number: int, random: Random) -> Start:
+    """Every third derivation starts from a schedule's program, the others from an instance of the next rule."""
+    turn, kind = divmod(number, 3)
+    if kind == 0:
+        return Start(STARTS[turn % len(STARTS)]())
+    names = list(rules)
+    rule = rules[names[(2 * turn + kind - 1) % len(names)]]
+    reverse = random.random() < 0.4
+    for _ in range(SAMPLES):
+        sample = Sample(rule, Seeded(random))
+        drawn = {name: sample.argument(name, kind) for name, kind in rule.metavariables.items()}
+        stated = instance(rule, _Same(sample, drawn))
+        if stated is None:
+            continue
+        side = stated.rhs if reverse else stated.lhs
+        try:
+            program, path = _within_context(side, sample, random)
+        except ATLError:
+            continue
+        return Start(program, rule, reverse, path, drawn)
+    return Start(STARTS[turn % len(STARTS)]())
+
+
+class _Same(Sample):
+    """A sample whose arguments have been drawn."""
+
+    def __init__(self, sample: Sample, drawn: dict[str, Argument]) -> None:
+        self.arrays, self.inputs, self.drawn = sample.arrays, sample.inputs, drawn
+
+    def argument(self, name: str, kind: Any) -> Argument:
+        del kind
+        return self.drawn[name]
+
+
+def _within_context(side: Any, sample: Sample, random: Random) -> tuple[Program, Path]:
+    """A program that holds this closed term, and where."""
+    e = Tensor(side)
+    n = atl.sizes("n")
+    body: Tensor
+    path: Path
+    match random.randint(0, 5):
+        case 0:
+            body, path = atl.gen(n, lambda i: e), (0,)
+        case 1:
+            body, path = atl.let(e, lambda x: x + x), (0,)
+        case 2:
+            body, path = atl.gen(n, lambda i: atl.guard(i >= 1, e)), (0, 0)
+        case 3:
+            body, path = e + e, (1,)
+        case 4:
+            body, path = atl.sum(n, lambda i: e), (0,)
+        case _:
+            body, path = e, ()
+    return make_program("start", tuple(sample.inputs), body.node), path
+
+
+# -- steps ------------------------------------------------------------------------------------------------------------
+
+
+def step_of_rule(s: Session, random: Random) -> str | None:
+    """Some rule at some place, if one applies within the tries; its name."""
+    names = list(rules)
+    for _ in range(TRIES):
+        rule, reverse = rules[random.choice(names)], random.random() < 0.3
+        found = list(sites(s.goal))
+        random.shuffle(found)
+        for site in found[:6]:
+            work = s.begin()
+            if work.attempted(rule, site.path, {}, reverse=reverse) and _may_go_on(s, work.goal):
+                s.record(f"rw({rule.name!r}, around={site.path!r}, reverse={reverse})", work)
+                return rule.name
+    return None
+
+
+def step_of_tactic(s: Session, random: Random) -> str | None:
+    """Some tactic, if one of those tried applies; its name."""
+    for name in random.sample(list(TACTICS), 4):
+        trial = s.branch()
+        try:
+            made = TACTICS[name](trial, random)
+        except ATLError:
+            continue
+        if made is not None and _may_go_on(s, made.goal):
+            call = made.steps[-1]
+            work = s.begin()
+            work.theorems[:] = call.theorems
+            s.record(call.text, work)
+            return name
+    return None
+
+
+def _may_go_on(s: Session, goal: Program) -> bool:
+    return goal.body.size <= LARGEST and (goal != s.goal or str(goal) != str(s.goal))
+
+
+def derive(number: int, seed: int, report: Report) -> None:
+    """One derivation of 5 to 30 calls, each compared with the start."""
+    random = Random(f"derivation {seed} {number}")
+    start = start_of(number, random)
+    s = reschedule(start.program)
+    inputs = [Inputs.drawn(start.program, random) for _ in range(2)]
+    expected = [one.values(start.program) for one in inputs]
+    report.derivations += 1
+    wanted = random.randint(5, 30)
+    for made in range(wanted):
+        name = _next(s, start if made == 0 else None, random)
+        if name is None:
+            break
+        report.steps += 1
+        for step in s.steps[-1].steps:
+            report.by_rule[step.rule.name] += 1
+            report.kernel_steps += 1
+        report.by_tactic.update([name] if name in TACTICS else [])
+        wrong = _wrong(s, inputs, expected)
+        report.compared += 1
+        if wrong is not None:
+            report.failures.append(f"derivation {number} of seed {seed}, after {s.steps[-1].text}: {wrong}\n{s.goal}")
+            return
+    report.lengths[len(s.steps)] += 1
+    wrong = _back_and_forth(s, random) or _replayed(s) or (_written(s) if number % 4 == 0 else None)
+    if wrong is not None:
+        report.failures.append(f"derivation {number} of seed {seed}: {wrong}\n{s.goal}")
+
+
+def _next(s: Session, start: Start | None, random: Random) -> str | None:
+    if start is not None and start.rule is not None:
+        work = s.begin()
+        work.apply(start.rule, start.path, start.arguments, reverse=start.reverse)
+        s.record(f"apply({start.rule.name!r})", work)
+        return start.rule.name
+    choices = [step_of_tactic, step_of_rule] if random.random() < TACTIC_SHARE else [step_of_rule, step_of_tactic]
+    return choices[0](s, random) or choices[1](s, random)
+
+
+def _wrong(s: Session, inputs: Sequence[Inputs], expected: Sequence[npt.NDArray[Any]]) -> str | None:
+    """What is wrong with the goal, if anything is."""
+    try:
+        check_wellformed(s.goal)
+        if atl.parse(str(s.goal)) != s.goal:
+            return "it is not read back from its text"
+        for one, before in zip(inputs, expected, strict=True):
+            found = one.values(s.goal)
+            if found.shape != before.shape or not bool(np.all(found == before)):
+                return f"other values, at {one.sizes}"
+    except ATLError as error:
+        return str(error)
+    return None
+
+
+def _back_and_forth(s: Session, random: Random) -> str | None:
+    """Undo and redo are identities: the same theorems, and the same text."""
+    before = [(call.theorem, str(call.theorem.rhs)) for call in s.steps]
+    count = random.randint(0, len(s.steps))
+    s.undo(count)
+    at = len(before) - count
+    if s.goal is not (before[at - 1][0].rhs if at else s.begin().theorem.lhs) or len(s.steps) != at:
+        return f"undo({count}) led elsewhere"
+    s.redo(count)
+    if [(call.theorem, str(call.theorem.rhs)) for call in s.steps] != before:
+        return f"undo({count}) and redo({count}) are no identity"
+    return None
+
+
+def _replayed(s: Session) -> str | None:
+    """The certificate is replayed by the kernel to the same theorem."""
+    theorem = s.done()
+    try:
+        again = loads(dumps(theorem))
+    except ATLError as error:
+        return f"its certificate: {error}"
+    if (again.lhs, again.rhs) != (theorem.lhs, theorem.rhs):
+        return "its certificate proves something else"
+    return None if str(again.rhs) == str(theorem.rhs) else "its certificate has lost names or marks"
+
+
+def _written(s: Session) -> str | None:
+    """The script of the theorem derives it again, with all names and marks."""
+    theorem = s.done()
+    names: dict[str, Any] = {}
+    try:
+        exec(theorem.as_python(), names)
+    except ATLError as error:
+        return f"its script: {error}"
+    again = names["theorem"]
+    same = (str(again.lhs), str(again.rhs)) == (str(theorem.lhs), str(theorem.rhs))
+    return None if same and again.rhs == theorem.rhs else "its script derives something else"
+
+
+def run(numbers: Sequence[int], seed: int) -> Report:
+    """Random derivations; interrupted, those made so far."""
+    report = Report()
+    shown = sys.stderr.isatty()
+    try:
+        for number in numbers:
+            derive(number, seed, report)
+            if shown:
+                print(f"\r{report.derivations} of {len(numbers)}", end="", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print(f"interrupted after {report.derivations} derivations", file=sys.stderr)
+    return report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--n", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", type=int, help="the number of one derivation, to see it again")
+    options = parser.parse_args(arguments)
+    report = run(range(options.n) if options.only is None else [options.only], options.seed)
+    print(f"seed {options.seed}: {report}")
+    return 1 if report.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

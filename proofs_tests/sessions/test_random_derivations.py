@@ -1,0 +1,57 @@
+"""Random derivations keep every program well-formed and its values; the long run is `random_derivations`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from atl.core.terms import Binary
+from proofs_tests.sessions import random_derivations
+from proofs_tests.sessions.random_derivations import run, start_of
+from proofs_tests.sessions.random_tactics import TACTICS
+from rewrites import Session, kernel, rules, tactics
+from rewrites.rule import Equation
+
+
+def test_every_program_of_a_random_derivation_computes_what_the_start_does() -> None:
+    report = run(range(36), 7)
+    print(report)
+    assert not report.failures, report.failures[0]
+    assert report.compared >= 300
+    assert len(report.by_tactic) >= 9
+
+
+def test_every_rule_has_its_turn() -> None:
+    """Two of three derivations start from an instance of the next rule."""
+    starts = (start_of(number, Random(number)) for number in range(3 * len(rules) // 2 + 3))
+    turns = {start.rule.name for start in starts if start.rule is not None}
+    assert turns == set(rules)
+
+
+def test_every_tactic_of_a_session_is_among_the_steps() -> None:
+    public = {name for name in tactics.__all__ if hasattr(Session, name)}
+    assert public == set(TACTICS)
+
+
+def test_a_false_rule_is_found_by_a_random_derivation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: an addition whose operands are said to be equal."""
+    add = rules["add_comm"]
+
+    def wrong(**arguments: object) -> Equation:
+        stated = add.states(**arguments)
+        assert isinstance(stated.rhs, Binary)
+        return replace(stated, rhs=Binary("add", stated.rhs.left, stated.rhs.left))
+
+    planted = {"wrong": replace(add, name="wrong", states=wrong)}
+    monkeypatch.setattr(random_derivations, "rules", planted)
+    monkeypatch.setattr(kernel, "RULES", planted)  # which takes no rule from elsewhere
+    assert run(range(6), 7).failures
+
+
+def test_an_undo_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: undo takes back one call less than it is asked to."""
+    undo = Session.undo
+    monkeypatch.setattr(Session, "undo", lambda self, count=1: undo(self, max(0, count - 1)))
+    assert run(range(6), 7).failures

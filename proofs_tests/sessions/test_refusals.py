@@ -1,0 +1,517 @@
+"""What a session says when a rewrite does not apply: the parts of each message, and that its advice can be followed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import atl
+from atl.errors import ContradictoryAssumptions, ParseError, WrongArgument
+from lowering import compile as compiled
+from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline
+from rewrites import Derivation, NoMatch, NoSite, Session, Undetermined, reschedule, rules
+from rewrites.instantiation import abstracted
+
+
+def _read_beyond() -> atl.Program:
+    return atl.program("g", [f], atl.gen(n, lambda i: atl.gen(n, lambda j: f[j])[i + 1]))
+
+
+def _guarded(p: Callable[[Any], Any]) -> atl.Program:
+    return atl.program("g", [f], atl.gen(n, lambda i: atl.guard(p(i), atl.gen(n, lambda j: f[j]))[i]))
+
+
+def _deviations() -> Session:
+    return reschedule(atl.parse(
+        "v (x : float32[n, m]) : float32[n] := gen[i < n] let mean := sum[j < m] x[i, j] in "
+        "let dev := gen[j < m] x[i, j] - mean in sum[j < m] dev[j] * dev[j]"
+    ))  # fmt: skip
+
+
+def _biased(around: str) -> Session:
+    return reschedule(
+        atl.parse(f"g (b : float32[m], x : float32[n]) := {around}gen[c < m] b[c] + sum[j < n] x[j] * b[c]")
+    )
+
+
+def test_what_a_session_says_to_do_first_lets_the_next_call_pass() -> None:
+    s = _deviations().hoist("mean").hoist("dev")
+    assert s.check()
+    assert "Σ[j < n] ⊞[c < m]" in str(_biased("").stage("j").interchange("c"))
+    assert "Σ[j < n] ⊞[c < m]" in str(_biased("gen[r < m] ").stage("j", at="r").interchange("c"))
+    assert _deviations().tile("⊞[j < m] _", 4).unroll("ji").check()
+
+
+REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, ...]]] = {
+    "a premise that fails": (
+        lambda: reschedule(_read_beyond()).rw("get_gen"),
+        NoSite,
+        (
+            "get_gen matches here, but a premise fails: i + 1 < n [ATL704]",
+            "⊞[i < n] (⊞[j < n] f[j])[i + 1]",
+            "required: i + 1 < n, where 0 <= i < n is known",
+            "breaks at: n = 1, i = 0",
+            'try: s.rw("get_gen_guarded") applies here',
+        ),
+    ),
+    "a premise that a fact about sizes would give": (
+        lambda: reschedule(pipeline()).fuse("buf").split_loop("i", 5),
+        NoSite,
+        ("5 <= n", "breaks at: n = ", "try: if it is so, state it at the start: reschedule(…, given=[5 <= n])"),
+    ),
+    "a near miss with a guard in the way": (
+        lambda: reschedule(_guarded(lambda i: i < 4)).rw("get_gen"),
+        NoSite,
+        (
+            "the nearest one differs here: wanted a generation, the rule's ⊞[lo <= i < hi] e(i),",
+            "found a guard [i < 4] · ⊞[j < n] f[j]",
+            "^^^^^^^^^^^^^^^^^^^^^^^",
+            "required: the left side of the rule, (⊞[lo <= i < hi] e(i))[k]",
+            'try: s.rw("guard_access") first: then s.rw("get_gen") applies',
+        ),
+    ),
+    "a near miss with a true guard in the way": (
+        lambda: reschedule(_guarded(lambda i: i < n)).rw("get_gen"),
+        NoSite,
+        ('try: s.simpl_guard() first: then s.rw("get_gen") applies',),
+    ),
+    "a near miss with a let in the way": (
+        lambda: reschedule(pipeline()).rw("get_gen"),
+        NoSite,
+        ("found the let-bound buf", 'try: s.inline("buf") first: then s.rw("get_gen") applies'),
+    ),
+    "nothing like it": (
+        lambda: reschedule(pipeline()).rw("sum_swap"),
+        NoSite,
+        ("no place in the goal matches sum_swap", "required: the left side of the rule, Σ["),
+    ),
+    "only elsewhere": (
+        lambda: reschedule(matmul()).rw("gen_interchange", at="j"),
+        NoSite,
+        ("no place below 'j' matches", 'try: it applies elsewhere, at the whole program: s.rw("gen_interchange")'),
+    ),
+    "only scalars": (
+        lambda: reschedule(matmul()).rw("truncr_flatten_split", around="_ * _", reverse=True, k=3),
+        NoSite,
+        ("which is about tensors: here are scalars",),
+    ),
+    "the other direction": (
+        lambda: reschedule(matmul()).rw("sum_gen_swap", reverse=True),
+        NoSite,
+        ('try: it applies from left to right: s.rw("sum_gen_swap")',),
+    ),
+    "too high a number": (
+        lambda: reschedule(pipeline()).inline("buf").rw("get_gen", nth=2),
+        NoSite,
+        ("get_gen applies at 2 places; nth=2 is beyond", "required: nth from 0 to 1"),
+    ),
+    "an undetermined parameter": (
+        lambda: reschedule(pipeline()).rw("truncr_flatten_split", around="i", reverse=True),
+        Undetermined,
+        (
+            "the right side of truncr_flatten_split does not tell its parameter k",
+            'try: pass it by name: s.rw("truncr_flatten_split", reverse=True, k=…)',
+        ),
+    ),
+    "an undetermined subterm": (
+        lambda: reschedule(pipeline()).rw("unfold_let", reverse=True),
+        Undetermined,
+        ('try: s.lbind("…", "x") binds a subterm to a name',),
+    ),
+    "a misspelt rule": (
+        lambda: reschedule(pipeline()).rw("get_gne"),
+        WrongArgument,
+        ("there is no rule called 'get_gne'", "did you mean get_gen"),
+    ),
+    "a misspelt parameter": (
+        lambda: reschedule(pipeline()).rw("get_gen", kk=3),
+        WrongArgument,
+        ("there is no parameter of get_gen called 'kk'", "required: one of lo, hi, e, k"),
+    ),
+    "a misspelt name": (
+        lambda: reschedule(pipeline()).inline("bfu"),
+        NoSite,
+        ("nothing in the goal is bound as bfu", "a gen, a sum or a let: buf, i", "did you mean buf?"),
+    ),
+    "a loop inlined": (
+        lambda: reschedule(pipeline()).inline("i"),
+        NoSite,
+        ("i is bound by a loop, not by a let",),
+    ),
+    "a pattern that is none": (
+        lambda: reschedule(pipeline()).rw("get_gen", at="⊞[_ < n _"),
+        ParseError,
+        ("'⊞[_ < n _' is neither the name of a binder nor a pattern: expected ']' after the range, found '_'",),
+    ),
+    "a pattern that nothing fits": (
+        lambda: reschedule(pipeline()).rw("get_gen", around="Σ[_ < _] _"),
+        NoSite,
+        ("nothing in the goal fits the pattern Σ[_ < _] _",),
+    ),
+    "an empty tile": (
+        lambda: reschedule(pipeline()).tile("i", m),
+        NoSite,
+        ("a tile of m iterations may be empty", "given=[m > 0]"),
+    ),
+    "a loop too long to unroll": (
+        lambda: reschedule(matmul()).unroll("p"),
+        NoSite,
+        ("the loop p runs from 0 to k", "s.unroll('p', 8) runs it in tiles"),
+    ),
+    "a tile that was cut, to unroll": (
+        lambda: reschedule(matmul()).tile("p", 4).tails().unroll("pi"),
+        NoSite,
+        (
+            "the loop pi runs from 0 to min(k - 4*po, 4)",
+            "⊞[i < n] ⊞[j < m] Σ[po < ⌈k / 4⌉] Σ[pi < min(k - 4*po, 4)]",
+            "try: unroll the loop within tiles before s.tails()",
+            'try: s.tails(strategy="split") in place of s.tails()',
+        ),
+    ),
+    "a tile of as many iterations as an index says": (
+        lambda: reschedule(matmul()).tile("p", "i"),
+        NoSite,
+        ("a tile of i iterations may be empty", "required: i > 0"),
+    ),
+    "a let that depends on another one": (
+        lambda: _deviations().hoist("dev"),
+        NoSite,
+        (
+            "⊞[j < m] x[i, j] - mean depends on the let mean between it and the place of the binding",
+            "^^^^^^^^^^^^^^^^^^^^^^^",
+            'try: s.hoist("mean") first',
+        ),
+    ),
+    "a subterm that depends on all that stands around it": (
+        lambda: _deviations().lbind("_ - _", over="⊞[i < n] _"),
+        NoSite,
+        ("x[i, j] - mean depends on the loop i, the let mean and the loop j between it", 's.hoist("mean") first'),
+    ),
+    "an element that is bound outside of its loop": (
+        lambda: reschedule(matmul()).lbind("A[_, _]", "a", over="⊞[i < _] _"),
+        NoSite,
+        ("A[i, p] depends on the loop i and the loop p between", "s.stage(…, at=…) keeps it"),
+    ),
+    "an operand that is packed outside of its let": (
+        lambda: _deviations().pack("dev"),
+        NoSite,
+        ("dev[j] depends on the let dev between it", 'try: s.hoist("dev") first'),
+    ),
+    "a let that no loop stands around": (
+        lambda: reschedule(pipeline()).lbind("buf[_]", over="let buf := _ in _"),
+        NoSite,
+        ("depends on the let buf", 'try: s.inline("buf") first'),
+    ),
+    "a term between two loops": (
+        lambda: _biased("").interchange("c"),
+        NoSite,
+        ("no loop stands directly inside of the loop c", 'try: s.stage("j") first, then s.interchange("c")'),
+    ),
+    "a term between two loops, inside of another one": (
+        lambda: _biased("gen[r < m] ").interchange("c"),
+        NoSite,
+        ('try: s.stage("j", at="r") first, then s.interchange("c")',),
+    ),
+    "nothing to simplify": (
+        lambda: reschedule(pipeline()).simpl_guard(),
+        NoSite,
+        ("no guard in the goal is known to be true or false",),
+    ),
+    "a tile of a new size that has a minimum": (
+        lambda: reschedule(pipeline()).tile("i", atl.sizes("T", min=1)),
+        NoSite,
+        ("required: T > 0; min= of T counts in programs with this size", "given=[T > 0]"),
+    ),
+    "a triangle of maxima": (
+        lambda: reschedule(
+            atl.program("g", [f], atl.gen(n, lambda i: atl.reduce("max", i + 1, lambda j: f[j])))
+        ).interchange("i"),
+        NoSite,
+        ("the range of the loop j depends on the index i", "required: a range that does not, or a sum"),
+    ),
+    "a split between two loops": (
+        lambda: reschedule(
+            atl.program("h", [f], atl.gen(n, lambda i: atl.split(2, atl.gen(n, lambda j: f[i] * f[j])))),
+        ).interchange("i"),
+        NoSite,
+        (
+            "no loop stands directly inside of the loop i",
+            "required: two loops, one inside of the other, with guards",
+        ),
+    ),
+    "tails of loops without guards": (
+        lambda: reschedule(matmul()).tails("i"),
+        NoSite,
+        ("no guard in the loop i can become a bound of a loop", "required: a guard within a loop"),
+    ),
+    "tails of another kind": (
+        lambda: reschedule(matmul()).tails(strategy="pad"),  # type: ignore[arg-type]
+        WrongArgument,
+        ("strategy='pad'", 'required: "min", which bounds the loops of each tile, or "split"'),
+    ),
+    "a tile of nothing": (
+        lambda: reschedule(pipeline()).tile("i", 0),
+        WrongArgument,
+        ("a tile of 0 iterations", "required: a tile of at least one iteration"),
+    ),
+    "a tile without a size": (lambda: reschedule(pipeline()).tile("i", None), WrongArgument, ("None is no index",)),
+    "indices that do not rise": (
+        lambda: reschedule(pipeline()).split_loop("i", 3, 1),
+        WrongArgument,
+        ("a loop is split at 3, 1, which do not rise", "required: indices in rising order"),
+    ),
+    "an input inlined": (
+        lambda: reschedule(pipeline()).inline("f"),
+        NoSite,
+        ("f is an input [", "required: the name of a let: buf"),
+    ),
+    "a let staged outside of its loop": (
+        lambda: reschedule(pipeline()).stage("f", at="⊞[_ < n] _ + _"),
+        NoSite,
+        ("f does not stand inside of that loop",),
+    ),
+    "a let called by no name": (
+        lambda: reschedule(matmul()).lbind("_ * _", "2x"),
+        WrongArgument,
+        ("'2x' cannot name a let",),
+    ),
+    "no call to explain": (
+        lambda: reschedule(pipeline()).explain(),
+        WrongArgument,
+        ("no call has been made that could be explained",),
+    ),
+    "a call to undo that is none": (
+        lambda: reschedule(pipeline()).undo(-1),
+        WrongArgument,
+        ("required: a number from 0 to that of the calls made",),
+    ),
+    "a side that fits anything": (
+        lambda: reschedule(matmul()).rw("gen_eta", at="A[_, _]"),
+        NoSite,
+        ('try: the right side fits A: s.rw("gen_eta", reverse=True)',),
+    ),
+    "two reductions of two kinds": (
+        lambda: reschedule(
+            atl.program("g", [f], atl.sum(3, lambda i: atl.reduce("max", 4, lambda j: f[i + j])))
+        ).interchange("i"),
+        NoSite,
+        ("the loop i, a sum, does not change places with the loop j, a max",),
+    ),
+    "a theorem compiled": (
+        lambda: compiled(reschedule(pipeline()).fuse("buf").done()),  # type: ignore[call-overload]
+        WrongArgument,
+        ("try: take the program of the theorem: theorem.rhs",),
+    ),
+    "a session compiled": (
+        lambda: compiled(reschedule(pipeline())),  # type: ignore[call-overload]
+        WrongArgument,
+        ("try: take the program of the session: session.goal",),
+    ),
+    "a factor that depends on every sum": (
+        lambda: reschedule(matmul()).factor_out("A[_, _]"),
+        NoSite,
+        ("this factor depends on the sum p around it, and on all sums directly around that one", "^^^"),
+    ),
+    "a factor of no sum": (
+        lambda: reschedule(matmul()).interchange("j").factor_out("A[_, _]"),
+        NoSite,
+        ("no sum stands directly around the product that this is a factor of", "s.interchange(…)"),
+    ),
+    "a factor of an addition": (
+        lambda: reschedule(atl.program("g", [f], atl.sum(3, lambda i: f[0] * (f[i] + f[1])))).factor_out("f[1]"),
+        NoSite,
+        ("no sum stands directly around the product that this is a factor of",),
+    ),
+    "a factor of a divisor": (
+        lambda: reschedule(atl.program("g", [f], atl.sum(3, lambda i: f[i] / (f[i] * f[0])))).factor_out("f[0]"),
+        NoSite,
+        ("no law of rings takes this factor out of here",),
+    ),
+    "a factor of a maximum": (
+        lambda: reschedule(atl.program("g", [f], atl.reduce("max", 3, lambda i: f[0] * f[i]))).factor_out("f[0]"),
+        NoSite,
+        ("the max i stands directly around the product",),
+    ),
+    "a sum that a factor does not leave": (
+        lambda: reschedule(matmul()).factor_out("A[_, _]", out_of="p"),
+        NoSite,
+        ("that sum is none that this factor can leave",),
+    ),
+    "a row as a factor": (
+        lambda: reschedule(matmul()).factor_out("A"),
+        NoSite,
+        ("what is to leave the sum is a tensor of 2 dimensions",),
+    ),
+    "a let outside of loops": (
+        lambda: reschedule(pipeline()).hoist("buf"),
+        NoSite,
+        ("no loop stands around buf",),
+    ),
+    "one loop interchanged": (
+        lambda: reschedule(pipeline()).interchange("i"),
+        NoSite,
+        ("no loop stands directly inside of the loop i", "^^^"),
+    ),
+    "a let between two loops": (
+        lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="row").interchange("i"),
+        NoSite,
+        ("no loop stands directly inside of the loop i", 'try: s.hoist("row") first'),
+    ),
+    "assumptions that no sizes meet": (
+        lambda: reschedule(pipeline(), given=[n > 3, n < 2]),
+        ContradictoryAssumptions,
+        ("no sizes meet the assumptions of pipeline and the given ones", "required: 4 <= n and n <= 1"),
+    ),
+    "a condition that is no list": (
+        lambda: reschedule(pipeline(), given=n > 3),
+        WrongArgument,
+        ("required: a list of conditions", "try: write given=[4 <= n]"),
+    ),
+    "all of them, but the second": (
+        lambda: reschedule(pipeline()).rw("get_gen", nth=1, all=True),
+        WrongArgument,
+        ("all=True and nth= exclude each other",),
+    ),
+    "no program": (lambda: reschedule(3), WrongArgument, ("3 (int) is no program",)),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_says_what_where_and_what_helps(name: str) -> None:
+    call, error, parts = REFUSALS[name]
+    with pytest.raises(error) as caught:
+        call()
+    for part in parts:
+        assert part in str(caught.value), str(caught.value)
+
+
+SUGGESTED: dict[str, tuple[Callable[[], Session], Callable[[Session], Session]]] = {
+    "the guarded form": (lambda: reschedule(_read_beyond()), lambda s: s.rw("get_gen_guarded")),
+    "a fact": (lambda: reschedule(pipeline(), given=[n >= 5]), lambda s: s.fuse("buf").split_loop("i", 5)),
+    "a guard moved": (
+        lambda: reschedule(_guarded(lambda i: i < 4)), lambda s: s.rw("guard_access").rw("get_gen"),
+    ),
+    "a guard dropped": (lambda: reschedule(_guarded(lambda i: i < n)), lambda s: s.simpl_guard().rw("get_gen")),
+    "a let inlined": (lambda: reschedule(pipeline()), lambda s: s.inline("buf").rw("get_gen")),
+    "another place": (lambda: reschedule(matmul()), lambda s: s.rw("gen_interchange")),
+    "the other direction": (lambda: reschedule(matmul()), lambda s: s.rw("sum_gen_swap")),
+    "a parameter": (
+        lambda: reschedule(pipeline()), lambda s: s.rw("truncr_flatten_split", around="i", reverse=True, k=8),
+    ),
+    "a positive tile": (lambda: reschedule(pipeline(), given=[k > 0]), lambda s: s.fuse("buf").tile("i", k)),
+    "a tile of a new size": (
+        lambda: reschedule(pipeline(), given=[atl.sizes("T", min=1) > 0]),
+        lambda s: s.fuse("buf").tile("i", atl.sizes("T", min=1)),
+    ),
+    "a rule from right to left": (lambda: reschedule(matmul()), lambda s: s.rw("gen_eta", reverse=True, at="A[_, _]")),
+    "a split where the range ends": (
+        lambda: reschedule(pipeline()), lambda s: s.fuse("buf").split_loop("i", "min(n, 5)"),
+    ),
+    "a loop tiled, then unrolled": (lambda: reschedule(matmul()), lambda s: s.tile("p", 8).unroll("pi")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUGGESTED)
+def test_what_a_refusal_suggests_can_be_done(name: str) -> None:
+    make, follow = SUGGESTED[name]
+    session = make()
+    assert follow(session).steps
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (lambda: 1.0, "takes another number of parameters"),
+        (lambda i, j: 1.0, "takes another number of parameters"),
+        (3, "is not a function"),
+        (abstracted(("index", "index"), lambda i, j: atl.value(i + j)), "is given what it does not range over"),
+    ],
+    ids=["none", "two", "no function", "two, as a function of ours"],
+)
+def test_a_function_of_another_number_of_indices_is_refused(body: Any, said: str) -> None:
+    with pytest.raises(WrongArgument, match=said) as caught:
+        reschedule(matmul()).rw("sum_one", reverse=True, lo=0, hi=1, e=body)
+    assert "a function of" in str(caught.value)
+
+
+def test_a_name_in_a_text_that_is_bound_nowhere_is_no_new_size() -> None:
+    with pytest.raises(WrongArgument, match="nn is neither an index nor a size of the goal") as caught:
+        reschedule(matmul()).split_loop("i", "min(nn, n)")
+    assert "did you mean n" in str(caught.value)
+    assert 'atl.sizes("nn")' in str(caught.value)
+
+
+def test_a_conjunct_that_is_not_there_is_a_near_miss() -> None:
+    start = atl.program("h", [f], atl.gen(n, lambda i: atl.guard(i < n - 1, f[i])))
+    with pytest.raises(NoSite, match="the nearest one differs here") as caught:
+        reschedule(start).rw("guard_implied", q="i >= 0")
+    assert "NonNegative(" not in str(caught.value)
+
+
+def test_what_is_no_number_or_name_is_refused() -> None:
+    s = reschedule(pipeline()).inline("buf")
+    wrong: Any = rules["mul_comm"]
+    with pytest.raises(WrongArgument, match="no name of a rule") as caught:
+        s.rw(wrong)
+    assert 's.rw("mul_comm")' in str(caught.value)
+    number: Any = "1"
+    with pytest.raises(WrongArgument, match="nth='1'"):
+        s.rw("mul_comm", nth=number)
+    with pytest.raises(NoSite, match="nth=a value of type int is beyond"):
+        s.rw("get_gen", nth=10**5000)
+    with pytest.raises(WrongArgument, match="no call 9"):
+        s.diff(9)
+    with pytest.raises(WrongArgument, match="no call '1'"):
+        s.diff(number)
+
+
+def test_every_piece_of_a_loop_keeps_its_mark() -> None:
+    start = atl.parse("p (x : float32[m]) : float32[m] := gen [j < m | vector] x[j]")
+    text = str(reschedule(start).split_loop("j", "m // 2").goal)
+    assert text.count("| vector]") == 2
+
+
+def test_a_loop_is_split_at_rising_indices() -> None:
+    with pytest.raises(WrongArgument, match="split at n // 2, n // 3, which do not rise"):
+        reschedule(matmul()).split_loop("i", "n // 2", "n // 3")
+
+
+def test_each_piece_of_a_loop_has_one_name() -> None:
+    wrong: list[tuple[Any, str]] = [
+        (["a"], "1 names for 2 pieces"),
+        (["a", "b", "c"], "3 names for 2 pieces"),
+        ("ab", "names='ab'"),
+        (["a", "2b"], "names=\\['a', '2b'\\]"),
+    ]
+    for names, message in wrong:
+        with pytest.raises(WrongArgument, match=message):
+            reschedule(matmul()).split_loop("i", "n // 2", names=names)
+
+
+def test_a_text_that_means_nothing_at_some_places_hides_no_near_miss() -> None:
+    """p is an index within the sum only; the nearest place is there, and the others are passed over."""
+    with pytest.raises(NoSite, match="no place in the goal matches gen_eta"):
+        reschedule(matmul()).rw("gen_eta", n="p + 1")
+
+
+def test_only_a_session_says_why_a_rule_does_not_apply() -> None:
+    start = reschedule(_read_beyond())
+    alone, told = Derivation(start.theorem, rules), start.begin()
+    with pytest.raises(NoSite, match=r"^get_gen does not apply at \[0\]"):
+        alone.rewrite("get_gen", (0,))
+    with pytest.raises(NoSite, match=r"get_gen matches here, but a premise fails: i \+ 1 < n"):
+        told.rewrite("get_gen", (0,))
+    with pytest.raises(NoMatch, match=r"^get_gen does not match here \[ATL705\]"):
+        alone.arguments(rules["get_gen"], (), False, {})
+    with pytest.raises(NoMatch, match=r"does not match here: it wants an access, the rule's .*, and finds a gen"):
+        told.arguments(rules["get_gen"], (), False, {})
+
+
+def test_a_condition_that_python_has_decided_against_is_refused() -> None:
+    with pytest.raises(WrongArgument, match=r"given=\[False\] holds for no sizes"):
+        reschedule(pipeline(), given=[False])
+    with pytest.raises(WrongArgument, match="Python has decided this condition already"):
+        atl.program("g", [f], f, given=[n > 0, False])
+    assert not atl.program("g", [f], f, given=[True]).assumptions

@@ -1,0 +1,305 @@
+"""`s.check()`: whether a goal compiles, and what stands in its way; no suggestion leads to a goal that does not."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+
+import pytest
+
+import atl
+from atl.core.marks import LetMark, LoopMark
+from atl.errors import ATLError, IllegalMark, NoSuchAttribute, UnsupportedMark, WrongArgument
+from lowering import compile as compiled
+from lowering import lower, print_c
+from lowering.targets.support import check_program
+from proofs_tests.sessions.session_programs import A, f, k, matmul, n, pipeline
+from rewrites import Session, reschedule, rules
+from rewrites.session.vocabulary import ELSEWHERE, no_such_name
+
+bins = atl.sizes("bins")
+to = atl.tensor("to", n, dtype="int64", range=(0, bins))
+
+
+def histogram() -> atl.Program:
+    return atl.program("histogram", [to, f], atl.gen(bins, lambda b: atl.sum(n, lambda p: atl.guard(to[p] == b, f[p]))))
+
+
+def doubled() -> atl.Program:
+    return atl.program("doubled", [f], atl.gen(n, lambda i: 2 * f[i]))
+
+
+# Each buffer on the stack is as large as it may be there; two of them are as much as the stack holds.
+MADE = "let {name} | stack := ⊞[i < 8192] x[i] in "
+
+
+def stacked(count: int, *, within: bool) -> atl.Program:
+    """Buffers that are there at one time: each in the last one, or all in one block, one after the other."""
+    called = [f"t{k}" for k in range(count)]
+    made = [MADE.format(name=name) for name in called]
+    if within:
+        body = "".join(made) + f"⊞[j < 8192] {' + '.join(f'{name}[j]' for name in called)}"
+    else:
+        body = " ++ ".join(f"({let}⊞[j < 8192] {name}[j] + 1)" for let, name in zip(made, called, strict=True))
+    extent = "8192" if within else str(count * 8192)
+    return atl.parse(f"t (x : float32[8192]) : float32[{extent}] := {body}")
+
+
+def added(count: int) -> atl.Program:
+    """Buffers of the addends of each element, where they are lifted out of an arithmetic."""
+    addends = [f"({MADE.format(name=f't{k}')}t{k}[8191 - j])" for k in range(count)]
+    return atl.parse(f"t (x : float32[8192]) : float32[8192] := ⊞[j < 8192] {' * '.join(addends)}")
+
+
+def parts(count: int, each: int) -> atl.Program:
+    """Loops after each other, in which there are so many buffers."""
+    lets = "".join(MADE.format(name=f"t{k}") for k in range(each))
+    body = f"(⊞[r < 4] {lets}Σ[j < 8192] {' * '.join(f't{k}[j]' for k in range(each))})"
+    return atl.parse(f"t (x : float32[8192]) : float32[{4 * count}] := {' ++ '.join([body] * count)}")
+
+
+def names(session: Session) -> list[str]:
+    return [type(obstacle).__name__ for obstacle in session.check().obstacles]
+
+
+IN_THE_WAY: dict[str, tuple[Callable[[], Session], list[str]]] = {
+    "nothing": (lambda: reschedule(matmul()).tile(["i", "j"], [4, 8]), []),
+    "an access": (
+        lambda: reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i] + f[i + 1]))),
+        ["UnsafeAccess"],
+    ),
+    "every access": (
+        lambda: reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i - 1] + f[i + 1]))),
+        ["UnsafeAccess", "UnsafeAccess"],
+    ),
+    "a truncation": (
+        lambda: reschedule(doubled()).tile("i", 8).rw("guard_mul_right", reverse=True),
+        ["UnsafeTruncation"],
+    ),
+    "a mark": (lambda: reschedule(matmul()).mark("i", "merge"), ["UnsupportedMark"]),
+    "two marks and what they are on": (
+        lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="a").mark("a", "registers").mark("p", "block.x"),
+        ["UnsupportedMark"] * 3,
+    ),
+    "a buffer that the stack does not hold": (
+        lambda: reschedule(matmul()).stage("A[_, _]", at="i", name="a").mark("a", "stack"),
+        ["UnsupportedMark"],
+    ),
+    "a buffer that the stack holds": (
+        lambda: reschedule(matmul()).tile("p", 8).stage("A[_, _]", at="po", name="a").mark("a", "stack"),
+        [],
+    ),
+    "buffers that the stack does not hold together": (lambda: reschedule(stacked(3, within=True)), ["UnsupportedMark"]),
+    "buffers that the stack holds together": (lambda: reschedule(stacked(2, within=True)), []),
+    "buffers of one statement": (lambda: reschedule(stacked(3, within=False)), ["UnsupportedMark"]),
+    "buffers of one sum of elements": (lambda: reschedule(added(3)), ["UnsupportedMark"]),
+    "buffers of loops that follow each other": (lambda: reschedule(parts(3, 2)), []),
+    "one part too many of them": (lambda: reschedule(parts(3, 3)), ["UnsupportedMark"] * 3),
+    "a name": (
+        lambda: reschedule(atl.program("p", [atl.tensor("out", n)], 2 * atl.tensor("out", n))),
+        ["WrongName"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_THE_WAY)
+def test_a_check_names_all_that_stands_in_the_way_and_compile_refuses_just_then(name: str) -> None:
+    make, expected = IN_THE_WAY[name]
+    s = make()
+    before, steps = s.goal, len(s.steps)
+    assert names(s) == expected
+    assert bool(s.check()) is s.check().compiles is (not expected)
+    assert (s.goal, len(s.steps)) == (before, steps)
+    if not expected:
+        compiled(s.goal)
+        return
+    with pytest.raises(ATLError) as refused:
+        compiled(s.goal)
+    assert type(refused.value).__name__ in expected
+    assert s.done().rhs == before
+
+
+def test_a_report_has_the_places_and_what_helps() -> None:
+    s = reschedule(atl.program("p", [f], atl.gen(n, lambda i: f[i] + f[i + 1]))).mark("i", "thread.x")
+    shown = repr(s.check())
+    assert shown.startswith("2 things stand in the way of compiling p for target='c':\n1. UnsupportedMark: the loop i")
+    assert "2. UnsafeAccess: an access at i + 1 to f, of extent n, goes out of bounds" in shown
+    assert shown.count("^^^") >= 2
+    assert shown.count("  try: ") == 2
+    assert repr(reschedule(matmul()).check()) == "nothing stands in the way of compiling matmul for target='c'"
+
+
+def test_whether_loops_may_run_as_marked_is_told_by_lowering_and_not_taken_for_granted() -> None:
+    s = reschedule(matmul()).mark("i", "parallel").mark("p", "vector")
+    assert str(s.check()) == (
+        "nothing stands in the way of compiling matmul for target='c', if its loops may run as marked "
+        "(i as parallel, p as vector): s.check(also=lowering.lower) tells"
+    )
+    assert not s.check()
+    assert s.check(also=lower)
+    assert repr(s.check(also=lower)) == "nothing stands in the way of compiling matmul for target='c'"
+    s.interchange("j")
+    (obstacle,) = s.check(also=lower).obstacles
+    assert isinstance(obstacle, IllegalMark)
+    with pytest.raises(IllegalMark) as refused:
+        compiled(s.goal)
+    assert str(refused.value) == str(obstacle)
+
+
+def test_what_only_lowering_can_tell_comes_in() -> None:
+    asked: list[atl.Program] = []
+
+    def refused(program: atl.Program) -> None:
+        asked.append(program)
+        raise WrongArgument("not on this machine")
+
+    s = reschedule(pipeline())
+    assert s.check(also=lower)
+    assert [str(obstacle.summary) for obstacle in s.check(also=refused).obstacles] == ["not on this machine"]
+    assert asked == [s.goal]
+    with pytest.raises(WrongArgument, match="also=3"):
+        s.check(also=3)  # type: ignore[arg-type]
+    with pytest.raises(WrongArgument, match="target='metal'"):
+        s.check(target="metal")
+    assert not s.mark("i", "block.x").check(target="cuda").obstacles
+    assert s.check(target="c").obstacles
+
+
+# -- suggestions ------------------------------------------------------------------------------------------------------
+
+
+def guarded_twice() -> atl.Program:
+    both = atl.gen(n, k, lambda i, j: atl.guard((i == j) & (i < 3), f[i]))
+    return atl.program("guarded_twice", [f], atl.gen(n, lambda i: atl.sum(k, lambda j: both[i, j])))
+
+
+FOLLOWED: dict[str, tuple[Callable[[], Session], str]] = {
+    "tiles, whose padding a truncation cuts": (
+        lambda: reschedule(doubled()).tile("i", 8),
+        "reverse=True",
+    ),
+    "a scatter in tiles": (lambda: reschedule(histogram()).tile("b", 8), 's.rw("sum_guard")'),
+    "a let": (lambda: reschedule(pipeline()), 's.inline("buf")'),
+    "a guard by two conditions": (lambda: reschedule(guarded_twice()).rw("get_gen", all=True), "around=("),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_no_suggestion_leads_to_a_goal_that_is_refused(name: str) -> None:
+    """Each call that a refused rewrite suggests is made, with its arguments, and what it leads to is lowered."""
+    make, among_them = FOLLOWED[name]
+    s = make()
+    suggestions: set[str] = set()
+    for rule in rules:
+        for reverse in (False, True):
+            try:
+                s.branch().rw(rule, reverse=reverse)
+            except ATLError as error:
+                suggestions.update(error.suggestions)
+    followed: list[str] = []
+    for calls in map(calls_in, sorted(suggestions)):
+        if not calls or any("…" in call for call in calls):
+            continue  # something is for the user to say
+        tried = s.branch()
+        for call in calls:
+            eval(call, {"s": tried})
+        lowered(tried)
+        followed += calls
+    assert len(followed) >= 10
+    assert any(among_them in call for call in followed)
+
+
+def lowered(s: Session) -> None:
+    """What `compile` does before it asks a C compiler."""
+    check_program(s.goal, "c")
+    print_c(lower(s.goal))
+
+
+def calls_in(suggestion: str) -> list[str]:
+    """The calls of a session in a suggestion; "…" stands in them for what is not told."""
+    found: list[str] = []
+    end = 0
+    for start in (match.start() for match in re.finditer(r"\bs\.\w+\(", suggestion)):
+        if start >= end:  # and not within the arguments of the one before
+            end = next(end for end in range(start, len(suggestion) + 1) if _is_whole(suggestion[start:end]))
+            found.append(suggestion[start:end])
+    return found
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        ast.parse(text.replace("…", "..."), mode="eval")
+    except SyntaxError:
+        return False
+    return text.endswith(")")
+
+
+def staged() -> atl.Program:
+    """A buffer of a row within a loop, and a sum over it."""
+    return atl.program(
+        "staged",
+        [A],
+        atl.gen(n, lambda i: atl.let(atl.gen(4, lambda q: 2 * atl.guard(q < k, A[i, q])), _summed, name="buf")),
+    )
+
+
+def _summed(buf: atl.Tensor) -> atl.Tensor:
+    return atl.sum(4, lambda j: buf[j])
+
+
+def scalar() -> atl.Program:
+    return atl.program("scalar", [f], atl.gen(n, lambda i: atl.let(2 * f[i], lambda x: x * x, name="buf")))
+
+
+def unsimplified() -> atl.Program:
+    terms = atl.gen(n, lambda i: atl.guard(i < n, f[i % n]))
+    return atl.program("unsimplified", [f], atl.gen(n, lambda i: atl.gen(n, lambda j: 2 * terms[j])[i]))
+
+
+ANSWERED: dict[str, Callable[[], Session]] = {
+    r's\.mark\("buf", "registers"\)': lambda: reschedule(scalar()),
+    r's\.(inline|fuse|hoist)|s\.mark\("buf"|s\.stage\("_"': lambda: reschedule(staged()),
+    r"s\.simpl|s\.normalize": lambda: reschedule(unsimplified()),
+    r's\.rw\("gen_add"\)': lambda: reschedule(pipeline()).inline("buf"),
+    r"s\.split_loop": lambda: reschedule(matmul(), given=[n >= 1]),
+    "": lambda: reschedule(matmul()),
+}
+"""Sessions in which a call can be made that a hint shows: the first one that fits."""
+
+
+@pytest.mark.parametrize("name", sorted({*ELSEWHERE, *(mark.value for of in (LoopMark, LetMark) for mark in of)}))
+def test_a_hint_leads_to_a_kernel_or_says_that_it_leads_to_none(name: str) -> None:
+    """Of every name of other systems, and of every mark, the calls are made that it is answered with."""
+    if not name or hasattr(Session, name):
+        return
+    with pytest.raises(NoSuchAttribute) as caught:
+        getattr(reschedule(pipeline()), name)
+    (hint,) = caught.value.suggestions
+    for call in calls_in(hint):
+        if "…" in call:
+            continue
+        s = next(make for fits, make in ANSWERED.items() if re.match(fits, call))()
+        eval(call.replace('"rule"', '"mul_comm"'), {"s": s})
+        if "which the C target does not carry out yet" not in hint:
+            lowered(s)
+            continue
+        with pytest.raises(UnsupportedMark):
+            lowered(s)
+
+
+def test_the_hints_that_lead_to_a_refused_goal_are_those_with_marks_that_c_does_not_carry_out() -> None:
+    assert "which the C target does not carry out yet" in str(no_such_name("bind", []))
+    assert "does not carry out" not in str(no_such_name("store_in", []))
+    assert str(no_such_name("paralel", [])).endswith('did you mean s.mark("i", "parallel")?')
+    assert str(no_such_name("merg", [])).endswith(
+        'did you mean s.mark("i", "merge"), which the C target does not carry out yet?'
+    )
+
+
+def test_a_goal_on_its_way_that_is_refused_already_still_gets_suggestions() -> None:
+    s = reschedule(atl.program("p", [A], atl.gen(n, lambda i: (atl.gen(k, lambda j: 2 * A[i, j]))[i])))
+    assert names(s) == ["UnsafeAccess"]
+    with pytest.raises(ATLError) as refused:
+        s.rw("get_gen")
+    assert any("get_gen_guarded" in suggestion for suggestion in refused.value.suggestions)

@@ -1,0 +1,160 @@
+"""Loops without tests: after `tails` no innermost loop of the kernel has one, and it computes what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import atl
+from atl import IndexExpr, Program, Tensor
+from lowering import compile as compiled
+from lowering import lower, print_c
+from lowering.lower import lower_unchecked
+from proofs_tests.sessions.session_programs import assert_agrees, matmul
+from rewrites import Session, reschedule
+from rewrites.tactics.nests.tails import Strategy
+
+n, m, k = atl.sizes("n m k")
+C = atl.sizes("C", min=1)
+f = atl.tensor("f", n)
+z = atl.tensor("z", n, m)
+cube = atl.tensor("cube", n, m, k)
+square = atl.tensor("square", n, n)
+taps = atl.tensor("taps", 5)
+SIZES = [
+    {"n": a, "m": b, "k": c, "C": 3}
+    for a, b, c in ((0, 0, 0), (0, 3, 2), (1, 1, 1), (2, 3, 5), (5, 1, 2), (7, 11, 4), (8, 8, 8))
+]
+
+
+def elementwise() -> Program:
+    return atl.program("doubled", [z], atl.gen(n, m, lambda i, j: 2 * z[i, j]))
+
+
+def five_points() -> Program:
+    def five(i: IndexExpr, j: IndexExpr) -> Tensor:
+        rows = atl.guard(i >= 1, z[i - 1, j]) + atl.guard(i + 1 < n, z[i + 1, j])
+        return rows + atl.guard(j >= 1, z[i, j - 1]) + atl.guard(j + 1 < m, z[i, j + 1]) + z[i, j]
+
+    return atl.program("five", [z], atl.gen(n, m, five))
+
+
+def differences() -> Program:
+    """Three dimensions, with a border at one side of each."""
+
+    def element(i: IndexExpr, j: IndexExpr, p: IndexExpr) -> Tensor:
+        before = atl.guard(i >= 1, cube[i - 1, j, p]) - atl.guard(j >= 1, cube[i, j - 1, p])
+        return cube[i, j, p] - before + atl.guard(p + 1 < k, cube[i, j, p + 1])
+
+    return atl.program("differences", [cube], atl.gen(n, m, k, element))
+
+
+def gaussian() -> Program:
+    """A separable filter of five taps, first along rows; what lies outside counts as zero."""
+
+    def along_rows(i: IndexExpr, j: IndexExpr) -> Tensor:
+        return atl.sum(5, lambda d: atl.guard((j + d >= 2) & (j + d - 2 < m), taps[d] * z[i, j + d - 2]))
+
+    def along_columns(rows: Tensor) -> Tensor:
+        return atl.gen(n, m, lambda i, j: atl.sum(
+            5, lambda d: atl.guard((i + d >= 2) & (i + d - 2 < n), taps[d] * rows[i + d - 2, j])))  # fmt: skip
+
+    return atl.program("gaussian", [taps, z], atl.let(atl.gen(n, m, along_rows), along_columns, name="rows"))
+
+
+def triangular() -> Program:
+    """The product of a lower triangular matrix with itself; its upper part is not read."""
+    return atl.program("triangular", [square], atl.gen(n, n, lambda i, j: atl.sum(
+        n, lambda p: atl.guard((p <= i) & (j <= p), square[i, p] * square[p, j]))))  # fmt: skip
+
+
+def selected() -> Program:
+    """Neighbours, but the first element at the border: a selection by an equation."""
+    return atl.program("selected", [f], atl.gen(n, lambda i: atl.select(i == 0, f[i], f[i - 1])))
+
+
+def packed(s: Session) -> Session:
+    s.tile(["i", "j", "p"], [2, 3, 4]).stage("Σ[po < _] _", at="jo", name="acc")
+    return s.stage("A", at="po", name="At").stage("B", at="po", name="Bt")
+
+
+NESTS: dict[str, tuple[Callable[[], Program], Callable[[Session], Session]]] = {
+    "element by element": (elementwise, lambda s: s.tile(["i", "j"], [3, 4])),
+    "a tile of a size": (elementwise, lambda s: s.tile(["i", "j"], C)),
+    "a product": (matmul, lambda s: s.tile(["i", "j", "p"], [2, 3, 4])),
+    "a product, packed": (matmul, packed),
+    "a product, tiles within outside": (matmul, lambda s: s.tile("p", 4).interchange("po").interchange("j")),
+    "a stencil": (five_points, lambda s: s),
+    "a stencil in tiles": (five_points, lambda s: s.tile(["i", "j"], [3, 4])),
+    "three dimensions": (differences, lambda s: s.tile("i", 2)),
+    "two stages, by strips": (gaussian, lambda s: s.tile("⊞[i < n] ⊞[j < m] Σ[d < _] [_] · _ * rows[_, _]", 4).stage(
+        "rows", at="io")),
+    "two stages, both in full": (gaussian, lambda s: s.tile("j", 4)),
+    "a triangle": (triangular, lambda s: s.tile(["i", "j"], 3)),
+    "a triangle in three": (triangular, lambda s: s.tile(["i", "j", "p"], [2, 3, 4])),
+    "a selection": (selected, lambda s: s.tile("i", 3)),
+}  # fmt: skip
+
+
+def conditions_within(source: str) -> list[str]:
+    """The lines with a test in the innermost loops of a kernel."""
+    lines = source.split("\n")
+    depth = [len(line) - len(line.lstrip()) for line in lines]
+    found = []
+    for start, line in enumerate(lines):
+        if line.lstrip().startswith("for ("):
+            end = next(at for at in range(start + 1, len(lines)) if lines[at].strip() and depth[at] <= depth[start])
+            body = lines[start + 1 : end]
+            if not any("for (" in inner for inner in body):
+                found += [inner for inner in body if "if (" in inner or "?" in inner]
+    return found
+
+
+@pytest.mark.parametrize("strategy", ["min", "split"])
+@pytest.mark.parametrize("name", NESTS)
+def test_no_test_is_left_in_an_innermost_loop(name: str, strategy: Strategy) -> None:
+    make, scheduled = NESTS[name]
+    program = make()
+    session = scheduled(reschedule(program, given=[C >= 1] if name == "a tile of a size" else []))
+    assert conditions_within(print_c(lower_unchecked(session.goal)))
+    session.tails(strategy=strategy)
+    assert conditions_within(print_c(lower(session.goal))) == []
+    assert_agrees(session, SIZES)
+
+
+def test_full_tiles_run_a_constant_number_of_times() -> None:
+    source = compiled(reschedule(matmul()).tile(["i", "j", "p"], [2, 3, 4]).tails(strategy="split").goal).source
+    first = source[source.index("for (") :].split("}")[0]
+    assert [line.split("; ")[1] for line in first.split("\n") if "for (" in line] == [
+        "io < n / 2", "jo < m / 3", "po < k / 4", "ii < 2", "ji < 3", "pi < 4",
+    ]  # fmt: skip
+
+
+def test_guards_leave_the_loops_that_they_do_not_depend_on() -> None:
+    rows = atl.program("rows", [z], atl.gen(n, m, lambda i, j: z[i, j] * atl.guard(i < 4, 2.0)))
+    assert str(reschedule(rows).tails().goal).endswith("padr (n - min(n, 4)) ⊞[i < min(n, 4)] ⊞[j < m] z[i, j] * 2.0")
+
+
+def test_tails_are_those_of_the_loop_that_is_named() -> None:
+    s = reschedule(matmul()).tile("i", 4).tile("p", 4).tails("po")
+    assert "Σ[pi < min(k - 4*po, 4)]" in str(s.goal)
+    assert "⊞[ii < 4]" in str(s.goal)
+    assert_agrees(s, SIZES)
+
+
+def test_loops_that_are_cut_keep_their_names_and_marks() -> None:
+    s = reschedule(matmul()).tile(["i", "j"], 4).mark("io", "parallel").mark("ji", "vector").tails(strategy="split")
+    assert str(s.goal).count("| parallel]") == 2
+    assert str(s.goal).count("| vector]") == 3
+    assert "io1" not in str(s.goal)
+
+
+def test_what_a_maximum_folds_in_is_not_left_out() -> None:
+    """A guarded term counts as zero in a maximum, so its guard is no bound of the loop."""
+    top = atl.program("top", [z], atl.gen(n, lambda i: atl.reduce("max", m, lambda j: z[i, j] + atl.guard(
+        j >= 1, z[i, j - 1]))))  # fmt: skip
+    s = reschedule(top, given=[m >= 3]).tails()
+    values = -1 - np.arange(12, dtype="float32").reshape(4, 3)
+    np.testing.assert_array_equal(compiled(s.goal)(z=values), atl.evaluate(top, z=values))

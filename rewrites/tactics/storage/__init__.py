@@ -1,0 +1,1 @@
+"""Tactics about what is kept: bound, hoisted, staged, packed and padded."""

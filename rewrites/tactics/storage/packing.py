@@ -1,0 +1,135 @@
+"""Packing: an operand copied in the order in which loops read it, padded where their last tiles stick out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from atl.core.predicate import Predicate
+from atl.core.substitution import free_positions
+from atl.core.terms import (
+    Gen,
+    Reduce,
+)
+from atl.core.traversal import Path
+from atl.errors import ATLError, WrongArgument, brief
+from atl.text.printing import place_of
+from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
+from rewrites.obstacles import none_is_new, obstacles
+from rewrites.places.choosing import Chosen
+from rewrites.places.site import Site
+from rewrites.tactics.inwards import Inwards, operand_called, reads_of
+from rewrites.tactics.loops import first_possible, loops
+from rewrites.tactics.storage.binding import check_name, check_nth, nth_of
+from rewrites.tactics.storage.staging import below_lets, loops_between, stage_at
+
+
+def pack(
+    work: Derivation,
+    what: Chosen,
+    *,
+    at: Chosen | None = None,
+    name: str | None = None,
+    order: Sequence[Chosen] | None = None,
+    nth: int | None = None,
+) -> None:
+    """Copies what is read of an operand in the order of the loops that read it: within the loop `at`, or before all.
+
+    ⊞jo ⊞i Σ[p < k] ⊞[ji < 8] [8*jo + ji < m] · a(i, p) * B[p, 8*jo + ji]  →
+    let Bp := ⊞jo ⊞[p < k] ⊞[ji < 8] [8*jo + ji < m] · B[p, 8*jo + ji] in ⊞jo ⊞i Σp ⊞[ji < 8] a(i, p) * Bp[jo, p, ji]
+
+    The operand is an input or a let, or a pattern of what is read; of several reads it is the first one that computes
+    something, or the one with the number `nth`. `order` names the loops in another order, from the outside in.
+
+    Conditions of the guards between that speak of loops of the operand only become padding of the blocks. They go from
+    the product where the goal compiles without them: where other operands are read safely, and no truncation cuts it.
+
+    >>> s = reschedule(atl.parse(
+    ...     "f (A : float32[n, m], x : float32[m]) : float32[n] "
+    ...     ":= ⊞[i < n] Σ[j < m] A[i, j] * x[j]")).tile("i", 8).interchange("ii")
+    >>> s.pack("A")
+    f (A : float32[n, m], x : float32[m]) : float32[n] :=
+      let Ap := ⊞[io < ⌈n / 8⌉] ⊞[j < m] ⊞[ii < 8] [8*io + ii < n] · A[8*io + ii, j] in
+      truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉] Σ[j < m] ⊞[ii < 8] [8*io + ii < n] ·
+        Ap[io, j, ii] * x[j]
+    -- Ap holds ⌈n / 8⌉ x m x 8 elements: it grows with m and n
+    """
+    check_name(name)
+    check_nth(nth)
+    if order is not None and not isinstance(order, list | tuple):
+        raise WrongArgument(f"order={brief(order)}", required='a list of loops: order=["ko", "ii"]')
+    if at is None:
+        _pack_below(work, what, (), name, order, nth)
+    else:
+        first_possible(work, at, lambda site: _pack_below(work, what, (*site.path, 0), name, order, nth))
+
+
+def _pack_below(
+    work: Derivation, what: Chosen, above: Path, name: str | None, order: Sequence[Chosen] | None, nth: int | None
+) -> None:
+    reads = nth_of(reads_of(work, what, above), nth, what)
+
+    def packed(read: Site) -> None:
+        place = below_lets(work, read.path, above)
+        positions = None if order is None else _positions(work, read.path, place, order)
+
+        def staged(at: Path) -> None:
+            use = stage_at(work, at, place, name or f"{operand_called(read)}p", order=positions)
+            work.sweep(["guard_guard"], (*use[: len(place)], 0))
+
+        _padded(work, read.path, place, staged)
+
+    work.first_of(reads, packed)
+
+
+# -- the order of the loops ------------------------------------------------------------------------------------------
+
+
+def _positions(work: Derivation, read: Path, above: Path, order: Sequence[Chosen]) -> list[int]:
+    """The de Bruijn positions of the loops of the operand, in the order that is wanted."""
+    used = free_positions(work.term(read))[0]
+    around = [site for site in work.site(read).spine()[:-1] if isinstance(site.term, Gen | Reduce)][::-1]
+    between = [position for position, _, _ in loops_between(work, read, above) if position in used]
+    found: list[int] = []
+    for each in order:
+        paths = {site.path for site in loops(work, each)}
+        found += [position for position in between if around[position].path in paths][:1]
+    if len(found) != len(order) or sorted(found) != sorted(between):
+        names = ", ".join(around[position].called[0] for position in reversed(between))
+        raise NoSite(
+            f"order={brief(list(order))} does not name each loop of the operand once",
+            place=place_of(work.goal, read),
+            required=f"the loops {names}, in some order" if names else "no order: the operand depends on no loop there",
+        )
+    return found
+
+
+# -- padding ----------------------------------------------------------------------------------------------------------
+
+
+def _padded(work: Derivation, read: Path, above: Path, staged: Callable[[Path], None]) -> None:
+    """[p ∧ q] · a * b → [p] · a * ([q] · b), where q speaks of loops of b only; then [q] · b is staged.
+
+    Conditions stay around the product, too, where it would not compile without them.
+    """
+    before, in_the_way = work.point, obstacles(work.goal)
+
+    def without(gone: Collection[Predicate]) -> bool:
+        work.back_to(before)
+        try:
+            staged(Inwards(work, read, above, gone).moved())
+        except ATLError:
+            return False
+        return none_is_new(in_the_way, obstacles(work.goal))
+
+    candidates = Inwards(work, read, above, ()).own()
+    if without(candidates):
+        return
+    gone: list[Predicate] = []
+    for candidate in candidates:
+        if without([*gone, candidate]):
+            gone.append(candidate)
+    if not gone or not without(gone):
+        # The guards stay as they are: `stage_at` pads the buffer with what of them matters.
+        work.back_to(before)
+        staged(read)
