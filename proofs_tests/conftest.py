@@ -1,7 +1,8 @@
-"""Caches of compiled kernels that tests have to themselves. A file takes one by `pytest.mark.usefixtures`."""
+"""Caches of kernels that tests have to themselves (a file takes one by `pytest.mark.usefixtures`), and interrupts."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,3 +24,10 @@ def cache_of_the_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ATL_CACHE", str(cache))
         yield cache
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts_arrive() -> None:
+    """A shell starts what it runs in the background with interrupts ignored, and so would be what a test starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
