@@ -38,6 +38,11 @@ from layouts.foundation.tuples import (
     weakly_compatible,
     weakly_congruent,
 )
+from layouts.linear.actions import ColumnAction
+from layouts.linear.banks import BankConflicts, ChosenSwizzle, bank_conflicts, conflict_free, swizzle_for
+from layouts.linear.conversion import as_linear
+from layouts.linear.layout import LinearLayout
+from layouts.linear.names import supremum
 from layouts.pictures.explain import Explanation, explain
 from layouts.pictures.grid import Picture, draw
 from layouts.pictures.reading import read_condition, read_layout
@@ -49,8 +54,11 @@ from layouts.proofs.relation import Relation
 
 __all__ = [
     "F2",
+    "BankConflicts",
     "Box",
     "Chain",
+    "ChosenSwizzle",
+    "ColumnAction",
     "Coordinate",
     "E",
     "Explanation",
@@ -58,11 +66,14 @@ __all__ = [
     "IndexFunction",
     "Layout",
     "LayoutError",
+    "LinearLayout",
     "NoLayout", "NoMode",
     "NotByTable",
     "Picture", "Relation",
     "Semimodule",
     "Swizzle",
+    "as_linear",
+    "bank_conflicts",
     "bijective",
     "blocked_product",
     "coalesce",
@@ -72,6 +83,7 @@ __all__ = [
     "compatible",
     "complement",
     "composition",
+    "conflict_free",
     "congruent",
     "coordinates",
     "cosize",
@@ -101,6 +113,8 @@ __all__ = [
     "right_inverse",
     "row_major", "size",
     "steps_of",
+    "supremum",
+    "swizzle_for",
     "tiled_divide",
     "tiled_product",
     "upcast",

@@ -15,6 +15,7 @@ from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout, Mode, make_layout
 from layouts.foundation.semimodule import BITS, COORDINATES, F2
 from layouts.foundation.tuples import Extent
+from layouts.linear.bits import basis_of
 
 SEARCHED: Final = 4_096
 """Of layouts with up to so many places the largest right inverse is searched for, where a chain of strides is none."""
@@ -161,30 +162,12 @@ def _columns(layout: Layout) -> list[int]:
     return out
 
 
-def _reduced(columns: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """A basis of the places, by the highest bit of each, with the index that comes there; every pivot stands alone."""
-    basis: dict[int, tuple[int, int]] = {}
-    for bit, column in enumerate(columns):
-        place, at = column, 1 << bit
-        for pivot, (other, whence) in basis.items():
-            if place >> pivot & 1:
-                place, at = place ^ other, at ^ whence
-        if not place:
-            continue
-        new = place.bit_length() - 1
-        for pivot, (other, whence) in list(basis.items()):
-            if other >> new & 1:
-                basis[pivot] = (other ^ place, whence ^ at)
-        basis[new] = (place, at)
-    return basis
-
-
 def _over_f2(layout: Layout) -> Layout:
     """The indices whose values are 1, 2, 4, …, as far as there are such."""
-    basis = _reduced(_columns(layout))
+    pivots = basis_of(_columns(layout)).pivots
     modes: list[Mode] = []
-    for bit in range(len(basis)):
-        place, at = basis.get(bit, (0, 0))
+    for bit in range(len(pivots)):
+        place, at = pivots.get(bit, (0, 0))
         if place != 1 << bit:
             break
         modes.append((2, F2(at)))
@@ -193,11 +176,11 @@ def _over_f2(layout: Layout) -> Layout:
 
 def _left_over_f2(layout: Layout) -> Layout:
     columns = _columns(layout)
-    basis = _reduced(columns)
-    if len(basis) < len(columns):
+    pivots = basis_of(columns).pivots
+    if len(pivots) < len(columns):
         raise NoLayout(
             f"{layout} has no left inverse", required="an injective layout: its columns depend on each other"
         )
     highest = max((column.bit_length() for column in columns), default=0)
-    modes: list[Mode] = [(2, F2(basis[bit][1] if bit in basis else 0)) for bit in range(highest)]
+    modes: list[Mode] = [(2, F2(pivots[bit][1] if bit in pivots else 0)) for bit in range(highest)]
     return Layout.of_modes(coalesced(modes, Known()))

@@ -15,6 +15,7 @@ from layouts.errors import NotByTable
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.tuples import as_nested, extent_of, modes_of, product
+from layouts.linear.layout import LinearLayout
 
 MOST_CELLS: Final = 4_096
 Colour: TypeAlias = Callable[[Any], int]
@@ -141,7 +142,36 @@ def draw(function: Function, *, colour: str | Colour = "place", onto: object = N
             required=f"up to {MOST_CELLS} places",
             suggestions=("put numbers for the sizes: layout.where(n=8)",),
         )
+    if isinstance(function, LinearLayout) and len(function.out_dims) == 2 and onto is None:
+        return _of_digits(function, colour)
     return _of_places(function, colour) if onto is None else _of_threads(function, colour, onto)
+
+
+def _of_digits(layout: LinearLayout, colour: str | Colour) -> Picture:
+    """The digits that go to each place of two coordinates, each by the first letters that tell it from the others."""
+    names = list(layout.in_dims)
+    short = {name: next(name[:k] for k in range(1, len(name) + 1) if _tells(name[:k], name, names)) for name in names}
+    rows, columns = layout.out_dims.values()
+    if rows * columns > MOST_CELLS:
+        raise NotByTable(f"{layout} has {rows * columns} places to draw", required=f"up to {MOST_CELLS}")
+    if not isinstance(colour, str) or colour not in ("place", *names):
+        raise WrongArgument(f"colour={brief(colour)}", required=f"one of {', '.join(names)}")
+    by = len(names) - 1 if colour == "place" else names.index(colour)
+    cells = [["" for _ in range(columns)] for _ in range(rows)]
+    colours = [[-1 for _ in range(columns)] for _ in range(rows)]
+    for at, place in enumerate(layout.table().tolist()):
+        digits = layout.box.digits(at)
+        row, column = place % rows, place // rows
+        text = "".join(f"{short[name].upper()}{digit}" for name, digit in zip(names, digits, strict=True))
+        cells[row][column] += ("," if cells[row][column] else "") + text
+        colours[row][column] = digits[by] if digits else 0
+    legend = ", ".join(f"{part.upper()} = {name}" for name, part in short.items())
+    down, right = layout.out_dims
+    return Picture(str(layout), _frozen(cells, str), _frozen(colours, int), f"{legend}; {down} down, {right} right")
+
+
+def _tells(part: str, name: str, names: Sequence[str]) -> bool:
+    return part == name or not any(other.startswith(part) for other in names if other != name)
 
 
 def _of_places(function: Function, colour: str | Colour) -> Picture:

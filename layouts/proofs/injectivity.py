@@ -28,6 +28,8 @@ from layouts.foundation.layout import Layout, compact, part_of
 from layouts.foundation.reach import bounds
 from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordinate
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, product
+from layouts.linear.bits import dependence, rank
+from layouts.linear.layout import LinearLayout
 from layouts.proofs.relation import Relation, by_relation
 from layouts.proofs.witness import first_sampled, named, refuted, samples
 
@@ -56,6 +58,9 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
             answer = _of_chain(a, outer, inner)
         case IndexFunction():
             answer = _by_way_back(a, known)
+        case LinearLayout():
+            met = dependence(a.columns)
+            return refuted(a, ("i", met), ("j", 0)) if met else Proved("structure")
         case _:
             answer = Unknown(f"{a} is a function of a kind that is not known here")
     if not isinstance(answer, Unknown):
@@ -224,19 +229,7 @@ def _over_f2(a: Layout) -> Answer:
         if not isinstance(n, int) or n & (n - 1) or not isinstance(d, F2):
             return Unknown(f"the extent {n} is no power of two") if n != 1 else Unknown("a stride that is none of F2")
         columns += [d.bits << bit for bit in range(n.bit_length() - 1)]
-    return Proved("structure") if rank_over_f2(columns) == len(columns) else Unknown("columns depend on each other")
-
-
-def rank_over_f2(columns: Iterable[int]) -> int:
-    """The rank of a matrix over F2 whose columns are the bits of integers."""
-    basis: dict[int, int] = {}
-    for column in columns:
-        left = column
-        while left and (pivot := left.bit_length()) in basis:
-            left ^= basis[pivot]
-        if left:
-            basis[left.bit_length()] = left
-    return len(basis)
+    return Proved("structure") if rank(columns) == len(columns) else Unknown("columns depend on each other")
 
 
 # -- other functions --------------------------------------------------------------------------------------------------
@@ -306,6 +299,8 @@ def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ())
         flat = _flattened(a, target)
     answer = injective(flat, given=given)
     if isinstance(answer, Refuted):
+        return answer
+    if isinstance(a, LinearLayout) and a.is_surjective and same_stride(product(target), a.size, known):
         return answer
     ends = bounds(flat)
     whole = product(target)

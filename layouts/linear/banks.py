@@ -1,0 +1,224 @@
+"""Bank conflicts of shared memory: counted for any layout; for linear ones proved away, by a swizzle that is chosen.
+
+Shared memory has banks of words; one round serves one word of each bank. An access is a layout from lanes to indices of
+a tile, a storage one from indices to places. The lanes of a warp are served together, or in groups that fill all banks
+once where a lane takes more than a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from atl.core.index import Var
+from atl.errors import ArgumentError
+from atl.prove import Answer, Model, Proved, Refuted
+from layouts.errors import NoLayout
+from layouts.foundation.function import Chain, Function, need_function, swizzle
+from layouts.linear import bits
+from layouts.linear.conversion import as_linear
+from layouts.linear.layout import LinearLayout
+from layouts.linear.names import power
+from layouts.pictures.grid import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Banks:
+    """Shared memory: so many `banks` of words of so many bytes, read by elements of so many."""
+
+    element: int = 4
+    banks: int = 32
+    word: int = 4
+
+    def __post_init__(self) -> None:
+        for name, value in (("element", self.element), ("banks", self.banks), ("word", self.word)):
+            power(value, name)
+        if self.element > self.banks * self.word:
+            raise ArgumentError(f"elements of {self.element} bytes", required=f"at most {self.banks * self.word}")
+
+    @property
+    def together(self) -> int:
+        """How many lanes are served together."""
+        return self.banks * self.word // max(self.element, self.word)
+
+    @property
+    def within(self) -> int:
+        """How many bits of a place do not say which word it is in."""
+        return max((self.word // self.element).bit_length() - 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class BankConflicts:
+    """How many `rounds` an access takes, and the `least` that it could; `words` has how many different words of each
+    bank are asked for, for each group of lanes that is served together.
+    """
+
+    rounds: int
+    least: int
+    words: tuple[tuple[int, ...], ...]
+
+    @property
+    def ways(self) -> int:
+        """The most words that are asked of one bank at once: 1 where nothing conflicts."""
+        return max((max(group) for group in self.words), default=0)
+
+    def picture(self) -> Picture:
+        """The words asked of each bank, a row for each group of lanes, coloured where they are more than one."""
+        cells = tuple(tuple(str(count) if count else "" for count in group) for group in self.words)
+        colours = tuple(tuple(-1 if count <= 1 else 2 + count.bit_length() for count in group) for group in self.words)
+        return Picture(f"{self}", cells, colours, "words asked of each bank; a row for each group of lanes")
+
+    def __str__(self) -> str:
+        rounds = "1 round" if self.rounds == 1 else f"{self.rounds} rounds"
+        return f"{rounds}, at least {self.least}; up to {self.ways} words of one bank"
+
+    __repr__ = __str__
+
+
+def bank_conflicts(
+    storage: Function, access: Function, *, element: int = 4, banks: int = 32, word: int = 4
+) -> BankConflicts:
+    """The rounds in which lanes are served that take the elements `access` of a tile that is stored by `storage`.
+
+    `element` and `word` are in bytes. Lanes that ask for one word are served together.
+
+    >>> from layouts import Layout, Swizzle, composition, row_major
+    >>> column = Layout(32, 1)                               # each lane takes a row's element of column 0
+    >>> bank_conflicts(row_major((32, 32)), column).ways, bank_conflicts(Layout((32, 32), (33, 1)), column).ways
+    (32, 1)
+    """
+    need_function(storage)
+    need_function(access)
+    memory = Banks(element, banks, word)
+    places = np.asarray(Chain(storage, access).table(), dtype=np.int64) * element
+    if places.ndim != 1 or (places < 0).any():
+        raise NoLayout(f"{storage} has places that are no addresses", required="integers that are not negative")
+    groups = [places[at : at + memory.together] for at in range(0, len(places), memory.together)]
+    counted = []
+    for group in groups:
+        first = group[:, None] // word
+        words = np.unique(first + np.arange(max(element // word, 1))[None, :])
+        counted.append(tuple(np.bincount(words % banks, minlength=banks).tolist()))
+    return BankConflicts(sum(max(group) for group in counted), len(groups), tuple(counted))
+
+
+def conflict_free(storage: Function, access: Function, *, element: int = 4, banks: int = 32, word: int = 4) -> Answer:
+    """Whether no two lanes that are served together ask for different words of one bank; both are linear.
+
+    Proved by ranks: as many bits of the lanes matter for the bank as for the word. `Refuted` has two lanes that
+    conflict. Raises `NoLayout` where one of the two is not linear.
+
+    >>> from layouts import Layout, Swizzle, composition, row_major
+    >>> swizzled = composition(Swizzle(5, 0, 5), row_major((32, 32)))
+    >>> conflict_free(swizzled, Layout(32, 1)), conflict_free(row_major((32, 32)), Layout(32, 1)).model.numbers
+    (Proved(layer='structure', vacuous=False), {'i': 1, 'j': 0})
+    """
+    memory = Banks(element, banks, word)
+    columns = _places_of_lanes(as_linear(storage).columns, as_linear(access), memory)
+    return _free(columns, memory)
+
+
+def _places_of_lanes(storage: tuple[int, ...], access: LinearLayout, memory: Banks) -> list[int]:
+    """Where the bits of the lanes go that are served together."""
+    if len(storage) < max((column.bit_length() for column in access.columns), default=0):
+        raise NoLayout(f"{access} goes beyond the tile", required=f"indices below {1 << len(storage)}")
+    lanes = access.columns[: memory.together.bit_length() - 1]
+    return [bits.product(storage, column) for column in lanes]
+
+
+def _free(columns: list[int], memory: Banks) -> Answer:
+    words = [column >> memory.within for column in columns]
+    slots = [column & (memory.together - 1) for column in words]
+    # Lanes of one bank differ by a sum of columns whose slot is zero: none of those may be another word.
+    for bit in bits.bits_of(bits.basis_of(slots).free):
+        met = bits.basis_of(slots[:bit]).reduced(slots[bit])[1] | 1 << bit
+        if bits.product(words, met):
+            return Refuted(Model(((Var(1 << 58, "i"), met), (Var((1 << 58) + 1, "j"), 0))))
+    return Proved("structure")
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSwizzle:
+    """A `storage` in which two accesses have no conflict, as `first` and `second` count, and `proofs` prove.
+
+    It is CuTe's Swizzle<b, m, s> after the plain order where `swizzle` says so. `plain` are the counts without it.
+    """
+
+    storage: LinearLayout
+    swizzle: tuple[int, int, int] | None
+    first: BankConflicts
+    second: BankConflicts
+    plain: tuple[BankConflicts, BankConflicts]
+    proofs: tuple[Answer, Answer]
+
+
+def swizzle_for(
+    size: int, first: Function, second: Function, *, element: int = 4, banks: int = 32, word: int = 4
+) -> ChosenSwizzle:
+    """A storage of a tile of `size` elements in which neither of two linear accesses has a bank conflict.
+
+    The swizzles of CuTe are tried first, those of fewest bits before others. Where none will do, the places of one
+    bank are a common complement of both accesses, which two spaces of one dimension always have, over any field. The
+    elements of a word stay together. Raises `NoLayout` where an access is not linear, or goes beyond the tile.
+
+    >>> from layouts import Layout, row_major
+    >>> chosen = swizzle_for(1024, Layout(32, 1), Layout(32, 32))
+    >>> chosen.swizzle, chosen.plain[1].ways, chosen.first.ways, chosen.second.ways, chosen.proofs[1]
+    ((5, 0, 5), 32, 1, 1, Proved(layer='structure', vacuous=False))
+    """
+    memory = Banks(element, banks, word)
+    width = power(size, "the size of a tile")
+    accesses = [as_linear(first), as_linear(second)]
+    plain = [1 << bit for bit in range(width)]
+    for triple, columns in (((0, 0, 0), plain), *_swizzles(width)):
+        if all(isinstance(_free(_places_of_lanes(tuple(columns), a, memory), memory), Proved) for a in accesses):
+            return _chosen(columns, triple, first, second, memory)
+    return _chosen(_complementary(width, accesses, memory), None, first, second, memory)
+
+
+def _swizzles(width: int) -> Iterator[tuple[tuple[int, int, int], list[int]]]:
+    """The swizzles of places of so many bits, those of fewest bits first."""
+    for number in range(1, width // 2 + 1):
+        for base in range(width - 2 * number + 1):
+            for shift in range(number, width - base - number + 1):
+                function = swizzle(number, base, shift, 1 << width)
+                yield (number, base, shift), [int(function.at([1 << bit])) for bit in range(width)]
+
+
+def _complementary(width: int, accesses: list[LinearLayout], memory: Banks) -> list[int]:
+    """A storage whose banks are filled by each of two accesses: the way back from bases of one and of a complement."""
+    inside, slots = memory.within, memory.together.bit_length() - 1
+    words = width - inside
+    spaces = []
+    for access in accesses:
+        lanes = [column >> inside for column in access.columns[:slots]]
+        basis = bits.basis_of(lanes)
+        spaces.append(_filled([lanes[k] for k in range(len(lanes)) if not basis.free >> k & 1], min(slots, words)))
+    across = bits.complement(spaces[0], spaces[1], words)
+    whole = bits.basis_of([*spaces[0], *across])
+    inner = [1 << bit for bit in range(inside)]
+    return inner + [(whole.solve(1 << bit) or 0) << inside for bit in range(words)]
+
+
+def _filled(space: list[int], rank: int) -> list[int]:
+    """Independent vectors, made so many by units."""
+    unit = 0
+    while len(space) < rank:
+        if bits.rank([*space, 1 << unit]) > len(space):
+            space = [*space, 1 << unit]
+        unit += 1
+    return space
+
+
+def _chosen(
+    columns: list[int], triple: tuple[int, int, int] | None, first: Function, second: Function, memory: Banks
+) -> ChosenSwizzle:
+    size = 1 << len(columns)
+    storage = LinearLayout({"index": columns}, {"place": size})
+    plain = LinearLayout.identity_1d(size, "index", "place")
+    sizes = {"element": memory.element, "banks": memory.banks, "word": memory.word}
+    counts = [bank_conflicts(layout, access, **sizes) for layout in (storage, plain) for access in (first, second)]
+    proofs = (conflict_free(storage, first, **sizes), conflict_free(storage, second, **sizes))
+    return ChosenSwizzle(storage, triple, counts[0], counts[1], (counts[2], counts[3]), proofs)

@@ -1,0 +1,83 @@
+"""Functions on boxes read as matrices over F2, where they are linear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from layouts.errors import NoLayout, NotByTable
+from layouts.foundation.function import Function, need_function
+from layouts.foundation.layout import Layout
+from layouts.foundation.semimodule import COORDINATES
+from layouts.foundation.tuples import modes_of, product, shown
+from layouts.linear.layout import LinearLayout
+
+
+def as_linear(
+    function: Function, ins: Sequence[str] | None = None, out_dims: Sequence[str] | None = None
+) -> LinearLayout:
+    """The same function as a matrix: a digit for each mode, named by `ins`, and a coordinate for each part of a place.
+
+    Without names they are `mode0`, `mode1`, … and `place`, or `place0`, `place1`, …. Raises `NoLayout` where an extent
+    is no power of two, or with an index at which the function is not the exclusive or of what its bits give.
+
+    >>> from layouts import Layout, Swizzle, composition
+    >>> as_linear(Layout((4, 8), (8, 1)), ["row", "column"], ["at"])
+    row: 8,16; column: 1,2,4 in at: 32
+    >>> as_linear(Swizzle(2, 0, 2)).bases
+    {'mode0': [[1], [2], [5], [10]]}
+    """
+    need_function(function)
+    if isinstance(function, LinearLayout) and ins is None and out_dims is None:
+        return function
+    widths = []
+    for mode in modes_of(function.shape):
+        extent = product(mode)
+        if not isinstance(extent, int) or extent & (extent - 1):
+            raise NoLayout(
+                f"the mode {shown(mode)} of {function} has extent {extent}", required="numbers that are powers of two"
+            )
+        widths.append(extent.bit_length() - 1)
+    if function.places is None:
+        raise NotByTable(f"{function} has {function.size} places", required="up to a million, which are looked at")
+    values = _places(function)
+    columns = [[int(part) for part in values[1 << bit]] for bit in range(sum(widths))]
+    ins = _names(ins, "mode", len(widths), always=True)
+    out_dims = _names(out_dims, "place", values.shape[1], always=False)
+    _need_linear(function, values, columns)
+    given = iter(columns)
+    bases = [(name, [next(given) for _ in range(width)]) for name, width in zip(ins, widths, strict=True)]
+    return LinearLayout.from_bases(bases, list(out_dims))
+
+
+def _places(function: Function) -> np.ndarray:
+    values = function.table()
+    rows = values.reshape((len(values), -1)).astype(np.int64)
+    if (rows < 0).any():
+        raise NoLayout(f"{function} has the place {rows.min()}", required="places that are not negative")
+    if isinstance(function, Layout) and function.semimodule is COORDINATES:
+        return rows[:, : function.width]
+    return rows
+
+
+def _need_linear(function: Function, values: np.ndarray, columns: Sequence[Sequence[int]]) -> None:
+    made = np.zeros_like(values[:1])
+    for column in columns:
+        made = np.concatenate([made, made ^ np.asarray(column, dtype=np.int64)])
+    wrong = np.flatnonzero((made != values).any(axis=1))
+    if len(wrong):
+        at = int(wrong[0])
+        raise NoLayout(
+            f"{function} is not linear over F2: at {at} it is {values[at].tolist()}, and its bits give "
+            f"{made[at].tolist()}",
+            required="the exclusive or of what its bits give, at every index",
+        )
+
+
+def _names(given: Sequence[str] | None, word: str, count: int, *, always: bool) -> Sequence[str]:
+    if given is None:
+        return [f"{word}{k}" for k in range(count)] if always or count > 1 else [word]
+    if len(given) != count:
+        raise NoLayout(f"{len(given)} names for {count} dimensions", required="a name for each")
+    return given

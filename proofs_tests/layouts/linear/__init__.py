@@ -1,0 +1,1 @@
+"""Linear layouts: the tables of expected values, every operation beside enumeration, and bank conflicts by count."""

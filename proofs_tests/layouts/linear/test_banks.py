@@ -1,0 +1,146 @@
+"""Bank conflicts by count, their absence by proof, and swizzles that are chosen so that there are none."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from random import Random
+
+import pytest
+
+from atl.prove import Proved, Refuted
+from layouts import (
+    Layout,
+    LinearLayout,
+    NoLayout,
+    Swizzle,
+    as_linear,
+    bank_conflicts,
+    bijective,
+    composition,
+    conflict_free,
+    row_major,
+    swizzle_for,
+)
+from layouts.linear import banks, bits
+from proofs_tests.layouts.linear import drawing
+
+ROW, COLUMN = Layout(32, 32), Layout(32, 1)
+"""32 lanes along a row of a 32 x 32 tile, and along a column; the first index of the tile moves fastest."""
+
+
+def rounds_by_hand(places: list[int], element: int, together: int) -> int:
+    """The rounds of lanes, each of which takes some bytes from a place on, in 32 banks of 4 bytes."""
+    total = 0
+    for start in range(0, len(places), together):
+        asked = defaultdict(set)
+        for place in places[start : start + together]:
+            for byte in range(place * element, (place + 1) * element):
+                asked[byte // 4 % 32].add(byte // 4)
+        total += max(map(len, asked.values()))
+    return total
+
+
+def test_a_transpose_conflicts_in_32_ways_and_a_pitch_or_a_skew_mends_it() -> None:
+    plain = row_major((32, 32))
+    assert bank_conflicts(plain, ROW).rounds == 1
+    assert bank_conflicts(plain, COLUMN).rounds == 32
+    assert bank_conflicts(Layout((32, 32), (33, 1)), COLUMN).rounds == 1
+    swizzled = composition(Swizzle(5, 0, 5), plain)
+    assert bank_conflicts(swizzled, COLUMN).ways == bank_conflicts(swizzled, ROW).ways == 1
+
+
+def test_lanes_that_ask_for_one_word_are_served_together() -> None:
+    one = Layout(32, 0)
+    assert bank_conflicts(row_major((32, 32)), one).rounds == 1
+    halves = bank_conflicts(Layout(64), Layout(32), element=2)
+    assert (halves.rounds, halves.least) == (1, 1)
+
+
+@pytest.mark.parametrize("element", [1, 2, 4, 8, 16])
+def test_counts_and_proofs_agree_with_what_is_counted_by_hand(element: int) -> None:
+    came: Counter[str] = Counter()
+    for seed in range(120):
+        random = Random(seed)
+        storage = drawing.layout(random, {"at": 8}, {"place": 8})
+        access = drawing.layout(random, {"lane": random.choice((3, 5))}, {"at": 8})
+        counted = bank_conflicts(storage, access, element=element)
+        together = 32 * 4 // max(element, 4)
+        places = [storage(access(lane)) for lane in range(access.in_dims["lane"])]
+        assert counted.rounds == rounds_by_hand(places, element, together)
+        answer = conflict_free(storage, access, element=element)
+        assert isinstance(answer, Proved) == (counted.ways <= 1), (storage, access)
+        came[type(answer).__name__] += 1
+        if isinstance(answer, Refuted):
+            i, j = (places[answer.model.numbers[name]] * element // 4 for name in "ij")
+            assert i != j
+            assert i % 32 == j % 32
+    assert all(count > 5 for count in came.values())
+    assert len(came) == 2
+
+
+def test_a_swizzle_for_two_accesses() -> None:
+    chosen = swizzle_for(1024, ROW, COLUMN)
+    assert chosen.swizzle == (5, 0, 5)
+    assert [count.ways for count in (*chosen.plain, chosen.first, chosen.second)] == [32, 1, 1, 1]
+    assert all(isinstance(proof, Proved) for proof in chosen.proofs)
+    assert chosen.storage.columns == as_linear(Swizzle(5, 0, 5)).columns
+    wide = swizzle_for(2048, Layout((8, 4), (64, 16)), Layout(32, 1), element=16)
+    assert (wide.first.rounds, wide.second.rounds) == (wide.first.least, wide.second.least)
+    assert swizzle_for(1024, COLUMN, COLUMN).swizzle == (0, 0, 0), "nothing is done where nothing is needed"
+
+
+@pytest.mark.parametrize("element", [2, 4, 8])
+def test_any_two_linear_accesses_have_a_storage_without_conflicts(element: int) -> None:
+    came: Counter[bool] = Counter()
+    for seed in range(40):
+        random = Random(seed)
+        width = random.randint(5, 9)
+        first, second = (drawing.layout(random, {"lane": random.randint(2, 5)}, {"at": width}) for _ in range(2))
+        chosen = swizzle_for(1 << width, first, second, element=element)
+        came[chosen.swizzle is None] += 1
+        assert isinstance(bijective(chosen.storage), Proved)
+        for access in (first, second):
+            places = [chosen.storage(access(lane)) for lane in range(access.in_dims["lane"])]
+            groups = -(-len(places) // (32 * 4 // max(element, 4)))
+            assert rounds_by_hand(places, element, 32 * 4 // max(element, 4)) == groups
+        if chosen.swizzle:
+            assert chosen.storage.columns == tuple(
+                int(Swizzle(*chosen.swizzle, 1 << width)(1 << bit)) for bit in range(width)
+            )
+    assert min(came[False], came[True]) >= 2
+
+
+def test_faults_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bits, "complement", lambda first, _second, width: bits_of_units(first, width))
+    monkeypatch.setattr(banks, "_swizzles", lambda _width: [])
+    wrong = swizzle_for(1024, ROW, COLUMN)
+    assert max(wrong.first.ways, wrong.second.ways) > 1
+    assert not all(isinstance(proof, Proved) for proof in wrong.proofs)
+
+
+def bits_of_units(space: list[int], width: int) -> list[int]:
+    """A complement of one space alone."""
+    out: list[int] = []
+    for bit in range(width):
+        if bits.rank([*space, *out, 1 << bit]) > len(space) + len(out):
+            out.append(1 << bit)
+    return out
+
+
+def test_what_is_not_linear_is_refused_with_an_index() -> None:
+    with pytest.raises(NoLayout, match="is not linear over F2: at 3 it is"):
+        as_linear(Layout(4, 3))
+    with pytest.raises(NoLayout, match="powers of two"):
+        as_linear(Layout((3, 4)))
+    with pytest.raises(NoLayout, match="goes beyond the tile"):
+        swizzle_for(16, ROW, COLUMN)
+    with pytest.raises(NoLayout, match="at 0 it is"):
+        as_linear(Layout(4, offset=1))
+
+
+def test_the_picture_of_conflicts() -> None:
+    picture = bank_conflicts(row_major((32, 32)), COLUMN).picture()
+    assert picture.cells[0][0] == "32"
+    assert picture.cells[0][1] == ""
+    assert "rounds" in picture.title
+    assert LinearLayout.identity_1d(4, "a", "o").strides() == Layout((2, 2), as_linear(Layout(4)).strides().stride)
