@@ -32,6 +32,8 @@ class Function(ABC):
 
     is_layout: ClassVar[bool] = False
     """Whether this is a shape with strides, and not another function."""
+    one_to_one: bool = False
+    """Whether it was seen when it was made that different digits have different places."""
     shape: Shape
     known: Known
 

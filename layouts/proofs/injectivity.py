@@ -51,6 +51,8 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
     """
     need_function(a)
     known = a.known.given(given)
+    if a.one_to_one:
+        return Proved("structure")
     match a:
         case Layout():
             answer = _of_strides(a, known)

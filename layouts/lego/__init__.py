@@ -1,0 +1,14 @@
+"""LEGO's words: a logical view, and a chain of permutations of tiles that lays its elements down one after another.
+
+>>> from layouts.lego import GroupBy, RegP
+>>> layout = GroupBy([6, 6]).OrderBy(RegP([2, 3, 2, 3], [1, 3, 2, 4]))
+>>> layout.apply(1, 3), layout.inv(12), layout.strides()
+(12, (1, 3), ((3,2),(3,2)):((3,18),(1,9)))
+"""
+
+from layouts.lego.expansion import ExpandBy
+from layouts.lego.permutations import Col, GenP, RegP, Row
+from layouts.lego.slices import Slice
+from layouts.lego.words import GroupBy, OrderBy, TileBy
+
+__all__ = ["Col", "ExpandBy", "GenP", "GroupBy", "OrderBy", "RegP", "Row", "Slice", "TileBy"]

@@ -1,0 +1,105 @@
+"""ExpandBy: a layout of whole tiles, over an array that they do not fill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from atl.core.index import ZERO, Index, index
+from atl.core.predicate import conjunction, within
+from atl.errors import WrongArgument, brief
+from atl.surface.values import Condition, IndexExpr
+from layouts.errors import LayoutError
+from layouts.foundation.box import Box
+from layouts.foundation.function import Function
+from layouts.foundation.tuples import product, shown
+from layouts.lego.permutations import extents
+from layouts.lego.sizes import placed, plain
+from layouts.lego.words import GroupBy
+
+
+class ExpandBy(Function):
+    """A layout of the larger extents `expanded`, used for an array of `dims`: what lies beyond it has the place -1.
+
+    `apply` gives the flat place in the array, or -1; `guarded`, for index expressions, the condition under which there
+    is one, and the place. `inv` gives the coordinate of an element of the array (Fig. 9 of the LEGO paper).
+
+    >>> from layouts.lego import ExpandBy, Row, TileBy
+    >>> tiles = ExpandBy([5], [6], TileBy([2], [3]).OrderBy(Row(6)))
+    >>> tiles.apply(1, 1), tiles.apply(1, 2), tiles.inv(4)
+    (4, -1, (1, 1))
+    """
+
+    __slots__ = ("dims", "expanded", "group", "known", "shape")
+
+    def __init__(self, dims: Iterable[object], expanded: Iterable[object], group: GroupBy) -> None:
+        if not isinstance(group, GroupBy):
+            raise WrongArgument(f"ExpandBy of {brief(group)}", required="a layout made by GroupBy or TileBy")
+        self.dims = extents(dims)
+        self.expanded = extents(expanded)
+        self.group = group
+        self.known = group.known
+        self.shape = group.shape
+        if len(self.dims) != len(self.expanded):
+            raise LayoutError(f"{shown(self.dims)} and {shown(self.expanded)}", required="equally many extents")
+        for held, wide in zip(self.dims, self.expanded, strict=True):
+            if self.known.less(wide, held):
+                raise LayoutError(f"the extent {held} is expanded to {wide}", required="no less")
+        size = self.known.simple(product(self.expanded))
+        if not self.known.same(self.known.simple(product(group.dims)), size):
+            raise LayoutError(f"{group} has {product(group.dims)} elements", required=f"{size}, the expanded ones")
+
+    @property
+    def box(self) -> Box:
+        """The logical view, which counts row by row."""
+        return self.group.box
+
+    def at(self, digits: Sequence[Any]) -> Any:
+        found = self._coordinate(self.group.at(digits))
+        if any(isinstance(part, Index) for part in found):
+            raise TypeError("what lies beyond the array has no place: guarded(...) says under which condition")
+        inside = np.logical_and.reduce(
+            [np.less(part, np.asarray(extent)) for part, extent in zip(found, self.dims, strict=True)]
+        )
+        place = np.where(inside, Box(self.dims, row_major=True).join(found), -1)
+        return place if place.ndim else int(place)
+
+    def _coordinate(self, place: Any) -> tuple[Any, ...]:
+        return Box(self.expanded, row_major=True).digits(place)
+
+    def apply(self, *coordinate: int) -> int:
+        """The flat place in the array of the element at a coordinate of the view, or -1."""
+        return int(self.at(self.box.coordinate_digits(self.group.coordinate(coordinate))))
+
+    def guarded(self, *coordinate: object) -> tuple[Condition, IndexExpr]:
+        """Under which condition there is an element at a coordinate of the view, and its flat place in the array.
+
+        >>> import atl
+        >>> from layouts.lego import ExpandBy, Row, TileBy
+        >>> n, t, i = atl.sizes("n t i")
+        >>> ExpandBy([n], [8 * t], TileBy([t], [8]).OrderBy(Row(8 * t))).guarded(t - 1, i)[1]
+        8*t + i - 8
+        """
+        flat = index(plain(self.group.apply(*coordinate)))
+        known = self.group.inside(coordinate)
+        parts = [known.simple(part) for part in self._coordinate(flat)]
+        inside = conjunction(within(ZERO, index(x), index(n)) for x, n in zip(parts, self.dims, strict=True))
+        return Condition(inside), IndexExpr(index(known.simple(Box(self.dims, row_major=True).join(parts))))
+
+    def inv(self, place: int) -> Any:
+        """The coordinate of an element of the array, by its flat place."""
+        whole = product(self.dims)
+        if type(place) is not int or (isinstance(whole, int) and not 0 <= place < whole):
+            raise LayoutError(f"the place {brief(place)}", required=f"a place from 0 to {whole} - 1")
+        digits = Box(self.dims, row_major=True).digits(place)
+        return self.group.inv(Box(self.expanded, row_major=True).join(digits))
+
+    def where(self, **sizes: int) -> ExpandBy:
+        """This layout with numbers for sizes."""
+        dims, expanded = ([placed(extent, sizes) for extent in each] for each in (self.dims, self.expanded))
+        return ExpandBy(dims, expanded, self.group.where(**sizes))
+
+    def __repr__(self) -> str:
+        return f"ExpandBy({shown(self.dims)}, {shown(self.expanded)}, {self.group})"

@@ -1,0 +1,303 @@
+"""Permutations of a tile: of its dimensions (RegP), or of its elements by functions of one's own (GenP)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from atl.core.index import ZERO, Index, Var, index
+from atl.core.predicate import within
+from atl.errors import WrongArgument, brief
+from atl.prove import Proved, Refuted
+from atl.surface.values import IndexExpr
+from layouts.errors import LayoutError, NotByTable
+from layouts.foundation.box import Box
+from layouts.foundation.function import MOST_PLACES, IndexFunction
+from layouts.foundation.known import Known, positive
+from layouts.foundation.semimodule import Array
+from layouts.foundation.tuples import Extent, extent_of, product, shown
+from layouts.lego.sizes import placed
+from layouts.proofs.injectivity import injective
+
+
+class Permutation(ABC):
+    """A permutation of a tile of extents `dims`: digits to a flat place, and back."""
+
+    dims: tuple[Extent, ...]
+    known: Known
+    one_to_one: bool = True
+    """Whether different digits have different places; only a GenP without a way back may have others."""
+
+    @property
+    def size(self) -> Extent:
+        """The number of elements."""
+        return product(self.dims)
+
+    @property
+    @abstractmethod
+    def laid_down(self) -> tuple[Extent, ...]:
+        """The extents of the digits of a place, the slowest first."""
+
+    @abstractmethod
+    def place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
+        """The place of the element at these digits, as digits."""
+
+    @abstractmethod
+    def element(self, place: Sequence[Any]) -> tuple[Any, ...]:
+        """The digits of the element at a place."""
+
+    def apply(self, digits: Sequence[Any]) -> Any:
+        """The flat place of the element at these digits."""
+        return Box(self.laid_down, row_major=True).join(self.place(digits))
+
+    def inv(self, place: Any) -> tuple[Any, ...]:
+        """The digits of the element at a flat place."""
+        return self.element(Box(self.laid_down, row_major=True).digits(place))
+
+    @abstractmethod
+    def where(self, sizes: Mapping[str, int]) -> Permutation:
+        """The same permutation with numbers for sizes."""
+
+
+class RegP(Permutation):
+    """The dimensions of a tile in another order: `sigma` has, for each place, the dimension that comes there.
+
+    Dimensions count from 1, as in the paper; from 0 where a 0 is among them.
+
+    >>> RegP([2, 3], [2, 1]).apply((1, 2)), RegP([2, 3], [2, 1]).inv(5)
+    (5, (1, 2))
+    """
+
+    def __init__(self, dims: Iterable[object], sigma: Iterable[int]) -> None:
+        self.dims = extents(dims)
+        order = [*sigma]
+        first = 0 if 0 in order else 1
+        if sorted(order) != list(range(first, first + len(self.dims))):
+            raise LayoutError(
+                f"RegP({shown(self.dims)}, {brief(order)})",
+                required=f"each of the dimensions 1 to {len(self.dims)} once",
+            )
+        self.order = tuple(place - first for place in order)
+        self.known = positive(self.dims)
+
+    @property
+    def laid_down(self) -> tuple[Extent, ...]:
+        return tuple(self.dims[place] for place in self.order)
+
+    def place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(digits[place] for place in self.order)
+
+    def element(self, place: Sequence[Any]) -> tuple[Any, ...]:
+        found: list[Any] = [None] * len(self.order)
+        for at, digit in zip(self.order, place, strict=True):
+            found[at] = digit
+        return tuple(found)
+
+    def strides(self) -> list[Extent]:
+        """How far apart neighbours in each dimension are laid down."""
+        out: list[Extent] = [1] * len(self.dims)
+        step: Extent = 1
+        for place in reversed(self.order):
+            out[place] = step
+            step = step * self.dims[place]
+        return out
+
+    def where(self, sizes: Mapping[str, int]) -> RegP:
+        return RegP([placed(extent, sizes) for extent in self.dims], [*self.order])
+
+    def __repr__(self) -> str:
+        return f"RegP([{','.join(map(str, self.dims))}], [{','.join(str(place + 1) for place in self.order)}])"
+
+
+def Row(*dims: object) -> RegP:  # noqa: N802 (LEGO's name)
+    """The last dimension moves fastest: Row([2, 3]), or Row(2, 3)."""
+    sizes = _listed(dims)
+    return RegP(sizes, range(1, len(sizes) + 1))
+
+
+def Col(*dims: object) -> RegP:  # noqa: N802 (LEGO's name)
+    """The first dimension moves fastest. (The paper turns the extents around too; its code and examples do not.)"""
+    sizes = _listed(dims)
+    return RegP(sizes, range(len(sizes), 0, -1))
+
+
+class GenP(Permutation):
+    """The elements of a tile in the order that a function gives: from digits to a flat place, with the way `back`.
+
+    The functions take integers, or index expressions too; what takes integers only is a table, and the extents are
+    numbers. That the way back is one is checked: at every element where extents are numbers, else by a proof. Without
+    it a GenP need only take different digits to different places, and then has no `inv`.
+
+    Raises `LayoutError` where the function or its way back is wrong, with the digits, or is not proved to be right.
+
+    >>> turned = GenP([3, 2], lambda i, j: (2 - i) * 2 + 1 - j, lambda x: ((5 - x) // 2, (5 - x) % 2))
+    >>> turned.apply((2, 1)), turned.inv(0)
+    (0, (2, 1))
+    """
+
+    def __init__(
+        self,
+        dims: Iterable[object],
+        function: Callable[..., Any],
+        back: Callable[[Any], Any] | None = None,
+        *,
+        given: Iterable[object] = (),
+    ) -> None:
+        if not callable(function) or not (back is None or callable(back)):
+            raise WrongArgument("GenP of what are no functions", required="a function of digits, and its way back")
+        self.dims = extents(dims)
+        self.function = function
+        self.back = back
+        self._given = tuple(given)
+        self.known = positive(self.dims).given(self._given)
+        self.one_to_one = True
+        self._table: Array | None = None
+        self._digits: Array | None = None
+        if all(isinstance(extent, int) for extent in self.dims):
+            self._tabulate()
+        else:
+            self._prove()
+
+    # -- checked ------------------------------------------------------------------------------------------------------
+
+    def _tabulate(self) -> None:
+        size = product(self.dims)
+        if not isinstance(size, int) or size > MOST_PLACES:
+            raise NotByTable(f"a GenP of {size} elements", required=f"up to {MOST_PLACES}, which are looked at")
+        box = Box(self.dims, row_major=True)
+        digits = list(zip(*(part.tolist() for part in box.digits(np.arange(size))), strict=True))
+        places = [_number(self.function(*each), each) for each in digits]
+        self._table = np.asarray(places, dtype=np.int64)
+        seen: dict[int, tuple[int, ...]] = {}
+        for each, place in zip(digits, places, strict=True):
+            if place < 0 or (place >= size and self.back is not None):
+                raise LayoutError(f"GenP takes {each} to {place}", required=f"a place from 0 to {size - 1}")
+            if place in seen and self.back is not None:
+                raise LayoutError(f"GenP takes {seen[place]} and {each} to {place}", required="a place for each")
+            self.one_to_one &= place not in seen
+            seen[place] = each
+            if self.back is not None and _digits_of(self.back(place), len(self.dims)) != each:
+                raise LayoutError(
+                    f"GenP takes {each} to {place}, and back to {self.back(place)}", required="the way back of each"
+                )
+        self._digits = np.asarray([seen.get(place, (-1,) * len(self.dims)) for place in range(size)]).reshape(size, -1)
+
+    def _prove(self) -> None:
+        back = self.back
+        if back is None:
+            self.one_to_one = False
+            return
+
+        def to_digits(place: Any) -> tuple[Any, ...]:
+            return _tuple(back(IndexExpr(index(place)) if isinstance(place, Index) else place))
+
+        made = IndexFunction(self.dims, self._formula, to_digits, name="GenP", given=self._given)
+        answer = injective(made)
+        if isinstance(answer, Proved) and self._within():
+            return
+        found = answer.model.numbers if isinstance(answer, Refuted) else getattr(answer, "reason", "its places")
+        raise LayoutError(
+            f"GenP of the symbolic extents {shown(self.dims)} is not proved to be one to one: {found}",
+            required="a way back that is proved to undo the function, and places within the tile",
+            suggestions=("state what is known of the sizes: given=[...]", "put numbers for the extents"),
+        )
+
+    def _within(self) -> bool:
+        """Whether every place is proved to be within the tile."""
+        digits = [index(Var((1 << 58) + k, f"i{k}")) for k in range(len(self.dims))]
+        inside = (within(ZERO, digit, index(extent)) for digit, extent in zip(digits, self.dims, strict=True))
+        return self.known.assume(*inside).holds(within(ZERO, index(self._formula(*digits)), index(self.size)))
+
+    def _formula(self, *digits: Any) -> Any:
+        found = self.function(*(IndexExpr(digit) if isinstance(digit, Index) else digit for digit in digits))
+        return found.node if isinstance(found, IndexExpr) else found
+
+    # -- meaning ------------------------------------------------------------------------------------------------------
+
+    @property
+    def laid_down(self) -> tuple[Extent, ...]:
+        return (self.size,)
+
+    def place(self, digits: Sequence[Any]) -> tuple[Any, ...]:
+        return (self._flat(digits),)
+
+    def _flat(self, digits: Sequence[Any]) -> Any:
+        if self._table is not None and not any(isinstance(digit, Index) for digit in digits):
+            found = self._table[Box(self.dims, row_major=True).join([np.asarray(digit) for digit in digits])]
+            return found if found.ndim else int(found)
+        try:
+            return self._formula(*digits)
+        except (TypeError, ValueError) as error:
+            raise _only_a_table(error) from error
+
+    def element(self, place: Sequence[Any]) -> tuple[Any, ...]:
+        (flat,) = place
+        return self._back(flat)
+
+    def _back(self, place: Any) -> tuple[Any, ...]:
+        if self.back is None:
+            raise LayoutError("a GenP without a way back has no inv", required="its way back, as the third argument")
+        if self._digits is not None and not isinstance(place, Index):
+            rows = self._digits[np.asarray(place)]
+            return tuple(rows.T) if rows.ndim > 1 else tuple(rows.tolist())
+        try:
+            parts = _tuple(self.back(IndexExpr(place)))
+        except (TypeError, ValueError) as error:
+            raise _only_a_table(error) from error
+        return tuple(part.node if isinstance(part, IndexExpr) else part for part in parts)
+
+    def where(self, sizes: Mapping[str, int]) -> GenP:
+        if self._table is not None:
+            return self
+        dims = [extent for each in self.dims if isinstance(extent := placed(each, sizes), int)]
+        if len(dims) < len(self.dims):
+            raise NotByTable(f"{self} with numbers for {', '.join(sizes)}", required="a number for each size")
+        made = IndexFunction(self.dims, self._formula).where(**sizes)
+        table = {tuple(digits): int(made.at(digits)) for digits in np.ndindex(*dims)}
+        back = {place: digits for digits, place in table.items()}
+        return GenP(dims, lambda *digits: table[digits], back.__getitem__ if self.back is not None else None)
+
+    def __repr__(self) -> str:
+        return f"GenP([{','.join(map(str, self.dims))}], {getattr(self.function, '__name__', 'function')})"
+
+
+def _only_a_table(error: Exception) -> NotByTable:
+    return NotByTable(
+        f"a GenP of plain functions is a table: {error}",
+        required="numbers, or functions that take index expressions (they use + - * // % only)",
+    )
+
+
+def _number(value: object, digits: tuple[int, ...]) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise LayoutError(f"GenP takes {digits} to {brief(value)}", required="a flat place, an integer")
+    return int(value)
+
+
+def _tuple(value: object) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _digits_of(value: object, count: int) -> tuple[Any, ...]:
+    parts = _tuple(value)
+    if len(parts) != count:
+        raise LayoutError(f"the way back of a GenP gives {brief(value)}", required=f"{count} digits")
+    return parts
+
+
+def extents(dims: object) -> tuple[Extent, ...]:
+    """The extents that a person means. Raises `LayoutError` where one is not positive."""
+    if not isinstance(dims, Iterable) or isinstance(dims, str | bytes):
+        raise LayoutError(f"the extents {brief(dims)}", required="a list of sizes")
+    found = tuple(extent_of(extent) for extent in dims)
+    for extent in found:
+        if isinstance(extent, int) and extent < 1:
+            raise LayoutError(f"an extent of {extent}", required="extents of at least 1")
+    return found
+
+
+def _listed(dims: tuple[object, ...]) -> tuple[Extent, ...]:
+    return extents(dims[0] if len(dims) == 1 and isinstance(dims[0], list | tuple) else dims)

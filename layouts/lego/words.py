@@ -1,0 +1,358 @@
+"""GroupBy and OrderBy: a logical view of extents, whose elements a chain of permutations of tiles lays down in turn.
+
+Indices count row by row. Each link of the chain may see an element by other tiles than the one before (Figs. 3 to 5 of
+the LEGO paper). That all have equally many elements is proved; a layout that is made is then one to one, because each
+of its permutations is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from atl.core.index import ZERO, Index, Size, Var, atoms, index
+from atl.core.predicate import within
+from atl.errors import WrongArgument, brief
+from atl.prove import simplify
+from atl.surface.values import IndexExpr
+from layouts.algebra.composition import composition
+from layouts.errors import LayoutError, NoLayout
+from layouts.foundation.box import Box
+from layouts.foundation.function import Function
+from layouts.foundation.known import Known, positive
+from layouts.foundation.layout import Layout, row_major
+from layouts.foundation.tuples import Extent, product, shown
+from layouts.lego.digits import Digits, joined, seen_by
+from layouts.lego.permutations import Permutation, RegP, extents
+from layouts.lego.sizes import placed, plain
+from layouts.lego.slices import Slice
+
+LETTERS: Final = (*"ijklmnopqrstuvwxyz", *(f"i{number}" for number in range(100)))
+"""What index variables are called, unless a size is called so."""
+
+
+class OrderBy:
+    """Tiles within tiles, the outermost first, each with a permutation of its own.
+
+    >>> from layouts.lego import GenP, OrderBy, RegP
+    >>> OrderBy(RegP([2, 2], [2, 1]), RegP([3, 2], [1, 2])).apply((1, 0, 2, 1))
+    11
+    """
+
+    def __init__(self, *permutations: Permutation) -> None:
+        for each in permutations:
+            if not isinstance(each, Permutation):
+                raise WrongArgument(f"OrderBy({brief(each)})", required="permutations: RegP, GenP, Row or Col")
+        if not permutations:
+            raise WrongArgument("OrderBy()", required="a permutation for each level of tiles")
+        self.permutations = permutations
+
+    @property
+    def dims(self) -> tuple[Extent, ...]:
+        """The extents of all levels, the outermost first."""
+        return tuple(extent for each in self.permutations for extent in each.dims)
+
+    @property
+    def laid_down(self) -> tuple[Extent, ...]:
+        """The extents of the digits of a place, the slowest first."""
+        return tuple(extent for each in self.permutations for extent in each.laid_down)
+
+    def place(self, digits: Sequence[Any]) -> list[Any]:
+        """The place of the element at these digits, as digits."""
+        parts = _dealt(digits, [len(each.dims) for each in self.permutations])
+        return [digit for each, part in zip(self.permutations, parts, strict=True) for digit in each.place(part)]
+
+    def element(self, place: Sequence[Any]) -> list[Any]:
+        """The digits of the element at a place."""
+        parts = _dealt(place, [len(each.laid_down) for each in self.permutations])
+        return [digit for each, part in zip(self.permutations, parts, strict=True) for digit in each.element(part)]
+
+    def apply(self, digits: Sequence[Any]) -> Any:
+        """The flat place of the element at these digits."""
+        return Box(self.laid_down, row_major=True).join(self.place(digits))
+
+    def inv(self, place: Any) -> tuple[Any, ...]:
+        """The digits of the element at a flat place."""
+        return tuple(self.element(Box(self.laid_down, row_major=True).digits(place)))
+
+    def strides(self) -> Layout | None:
+        """The same by strides, from flat indices that count row by row; None where a permutation is a function."""
+        steps: list[Extent] = []
+        below: Extent = 1
+        for each in reversed(self.permutations):
+            if not isinstance(each, RegP):
+                return None
+            steps = [step * below for step in each.strides()] + steps
+            below = below * each.size
+        # Counted row by row, the last digit is the first of a flat index.
+        return Layout(tuple(reversed(self.dims)), tuple(reversed(steps)))
+
+    def __repr__(self) -> str:
+        return f"OrderBy({', '.join(map(str, self.permutations))})"
+
+
+class GroupBy(Function):
+    """The logical view: extents, in tiles or not; `.OrderBy(…)` says how its elements are laid down.
+
+    Of several, that which stands nearest to GroupBy comes first. `apply` gives the place of an element, `inv` the
+    element at a place; both take integers, arrays and index expressions, and what comes of those is simplified by the
+    prover, under `given=`. A slice has index variables where it has colons.
+
+    Raises `LayoutError` where a link of the chain is not known to have as many elements as the view.
+
+    >>> from layouts.lego import GenP, GroupBy, RegP
+    >>> turned = GenP([3, 2], lambda i, j: (2 - i) * 2 + 1 - j, lambda x: ((5 - x) // 2, (5 - x) % 2))
+    >>> view = GroupBy([6, 4]).OrderBy(RegP([2, 2], [2, 1]), turned)
+    >>> view.apply(4, 1), view.inv(6)
+    (6, (4, 1))
+    """
+
+    __slots__ = ("chain", "dims", "known", "one_to_one", "shape")
+
+    def __init__(self, *tiles: object, given: Iterable[object] = ()) -> None:
+        chain = [each for each in tiles if isinstance(each, OrderBy)]
+        views = [each for each in tiles if not isinstance(each, OrderBy)]
+        if not views:
+            raise WrongArgument("GroupBy()", required="the extents of the logical view, as lists")
+        dims = tuple(extent for each in views for extent in extents(each))
+        self._set(dims, (), positive(dims).given(given))
+        for link in chain:
+            self._set(self.dims, (*self.chain, self._fitting(link)), self.known)
+
+    def _set(self, dims: tuple[Extent, ...], chain: tuple[OrderBy, ...], known: Known) -> None:
+        self.dims = dims
+        self.chain = chain
+        self.shape = dims if len(dims) > 1 else dims[0]
+        self.known = known
+        self.one_to_one = all(each.one_to_one for link in chain for each in link.permutations)
+
+    def _with(self, *links: OrderBy) -> GroupBy:
+        made = object.__new__(GroupBy)
+        made._set(self.dims, self.chain, self.known)
+        for link in links:
+            for each in link.permutations:
+                made.known = made.known.joined(each.known)
+            made._set(made.dims, (*made.chain, made._fitting(link)), made.known)
+        return made
+
+    def _fitting(self, link: OrderBy) -> OrderBy:
+        known = self.known
+        for each in link.permutations:
+            known = known.joined(each.known)
+        whole, held = known.simple(product(self.dims)), known.simple(product(link.dims))
+        if not known.same(whole, held):
+            raise LayoutError(
+                f"{link} has {held} elements, and the view {shown(self.dims)} {whole}",
+                required="equally many, for all sizes",
+                suggestions=(
+                    "state what divides what: TileBy(..., given=[M % BM == 0])",
+                    "ExpandBy, for partial tiles",
+                ),
+            )
+        return link
+
+    # -- the chain ----------------------------------------------------------------------------------------------------
+
+    def OrderBy(self, *permutations: Permutation | OrderBy) -> GroupBy:  # noqa: N802 (LEGO's name)
+        """The layout after one more link of the chain."""
+        if len(permutations) == 1 and isinstance(permutations[0], OrderBy):
+            return self._with(permutations[0])
+        return self._with(OrderBy(*permutations))  # type: ignore[arg-type]
+
+    def TileOrderBy(self, *permutations: Permutation) -> GroupBy:  # noqa: N802 (LEGO's name)
+        """The elements in tiles, level by level, each level with its permutation.
+
+        The link sees each dimension as a whole, so that its parts are first brought together by level. (As printed, the
+        paper's is a GroupBy of permutations, which the grammar does not have.)
+
+        >>> from layouts.lego import Col, GroupBy, Row
+        >>> GroupBy([4, 6]).TileOrderBy(Row(2, 3), Col(2, 2)).apply(1, 2)
+        5
+        """
+        link = OrderBy(*permutations)
+        levels = _equal_ranks([each.dims for each in permutations], "TileOrderBy")
+        order = by_dimension(len(levels), len(levels[0]))
+        together = [link.dims[place] for place in order]
+        back = [order.index(place) + 1 for place in range(len(order))]
+        return self._with(OrderBy(RegP(together, back)), link)
+
+    # -- meaning ------------------------------------------------------------------------------------------------------
+
+    @property
+    def box(self) -> Box:
+        """The logical view, which counts row by row."""
+        return Box(self.shape, row_major=True)
+
+    def at(self, digits: Sequence[Any]) -> Any:
+        return self._laid_down(digits, self._known_of_chain())
+
+    def _laid_down(self, digits: Sequence[Any], known: Known) -> Any:
+        place: Digits = list(zip(digits, self.dims, strict=True))
+        for link in self.chain:
+            seen = [_simple(known, digit) for digit in seen_by(place, link.dims, known)]
+            place = list(zip(link.place(seen), link.laid_down, strict=True))
+        return joined(place)
+
+    def apply(self, *coordinate: Any) -> Any:
+        """The place of the element at a coordinate of the view.
+
+        >>> import atl
+        >>> from layouts.lego import Row, TileBy
+        >>> M, K, BM, BK, i, k = atl.sizes("M K BM BK i k")
+        >>> tiles = TileBy([M // BM, K // BK], [BM, BK], given=[M % BM == 0, K % BK == 0]).OrderBy(Row(M, K))
+        >>> tiles.apply(i, k, 1, 2)
+        BM*K*i + BK*k + K + 2
+        """
+        digits = self.coordinate(coordinate)
+        symbolic = [digit for digit in digits if isinstance(digit, Index)]
+        known = self.inside(digits) if symbolic else self._known_of_chain()
+        found = _simple(known, self._laid_down(digits, known))
+        return IndexExpr(index(found)) if symbolic else found
+
+    def inv(self, flat: Any) -> Any:
+        """The coordinate of the element at a place; a lone index where the view has one dimension."""
+        if not self.one_to_one:
+            raise NoLayout(f"{self} has no inv", required="permutations that are one to one, each with its way back")
+        at = plain(flat)
+        size = product(self.dims)
+        known = self._known_of_chain()
+        if isinstance(at, Index):
+            known = known.assume(within(ZERO, at, index(size)))
+        elif isinstance(at, int) and isinstance(size, int) and not 0 <= at < size:
+            raise LayoutError(f"the place {at}", required=f"a place from 0 to {size - 1}")
+        place: Digits = [(at, size)]
+        for link in reversed(self.chain):
+            seen = [_simple(known, digit) for digit in seen_by(place, link.laid_down, known)]
+            place = list(zip(link.element(seen), link.dims, strict=True))
+        found = tuple(_simple(known, digit) for digit in seen_by(place, self.dims, known))
+        if isinstance(at, Index):
+            found = tuple(IndexExpr(index(digit)) for digit in found)
+        return found if len(found) > 1 else found[0]
+
+    def _known_of_chain(self) -> Known:
+        known = self.known
+        for link in self.chain:
+            for each in link.permutations:
+                known = known.joined(each.known)
+        return known
+
+    def inside(self, digits: Sequence[Any]) -> Known:
+        """What is known of the sizes, and that every digit is within its extent."""
+        pairs = [(plain(x), n) for x, n in zip(digits, self.dims, strict=True)]
+        facts = [within(ZERO, x, index(n)) for x, n in pairs if isinstance(x, Index)]
+        return self._known_of_chain().assume(*facts)
+
+    def coordinate(self, given: Sequence[Any]) -> list[Any]:
+        """The indices of a view, each within its extent; a tuple of them may be given as one."""
+        parts = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
+        if len(parts) != len(self.dims):
+            raise LayoutError(f"{len(parts)} indices of a view of {shown(self.dims)}", required=f"{len(self.dims)}")
+        digits = [plain(part) for part in parts]
+        for place, (digit, extent) in enumerate(zip(digits, self.dims, strict=True)):
+            if isinstance(digit, int) and (digit < 0 or (isinstance(extent, int) and digit >= extent)):
+                raise LayoutError(f"index {place} is {digit}", required=f"0 <= index < {extent}")
+        return digits
+
+    def __getitem__(self, parts: object) -> Slice:
+        """The places of a part of the view: a colon is a whole dimension.
+
+        >>> from layouts.lego import Row, TileBy
+        >>> TileBy([2, 3], [4, 8]).OrderBy(Row(8, 24))[1, 0, :, :]
+        24*i + j + 96 over [i < 4] [j < 8]
+        """
+        given = parts if isinstance(parts, tuple) else (parts,)
+        if len(given) != len(self.dims):
+            raise LayoutError(f"{len(given)} parts of a view of {shown(self.dims)}", required=f"{len(self.dims)}")
+        written = [plain(part) for part in (*given, *self.dims, *(n for link in self.chain for n in link.dims))]
+        taken = {
+            atom.name for each in written if isinstance(each, Index) for atom in atoms(each) if isinstance(atom, Size)
+        }
+        names = (name for name in LETTERS if name not in taken)
+        digits: list[Any] = []
+        axes: list[tuple[Var, Extent]] = []
+        for part, extent in zip(given, self.dims, strict=True):
+            if isinstance(part, slice) and part == slice(None):
+                axes.append((Var((1 << 58) + len(axes), next(names)), extent))
+                digits.append(IndexExpr(index(axes[-1][0])))
+            elif isinstance(part, slice):
+                raise LayoutError(f"the slice {part}", required="an index, or a colon for the whole dimension")
+            else:
+                digits.append(part)
+        found = self.apply(*digits)
+        return Slice(found.node if isinstance(found, IndexExpr) else index(found), tuple(axes))
+
+    # -- in the other words -------------------------------------------------------------------------------------------
+
+    def strides(self) -> Function:
+        """The same by strides, on the same coordinates: a `Layout`, or a `Chain` that says why it is none.
+
+        Raises `NoLayout` where a link of the chain is a function (GenP).
+
+        >>> from layouts.lego import GroupBy, RegP
+        >>> GroupBy([6, 6]).OrderBy(RegP([2, 3, 2, 3], [1, 3, 2, 4])).strides()
+        ((3,2),(3,2)):((3,18),(1,9))
+        """
+        found: Function = row_major(self.shape, given=()).knowing(self.known)
+        for link in self.chain:
+            outer = link.strides()
+            if outer is None:
+                raise NoLayout(f"{link} is no strides", required="permutations of dimensions only: RegP, Row and Col")
+            found = composition(outer.knowing(self._known_of_chain()), found)
+        return found
+
+    def where(self, **sizes: int) -> GroupBy:
+        """This layout with numbers for sizes."""
+        made = GroupBy([placed(extent, sizes) for extent in self.dims])
+        links = [OrderBy(*(each.where(sizes) for each in link.permutations)) for link in self.chain]
+        return made._with(*links)
+
+    def __repr__(self) -> str:
+        return "".join([f"GroupBy([{','.join(map(str, self.dims))}])", *(f".{link}" for link in self.chain)])
+
+
+def TileBy(*tiles: object, given: Iterable[object] = ()) -> GroupBy:  # noqa: N802 (LEGO's name)
+    """The view of tiles, level by level, of an array that has each dimension as a whole.
+
+    What follows by `.OrderBy(…)` sees the whole array, as in `TileBy([M // BM, K // BK], [BM, BK]).OrderBy(Row(M, K))`.
+    All tiles have the same number of dimensions; of others a GroupBy and a RegP are made by hand.
+
+    >>> TileBy([2, 2], [3, 2])
+    GroupBy([2,2,3,2]).OrderBy(RegP([2,2,3,2], [1,3,2,4]))
+    """
+    levels = _equal_ranks([extents(each) for each in tiles], "TileBy")
+    dims = [extent for each in levels for extent in each]
+    order = by_dimension(len(levels), len(levels[0]))
+    return GroupBy(*levels, given=given).OrderBy(RegP(dims, [place + 1 for place in order]))
+
+
+def by_dimension(levels: int, rank: int) -> list[int]:
+    """The places of extents that stand level by level, dimension by dimension.
+
+    >>> by_dimension(3, 2)
+    [0, 2, 4, 1, 3, 5]
+    """
+    return [level * rank + dim for dim in range(rank) for level in range(levels)]
+
+
+def _dealt(digits: Sequence[Any], counts: Sequence[int]) -> Iterator[Sequence[Any]]:
+    """Digits in parts of these lengths."""
+    start = 0
+    for count in counts:
+        yield digits[start : start + count]
+        start += count
+
+
+def _equal_ranks(levels: list[tuple[Extent, ...]], word: str) -> list[tuple[Extent, ...]]:
+    if not levels or len({len(each) for each in levels}) > 1:
+        raise LayoutError(
+            f"{word} of tiles {', '.join(map(shown, levels)) or 'none'}",
+            required="tiles of the same number of dimensions",
+            suggestions=("GroupBy(...).OrderBy(RegP(...)) takes tiles of any",),
+        )
+    return levels
+
+
+def _simple(known: Known, value: Any) -> Any:
+    if not isinstance(value, Index):
+        return value
+    return known.simple(simplify(known.facts, value))
