@@ -46,6 +46,7 @@ from layouts.proofs.equality import equal
 from layouts.proofs.injectivity import bijective, injective
 from layouts.proofs.places import image, inverse
 from layouts.proofs.relation import Relation
+from layouts.storages.words import antidiagonal, backwards, blocked, morton, padded, skewed, swizzled
 
 __all__ = [
     "F2",
@@ -63,7 +64,9 @@ __all__ = [
     "Picture", "Relation",
     "Semimodule",
     "Swizzle",
+    "antidiagonal", "backwards",
     "bijective",
+    "blocked",
     "blocked_product",
     "coalesce",
     "column_major",
@@ -91,16 +94,16 @@ __all__ = [
     "left_inverse",
     "logical_divide",
     "logical_product",
-    "make_layout",
-    "nullspace",
+    "make_layout", "morton",
+    "nullspace", "padded",
     "raked_product",
     "rank",
     "read_condition",
     "read_layout",
     "result_of",
     "right_inverse",
-    "row_major", "size",
-    "steps_of",
+    "row_major", "size", "skewed",
+    "steps_of", "swizzled",
     "tiled_divide",
     "tiled_product",
     "upcast",
