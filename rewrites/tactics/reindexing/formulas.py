@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from inspect import signature
 from typing import TypeAlias
 
 from atl.checks.scope import Scope
@@ -41,12 +42,20 @@ def reindexing_at(layout: object, shape: tuple[Index, ...], scope: Scope) -> Rei
     return made
 
 
+def _takes_a_shape(function: Callable[..., object]) -> bool:
+    try:
+        signature(function).bind(())
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def _by(shape: tuple[Index, ...]) -> str:
     return " x ".join(map(show_index, shape))
 
 
 def _stored(layout: object, shape: tuple[Index, ...]) -> Reindexing:
-    if callable(layout) and not hasattr(layout, "stored"):
+    if callable(layout) and not hasattr(layout, "stored") and _takes_a_shape(layout):
         layout = layout(shape)
     stored = getattr(layout, "stored", None)
     made = stored(shape) if callable(stored) else None

@@ -18,6 +18,7 @@ from rewrites.places.choosing import Chosen
 from rewrites.places.site import Site
 from rewrites.tactics.indices import simplify_indices
 from rewrites.tactics.loops import first_possible, loops
+from rewrites.tactics.nests.tiling import loops_meant
 from rewrites.tactics.reindexing.formulas import Storable, closed_formula, closed_predicate, reindexing_at
 from rewrites.tactics.simplification import simplify_guards
 
@@ -42,13 +43,9 @@ def reorder(work: Derivation, name: Chosen | Sequence[Chosen], layout: Storable)
       Σ[p0 < ⌈n / 8⌉] Σ[p1 < ⌈m / 8⌉] Σ[p2 < 8] Σ[p3 < 8] [8*p0 + p2 < n ∧ 8*p1 + p3 < m] ·
         A[8*p0 + p2, 8*p1 + p3]
     """
-    names = list(name) if isinstance(name, list | tuple) and not _is_path(name) else [name]
+    names = loops_meant(name)
     inner = [{site.path for site in loops(work, each)} for each in names[1:]]
     first_possible(work, names[0], lambda site: _Order(work, site, inner, layout).taken())
-
-
-def _is_path(name: Sequence[object]) -> bool:
-    return all(isinstance(position, int) for position in name)
 
 
 class _Order:

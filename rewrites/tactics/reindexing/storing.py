@@ -20,11 +20,11 @@ from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
 from rewrites.places.choosing import Chosen, every
-from rewrites.tactics.binding import bind, check_name
 from rewrites.tactics.indices import simplify_indices
 from rewrites.tactics.regions import note_growth
 from rewrites.tactics.reindexing.formulas import Storable, closed_formula, closed_predicate, put, reindexing_at
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
+from rewrites.tactics.storage.binding import bind, check_name
 
 _PLACES: Final = (1 << 57) + 200
 
