@@ -7,8 +7,8 @@ from itertools import product
 from typing import Final
 
 from atl.checks.wellformed import positive_divisors
-from atl.core.index import ZERO, Index, Leaf, Var, index
-from atl.core.predicate import Predicate, at_most, equal, within
+from atl.core.index import ZERO, Index, Leaf, Size, Var, index
+from atl.core.predicate import Predicate, at_most, atoms_of, equal, within
 from atl.errors import ATLError
 from atl.prove import Facts, Model, Proved, Refuted, prove
 from atl.surface.reindexing import Reindexing
@@ -25,42 +25,64 @@ def check_reindexing(made: Reindexing, facts: Facts) -> None:
 
     Raises `MeetingPlaces`: with two elements that meet, or one that is lost, or with what could not be proved.
     """
-    names, _ = made.names
-    variables = [Var(_FIRST + k, name) for k, name in enumerate(names)]
-    at = [index(variable) for variable in variables]
-    inside = facts.assume(*(within(ZERO, x, extent) for x, extent in zip(at, made.shape, strict=True)))
-    extents = [(facts, at_most(ZERO, extent)) for extent in made.places]
-    for known, goal in (*extents, *((inside, goal) for goal in _needed(made, at))):
-        match prove(known, goal):
-            case Refuted(model) if known is facts:
+    for goal in _of_extents(made):
+        match prove(facts, goal):
+            case Proved():
+                pass
+            case Refuted(model):
                 raise MeetingPlaces(
-                    "an extent of the places is negative",
+                    "the places have no extents",
                     required=show_predicate(goal),
                     numbers=model.numbers,
-                    suggestions=("atl.imax(0, …) where the tensor may be empty",),
+                    suggestions=_stating(goal),
                 )
+            case _:
+                raise _unproved(goal)
+    variables = [Var(_FIRST + k, name) for k, name in enumerate(made.names[0])]
+    at = [index(variable) for variable in variables]
+    inside = facts.assume(*(within(ZERO, x, extent) for x, extent in zip(at, made.shape, strict=True)))
+    for goal in _of_elements(made, at):
+        match prove(inside, goal):
             case Proved():
                 pass
             case Refuted(model):
                 raise _refused(made, variables, goal, model)
             case _:
-                raise MeetingPlaces(
-                    "it is not proved that each element is stored at a place of its own",
-                    required=show_predicate(goal),
-                    suggestions=("state what holds of the sizes: reschedule(program, given=[…])",),
-                )
+                raise _unproved(goal)
 
 
-def _needed(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
+def _of_extents(made: Reindexing) -> Iterator[Predicate]:
+    """What must hold of the extents of the places."""
+    for extent in made.places:
+        yield from (needed.goal for needed in positive_divisors(extent))
+    yield from (at_most(ZERO, extent) for extent in made.places)
+
+
+def _of_elements(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
     """What must hold of the element at these indices."""
     place = made.place(at)
-    for formula in (*made.places, *place):
+    for formula in place:
         yield from (needed.goal for needed in positive_divisors(formula))
     yield from (within(ZERO, p, extent) for p, extent in zip(place, made.places, strict=True))
     origin = made.origin(place)
     for formula in origin:
         yield from (needed.goal for needed in positive_divisors(formula))
     yield from (equal(x, came) for x, came in zip(at, origin, strict=True))
+
+
+def _unproved(goal: Predicate) -> MeetingPlaces:
+    return MeetingPlaces(
+        "it is not proved that each element is stored at a place of its own",
+        required=show_predicate(goal),
+        suggestions=_stating(goal),
+    )
+
+
+def _stating(goal: Predicate) -> tuple[str, ...]:
+    """What to state of sizes that are declared with a minimum: it counts in programs with the size."""
+    least = {at.name: at.minimum for at in atoms_of(goal) if isinstance(at, Size) and at.minimum}
+    stated = [f"{name} >= {value}" for name, value in least.items()]
+    return (f"state what holds of the sizes: reschedule(program, given=[{', '.join(stated) or '…'}])",)
 
 
 # -- what is wrong ----------------------------------------------------------------------------------------------------
