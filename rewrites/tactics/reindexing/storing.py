@@ -43,7 +43,8 @@ def store(work: Derivation, what: Chosen, layout: Storable, *, name: str | None 
     ...     ":= ⊞[j < m] Σ[i < n] A[i, j] * x[i]"))
     >>> s.store("A", layouts.column_major)
     f (A : float32[n, m], x : float32[n]) : float32[m] :=
-      let As := ⊞[j < m] ⊞[i < n] A[i, j] in ⊞[j < m] Σ[i < n] As[j, i] * x[i]
+      let As := ⊞[p0 < m] ⊞[p1 < n] A[p1, p0] in
+      ⊞[j < m] Σ[i < n] As[j, i] * x[i]
     -- As holds m x n elements: it grows with m and n
     """
     check_name(name)
