@@ -61,8 +61,8 @@ def store(work: Derivation, what: Chosen, layout: Storable, *, name: str | None 
     _read_through(work, (*path, 1))
     work.exhaust(work.known(OF_ACCESSES), (*path, 0))
     simplify_guards(work, (*path, 0))
-    simplify_indices(work, (*path, 0))
     simplify_guards(work, (*path, 1))
+    simplify_indices(work, path)
     note_growth(work, path)
 
 
