@@ -51,6 +51,7 @@ from layouts.proofs.equality import equal
 from layouts.proofs.injectivity import bijective, injective
 from layouts.proofs.places import image, inverse
 from layouts.proofs.relation import Relation
+from layouts.storages.words import antidiagonal, backwards, blocked, morton, padded, skewed, swizzled
 
 __all__ = [
     "F2",
@@ -67,14 +68,19 @@ __all__ = [
     "Layout",
     "LayoutError",
     "LinearLayout",
-    "NoLayout", "NoMode",
+    "NoLayout",
+    "NoMode",
     "NotByTable",
-    "Picture", "Relation",
+    "Picture",
+    "Relation",
     "Semimodule",
     "Swizzle",
+    "antidiagonal",
     "as_linear",
+    "backwards",
     "bank_conflicts",
     "bijective",
+    "blocked",
     "blocked_product",
     "coalesce",
     "column_major",
@@ -104,17 +110,22 @@ __all__ = [
     "logical_divide",
     "logical_product",
     "make_layout",
+    "morton",
     "nullspace",
+    "padded",
     "raked_product",
     "rank",
     "read_condition",
     "read_layout",
     "result_of",
     "right_inverse",
-    "row_major", "size",
+    "row_major",
+    "size",
+    "skewed",
     "steps_of",
     "supremum",
     "swizzle_for",
+    "swizzled",
     "tiled_divide",
     "tiled_product",
     "upcast",
@@ -123,4 +134,4 @@ __all__ = [
     "weakly_congruent",
     "zipped_divide",
     "zipped_product",
-]  # fmt: skip
+]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from atl.checks.targets import check_names, marked_binders, support_of
 from atl.core.dtypes import range_of
-from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms, value_of
+from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, Xor, atoms, value_of
 from atl.core.marks import LetMark
 from atl.core.predicate import expressions
 from atl.core.program import Program, checked_program
@@ -420,7 +420,7 @@ def _magnitude_of_atom(atom: AnyAtom, sizes: Mapping[str, int]) -> int:
         case Quotient(numerator, denominator):
             # A divisor that is no constant is 1 at least.
             return _magnitude(numerator, sizes) // max(denominator.constant or 1, 1) + 1
-        case Extremum():
+        case Extremum() | Xor():
             # What it compares is asked about by `Fitting`; a minimum may be small where one of its choices is not.
             ranges = Ranges({name: (size, size) for name, size in sizes.items()}, lambda array: range_of(array.dtype))
             low, high = ranges.of(Operand(Inside(), {(atom,): 1})) or (0, 0)

@@ -29,7 +29,9 @@ from atl.core.index import (
     Read,
     Size,
     Var,
+    Xor,
     constant,
+    exclusive_or,
     extremum,
     floordiv,
     imax,
@@ -488,6 +490,8 @@ def _with_positive_divisors(e: Index) -> Index:
                     product = product * floordiv(_with_positive_divisors(numerator), divisor)
                 case Extremum(kind, choices):
                     product = product * extremum(kind, *map(_with_positive_divisors, choices))
+                case Xor(parts):
+                    product = product * exclusive_or(*map(_with_positive_divisors, parts))
                 case Size() | Var() | Bound() | Read():
                     product = product * index(atom)
                 case _:

@@ -1,4 +1,4 @@
-"""What rewriting refuses: errors ATL701 to ATL711, and what to say of a name that is not there.
+"""What rewriting refuses: errors ATL701 to ATL712, and what to say of a name that is not there.
 
 They say what was asked for and what does not hold. Why a rule applies nowhere, and what would help, is found out where
 a person is to read it: `rewrites.session.diagnosis`.
@@ -175,3 +175,9 @@ def known_names(program_names: Iterable[str]) -> str:
     """Names as a list, cut where it is long."""
     names = list(dict.fromkeys(program_names))
     return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
+
+
+class MeetingPlaces(ATLError, ValueError):
+    """A layout would store two elements at one place, or lose one; or it is not proved that it does not."""
+
+    code = "ATL712"

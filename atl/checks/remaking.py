@@ -26,6 +26,8 @@ from atl.core.index import (
     Quotient,
     Size,
     Var,
+    Xor,
+    exclusive_or,
     extremum,
     floordiv,
     index,
@@ -224,7 +226,7 @@ def _index(expression: Index) -> Index:
 def _atom(atom: AnyAtom) -> Index:
     """The atom made anew, as what an expression is a product of; what only looks like one is none."""
     if type(atom) not in _ATOMS:
-        raise not_made_of("an index expression", atom, "sizes, indices, quotients, extrema and reads")
+        raise not_made_of("an index expression", atom, "sizes, indices, quotients, extrema, exclusive ors and reads")
     values = _read(atom)
     if type(atom) is Size:
         return index(Size(*values))
@@ -232,6 +234,8 @@ def _atom(atom: AnyAtom) -> Index:
         return index(Bound(*values))
     if type(atom) is Var:
         return index(Var(*values))
+    if type(atom) is Xor:
+        return exclusive_or(*map(remade_index, _several(atom, values[0])))
     first, second = values
     if type(atom) is Quotient:
         return floordiv(remade_index(first), remade_index(second))

@@ -19,8 +19,10 @@ from atl.core.index import (
     Read,
     Size,
     Var,
+    Xor,
     atoms,
     constant,
+    exclusive_or,
     extremum,
     floordiv,
     index,
@@ -141,6 +143,8 @@ class _Substitution:
                 return floordiv(a, b)
             case Extremum(kind, choices):
                 return extremum(kind, *map(self.index, choices))
+            case Xor(parts):
+                return exclusive_or(*map(self.index, parts))
             case Read(array, indices):
                 return read(self.array(array), tuple(map(self.index, indices)))
         assert_never(atom)

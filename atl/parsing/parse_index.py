@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Final, Literal, TypeVar
 
 from atl.core import dtypes
-from atl.core.index import Array, Index, bound, ceildiv, extremum, floordiv, index, read, size
+from atl.core.index import Array, Index, bound, ceildiv, exclusive_or, extremum, floordiv, index, read, size
 from atl.core.marks import M, marks, read_mark
 from atl.core.node import MAX_DEPTH
 from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
@@ -292,6 +292,10 @@ class IndexReader:
                 # As in Python: atl.imin and atl.imax.
                 self.advance()
                 return self._extremum("min" if token.text == "imin" else "max")
+            case "name", "xor" if self.after_next.text == "(":
+                self.advance()
+                self.expect("(", "before the parts")
+                return exclusive_or(*self.list_of(self.index, ")", "parts"))
             case "name", _:
                 return self._index_name()
             case "word", "true" | "false":

@@ -19,6 +19,8 @@ from atl.core.index import (
     Read,
     Size,
     Var,
+    Xor,
+    constant,
     extremum,
     floordiv,
     imax,
@@ -141,11 +143,23 @@ class _Elimination:
                 found = [bound for bound in bounds if bound is not None]
                 enough = found if up == (kind == "min") else found if len(found) == len(bounds) else []
                 return extremum(kind, *enough) if enough else None
+            case Xor(parts):
+                return self._exclusive_or(parts, up)
             case Read():
                 return self._element(atom, up)
             case Size() | Bound():
                 return index(atom)
         assert_never(atom)
+
+    def _exclusive_or(self, parts: Sequence[Index], up: bool) -> Index | None:
+        """Between 0 and the largest number of as many bits, of parts that are none of them negative."""
+        if not all(holds(self.facts, at_most(ZERO, part)) for part in parts):
+            return None
+        if not up:
+            return ZERO
+        most = [bound.constant for part in parts if (bound := self.extreme(part, True)) is not None]
+        numbers = [value for value in most if value is not None]
+        return constant((1 << max(numbers).bit_length()) - 1) if len(numbers) == len(parts) else None
 
     def _element(self, read: Read, up: bool) -> Index | None:
         """The declared bound of an element; one outside of its array is zero."""

@@ -23,6 +23,7 @@ from atl.core.index import (
     Read,
     Size,
     Var,
+    Xor,
     atoms,
     floordiv,
     index,
@@ -175,5 +176,5 @@ def _depth(atom: AnyAtom) -> int:
             return position
         case Var(uid):
             return -uid
-        case Size() | Quotient() | Extremum() | Read():
+        case Size() | Quotient() | Extremum() | Xor() | Read():
             return 0

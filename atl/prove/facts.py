@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TypeAlias, assert_never
 
 from atl.core.declared import bounds_of
-from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, atoms
+from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, atoms
 from atl.core.predicate import TRUE, Predicate, atoms_of, conjuncts
 
 Topics: TypeAlias = frozenset[Hashable]
@@ -109,7 +109,7 @@ def _gather(among: Iterable[AnyAtom], found: set[Hashable]) -> None:
                 found.add(array.name)
                 for part in declared(array):
                     _gather(atoms(part), found)
-            case Quotient() | Extremum():
+            case Quotient() | Extremum() | Xor():
                 pass
             case _:
                 assert_never(atom)

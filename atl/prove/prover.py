@@ -20,6 +20,7 @@ from atl.core.index import (
     Read,
     Size,
     Var,
+    Xor,
     atoms,
     divide_out,
     floordiv,
@@ -45,6 +46,7 @@ from atl.core.predicate import (
 from atl.core.traversal import divisors, never_negative
 from atl.errors import ATLError
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
+from atl.prove.cases import of_alternatives, of_remainders
 from atl.prove.elements import lawful
 from atl.prove.ends import is_least_at_ends
 from atl.prove.facts import EMPTY, Facts, declared, topics_of
@@ -168,6 +170,15 @@ def _conjunction(facts: Facts, goal: All, thorough: bool) -> Answer:
     return worst
 
 
+def _by_cases(facts: Facts, goal: Predicate) -> bool:
+    """Whether each of the cases into which an open question falls is proved."""
+    alternative = of_alternatives(facts, goal)
+    if alternative is not None:
+        return isinstance(prove(*alternative), Proved)
+    cases = of_remainders(facts, goal)
+    return bool(cases) and all(isinstance(prove(*case, thorough=False), Proved) for case in cases)
+
+
 def _simple(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
     """Of a quick question, many facts that say nothing of it are left out; a counterexample would have to meet them."""
     near = facts if thorough else relevant(facts, goal)
@@ -259,7 +270,19 @@ class _Query:
             if isinstance(answer, Refuted) and not lawful(self._arrays(table), answer.model):
                 return Unknown("no array holds what is declared, with the numbers that were found")
             return answer
+        if _by_cases(self.facts, self.goal) or self._with_solved(solution):
+            return self._proved("linear")
         return self._by_z3(table, whole, solution)
+
+    def _with_solved(self, solution: _Solution) -> bool:
+        """Whether the goal is proved once what equalities give is put in: the parts of an exclusive or cancel then."""
+        if not solution.solved or not any(isinstance(atom, Xor) for atom in atoms_of(self.goal)):
+            return False
+        facts, goal = list(self.facts.predicates), self.goal
+        for leaf, value in solution.solved:
+            facts = [_substituted(fact, leaf, value) for fact in facts]
+            goal = _substituted(goal, leaf, value)
+        return isinstance(prove(Facts().assume(*facts), goal, thorough=self.thorough), Proved)
 
     def _divided_out(self) -> tuple[tuple[Predicate, ...], Predicate]:
         """The facts, and the goal denied, with multiples of positive divisors taken out of quotients.

@@ -22,7 +22,9 @@ from atl.core.index import (
     Read,
     Size,
     Var,
+    Xor,
     constant,
+    exclusive_or,
     extremum,
     floordiv,
     index,
@@ -55,7 +57,9 @@ class _Cache:
 
 
 def _compound(expression: Index) -> bool:
-    return any(isinstance(atom, Quotient | Extremum | Read) for monomial, _ in expression.terms for atom in monomial)
+    return any(
+        isinstance(atom, Quotient | Extremum | Xor | Read) for monomial, _ in expression.terms for atom in monomial
+    )
 
 
 def _simplified(cache: _Cache, expression: Index) -> Index:
@@ -85,6 +89,8 @@ def _new_atom(cache: _Cache, atom: AnyAtom) -> Index:
             return _quotient(cache, _simplified(cache, numerator), _simplified(cache, denominator))
         case Extremum(kind, choices):
             return _extremum(cache.shown, kind, [_simplified(cache, choice) for choice in choices])
+        case Xor(parts):
+            return exclusive_or(*(_simplified(cache, part) for part in parts))
         case Read(array, indices):
             return read(array, tuple(_simplified(cache, position) for position in indices))
     assert_never(atom)

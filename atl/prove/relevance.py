@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import islice, product
 from typing import Final, TypeAlias
 
-from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var, atoms
+from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var, Xor, atoms
 from atl.core.predicate import Predicate, expressions
 from atl.prove.facts import Facts
 from atl.prove.linear.elimination import Budget, leaves_nothing
@@ -67,7 +67,7 @@ def _says_nothing_else(group: _Group) -> bool:
     """Whether real quotients by constants could meet the facts, whatever the values of the variables are."""
     table, system = Table(), System()
     for fact in group:
-        if any(isinstance(atom, Read | Extremum) for atom in _atoms(fact)):
+        if any(isinstance(atom, Read | Extremum | Xor) for atom in _atoms(fact)):
             return False
         read_predicate(table, fact, system)
     meant = _meant(table)

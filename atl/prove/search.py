@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import xor
 from typing import Final, TypeAlias, assert_never
 
 from atl.core.declared import AtLeast, Below, bounds_of, increases
-from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
+from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var, Xor
 from atl.prove.linear.rows import Row, System, Table
 
 SPREAD: Final = 6
@@ -190,7 +192,7 @@ class Search:
                 if increases(array) and indices:
                     low, high = self._between_neighbours(column, atom, values, elements, low, high)
                 return low, high
-            case Bound() | Var() | Quotient() | Extremum():
+            case Bound() | Var() | Quotient() | Extremum() | Xor():
                 return None, None
             case _:
                 assert_never(atom)
@@ -246,6 +248,8 @@ class Search:
                 return parts[0] // parts[1]
             case Extremum(kind, _):
                 return min(parts) if kind == "min" else max(parts)
+            case Xor():
+                return reduce(xor, parts)
             case Size() | Bound() | Var() | Read():
                 raise TypeError("a leaf is chosen, not computed")
         assert_never(atom)

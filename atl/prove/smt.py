@@ -7,13 +7,15 @@ from itertools import combinations
 from typing import Any, Final, TypeAlias, assert_never
 
 from atl.core.declared import increases
-from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
+from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var, Xor
 from atl.prove.linear.rows import Row, System, Table, combined, declared_rows, plus
 from atl.prove.search import Elements, Sample
 
 STEPS: Final = 2_000_000
 """z3's own measure of work (`rlimit`): 0.2 to 0.5 s."""
 STEPS_AGAIN: Final = 300_000
+BITS: Final = range(1, 9)
+"""So many bits of numbers whose exclusive or is known to have as many."""
 MAX_READ_PAIRS: Final = 40
 
 Term: TypeAlias = Any
@@ -106,8 +108,20 @@ class _Translation:
                 choices = [self.value(part) for part in self.table.parts[column]]
                 solver.add(*((term <= choice if kind == "min" else term >= choice) for choice in choices))
                 solver.add(z3.Or([term == choice for choice in choices]))
+            case Xor():
+                self._add_xor(solver, column)
             case _:
                 assert_never(atom)
+
+    def _add_xor(self, solver: Any, column: int) -> None:
+        """Bounds of an exclusive or, and nothing of its bits: what follows holds, and models are checked."""
+        z3, term = self.z3, self.terms[column]
+        parts = [self.value(part) for part in self.table.parts[column]]
+        natural = z3.And([part >= 0 for part in parts])
+        solver.add(z3.Implies(natural, z3.And(term >= 0, term <= z3.Sum(parts))))
+        for bits in BITS:
+            fits = z3.And([part < 1 << bits for part in parts])
+            solver.add(z3.Implies(z3.And(natural, fits), term < 1 << bits))
 
     def _add_read(self, solver: Any, column: int, read: Read) -> None:
         z3 = self.z3
@@ -159,7 +173,7 @@ def _sample(translation: _Translation, model: Any) -> Sample:
                 parts = table.parts[column][: len(indices)]
                 position = tuple(_number(model, translation.value(part)) for part in parts)
                 elements[array.name, position] = _number(model, translation.terms[column])
-            case Quotient() | Extremum():
+            case Quotient() | Extremum() | Xor():
                 pass
             case _:
                 assert_never(atom)

@@ -14,7 +14,7 @@ from types import EllipsisType
 from typing import NoReturn, TypeAlias, TypeVar, Union, overload
 
 from atl.core import dtypes, literals, predicate
-from atl.core.index import Index, floordiv, index, read
+from atl.core.index import Index, exclusive_or, floordiv, index, read
 from atl.core.node import not_made_of
 from atl.core.predicate import Predicate
 from atl.core.terms import Access, Binary, BinaryOp, Constant, Expr, Input, Term, Unary, Value
@@ -31,8 +31,8 @@ T = TypeVar("T", bound=Expr)
 class IndexExpr(Symbolic):
     """An integer expression over sizes, bound indices and reads of integer arrays.
 
-    `+ - *` with their meaning; `//` and `%` round down and need a divisor that is proved positive; comparisons give
-    conditions.
+    `+ - *` with their meaning; `//` and `%` round down and need a divisor that is proved positive; `^` is exclusive or;
+    comparisons give conditions.
 
     >>> import atl
     >>> n, m = atl.sizes("n m")
@@ -84,6 +84,12 @@ class IndexExpr(Symbolic):
 
     def __rmod__(self, other: int) -> IndexExpr:
         return IndexExpr(as_index(other) % self.node)
+
+    def __xor__(self, other: IndexLike) -> IndexExpr:
+        return IndexExpr(exclusive_or(self.node, as_index(other)))
+
+    def __rxor__(self, other: int) -> IndexExpr:
+        return IndexExpr(exclusive_or(self.node, as_index(other)))
 
     def __truediv__(self, other: object) -> NoReturn:
         raise WrongArgument(

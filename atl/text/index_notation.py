@@ -25,6 +25,7 @@ from atl.core.index import (
     Read,
     Size,
     Var,
+    Xor,
     constant,
     index,
     polynomial,
@@ -82,9 +83,9 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """The least or greatest of several."""
+    """The least or greatest of several, or their exclusive or."""
 
-    kind: Literal["min", "max"]
+    kind: Literal["min", "max", "xor"]
     choices: tuple[Written, ...]
 
 
@@ -172,7 +173,7 @@ def _atom_order(atom: AnyAtom) -> Order:
             return (1, uid)
         case Size(name, _):
             return (3, name)
-        case Quotient() | Extremum() | Read():
+        case Quotient() | Extremum() | Xor() | Read():
             return (2, atom.order)
         case _:
             assert_never(atom)
@@ -281,6 +282,8 @@ def _atom(atom: AnyAtom, naming: Naming) -> Written:
             )
         case Extremum(kind, choices):
             return Extreme(kind, tuple(write_index(choice, naming) for choice in choices))
+        case Xor(parts):
+            return Extreme("xor", tuple(write_index(part, naming) for part in parts))
         case Read(array, indices):
             return Element(array.name, tuple(write_index(position, naming) for position in indices))
         case _:

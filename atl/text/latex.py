@@ -136,7 +136,8 @@ def _index(written: Written, *, tight: bool = False) -> str:
             side = "floor" if kind == "floor" else "ceil"
             return f"\\left\\l{side} \\frac{{{_index(left)}}}{{{_index(right)}}} \\right\\r{side}"
         case Extreme(kind, choices):
-            return f"\\{kind}({', '.join(map(_index, choices))})"
+            function = r"\operatorname{xor}" if kind == "xor" else f"\\{kind}"
+            return f"{function}({', '.join(map(_index, choices))})"
         case Element(array, indices):
             return f"{_name(array)}[{', '.join(map(_index, indices))}]" if indices else _name(array)
         case _:

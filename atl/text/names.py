@@ -10,7 +10,7 @@ from itertools import count
 from typing import Final, assert_never
 
 from atl.core.declared import bounds_of
-from atl.core.index import Array, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, atoms
+from atl.core.index import Array, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, Xor, atoms
 from atl.core.terms import OPERATOR_CALLED, BinaryOp, Expr, Metavariable, Monoid, TensorVar
 from atl.core.traversal import arrays_in, indices_in, subterms
 
@@ -176,7 +176,7 @@ def _gather(expression: Index, taken: dict[str, None], opened: list[Var | Tensor
                 taken[name] = None
             case Var():
                 opened.append(atom)
-            case Bound() | Quotient() | Extremum():
+            case Bound() | Quotient() | Extremum() | Xor():
                 pass  # what they are made of comes as atoms of its own
             case _:
                 assert_never(atom)

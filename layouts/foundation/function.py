@@ -10,8 +10,9 @@ import numpy as np
 
 from atl.core.index import Index, Leaf, Size, Var, index, value_of
 from atl.errors import WrongArgument, brief
+from atl.surface.reindexing import Reindexing
 from atl.surface.values import IndexExpr
-from layouts.errors import NotByTable
+from layouts.errors import NoLayout, NotByTable
 from layouts.foundation.box import Box
 from layouts.foundation.known import Known, positive
 from layouts.foundation.semimodule import F2, MACHINE, Array, Coordinate
@@ -87,6 +88,10 @@ class Function(ABC):
     @abstractmethod
     def where(self, **sizes: int) -> Function:
         """This function with numbers for sizes."""
+
+    def stored(self, shape: tuple[Index, ...]) -> Reindexing:  # noqa: ARG002
+        """Where the elements of a tensor of this shape are stored, with the way back: for `s.store(name, layout)`."""
+        raise NoLayout(f"{self} has no way back", required="a layout, or an IndexFunction with back= and onto=")
 
 
 def need_function(value: object) -> None:
@@ -167,6 +172,19 @@ class IndexFunction(Function):
     def at(self, digits: Sequence[Any]) -> Any:
         place = self.digits_of_place(digits)
         return place[0] if self.onto is None else self.onto.join(place)
+
+    def stored(self, shape: tuple[Index, ...]) -> Reindexing:
+        own = tuple(map(index, leaves(self.shape)))
+        if self.back is None or self.onto is None or not self.onto.row_major:
+            raise NoLayout(
+                f"{self} does not say where elements are stored",
+                required="back=, the way back, and onto=Box(…, row_major=True), the box of the places",
+            )
+        if len(own) != len(shape):
+            raise NoLayout(
+                f"{self} is a function of {len(own)} digits", required=f"one for each dimension: {len(shape)}"
+            )
+        return Reindexing(own, tuple(map(index, self.onto.extents)), self.to, self.back)
 
     def where(self, **sizes: int) -> Function:
         """This function with numbers for sizes: its formula is that over index expressions, evaluated."""

@@ -10,6 +10,7 @@ import numpy as np
 from atl.core.index import Index, Leaf, Size, index, map_leaves
 from atl.core.predicate import substitute
 from atl.errors import WrongArgument, brief
+from atl.surface.reindexing import Reindexing
 from layouts.errors import LayoutError, NoMode, NotByTable
 from layouts.foundation.box import Box, nested_digits, split
 from layouts.foundation.function import Function, fits_machine, plain
@@ -25,6 +26,7 @@ from layouts.foundation.semimodule import (
     semimodule_of,
     stride_of,
 )
+from layouts.foundation.storing import stored_by_strides
 from layouts.foundation.tuples import (
     Extent,
     Nested,
@@ -201,6 +203,17 @@ class Layout(Function):
 
     def _no_table(self) -> Array:
         raise NotByTable(f"the strides of {self} are not numbers", required="numbers for all sizes")
+
+    def stored(self, shape: tuple[Index, ...]) -> Reindexing:
+        """Where the elements of a tensor of this shape are stored: the digits of a place are in the order of strides.
+
+        >>> from atl.core.index import size
+        >>> n, m = size("n"), size("m")
+        >>> stored = Layout((n, m), (1, n)).stored((n, m))
+        >>> stored.places, stored.place((size("i"), size("j")))
+        ((m, n), (j, i))
+        """
+        return stored_by_strides(shape, self.shape, list(leaves(self.stride)), self.offset, self.known)
 
     def where(self, **sizes: int) -> Layout:
         """This layout with numbers for sizes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, constant, index
+from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, constant, index
 from atl.core.predicate import at_most
 from atl.prove import Facts, proves
 from lowering.nest.loopnest import Accumulate, Allocate, Assign, Block, Clear, Declare, For, Free, If, Statement
@@ -47,6 +47,6 @@ def _of_atom(atom: AnyAtom) -> Index:
         case Extremum("min", choices):
             constants = [choice.constant for choice in choices if choice.constant is not None]
             return constant(min(constants)) if constants else index(atom)
-        case Extremum() | Size() | Var() | Bound() | Quotient() | Read():
+        case Extremum() | Xor() | Size() | Var() | Bound() | Quotient() | Read():
             return index(atom)
     assert_never(atom)

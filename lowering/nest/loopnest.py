@@ -30,6 +30,7 @@ from atl.core.index import (
     Read,
     Size,
     Var,
+    Xor,
     constant,
     floordiv,
     index,
@@ -452,9 +453,9 @@ def _numerators_in(atom: AnyAtom) -> Iterator[Index]:
             yield from numerators(numerator)
             yield from numerators(denominator)
             yield numerator
-        case Extremum(_, choices):
-            for choice in choices:
-                yield from numerators(choice)
+        case Extremum(_, parts) | Xor(parts):
+            for part in parts:
+                yield from numerators(part)
         case Read(array, indices):
             for part in (*indices, *array.shape):
                 yield from numerators(part)

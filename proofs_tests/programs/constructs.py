@@ -8,7 +8,7 @@ from typing import Final
 
 from atl.checks.targets import support_of
 from atl.core.dtypes import DTYPES
-from atl.core.index import Extremum, Index, Read, Size, atoms, value_of
+from atl.core.index import Extremum, Index, Read, Size, Xor, atoms, value_of
 from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program
 from atl.core.terms import (
@@ -46,7 +46,7 @@ ALL: Final = (
     *("gen (lo, hi)", "reduce (lo, hi)", "reduce of tensors", "tensor arithmetic"),
     *("let of a scalar", "let of a tensor", "let in a loop", "let used twice", "let in a let"),
     *("access to an input", "access to a let", "access to an expression"),
-    *("gather", "quotient", "remainder", "index minimum or maximum"),
+    *("gather", "quotient", "remainder", "index minimum or maximum", "exclusive or"),
     *(f"rank {rank}" for rank in range(5)),
     *DTYPES,
     *MARKED,
@@ -66,6 +66,8 @@ def constructs(program: Program, sizes: Mapping[str, int], events: Iterable[str]
                     found.add("gather")
                 elif isinstance(atom, Extremum):
                     found.add("index minimum or maximum")
+                elif isinstance(atom, Xor):
+                    found.add("exclusive or")
                 elif isinstance(atom, Size):
                     found.add("symbolic size")
     found.update(_nesting(program.body, in_loop=False, in_let=False))

@@ -276,7 +276,7 @@ class Ground:
         if not scope.indices:
             return choose(self.choices, (of(self.constant()), of(self.size())))
         i = choose(self.choices, scope.indices).index
-        kind = weighted(self.choices, ((4, 0), (2, 1), (2, 2), (2, 3), (2, 4), (2, 5), (1, 6), (1, 7)))
+        kind = weighted(self.choices, ((4, 0), (2, 1), (2, 2), (2, 3), (2, 4), (2, 5), (1, 6), (1, 7), (2, 8)))
         match kind:
             case 1:
                 return i + choose(self.choices, scope.indices).index
@@ -295,6 +295,11 @@ class Ground:
                 return of(self.size()) - i
             case 7:
                 return i * choose(self.choices, scope.indices).index
+            case 8:
+                other = choose(
+                    self.choices, (choose(self.choices, scope.indices).index, of(self.size()), of(constant(5)))
+                )
+                return i ^ (other - choose(self.choices, (0, 0, 2)))
             case _:
                 return i
 

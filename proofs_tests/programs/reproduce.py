@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from atl.checks.targets import marked_binders
 from atl.core import dtypes
-from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, atoms
+from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, atoms
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
 from atl.core.predicate import Any as AnyOf
 from atl.core.program import Program
@@ -212,6 +212,8 @@ class _Writer:
                 return f"(({self.index(numerator)}) // ({self.index(denominator)}))"
             case Extremum(kind, choices):
                 return f"atl.i{kind}({', '.join(map(self.index, choices))})"
+            case Xor(parts):
+                return "(" + " ^ ".join(f"({self.index(part)})" for part in parts) + ")"
             case Read(array, positions):
                 # With one choice, the least is that element, as an index.
                 return f"atl.imin({array.name}[{', '.join(map(self.index, positions))}])"

@@ -19,6 +19,7 @@ from atl.core.terms import (
     Term,
 )
 from atl.surface.values import IndexExpr
+from layouts import antidiagonal, backwards, blocked, column_major, morton, padded, skewed, swizzled
 from rewrites import Session
 from rewrites.places.site import Site, sites, walk
 
@@ -152,6 +153,31 @@ def _pack(s: Session, random: Random) -> Session | None:
     return s.pack(site.path, at=random.choice([None, *above]), name="packed", order=order)
 
 
+def _layout(random: Random, rank: int) -> Any:
+    """A storage of tensors of this rank, mostly."""
+    of_any = [padded(random.randint(0, 2)), morton(random.choice((2, 4))), backwards, column_major]
+    of_some = [blocked(*(random.randint(1, 4) for _ in range(random.choice((rank, rank, 2))))), skewed, antidiagonal]
+    return random.choice([*of_any, *of_some, swizzled(random.choice((2, 4)), random.randint(1, 2))])
+
+
+def _store(s: Session, random: Random) -> Session | None:
+    site = _one(random, [site for site in sites(s.goal) if isinstance(site.term, Let | Input)])
+    if site is None:
+        return None
+    stored = site.term.value if isinstance(site.term, Let) else site.term
+    return s.store(site.path, _layout(random, stored.type.rank))
+
+
+def _reorder(s: Session, random: Random) -> Session | None:
+    site = _one(random, _loops(s))
+    if site is None:
+        return None
+    inner = _inside(site)
+    if isinstance(inner, type(site.term)) and random.random() < 0.7:
+        return s.reorder([site.path, (*site.path, 0)], _layout(random, 2))
+    return s.reorder([site.path], _layout(random, 1))
+
+
 def _pad(s: Session, random: Random) -> Session | None:
     """An input, a let or an element, within a loop around it or before everything."""
     site = _one(random, [site for site in sites(s.goal) if isinstance(site.term, Access | Input | Let)])
@@ -250,6 +276,8 @@ TACTICS: Final[dict[str, Call]] = {
     "stage": _stage,
     "pack": _pack,
     "pad": _pad,
+    "store": _store,
+    "reorder": _reorder,
     "hoist": _hoist,
     "factor_out": _factor_out,
     "flatten_loops": _flatten_loops,

@@ -1,6 +1,7 @@
 """Arguments as JSON, exactly: names and marks, free de Bruijn positions, everything but source lines.
 
-    index      3 | "n" | ["bound", 0] | ["//", a, b] | ["min", a, b] | ["read", "A", i] | ["+", [2, "n", …], …]
+    index      3 | "n" | ["bound", 0] | ["//", a, b] | ["min", a, b] | ["^", a, b] | ["read", "A", i]
+               | ["+", [2, "n", …], …]
     condition  [">=0", i] | ["=0", i] | ["!=0", i] | ["and", …] | ["or", …]
     tensor     ["input", "A"] | ["gen", lo, hi, body, name, mark] | ["access", e, i] | … | ["@", 4]
     argument   ["index", i] | ["condition", c] | ["tensor", e] | ["function", parameters, "tensor", e]
@@ -27,7 +28,9 @@ from atl.core.index import (
     Read,
     Size,
     Var,
+    Xor,
     bound,
+    exclusive_or,
     extremum,
     floordiv,
     index,
@@ -134,6 +137,8 @@ class Writer:
                 return ("//", self._index(numerator), self._index(denominator))
             case Extremum(kind, choices):
                 return (kind, *map(self._index, choices))
+            case Xor(parts):
+                return ("^", *map(self._index, parts))
             case Read(array, indices):
                 return ("read", self._declared(array), *map(self._index, indices))
             case Var(_, name):
@@ -304,6 +309,8 @@ class Reader:
                 return floordiv(self.index(numerator), self.index(denominator))
             case ["min" | "max" as kind, first, *others]:
                 return extremum(kind, self.index(first), *map(self.index, others))
+            case ["^", first, *others]:
+                return exclusive_or(self.index(first), *map(self.index, others))
             case ["read", str(name), *indices]:
                 return read(self._declared(name), tuple(map(self.index, indices)))
             case ["+", *terms]:

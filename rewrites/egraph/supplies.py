@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from atl.core.index import ONE, ZERO, Bound, Extremum, Index, Quotient, atoms, bound, factor_of, shift
+from atl.core.index import ONE, ZERO, Bound, Extremum, Index, Quotient, Xor, atoms, bound, factor_of, shift
 from atl.core.predicate import NonNegative, Predicate, conjunction, conjuncts, expressions
 from atl.core.terms import Access, Expr, Gen, Guard, Reduce, Reshape, Select, Value
 from atl.core.traversal import children, indices_in
@@ -57,7 +57,7 @@ def smaller_conditions(at: Context, term: Expr, _: Wanted) -> Iterator[Given]:
 
 
 def _reducible(expression: Index) -> bool:
-    return any(isinstance(atom, Quotient | Extremum) for atom in atoms(expression))
+    return any(isinstance(atom, Quotient | Extremum | Xor) for atom in atoms(expression))
 
 
 def tiles(_: Context, term: Expr, wanted: Wanted) -> Iterator[Given]:

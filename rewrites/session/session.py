@@ -34,7 +34,7 @@ from rewrites.places.choosing import Chosen, Handle, one
 from rewrites.places.site import Site, sites
 from rewrites.rule import Rule
 from rewrites.rules import RULES
-from rewrites.session import display
+from rewrites.session import display, reindexed
 from rewrites.session.call import Call
 from rewrites.session.diagnosis import diagnosed, told_at_the_call
 from rewrites.session.handles import Origin, place_in
@@ -398,6 +398,8 @@ class Session:
     def flatten_loops(self, name: Chosen) -> Session:
         """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
         return self.do(tactics.flatten_loops, name)
+
+    store, reorder = reindexed.store, reindexed.reorder
 
     def sparsify(self, name: str, form: OperandFormat) -> Session:
         """Gives an input in a sparse format: Σ[j < m] A[i, j] * v[j] → Σ[pos[i] <= p < pos[i + 1]] val[p] * v[crd[p]].

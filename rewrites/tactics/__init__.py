@@ -11,6 +11,8 @@ from rewrites.tactics.nests.running import parallelize, unroll, vectorize
 from rewrites.tactics.nests.tails import tails
 from rewrites.tactics.nests.tiling import tile
 from rewrites.tactics.normal_form import normalize
+from rewrites.tactics.reindexing.reordering import reorder
+from rewrites.tactics.reindexing.storing import store
 from rewrites.tactics.simplification import inline, reduce_accesses, simpl_guard, solve_for_index
 from rewrites.tactics.storage.binding import lbind
 from rewrites.tactics.storage.borders import pad
@@ -22,6 +24,6 @@ __all__ = [
     "factor_out",
     "flatten_loops", "fuse", "hoist", "inline", "interchange", "jam", "lbind", "mark", "normalize", "pack", "pad",
     "parallelize",
-    "reduce_accesses", "rename", "simpl_guard", "simpl_index", "solve_for_index", "split_loop", "stage", "tails",
-    "tile", "unroll", "vectorize",
+    "reduce_accesses", "rename", "reorder", "simpl_guard", "simpl_index", "solve_for_index", "split_loop", "stage",
+    "store", "tails", "tile", "unroll", "vectorize",
 ]  # fmt: skip

@@ -1,9 +1,10 @@
 """Index expressions, kept in one canonical form.
 
 An index expression is a polynomial with integer coefficients over *atoms*: sizes, bound indices, quotients, minima,
-maxima and reads of integer arrays. `i + j` and `j + i` are one expression, so nothing is ever spent on commutativity.
-A remainder is written with its quotient, a % b = a - b * (a // b), and a ceiling as (a + b - 1) // b: so the Euclidean
-identities hold by themselves. Division is floor division and has its meaning only where the divisor is positive.
+maxima, exclusive ors and reads of integer arrays. `i + j` and `j + i` are one expression, so nothing is ever spent on
+commutativity. A remainder is written with its quotient, a % b = a - b * (a // b), and a ceiling as (a + b - 1) // b: so
+the Euclidean identities hold by themselves. Division is floor division and has its meaning only where the divisor is
+positive.
 """
 
 from __future__ import annotations
@@ -176,8 +177,24 @@ class Read(Atom):
         self._seal_atom((self.array, self.indices), order, self.indices)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Xor(Atom):
+    """The exclusive or of two or more expressions, bit by bit in two's complement, in canonical order.
+
+    No two of the parts are equal, as these cancel, and at most one, the last, is a number.
+    """
+
+    parts: tuple[Index, ...]
+
+    def __post_init__(self) -> None:
+        _need_indices("an exclusive or", self.parts)
+        if len(self.parts) < 2:
+            raise not_made_of("an exclusive or", self.parts, "two or more parts")
+        self._seal_atom((self.parts,), (6, *(part.order for part in self.parts)), self.parts)
+
+
 Leaf: TypeAlias = Size | Bound | Var
-AnyAtom: TypeAlias = Size | Bound | Var | Quotient | Extremum | Read
+AnyAtom: TypeAlias = Size | Bound | Var | Quotient | Extremum | Xor | Read
 Monomial: TypeAlias = tuple[AnyAtom, ...]
 """A product of atoms in canonical order, with repetition; the empty one is 1."""
 
@@ -287,6 +304,12 @@ class Index(Printed, Node):
     def __mod__(self, other: Index | int) -> Index:
         divisor = _operand(other)
         return NotImplemented if divisor is None else self - divisor * floordiv(self, divisor)
+
+    def __xor__(self, other: Index | int) -> Index:
+        part = _operand(other)
+        return NotImplemented if part is None else exclusive_or(self, part)
+
+    __rxor__ = __xor__
 
 
 def _canonical(terms: tuple[tuple[Monomial, int], ...]) -> Index:
@@ -504,6 +527,25 @@ def _keep_extreme(kind: Literal["min", "max"], kept: list[Index], option: Index)
                 kept[position] = option
             return
     kept.append(option)
+
+
+def exclusive_or(*parts: Index) -> Index:
+    """The exclusive or of the parts. Equal ones cancel: a ^ b ^ b is a; so a swizzle is its own way back."""
+    number = 0
+    kept: dict[Index, None] = {}
+    for part in parts:
+        atom = part.atom
+        for each in atom.parts if isinstance(atom, Xor) else (part,):
+            if each.constant is not None:
+                number ^= each.constant
+            elif each in kept:
+                del kept[each]
+            else:
+                kept[each] = None
+    out = sorted(kept, key=lambda part: part.order)
+    if number or not out:
+        out.append(constant(number))
+    return out[0] if len(out) == 1 else index(Xor(tuple(out)))
 
 
 def imin(*choices: Index) -> Index:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import xor
 
 from atl.core.index.expressions import (
     ONE,
@@ -16,7 +18,9 @@ from atl.core.index.expressions import (
     Read,
     Size,
     Var,
+    Xor,
     bound,
+    exclusive_or,
     extremum,
     floordiv,
     index,
@@ -65,6 +69,9 @@ def _map_atom(atom: AnyAtom, leaf: Callable[[Leaf], Index], divide: Callable[[In
         case Extremum(kind, choices):
             mapped = tuple(map_leaves(choice, leaf, divide) for choice in choices)
             return index(atom) if _same(mapped, choices) else extremum(kind, *mapped)
+        case Xor(parts):
+            mapped = tuple(map_leaves(part, leaf, divide) for part in parts)
+            return index(atom) if _same(mapped, parts) else exclusive_or(*mapped)
         case Read(array, indices):
             mapped = tuple(map_leaves(position, leaf, divide) for position in indices)
             return index(atom) if _same(mapped, indices) else read(array, mapped)
@@ -91,6 +98,8 @@ def _parts(atom: AnyAtom) -> tuple[Index, ...]:
             return (numerator, denominator)
         case Extremum(_, choices):
             return choices
+        case Xor(parts):
+            return parts
         case Read(_, indices):
             return indices
 
@@ -121,6 +130,8 @@ def _value_of_atom(atom: AnyAtom, leaf: Callable[[Leaf], int], element: Callable
         case Extremum(kind, choices):
             values = [value_of(choice, leaf, element) for choice in choices]
             return min(values) if kind == "min" else max(values)
+        case Xor(parts):
+            return reduce(xor, (value_of(part, leaf, element) for part in parts))
         case Read(array, indices):
             return element(array, tuple(value_of(position, leaf, element) for position in indices))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 from atl.core.declared import AtLeast, Below, bounds_of, increases
-from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var
+from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from atl.prove.facts import declared
 
@@ -92,6 +92,8 @@ def _parts(atom: AnyAtom) -> tuple[Index, ...]:
             return (numerator, denominator)
         case Extremum(_, choices):
             return choices
+        case Xor(parts):
+            return parts
         case Read(array, indices):
             return (*indices, *declared(array))
     assert_never(atom)

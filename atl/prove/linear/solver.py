@@ -7,12 +7,14 @@ quotient stays an integer of which nothing is known. Then come elimination, prod
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
 from atl.core.declared import increases
-from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var
+from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var, Xor
 from atl.prove.linear.cases import decide_cases
 from atl.prove.linear.elimination import Budget, contradict
 from atl.prove.linear.factors import consequences, factor
@@ -20,6 +22,8 @@ from atl.prove.linear.intervals import Intervals, propagate
 from atl.prove.linear.products import products
 from atl.prove.linear.rows import Case, Row, System, Table, combined, declared_rows, opposite, plus
 
+MOST_BITS: Final = 16
+"""An exclusive or is bounded by a power of two up to this one."""
 MAX_SPLITS: Final = 7
 MAX_READ_PAIRS: Final = 10
 EFFORT: Final = 4_000
@@ -195,6 +199,8 @@ class _Refutation:
             case Extremum(kind, _):
                 self._define_extremum(state, column, 1 if kind == "min" else -1)
                 return True
+            case Xor():
+                return self._define_xor(state, column)
             case Read():
                 self._define_read(state, column, atom)
                 return True
@@ -228,6 +234,31 @@ class _Refutation:
         state.system.rows.extend(row if sign > 0 else opposite(row) for row in differences)
         state.system.cases.append(tuple(System([], [row]) for row in differences))
         state.stale = True
+
+    def _define_xor(self, state: _State, column: int) -> bool:
+        """0 <= a ^ b <= a + b, and a ^ b < 2^k where both are, once neither is seen to be negative."""
+        parts = self.table.parts[column]
+        if not all(self.entails(state, part) for part in parts):
+            return False
+        total: Row = {column: -1}
+        for part in parts:
+            total = combined(total, 1, part, 1)
+        state.system.rows += [{column: 1}, total]
+        bits = self._bits(state, parts)
+        if bits is not None:
+            state.system.rows.append({column: -1, 0: (1 << bits) - 1})
+        state.stale = True
+        return True
+
+    def _bits(self, state: _State, parts: Sequence[Row]) -> int | None:
+        """The least number of bits that all of these are seen to have, none of which is negative."""
+
+        def enough(bits: int) -> bool:
+            return all(self.entails(state, plus(opposite(part), (1 << bits) - 1)) for part in parts)
+
+        if not enough(MOST_BITS):
+            return None
+        return bisect_left(range(MOST_BITS), True, key=enough)
 
     def _define_read(self, state: _State, column: int, read: Read) -> None:
         """An element within its array has the declared bounds; outside of it, it is zero."""

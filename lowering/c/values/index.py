@@ -25,6 +25,7 @@ from atl.core.index import (
     Read,
     Size,
     Var,
+    Xor,
     index,
     polynomial,
 )
@@ -179,7 +180,7 @@ def _reading_order_of_factor(factor: Factor) -> tuple[object, ...]:
             return (1, factor.order)
         case Remainder(numerator, denominator):
             return (0, (3, numerator.order, denominator.order))
-        case Var() | Bound() | Quotient() | Extremum() | Read():
+        case Var() | Bound() | Quotient() | Extremum() | Xor() | Read():
             return (0, factor.order)
     assert_never(factor)
 
@@ -270,6 +271,9 @@ def _factor(scope: TextScope, factor: Factor) -> Text:
         case Extremum(kind, choices):
             texts = [index_text(scope, choice).text for choice in choices]
             return Text(reduce(lambda inner, outer: f"{kind}_int64({outer}, {inner})", reversed(texts)))
+        case Xor(parts):
+            operands = [index_text(scope, part).widened() for part in parts]
+            return Text(f"({' ^ '.join(operand.at(PRODUCT) for operand in operands)})")
         case Read(array, indices):
             name = scope.name(array.name)
             if not indices:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from atl.core.index import Bound, Extremum, Index, Quotient, Read, Size, Var
+from atl.core.index import Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from lowering.c.values.index import Factor, Remainder, Terms, sides, terms_of
 from lowering.nest.computed import Compared, Computed, Inside, Use, computed
 from lowering.nest.loopnest import LoopNest
@@ -77,9 +77,9 @@ def _in_factor(inside: Inside, factor: Factor) -> Operands:
         case Quotient(numerator, denominator) | Remainder(numerator, denominator):
             yield from _whole(inside, numerator)
             yield from _whole(inside, denominator)
-        case Extremum(_, choices):
-            for choice in choices:
-                yield from _whole(inside, choice)
+        case Extremum(_, parts) | Xor(parts):
+            for part in parts:
+                yield from _whole(inside, part)
         case Read(array, indices):
             for part in (*indices, *array.shape):
                 yield from _within(inside, terms_of(part))

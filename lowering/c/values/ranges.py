@@ -13,7 +13,7 @@ from typing import TypeAlias, assert_never
 
 from atl.core.declared import AtLeast, Below, bounds_of
 from atl.core.dtypes import range_of
-from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var
+from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero
 from lowering.c.values.index import Factor, Remainder, Terms, terms_of
 from lowering.c.values.operands import Operand
@@ -131,6 +131,10 @@ class Ranges:
                 ranges = [self._index(limits, choice) for choice in choices]
                 pick = min if kind == "min" else max
                 return pick(low for low, _ in ranges), pick(high for _, high in ranges)
+            case Xor(parts):
+                ranges = [self._index(limits, part) for part in parts]
+                bits = max(max(high, -1 - low, 0).bit_length() for low, high in ranges)
+                return (0 if all(low >= 0 for low, _ in ranges) else -(1 << bits)), (1 << bits) - 1
             case Read(array):
                 return self._element(array)
         assert_never(factor)

@@ -20,7 +20,7 @@ import numpy as np
 
 from atl.checks.safety import accesses
 from atl.core.dtypes import DEFAULT, bits
-from atl.core.index import Bound, Extremum, Index, Quotient, Read, Var, atoms, factor_of, index
+from atl.core.index import Bound, Extremum, Index, Quotient, Read, Var, Xor, atoms, factor_of, index
 from atl.core.predicate import Predicate, expressions
 from atl.core.reshape_definitions import destination
 from atl.core.substitution import map_op
@@ -382,7 +382,9 @@ def _is_smooth(at: tuple[Index, ...], level: int) -> bool:
 
 def _is_even(e: Index) -> bool:
     """Whether no quotient, extremum or element in an expression depends on the index of the loop around."""
-    return not any(Bound(0) in atoms(index(atom)) for atom in atoms(e) if isinstance(atom, Quotient | Extremum | Read))
+    return not any(
+        Bound(0) in atoms(index(atom)) for atom in atoms(e) if isinstance(atom, Quotient | Extremum | Xor | Read)
+    )
 
 
 def _width(of: Type) -> int:

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, atoms
+from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, atoms
 from rewrites.egraph.contexts import Range
 
 Numbers: TypeAlias = npt.NDArray[np.float64]
@@ -102,6 +102,9 @@ class Extents:
                 for low, high in both[1:]:
                     lows, highs = pick(lows, low), pick(highs, high)
                 return lows, highs
+            case Xor(parts):
+                most = np.maximum.reduce([self.interval(part, ranges)[1] for part in parts])
+                return np.zeros(1), np.exp2(np.ceil(np.log2(np.maximum(most, 0.0) + 1.0))) - 1.0
             case Read() | Bound():
                 return np.zeros(1), np.full(1, UNKNOWN)
             case _:

@@ -52,7 +52,7 @@ def tile(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
     f (x : float32[n]) : float32[n] :=
       truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉] ⊞[ii < 8] [8*io + ii < n] · 2 * x[8*io + ii]
     """
-    names = _loops_meant(name)
+    names = loops_meant(name)
     factors = _factors(name, by, len(names))
     inner = [{site.path for site in loops(work, each)} for each in names[1:]]
 
@@ -103,7 +103,7 @@ def nested(work: Derivation, path: Path, count: int) -> list[Path]:
     return found
 
 
-def _loops_meant(name: Chosen | Sequence[Chosen]) -> list[Chosen]:
+def loops_meant(name: Chosen | Sequence[Chosen]) -> list[Chosen]:
     """One loop, or several; a tuple of positions is a path."""
     if isinstance(name, str | Handle) or not isinstance(name, list | tuple):
         return [cast("Chosen", name)]

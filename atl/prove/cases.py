@@ -1,0 +1,58 @@
+"""Cases into which a question falls, for when it is open as a whole: all of them proved, it is proved.
+
+Nothing is lost by a case: what it says more is the other cases' denial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from atl.core.index import Index, Leaf, Quotient, Var, atoms, constant, factor_of, index
+from atl.core.predicate import All, Any, Predicate, atoms_of, negation, substitute
+from atl.prove.facts import Facts
+
+Case: TypeAlias = tuple[Facts, Predicate]
+
+LARGEST_DIVISOR: Final = 4
+"""A remainder by a number up to this is looked at value by value."""
+_WHOLE: Final = 1 << 56
+
+
+def of_alternatives(facts: Facts, goal: Predicate) -> Case | None:
+    """p or (q and r): where p fails, q and r, each a question of its own. Not for goals of another form."""
+    if not isinstance(goal, Any):
+        return None
+    compound = [part for part in goal.parts if isinstance(part, All)]
+    if len(compound) != 1:
+        return None
+    others = [negation(part) for part in goal.parts if part is not compound[0]]
+    return facts.assume(*others), compound[0]
+
+
+def of_remainders(facts: Facts, goal: Predicate) -> list[Case]:
+    """The question for each remainder of an index by a small number: i is d*q, d*q + 1, … of some q.
+
+    So rows that turn at every second line are two questions without a quotient. None where no such remainder occurs.
+    """
+    for variable, divisor in _divided(goal):
+        whole = index(Var(_WHOLE + variable.uid, variable.name))
+        return [_placed(facts, goal, variable, whole * divisor + constant(rest)) for rest in range(divisor)]
+    return []
+
+
+def _divided(goal: Predicate) -> Iterator[tuple[Var, int]]:
+    """Variables of which the goal has a quotient by a small number."""
+    for atom in atoms_of(goal):
+        if isinstance(atom, Quotient) and 1 < (atom.denominator.constant or 0) <= LARGEST_DIVISOR:
+            for variable in dict.fromkeys(each for each in atoms(atom.numerator) if isinstance(each, Var)):
+                factor = factor_of(atom.numerator, variable)
+                if factor is not None and factor.constant is not None and abs(factor.constant) == 1:
+                    yield variable, atom.denominator.constant or 1
+
+
+def _placed(facts: Facts, goal: Predicate, variable: Var, value: Index) -> Case:
+    def leaf(at: Leaf) -> Index:
+        return value if at == variable else index(at)
+
+    return Facts().assume(*(substitute(fact, leaf) for fact in facts.predicates)), substitute(goal, leaf)

@@ -1,0 +1,81 @@
+"""Reindexings: where each element of a tensor goes in another one, with the way back that proves that no two meet.
+
+A flat place is never spoken of: places have digits, each with an extent, and that flat addresses differ where digits do
+is one lemma. `back(to(x)) = x` is then an equation for each dimension, where two copies of the indices are a search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any, Protocol
+
+from atl.core.index import ZERO, Index
+from atl.core.predicate import Predicate, conjunction, equal, within
+from atl.errors import WrongArgument, brief
+from atl.surface.values import IndexExpr, as_index
+
+
+class Arrangement(Protocol):
+    """Where the elements of a tensor of a given shape are to be stored, as a function of that shape."""
+
+    def stored(self, shape: tuple[Index, ...]) -> Reindexing: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reindexing:
+    """The element at x of a tensor of `shape` is at `to(x)` in one of the extents `places`; `back(to(x)) = x`.
+
+    `to` takes an index for each dimension of the shape and gives one for each of the places; `back` the other way.
+    Both are formulas over index expressions.
+    """
+
+    shape: tuple[Index, ...]
+    places: tuple[Index, ...]
+    to: Callable[..., Sequence[Any]]
+    back: Callable[..., Sequence[Any]]
+
+    def place(self, at: Sequence[Index]) -> tuple[Index, ...]:
+        """Where the element at these indices goes."""
+        return _applied(self.to, "to", at, len(self.places))
+
+    def origin(self, at: Sequence[Index]) -> tuple[Index, ...]:
+        """Which element is at this place, where one is."""
+        return _applied(self.back, "back", at, len(self.shape))
+
+    def hit(self, at: Sequence[Index]) -> Predicate:
+        """Whether an element is at this place: that which the way back names is within the tensor, and goes there."""
+        origin = self.origin(at)
+        inside = [within(ZERO, x, extent) for x, extent in zip(origin, self.shape, strict=True)]
+        there = [equal(p, q) for p, q in zip(at, self.place(origin), strict=True)]
+        return conjunction([*inside, *there])
+
+    @property
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What `to` calls the indices of the tensor, and `back` those of the places."""
+        return _names(self.to, "i", len(self.shape)), _names(self.back, "p", len(self.places))
+
+
+def _applied(function: Callable[..., Sequence[Any]], name: str, at: Sequence[Index], count: int) -> tuple[Index, ...]:
+    try:
+        found = function(*map(IndexExpr, at))
+    except TypeError as error:
+        raise WrongArgument(
+            f"{name} cannot be called with {len(at)} index expressions: {error}",
+            required=f"a function of {len(at)} indices, a formula over them",
+        ) from error
+    if not isinstance(found, tuple | list) or len(found) != count:
+        raise WrongArgument(f"{name} gives {brief(found)}", required=f"a tuple of {count} indices")
+    return tuple(as_index(part) for part in found)
+
+
+def _names(function: Callable[..., object], letter: str, count: int) -> tuple[str, ...]:
+    try:
+        parameters = list(signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    plain = [
+        each.name for each in parameters if each.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    return tuple(plain) if len(plain) == count else tuple(f"{letter}{k}" for k in range(count))

@@ -1,0 +1,1 @@
+"""The usual ways to store a tensor of a program."""

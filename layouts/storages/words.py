@@ -1,0 +1,226 @@
+"""The usual ways to store a tensor, as functions of its shape: each a formula with the way back that proves it.
+
+    s.store("B", layouts.blocked(4, 8))
+
+A tail of a tile that sticks out of the tensor, and room beside a row, are places that no element has: padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from atl.core.index import ceildiv, imax, index
+from atl.errors import WrongArgument, brief
+from layouts.errors import LayoutError
+from layouts.foundation.box import Box
+from layouts.foundation.function import IndexFunction
+from layouts.foundation.tuples import Extent, extent_of
+
+Storage: TypeAlias = Callable[[Sequence[Any]], IndexFunction]
+"""Where the elements of a tensor go, as a function of its shape."""
+
+MOST_BITS: Final = 10
+"""A tile in Morton order, or a swizzle, has at most so many bits in each dimension."""
+
+
+def blocked(*tiles: Any) -> Storage:
+    """Tiles one after the other, each stored row by row; one extent of a tile for each dimension (bricks, for three).
+
+    >>> blocked(2, 4)((4, 8)).table().reshape(8, 4).T
+    array([[ 0,  1,  2,  3,  8,  9, 10, 11],
+           [ 4,  5,  6,  7, 12, 13, 14, 15],
+           [16, 17, 18, 19, 24, 25, 26, 27],
+           [20, 21, 22, 23, 28, 29, 30, 31]])
+    """
+    inner = [_positive(tile, "the extent of a tile") for tile in tiles]
+
+    def storage(shape: Sequence[Any]) -> IndexFunction:
+        extents = _extents("blocked", shape, len(inner), len(inner))
+        outer = [_tiles(n, tile) for n, tile in zip(extents, inner, strict=True)]
+
+        def to(*at: Any) -> tuple[Any, ...]:
+            pairs = list(zip(at, inner, strict=True))
+            return (*(x // tile for x, tile in pairs), *(x % tile for x, tile in pairs))
+
+        def back(*at: Any) -> tuple[Any, ...]:
+            rank = len(inner)
+            return tuple(tile * o + x for o, x, tile in zip(at[:rank], at[rank:], inner, strict=True))
+
+        return _function("blocked", extents, to, back, (*outer, *inner))
+
+    return storage
+
+
+def padded(by: Any) -> Storage:
+    """Row by row, with room for so many more elements at the end of each row.
+
+    >>> padded(1)((3, 4)).table()[3:6]  # the second column begins with the fourth index
+    array([ 1,  6, 11])
+    """
+    room = extent_of(by)
+
+    def storage(shape: Sequence[Any]) -> IndexFunction:
+        extents = _extents("padded", shape, 1, None)
+        return _function("padded", extents, _same, _same, (*extents[:-1], extents[-1] + room))
+
+    return storage
+
+
+def skewed(shape: Sequence[Any]) -> IndexFunction:
+    """Row i turned by i: element (i, j) in column (i + j) % m, so that a column lies in different banks.
+
+    >>> skewed((3, 4)).table().reshape(4, 3).T
+    array([[ 0,  1,  2,  3],
+           [ 5,  6,  7,  4],
+           [10, 11,  8,  9]])
+    """
+    extents = _extents("skewed", shape, 2, None)
+    m = extents[-1]
+
+    def to(*at: Any) -> tuple[Any, ...]:
+        return (*at[:-1], (at[-2] + at[-1]) % m)
+
+    def back(*at: Any) -> tuple[Any, ...]:
+        return (*at[:-1], (at[-1] - at[-2]) % m)
+
+    return _function("skewed", extents, to, back, extents)
+
+
+def swizzled(rows: int, chunk: int = 1) -> Storage:
+    """Chunks of a row exchanged by an exclusive or with the number of the row, in groups of so many.
+
+    Chunk c of row i is stored as chunk c ^ (i % rows) of its group; it is its own way back. `rows` is a power of two.
+
+    >>> swizzled(4)((4, 4)).table().reshape(4, 4).T
+    array([[ 0,  1,  2,  3],
+           [ 5,  4,  7,  6],
+           [10, 11,  8,  9],
+           [15, 14, 13, 12]])
+    """
+    _bits(rows, "rows")
+    if type(chunk) is not int or chunk < 1:
+        raise WrongArgument(f"chunk={brief(chunk)}", required="a number of elements, 1 or more")
+    inner = () if chunk == 1 else (chunk,)
+
+    def storage(shape: Sequence[Any]) -> IndexFunction:
+        extents = _extents("swizzled", shape, 2, None)
+
+        def to(*at: Any) -> tuple[Any, ...]:
+            *outer, i, j = at
+            within = (j % chunk,) if inner else ()
+            return (*outer, i, j // (rows * chunk), (j // chunk % rows) ^ (i % rows), *within)
+
+        def back(*at: Any) -> tuple[Any, ...]:
+            *outer, i, group, place, within = (*at, 0) if not inner else at
+            return (*outer, i, rows * chunk * group + chunk * (place ^ (i % rows)) + within)
+
+        groups = _tiles(extents[-1], rows * chunk)
+        return _function("swizzled", extents, to, back, (*extents[:-1], groups, rows, *inner))
+
+    return storage
+
+
+def morton(tile: int) -> Storage:
+    """Tiles of this extent in each dimension, one after the other; within a tile, along Morton's curve.
+
+    >>> morton(4)((4, 4)).table().reshape(4, 4).T
+    array([[ 0,  1,  4,  5],
+           [ 2,  3,  6,  7],
+           [ 8,  9, 12, 13],
+           [10, 11, 14, 15]])
+    """
+    bits = _bits(tile, "tile")
+
+    def storage(shape: Sequence[Any]) -> IndexFunction:
+        extents = _extents("morton", shape, 1, None)
+        rank = len(extents)
+
+        def to(*at: Any) -> tuple[Any, ...]:
+            curve = [x // 2**bit % 2 for bit in reversed(range(bits)) for x in at]
+            return (*(x // tile for x in at), *curve)
+
+        def back(*at: Any) -> tuple[Any, ...]:
+            found = [tile * outer for outer in at[:rank]]
+            for place, digit in enumerate(at[rank:]):
+                found[place % rank] = found[place % rank] + 2 ** (bits - 1 - place // rank) * digit
+            return tuple(found)
+
+        return _function("morton", extents, to, back, (*(_tiles(n, tile) for n in extents), *(2,) * (bits * rank)))
+
+    return storage
+
+
+def backwards(shape: Sequence[Any]) -> IndexFunction:
+    """The last element first, in every dimension.
+
+    >>> backwards((2, 3)).table().reshape(3, 2).T
+    array([[5, 4, 3],
+           [2, 1, 0]])
+    """
+    extents = _extents("backwards", shape, 1, None)
+
+    def turned(*at: Any) -> tuple[Any, ...]:
+        return tuple(n - 1 - x for n, x in zip(extents, at, strict=True))
+
+    return _function("backwards", extents, turned, turned, extents)
+
+
+def antidiagonal(shape: Sequence[Any]) -> IndexFunction:
+    """A row for each antidiagonal: element (i, j) in row i + j, at i.
+
+    >>> antidiagonal((2, 3)).table().reshape(3, 2).T
+    array([[0, 2, 4],
+           [3, 5, 7]])
+    """
+    extents = _extents("antidiagonal", shape, 2, 2)
+    n, m = extents
+    rows = imax(index(0), index(n + m - 1))
+    return _function("antidiagonal", extents, lambda i, j: (i + j, i), lambda d, i: (i, d - i), (rows, n))
+
+
+# -- what they are made of --------------------------------------------------------------------------------------------
+
+
+def _function(
+    name: str, shape: tuple[Extent, ...], to: Callable[..., Any], back: Callable[..., Any], places: tuple[Extent, ...]
+) -> IndexFunction:
+    return IndexFunction(shape, to, back, onto=Box(tuple(map(_number, places)), row_major=True), name=name)
+
+
+def _extents(name: str, shape: Sequence[Any], least: int, most: int | None) -> tuple[Extent, ...]:
+    """The shape of a tensor that has so many dimensions, with numbers where it is known in numbers."""
+    if not isinstance(shape, tuple | list):
+        raise WrongArgument(f"{name} is given {brief(shape)}", required="the shape of a tensor, a tuple of extents")
+    if len(shape) < least or (most is not None and len(shape) > most):
+        wanted = f"{least}" if most == least else f"{least} or more"
+        raise LayoutError(f"{name} of a tensor with {len(shape)} dimensions", required=wanted)
+    return tuple(_number(extent_of(extent)) for extent in shape)
+
+
+def _number(extent: Extent) -> Extent:
+    return extent if isinstance(extent, int) or extent.constant is None else extent.constant
+
+
+def _tiles(n: Extent, tile: Extent) -> Extent:
+    """So many tiles cover n elements."""
+    if isinstance(n, int) and isinstance(tile, int):
+        return -(-n // tile)
+    return ceildiv(index(n), index(tile), positive=True)
+
+
+def _same(*at: Any) -> tuple[Any, ...]:
+    return at
+
+
+def _positive(value: object, what: str) -> Extent:
+    extent = extent_of(value)
+    if isinstance(extent, int) and extent < 1:
+        raise LayoutError(f"{what} is {extent}", required="1 or more")
+    return extent
+
+
+def _bits(value: object, name: str) -> int:
+    if type(value) is not int or value < 1 or value & (value - 1) or value.bit_length() - 1 > MOST_BITS:
+        raise WrongArgument(f"{name}={brief(value)}", required=f"a power of two, up to {2**MOST_BITS}")
+    return value.bit_length() - 1

@@ -1,0 +1,1 @@
+"""Tensors of programs stored through layouts, and loops in the order of places."""

@@ -1,0 +1,75 @@
+"""Loops in the order of places (§6.5): sums and generations, proved by rules that stand, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import atl
+from layouts import Box, IndexFunction, antidiagonal, backwards, blocked, column_major, skewed
+from proofs_tests.sessions.session_programs import body, matmul
+from proofs_tests.storages.ways import WAYS, T, faults_in_c
+from rewrites import NoSite, Session, load, reschedule
+from rewrites.errors import MeetingPlaces
+
+
+def total() -> Session:
+    program = atl.parse("total (A : float32[k, m]) : float32 := Σ[i < k] Σ[j < m] A[i, j]")
+    return reschedule(program, given=[T >= 1])
+
+
+def doubled() -> Session:
+    program = atl.parse("doubled (A : float32[k, m]) : float32[k, m] := ⊞[i < k] ⊞[j < m] 2 * A[i, j]")
+    return reschedule(program, given=[T >= 1])
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_sums_and_generations_run_in_the_order_of_places(name: str, tmp_path: Path) -> None:
+    for start in (total(), doubled()):
+        theorem = start.reorder(["i", "j"], WAYS[name]).done()
+        theorem.save(tmp_path / "ordered.atl.json")
+        assert load(tmp_path / "ordered.atl.json").rhs == theorem.rhs
+
+
+def test_all_of_these_orders_agree_in_c_under_sanitizers() -> None:
+    made = [s.reorder(["i", "j"], way) for way in WAYS.values() for s in (total(), doubled())]
+    assert faults_in_c(made) == []
+
+
+def test_places_that_no_iteration_has_are_left_out() -> None:
+    assert body(total().reorder(["i", "j"], antidiagonal)) == (
+        "Σ[d < max(0, k + m - 1)] Σ[i < k] [i <= d < i + m] · A[i, d - i]"
+    )
+    assert body(doubled().reorder(["i", "j"], column_major)) == (
+        "Σ[p0 < m] Σ[p1 < k] place k p1 place m p0 (2 * A[p1, p0])"
+    )
+
+
+def test_one_loop_of_a_nest_is_reordered() -> None:
+    s = reschedule(matmul()).reorder("p", backwards)
+    assert body(s) == "⊞[i < n] ⊞[j < m] Σ[p0 < k] A[i, k - p0 - 1] * B[k - p0 - 1, j]"
+    s = reschedule(matmul()).reorder("p", blocked(4))
+    assert body(s).endswith("Σ[p0 < ⌈k / 4⌉] Σ[p1 < 4] [4*p0 + p1 < k] · A[i, 4*p0 + p1] * B[4*p0 + p1, j]")
+    assert faults_in_c([s]) == []
+
+
+def test_what_has_no_common_order_is_refused() -> None:
+    s = reschedule(matmul())
+    with pytest.raises(NoSite, match="a sum and a generation have no common order"):
+        s.reorder(["j", "p"], skewed)
+    with pytest.raises(NoSite, match="do not stand directly inside of one another"):
+        s.reorder(["i", "p"], skewed)
+    with pytest.raises(NoSite, match="folds by max"):
+        reschedule(atl.parse("f (x : float32[n]) : float32 := max[i < n] x[i]")).reorder("i", backwards)
+    with pytest.raises(NoSite, match="depends on another of these loops"):
+        reschedule(atl.parse("f (A : float32[n, n]) : float32 := Σ[i < n] Σ[j < i] A[i, j]")).reorder(
+            ["i", "j"], skewed
+        )
+    with pytest.raises(MeetingPlaces):
+        s.reorder("p", _folded)
+
+
+def _folded(shape: tuple[Any, ...]) -> IndexFunction:
+    return IndexFunction(shape, lambda i: (i // 2,), lambda p: (2 * p,), onto=Box(shape, row_major=True))

@@ -1,0 +1,135 @@
+"""Tensors stored through layouts: products derived by a call each, in C under sanitizers, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import atl
+from atl.core.program import Program
+from atl.errors import ATLError, WrongArgument
+from layouts import F2, Box, IndexFunction, Layout, NoLayout, blocked, column_major, padded, row_major, skewed, swizzled
+from proofs_tests.sessions.session_programs import body, matmul, pipeline
+from proofs_tests.storages.ways import WAYS, T, faults_in_c
+from rewrites import NoSite, Session, load, reschedule
+from rewrites.errors import MeetingPlaces
+
+n, m = atl.sizes("n m")
+
+
+def products(name: str) -> Session:
+    """The product with both operands stored so."""
+    return reschedule(matmul(), given=[T >= 1]).store("B", WAYS[name]).store("A", WAYS[name])
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_product_with_stored_operands_is_derived_by_a_call_each(name: str, tmp_path: Path) -> None:
+    s = products(name)
+    assert str(s.check()).startswith("nothing stands in the way")
+    theorem = s.done()
+    theorem.save(tmp_path / "product.atl.json")
+    assert load(tmp_path / "product.atl.json").rhs == theorem.rhs
+    assert len(s.steps) == 2
+
+
+def test_all_of_these_products_agree_in_c_under_sanitizers() -> None:
+    assert faults_in_c([products(name) for name in WAYS]) == []
+
+
+def test_a_tensor_is_read_where_its_elements_went() -> None:
+    assert body(reschedule(matmul()).store("B", blocked(4, 8))) == (
+        "let Bs := ⊞[p0 < ⌈k / 4⌉] ⊞[p1 < ⌈m / 8⌉] ⊞[p2 < 4] ⊞[p3 < 8] [4*p0 + p2 < k ∧ 8*p1 + p3 < m] · "
+        "B[4*p0 + p2, 8*p1 + p3] in ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * Bs[p // 4, j // 8, p % 4, j % 8]"
+    )
+    assert body(reschedule(matmul()).store("B", swizzled(8), name="turned")).endswith(
+        "A[i, p] * turned[p, j // 8, xor(j % 8, p % 8)]"
+    )
+
+
+def test_a_let_keeps_its_name_and_its_mark() -> None:
+    s = reschedule(pipeline()).mark("buf", "heap").store("buf", blocked(8))
+    assert body(s) == (
+        "let buf | heap := ⊞[p0 < ⌈n / 8⌉] ⊞[p1 < 8] [8*p0 + p1 < n] · f[8*p0 + p1] in "
+        "⊞[i < n] [1 <= i] · buf[⌈i / 8⌉ - 1, (i + 7) % 8] + buf[i // 8, i % 8]"
+    )
+    assert faults_in_c([s]) == []
+
+
+def test_a_tensor_that_is_used_as_a_whole_is_read_back() -> None:
+    program = atl.parse("f (A : float32[n, m]) : float32[n, m] := let y := 2 * A in y + y")
+    s = reschedule(program).store("y", column_major)
+    assert body(s) == (
+        "let y := ⊞[p0 < m] ⊞[p1 < n] 2 * A[p1, p0] in (⊞[i0 < n] ⊞[i1 < m] y[i1, i0]) ⊕ ⊞[i0 < n] ⊞[i1 < m] y[i1, i0]"
+    )
+    assert faults_in_c([s]) == []
+
+
+def test_a_let_within_loops_is_stored_there() -> None:
+    program = atl.parse(
+        "f (A : float32[n, m]) : float32[n, m] := "
+        "⊞[i < n] let y := ⊞[j < m] A[i, j] + 1 in ⊞[j < m] y[m - 1 - j] * y[j]"
+    )
+    s = reschedule(program).store("y", blocked(4))
+    assert "⊞[p0 < ⌈m / 4⌉] ⊞[p1 < 4] [4*p0 + p1 < m] · (A[i, 4*p0 + p1] + 1)" in body(s)
+    assert faults_in_c([s]) == []
+
+
+def test_strides_store_where_they_are_a_box_of_digits() -> None:
+    s = reschedule(matmul())
+    k = atl.sizes("k")
+    assert s.branch().store("B", Layout((k, m), (1, k))).goal == s.branch().store("B", column_major).goal
+    tiled = Layout(((4, (k + 3) // 4), (8, (m + 7) // 8)), ((8, 32 * ((m + 7) // 8)), (1, 32)))
+    assert s.branch().store("B", tiled).goal == s.branch().store("B", blocked(4, 8)).goal
+    assert faults_in_c([s.branch().store("B", Layout((k, m), (2 * m, 2)))]) == []
+
+
+REFUSED = {
+    "zero stride": (Layout((n, m), (0, 1)), NoLayout, "stores all elements along mode 0, of extent n, at one place"),
+    "overlap": (Layout((n, m), (1, 1)), NoLayout, "no two elements at one place"),
+    "no box": (Layout((2, 4), (5, 1)), MeetingPlaces, r"the element at \(\d+, \d+\) would be lost"),
+    "offset": (Layout((n, m), (m, 1), offset=3), NoLayout, "begins at 3"),
+    "not addresses": (Layout((8, 8), (F2(9), F2(1))), NoLayout, "values that are no addresses"),
+    "rank": (row_major(n), NoLayout, "has 1 mode"),
+    "no way back": (IndexFunction((n, m), lambda i, j: (i, j), onto=Box((n, m), row_major=True)), NoLayout, "back="),
+    "half": (
+        IndexFunction((n, m), lambda i, j: (i, j // 2), lambda i, q: (i, 2 * q), onto=Box((n, m), row_major=True)),
+        MeetingPlaces,
+        r"two elements meet: that at \(0, 0\) and that at \(0, 1\) would both be stored at \(0, 0\)",
+    ),
+    "no layout": (3, WrongArgument, "says of no tensor where its elements are stored"),
+    "function of nothing": (lambda: 3, WrongArgument, "says of no tensor where its elements are stored"),
+    "function to nothing": (lambda shape: shape, WrongArgument, "says of no tensor where its elements are stored"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_store_is_refused(case: str) -> None:
+    layout, error, text = REFUSED[case]
+    with pytest.raises(error, match=text) as refused:
+        reschedule(atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")).store("A", layout)  # type: ignore[arg-type]
+    assert isinstance(refused.value, ATLError)
+
+
+def test_what_has_no_storage_is_refused() -> None:
+    s = reschedule(matmul())
+    with pytest.raises(NoSite, match="neither a let nor an input"):
+        s.store("j", skewed)
+    with pytest.raises(WrongArgument, match="keeps its own"):
+        reschedule(pipeline()).store("buf", padded(1), name="other")
+    with pytest.raises(WrongArgument, match="cannot name a let"):
+        s.store("A", skewed, name="2")
+    assert s.goal == matmul()
+
+
+def test_strides_that_do_not_divide_are_refused_with_both() -> None:
+    program = atl.parse("f (A : float32[2, 4]) : float32[2, 4] := 2 * A")
+    with pytest.raises(NoLayout, match="the stride 7 is not known to be a multiple of 2"):
+        reschedule(program).store("A", Layout((2, 4), (7, 2)))
+
+
+def test_a_program_that_ends_in_a_stored_tensor_is_what_it_was() -> None:
+    program: Program = atl.parse("f (A : float32[n, m]) : float32[n, m] := let y := 2 * A in y")
+    s = reschedule(program).store("y", skewed)
+    assert body(s).endswith("⊞[i0 < n] ⊞[i1 < m] y[i0, (i0 + i1) % m]")
+    assert faults_in_c([s]) == []

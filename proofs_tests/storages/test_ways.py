@@ -1,0 +1,166 @@
+"""Storages: proved for every size, as enumerated at some, and refused with what goes wrong where a fault is planted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import product
+from time import process_time
+
+import pytest
+
+import atl
+from atl.core.index import Index, Leaf, Size, Var, index, size, value_of
+from atl.prove import Facts, Proved, forget
+from atl.surface.reindexing import Reindexing
+from layouts import IndexFunction, LayoutError, blocked, injective, morton, swizzled
+from proofs_tests.storages.ways import WAYS, T
+from rewrites import reschedule
+from rewrites.errors import MeetingPlaces
+from rewrites.tactics.reindexing.wellformed import check_reindexing
+
+N, M = size("n"), size("m")
+POSITIVE = Facts().assume((T >= 1).node)
+
+
+def stored(name: str) -> Reindexing:
+    made = WAYS[name]((N, M)).stored((N, M))
+    assert isinstance(made, Reindexing)
+    return made
+
+
+def at_sizes(formula: Index, sizes: dict[str, int], at: tuple[int, ...] = ()) -> int:
+    """A formula over the variables 0, 1, …, which are these indices."""
+
+    def leaf(known: Leaf) -> int:
+        return sizes[known.name] if isinstance(known, Size) else at[known.uid] if isinstance(known, Var) else 0
+
+    return value_of(formula, leaf, lambda *_: 0)
+
+
+def variables(count: int) -> list[Index]:
+    return [index(Var(k, f"x{k}")) for k in range(count)]
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_storage_gives_each_element_a_place_of_its_own_for_every_size(name: str) -> None:
+    check_reindexing(stored(name), POSITIVE)
+    layout = WAYS[name]((N, M))
+    if isinstance(layout, IndexFunction):
+        assert isinstance(injective(layout, given=[T >= 1]), Proved)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_what_is_proved_is_what_is_enumerated(name: str) -> None:
+    made = stored(name)
+    to, back = made.place(variables(2)), made.origin(variables(len(made.places)))
+    for n, m, t in ((1, 1, 1), (4, 8, 2), (5, 3, 3), (2, 9, 7), (3, 0, 1)):
+        sizes = {"n": n, "m": m, "T": t}
+        extents = [at_sizes(extent, sizes) for extent in made.places]
+        seen = set()
+        for element in product(range(n), range(m)):
+            place = tuple(at_sizes(formula, sizes, element) for formula in to)
+            assert all(0 <= p < extent for p, extent in zip(place, extents, strict=True))
+            assert tuple(at_sizes(formula, sizes, place) for formula in back) == element
+            seen.add(place)
+        assert len(seen) == n * m
+
+
+def test_bricks_are_blocks_of_three_dimensions() -> None:
+    shape = (N, M, size("k"))
+    check_reindexing(blocked(2, 4, 8)(shape).stored(shape), Facts())
+    check_reindexing(morton(8)(shape).stored(shape), Facts())
+
+
+def test_a_storage_of_six_digits_is_checked_in_a_hundredth_of_a_second() -> None:
+    """10 ms are asked for, and 3 to 4 are seen; the bound leaves room for a busy machine."""
+    shape = (N, M, size("k"))
+    made = blocked(2, 4, 8)(shape).stored(shape)
+    check_reindexing(made, Facts())
+    taken = []
+    for _ in range(5):
+        forget()
+        before = process_time()
+        check_reindexing(made, Facts())
+        taken.append(process_time() - before)
+    assert min(taken) < 0.02
+
+
+# -- planted faults ---------------------------------------------------------------------------------------------------
+
+Fault = Callable[[Reindexing], Reindexing]
+
+
+def _one_place(made: Reindexing) -> Reindexing:
+    """`to` forgets its last digit."""
+    return Reindexing(made.shape, made.places, lambda *at: (*made.to(*at)[:-1], 0), made.back)
+
+
+def _next_place(made: Reindexing) -> Reindexing:
+    """`to` goes one further in its last digit."""
+    return Reindexing(made.shape, made.places, lambda *at: (*made.to(*at)[:-1], made.to(*at)[-1] + 1), made.back)
+
+
+def _next_element(made: Reindexing) -> Reindexing:
+    """`back` leads to the neighbour."""
+    return Reindexing(made.shape, made.places, made.to, lambda *at: (made.back(*at)[0], made.back(*at)[1] + 1))
+
+
+def _short(made: Reindexing) -> Reindexing:
+    """An extent is too small."""
+    tight = [extent - 1 if extent.constant != 2 else index(1) for extent in made.places[:1]]
+    return Reindexing(made.shape, (*tight, *made.places[1:]), made.to, made.back)
+
+
+FAULTS: dict[str, Fault] = {"to": _one_place, "there": _next_place, "back": _next_element, "extent": _short}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", WAYS)
+def test_a_planted_fault_is_refused_with_two_elements_that_meet_or_one_that_is_lost(name: str, fault: str) -> None:
+    whole, made = stored(name), FAULTS[fault](stored(name))
+    with pytest.raises(MeetingPlaces) as refused:
+        check_reindexing(made, POSITIVE)
+    text = refused.value.summary
+    shown = refused.value.numbers
+    assert shown is not None
+    assert not isinstance(shown, str)
+    numbers = {"T": 1, "n": 0, "m": 0} | {name: int(str(value)) for name, value in shown.items()}
+    if "no extents" in text:
+        assert fault == "extent"
+        assert at_sizes(made.places[0], numbers) < 0
+        return
+    to, back = made.place(variables(2)), made.origin(variables(len(made.places)))
+    points = [tuple(map(int, found.split(", "))) for found in re.findall(r"\((-?\d[^)]*)\)", text)]
+    if text.startswith("two elements meet"):
+        one, other, place = points
+        assert one != other
+        for element in (one, other):
+            assert 0 <= element[0] < numbers["n"]
+            assert 0 <= element[1] < numbers["m"]
+            assert tuple(at_sizes(formula, numbers, element) for formula in to) == place
+    else:
+        assert "lost" in text, text
+        place = tuple(at_sizes(formula, numbers, points[0]) for formula in to)
+        inside = all(0 <= p < at_sizes(extent, numbers) for p, extent in zip(place, made.places, strict=True))
+        came = tuple(at_sizes(formula, numbers, place) for formula in back)
+        assert not inside or came != points[0]
+    check_reindexing(whole, POSITIVE)
+
+
+def test_what_is_no_storage_is_refused_where_it_is_made() -> None:
+    with pytest.raises(LayoutError, match="the extent of a tile is 0"):
+        blocked(0)
+    for wrong in (3, 0, 2048, 4.0):
+        with pytest.raises(atl.errors.WrongArgument, match="a power of two"):
+            morton(wrong)  # type: ignore[arg-type]
+    with pytest.raises(LayoutError, match="swizzled of a tensor with 1 dimension"):
+        swizzled(4)((N,))
+    with pytest.raises(atl.errors.WrongArgument, match="chunk=0"):
+        swizzled(4, 0)
+
+
+def test_a_layout_of_another_shape_is_refused() -> None:
+    program = atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")
+    with pytest.raises(atl.errors.WrongArgument, match="the layout is one of m x n elements, the tensor has n x m"):
+        reschedule(program).store("A", WAYS["skewed"]((M, N)))

@@ -1,0 +1,97 @@
+"""The ways to store a matrix that the tests speak of, and calls of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import atl
+from atl.core.program import Program
+from layouts import (
+    Box,
+    IndexFunction,
+    Layout,
+    antidiagonal,
+    backwards,
+    blocked,
+    column_major,
+    morton,
+    padded,
+    skewed,
+    swizzled,
+)
+from proofs_tests.programs.agreement import own_cache
+from proofs_tests.programs.batch import Call, Sanitized, compile_many
+from proofs_tests.sessions.session_programs import extent_at
+from rewrites import Session
+
+T = atl.sizes("T", min=1)
+
+
+def turning(shape: Sequence[Any]) -> IndexFunction:
+    """Every second row from right to left."""
+    m = shape[1]
+
+    def turned(i: Any, j: Any) -> tuple[Any, Any]:
+        return i, j + (i % 2) * (m - 1 - 2 * j)
+
+    return IndexFunction(tuple(shape), turned, turned, onto=Box(tuple(shape), row_major=True), name="turning")
+
+
+def pitch(shape: Sequence[Any]) -> Layout:
+    """Rows of three elements more, by strides."""
+    n, m = shape
+    return Layout((n, m), (m + 3, 1))
+
+
+WAYS: Final[dict[str, Callable[[Any], Any]]] = {
+    "column-major": column_major,
+    "blocked": blocked(4, 8),
+    "blocked by a size": blocked(T, 4),
+    "padded": padded(1),
+    "pitch by strides": pitch,
+    "skewed": skewed,
+    "swizzled": swizzled(8),
+    "swizzled in chunks": swizzled(4, 2),
+    "morton": morton(4),
+    "backwards": backwards,
+    "antidiagonal": antidiagonal,
+    "turning": turning,
+}
+"""Storages of a matrix of any shape."""
+
+SIZES: Final = tuple(
+    {"n": a, "k": b, "m": c, "T": d}
+    for a, b, c, d in ((3, 8, 16, 2), (5, 9, 13, 3), (1, 1, 1, 4), (2, 0, 3, 2), (0, 4, 2, 5))
+)
+"""Sizes that tiles divide, and others; empty ones too."""
+
+
+def faults_in_c(sessions: Sequence[Session], sizes: Sequence[Mapping[str, int]] = SIZES) -> list[str]:
+    """Where the C of goals does not compute what the starts mean, under sanitizers or as users call it."""
+    goals = [session.goal for session in sessions]
+    found: list[str] = []
+    with own_cache():
+        sanitized, kernels = Sanitized(goals), compile_many(goals)
+        asked = [(at, arguments(session.theorem.lhs, each)) for at, session in enumerate(sessions) for each in sizes]
+        results = sanitized.run([Call(at, given) for at, given in asked])
+        for (at, given), result in zip(asked, results, strict=True):
+            wanted = atl.evaluate(sessions[at].theorem.lhs, **given)
+            found += [
+                f"{goals[at]}\n{given}: {got}, not {wanted}"
+                for got in (result, kernels[at](**given))
+                if not isinstance(got, np.ndarray) or not np.array_equal(got, wanted)
+            ]
+    return found
+
+
+def arguments(program: Program, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """A call at these sizes, with whole numbers for elements, which add up exactly."""
+    generator = np.random.default_rng(sum(sizes.values()))
+    given: dict[str, Any] = {}
+    for array in program.inputs:
+        extents = tuple(extent_at(extent, sizes) for extent in array.shape)
+        given[array.name] = generator.integers(-4, 5, extents).astype(array.dtype)
+    return given | {name: sizes[name] for name in program.free_sizes}

@@ -1,0 +1,90 @@
+"""The formulas of a reindexing as they are written at a place of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import signature
+from typing import TypeAlias
+
+from atl.checks.scope import Scope
+from atl.core.index import Index, Leaf, Var, bound, index, map_leaves
+from atl.core.predicate import Predicate, equal, substitute
+from atl.errors import WrongArgument, brief
+from atl.prove import Proved, prove
+from atl.surface.reindexing import Arrangement, Reindexing
+from atl.text.printing import show_index
+from rewrites.tactics.reindexing.wellformed import check_reindexing
+
+Storable: TypeAlias = Arrangement | Reindexing | Callable[..., Arrangement]
+"""Where the elements of a tensor are stored, or that as a function of its shape."""
+
+
+def reindexing_at(layout: object, shape: tuple[Index, ...], scope: Scope) -> Reindexing:
+    """Where the elements of a tensor of this shape go, proved to give each a place of its own at a place of a program.
+
+    Raises `WrongArgument` for what is no layout or one of another shape, and what `check_reindexing` raises.
+    """
+    made = layout if isinstance(layout, Reindexing) else _stored(layout, shape)
+    if len(made.shape) != len(shape):
+        raise WrongArgument(
+            f"the layout is one of tensors with {len(made.shape)} dimensions, this one has {len(shape)}",
+            required="a layout with one index for each dimension",
+        )
+    for own, extent in zip(made.shape, shape, strict=True):
+        if not isinstance(prove(scope.facts, equal(own, extent)), Proved):
+            raise WrongArgument(
+                f"the layout is one of {_by(made.shape)} elements, the tensor has {_by(shape)}",
+                required=f"{show_index(own)} = {show_index(extent)}",
+                suggestions=("a layout that is made of the shape: s.store(name, layouts.column_major)",),
+            )
+    check_reindexing(made, scope.facts)
+    return made
+
+
+def _takes_a_shape(function: Callable[..., object]) -> bool:
+    try:
+        signature(function).bind(())
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _by(shape: tuple[Index, ...]) -> str:
+    return " x ".join(map(show_index, shape))
+
+
+def _stored(layout: object, shape: tuple[Index, ...]) -> Reindexing:
+    if callable(layout) and not hasattr(layout, "stored") and _takes_a_shape(layout):
+        layout = layout(shape)
+    stored = getattr(layout, "stored", None)
+    made = stored(shape) if callable(stored) else None
+    if not isinstance(made, Reindexing):
+        raise WrongArgument(
+            f"{brief(layout)} says of no tensor where its elements are stored",
+            required="a layout: one of `layouts`, or a Reindexing",
+        )
+    return made
+
+
+# -- binders ----------------------------------------------------------------------------------------------------------
+
+
+def put(place: Var, wanted: Index, leaf: Leaf) -> Index:
+    return wanted if leaf == place else index(leaf)
+
+
+def closed_formula(expression: Index, scope: Scope, inside: Sequence[Var]) -> Index:
+    """The expression as it is written at a place of this scope, under binders of these variables."""
+    return map_leaves(expression, partial(_leaf, scope, inside))
+
+
+def closed_predicate(predicate: Predicate, scope: Scope, inside: Sequence[Var]) -> Predicate:
+    return substitute(predicate, partial(_leaf, scope, inside))
+
+
+def _leaf(scope: Scope, inside: Sequence[Var], leaf: Leaf) -> Index:
+    if leaf in inside:
+        return bound(len(inside) - 1 - inside.index(leaf))
+    outside = [each.atom for each in scope.indices]
+    return bound(len(inside) + len(outside) - 1 - outside.index(leaf)) if leaf in outside else index(leaf)

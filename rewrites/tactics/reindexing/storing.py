@@ -1,0 +1,188 @@
+"""Storing a tensor of a program through a layout: its elements at other places, read back by where they went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from atl.core.index import ZERO, Index, Var, index, map_leaves, shift
+from atl.core.marks import LetMark
+from atl.core.predicate import TRUE, Predicate, conjunction, conjuncts, substitute, within
+from atl.core.substitution import shift_term
+from atl.core.terms import Access, Expr, Gen, Guard, Input, Let
+from atl.core.traversal import Path
+from atl.errors import WrongArgument, brief
+from atl.prove import proves
+from atl.surface.reindexing import Reindexing
+from atl.text.printing import place_of
+from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
+from rewrites.instantiation import Argument, Function
+from rewrites.places.choosing import Chosen, every
+from rewrites.tactics.indices import simplify_indices
+from rewrites.tactics.regions import note_growth
+from rewrites.tactics.reindexing.formulas import Storable, closed_formula, closed_predicate, put, reindexing_at
+from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
+from rewrites.tactics.storage.binding import bind, check_name
+
+_PLACES: Final = (1 << 57) + 200
+
+
+def store(work: Derivation, what: Chosen, layout: Storable, *, name: str | None = None) -> None:
+    """Stores a let, or a copy of an input, through a layout: what is read of it is read where it went.
+
+    let y := e in … y[i, j] …  →  let y := ⊞[p < P] ⊞[q < Q] [hit(p, q)] · e[back(p, q)] in … y[to(i, j)] …
+
+    The layout is proved to give every element a place of its own: its places are within its extents, and the way back
+    from the place of an element leads to that element. Places that no element has are padding.
+
+    >>> import layouts
+    >>> s = reschedule(atl.parse(
+    ...     "f (A : float32[n, m], x : float32[n]) : float32[m] "
+    ...     ":= ⊞[j < m] Σ[i < n] A[i, j] * x[i]"))
+    >>> s.store("A", layouts.column_major)
+    f (A : float32[n, m], x : float32[n]) : float32[m] :=
+      let As := ⊞[p0 < m] ⊞[p1 < n] A[p1, p0] in
+      ⊞[j < m] Σ[i < n] As[j, i] * x[i]
+    -- As holds m x n elements: it grows with m and n
+    """
+    check_name(name)
+    path = _let_of(work, what, name)
+    let = work.term(path)
+    assert isinstance(let, Let)
+    value = work.site((*path, 0))
+    made = reindexing_at(layout, value.scope.shape(value.term.type), value.scope)
+    called, mark = let.name, let.mark
+    inner = _Steps(work, (*path, 0), made).taken()
+    work.mark(path, LetMark.NONE)
+    bind(work, path, (0, *inner), called, mark)
+    work.rewrite("unfold_let", (*path, 1))
+    _read_through(work, (*path, 1))
+    work.exhaust(work.known(OF_ACCESSES), (*path, 0))
+    simplify_guards(work, (*path, 0))
+    simplify_guards(work, (*path, 1))
+    simplify_indices(work, path)
+    note_growth(work, path)
+
+
+def _let_of(work: Derivation, what: Chosen, name: str | None) -> Path:
+    """The let that is meant; of an input, one that copies it around the whole program."""
+    site = every(work.goal, what)[0]
+    if isinstance(site.term, Let):
+        if name is not None:
+            raise WrongArgument(
+                f"name={brief(name)} for the let {site.called[0]}",
+                required="no name: it keeps its own; s.rename gives it another one",
+            )
+        return site.path
+    if not isinstance(site.term, Input):
+        raise NoSite(
+            f"{what} is neither a let nor an input",
+            place=place_of(work.goal, site.path),
+            required="the name of a let or of an input",
+            suggestions=("s.lbind(…), or s.stage(…), keeps a subterm in a let",),
+        )
+    bind(work, (), site.path, name or f"{site.term.array.name}s")
+    return ()
+
+
+class _Steps:
+    """v → ⊞[i < n] … (⊞[p < P] … [hit] · v[back])[to], one place after the other; all of it is known where v stands.
+
+    What is stored is a term over the places. The element that is wanted of it is put in for one place after the other,
+    from the outermost on, so that each stage is the body of the next generation at that place, to the letter.
+    """
+
+    def __init__(self, work: Derivation, path: Path, made: Reindexing) -> None:
+        self.work, self.path, self.made = work, path, made
+        self.places = [Var(_PLACES + k, name) for k, name in enumerate(made.names[1])]
+        at = self._elements()
+        self.at, self.scope = at, work.site(at).scope
+        rank = len(made.shape)
+        self.value = work.term((*at, *(0,) * rank))
+        self.to = made.place(self.scope.indices[len(self.scope.indices) - rank :])
+        self.stages = self._stages()
+
+    def taken(self) -> Path:
+        """Takes the steps. The way from the tensor to what is stored."""
+        at = self.at
+        condition, origin = self.stages[-1]
+        if self.guarded:
+            holds = closed_predicate(condition, self.scope, ())
+            self.work.rewrite("guard_true", at, reverse=True, p=holds)
+            self._come_from(origin, (*at, 0))
+        else:
+            self._come_from(origin, at)
+        for position in reversed(range(len(self.places))):
+            arguments: dict[str, Argument] = {
+                "lo": ZERO,
+                "hi": closed_formula(self.made.places[position], self.scope, ()),
+                "k": closed_formula(self.to[position], self.scope, ()),
+                "e": Function(("index",), self._body(position)),
+            }
+            self.work.apply(self.work.rule("get_gen"), at, arguments, reverse=True)
+            at = (*at, 0)
+            self.work.rename(at, self.places[position].name)
+        return at[len(self.path) :]
+
+    @property
+    def guarded(self) -> bool:
+        """Whether there are places that no element has."""
+        return self.stages[0][0] != TRUE
+
+    def _elements(self) -> Path:
+        """v → ⊞[i < n] … v[i] …: the path of the element."""
+        at = self.path
+        for extent, name in zip(self.work.term(at).type.shape, self.made.names[0], strict=True):
+            depth = len(at) - len(self.path)
+            self.work.rewrite("gen_eta", at, reverse=True, n=shift(extent, depth))
+            self.work.rename(at, name)
+            at = (*at, 0)
+        return at
+
+    def _stages(self) -> list[tuple[Predicate, tuple[Index, ...]]]:
+        """The condition that a place is hit, and where its element comes from, with 0, 1, … places that are wanted."""
+        places = [index(place) for place in self.places]
+        limits = zip(places, self.made.places, strict=True)
+        facts = self.scope.facts.assume(*(within(ZERO, place, extent) for place, extent in limits))
+        open_ = [part for part in conjuncts(self.made.hit(places)) if not proves(facts, part)]
+        condition, origin = conjunction(open_), self.made.origin(places)
+        stages = [(condition, origin)]
+        for place, wanted in zip(self.places, self.to, strict=True):
+            placed = partial(put, place, wanted)
+            condition = substitute(condition, placed)
+            origin = tuple(map_leaves(part, placed) for part in origin)
+            stages.append((condition, origin))
+        return stages
+
+    def _come_from(self, origin: Sequence[Index], at: Path) -> None:
+        """v[i] → v[back(to(i))], in each dimension."""
+        for position, came in enumerate(origin):
+            access = (*at, *(0,) * (len(origin) - 1 - position))
+            term, wanted = self.work.term(access), closed_formula(came, self.scope, ())
+            assert isinstance(term, Access)
+            if term.index != wanted:
+                self.work.rewrite("access_at", access, j=wanted)
+
+    def _body(self, position: int) -> Expr:
+        """What is stored, from this place on, as a function of it; those outside of it are those that are wanted."""
+        condition, origin = self.stages[position]
+        own = self.places[position:]
+        body: Expr = shift_term(self.value, len(own))
+        for came in origin:
+            body = Access(body, closed_formula(came, self.scope, own))
+        if self.guarded:
+            body = Guard(closed_predicate(condition, self.scope, own), body)
+        for inner in reversed(range(position + 1, len(self.places))):
+            extent = closed_formula(self.made.places[inner], self.scope, self.places[position:inner])
+            body = Gen(ZERO, extent, body, self.places[inner].name)
+        return body
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _read_through(work: Derivation, below: Path) -> None:
+    """(⊞[i < n] ⊞[j < m] y[to(i, j)])[a][b] → y[to(a, b)], for each read of a view."""
+    work.exhaust(["get_gen", "guard_access", "get_gen_guarded"], below)

@@ -1,0 +1,161 @@
+"""Whether a reindexing stores every element at a place of its own: its bounds, and its way back, are proved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Final
+
+from atl.checks.wellformed import positive_divisors
+from atl.core.index import ZERO, Index, Leaf, Size, Var, index
+from atl.core.predicate import Predicate, at_most, atoms_of, equal, within
+from atl.errors import ATLError
+from atl.prove import Facts, Model, Proved, Refuted, prove
+from atl.surface.reindexing import Reindexing
+from atl.text.printing import show_predicate
+from rewrites.errors import MeetingPlaces
+
+MOST_ELEMENTS: Final = 2**14
+"""Of a tensor of so many elements, at the sizes of a counterexample, it is looked which two of them meet."""
+_FIRST: Final = (1 << 57) + 100
+
+
+def check_reindexing(made: Reindexing, facts: Facts) -> None:
+    """Proves that every element has a place of its own within the extents: bounds, and `back(to(x)) = x`.
+
+    Raises `MeetingPlaces`: with two elements that meet, or one that is lost, or with what could not be proved.
+    """
+    for goal in _of_extents(made):
+        match prove(facts, goal):
+            case Proved():
+                pass
+            case Refuted(model):
+                raise MeetingPlaces(
+                    "the places have no extents",
+                    required=show_predicate(goal),
+                    numbers=model.numbers,
+                    suggestions=_stating(goal),
+                )
+            case _:
+                raise _unproved(goal)
+    variables = [Var(_FIRST + k, name) for k, name in enumerate(made.names[0])]
+    at = [index(variable) for variable in variables]
+    inside = facts.assume(*(within(ZERO, x, extent) for x, extent in zip(at, made.shape, strict=True)))
+    for goal in _of_elements(made, at):
+        match prove(inside, goal):
+            case Proved():
+                pass
+            case Refuted(model):
+                raise _refused(made, variables, goal, model)
+            case _:
+                raise _unproved(goal)
+
+
+def _of_extents(made: Reindexing) -> Iterator[Predicate]:
+    """What must hold of the extents of the places."""
+    for extent in made.places:
+        yield from (needed.goal for needed in positive_divisors(extent))
+    yield from (at_most(ZERO, extent) for extent in made.places)
+
+
+def _of_elements(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
+    """What must hold of the element at these indices."""
+    place = made.place(at)
+    for formula in place:
+        yield from (needed.goal for needed in positive_divisors(formula))
+    yield from (within(ZERO, p, extent) for p, extent in zip(place, made.places, strict=True))
+    origin = made.origin(place)
+    for formula in origin:
+        yield from (needed.goal for needed in positive_divisors(formula))
+    yield from (equal(x, came) for x, came in zip(at, origin, strict=True))
+
+
+def _unproved(goal: Predicate) -> MeetingPlaces:
+    return MeetingPlaces(
+        "it is not proved that each element is stored at a place of its own",
+        required=show_predicate(goal),
+        suggestions=_stating(goal),
+    )
+
+
+def _stating(goal: Predicate) -> tuple[str, ...]:
+    """What to state of sizes that are declared with a minimum: it counts in programs with the size."""
+    least = {at.name: at.minimum for at in atoms_of(goal) if isinstance(at, Size) and at.minimum}
+    stated = [f"{name} >= {value}" for name, value in least.items()]
+    return (f"state what holds of the sizes: reschedule(program, given=[{', '.join(stated) or '…'}])",)
+
+
+# -- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def _refused(made: Reindexing, variables: Sequence[Var], goal: Predicate, model: Model) -> ATLError:
+    """Two elements that meet at the sizes of a counterexample, or else the one that it names, which is lost."""
+    extents = [model.value(extent) for extent in made.shape]
+    element = tuple(model.leaf(variable) for variable in variables)
+    sizes = {name: value for name, value in model.numbers.items() if name not in {v.name for v in variables}}
+    found = _meeting(made, variables, extents, model)
+    if found is not None:
+        one, other, place = found
+        return MeetingPlaces(
+            f"two elements meet: that at {_shown(one)} and that at {_shown(other)} would both be stored at "
+            f"{_shown(place)}",
+            required=show_predicate(goal),
+            numbers=sizes,
+        )
+    return MeetingPlaces(
+        f"the element at {_shown(element)} would be lost: {_what_happens(made, variables, model)}",
+        required=show_predicate(goal),
+        numbers=sizes,
+    )
+
+
+def _meeting(
+    made: Reindexing, variables: Sequence[Var], extents: Sequence[int], model: Model
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
+    """Two elements with one place."""
+    count = 1
+    for extent in extents:
+        count *= extent
+    if count > MOST_ELEMENTS:
+        return None
+    formulas = made.place([index(variable) for variable in variables])
+    seen: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for element in product(*map(range, extents)):
+        place = _values(formulas, variables, element, model)
+        if place is None:
+            return None
+        if place in seen:
+            return seen[place], element, place
+        seen[place] = element
+    return None
+
+
+def _what_happens(made: Reindexing, variables: Sequence[Var], model: Model) -> str:
+    element = tuple(model.leaf(variable) for variable in variables)
+    formulas = made.place([index(variable) for variable in variables])
+    place = _values(formulas, variables, element, model)
+    if place is None:
+        return "a divisor is not positive"
+    extents = [model.value(extent) for extent in made.places]
+    if not all(0 <= p < extent for p, extent in zip(place, extents, strict=True)):
+        return f"its place {_shown(place)} is not within {' x '.join(map(str, extents))}"
+    came = _values(made.origin(list(formulas)), variables, element, model)
+    return (
+        f"its place is {_shown(place)}, from where the way back leads to {'nothing' if came is None else _shown(came)}"
+    )
+
+
+def _values(
+    formulas: Sequence[Index], variables: Sequence[Var], element: Sequence[int], model: Model
+) -> tuple[int, ...] | None:
+    """What formulas are at an element, if they mean something there."""
+    leaves: dict[Leaf, int] = dict(model.leaves) | dict(zip(variables, element, strict=True))
+    placed = Model(tuple(leaves.items()), model.elements)
+    try:
+        return tuple(placed.value(formula) for formula in formulas)
+    except ZeroDivisionError:
+        return None
+
+
+def _shown(at: Sequence[int]) -> str:
+    return f"({', '.join(map(str, at))})"
