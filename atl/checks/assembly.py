@@ -58,6 +58,7 @@ def _check_names(name: str, inputs: tuple[Array, ...], body: Expr, stated: Seque
         used.update(_read_in(indices_in(term)))
     for array in inputs:
         used.update(_read_in((*array.shape, *(fact.bound for fact in bounds_of(array)))))
+        used.update({} if array.between is None else {array.between: None})
     for condition in stated:
         used.update(_read_in(expressions(condition)))
     for array in used:

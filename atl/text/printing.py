@@ -333,7 +333,8 @@ class _Printer:
             low = f"[{self.index(array.low)}" if array.low is not None else f"(-{self._spelling.infinity}"
             high = self.index(array.high) if array.high is not None else self._spelling.infinity
             text += f" in {low}, {high})"
-        return f"{text} strict" if array.increasing else text
+        text += f" {array.rises}" if array.rises else ""
+        return f"{text} between {spelled(array.between.name)}" if array.between is not None else text
 
     def _typed_by_itself(self, expr: Expr) -> bool:
         """Whether the element type is told by something in the term."""

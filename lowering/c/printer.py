@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, Increasing, facts_of
+from atl.core.declared import AtLeast, Below, Rising, facts_of
 from atl.core.index import ONE, Array, Index, Size
 from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate, negation
@@ -153,8 +153,11 @@ def _declared(scope: TextScope, array: Array) -> list[str]:
                 facts[-1] += f" < {show_index(scope, bound)}"
             case Below(bound):
                 facts.append(f"{element} < {show_index(scope, bound)}")
-            case Increasing():
-                facts.append(f"{name} increases strictly along its last dimension")
+            case Rising(strict, between):
+                where = "along its last dimension"
+                if between is not None:
+                    where = f"from each element of {scope.name(between.name)} up to the next one"
+                facts.append(f"{name} {'increases strictly' if strict else 'never falls'} {where}")
             case _:
                 assert_never(fact)
     return facts

@@ -60,7 +60,8 @@ def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], m
         return (random.random(shape) + 0.5).astype(array.dtype)
     low = 0 if array.low is None else value(array.low)
     high = low + BELOW if array.high is None else value(array.high)
-    count = shape[-1] if array.increasing and shape else 1
+    strict = array.rises == "strict"
+    count = shape[-1] if strict and shape else 1
     if array.high is None:
         high = max(high, low + count)
     if high - low < count and 0 not in shape:
@@ -69,8 +70,9 @@ def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], m
             required="inputs of your own",
             suggestions=("partial(lowering.measure, inputs={…}) is a measure with inputs of your own",),
         )
-    if not array.increasing:
-        return random.integers(low, high, shape, dtype=array.dtype)
+    if not strict:
+        drawn = random.integers(low, high, shape, dtype=array.dtype)
+        return np.sort(drawn, axis=-1) if array.rises and shape else drawn
     # The last dimension increases: each row is a choice of different integers, in order.
     rows = np.empty(shape, array.dtype)
     for at in np.ndindex(*shape[:-1]):

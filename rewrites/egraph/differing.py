@@ -113,6 +113,6 @@ def _elements(array: Array, sizes: Mapping[str, int], random: Random) -> Any:
         high = low + 1
     flat = [random.randrange(low, high) for _ in range(count)]
     made = np.array(flat).reshape(shape)
-    if array.increasing:
+    if array.rises:
         made = np.sort(made, axis=-1)
     return made.astype(array.dtype if dtypes.is_integer(array.dtype) else "float64")
