@@ -25,6 +25,7 @@ from lowering.c.values.index import count_text, index_text, predicate_text
 from lowering.c.values.keys import fold_of_keys, with_keys
 from lowering.c.values.scalars import C_TYPES, helper, scalar_text, storage_text
 from lowering.c.values.vectors import declared, operation
+from lowering.c.walks import merged, run_by_run
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -45,6 +46,7 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.text_scope import TextScope, outermost, show_condition, show_index, shown
 from lowering.nest.tiles import over_lanes
+from lowering.nest.walks.merges import is_merge
 from lowering.targets.support import check_nest
 
 Lines: TypeAlias = list[str]
@@ -223,6 +225,10 @@ def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accu
     match statement:
         case For() if over_lanes(statement, scope.tiles):
             return [operation(scope, statement)]
+        case For() if is_merge(statement):
+            return merged(scope, statement, lambda inside, body: _block(inside, heap, body))
+        case For(mark=LoopMark.RUNS):
+            return run_by_run(scope, statement, lambda inside, body: _block(inside, heap, body))
         case For():
             return _loop(scope, heap, statement)
         case If(predicate, body):
