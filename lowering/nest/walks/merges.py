@@ -83,7 +83,7 @@ def merge_at(loop: For) -> Merge | NoMerge:
             )
     equations = [part for test in tests for part in conjuncts(test) if isinstance(part, Zero)]
     keys, used = _keys([each.variable for each in loops], equations)
-    left = next((each.variable.name for each in loops if each.variable not in keys), None)
+    left = next((each.variable.name for each in loops[1:] if each.variable not in keys), None)
     if left is not None:
         return NoMerge(
             f"no condition says that a key of {left} is equal to one of the others",
