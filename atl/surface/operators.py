@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 from typing import cast as cast_to
 
@@ -13,7 +14,9 @@ from atl.core.index import ceildiv as ceiling
 from atl.core.index import imax as greatest
 from atl.core.index import imin as least
 from atl.core.literals import agree, strengthen
+from atl.core.marks import LoopMark
 from atl.core.node import refuse_runaway_recursion
+from atl.core.predicate import conjunction, equal
 from atl.core.substitution import close, close_tensor, fresh_uid
 from atl.core.terms import (
     MONOIDS,
@@ -309,6 +312,49 @@ def scatter(
     p = IndexExpr(index(variable))
     term = place(n, at(p), e(p)).node
     return Tensor(located(Reduce("sum", low, high, close(term, variable), name)))
+
+
+@refuse_runaway_recursion
+def coiter(
+    fingers: Sequence[tuple[TensorLike, IndexLike, IndexLike]],
+    when: Callable[..., Condition | bool],
+    body: Callable[..., TensorLike],
+) -> Tensor:
+    """The sum of body(p, q, …) over positions p, q, … at which the coordinates are equal, and when(p, q, …) holds.
+
+    Each finger (c, lo, hi) is a row of integers c, whose coordinates are read at the positions lo <= p < hi. So
+    coiter([(c, l, h), (d, m, n)], when, e) = Σ[l <= p < h] Σ[m <= q < n] [c[p] = d[q] and when(p, q)] · e(p, q), whose
+    sums are marked `merge`: a kernel walks through all coordinates together, once, if they are declared to rise
+    (`order=` of `tensor`), strictly but for those of one finger. Shape: the body's.
+
+    Raises `WrongArgument` for less than two fingers, and for what is no function of as many positions. Source: §7.2,
+    RWCOIT, E17.
+
+    >>> import atl
+    >>> n, m = atl.sizes("n m")
+    >>> c, d = (atl.tensor(name, size, dtype="int32", order="strict") for name, size in (("c", n), ("d", m)))
+    >>> x, y = atl.tensor("x", n), atl.tensor("y", m)
+    >>> dot = atl.coiter([(c, 0, n), (d, 0, m)], lambda p, q: True, lambda p, q: x[p] * y[q])
+    >>> atl.program("dot", [c, x, d, y], dot)
+    dot (c : int32[n] strict, x : float32[n], d : int32[m] strict, y : float32[m]) : float32 :=
+      Σ[p < n | merge] Σ[q < m | merge] [c[p] = d[q]] · x[p] * y[q]
+    """
+    wanted = "atl.coiter([(c, lo, hi), (d, lo, hi)], lambda p, q: True, lambda p, q: x[p] * y[q])"
+    if not isinstance(fingers, list | tuple) or len(fingers) < 2 or not callable(when) or not callable(body):
+        raise WrongArgument("coiter needs two or more fingers, a condition and a term", required=wanted)
+    for finger in fingers:
+        if not isinstance(finger, tuple) or len(finger) != 3:
+            raise WrongArgument(f"the finger {brief(finger)}", required=f"(coordinates, lo, hi): {wanted}")
+    _parameter_names(cast_to(Binder, when), len(fingers), "coiter")
+    names = _parameter_names(cast_to(Binder, body), len(fingers), "coiter")
+    variables = [Var(next(fresh_uid), name) for name in names]
+    at = [IndexExpr(index(variable)) for variable in variables]
+    coordinates = [as_index(as_tensor(row)[position]) for (row, _, _), position in zip(fingers, at, strict=True)]
+    together = conjunction((*(equal(a, b) for a, b in pairwise(coordinates)), as_predicate(when(*at))))
+    node: Expr = Guard(together, as_tensor(body(*at)).node)
+    for (_, low, high), variable, name in reversed(list(zip(fingers, variables, names, strict=True))):
+        node = located(Reduce("sum", as_index(low), as_index(high), close(node, variable), name, mark=LoopMark.MERGE))
+    return Tensor(node)
 
 
 def shear(e: TensorLike) -> Tensor:

@@ -17,7 +17,7 @@ import lowering.passes.walks
 import lowering.targets.walks
 from atl.core.marks import LoopMark
 from atl.core.program import Program
-from atl.errors import IllegalMark
+from atl.errors import IllegalMark, WrongArgument
 from atl.prove import Proved
 from lowering import compile as compiled
 from lowering import lower, print_nest
@@ -289,3 +289,54 @@ def test_the_interpreter_ignores_merges_where_marks_are_to_be_ignored() -> None:
         execute(nest, {"x": 2, "y": 2}, unsorted)
     assert execute(nest, {"x": 2, "y": 2}, unsorted, order=None).cells == {0: 2.0}
     assert {loop.mark for loop in nest.marks} == {LoopMark.MERGE}
+
+
+# -- coiter -----------------------------------------------------------------------------------------------------------
+
+
+def test_coiteration_writes_the_sums_that_it_means() -> None:
+    c, d = keys("c", x, "strict"), keys("d", y, "strict")
+    written = atl.coiter([(c, 0, x), (d, 0, y)], lambda p, q: True, lambda p, q: a[p] * b[q])
+    program = atl.program("dot", [c, a, d, b], written)
+    assert program == dot()
+    assert str(program) == str(dot())
+
+
+def test_coiteration_has_a_condition_of_its_own_and_takes_parts_of_rows() -> None:
+    c, d = keys("c", x, "strict"), keys("d", y, "rising")
+    written = atl.coiter([(c, 1, x), (d, 0, y)], lambda p, q: p < q, lambda p, q: a[p] * b[q])
+    program = atl.program("part", [c, a, d, b], written, given=[x >= 1])
+    kernel, nest = compiled(program), lower(program)
+    for one, another in product(rows("strict"), rows("rising")):
+        if one:
+            given = arrays(one, another)
+            wanted = sum(
+                given["a"][p] * given["b"][q]
+                for p, q in product(range(1, len(one)), range(len(another)))
+                if one[p] == another[q] and p < q
+            )
+            assert kernel(**given) == run(nest, {"x": len(one), "y": len(another)}, given) == wanted
+
+
+@pytest.mark.parametrize(
+    ("fingers", "when", "body", "told"),
+    [
+        ([], lambda: True, lambda: a[0], "two or more fingers"),
+        ([(a, 0, x)], lambda p: True, lambda p: a[p], "two or more fingers"),
+        ([(a, 0, x), (a, 0)], lambda p, q: True, lambda p, q: a[p], "the finger"),
+        ([(a, 0, x), (a, 0, x)], True, lambda p, q: a[p], "a condition and a term"),
+    ],
+    ids=["none", "one", "no end", "no condition"],
+)
+def test_coiteration_of_something_else_is_refused(fingers: Any, when: Any, body: Any, told: str) -> None:
+    with pytest.raises(WrongArgument) as error:
+        atl.coiter(fingers, when, body)
+    assert told in str(error.value)
+
+
+def test_coiteration_of_coordinates_that_are_no_integers_is_refused() -> None:
+    row = keys("c", x, "strict")
+    with pytest.raises(atl.ATLError):
+        atl.coiter([(a, 0, x), (b, 0, y)], lambda p, q: True, lambda p, q: a[p])
+    with pytest.raises(atl.ATLError, match="coiter over 2 ranges is given a function"):
+        atl.coiter([(row, 0, x), (row, 0, x)], lambda p: True, lambda p, q: a[p])
