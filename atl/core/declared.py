@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from atl.core.index import Array, Index
+from atl.core.dtypes import TRUTH
+from atl.core.index import ZERO, Array, Index, constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,16 @@ def facts_of(array: Array) -> tuple[Fact, ...]:
 def bounds_of(array: Array) -> tuple[AtLeast | Below, ...]:
     """The bounds that are declared of each element by itself."""
     return tuple(fact for fact in facts_of(array) if not isinstance(fact, Rising))
+
+
+def truths(name: str, shape: tuple[Index, ...]) -> Array:
+    """An input of truth values."""
+    return Array(name, shape, TRUTH, ZERO, constant(2))
+
+
+def is_truths(array: Array) -> bool:
+    """Whether it is an input of truth values, which is read in conditions only."""
+    return array.dtype == TRUTH and array.low is not None
 
 
 def order_of(array: Array) -> Rising | None:

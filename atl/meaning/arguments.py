@@ -180,11 +180,15 @@ def _array(array: Array, value: object, *, exact: bool) -> AnyArray:
             required=_declared(array),
         )
     if exact:
-        return _exact_integers(array, held) if dtypes.is_integer(array.dtype) else _exact_numbers(array, held)
+        if dtypes.is_integer(array.dtype):
+            return _exact_integers(array, held)
+        if array.dtype != dtypes.TRUTH:
+            return _exact_numbers(array, held)
     if held.dtype == np.dtype(array.dtype):
         return held
-    cast = f"{array.name}.astype(np.{array.dtype})"
-    made = f"np.asarray({array.name}, dtype=np.{array.dtype})"
+    kind = "bool" if array.dtype == dtypes.TRUTH else f"np.{array.dtype}"
+    cast = f"{array.name}.astype({kind})"
+    made = f"np.asarray({array.name}, dtype={kind})"
     raise ArrayError(
         f"the elements of {array.name} are {held.dtype}, not {array.dtype}",
         required=_declared(array),

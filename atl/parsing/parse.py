@@ -11,10 +11,11 @@
                  | A | 2.5 | 2:int32
 
 A mark of a loop stands in the range, gen[i < n | parallel] e, that of a let after its name, let x | stack := e in e:
-one of those in `atl.core.marks`. The body of a binder or a let reaches
-as far to the right as it can; a guard reaches over products, not over sums. A size is declared by the type of an input
-that mentions it, or by itself. A literal has the element type of what it meets, like on the surface, or the one that it
-tells. Names that are reserved, or are no words, stand between back quotes. From # to the end of its line is a comment.
+one of those in `atl.core.marks`. An element mask[i] of an input mask : bool[n] is a condition. The body of a binder or
+a let reaches as far to the right as it can; a guard reaches over products, not over sums. A size is declared by the
+type of an input that mentions it, or by itself. A literal has the element type of what it meets, like on the surface,
+or the one that it tells. Names that are reserved, or are no words, stand between back quotes. From # to the end of its
+line is a comment.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Final, TypeVar, get_args
 from atl.checks.assembly import make_program
 from atl.checks.scope import outermost
 from atl.core import dtypes
+from atl.core.declared import truths
 from atl.core.index import Array, Index, Rises, index, shift
 from atl.core.literals import agree, arithmetic, strengthen
 from atl.core.marks import LetMark, LoopMark
@@ -150,8 +152,11 @@ class _Reader(IndexReader):
             self.advance()
             sizes[name] = None
             return
-        of = self._type()
+        of = self._type(dtypes.checked_input)
         low = high = None
+        if of.dtype == dtypes.TRUTH:
+            declared.append(truths(name, of.shape))
+            return
         bounded = self.sees("in")
         if self.accept("in"):
             low, high = self._bounds()
@@ -210,18 +215,18 @@ class _Reader(IndexReader):
         self.expect(")", "after the upper bound, which is not included")
         return low, high
 
-    def _type(self) -> Type:
-        dtype = None if self.sees("[") else self._dtype()
+    def _type(self, checked: Callable[[object], str] = dtypes.checked_dtype) -> Type:
+        dtype = None if self.sees("[") else self._dtype(checked)
         shape = tuple(self.list_of(self.index, "]", "extents")) if self.accept("[") else ()
         return Type(dtype, shape)
 
-    def _dtype(self) -> str:
+    def _dtype(self, checked: Callable[[object], str] = dtypes.checked_dtype) -> str:
         token = self.next
         if token.kind != "name":
             raise self.error(f"expected an element type, found {token}", required=f"one of {', '.join(dtypes.DTYPES)}")
         self.advance()
         with self.placed(token.start):
-            return dtypes.checked_dtype(token.text)
+            return checked(token.text)
 
     def _announced_type(self) -> tuple[Type, Token, int]:
         start = self.next

@@ -184,7 +184,7 @@ def _parameter_names(function: Binder, wanted: int, what: str) -> list[str]:
     return [name if name.isascii() and name.strip("_") else "i" for name in names]
 
 
-def guard(condition: Condition | bool, e: TensorLike) -> Tensor:
+def guard(condition: Condition | Tensor | bool, e: TensorLike) -> Tensor:
     """[p] . e: e where the condition holds, else padding of e's shape, which reads as zero. Source: Fig. 3.2, Fig. 5.3.
 
     e is not looked at where the condition is false: a guard makes an access safe.
@@ -317,7 +317,7 @@ def scatter(
 @refuse_runaway_recursion
 def coiter(
     fingers: Sequence[tuple[TensorLike, IndexLike, IndexLike]],
-    when: Callable[..., Condition | bool],
+    when: Callable[..., Condition | Tensor | bool],
     body: Callable[..., TensorLike],
 ) -> Tensor:
     """The sum of body(p, q, …) over positions p, q, … at which the coordinates are equal, and when(p, q, …) holds.
@@ -437,7 +437,7 @@ def _first_row(n: IndexExpr, m: IndexExpr, d: IndexExpr) -> IndexExpr:
 # -- scalars ----------------------------------------------------------------------------------------------------------
 
 
-def select(condition: Condition | bool, a: TensorLike, b: TensorLike) -> Tensor:
+def select(condition: Condition | Tensor | bool, a: TensorLike, b: TensorLike) -> Tensor:
     """a where the condition holds, else b; only the chosen one is looked at. Shapes: equal."""
     left, right = agree(as_tensor(a).node, as_tensor(b).node)
     return Tensor(located(Select(as_predicate(condition), left, right)))

@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from atl.checks.assembly import make_program
 from atl.core import dtypes
+from atl.core.declared import truths
 from atl.core.index import Array, Index, Rises, Size, index
 from atl.core.predicate import Predicate
 from atl.core.program import Program
@@ -29,7 +30,7 @@ def tensor(
     Of an integer array `range=(lo, hi)` states lo <= element < hi. `order="rising"` states that no element is below the
     one before it along the last dimension, `order="strict"` that each is above it. `order=("strict", pos)` states that
     of a row only from pos[r] up to before pos[r + 1], for each r: `pos` is another input, a row of integers. Each call
-    checks all of it, and the prover uses it.
+    checks all of it, and the prover uses it. The elements of an input of `dtype="bool"` are read in conditions only.
 
     >>> import atl
     >>> n, m = atl.sizes("n m")
@@ -45,7 +46,7 @@ def tensor(
 
 def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, Any] | None, order: object) -> Array:
     checked_name(name, "an input")
-    kind = dtypes.checked_dtype(dtype)
+    kind = dtypes.checked_input(dtype)
     if (bounds is not None or order is not None) and not dtypes.is_integer(kind):
         raise WrongArgument(
             f"range= and order= of {name}, whose elements are {kind}",
@@ -59,6 +60,8 @@ def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, A
         value = extent.constant
         if value is not None and value < 0:
             raise WrongArgument(f"an extent of {name} is {value}", required="a non-negative size")
+    if kind == dtypes.TRUTH:
+        return truths(name, shape)
     low, high = (as_index(bounds[0]), as_index(bounds[1])) if bounds is not None else (None, None)
     return Array(name, shape, kind, low, high, rises, between)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, Rising, facts_of
+from atl.core.declared import AtLeast, Below, Rising, facts_of, is_truths
 from atl.core.index import ONE, Array, Index, Size
 from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate, negation
@@ -147,7 +147,7 @@ def _declared(scope: TextScope, array: Array) -> list[str]:
     name = scope.name(array.name)
     element = f"{name}[...]" if array.shape else name
     facts: list[str] = []
-    for fact in facts_of(array):
+    for fact in () if is_truths(array) else facts_of(array):
         match fact:
             case AtLeast(bound):
                 facts.append(f"{show_index(scope, bound)} <= {element}")

@@ -156,7 +156,9 @@ class Array(Node):
         _need_indices(f"the input {self.name}", (*self.shape, *bounds))
         if any(stated.loose or stated.free for stated in (*self.shape, *bounds)):
             raise not_made_of(f"the input {self.name}", self.shape, "extents and bounds that speak of no index")
-        if self.rises not in ("", "rising", "strict") or ((bounds or self.rises) and not dtypes.is_integer(self.dtype)):
+        truths = self.dtype == dtypes.TRUTH and bounds in ((), (ZERO, constant(2))) and not self.rises
+        ordered = self.rises in ("", "rising", "strict")
+        if not ordered or ((bounds or self.rises) and not truths and not dtypes.is_integer(self.dtype)):
             raise not_made_of(f"the input {self.name} with facts", self.dtype, "an integer element type")
         if self.between is not None:
             self._check_positions(self.between)

@@ -60,11 +60,13 @@ class _Keys:
             self.pos = None
         self.key = atl.tensor(f"c{number}", self.size, dtype="int32", range=(0, atl.sizes("m")), order=order)
         self.value = atl.tensor(f"v{number}", self.size, dtype="float64")
-        self.inputs = [*inputs, self.key, self.value]
+        self.mask = atl.tensor(f"is{number}", self.size, dtype="bool")
+        self.inputs = [*inputs, self.key, self.value, self.mask]
         keys = np.array([choices.integer(0, KEYS - 1) for _ in range(self.count)], np.int32)
         for first, end in segments if rises else ():
             keys[first:end] = _sorted(keys[first:end], strict=rises == "strict")
         self.arrays[f"c{number}"] = keys
+        self.arrays[f"is{number}"] = np.array([chance(choices, 60) for _ in range(self.count)], np.bool_)
         self.arrays[f"v{number}"] = np.array([choices.integer(-3, 4) for _ in range(self.count)], np.float64)
 
     def range(self, row: atl.IndexExpr | None) -> tuple[Any, Any]:
@@ -96,7 +98,7 @@ def merge_case(choices: Choices) -> Case:
     offset = choices.integer(0, 2) if chance(choices, 25) else 0
     factor = 2 if chance(choices, 15) else 1
     placed = chance(choices, 35)
-    early, late = chance(choices, 20), chance(choices, 20)
+    early, late, masked = chance(choices, 20), chance(choices, 20), chance(choices, 20)
     bound = choices.integer(0, KEYS)
     m = atl.sizes("m")
 
@@ -108,6 +110,8 @@ def merge_case(choices: Choices) -> Case:
             def term(p: atl.IndexExpr) -> atl.Tensor:
                 own = keys[number].key[p] * factor
                 inner = level(number + 1, (*at, p))
+                if number and masked:
+                    inner = atl.guard(keys[number].mask[p], inner)
                 if number and late:
                     inner = atl.guard(p + at[0] < bound, inner)
                 if number:
