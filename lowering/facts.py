@@ -12,7 +12,7 @@ from functools import cache
 from math import prod
 from typing import Any, Final, TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, Rising, bounds_of, facts_of
+from atl.core.declared import AtLeast, Below, Rising, bounds_of, facts_of, is_truths
 from atl.core.dtypes import range_of
 from atl.core.index import Array, Index, Leaf, Size, value_of
 from atl.core.program import Program
@@ -102,9 +102,10 @@ class Facts:
 
     @staticmethod
     def of(program: Program) -> Facts:
-        """Those of the inputs of a program."""
+        """Those of the inputs of a program. An array of truth values has no others."""
         places = {array.name: at for at, array in enumerate(program.inputs)}
-        return Facts(tuple((at, array) for at, array in enumerate(program.inputs) if facts_of(array)), places)
+        told = (each for each in enumerate(program.inputs) if facts_of(each[1]) and not is_truths(each[1]))
+        return Facts(tuple(told), places)
 
     def stated(self) -> list[Index]:
         """The expressions on which it depends what holds."""

@@ -49,6 +49,12 @@ def test_all_ways_to_run_a_program_take_truth_values(value: bool) -> None:
             assert (got == wanted).all()
 
 
+def test_a_kernel_that_remembers_the_shapes_of_a_call_takes_other_truth_values() -> None:
+    kernel = compiled(atl.program("p", [mask, x], atl.gen(n, m, lambda i, j: atl.guard(mask[i, j], x[i, j]))))
+    for held in (np.eye(2, 3, dtype=bool), np.ones((2, 3), bool), np.zeros((2, 3), bool)):
+        assert (kernel(held, np.ones((2, 3), np.float32)) == held).all()
+
+
 def test_truth_values_are_written_and_read_as_conditions(tmp_path: Path) -> None:
     program = masked()
     assert str(program) == (
