@@ -18,6 +18,7 @@ from atl.surface.operators import (
     abs,
     cast,
     ceildiv,
+    coiter,
     concat,
     exp,
     flatten,
@@ -60,8 +61,8 @@ _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
 
 __version__ = "0.1.0"
 __all__ = [
-    "ATLError", "Condition", "IndexExpr", "Program", "Size", "Tensor", "abs", "cast", "ceildiv", "check_safe", "concat",
-    "evaluate", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum", "minimum", "padl", "padr",
-    "parse", "place", "program", "reduce", "scatter", "select", "shear", "sizes", "split", "sqrt", "sum", "tanh",
-    "tensor", "transpose", "truncl", "truncr", "unshear", "value",
+    "ATLError", "Condition", "IndexExpr", "Program", "Size", "Tensor", "abs", "cast", "ceildiv", "check_safe",
+    "coiter", "concat", "evaluate", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum",
+    "minimum", "padl", "padr", "parse", "place", "program", "reduce", "scatter", "select", "shear", "sizes", "split",
+    "sqrt", "sum", "tanh", "tensor", "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip

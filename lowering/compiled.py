@@ -190,8 +190,8 @@ class Kernel:
             sizes, shape, elements_decide, limits = known
             if elements_decide:
                 self._check_indices(sizes, passed)
-            for at, finds_fault, told in limits:
-                if finds_fault(pointers[at], *told):
+            for places, finds_fault, told in limits:
+                if finds_fault(*[pointers[at] for at in places], *told):
                     bind(self.program, arrays, named)  # raises what is wrong with an element
         else:
             call = bind(self.program, arrays, named)

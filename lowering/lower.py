@@ -99,6 +99,7 @@ from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
 from lowering.targets.binders import number_of_loop, numbered
 from lowering.targets.legality import check_legal, check_met
+from lowering.targets.walks import check_merges
 
 Body: TypeAlias = Callable[[Var, "Context"], Block]
 
@@ -138,6 +139,7 @@ class Context:
     tensors: tuple[Storage, ...] = ()
     loops: tuple[tuple[Var, Index, Index], ...] = ()
     around: tuple[tuple[Var, Index, Index], ...] = ()
+    in_merge: bool = False  # right in a loop that is marked so, but for conditions
 
     def proves(self, goal: Predicate) -> bool:
         return isinstance(prove(self.scope.facts, goal), Proved)
@@ -147,10 +149,10 @@ class Context:
 
     def inside(self, scope: Scope, loop: tuple[Var, Index, Index], mark: LoopMark) -> Context:
         """The body of a loop, with its scope."""
-        around = (*self.around, loop)
+        inside = replace(self, scope=scope, around=(*self.around, loop), in_merge=mark is LoopMark.MERGE)
         if mark in AT_ONCE:
-            return replace(self, scope=scope, outside=scope, loops=(), around=around)
-        return replace(self, scope=scope, loops=(*self.loops, loop), around=around)
+            return replace(inside, outside=scope, loops=())
+        return replace(inside, loops=(*self.loops, loop))
 
     def scalar(self, e: Expr) -> ScalarExpr:
         return scalar(e, self.scope, self.tensors, self.inputs)
@@ -183,6 +185,7 @@ def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTO
     support_of(target)
     check_safe(program)
     padtypes.check(program)
+    check_merges(program)
     lowering, lowered = _lowered(program, registers=registers)
     check_met(program, lowered, lowering.met)
     nest = after_passes(replace(lowered, vector_bytes=vector_bytes), PASSES_OF[target])
@@ -364,7 +367,11 @@ class _Lowering:
     def _reduction(self, e: Reduce, to: Destination, context: Context) -> Block:
         """A reduction to a scalar."""
         in_scalar = isinstance(to.storage, Scalar)
-        if e.monoid == "sum" and ((in_scalar and to.op == "add") or (not in_scalar and not self._kept(to, context))):
+        # A sum within another one of the same merge adds to what that one adds to: they are to be one loop.
+        merged = context.in_merge and e.mark is LoopMark.MERGE and to.op in ("add", "sub")
+        if e.monoid == "sum" and (
+            merged or (in_scalar and to.op == "add") or (not in_scalar and not self._kept(to, context))
+        ):
             # Into a sum that is under way; or into a cell that only some iterations are known to reach: an empty sum is
             # padding, and may be cut off.
             self._direct += not in_scalar

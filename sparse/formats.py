@@ -40,11 +40,24 @@ class Format(Storage):
         return self.make(*parameters)
 
     def __repr__(self) -> str:
-        return self.name if self.index == "int32" else f"{self.name}.with_index({self.index!r})"
+        name = f"{self.name}.in_order()" if self.ordered else self.name
+        return name if self.index == "int32" else f"{name}.with_index({self.index!r})"
 
     def with_index(self, index: str) -> Format:
         """The same format with indices of another type."""
         return replace(self, index=index)
+
+    def in_order(self) -> Format:
+        """The same format, whose entries are declared to be sorted below each parent, as `pack` sorts them.
+
+        That is what merges need (`s.mark(p, "merge")`), and each call checks it.
+
+        >>> from sparse import VECTOR, meaning
+        >>> meaning(VECTOR.in_order(), 1)
+        meaning (A_crd : int32[A_nnz] in [0, n0) strict, A_val : float32[A_nnz]) : float32[n0] :=
+          Σ[p < A_nnz] place n0 A_crd[p] A_val[p]
+        """
+        return replace(self, ordered=True)
 
     # -- programs -----------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,9 @@ def format_named(text: str, own: Mapping[str, Format] | None = None) -> Format |
         case ast.Call(ast.Attribute(inner, "with_index"), [ast.Constant(str(index))], []):
             form = format_named(ast.unparse(inner), own)
             return None if form is None or index not in ("int32", "int64") else form.with_index(index)
+        case ast.Call(ast.Attribute(inner, "in_order"), [], []):
+            form = format_named(ast.unparse(inner), own)
+            return None if form is None else form.in_order()
         case ast.Call(ast.Name(name), [*arguments], []) if name in known and known[name].make is not None:
             values = [argument.value for argument in arguments if isinstance(argument, ast.Constant)]
             whole = all(type(value) is int for value in values) and len(values) == len(arguments)

@@ -18,12 +18,16 @@ LevelsOf: TypeAlias = Callable[[int], tuple[Level, ...]]
 
 @dataclass(frozen=True)
 class Storage:
-    """The levels of a format, as a tuple or as a function of the number of dimensions, and the view that they hold."""
+    """The levels of a format, as a tuple or as a function of the number of dimensions, and the view that they hold.
+
+    If it is `ordered`, the levels are declared to be sorted.
+    """
 
     name: str
     levels: tuple[Level, ...] | LevelsOf
     view: View = field(default_factory=Same)
     index: str = "int32"
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -52,6 +56,7 @@ class Storage:
             )
         out, at = [], 0
         for level in levels:
-            out.append((level, stored[at : at + level.dims]))
+            held_here = stored[at : at + level.dims]
+            out.append((level.in_order() if self.ordered else level, held_here))
             at += level.dims
         return out

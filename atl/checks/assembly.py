@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from atl.checks.wellformed import check_wellformed
 from atl.core import dtypes
-from atl.core.declared import bounds_of
+from atl.core.declared import bounds_of, is_truths
 from atl.core.index import Array, Index, Read, Size, Var, atoms, index
 from atl.core.literals import strengthen
 from atl.core.predicate import Predicate, at_most, conjuncts, expressions
 from atl.core.program import Program, sizes_in
 from atl.core.terms import Expr, Input, TensorVar
 from atl.core.traversal import arrays_in, children, indices_in, subterms
-from atl.errors import EscapedIndex, Location, WrongName
+from atl.errors import DtypeError, EscapedIndex, Location, WrongName
 
 
 def make_program(name: str, inputs: tuple[Array, ...], body: Expr, given: Sequence[Predicate] = ()) -> Program:
@@ -55,9 +55,12 @@ def _check_names(name: str, inputs: tuple[Array, ...], body: Expr, stated: Seque
     used: dict[Array, None] = {}
     for term in subterms(body):
         used.update(dict.fromkeys(arrays_in(term)))
+    _check_truths(used)
+    for term in subterms(body):
         used.update(_read_in(indices_in(term)))
     for array in inputs:
         used.update(_read_in((*array.shape, *(fact.bound for fact in bounds_of(array)))))
+        used.update({} if array.between is None else {array.between: None})
     for condition in stated:
         used.update(_read_in(expressions(condition)))
     for array in used:
@@ -78,6 +81,17 @@ def _check_names(name: str, inputs: tuple[Array, ...], body: Expr, stated: Seque
     for size in sizes_in(inputs, body, stated):
         if size.name in seen:
             raise WrongName(f"{size.name} names both a size and an input", required="different names")
+
+
+def _check_truths(tensors: Iterable[Array]) -> None:
+    """Raises `DtypeError` for truth values that stand where a tensor does."""
+    for array in tensors:
+        if is_truths(array):
+            raise DtypeError(
+                f"the truth values of {array.name} are used as a tensor",
+                required="elements of it as conditions",
+                suggestions=(f"write atl.select({array.name}[…], 1.0, 0.0) for numbers",),
+            )
 
 
 def _read_in(found: Iterable[Index]) -> dict[Array, None]:

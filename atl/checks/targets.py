@@ -118,7 +118,7 @@ class Support:
 SUPPORT: Final[Mapping[str, Support]] = {
     "c": Support(
         "C",
-        loops=frozenset((LoopMark.PARALLEL, LoopMark.VECTOR, LoopMark.UNROLL)),
+        loops=frozenset((LoopMark.PARALLEL, LoopMark.VECTOR, LoopMark.UNROLL, LoopMark.MERGE, LoopMark.RUNS)),
         # A variable of a function stands in a register where the compiler has one, else on the stack.
         scalars=frozenset((LetMark.REGISTERS, LetMark.STACK)),
         buffers=frozenset((LetMark.REGISTERS, LetMark.STACK, LetMark.HEAP, LetMark.RING)),

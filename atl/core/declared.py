@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from atl.core.index import Array, Index
+from atl.core.dtypes import TRUTH
+from atl.core.index import ZERO, Array, Index, constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,25 +27,47 @@ class Below:
 
 
 @dataclass(frozen=True, slots=True)
-class Increasing:
-    """The elements increase strictly along the last dimension."""
+class Rising:
+    """Along the last dimension no element is below the one before it; if `strict`, each is above it.
+
+    Where there is `between`, that holds of two neighbours at p and p + 1 if, of some two neighbouring elements of
+    `between`, the first is at most p and the second above p + 1.
+    """
+
+    strict: bool
+    between: Array | None = None
 
 
-Fact: TypeAlias = AtLeast | Below | Increasing
+Fact: TypeAlias = AtLeast | Below | Rising
 
 
 def facts_of(array: Array) -> tuple[Fact, ...]:
     """All that is declared of the elements of an array, the bounds first."""
     low = () if array.low is None else (AtLeast(array.low),)
     high = () if array.high is None else (Below(array.high),)
-    return (*low, *high, *((Increasing(),) if array.increasing else ()))
+    return (*low, *high, *((Rising(array.rises == "strict", array.between),) if array.rises else ()))
 
 
 def bounds_of(array: Array) -> tuple[AtLeast | Below, ...]:
     """The bounds that are declared of each element by itself."""
-    return tuple(fact for fact in facts_of(array) if not isinstance(fact, Increasing))
+    return tuple(fact for fact in facts_of(array) if not isinstance(fact, Rising))
+
+
+def truths(name: str, shape: tuple[Index, ...]) -> Array:
+    """An input of truth values."""
+    return Array(name, shape, TRUTH, ZERO, constant(2))
+
+
+def is_truths(array: Array) -> bool:
+    """Whether it is an input of truth values, which is read in conditions only."""
+    return array.dtype == TRUTH and array.low is not None
+
+
+def order_of(array: Array) -> Rising | None:
+    """The order that is declared of the elements, if one is."""
+    return next((fact for fact in facts_of(array) if isinstance(fact, Rising)), None)
 
 
 def increases(array: Array) -> bool:
-    """Whether the elements are declared to increase."""
-    return Increasing() in facts_of(array)
+    """Whether all elements are declared to increase along the last dimension."""
+    return order_of(array) == Rising(strict=True)

@@ -11,7 +11,13 @@ INTEGERS: Final = ("int32", "int64")
 DTYPES: Final = FLOATS + INTEGERS
 RESERVED: Final = ("float16", "bfloat16")
 TRUTH: Final = "bool"
-"""The element type of the arrays that stand for the conditions of rules: true is an element that is not negative."""
+"""The element type of truth values, which are read in conditions only.
+
+An input of truth values has the elements 0 and 1, which its declaration says; 1 is true. Arrays without bounds stand
+for the conditions of rules: of those, true is an element that is not negative.
+"""
+INPUTS: Final = (*DTYPES, TRUTH)
+"""What the elements of an input may be."""
 KNOWN: Final = (*DTYPES, TRUTH)
 DEFAULT: Final = "float32"
 """What a tensor declared without a dtype, and a literal that meets no tensor, has."""
@@ -19,11 +25,21 @@ DEFAULT: Final = "float32"
 
 def checked_dtype(dtype: object) -> str:
     """The name of the element type, or a `DtypeError` that lists those there are."""
+    return _checked(dtype, DTYPES)
+
+
+def checked_input(dtype: object) -> str:
+    """The same of an input, whose elements may be truth values too."""
+    return _checked(dtype, INPUTS)
+
+
+def _checked(dtype: object, among: tuple[str, ...]) -> str:
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or brief(dtype)
-    if name in DTYPES:
+    if name in among:
         return name
     reserved = " (reserved, not supported yet)" if name in RESERVED else ""
-    raise DtypeError(f"there is no element type {brief(name)}{reserved}", required=f"one of {', '.join(DTYPES)}")
+    reserved = " of a value (truth values are elements of inputs)" if name == TRUTH else reserved
+    raise DtypeError(f"there is no element type {brief(name)}{reserved}", required=f"one of {', '.join(among)}")
 
 
 def is_integer(dtype: str | None) -> bool:
@@ -31,7 +47,7 @@ def is_integer(dtype: str | None) -> bool:
 
 
 def bits(dtype: str) -> int:
-    return int(dtype.lstrip("floatin"))
+    return 8 if dtype == TRUTH else int(dtype.lstrip("floatin"))
 
 
 def bytes_of(count: int | None, dtype: str) -> int | None:
@@ -40,11 +56,13 @@ def bytes_of(count: int | None, dtype: str) -> int | None:
 
 
 def range_of(dtype: str) -> tuple[int, int]:
-    """The least and the greatest integer of an integer type.
+    """The least and the greatest integer of an integer type, or of truth values.
 
     >>> range_of("int32") == (-(2**31), 2**31 - 1)
     True
     """
+    if dtype == TRUTH:
+        return 0, 1
     half = 1 << (bits(dtype) - 1)
     return -half, half - 1
 

@@ -178,6 +178,11 @@ def disjunction(predicates: Iterable[Predicate]) -> Predicate:
     return next(iter(kept)) if len(kept) == 1 else Any(tuple(kept))
 
 
+def truth(element: Index) -> Predicate:
+    """That an element of an input of truth values is true."""
+    return non_negative(element - 1)
+
+
 def at_most(a: Index, b: Index) -> Predicate:
     return non_negative(b - a)
 

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core import dtypes
-from atl.core.declared import AtLeast, Below, Increasing, bounds_of, facts_of
+from atl.core.declared import AtLeast, Below, Rising, bounds_of, facts_of
 from atl.core.index import Array, Index, Leaf, Size, atoms, value_of
 from atl.core.predicate import Predicate, expressions, holds
-from atl.core.program import Program, checked_program, size_in
+from atl.core.program import Packed, Program, checked_program, size_in
 from atl.errors import ArgumentError, ArrayError, AssumptionError, RankError, brief
 from atl.meaning.packed import Shapes, taken_apart
 from atl.surface.refused_habits import Symbolic
@@ -71,8 +71,9 @@ def bind(
         _check_shape(program, each, call)
     for assumption in program.assumptions:
         _check_assumption(program, assumption, call)
+    packed = {name: each for each in program.packed for name in each.arrays}
     for array in program.inputs:
-        _check_facts(array, call)
+        _check_facts(array, call, packed.get(array.name))
     return call
 
 
@@ -179,11 +180,15 @@ def _array(array: Array, value: object, *, exact: bool) -> AnyArray:
             required=_declared(array),
         )
     if exact:
-        return _exact_integers(array, held) if dtypes.is_integer(array.dtype) else _exact_numbers(array, held)
+        if dtypes.is_integer(array.dtype):
+            return _exact_integers(array, held)
+        if array.dtype != dtypes.TRUTH:
+            return _exact_numbers(array, held)
     if held.dtype == np.dtype(array.dtype):
         return held
-    cast = f"{array.name}.astype(np.{array.dtype})"
-    made = f"np.asarray({array.name}, dtype=np.{array.dtype})"
+    kind = "bool" if array.dtype == dtypes.TRUTH else f"np.{array.dtype}"
+    cast = f"{array.name}.astype({kind})"
+    made = f"np.asarray({array.name}, dtype={kind})"
     raise ArrayError(
         f"the elements of {array.name} are {held.dtype}, not {array.dtype}",
         required=_declared(array),
@@ -334,7 +339,7 @@ def _check_assumption(program: Program, assumption: Predicate, call: Arguments) 
         )
 
 
-def _check_facts(array: Array, call: Arguments) -> None:
+def _check_facts(array: Array, call: Arguments, packed: Packed | None) -> None:
     """Everything that is declared of the elements of an array, as the prover believes it."""
     held = call.arrays[array.name]
     for fact in facts_of(array):
@@ -345,8 +350,8 @@ def _check_facts(array: Array, call: Arguments) -> None:
             case Below(bound):
                 high = _value(bound, call, f"the range of {array.name}")
                 _refuse_first(array, held >= high, call)
-            case Increasing():
-                _check_order(array, held)
+            case Rising():
+                _check_order(array, fact, call, packed)
             case _:
                 assert_never(fact)
 
@@ -369,14 +374,42 @@ def _refuse_first(array: Array, outside: npt.NDArray[np.bool_], call: Arguments)
         )
 
 
-def _check_order(array: Array, held: AnyArray) -> None:
-    for at in np.argwhere(held[..., 1:] <= held[..., :-1])[:1] if held.ndim else ():
+def _check_order(array: Array, order: Rising, call: Arguments, packed: Packed | None) -> None:
+    """Raises what to say of the first two neighbours that are not in the declared order, if there are such."""
+    held = call.arrays[array.name]
+    if not held.ndim:
+        return
+    falls = held[..., 1:] <= held[..., :-1] if order.strict else held[..., 1:] < held[..., :-1]
+    where = "along the last dimension"
+    ends: dict[str, object] = {}
+    if order.between is not None:
+        name, positions = order.between.name, call.arrays[order.between.name]
+        where = f"from {name}[r] up to before {name}[r + 1], for each r"
+        falls, r = _falling_between(falls, positions)
+        ends = {f"{name}[{k}]": positions[k] for k in (r, r + 1) if falls.any()}
+    for at in np.argwhere(falls)[:1]:
         after = (*at[:-1], at[-1] + 1)
         raise ArrayError(
-            f"the elements of {array.name} do not increase strictly",
-            required=f"each element of {array.name} above the one before it, along the last dimension",
-            numbers={_element(array, at): held[tuple(at)], _element(array, after): held[after]},
+            f"the elements of {array.name} do not {'increase strictly' if order.strict else 'rise'}",
+            required=f"{'each' if order.strict else 'no'} element of {array.name} "
+            f"{'above' if order.strict else 'below'} the one before it, {where}",
+            numbers={_element(array, at): held[tuple(at)], _element(array, after): held[after], **ends},
+            suggestions=()
+            if packed is None
+            else (f"pass sparse.pack({packed.name}, {packed.format}) for {packed.name}: that sorts its entries",),
         )
+
+
+def _falling_between(falls: npt.NDArray[np.bool_], positions: AnyArray) -> tuple[npt.NDArray[np.bool_], int]:
+    """Where a row falls from one position up to before the next, between the first two where it does, and which."""
+    before = np.concatenate([[0], np.cumsum(falls)])  # so many falls there are before each element
+    first = np.clip(positions[:-1].astype(np.int64), 0, len(falls))
+    last = np.maximum(np.clip(positions[1:].astype(np.int64) - 1, 0, len(falls)), first)
+    found = np.nonzero(before[last] > before[first])[0][:1]
+    there = np.zeros_like(falls)
+    for r in found:
+        there[first[r] : last[r]] = falls[first[r] : last[r]]
+    return there, int(found[0]) if len(found) else 0
 
 
 def index_elements(arrays: Mapping[str, AnyArray]) -> Callable[[Array, tuple[int, ...]], int]:

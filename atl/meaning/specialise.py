@@ -118,7 +118,8 @@ class _Substitution:
         if array not in self.arrays:
             low, high = (None if bound is None else self.index(bound) for bound in (array.low, array.high))
             shape = tuple(map(self.index, array.shape))
-            self.arrays[array] = Array(array.name, shape, array.dtype, low, high, array.increasing)
+            between = None if array.between is None else self.array(array.between)
+            self.arrays[array] = Array(array.name, shape, array.dtype, low, high, array.rises, between)
         return self.arrays[array]
 
     def index(self, expression: Index) -> Index:

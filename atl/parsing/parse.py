@@ -1,7 +1,7 @@
 """Programs read from text: the inverse of `atl.text.printing`, in both spellings.
 
     program    ::= name (declarations) [: type] [given conditions] := expression
-    declaration::= A : float32[n, 2*k] | idx : int32[n] in [0, m) strict | k : size
+    declaration::= A : float32[n, 2*k] | idx : int32[n] in [0, m) strict | crd : int32[n] rising between pos | k : size
     expression ::= gen[lo <= i < hi] e (⊞) | sum[…] e (Σ) | prod[…] e (Π) | max[…] e | min[…] e
                  | let x := e in e | [condition] . e (·)
                  | e ++ e | e + e (⊕) | e - e | e * e | e / e | -e | e[i, j] | (e)
@@ -11,21 +11,24 @@
                  | A | 2.5 | 2:int32
 
 A mark of a loop stands in the range, gen[i < n | parallel] e, that of a let after its name, let x | stack := e in e:
-one of those in `atl.core.marks`. The body of a binder or a let reaches
-as far to the right as it can; a guard reaches over products, not over sums. A size is declared by the type of an input
-that mentions it, or by itself. A literal has the element type of what it meets, like on the surface, or the one that it
-tells. Names that are reserved, or are no words, stand between back quotes. From # to the end of its line is a comment.
+one of those in `atl.core.marks`. An element mask[i] of an input mask : bool[n] is a condition. The body of a binder or
+a let reaches as far to the right as it can; a guard reaches over products, not over sums. A size is declared by the
+type of an input that mentions it, or by itself. A literal has the element type of what it meets, like on the surface,
+or the one that it tells. Names that are reserved, or are no words, stand between back quotes. From # to the end of its
+line is a comment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final, TypeVar, get_args
 
 from atl.checks.assembly import make_program
 from atl.checks.scope import outermost
 from atl.core import dtypes
-from atl.core.index import Array, Index, index, shift
+from atl.core.declared import truths
+from atl.core.index import Array, Index, Rises, index, shift
 from atl.core.literals import agree, arithmetic, strengthen
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, equal
@@ -118,10 +121,12 @@ class _Reader(IndexReader):
         name = self.name("the program")
         declared: list[Array] = []
         sizes: dict[str, None] = {}
+        between: dict[str, Token] = {}
         if self.accept("(") and not self.accept(")"):
-            self.list_of(lambda: self._declaration(declared, sizes), ")", "declarations")
+            self.list_of(lambda: self._declaration(declared, sizes, between), ")", "declarations")
         # A size is known if the type of an input mentions it; an element of an input is none.
         self.sizes = {*sizes, *self.mentioned}
+        self._order_between(declared, between)
         self.arrays = {array.name: array for array in declared}
         announced = self._announced_type() if self.accept(":") else None
         given = self._given()
@@ -137,7 +142,7 @@ class _Reader(IndexReader):
             self._check_type(made, *announced)
         return made
 
-    def _declaration(self, declared: list[Array], sizes: dict[str, None]) -> None:
+    def _declaration(self, declared: list[Array], sizes: dict[str, None], between: dict[str, Token]) -> None:
         token = self.next
         name = self.name("an input or a size")
         if name in sizes or any(array.name == name for array in declared):
@@ -147,19 +152,54 @@ class _Reader(IndexReader):
             self.advance()
             sizes[name] = None
             return
-        of = self._type()
+        of = self._type(dtypes.checked_input)
         low = high = None
+        if of.dtype == dtypes.TRUTH:
+            declared.append(truths(name, of.shape))
+            return
         bounded = self.sees("in")
         if self.accept("in"):
             low, high = self._bounds()
-        strict = self.next.kind == "name" and self.next.text == "strict" and bool(self.advance())
-        if (bounded or strict) and not dtypes.is_integer(of.dtype):
+        rises = self._rises()
+        if (bounded or rises) and not dtypes.is_integer(of.dtype):
             raise self.error(
                 f"the elements of {name}, of type {of.dtype}, are given a range or an order",
                 token,
                 required="an integer array",
             )
-        declared.append(Array(name, of.shape, of.dtype or dtypes.DEFAULT, low, high, strict))
+        if self.next.kind == "name" and self.next.text == "between":
+            self.advance()
+            between[name] = self.next
+            self.name("the positions between which it rises")
+            if not rises:
+                raise self.error(f"{name} has no order", token, required="rising or strict before between")
+        declared.append(Array(name, of.shape, of.dtype or dtypes.DEFAULT, low, high, rises))
+
+    def _rises(self) -> Rises:
+        """An order, if one is declared."""
+        match self.next.kind, self.next.text:
+            case "name", ("rising" | "strict") as rises:
+                self.advance()
+                return rises
+            case _:
+                return ""
+
+    def _order_between(self, declared: list[Array], between: dict[str, Token]) -> None:
+        """Gives the inputs that are ordered between positions these positions, which may be declared after them."""
+        for at, array in enumerate(declared):
+            token = between.get(array.name)
+            if token is None:
+                continue
+            positions = next((each for each in declared if each.name == token.text), None)
+            row = positions is not None and len(positions.shape) == len(array.shape) == 1
+            if positions is None or not row or not dtypes.is_integer(positions.dtype) or positions.name in between:
+                raise self.error(
+                    f"{array.name} is ordered between {token.text}",
+                    token,
+                    required="a row that is ordered between positions in it, and another input, a row of integers that "
+                    "is not itself ordered between others, for the positions",
+                )
+            declared[at] = replace(array, between=positions)
 
     def _bounds(self) -> tuple[Index | None, Index | None]:
         """[lo, hi), or with an infinity in parentheses where there is no bound."""
@@ -175,18 +215,18 @@ class _Reader(IndexReader):
         self.expect(")", "after the upper bound, which is not included")
         return low, high
 
-    def _type(self) -> Type:
-        dtype = None if self.sees("[") else self._dtype()
+    def _type(self, checked: Callable[[object], str] = dtypes.checked_dtype) -> Type:
+        dtype = None if self.sees("[") else self._dtype(checked)
         shape = tuple(self.list_of(self.index, "]", "extents")) if self.accept("[") else ()
         return Type(dtype, shape)
 
-    def _dtype(self) -> str:
+    def _dtype(self, checked: Callable[[object], str] = dtypes.checked_dtype) -> str:
         token = self.next
         if token.kind != "name":
             raise self.error(f"expected an element type, found {token}", required=f"one of {', '.join(dtypes.DTYPES)}")
         self.advance()
         with self.placed(token.start):
-            return dtypes.checked_dtype(token.text)
+            return checked(token.text)
 
     def _announced_type(self) -> tuple[Type, Token, int]:
         start = self.next

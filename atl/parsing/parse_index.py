@@ -12,10 +12,11 @@ from difflib import get_close_matches
 from typing import Final, Literal, TypeVar
 
 from atl.core import dtypes
+from atl.core.declared import is_truths
 from atl.core.index import Array, Index, bound, ceildiv, exclusive_or, extremum, floordiv, index, read, size
 from atl.core.marks import M, marks, read_mark
 from atl.core.node import MAX_DEPTH
-from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation
+from atl.core.predicate import FALSE, TRUE, Predicate, at_most, conjunction, disjunction, equal, less, negation, truth
 from atl.core.terms import Type
 from atl.errors import ATLError, Location, ParseError, TooLarge
 from atl.parsing.tokens import Token, tokens
@@ -342,7 +343,7 @@ class IndexReader:
         with self.placed(start.start):
             return ceildiv(left, right) if up else floordiv(left, right)
 
-    def _index_name(self) -> Index:
+    def _index_name(self) -> Index | Predicate:
         token = self.advance()
         name = token.text
         for depth, known in enumerate(reversed(self.indices)):
@@ -366,8 +367,8 @@ class IndexReader:
             f"declare a size that no input mentions in the first line: {name} : size",
         )
 
-    def _element(self, array: Array, token: Token) -> Index:
-        if not dtypes.is_integer(array.dtype):
+    def _element(self, array: Array, token: Token) -> Index | Predicate:
+        if not dtypes.is_integer(array.dtype) and not is_truths(array):
             raise self.error(
                 f"an element of {array.name}, of type {array.dtype}, is used as an index",
                 token,
@@ -381,4 +382,5 @@ class IndexReader:
                 token,
                 required="an index for every dimension",
             )
-        return read(array, tuple(indices))
+        element = read(array, tuple(indices))
+        return truth(element) if is_truths(array) else element

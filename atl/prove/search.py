@@ -12,7 +12,7 @@ from functools import reduce
 from operator import xor
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, bounds_of, increases
+from atl.core.declared import AtLeast, Below, bounds_of, order_of
 from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var, Xor
 from atl.prove.linear.rows import Row, System, Table
 
@@ -189,30 +189,39 @@ class Search:
                             high = self._value(bound, values) - 1
                         case _:
                             assert_never(fact)
-                if increases(array) and indices:
-                    low, high = self._between_neighbours(column, atom, values, elements, low, high)
-                return low, high
+                order = order_of(array)
+                if order is None or order.between is not None or not indices:
+                    return low, high
+                step = 1 if order.strict else 0
+                return self._between_neighbours(column, atom, values, elements, low, high, step)
             case Bound() | Var() | Quotient() | Extremum() | Xor():
                 return None, None
             case _:
                 assert_never(atom)
 
     def _between_neighbours(
-        self, column: int, read: Read, values: dict[int, int], elements: Elements, low: int | None, high: int | None
+        self,
+        column: int,
+        read: Read,
+        values: dict[int, int],
+        elements: Elements,
+        low: int | None,
+        high: int | None,
+        step: int,
     ) -> tuple[int | None, int | None]:
-        """The range that the elements known already leave to one of a strictly increasing row."""
+        """The range that the elements known already leave to one of a row that rises by a step at least."""
         _, position = self._position(column, read, values)
         rank = len(position)
         # Those before it need room above the least one, and those after it below the greatest.
         after = self._value(self.plan.table.parts[column][2 * rank - 1], values) - 1 - position[-1]
-        low = None if low is None else low + position[-1]
-        high = None if high is None else high - after
+        low = None if low is None else low + step * position[-1]
+        high = None if high is None else high - step * after
         for (name, other), value in elements.items():
             if name != read.array.name or len(other) != len(position) or other[:-1] != position[:-1]:
                 continue
             if not self._inside(column, read, other, values):
                 continue
-            bound = value + position[-1] - other[-1]
+            bound = value + step * (position[-1] - other[-1])
             if other[-1] < position[-1]:
                 low = bound if low is None else max(low, bound)
             else:

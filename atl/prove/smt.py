@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Final, TypeAlias, assert_never
 
-from atl.core.declared import increases
+from atl.core.declared import order_of
 from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var, Xor
-from atl.prove.linear.rows import Row, System, Table, combined, declared_rows, plus
+from atl.prove.linear.rows import Row, System, Table, combined, declared_rows, plus, segments
 from atl.prove.search import Elements, Sample
 
 STEPS: Final = 2_000_000
@@ -145,20 +145,34 @@ class _Translation:
         return self.truth(tests, True)
 
     def add_pairs(self, solver: Any) -> None:
-        """An increasing array keeps the distance of its positions."""
+        """An ordered array keeps the order of its positions; a strictly ordered one their distance."""
         z3 = self.z3
         reads = [(column, atom) for column, atom in self.table.atoms.items() if isinstance(atom, Read)]
-        pairs = [(a, b) for a, b in combinations(reads, 2) if increases(a[1].array) and a[1].array == b[1].array]
+        pairs = [(a, b) for a, b in combinations(reads, 2) if order_of(a[1].array) and a[1].array == b[1].array]
         for (a, left), (b, right) in pairs[:MAX_READ_PAIRS]:
+            order = order_of(left.array)
+            assert order is not None
             rank = len(left.indices)
             steps = [
                 self.value(combined(x, 1, y, -1))
                 for x, y in zip(self.table.parts[a][:rank], self.table.parts[b][:rank], strict=True)
             ]
             both = [self.inside(a, left), self.inside(b, right), *(step == 0 for step in steps[:-1])]
+            if order.between is not None:
+                both.append(self.truth([self._in_segment(a, b, *ends) for ends in segments(self.table, a)], False))
             rise = self.terms[a] - self.terms[b]
-            solver.add(z3.Implies(z3.And([*both, steps[-1] > 0]), rise >= steps[-1]))
-            solver.add(z3.Implies(z3.And([*both, steps[-1] < 0]), rise <= steps[-1]))
+            least = steps[-1] if order.strict else 0
+            solver.add(z3.Implies(z3.And([*both, steps[-1] > 0]), rise >= least))
+            solver.add(z3.Implies(z3.And([*both, steps[-1] < 0]), rise <= least))
+
+    def _in_segment(self, a: int, b: int, first: int, last: int) -> Term:
+        """That two elements stand from one position up to before the next one."""
+        ends = [
+            self.inside(column, atom) for column in (first, last) if isinstance(atom := self.table.atoms[column], Read)
+        ]
+        here = [self.value(self.table.parts[column][0]) for column in (a, b)]
+        between = [self.z3.And(self.terms[first] <= at, at < self.terms[last]) for at in here]
+        return self.truth([*ends, *between], True)
 
 
 def _sample(translation: _Translation, model: Any) -> Sample:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 from typing import cast as cast_to
 
@@ -13,7 +14,9 @@ from atl.core.index import ceildiv as ceiling
 from atl.core.index import imax as greatest
 from atl.core.index import imin as least
 from atl.core.literals import agree, strengthen
+from atl.core.marks import LoopMark
 from atl.core.node import refuse_runaway_recursion
+from atl.core.predicate import conjunction, equal
 from atl.core.substitution import close, close_tensor, fresh_uid
 from atl.core.terms import (
     MONOIDS,
@@ -181,7 +184,7 @@ def _parameter_names(function: Binder, wanted: int, what: str) -> list[str]:
     return [name if name.isascii() and name.strip("_") else "i" for name in names]
 
 
-def guard(condition: Condition | bool, e: TensorLike) -> Tensor:
+def guard(condition: Condition | Tensor | bool, e: TensorLike) -> Tensor:
     """[p] . e: e where the condition holds, else padding of e's shape, which reads as zero. Source: Fig. 3.2, Fig. 5.3.
 
     e is not looked at where the condition is false: a guard makes an access safe.
@@ -311,6 +314,49 @@ def scatter(
     return Tensor(located(Reduce("sum", low, high, close(term, variable), name)))
 
 
+@refuse_runaway_recursion
+def coiter(
+    fingers: Sequence[tuple[TensorLike, IndexLike, IndexLike]],
+    when: Callable[..., Condition | Tensor | bool],
+    body: Callable[..., TensorLike],
+) -> Tensor:
+    """The sum of body(p, q, …) over positions p, q, … at which the coordinates are equal, and when(p, q, …) holds.
+
+    Each finger (c, lo, hi) is a row of integers c, whose coordinates are read at the positions lo <= p < hi. So
+    coiter([(c, l, h), (d, m, n)], when, e) = Σ[l <= p < h] Σ[m <= q < n] [c[p] = d[q] and when(p, q)] · e(p, q), whose
+    sums are marked `merge`: a kernel walks through all coordinates together, once, if they are declared to rise
+    (`order=` of `tensor`), strictly but for those of one finger. Shape: the body's.
+
+    Raises `WrongArgument` for less than two fingers, and for what is no function of as many positions. Source: §7.2,
+    RWCOIT, E17.
+
+    >>> import atl
+    >>> n, m = atl.sizes("n m")
+    >>> c, d = (atl.tensor(name, size, dtype="int32", order="strict") for name, size in (("c", n), ("d", m)))
+    >>> x, y = atl.tensor("x", n), atl.tensor("y", m)
+    >>> dot = atl.coiter([(c, 0, n), (d, 0, m)], lambda p, q: True, lambda p, q: x[p] * y[q])
+    >>> atl.program("dot", [c, x, d, y], dot)
+    dot (c : int32[n] strict, x : float32[n], d : int32[m] strict, y : float32[m]) : float32 :=
+      Σ[p < n | merge] Σ[q < m | merge] [c[p] = d[q]] · x[p] * y[q]
+    """
+    wanted = "atl.coiter([(c, lo, hi), (d, lo, hi)], lambda p, q: True, lambda p, q: x[p] * y[q])"
+    if not isinstance(fingers, list | tuple) or len(fingers) < 2 or not callable(when) or not callable(body):
+        raise WrongArgument("coiter needs two or more fingers, a condition and a term", required=wanted)
+    for finger in fingers:
+        if not isinstance(finger, tuple) or len(finger) != 3:
+            raise WrongArgument(f"the finger {brief(finger)}", required=f"(coordinates, lo, hi): {wanted}")
+    _parameter_names(cast_to(Binder, when), len(fingers), "coiter")
+    names = _parameter_names(cast_to(Binder, body), len(fingers), "coiter")
+    variables = [Var(next(fresh_uid), name) for name in names]
+    at = [IndexExpr(index(variable)) for variable in variables]
+    coordinates = [as_index(as_tensor(row)[position]) for (row, _, _), position in zip(fingers, at, strict=True)]
+    together = conjunction((*(equal(a, b) for a, b in pairwise(coordinates)), as_predicate(when(*at))))
+    node: Expr = Guard(together, as_tensor(body(*at)).node)
+    for (_, low, high), variable, name in reversed(list(zip(fingers, variables, names, strict=True))):
+        node = located(Reduce("sum", as_index(low), as_index(high), close(node, variable), name, mark=LoopMark.MERGE))
+    return Tensor(node)
+
+
 def shear(e: TensorLike) -> Tensor:
     """The diagonals of a matrix as rows: row d holds the elements at [i, j] with j - i = d - (n - 1).
 
@@ -391,7 +437,7 @@ def _first_row(n: IndexExpr, m: IndexExpr, d: IndexExpr) -> IndexExpr:
 # -- scalars ----------------------------------------------------------------------------------------------------------
 
 
-def select(condition: Condition | bool, a: TensorLike, b: TensorLike) -> Tensor:
+def select(condition: Condition | Tensor | bool, a: TensorLike, b: TensorLike) -> Tensor:
     """a where the condition holds, else b; only the chosen one is looked at. Shapes: equal."""
     left, right = agree(as_tensor(a).node, as_tensor(b).node)
     return Tensor(located(Select(as_predicate(condition), left, right)))

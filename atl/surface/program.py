@@ -8,7 +8,8 @@ from typing import Any, overload
 
 from atl.checks.assembly import make_program
 from atl.core import dtypes
-from atl.core.index import Array, Index, Size, index
+from atl.core.declared import truths
+from atl.core.index import Array, Index, Rises, Size, index
 from atl.core.predicate import Predicate
 from atl.core.program import Program
 from atl.core.terms import Input
@@ -22,41 +23,66 @@ def tensor(
     *shape: IndexExpr | Index | int,
     dtype: str = dtypes.DEFAULT,
     range: tuple[Any, Any] | None = None,  # noqa: A002 (the contract's name)
-    order: str | None = None,
+    order: str | tuple[str, Tensor] | None = None,
 ) -> Tensor:
     """An input tensor of this name, shape and element type; no extents declare a scalar.
 
-    Of an integer array `range=(lo, hi)` states lo <= element < hi, and `order="strict"` that its elements increase
-    strictly along the last dimension; each call checks both, and the prover uses them.
+    Of an integer array `range=(lo, hi)` states lo <= element < hi. `order="rising"` states that no element is below the
+    one before it along the last dimension, `order="strict"` that each is above it. `order=("strict", pos)` states that
+    of a row only from pos[r] up to before pos[r + 1], for each r: `pos` is another input, a row of integers. Each call
+    checks all of it, and the prover uses it. The elements of an input of `dtype="bool"` are read in conditions only.
 
     >>> import atl
     >>> n, m = atl.sizes("n m")
     >>> A = atl.tensor("A", n, m, dtype="float64")
     >>> A[0].shape
     (m,)
+    >>> pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, m + 1), order="rising")
+    >>> atl.tensor("crd", m, dtype="int32", order=("strict", pos)).shape
+    (m,)
     """
     return Tensor(Input(_array(name, tuple(as_index(extent) for extent in shape), dtype, range, order)))
 
 
-def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, Any] | None, order: str | None) -> Array:
+def _array(name: str, shape: tuple[Index, ...], dtype: str, bounds: tuple[Any, Any] | None, order: object) -> Array:
     checked_name(name, "an input")
-    kind = dtypes.checked_dtype(dtype)
+    kind = dtypes.checked_input(dtype)
     if (bounds is not None or order is not None) and not dtypes.is_integer(kind):
         raise WrongArgument(
             f"range= and order= of {name}, whose elements are {kind}",
             required="an integer array",
             suggestions=('declare it with dtype="int32" or "int64"',),
         )
-    if order is not None and not (isinstance(order, str) and order == "strict"):
-        raise WrongArgument(f"order={brief(order)}", required='None or "strict"')
+    rises, between = _order(name, len(shape), order)
     if bounds is not None and (not isinstance(bounds, tuple) or len(bounds) != 2):
         raise WrongArgument(f"range={brief(bounds)}", required="a pair (lo, hi), meaning lo <= element < hi")
     for extent in shape:
         value = extent.constant
         if value is not None and value < 0:
             raise WrongArgument(f"an extent of {name} is {value}", required="a non-negative size")
+    if kind == dtypes.TRUTH:
+        return truths(name, shape)
     low, high = (as_index(bounds[0]), as_index(bounds[1])) if bounds is not None else (None, None)
-    return Array(name, shape, kind, low, high, order == "strict")
+    return Array(name, shape, kind, low, high, rises, between)
+
+
+def _order(name: str, rank: int, order: object) -> tuple[Rises, Array | None]:
+    """How the elements are declared to rise, and between which positions."""
+    match order:
+        case None:
+            return "", None
+        case ("rising" | "strict") as rises:
+            return rises, None
+        case (("rising" | "strict") as rises, Tensor(node=Input(between))) if (
+            rank == len(between.shape) == 1 and dtypes.is_integer(between.dtype) and between.between is None
+        ):
+            return rises, between
+        case _:
+            raise WrongArgument(
+                f"order={brief(order)} of {name}, of {rank} dimension{'' if rank == 1 else 's'}",
+                required='None, "rising" or "strict"; or of one dimension ("strict", pos), where pos is another input, '
+                "of integers, of one dimension too, and not itself ordered between others",
+            )
 
 
 class SizeAnnotation:

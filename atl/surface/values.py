@@ -134,13 +134,13 @@ class Condition(Symbolic):
             raise not_made_of("a condition", node, "what a comparison of indices makes")
         self.node = node
 
-    def __and__(self, other: Condition | bool) -> Condition:
+    def __and__(self, other: Condition | Tensor | bool) -> Condition:
         return Condition(predicate.conjunction((self.node, as_predicate(other))))
 
     def __rand__(self, other: bool) -> Condition:
         return Condition(predicate.conjunction((as_predicate(other), self.node)))
 
-    def __or__(self, other: Condition | bool) -> Condition:
+    def __or__(self, other: Condition | Tensor | bool) -> Condition:
         return Condition(predicate.disjunction((self.node, as_predicate(other))))
 
     def __ror__(self, other: bool) -> Condition:
@@ -212,6 +212,22 @@ class Tensor(Symbolic):
         for at in positions:
             node = located(Access(node, as_index(at)))
         return Tensor(node)
+
+    def __and__(self, other: Condition | Tensor | bool) -> Condition:
+        """The conjunction of an element of truth values and another condition; so `|` and `~`."""
+        return Condition(as_predicate(self)) & other
+
+    def __rand__(self, other: bool) -> Condition:
+        return other & Condition(as_predicate(self))
+
+    def __or__(self, other: Condition | Tensor | bool) -> Condition:
+        return Condition(as_predicate(self)) | other
+
+    def __ror__(self, other: bool) -> Condition:
+        return other | Condition(as_predicate(self))
+
+    def __invert__(self) -> Condition:
+        return ~Condition(as_predicate(self))
 
     @overload
     def __add__(self, other: TensorLike) -> Tensor: ...
@@ -372,15 +388,15 @@ def _index_of_element(node: Expr) -> Index:
             raise _no_index()
 
 
-def _index_read(node: Expr) -> Index:
-    """An element of an input, used as an index."""
+def _index_read(node: Expr, of: tuple[str, ...] = dtypes.INTEGERS) -> Index:
+    """An element of an input of such a type, used as an index."""
     positions: list[Index] = []
     at: Expr = node
     while isinstance(at, Access):
         positions.append(at.index)
         at = at.tensor
     if isinstance(at, Input) and not node.type.shape:
-        if dtypes.is_integer(at.array.dtype):
+        if at.array.dtype in of:
             return read(at.array, tuple(reversed(positions)))
         raise DtypeError(
             f"an element of {at.array.name}, of type {at.array.dtype}, is used as an index or compared",
@@ -408,6 +424,8 @@ def as_predicate(value: object) -> Predicate:
             return value.node
         case bool():
             return predicate.TRUE if value else predicate.FALSE
+        case Tensor() if value.dtype == dtypes.TRUTH and not value.rank:
+            return predicate.truth(_index_read(value.node, (dtypes.TRUTH,)))
         case _:
             raise WrongArgument(
                 f"{brief(value)} is not a condition",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
 
+from atl.core.declared import is_truths
 from atl.core.dtypes import TRUTH
 from atl.core.index import (
     ONE,
@@ -128,11 +129,12 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A condition of a rule, as a function of indices; or its negation."""
+    """A condition of a rule, as a function of indices, or an element of an input of truth values; or its negation."""
 
     name: str
     indices: tuple[Written, ...]
     negated: bool
+    is_element: bool = False
 
 
 Condition: TypeAlias = Comparison | Connected | Truth | Statement
@@ -326,11 +328,12 @@ def write_condition(predicate: Predicate, naming: Naming) -> Condition:
 
 
 def _statement(expression: Index, naming: Naming) -> Statement | None:
-    """A condition of a rule, p(i), where 0 <= the expression says that it holds or that it does not."""
-    for negated, truth in ((False, expression), (True, -expression - 1)):
+    """A condition of a rule, p(i), or an element mask[i], where 0 <= the expression says that it holds or does not."""
+    ways = ((expression, False, False), (-expression - 1, True, False), (expression + 1, False, True))
+    for truth, negated, is_element in (*ways, (-expression, True, True)):
         match truth.atom:
-            case Read(array, indices) if array.dtype == TRUTH:
-                return Statement(array.name, tuple(write_index(at, naming) for at in indices), negated)
+            case Read(array, indices) if array.dtype == TRUTH and is_element == is_truths(array):
+                return Statement(array.name, tuple(write_index(at, naming) for at in indices), negated, is_element)
             case _:
                 pass
     return None

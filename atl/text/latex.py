@@ -153,8 +153,9 @@ def _condition(condition: Condition, *, inner: bool = False) -> str:
                 f" {_RELATIONS[sign]} {_index(operand)}" for sign, operand in zip(relations, operands[1:], strict=True)
             )
             return _index(operands[0]) + "".join(rest)
-        case Statement(name, indices, negated):
-            stated = _name(name) + (f"({', '.join(map(_index, indices))})" if indices else "")
+        case Statement(name, indices, negated, is_element):
+            begin, end = "[]" if is_element else "()"
+            stated = _name(name) + (f"{begin}{', '.join(map(_index, indices))}{end}" if indices else "")
             return f"\\lnot {stated}" if negated else stated
         case Connected(every, parts):
             text = (r" \land " if every else r" \lor ").join(_condition(part, inner=True) for part in parts)

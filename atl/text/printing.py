@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, assert_never
 
 from atl.core import dtypes
+from atl.core.declared import is_truths
 from atl.core.index import Array, Index
 from atl.core.marks import LoopMark, Mark
 from atl.core.predicate import Predicate, expressions
@@ -256,8 +257,11 @@ def condition_text(condition: Condition, spelling: Spelling, *, inner: bool = Fa
                 sign = spelling.unequal if relation == "!=" else relation
                 out.append(f" {sign} {index_text(operand, spelling)}")
             return "".join(out)
-        case Statement(name, indices, negated):
-            text = _applied(name, [index_text(at, spelling) for at in indices])
+        case Statement(name, indices, negated, is_element):
+            written = [index_text(at, spelling) for at in indices]
+            text = _applied(name, written)
+            if is_element:
+                text = f"{spelled(name)}[{', '.join(written)}]" if written else spelled(name)
             return f"not {text}" if negated else text
         case Connected(every, parts):
             word = spelling.conjunction if every else spelling.disjunction
@@ -329,11 +333,12 @@ class _Printer:
 
     def declaration(self, array: Array) -> str:
         text = f"{spelled(array.name)} : {self.type(Type(array.dtype, array.shape))}"
-        if array.low is not None or array.high is not None:
+        if not is_truths(array) and (array.low is not None or array.high is not None):
             low = f"[{self.index(array.low)}" if array.low is not None else f"(-{self._spelling.infinity}"
             high = self.index(array.high) if array.high is not None else self._spelling.infinity
             text += f" in {low}, {high})"
-        return f"{text} strict" if array.increasing else text
+        text += f" {array.rises}" if array.rises else ""
+        return f"{text} between {spelled(array.between.name)}" if array.between is not None else text
 
     def _typed_by_itself(self, expr: Expr) -> bool:
         """Whether the element type is told by something in the term."""

@@ -27,8 +27,8 @@ _SIGNS: Final[dict[How, str]] = {"add": "+", "mul": "*"}
 def directives(scope: TextScope, loop: For, *more: str) -> list[str]:
     """The lines before a loop that say how it is to run; `more` are further clauses."""
     match loop.mark:
-        case LoopMark.NONE:
-            return []
+        case LoopMark.NONE | LoopMark.MERGE | LoopMark.RUNS:
+            return []  # a merge of one position is a plain loop; the others are printed by `walks`
         case LoopMark.PARALLEL:
             return [" ".join([PARALLEL, *_reductions(scope, loop), *more])]
         case LoopMark.VECTOR:
@@ -36,7 +36,7 @@ def directives(scope: TextScope, loop: For, *more: str) -> list[str]:
         case LoopMark.UNROLL:
             count = (loop.high - loop.low).constant or 0
             return [f"#pragma GCC unroll {count}"] if count > 1 else []
-        case LoopMark.BLOCK_X | LoopMark.BLOCK_Y | LoopMark.BLOCK_Z | LoopMark.MERGE | LoopMark.RUNS:
+        case LoopMark.BLOCK_X | LoopMark.BLOCK_Y | LoopMark.BLOCK_Z:
             raise AssertionError(f"C has no loops that are marked {loop.mark.value}")
         case LoopMark.THREAD_X | LoopMark.THREAD_Y | LoopMark.THREAD_Z:
             raise AssertionError(f"C has no loops that are marked {loop.mark.value}")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, Increasing, facts_of
+from atl.core.declared import AtLeast, Below, Rising, facts_of, is_truths
 from atl.core.index import ONE, Array, Index, Size
 from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate, negation
@@ -25,6 +25,7 @@ from lowering.c.values.index import count_text, index_text, predicate_text
 from lowering.c.values.keys import fold_of_keys, with_keys
 from lowering.c.values.scalars import C_TYPES, helper, scalar_text, storage_text
 from lowering.c.values.vectors import declared, operation
+from lowering.c.walks import merged, run_by_run
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -45,6 +46,7 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.text_scope import TextScope, outermost, show_condition, show_index, shown
 from lowering.nest.tiles import over_lanes
+from lowering.nest.walks.merges import is_merge
 from lowering.targets.support import check_nest
 
 Lines: TypeAlias = list[str]
@@ -145,7 +147,7 @@ def _declared(scope: TextScope, array: Array) -> list[str]:
     name = scope.name(array.name)
     element = f"{name}[...]" if array.shape else name
     facts: list[str] = []
-    for fact in facts_of(array):
+    for fact in () if is_truths(array) else facts_of(array):
         match fact:
             case AtLeast(bound):
                 facts.append(f"{show_index(scope, bound)} <= {element}")
@@ -153,8 +155,11 @@ def _declared(scope: TextScope, array: Array) -> list[str]:
                 facts[-1] += f" < {show_index(scope, bound)}"
             case Below(bound):
                 facts.append(f"{element} < {show_index(scope, bound)}")
-            case Increasing():
-                facts.append(f"{name} increases strictly along its last dimension")
+            case Rising(strict, between):
+                where = "along its last dimension"
+                if between is not None:
+                    where = f"from each element of {scope.name(between.name)} up to the next one"
+                facts.append(f"{name} {'increases strictly' if strict else 'never falls'} {where}")
             case _:
                 assert_never(fact)
     return facts
@@ -220,6 +225,10 @@ def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accu
     match statement:
         case For() if over_lanes(statement, scope.tiles):
             return [operation(scope, statement)]
+        case For() if is_merge(statement):
+            return merged(scope, statement, lambda inside, body: _block(inside, heap, body))
+        case For(mark=LoopMark.RUNS):
+            return run_by_run(scope, statement, lambda inside, body: _block(inside, heap, body))
         case For():
             return _loop(scope, heap, statement)
         case If(predicate, body):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from atl.core.dtypes import DTYPES
 from lowering.c.helpers import identifiers
 from lowering.c.values.scalars import C_TYPES
 from lowering.gpu.kernels import Folding
@@ -165,8 +166,8 @@ static __device__ {c_type} {fold_name(op, dtype, of_block=True)}({c_type} part)
 
 _OPERATIONS: Final[tuple[Folding, ...]] = ("add", "mul", "min", "max")
 _FOLDS: Final = {
-    **{fold_name(op, of, of_block=False): _fold_of_lanes(op, of) for op in _OPERATIONS for of in C_TYPES},
-    **{fold_name(op, of, of_block=True): _fold_of_block(op, of) for op in _OPERATIONS for of in C_TYPES},
+    **{fold_name(op, of, of_block=False): _fold_of_lanes(op, of) for op in _OPERATIONS for of in DTYPES},
+    **{fold_name(op, of, of_block=True): _fold_of_block(op, of) for op in _OPERATIONS for of in DTYPES},
 }
 
 OURS: Final = frozenset((*_HELPERS, *_FOLDS))

@@ -51,7 +51,8 @@ from lowering.nest.loopnest import (
     Scalar,
     Statement,
 )
-from lowering.nest.machine import Outcome, Trap
+from lowering.nest.machine import Outcome
+from lowering.nest.traps import Trap
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Thread: TypeAlias = tuple[int | None, int | None, int | None]

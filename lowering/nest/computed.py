@@ -8,6 +8,7 @@ from enum import Enum, auto
 from typing import TypeAlias, assert_never
 
 from atl.core.index import Index
+from atl.core.marks import LoopMark
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation
 from lowering.nest.loopnest import (
     Accumulate,
@@ -32,6 +33,8 @@ from lowering.nest.loopnest import (
     Statement,
     elements,
 )
+from lowering.nest.walks.merges import Merge, NoMerge, is_merge, merge_at
+from lowering.nest.walks.runs import NoRuns, Runs, runs_at
 
 Comparison: TypeAlias = NonNegative | Zero | NonZero
 """A condition that is not made of others."""
@@ -97,6 +100,7 @@ def _in_statement(inside: Inside, statement: Statement) -> Occurrences:
         case For(_, low, high, body):
             yield Computed(inside, Use.COUNT, low)
             yield Computed(inside, Use.COUNT, high)
+            yield from _keys(inside, statement)
             yield from _in_block(inside.under(statement.range), body)
         case If(predicate, body):
             yield from _in_predicate(inside, predicate)
@@ -117,6 +121,24 @@ def _in_statement(inside: Inside, statement: Statement) -> Occurrences:
             return
         case _:
             assert_never(statement)
+
+
+def _keys(inside: Inside, loop: For) -> Occurrences:
+    """What is compared where a loop walks through keys."""
+    walk = merge_at(loop) if is_merge(loop) else runs_at(loop) if loop.mark is LoopMark.RUNS else None
+    match walk:
+        case Merge(fingers):
+            for each in walk.ranges:
+                inside = inside.under(each)
+            for finger in fingers:
+                yield Computed(inside, Use.COUNT, finger.key)
+        case Runs(keys=keys):
+            for key in keys:
+                yield Computed(inside.under(loop.range), Use.COUNT, key)
+        case NoMerge() | NoRuns() | None:
+            return
+        case _:
+            assert_never(walk)
 
 
 def _in_storage(inside: Inside, at: Cell | Scalar | None) -> Occurrences:

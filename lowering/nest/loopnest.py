@@ -350,6 +350,9 @@ class LoopNest:
     `vector_bytes` is the size of a vector register of the machine that the nest is made for.
 
     `in_place` are the inputs, none of `inputs`, whose elements stand in the output when the nest begins to run.
+
+    `strict` are the positions of merges (`lowering.nest.walks`) whose keys are proved to rise strictly: of the other
+    ones no two are in one merge, and their keys never fall. The loop-nest interpreter traps what a run contradicts.
     """
 
     name: str
@@ -364,6 +367,7 @@ class LoopNest:
     refused: tuple[Refused, ...] = ()
     vector_bytes: int = VECTOR_BYTES
     in_place: tuple[Buffer, ...] = ()
+    strict: frozenset[Var] = frozenset()
 
 
 def checked_nest(value: object) -> LoopNest:

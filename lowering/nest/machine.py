@@ -12,20 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import accumulate
 from math import prod
 from random import Random
-from typing import Any, ClassVar, Final, Literal, TypeAlias, assert_never, cast
+from typing import Any, TypeAlias, assert_never, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from atl.core.index import Array, Index, Leaf, Size, Var, value_of
-from atl.core.marks import AT_ONCE
+from atl.core.marks import AT_ONCE, LoopMark
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, negation
 from atl.core.predicate import Any as AnyOf
 from atl.core.terms import BinaryOp, UnaryOp
-from atl.errors import ATLError, TooLarge
+from atl.errors import TooLarge
 from atl.meaning.scalars import Machine
 from lowering.nest.at_once import How, Watch
 from lowering.nest.loopnest import (
@@ -56,38 +57,12 @@ from lowering.nest.loopnest import (
     under,
 )
 from lowering.nest.tiles import cells_of, occurs, over_lanes, tiles_of
+from lowering.nest.traps import Trap
+from lowering.nest.walks.merges import Merge, NoMerge, is_merge, merge_at
+from lowering.nest.walks.running import meetings, runs_in
+from lowering.nest.walks.runs import NoRuns, Runs, runs_at
 
 AnyArray: TypeAlias = npt.NDArray[Any]
-TrapKind: TypeAlias = Literal[
-    "out of bounds",  # an index outside of its extent, or an address outside of its buffer
-    "shape",  # extents in a cell that are not those of its buffer
-    "capacity",  # a buffer with less room than its elements need
-    "uninitialised",  # a read of, or an addition to, a cell that holds nothing
-    "overwritten",  # an assignment to a cell that holds a value
-    "read-only",  # a store to an input
-    "no storage",  # a buffer that is not allocated, or not any more
-    "double free",
-    "leak",
-    "undeclared",  # a scalar or a loop variable that is not in scope
-    "redeclared",
-    "incomplete",  # an element of an output said to be complete that was not stored
-    "register",  # an element of a tile in registers at an index that is not constant, or of no vector
-    "divisor",  # an index divided by zero or less
-    "numerator",  # one that is said not to be negative, and is
-    "taken",  # a read of, or an addition to, a cell where another tensor in the same storage stands, or is left
-    "ring",  # a row of a ring that is not the one in its place: not there yet, or there no more
-    "meeting",  # two iterations that run at once touch one cell, and one of them changes it
-]
-
-
-class Trap(ATLError, RuntimeError):
-    """A loop nest does what no lowered program may do; `kind` says which of the things that are watched for."""
-
-    code: ClassVar[str] = "ATL601"
-
-    def __init__(self, kind: TrapKind, summary: str) -> None:
-        super().__init__(f"{kind}: {summary}")
-        self.kind: Final = kind
 
 
 @dataclass(slots=True)
@@ -249,6 +224,9 @@ class Run:
             case For(variable, low, high, body):
                 if variable in self._variables:
                     raise Trap("redeclared", f"the loop variable {variable.name} is in use")
+                if self._chance is not None and (is_merge(statement) or statement.mark is LoopMark.RUNS):
+                    self._walk(merge_at(statement) if is_merge(statement) else runs_at(statement))
+                    return
                 values = range(self._index(low), self._index(high))
                 outside = self._enter(statement)
                 if self._tiles and over_lanes(statement, self._tiles):
@@ -284,6 +262,31 @@ class Run:
                 self._free(buffer)
             case _:
                 assert_never(statement)
+
+    def _walk(self, walk: Merge | NoMerge | Runs | NoRuns) -> None:
+        """Runs a merge, or a loop in runs, as it is printed."""
+        outside = self._conditions
+        match walk:
+            case Merge(_, conditions, within, body):
+                for _ in meetings(walk, self._index, self._variables, self._nest.strict):
+                    self._conditions = reduce(under, within, outside)
+                    if all(self._holds(condition) for condition in conditions):
+                        self._block(body)
+            case Runs(loop, _, total, body, last):
+                self._made[total] = self._watch.depth
+                for begins, ends in runs_in(walk, self._index, self._variables):
+                    self._conditions = under(outside, loop.range)
+                    if begins:
+                        self._stack[total] = self._scalars.constant(0, total.dtype)
+                    self._block(body)
+                    if ends:
+                        self._statement(last)
+                        del self._stack[total]
+            case NoMerge(summary) | NoRuns(summary):
+                raise Trap("walk", summary)
+            case _:
+                assert_never(walk)
+        self._conditions = outside
 
     def _lanes(self, loop: For, values: range) -> None:
         """A loop over the lanes of a vector: all are read before any is stored, from consecutive cells into such."""

@@ -2,9 +2,9 @@
 
 Each store lies within its buffer, pair by pair; an assignment never meets a cell that holds a value: its reindexer is
 injective on what is stored, and two assignments to one buffer have no cell in common; each buffer has room for what it
-holds. That the flat address is within the buffer, and differs where the pairs do, follows: Horner's rule is injective
-on indices within their extents. That reindexers preserve variables, commute with substitution and respect equality
-needs no query: they are compositions of functions on canonical index expressions.
+holds; the keys of a merge rise. That the flat address is within the buffer, and differs where the pairs do, follows:
+Horner's rule is injective on indices within their extents. That reindexers preserve variables, commute with
+substitution and respect equality needs no query: they are compositions of functions on canonical index expressions.
 
 Nothing rests on these answers: a program is compiled because its pad-sets allow it, and the loop-nest interpreter
 checks the same things as it runs. They say how much is known before any run.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never, get_args
 
 from atl.checks.scope import known_at_the_start
 from atl.core.index import ZERO, Index, Var, index
@@ -38,13 +38,18 @@ from lowering.nest.loopnest import (
     elements,
 )
 from lowering.nest.meeting import meeting, other
+from lowering.nest.walks.merges import Merge, is_merge, merge_at
+from lowering.nest.walks.order import rising
 
-Kind: TypeAlias = Literal["bounds", "injectivity", "disjointness", "allocation"]
+Kind: TypeAlias = Literal["bounds", "injectivity", "disjointness", "allocation", "order"]
 
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """A goal to be proved from facts; a goal of false says that the facts contradict each other."""
+    """A goal to be proved from facts; a goal of false says that the facts contradict each other.
+
+    It is about a buffer of this name, or the order of keys at the position that has it.
+    """
 
     kind: Kind
     buffer: str
@@ -74,7 +79,7 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"{len(self.proved)} of {len(self.proved) + len(self.unproved)} obligations proved"]
-        for kind in ("bounds", "injectivity", "disjointness", "allocation"):
+        for kind in get_args(Kind):
             held = sum(obligation.kind == kind for obligation in self.proved)
             left = sum(obligation.kind == kind for obligation, _ in self.unproved)
             if held or left:
@@ -128,6 +133,7 @@ class _Walk:
     def __init__(self, nest: LoopNest) -> None:
         self.found: list[Obligation] = []
         self.stores: dict[int, list[_Store]] = {nest.output.uid: []}
+        self._strict = nest.strict
         self._room: dict[int, Index] = {}
         self._emptied: dict[int, int] = {nest.output.uid: 0}
 
@@ -135,6 +141,7 @@ class _Walk:
         for statement in block:
             match statement:
                 case For(variable, low, high, body):
+                    self._order(statement, facts)
                     self.block(body, facts.assume(within(low, index(variable), high)), (*loops, variable))
                 case If(predicate, body):
                     self.block(body, facts.assume(predicate), loops)
@@ -151,6 +158,13 @@ class _Walk:
                     pass
                 case _:
                     assert_never(statement)
+
+    def _order(self, loop: For, facts: Facts) -> None:
+        """The keys of a merge rise."""
+        walk = merge_at(loop) if is_merge(loop) else None
+        for finger in walk.fingers if isinstance(walk, Merge) else ():
+            asked = rising(finger, facts, strict=finger.variable in self._strict)
+            self.found.append(Obligation("order", finger.variable.name, *asked))
 
     def _store(self, cell: Cell | Scalar, assigns: bool, facts: Facts, loops: tuple[Var, ...]) -> None:
         if isinstance(cell, Scalar):

@@ -35,6 +35,7 @@ from lowering.nest.loopnest import (
     key,
 )
 from lowering.nest.text_scope import TextScope, outermost, show_condition, show_index, shown
+from lowering.nest.walks.merges import NoMerge, is_merge, merge_at
 
 _PLACES: Final[dict[str, str]] = {"heap": "", "stack": " on the stack", "registers": " in registers"}
 _LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
@@ -95,6 +96,8 @@ def _block(scope: TextScope, block: Block) -> list[str]:
 
 def _statement(scope: TextScope, statement: For | If | Assign | Accumulate | Clear | Free) -> list[str]:
     match statement:
+        case For() if is_merge(statement):
+            return _merge(scope, statement)
         case For(variable, low, high, body, mark):
             ends = f"{_end(scope, low)}..{_end(scope, high)}"
             name, inside = scope.bind(variable, variable.name)
@@ -114,6 +117,23 @@ def _statement(scope: TextScope, statement: For | If | Assign | Accumulate | Cle
         case Free(buffer):
             return [f"free {scope.name(key(buffer))}"]
     assert_never(statement)
+
+
+def _merge(scope: TextScope, loop: For) -> list[str]:
+    """The ranges and keys of a merge, and what is done where the keys are equal."""
+    merge = merge_at(loop)
+    if isinstance(merge, NoMerge):
+        return [f"merge that is none: {merge.summary}"]
+    heads: list[str] = []
+    for finger in merge.fingers:
+        ends = f"{_end(scope, finger.loop.low)}..{_end(scope, finger.loop.high)}"
+        name, scope = scope.bind(finger.variable, finger.variable.name)
+        how = "" if finger.variable in scope.strict else ", which may repeat"
+        heads.append(f"{name} in {ends} by {show_index(scope, finger.key)}{how}")
+    inner = _block(scope, merge.body)
+    for condition in reversed(merge.conditions):
+        inner = [f"if {show_condition(scope, condition)}:", *indented(inner)]
+    return [f"merge {'; '.join(heads)}:", *indented(inner)]
 
 
 def _shown_mark(mark: Mark) -> str:

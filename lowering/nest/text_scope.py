@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
-from atl.core.index import Index, Size
+from atl.core.index import Index, Size, Var
 from atl.core.predicate import Predicate
 from atl.text.index_notation import write_condition, write_index
 from atl.text.names import ASCII
@@ -19,14 +19,15 @@ from lowering.nest.tiles import Tiles
 class TextScope:
     """Where a printer stands in a nest.
 
-    Sizes and loop variables stand for themselves among the names, storage by its `key`. `natural` is that of the nest.
-    `tiles` are the buffers in registers.
+    Sizes and loop variables stand for themselves among the names, storage by its `key`. `natural` and `strict` are
+    those of the nest. `tiles` are the buffers in registers.
     """
 
     names: Names
     conditions: Conditions
     natural: frozenset[tuple[Conditions, Index]]
     tiles: Tiles = field(default_factory=dict)
+    strict: frozenset[Var] = frozenset()
 
     def name(self, of: Hashable) -> str:
         return self.names.of[of]
@@ -58,7 +59,7 @@ def outermost(nest: LoopNest) -> TextScope:
             (key(nest.output), nest.output.name),
         ]
     )
-    return TextScope(names, frozenset(), nest.natural)
+    return TextScope(names, frozenset(), nest.natural, strict=nest.strict)
 
 
 # -- the notation of programs, with the names of a place --------------------------------------------------------------

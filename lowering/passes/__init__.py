@@ -24,6 +24,7 @@ from lowering.passes.storage.rings import with_rings
 from lowering.passes.storage.sharing import with_lets_in_rows, with_storage_shared
 from lowering.passes.storage.stack import with_stack_in_bounds
 from lowering.passes.sums_on_the_way import with_sums_on_the_way
+from lowering.passes.walks import with_strict_keys
 
 Pass: TypeAlias = Callable[[LoopNest], LoopNest]
 
@@ -40,6 +41,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_storage_shared,  # of loops as they will run
     with_lets_in_rows,  # of the output, if nothing stands there yet
     with_early_frees,  # after all that leaves statements out
+    with_strict_keys,  # of loops as they will run
     with_natural_numerators,  # last: it speaks of the very expressions that are printed and run
 )
 

@@ -36,9 +36,9 @@ def with_tests_as_bounds(nest: LoopNest) -> LoopNest:
 
     A test that is linear in the variable of a loop whose whole body stands under it becomes a bound of the loop. Bounds
     are computed before the loop: so they must be proved to mean something there. They read no elements, since the sum
-    of one and a number may not fit into 64 bits where comparing the two does. Loops that are to be unrolled stay. So do
-    those of few iterations that are innermost, or go over a window that slides with a loop around: C compilers write
-    these out, and mask.
+    of one and a number may not fit into 64 bits where comparing the two does. Loops that are to be unrolled or merged
+    stay. So do those of few iterations that are innermost, or go over a window that slides with a loop around: C
+    compilers write these out, and mask.
     """
     facts = known_at_the_start(nest.assumptions, nest.inputs)
     while (body := _block(facts, nest.body)) != nest.body:
@@ -63,7 +63,7 @@ def _statement(facts: Facts, statement: Statement) -> Statement:
 
 
 def _tightened(facts: Facts, loop: For) -> For:
-    if len(loop.body) != 1 or loop.mark is LoopMark.UNROLL or _is_written_out(loop):
+    if len(loop.body) != 1 or loop.mark in (LoopMark.UNROLL, LoopMark.MERGE) or _is_written_out(loop):
         return loop
     branch = loop.body[0]
     if not isinstance(branch, If):

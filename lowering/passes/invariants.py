@@ -9,6 +9,7 @@ from typing import Final, assert_never
 
 from atl.checks.safety import has_meaning
 from atl.checks.scope import known_at_the_start
+from atl.core.marks import LoopMark
 from atl.core.predicate import (
     FALSE,
     TRUE,
@@ -87,7 +88,9 @@ def _block(facts: Facts, block: Block) -> Block:
 
 
 def _loop(facts: Facts, loop: For) -> Block:
-    """A loop whose body is done, with the tests around it that it need not make."""
+    """A loop whose body is done, with the tests around it that it need not make; one that is to be merged stays."""
+    if loop.mark is LoopMark.MERGE:
+        return (loop,)
     shared = _shared(facts, loop)
     if shared:
         predicate = conjunction(shared)

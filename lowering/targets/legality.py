@@ -4,7 +4,7 @@ The iterations of a loop that is `parallel` or `vector`, or bound to an axis of 
 them may touch a cell that another one changes; to read what an earlier one has written is no more legal than to write
 it twice. Buffers and variables that an iteration makes are its own. What all iterations may change together is a scalar
 variable outside of the loop, into which they do nothing but fold by one operation; the blocks of a GPU may not do that
-either. An `unroll`ed loop has a constant extent.
+either. An `unroll`ed loop has a constant extent. Loops that walk through keys are looked at in `walks`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import assert_never
 
 from atl.checks.scope import known_at_the_start
 from atl.checks.targets import MarkedBinder
-from atl.core.index import index
+from atl.core.index import Var, index
 from atl.core.marks import AT_ONCE, BLOCKS, THREADS, LetMark, LoopMark
 from atl.core.predicate import equal
 from atl.core.program import Program
@@ -45,7 +45,9 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope, outermost, show_index
+from lowering.nest.walks.merges import fingers_in
 from lowering.targets.support import place_of, raise_all
+from lowering.targets.walks import illegal_walks
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,11 @@ def check_legal(nest: LoopNest) -> None:
 def illegal_marks(nest: LoopNest) -> Iterator[IllegalMark]:
     """The marks of the loops of a nest that are not legal, each told at its loop."""
     facts = known_at_the_start(nest.assumptions, nest.inputs)
+    within: set[Var] = set()  # the loops of merges that were looked at with those around them
     for loop, known, scope in _marked_loops(nest.body, facts, outermost(nest)):
+        if loop.variable not in within:
+            yield from illegal_walks(nest, loop, known, scope)
+            within.update(inner.variable for inner in fingers_in(loop))
         if loop.mark is LoopMark.UNROLL and (loop.high - loop.low).constant is None:
             yield _not_constant(nest, loop, scope)
         if loop.mark in AT_ONCE:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from atl.core.declared import is_truths
 from atl.core.dtypes import is_integer
 from atl.core.index import Array, Index, Leaf, Size, value_of
 from atl.core.program import Program
@@ -56,11 +57,14 @@ def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], m
         return value_of(expression, lambda leaf: _size(leaf, sizes), index_elements(made))
 
     shape = tuple(value(extent) for extent in array.shape)
+    if is_truths(array):
+        return random.integers(0, 2, shape).astype(np.bool_)
     if not is_integer(array.dtype):
         return (random.random(shape) + 0.5).astype(array.dtype)
     low = 0 if array.low is None else value(array.low)
     high = low + BELOW if array.high is None else value(array.high)
-    count = shape[-1] if array.increasing and shape else 1
+    strict = array.rises == "strict"
+    count = shape[-1] if strict and shape else 1
     if array.high is None:
         high = max(high, low + count)
     if high - low < count and 0 not in shape:
@@ -69,8 +73,9 @@ def _made(array: Array, random: np.random.Generator, sizes: Mapping[str, int], m
             required="inputs of your own",
             suggestions=("partial(lowering.measure, inputs={…}) is a measure with inputs of your own",),
         )
-    if not array.increasing:
-        return random.integers(low, high, shape, dtype=array.dtype)
+    if not strict:
+        drawn = random.integers(low, high, shape, dtype=array.dtype)
+        return np.sort(drawn, axis=-1) if array.rises and shape else drawn
     # The last dimension increases: each row is a choice of different integers, in order.
     rows = np.empty(shape, array.dtype)
     for at in np.ndindex(*shape[:-1]):

@@ -120,7 +120,7 @@ class Run:
         known = ", ".join(map(show_predicate, asked.facts)) or "nothing"
         about = show_predicate(asked.goal) if asked.bounded is None else f"bounds of {asked.bounded}"
         declared = "".join(
-            f"\n  {array.name}: {array.shape} from {array.low} to {array.high}{', increasing' * array.increasing}"
+            f"\n  {array.name}: {array.shape} from {array.low} to {array.high}{f', {array.rises}' * bool(array.rises)}"
             for array in asked.arrays
         )
         where = f"question {self.number} of seed {self.report.seed}"

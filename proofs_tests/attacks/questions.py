@@ -10,7 +10,23 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from atl.core.index import ZERO, Array, Index, Leaf, Quotient, Read, Size, Var, atoms, imax, imin, index, read, size
+from atl.core.index import (
+    ZERO,
+    Array,
+    Index,
+    Leaf,
+    Quotient,
+    Read,
+    Rises,
+    Size,
+    Var,
+    atoms,
+    imax,
+    imin,
+    index,
+    read,
+    size,
+)
 from atl.core.predicate import (
     FALSE,
     Predicate,
@@ -225,7 +241,8 @@ def _declared(rng: random.Random, name: str, rank: int) -> Array:
     above = ZERO if low is None else low
     high = rng.choice((None, None, n, m, m, above, above + 1, above + n))
     shape = tuple(rng.choice((n, n, m, index(2), n + 1)) for _ in range(rank))
-    return Array(name, shape, "int64", low, high, bool(rank) and rng.random() < 0.5)
+    rises: Rises = rng.choice(("", "", "strict", "strict", "rising")) if rank else ""
+    return Array(name, shape, "int64", low, high, rises)
 
 
 def _about_elements(rng: random.Random) -> Question:
@@ -344,20 +361,21 @@ def can_be(model: Model, array: Array) -> bool:
     extent = shape[-1] if shape else 1
     # Of a row that is not read there must be one, too.
     return extent > LONGEST or all(
-        filled_in(row, extent, low, high, increasing=array.increasing) is not None for row in (*rows.values(), {})
+        filled_in(row, extent, low, high, rises=array.rises) is not None for row in (*rows.values(), {})
     )
 
 
 def filled_in(
-    known: Mapping[int, int], extent: int, low: int | None, high: int | None, *, increasing: bool
+    known: Mapping[int, int], extent: int, low: int | None, high: int | None, *, rises: Rises
 ) -> list[int] | None:
     """A row with these elements, the others made one by one, each the least that is declared; or that there is none."""
     least = min(known.values(), default=0 if high is None else high) - extent if low is None else low
     row: list[int] = []
     for at in range(extent):
-        value = known.get(at, row[-1] + 1 if increasing and row else least)
+        step = {"": None, "rising": 0, "strict": 1}[rises]
+        value = known.get(at, row[-1] + step if step is not None and row else least)
         held = (low is None or low <= value) and (high is None or value < high)
-        if not held or (increasing and row and value <= row[-1]):
+        if not held or (step is not None and row and value < row[-1] + step):
             return None
         row.append(value)
     return row

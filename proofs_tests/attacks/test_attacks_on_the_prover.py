@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from atl.cli import main as command
+from atl.core.index import Rises
 from atl.prove import Answer, forget, prover
 from atl.prove.bounds import _Elimination
 from proofs_tests.attacks import prover_fuzz
@@ -17,6 +18,7 @@ from proofs_tests.attacks.prover_fuzz import main, run_prover
 from proofs_tests.attacks.questions import filled_in
 
 ENOUGH: Final = 1_500
+ORDERS: Final[tuple[Rises, ...]] = ("", "rising", "strict")
 """Within so many questions each planted fault is found."""
 
 Patch = pytest.MonkeyPatch
@@ -58,25 +60,25 @@ def test_a_fault_of_the_prover_is_found(what: str, monkeypatch: Patch) -> None:
 def test_a_row_is_filled_in_exactly_where_there_is_one() -> None:
     """The judge is judged: against all rows of up to three elements from -1 to 3."""
     numbers = range(-1, 4)
-    for extent, increasing in product(range(1, 4), (False, True)):
+    for extent, rises in product(range(1, 4), ORDERS):
         every = [
             row
             for row in product(numbers, repeat=extent)
-            if not increasing or all(before < after for before, after in pairwise(row))
+            if rises == "" or all(before < after + (rises == "rising") for before, after in pairwise(row))
         ]
         for known in ({}, *({at: value} for at in range(extent) for value in numbers), {0: 0, extent - 1: 2}):
             for low, high in product((-1, 0, 2), (1, 2, 4)):
                 within = [row for row in every if all(low <= value < high for value in row)]
                 there = any(all(row[at] == value for at, value in known.items()) for row in within)
-                made = filled_in(known, extent, low, high, increasing=increasing)
-                assert (made is not None) == there, (known, extent, low, high, increasing)
+                made = filled_in(known, extent, low, high, rises=rises)
+                assert (made is not None) == there, (known, extent, low, high, rises)
                 assert made is None or tuple(made) in within
 
 
 @pytest.mark.parametrize(("low", "high"), [(None, 0), (3, None), (None, None)])
 def test_a_row_without_a_bound_has_room_on_that_side(low: int | None, high: int | None) -> None:
     for known in ({}, {2: -9 if low is None else 9}):
-        assert filled_in(known, 4, low, high, increasing=True) is not None
+        assert filled_in(known, 4, low, high, rises="strict") is not None
 
 
 def test_a_short_run_finds_nothing() -> None:

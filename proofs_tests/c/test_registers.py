@@ -23,8 +23,9 @@ from lowering.c.printer import print_unit
 from lowering.compiler import find_compiler, vector_bytes
 from lowering.nest import tiles as loops
 from lowering.nest.loopnest import Allocate, Assign, Buffer, Free, If, LoopNest, statements
-from lowering.nest.machine import Trap, run
+from lowering.nest.machine import run
 from lowering.nest.tiles import vectors_of_row
+from lowering.nest.traps import Trap
 from lowering.passes.storage import copies, registers
 from lowering.toolchain import build_shared
 from proofs_tests.nests.by_hand import WARNINGS, at, cell, i, loop, n, nest, output, tensor, vi

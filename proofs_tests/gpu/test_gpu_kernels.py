@@ -33,7 +33,7 @@ from lowering.gpu.kernels import (
     steps_of,
 )
 from lowering.nest.loopnest import Allocate, For
-from lowering.nest.machine import Trap
+from lowering.nest.traps import Trap
 from proofs_tests.sessions.session_programs import A, f, k, matmul, n
 from rewrites import Session, reschedule
 

@@ -80,7 +80,7 @@ from atl.text.printing import show, show_index, show_predicate, show_program
 n, m, k = size("n"), size("m"), size("k")
 T = TypeVar("T")
 
-IDX: Final = Array("idx", (n,), "int32", constant(0), m, increasing=True)
+IDX: Final = Array("idx", (n,), "int32", constant(0), m, rises="strict")
 GRID: Final = Array("grid", (n, m), "int64")
 COUNT: Final = Array("count", (), "int32")
 INPUTS: Final = (

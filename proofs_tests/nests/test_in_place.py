@@ -17,8 +17,9 @@ from lowering import lower, print_nest
 from lowering.in_place import in_place
 from lowering.lower import lower_unchecked
 from lowering.nest.loopnest import Allocate, For, LoopNest, statements
-from lowering.nest.machine import Trap, execute, run
+from lowering.nest.machine import execute, run
 from lowering.nest.obligations import report
+from lowering.nest.traps import Trap
 from lowering.passes import after_passes
 from lowering.passes.storage import sharing
 from proofs_tests.nests.sharing_programs import (

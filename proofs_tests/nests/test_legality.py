@@ -37,8 +37,9 @@ from lowering.nest.loopnest import (
     Number,
     statements,
 )
-from lowering.nest.machine import Trap, execute
+from lowering.nest.machine import execute
 from lowering.nest.text_scope import outermost
+from lowering.nest.traps import Trap
 from lowering.passes import after_passes
 from lowering.targets import legality
 from lowering.targets.legality import Conflict, check_legal, conflict

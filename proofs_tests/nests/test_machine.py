@@ -37,7 +37,8 @@ from lowering.nest.loopnest import (
     Scalar,
     Statement,
 )
-from lowering.nest.machine import AnyArray, Outcome, Trap, TrapKind, execute, run
+from lowering.nest.machine import AnyArray, Outcome, execute, run
+from lowering.nest.traps import Trap, TrapKind
 
 N = size("n")
 I = Var(1, "i")  # noqa: E741 (the loop variable of the nests here)

@@ -46,7 +46,8 @@ from lowering.nest.loopnest import (
     numerators,
     statements,
 )
-from lowering.nest.machine import AnyArray, Outcome, Trap, execute
+from lowering.nest.machine import AnyArray, Outcome, execute
+from lowering.nest.traps import Trap
 from lowering.passes import (
     PASSES,
     Pass,

@@ -36,9 +36,10 @@ from lowering.nest.loopnest import (
     Scalar,
     statements,
 )
-from lowering.nest.machine import Trap, run
+from lowering.nest.machine import run
 from lowering.nest.obligations import report
 from lowering.nest.substitution import in_other_buffers
+from lowering.nest.traps import Trap
 from lowering.passes.storage import rings as rings_pass
 from lowering.passes.storage.rings import with_rings
 from lowering.targets.legality import check_legal

@@ -46,7 +46,7 @@ ALL: Final = (
     *("gen (lo, hi)", "reduce (lo, hi)", "reduce of tensors", "tensor arithmetic"),
     *("let of a scalar", "let of a tensor", "let in a loop", "let used twice", "let in a let"),
     *("access to an input", "access to a let", "access to an expression"),
-    *("gather", "quotient", "remainder", "index minimum or maximum", "exclusive or"),
+    *("gather", "truth value", "quotient", "remainder", "index minimum or maximum", "exclusive or"),
     *(f"rank {rank}" for rank in range(5)),
     *DTYPES,
     *MARKED,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import atl
+from atl.core.dtypes import TRUTH, is_integer
 from atl.core.index import ZERO, Array, Index, Leaf, Size, Var, ceildiv, constant, value_of
 from atl.core.terms import Input
 from atl.surface.values import Condition, IndexExpr, Tensor
@@ -212,7 +213,7 @@ class Ground:
             return None
         for tensor in self.inputs.values():
             array = array_of(tensor)
-            if array.high == extent and array.low is not None and array.shape == (along,):
+            if array.high == extent and is_integer(array.dtype) and array.shape == (along,):
                 return tensor
         dtype = choose(self.choices, ("int32", "int64"))
         return self._new("fghuvwxyz", (along,), dtype, (0, of(extent)))
@@ -323,7 +324,22 @@ class Ground:
             case 4:
                 return (left >= 1) & (left <= right)
             case _:
-                return ~(left < right) | (right == 0)
+                truth = self._truth(scope)
+                return (
+                    ~(left < right) | (right == 0) if truth is None else ~(left < right) & truth | ~truth & (right != 0)
+                )
+
+    def _truth(self, scope: Scope) -> Condition | None:
+        """An element of an input of truth values, at an index of which it has enough."""
+        for bounded in reversed(scope.indices):
+            if bounded.from_zero and not bounded.high.free:
+                name = f"mask_{len(self.inputs)}"
+                known = (t for t in self.inputs.values() if t.dtype == TRUTH and t.node.type.shape == (bounded.high,))
+                mask = next(known, None) or atl.tensor(name, of(bounded.high), dtype=TRUTH)
+                self.inputs[array_of(mask).name] = mask
+                self.events.add("truth value")
+                return mask[bounded.index] & True
+        return None
 
 
 def array_of(tensor: Tensor) -> Array:

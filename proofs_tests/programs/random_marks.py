@@ -16,11 +16,14 @@ from atl.core.traversal import Path, children
 from atl.errors import RefusedMark
 from lowering.c.printer import print_c
 from lowering.lower import lower
+from proofs_tests.nests.walks.programs import walk_case
 from proofs_tests.programs.choices import Choices, Seeded, chance, weighted
 from proofs_tests.programs.generate import Case, Made, Rejected, case
 
 PERCENT: Final = 75
 """So many of the programs have marks drawn for them; not all of these have a loop or let that may have one."""
+WALKS: Final = 15
+"""So many of the programs that have marks in any case are merges or runs."""
 UNMARKED: Final = Rejected("has no mark that may stand there")
 
 _Weighted: TypeAlias = tuple[tuple[int, Mark], ...]
@@ -51,14 +54,23 @@ class Drawn:
 
 
 def drawn_case(choices: Choices, *, always: bool = False) -> Drawn:
-    """A random case, with marks on some of its loops and lets. With `always` it is rejected if none may stand there."""
+    """A random case, with marks on some of its loops and lets. With `always` it is rejected if none may stand there.
+
+    Some of those that always have marks are merges and runs, which other random programs do not have.
+    """
+    if always and chance(choices, WALKS):
+        return _kept(walk_case(choices))
     made = case(choices)
     if not isinstance(made, Case) or not chance(choices, 100 if always else PERCENT):
         return Drawn(made)
     chosen = {path: weighted(choices, _marks_of(at)) for path, at in _binders(made.program.body, ())}
-    asked = _marked(made.program, chosen)
-    program = legal(asked)
-    drawn, kept = _counted(asked), _counted(program)
+    return _kept(replace(made, program=_marked(made.program, chosen)), always=always)
+
+
+def _kept(made: Case, *, always: bool = True) -> Drawn:
+    """The case without the marks that are refused."""
+    program = legal(made.program)
+    drawn, kept = _counted(made.program), _counted(program)
     if always and not kept:
         return Drawn(UNMARKED, drawn, drawn)
     return Drawn(replace(made, program=program), drawn, drawn - kept)

@@ -191,7 +191,7 @@ def _true(predicate: Predicate, at: dict[Any, int]) -> bool:
 # -- orders -----------------------------------------------------------------------------------------------------------
 
 P, N, M = index(Var(1, "p")), size("n"), size("m")
-STRICT = Array("so", (N,), "int64", low=ZERO, high=M, increasing=True)
+STRICT = Array("so", (N,), "int64", low=ZERO, high=M, rises="strict")
 INSIDE = Facts().assume(within(ZERO, P, N))
 
 
@@ -208,7 +208,7 @@ def test_an_element_of_a_strict_order_is_as_far_from_the_bounds_as_its_place() -
 @pytest.mark.parametrize("low", [-3, 0, 2])
 @pytest.mark.parametrize("off", [-1, 0, 1])
 def test_a_counterexample_about_ordered_elements_can_be_completed(low: int, off: int) -> None:
-    ordered = Array("so", (N,), "int64", low=index(low), high=M, increasing=True)
+    ordered = Array("so", (N,), "int64", low=index(low), high=M, rises="strict")
     goals = (at_most(P + low + off, read(ordered, (P,))), at_most(read(ordered, (P,)) + N + off, M + P))
     for goal in goals:
         answer = prove(INSIDE, goal)

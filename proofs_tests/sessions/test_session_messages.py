@@ -160,11 +160,11 @@ def test_a_guard_of_several_conditions_is_answered_with_how_to_take_it_apart() -
 
 
 def test_all_refused_marks_are_told_at_once() -> None:
-    s = reschedule(rows()).mark("row", "block.x").mark("col", "merge")
+    s = reschedule(rows()).mark("row", "block.x").mark("col", "thread.x")
     for call in (lambda: lowering.compile(s.goal), lambda: lowering.print_c(lowering.lower(s.goal))):
         message = said(call, UnsupportedMark)
         assert "the loop row is marked block.x" in message
-        assert "mark is refused: merge of col" in message
+        assert "mark is refused: thread.x of col" in message
         assert 's.mark("row", None)' in message
         assert 's.mark("col", None)' in message
 

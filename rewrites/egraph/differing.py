@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from atl.core import dtypes
+from atl.core.declared import is_truths
 from atl.core.index import Array, Bound, Leaf, Read, Size, Var, atoms, value_of
 from atl.core.predicate import expressions
 from atl.core.program import Program
@@ -109,10 +110,10 @@ def _elements(array: Array, sizes: Mapping[str, int], random: Random) -> Any:
         raise MemoryError
     low = -4 if array.low is None else value_of(array.low, value, _no_element)
     high = 5 if array.high is None else value_of(array.high, value, _no_element)
-    if array.dtype == dtypes.TRUTH or high <= low:
+    if (array.dtype == dtypes.TRUTH and not is_truths(array)) or high <= low:
         high = low + 1
     flat = [random.randrange(low, high) for _ in range(count)]
     made = np.array(flat).reshape(shape)
-    if array.increasing:
+    if array.rises:
         made = np.sort(made, axis=-1)
-    return made.astype(array.dtype if dtypes.is_integer(array.dtype) else "float64")
+    return made.astype(array.dtype if dtypes.is_integer(array.dtype) or is_truths(array) else "float64")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,8 @@ class Compressed(Level):
     """The entries below parent r stand at pos[r], …, pos[r + 1] - 1, with their coordinates in `crd`.
 
     Of several dimensions at once each has an array, `crd0`, `crd1`, …. A level that is not `unique` keeps entries with
-    equal coordinates apart; what they stand for is their sum. At the root there is no `pos`.
+    equal coordinates apart; what they stand for is their sum. At the root there is no `pos`. With `is_ordered` entries
+    are declared to be sorted by their (first) coordinates below each parent: calls check it, and merges rest on it.
 
     >>> import numpy as np
     >>> from sparse.levels import Compressed
@@ -26,6 +27,7 @@ class Compressed(Level):
 
     dimensions: int = 1
     is_unique: bool = True
+    is_ordered: bool = False
 
     @property
     def dims(self) -> int:
@@ -34,6 +36,9 @@ class Compressed(Level):
     @property
     def unique(self) -> bool:
         return self.is_unique
+
+    def in_order(self) -> Compressed:
+        return replace(self, is_ordered=True)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -88,15 +93,23 @@ class Compressed(Level):
             len(each) == m.count and bool(((each >= 0) & (each < extent)).all())
             for each, extent in zip(held, m.extents, strict=True)
         )
-        if not (rises and inside and self.unique):
-            return rises and inside
-        # Below one parent no coordinates occur twice.
+        if not (rises and inside):
+            return False
         parent = np.repeat(np.arange(len(pos) - 1), np.diff(pos))
+        if self.is_ordered and bool(((parent[1:] == parent[:-1]) & (held[0][1:] < held[0][:-1])).any()):
+            return False
+        if not self.unique:
+            return True
+        # Below one parent no coordinates occur twice.
         return bool(np.unique(np.stack([parent, *held]), axis=1).shape[1] == m.count)
 
     def declare(self, extents: tuple[Number, ...], parents: Number, declaring: Declaring, *, root: bool) -> Metadata:
         count = declaring.size("nnz")
         held = {} if root else {"pos": declaring.array("pos", parents + 1, low=0, high=count + 1)}
+        rises = "strict" if self.unique and self.dimensions == 1 else "rising"
         for role, extent in zip(self.roles, extents, strict=True):
-            held[role] = declaring.array(role, count, low=0, high=extent)
+            order: object = None
+            if self.is_ordered and role == self.roles[0]:
+                order = rises if root else (rises, held["pos"])
+            held[role] = declaring.array(role, count, low=0, high=extent, order=order)
         return Metadata(held, extents, count)

@@ -52,9 +52,9 @@ class Declaring:
     def __init__(self, tensor: Callable[..., atl.Tensor], size: Callable[[str], atl.IndexExpr], index: str) -> None:
         self._tensor, self._size, self._index = tensor, size, index
 
-    def array(self, role: str, *shape: Number, low: Number, high: Number) -> atl.Tensor:
-        """An array of integers, low <= element < high."""
-        return self._tensor(role, *shape, dtype=self._index, range=(low, high))
+    def array(self, role: str, *shape: Number, low: Number, high: Number, order: object = None) -> atl.Tensor:
+        """An array of integers, low <= element < high, in an order if one is given (`atl.tensor`)."""
+        return self._tensor(role, *shape, dtype=self._index, range=(low, high), order=order)
 
     def size(self, role: str) -> atl.IndexExpr:
         """A size that the arrays of a call determine."""
@@ -75,6 +75,10 @@ class Level(ABC):
         Else an element is the sum of all entries that hold its coordinates.
         """
         return True
+
+    def in_order(self) -> Level:
+        """The level whose arrays are declared to be sorted, as encoding gives them: each call checks it then."""
+        return self
 
     # -- the functions of positions -----------------------------------------------------------------------------------
 

@@ -121,12 +121,18 @@ class Extremum(Atom):
         self._seal_atom((self.kind, self.choices), order, self.choices)
 
 
+Rises: TypeAlias = Literal["", "rising", "strict"]
+"""How the elements of an array are declared to be ordered: not at all, none below the one before, each above it."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Array(Node):
     """The declaration of an input tensor: its name, shape and element type.
 
-    `low <= element < high` is a fact of an integer array where `low` and `high` are given; `increasing` says that its
-    elements increase strictly along the last dimension. Each call checks both.
+    `low <= element < high` is a fact of an integer array where `low` and `high` are given. `rises` says of its elements
+    that none is below the one before it along the last dimension ("rising"), or that each is above it ("strict"); where
+    there is `between`, an array of positions in a row of elements, only from one of these positions up to before the
+    next one. Each call checks all of it.
     """
 
     name: str
@@ -134,13 +140,15 @@ class Array(Node):
     dtype: str
     low: Index | None = None
     high: Index | None = None
-    increasing: bool = False
+    rises: Rises = ""
+    between: Array | None = None
 
     def __post_init__(self) -> None:
         bounds = tuple(bound for bound in (self.low, self.high) if bound is not None)
         self._check(bounds)
-        key = (self.name, self.dtype, self.increasing, self.low is None, self.high is None)
-        self._seal((*key, *self.shape, *bounds), (*self.shape, *bounds))
+        positions = () if self.between is None else (self.between,)
+        key = (self.name, self.dtype, self.rises, self.low is None, self.high is None, *positions)
+        self._seal((*key, *self.shape, *bounds), (*self.shape, *bounds, *positions))
 
     def _check(self, bounds: tuple[Index, ...]) -> None:
         """A declaration is about sizes and elements of other inputs, not about the indices of a place."""
@@ -149,14 +157,26 @@ class Array(Node):
         _need_indices(f"the input {self.name}", (*self.shape, *bounds))
         if any(stated.loose or stated.free for stated in (*self.shape, *bounds)):
             raise not_made_of(f"the input {self.name}", self.shape, "extents and bounds that speak of no index")
-        if type(self.increasing) is not bool or ((bounds or self.increasing) and not dtypes.is_integer(self.dtype)):
+        truths = self.dtype == dtypes.TRUTH and bounds in ((), (ZERO, constant(2))) and not self.rises
+        ordered = self.rises in ("", "rising", "strict")
+        if not ordered or ((bounds or self.rises) and not truths and not dtypes.is_integer(self.dtype)):
             raise not_made_of(f"the input {self.name} with facts", self.dtype, "an integer element type")
+        if self.between is not None:
+            self._check_positions(self.between)
+
+    def _check_positions(self, between: Array) -> None:
+        row = type(between) is Array and dtypes.is_integer(between.dtype) and len(between.shape) == 1
+        if not row or between.between is not None:
+            raise not_made_of(f"the order of {self.name}", between, "a row of integers, an input too, for positions")
+        if not self.rises or len(self.shape) != 1:
+            raise not_made_of(f"the order of {self.name}", self.shape, "a row that rises between positions")
 
     @property
     def order(self) -> Order:
         """A key that sorts declarations; two that differ in their bounds only may share it."""
         bounds = tuple(() if bound is None else bound.order for bound in (self.low, self.high))
-        return (self.name, self.dtype, self.increasing, tuple(extent.order for extent in self.shape), *bounds)
+        positions = () if self.between is None else self.between.order
+        return (self.name, self.dtype, self.rises, tuple(extent.order for extent in self.shape), *bounds, positions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

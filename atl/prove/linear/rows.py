@@ -153,6 +153,18 @@ def declared_rows(table: Table, column: int, read: Read) -> list[Row]:
     return rows
 
 
+def segments(table: Table, column: int) -> list[tuple[int, int]]:
+    """Of an element of an array that is ordered between positions: the columns of two neighbours among these.
+
+    They are those that the query speaks of.
+    """
+    read = table.atoms[column]
+    if not isinstance(read, Read) or read.array.between is None:
+        return []
+    at = [c for c, atom in table.atoms.items() if isinstance(atom, Read) and atom.array == read.array.between]
+    return [(a, b) for a in at for b in at if combined(table.parts[b][0], 1, table.parts[a][0], -1) == {0: 1}]
+
+
 # -- predicates as rows -----------------------------------------------------------------------------------------------
 
 

@@ -13,14 +13,24 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
-from atl.core.declared import increases
+from atl.core.declared import order_of
 from atl.core.index import AnyAtom, Bound, Extremum, Quotient, Read, Size, Var, Xor
 from atl.prove.linear.cases import decide_cases
 from atl.prove.linear.elimination import Budget, contradict
 from atl.prove.linear.factors import consequences, factor
 from atl.prove.linear.intervals import Intervals, propagate
 from atl.prove.linear.products import products
-from atl.prove.linear.rows import Case, Row, System, Table, combined, declared_rows, opposite, plus
+from atl.prove.linear.rows import (
+    Case,
+    Row,
+    System,
+    Table,
+    combined,
+    declared_rows,
+    opposite,
+    plus,
+    segments,
+)
 
 MOST_BITS: Final = 16
 """An exclusive or is bounded by a power of two up to this one."""
@@ -279,7 +289,7 @@ class _Refutation:
             state.system.cases.append((System([*inside, *bounds]), System([], [{column: 1}])))
 
     def _pair_reads(self, state: _State) -> None:
-        """Equal positions hold equal elements; an increasing array keeps the distance of its positions."""
+        """Equal positions hold equal elements; an ordered array keeps the order of its positions."""
         done = 0
         for a, b in combinations(state.reads, 2):
             left, right = self.table.atoms[a], self.table.atoms[b]
@@ -296,20 +306,42 @@ class _Refutation:
                 for x, y in zip(self.table.parts[a][:rank], self.table.parts[b][:rank], strict=True)
             ]
             rise = combined({a: 1}, 1, {b: 1}, -1)
-            increasing = increases(left.array) and a in state.within and b in state.within
-            self._pair(state, steps, rise, increasing)
+            order = order_of(left.array)
+            ordered = order is not None and a in state.within and b in state.within and not any(steps[:-1])
+            if order is not None and ordered and (order.between is None or self._in_one_segment(state, a, b)):
+                self._pair_in_order(state, steps[-1], rise, strict=order.strict)
+            else:
+                self._pair(state, steps, rise)
 
-    def _pair(self, state: _State, steps: list[Row], rise: Row, increasing: bool) -> None:
-        if increasing and not any(steps[:-1]):
-            step = steps[-1]
-            ahead = combined(rise, 1, step, -1)
-            if not any(step):
+    def _in_one_segment(self, state: _State, a: int, b: int) -> bool:
+        """Whether two elements are shown to stand between the same two neighbouring positions."""
+        ends = segments(self.table, a)
+        if not ends:
+            return False
+        here = [self.table.parts[a][0], self.table.parts[b][0]]
+        return any(
+            first in state.within
+            and last in state.within
+            and all(
+                self.entails(state, row)
+                for at in here
+                for row in (combined(at, 1, {first: 1}, -1), plus(combined({last: 1}, 1, at, -1), -1))
+            )
+            for first, last in ends
+        )
+
+    def _pair_in_order(self, state: _State, step: Row, rise: Row, *, strict: bool) -> None:
+        """Two elements of a row that rises: strictly, it keeps the distance of their positions."""
+        ahead = combined(rise, 1, step, -1) if strict else rise
+        if not any(step):
+            if step:
                 state.system.rows.append(ahead if step[0] > 0 else opposite(ahead))
-                return
-            up = System([plus(step, -1), ahead])
-            down = System([plus(opposite(step), -1), opposite(ahead)])
-            state.system.cases.append((up, System([], [step, rise]), down))
             return
+        up = System([plus(step, -1), ahead])
+        down = System([plus(opposite(step), -1), opposite(ahead)])
+        state.system.cases.append((up, System([], [step, rise]), down))
+
+    def _pair(self, state: _State, steps: list[Row], rise: Row) -> None:
         apart: list[System] = []
         for step in steps:
             if not any(step):

@@ -12,7 +12,8 @@ from functools import reduce
 from math import gcd
 from typing import Final, TypeAlias, assert_never
 
-from atl.core.declared import AtLeast, Below, bounds_of
+from atl.core.declared import AtLeast, Below, bounds_of, is_truths
+from atl.core.dtypes import TRUTH
 from atl.core.index import (
     ONE,
     ZERO,
@@ -31,10 +32,12 @@ from atl.core.index import (
 )
 from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation
 from atl.core.reshape_definitions import Pairs
-from lowering.c.text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM, Text
+from lowering.c.text import AND, COMPARISON, EQUALITY, OR, PRIMARY, PRODUCT, SUM, UNARY, Text
 from lowering.nest.loopnest import elements, flat
 from lowering.nest.text_scope import TextScope
 
+NARROW: Final = ("int32", TRUTH)
+"""Elements of these types are widened before they are computed with."""
 SLACK: Final = 4
 FEW: Final = 10
 """A polynomial of more terms is factored in one way, without a comparison of several."""
@@ -277,9 +280,9 @@ def _factor(scope: TextScope, factor: Factor) -> Text:
         case Read(array, indices):
             name = scope.name(array.name)
             if not indices:
-                return Text(name, PRIMARY, array.dtype == "int32")
+                return Text(name, PRIMARY, array.dtype in NARROW)
             address = address_text(scope, tuple(zip(indices, array.shape, strict=True)))
-            return Text(f"{name}[{address.text}]", PRIMARY, array.dtype == "int32")
+            return Text(f"{name}[{address.text}]", PRIMARY, array.dtype in NARROW)
         case Bound():
             raise AssertionError("a loop nest has no bound indices")
     assert_never(factor)
@@ -299,6 +302,10 @@ def _division(scope: TextScope, a: Index, b: Index, operator: str, helper: str) 
 def predicate_text(scope: TextScope, predicate: Predicate) -> Text:
     """The predicate as it is; a part is tested under those to the left of it."""
     match predicate:
+        case NonNegative(expression) if (element := _truth(expression)) is not None:
+            return index_text(scope, element)
+        case NonNegative(expression) if (element := _truth(-expression - 1)) is not None:
+            return Text(f"!{index_text(scope, element).at(UNARY)}", UNARY)
         case NonNegative() | Zero() | NonZero():
             return _comparison(scope, predicate)
         case All(parts):
@@ -314,6 +321,13 @@ def predicate_text(scope: TextScope, predicate: Predicate) -> Text:
                 scope = scope.under(negation(part))
             return Text(" || ".join(texts) or "0", OR)
     assert_never(predicate)
+
+
+def _truth(expression: Index) -> Index | None:
+    """The element of truth values that is true where the expression is not negative, if that is all it says."""
+    element = expression + 1
+    atom = element.atom
+    return element if isinstance(atom, Read) and is_truths(atom.array) else None
 
 
 Sides: TypeAlias = tuple[Terms, str, Terms]

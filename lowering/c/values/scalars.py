@@ -16,7 +16,7 @@ from lowering.nest.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load
 from lowering.nest.text_scope import TextScope
 from lowering.nest.tiles import element
 
-C_TYPES: Final = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t"}
+C_TYPES: Final = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t"}
 
 _SIGNS: Final[dict[BinaryOp, tuple[str, int]]] = {
     "add": ("+", SUM),

@@ -1,0 +1,144 @@
+"""Merges and runs in C: loops that walk through keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
+from itertools import pairwise
+from typing import TypeAlias
+
+from atl.core.index import Index, Quotient, Read, atoms
+from lowering.c.names import Names
+from lowering.c.text import indented
+from lowering.c.values.index import index_text, predicate_text
+from lowering.c.values.scalars import C_TYPES, storage_text
+from lowering.nest.loopnest import Block, For, key
+from lowering.nest.text_scope import TextScope
+from lowering.nest.walks.merges import Finger, Merge, merge_at
+from lowering.nest.walks.runs import Runs, runs_at
+
+Lines: TypeAlias = list[str]
+Printed: TypeAlias = Callable[[TextScope, Block], Lines]
+"""How statements are printed at a place."""
+
+
+def merged(scope: TextScope, loop: For, printed: Printed) -> Lines:
+    """A merge: while all fingers are in their ranges, those at a lesser key than another one go on.
+
+    while (p < p_end && q < q_end) {
+        const int64_t p_key = A_crd[p], q_key = x_crd[q];
+        if (p_key == q_key) {…}
+        p += p_key <= q_key;
+        q += q_key <= p_key;
+    }
+    """
+    merge = merge_at(loop)
+    assert isinstance(merge, Merge), "an illegal merge is refused before it is printed"
+    return ["{", *indented(_begun(scope, merge, merge.fingers, (), printed)), "}"]
+
+
+def _begun(
+    scope: TextScope, merge: Merge, left: tuple[Finger, ...], names: tuple[tuple[str, str], ...], printed: Printed
+) -> Lines:
+    """The declarations of the fingers that are left, and the loop. No range is looked at behind one that is empty."""
+    if not left:
+        return _walked(scope, merge, names, printed)
+    loop, *rest = (finger.loop for finger in left)
+    first, last = index_text(scope, loop.low).text, index_text(scope, loop.high).text
+    name, scope = scope.bind(loop.variable, loop.variable.name)
+    end, scope = scope.bind(("end", loop.variable), f"{name}_end")
+    inner = _begun(scope, merge, left[1:], (*names, (name, end)), printed)
+    if any(_may_fail(bound) for each in rest for bound in (each.low, each.high)):
+        inner = [f"if ({name} < {end}) {{", *indented(inner), "}"]
+    return [f"int64_t {name} = {first};", f"const int64_t {end} = {last};", *inner]
+
+
+def _may_fail(bound: Index) -> bool:
+    """Whether an expression may have no meaning where nothing is known."""
+    return any(isinstance(atom, Read | Quotient) for atom in atoms(bound))
+
+
+def _walked(scope: TextScope, merge: Merge, names: tuple[tuple[str, str], ...], printed: Printed) -> Lines:
+    read = reduce(TextScope.under, merge.ranges, scope)
+    inside = reduce(TextScope.under, merge.within, scope)
+    keys: list[str] = []
+    lines: Lines = []
+    for finger, (name, _) in zip(merge.fingers, names, strict=True):
+        text, (bound, inside) = index_text(read, finger.key).text, inside.bind(("key", finger.variable), f"{name}_key")
+        keys.append(bound)
+        lines.append(f"const int64_t {bound} = {text};")
+    body = printed(inside, merge.body)
+    for condition in reversed(merge.conditions):
+        body = _where(predicate_text(inside, condition).text, body)
+    repeats = [finger.variable not in scope.strict for finger in merge.fingers]
+    positions = [name for name, _ in names]
+    if len(keys) == 2:
+        first, second = keys
+        lines += [*_where(f"{first} == {second}", body), *_two_steps(positions, keys, repeats)]
+    else:
+        lines += _steps(inside, positions, keys, repeats, body)
+    running = " && ".join(f"{name} < {end}" for name, end in names)
+    return [f"while ({running}) {{", *indented(lines), "}"]
+
+
+def _two_steps(positions: list[str], keys: list[str], repeats: list[bool]) -> Lines:
+    """Where the keys are equal a finger stays whose partner's keys may repeat."""
+    (p, q), (a, b), (p_repeats, q_repeats) = positions, keys, repeats
+    return [f"{p} += {a} {'<' if q_repeats else '<='} {b};", f"{q} += {b} {'<' if p_repeats else '<='} {a};"]
+
+
+def _where(condition: str, body: Lines) -> Lines:
+    return [f"if ({condition}) {{", *indented(body), "}"]
+
+
+def _steps(scope: TextScope, positions: list[str], keys: list[str], repeats: list[bool], body: Lines) -> Lines:
+    """Where all keys are equal that finger goes on whose keys may repeat, or without such a one all of them."""
+    (greatest, _), (equal, _) = (scope.bind(hint, hint) for hint in ("greatest", "equal"))
+    largest = reduce(lambda inner, outer: f"max_int64({outer}, {inner})", reversed(keys))
+    same = " && ".join(f"{one} == {another}" for one, another in pairwise(keys))
+    lines = [f"const int64_t {greatest} = {largest};", f"const int64_t {equal} = {same};", *_where(equal, body)]
+    for position, there, may_repeat in zip(positions, keys, repeats, strict=True):
+        stays = any(repeats) and not may_repeat
+        lines.append(f"{position} += {there} < {greatest}{'' if stays else f' || {equal}'};")
+    return lines
+
+
+def run_by_run(scope: TextScope, loop: For, printed: Printed) -> Lines:
+    """A loop in runs of equal keys: each is added up in a variable, which is added to the cell at its end.
+
+    for (int64_t p = 0; p < A_nnz;) {
+        const int64_t p_first = p;
+        double total = 0;
+        do {
+            total += A_val[p] * x[A_col[p]];
+            p++;
+        } while (p < A_nnz && A_row[p] == A_row[p_first]);
+        out[A_row[p_first]] += total;
+    }
+    """
+    runs = runs_at(loop)
+    assert isinstance(runs, Runs), "an illegal mark is refused before the loop is printed"
+    low, high = index_text(scope, loop.low).text, index_text(scope, loop.high).text
+    name, inside = scope.bind(loop.variable, loop.variable.name)
+    first, inside = inside.bind(("first", loop.variable), f"{name}_first")
+    total, inside = inside.bind(key(runs.total), runs.total.name)
+    inside = inside.under(loop.range)
+    at_first = replace(inside, names=Names({**inside.names.of, loop.variable: first}, inside.names.taken))
+    body = printed(inside, runs.body)
+    same = [f"{index_text(inside, each).text} == {index_text(at_first, each).text}" for each in runs.keys]
+    kept = [f"const int64_t {first} = {name};"] if same else []
+    return [
+        f"for (int64_t {name} = {low}; {name} < {high};) {{",
+        *indented(
+            [
+                *kept,
+                f"{C_TYPES[runs.total.dtype]} {total} = 0;",
+                "do {",
+                *indented([*body, f"{name}++;"]),
+                f"}} while ({' && '.join([f'{name} < {high}', *same])});",
+                f"{storage_text(at_first, runs.cell).text} += {total};",
+            ]
+        ),
+        "}",
+    ]

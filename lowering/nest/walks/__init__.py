@@ -1,0 +1,1 @@
+"""Loops that walk through sorted keys: merges of several positions, and runs of equal keys."""

@@ -1,0 +1,38 @@
+"""Whether the keys of a merge rise, by the prover."""
+
+from __future__ import annotations
+
+from atl.core.index import Index, Leaf, Var, index, map_leaves
+from atl.core.predicate import Predicate, at_most, less, within
+from atl.prove import Answer, Facts, prove
+from lowering.nest.walks.merges import Finger
+
+_LATER = 1 << 30
+"""Added to the id of a position for another one that comes after it."""
+
+
+def later(variable: Var) -> Var:
+    """A position after that of a finger."""
+    return Var(variable.uid + _LATER, f"{variable.name}'")
+
+
+def rises(finger: Finger, facts: Facts, *, strict: bool) -> Answer:
+    """Whether at each later position of its range the key is greater, or at least not less."""
+    return prove(*rising(finger, facts, strict=strict))
+
+
+def rising(finger: Finger, facts: Facts, *, strict: bool) -> tuple[Facts, Predicate]:
+    """What is known of two positions in the range of a finger, one after the other, and what is asked of the keys."""
+    loop = finger.loop
+    after = later(loop.variable)
+
+    def moved(leaf: Leaf) -> Index:
+        return index(after if leaf == loop.variable else leaf)
+
+    both = facts.assume(
+        loop.range,
+        within(loop.low, index(after), loop.high),
+        less(index(loop.variable), index(after)),
+    )
+    there = map_leaves(finger.key, moved)
+    return both, less(finger.key, there) if strict else at_most(finger.key, there)

@@ -1,0 +1,90 @@
+"""Merges and runs as the loop-nest interpreter runs them: position by position, as they are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, MutableMapping
+from itertools import pairwise
+
+from atl.core.index import Index, Var
+from lowering.nest.traps import Trap
+from lowering.nest.walks.merges import Finger, Merge
+from lowering.nest.walks.runs import Runs
+
+Value = Callable[[Index], int]
+Positions = MutableMapping[Var, int]
+
+
+def meetings(merge: Merge, value: Value, at: Positions, strict: Collection[Var]) -> Iterator[None]:
+    """Moves the fingers of a merge, and stops wherever all keys are equal.
+
+    Those that stand at a lesser key than another finger go on. Where all are equal that finger goes on whose keys may
+    repeat, the one that is not in `strict`, and without such a one all do. Raises a trap for keys that fall, and for
+    those that stay the same and are said to rise strictly.
+    """
+    ends: dict[Var, int] = {}
+    for finger in merge.fingers:
+        if finger.variable in at:
+            raise Trap("redeclared", f"the loop variable {finger.variable.name} is in use")
+        low, high = value(finger.loop.low), value(finger.loop.high)
+        if low >= high:
+            break
+        at[finger.variable], ends[finger.variable] = low, high
+    else:
+        _look_at_keys(merge, value, at, ends, strict)
+        yield from _met(merge.fingers, value, at, ends, strict)
+    for variable in ends:
+        del at[variable]
+
+
+def _met(
+    fingers: tuple[Finger, ...], value: Value, at: Positions, ends: dict[Var, int], strict: Collection[Var]
+) -> Iterator[None]:
+    repeating = [finger for finger in fingers if finger.variable not in strict]
+    while all(at[finger.variable] < ends[finger.variable] for finger in fingers):
+        keys = [value(finger.key) for finger in fingers]
+        greatest = max(keys)
+        if min(keys) == greatest:
+            yield
+            moving = repeating or list(fingers)
+        else:
+            moving = [finger for finger, key in zip(fingers, keys, strict=True) if key < greatest]
+        for finger in moving:
+            at[finger.variable] += 1
+
+
+def _look_at_keys(merge: Merge, value: Value, at: Positions, ends: dict[Var, int], strict: Collection[Var]) -> None:
+    """Raises a trap where a merge would miss keys that are equal."""
+    repeating = [finger.variable.name for finger in merge.fingers if finger.variable not in strict]
+    if len(repeating) > 1:
+        raise Trap("walk", f"the keys of {' and of '.join(repeating)} may repeat")
+    for finger in merge.fingers:
+        variable = finger.variable
+        first = at[variable]
+        keys: list[int] = []
+        for position in range(first, ends[variable]):
+            at[variable] = position
+            keys.append(value(finger.key))
+        at[variable] = first
+        for before, after in pairwise(keys):
+            if after < before or (after == before and variable in strict):
+                raise Trap("walk", f"a key of {variable.name} is {before}, and the next one is {after}")
+
+
+def runs_in(runs: Runs, value: Value, at: Positions) -> Iterator[tuple[bool, bool]]:
+    """Moves the position through its range; whether a run begins there, and whether one ends."""
+    variable = runs.loop.variable
+    if variable in at:
+        raise Trap("redeclared", f"the loop variable {variable.name} is in use")
+    low, high = value(runs.loop.low), value(runs.loop.high)
+
+    def keys_at(position: int) -> tuple[int, ...]:
+        at[variable] = position
+        return tuple(value(key) for key in runs.keys)
+
+    begins = True
+    for position in range(low, high):
+        ends = position + 1 == high or keys_at(position + 1) != keys_at(position)
+        at[variable] = position
+        yield begins, ends
+        begins = ends
+    at.pop(variable, None)

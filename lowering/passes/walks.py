@@ -1,0 +1,41 @@
+"""Which keys of merges rise strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import assert_never
+
+from atl.checks.scope import known_at_the_start
+from atl.core.index import Var
+from atl.prove import Facts, Proved
+from lowering.nest.loopnest import Accumulate, Allocate, Assign, Block, Clear, Declare, For, Free, If, LoopNest
+from lowering.nest.walks.merges import Merge, is_merge, merge_at
+from lowering.nest.walks.order import rises
+
+
+def with_strict_keys(nest: LoopNest) -> LoopNest:
+    """The loop nest whose `strict` has the positions of merges at which the keys are proved to rise strictly.
+
+    Where keys are equal a merge goes on with all of them at once, if there is at most one other finger.
+    """
+    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    return replace(nest, strict=frozenset(_strict(nest.body, facts)))
+
+
+def _strict(block: Block, facts: Facts) -> Iterator[Var]:
+    for statement in block:
+        match statement:
+            case For(body=body):
+                walk = merge_at(statement) if is_merge(statement) else None
+                if isinstance(walk, Merge):
+                    for finger in walk.fingers:
+                        if isinstance(rises(finger, facts, strict=True), Proved):
+                            yield finger.variable
+                yield from _strict(body, facts.assume(statement.range))
+            case If(predicate, body):
+                yield from _strict(body, facts.assume(predicate))
+            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+                pass
+            case _:
+                assert_never(statement)

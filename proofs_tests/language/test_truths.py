@@ -1,0 +1,119 @@
+"""Inputs of truth values: read in conditions only, and the same in every way to run them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from lowering import compile as compiled
+from lowering import lower
+from lowering.nest.machine import run
+from lowering.timing.inputs import random_inputs
+from rewrites import load, reschedule
+
+n, m = atl.sizes("n m")
+mask = atl.tensor("mask", n, m, dtype="bool")
+flag = atl.tensor("flag", dtype="bool")
+x = atl.tensor("x", n, m)
+
+
+def masked() -> atl.Program:
+    def element(i: atl.IndexExpr, j: atl.IndexExpr) -> atl.Tensor:
+        return atl.guard(mask[i, j] & (i < j) | ~mask[i][j] & flag, x[i, j])
+
+    return atl.program("masked", [mask, flag, x], atl.gen(n, m, element))
+
+
+@pytest.mark.parametrize("value", [False, True])
+def test_all_ways_to_run_a_program_take_truth_values(value: bool) -> None:
+    random = np.random.default_rng(2)
+    program = masked()
+    kernel = compiled(program)
+    for shape in ((4, 5), (0, 3), (1, 1)):
+        held, numbers = random.random(shape) < 0.5, random.random(shape).astype(np.float32)
+        i, j = np.indices(shape)
+        wanted = np.where((held & (i < j)) | (~held & value), numbers, 0)
+        sizes = {"n": shape[0], "m": shape[1]}
+        for got in (
+            atl.evaluate(program, held, value, numbers),
+            atl.evaluate(program, held, value, numbers, exact=True).astype(np.float32),
+            run(lower(program), sizes, {"mask": held, "flag": np.asarray(value), "x": numbers}),
+            kernel(held, value, numbers),
+            kernel(held, value, numbers),
+        ):
+            assert (got == wanted).all()
+
+
+def test_a_kernel_that_remembers_the_shapes_of_a_call_takes_other_truth_values() -> None:
+    kernel = compiled(atl.program("p", [mask, x], atl.gen(n, m, lambda i, j: atl.guard(mask[i, j], x[i, j]))))
+    for held in (np.eye(2, 3, dtype=bool), np.ones((2, 3), bool), np.zeros((2, 3), bool)):
+        assert (kernel(held, np.ones((2, 3), np.float32)) == held).all()
+
+
+def test_truth_values_are_written_and_read_as_conditions(tmp_path: Path) -> None:
+    program = masked()
+    assert str(program) == (
+        "masked (mask : bool[n, m], flag : bool, x : float32[n, m]) : float32[n, m] :=\n"
+        "  ⊞[i < n] ⊞[j < m] [(mask[i, j] ∧ i < j) ∨ (not mask[i, j] ∧ flag)] · x[i, j]"
+    )
+    assert atl.parse(str(program)) == program
+    s = reschedule(program).tile("i", 2)
+    s.done().save(tmp_path / "masked.atl.json")
+    assert load(tmp_path / "masked.atl.json").rhs == s.goal
+    source = compiled(program).source
+    assert "const uint8_t *restrict mask" in source
+    assert "!mask[i * m + j]" in source
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: x * mask,
+        lambda: atl.gen(n, m, lambda i, j: mask[i, j]),
+        lambda: atl.transpose(mask),
+        lambda: atl.gen(n, lambda i: x[mask[i, 0], 0]),
+        lambda: atl.guard(mask[0, 0] == 1, x),
+        lambda: atl.cast("bool", x),
+        lambda: atl.select(mask[0, 0], mask, mask),
+        lambda: atl.let(mask, lambda held: atl.gen(n, lambda i: x[i, 0])),
+        lambda: atl.value(mask[0, 0]),
+    ],
+    ids=["factor", "body", "reshaped", "index", "compared", "cast", "selected", "bound", "number"],
+)
+def test_truth_values_stand_in_no_other_place(made: Callable[[], atl.Tensor]) -> None:
+    with pytest.raises(atl.ATLError, match=r"ATL202|ATL102"):
+        atl.program("p", [mask, x], made())
+
+
+@pytest.mark.parametrize("given", [{"range": (0, 2)}, {"order": "strict"}])
+def test_truth_values_have_neither_a_range_nor_an_order(given: Any) -> None:
+    with pytest.raises(atl.ATLError, match="whose elements are bool"):
+        atl.tensor("mask", n, dtype="bool", **given)
+
+
+@pytest.mark.parametrize("given", [np.ones((2, 3), int), np.ones((2, 3), np.float32)], ids=["integers", "floats"])
+def test_a_call_takes_truth_values_alone(given: Any) -> None:
+    kernel = compiled(masked())
+    with pytest.raises(atl.ATLError, match="not bool") as refused:
+        kernel(given, True, np.ones((2, 3), np.float32))
+    assert "pass mask.astype(bool)" in str(refused.value)
+
+
+def test_a_text_reads_truth_values_as_conditions_only() -> None:
+    with pytest.raises(atl.ATLError, match="a condition stands where an index is needed"):
+        atl.parse("p (mask : bool[n], x : float32[n]) := ⊞[i < n] x[mask[i]]")
+    with pytest.raises(atl.ATLError, match="ATL"):
+        atl.parse("p (mask : bool[n] in [0, 2), x : float32[n]) := x")
+    with pytest.raises(atl.ATLError, match="ATL202"):
+        atl.parse("p (mask : bool[n], x : float32[n]) := mask")
+
+
+def test_inputs_to_time_a_program_on_have_truth_values() -> None:
+    made = random_inputs(masked(), {"n": 3, "m": 4})
+    assert made["mask"].dtype == np.bool_
+    assert made["flag"].dtype == np.bool_

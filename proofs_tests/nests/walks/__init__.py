@@ -1,0 +1,1 @@
+"""Loops that walk through sorted keys: random merges and runs, planted faults, and what is refused."""

@@ -1,0 +1,193 @@
+"""Random programs of merges and runs, with arrays that hold what they declare.
+
+Keys are read from arrays of every order; some merges are legal, and some are not. Conditions stand between the sums and
+in them, sums are placed at keys, subtracted, and are parts of more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import atl
+from atl.core.marks import LoopMark, loop_mark
+from atl.core.program import Program
+from atl.core.substitution import with_children
+from atl.core.terms import Expr, Reduce
+from atl.core.traversal import children
+from proofs_tests.programs.choices import Choices, chance, choose, weighted
+from proofs_tests.programs.generate import Case
+
+AnyArray: TypeAlias = npt.NDArray[Any]
+LONGEST: Final = 6
+ROWS: Final = 3
+KEYS: Final = 7
+Term: TypeAlias = Callable[[atl.IndexExpr], atl.Tensor]
+NAMED: Final[tuple[Callable[[Term], Term], ...]] = (
+    lambda of: lambda p: of(p),  # noqa: PLW0108 (the name of the parameter is that of the index)
+    lambda of: lambda q: of(q),  # noqa: PLW0108
+    lambda of: lambda r: of(r),  # noqa: PLW0108
+)
+ORDERS: Final = ((6, "strict"), (3, "rising"), (1, ""))
+
+
+class _Keys:
+    """One array of keys: its declaration, and elements that hold it; ordered in each row, if it has rows."""
+
+    def __init__(self, choices: Choices, number: int, rows: int | None) -> None:
+        rises = weighted(choices, ORDERS)
+        self.size = atl.sizes(f"z{number}")
+        self.rows = None if rows is None or chance(choices, 40) else rows
+        self.count = choices.integer(0, LONGEST)
+        self.arrays: dict[str, AnyArray] = {}
+        inputs: list[atl.Tensor] = []
+        segments = [(0, self.count)]
+        order: str | tuple[str, atl.Tensor] | None = rises or None
+        if self.rows is not None:
+            ends = sorted(choices.integer(0, self.count) for _ in range(self.rows + 1))
+            pos = atl.tensor(f"pos{number}", atl.sizes("n") + 1, dtype="int32", range=(0, self.size + 1))
+            inputs.append(pos)
+            self.arrays[f"pos{number}"] = np.array(ends, np.int32)
+            self.pos: atl.Tensor | None = pos
+            segments = list(pairwise(ends))
+            order = (rises, pos) if rises else None
+        else:
+            self.pos = None
+        self.key = atl.tensor(f"c{number}", self.size, dtype="int32", range=(0, atl.sizes("m")), order=order)
+        self.value = atl.tensor(f"v{number}", self.size, dtype="float64")
+        self.mask = atl.tensor(f"is{number}", self.size, dtype="bool")
+        self.inputs = [*inputs, self.key, self.value, self.mask]
+        keys = np.array([choices.integer(0, KEYS - 1) for _ in range(self.count)], np.int32)
+        for first, end in segments if rises else ():
+            keys[first:end] = _sorted(keys[first:end], strict=rises == "strict")
+        self.arrays[f"c{number}"] = keys
+        self.arrays[f"is{number}"] = np.array([chance(choices, 60) for _ in range(self.count)], np.bool_)
+        self.arrays[f"v{number}"] = np.array([choices.integer(-3, 4) for _ in range(self.count)], np.float64)
+
+    def range(self, row: atl.IndexExpr | None) -> tuple[Any, Any]:
+        """From where to where the positions run."""
+        if self.pos is not None and row is not None:
+            return self.pos[row], self.pos[row + 1]
+        return 0, self.size
+
+
+def _sorted(keys: AnyArray, *, strict: bool) -> AnyArray:
+    if not strict:
+        return np.sort(keys)
+    distinct = list(dict.fromkeys(int(key) for key in np.sort(keys)))
+    left = [key for key in range(KEYS) if key not in distinct]
+    while len(distinct) < len(keys):
+        distinct.append(left.pop())
+    return np.array(sorted(distinct), keys.dtype)
+
+
+def walk_case(choices: Choices) -> Case:
+    """A merge, or a sum to be run in runs; its marks may be illegal."""
+    return merge_case(choices) if chance(choices, 65) else runs_case(choices)
+
+
+def merge_case(choices: Choices) -> Case:
+    """Two or three sums, one in the other, whose terms count where keys are equal; all are marked `merge`."""
+    rows = choices.integer(0, ROWS) if chance(choices, 60) else None
+    keys = [_Keys(choices, number, rows) for number in range(3 if chance(choices, 25) else 2)]
+    offset = choices.integer(0, 2) if chance(choices, 25) else 0
+    factor = 2 if chance(choices, 15) else 1
+    placed = chance(choices, 35)
+    early, late, masked = chance(choices, 20), chance(choices, 20), chance(choices, 20)
+    bound = choices.integer(0, KEYS)
+    m = atl.sizes("m")
+
+    def sums(row: atl.IndexExpr | None) -> atl.Tensor:
+        def level(number: int, at: tuple[atl.IndexExpr, ...]) -> atl.Tensor:
+            if number == len(keys):
+                return _term(keys, at)
+
+            def term(p: atl.IndexExpr) -> atl.Tensor:
+                own = keys[number].key[p] * factor
+                inner = level(number + 1, (*at, p))
+                if number and masked:
+                    inner = atl.guard(keys[number].mask[p], inner)
+                if number and late:
+                    inner = atl.guard(p + at[0] < bound, inner)
+                if number:
+                    inner = atl.guard(keys[0].key[at[0]] * factor + (offset if number == 1 else 0) == own, inner)
+                elif early:
+                    inner = atl.guard(keys[0].key[p] < bound, inner)
+                return atl.place(m, keys[0].key[p], inner) if placed and not number else inner
+
+            return atl.sum(keys[number].range(row), NAMED[number](term))
+
+        return level(0, ())
+
+    body = _around(choices, rows, sums)
+    return _case("merged", keys, body, rows, "merge")
+
+
+def _term(keys: list[_Keys], at: tuple[atl.IndexExpr, ...]) -> atl.Tensor:
+    product = keys[0].value[at[0]]
+    for each, p in zip(keys[1:], at[1:], strict=True):
+        product = product * each.value[p]
+    return product
+
+
+def runs_case(choices: Choices) -> Case:
+    """A sum whose terms are placed at keys, in any order of these."""
+    rows = choices.integer(0, ROWS) if chance(choices, 40) else None
+    keys = [_Keys(choices, 0, rows)]
+    conditional, inner = chance(choices, 25), chance(choices, 25)
+    shifted = chance(choices, 15)
+    bound = choices.integer(0, LONGEST)
+    m = atl.sizes("m")
+
+    def sums(row: atl.IndexExpr | None) -> atl.Tensor:
+        def term(p: atl.IndexExpr) -> atl.Tensor:
+            value = keys[0].value[p]
+            if inner:
+                value = atl.sum(3, lambda k: keys[0].value[p] * atl.value(k + 1))
+            if conditional:
+                value = atl.guard(p < bound, value)
+            if shifted:
+                return atl.place(m + 1, m - keys[0].key[p], value)
+            return atl.place(m, keys[0].key[p], value)
+
+        return atl.sum(keys[0].range(row), term)
+
+    return _case("in_runs", keys, _around(choices, rows, sums), rows, "runs")
+
+
+def _around(choices: Choices, rows: int | None, sums: Callable[[atl.IndexExpr | None], atl.Tensor]) -> atl.Tensor:
+    """The sums by themselves or for each row, and perhaps a part of more."""
+    body = sums(None) if rows is None else atl.gen(atl.sizes("n"), lambda i: sums(i))  # noqa: PLW0108
+    match choose(choices, ("", "", "", "added", "negated", "padded")):
+        case "added":
+            return body + body
+        case "negated":
+            return 2 * body if not body.shape else atl.gen(body.shape[0], lambda i: body[i]) - body
+        case "padded" if body.shape:
+            return atl.padl(1, body)
+        case _:
+            return body
+
+
+def _case(name: str, keys: list[_Keys], body: atl.Tensor, rows: int | None, mark: str) -> Case:
+    inputs = [tensor for each in keys for tensor in each.inputs]
+    arrays = {name: array for each in keys for name, array in each.arrays.items()}
+    program: Program = atl.program(name, inputs, body)
+    sizes = {"m": KEYS, "n": rows or 0, **{f"z{number}": each.count for number, each in enumerate(keys)}}
+    marked = with_all_sums_marked(program, mark)
+    return Case(marked, {name: sizes[name] for name in program.sizes}, arrays, frozenset())
+
+
+def with_all_sums_marked(program: Program, mark: str) -> Program:
+    """The program with this mark on each of its sums whose range is known only in a call."""
+    return replace(program, body=_marked(program.body, loop_mark(mark)))
+
+
+def _marked(e: Expr, mark: LoopMark) -> Expr:
+    out = with_children(e, tuple(_marked(child.expr, mark) for child in children(e)))
+    return replace(out, mark=mark) if isinstance(out, Reduce) and (out.high - out.low).constant is None else out

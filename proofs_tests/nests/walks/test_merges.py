@@ -1,0 +1,342 @@
+"""Merges: what they compute, how they are printed, which are refused, and that planted faults are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import combinations, combinations_with_replacement, product
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import atl
+import lowering.c.walks
+import lowering.nest.walks.running
+import lowering.passes.walks
+import lowering.targets.walks
+from atl.core.marks import LoopMark
+from atl.core.program import Program
+from atl.errors import IllegalMark, WrongArgument
+from atl.prove import Proved
+from lowering import compile as compiled
+from lowering import lower, print_nest
+from lowering.nest.machine import execute, run
+from lowering.nest.obligations import report
+from lowering.nest.traps import Trap
+from proofs_tests.nests.walks.programs import with_all_sums_marked
+
+KEYS: Final = 3
+x, y = atl.sizes("x y")
+a, b = atl.tensor("a", x), atl.tensor("b", y)
+
+
+def keys(name: str, count: atl.IndexExpr, order: str | None) -> atl.Tensor:
+    return atl.tensor(name, count, dtype="int64", range=(0, KEYS), order=order)
+
+
+def dot(first: str | None = "strict", second: str | None = "strict", *, marked: bool = True) -> Program:
+    """The product of two sparse vectors."""
+    c, d = keys("c", x, first), keys("d", y, second)
+    terms = atl.sum(x, lambda p: atl.sum(y, lambda q: atl.guard(c[p] == d[q], a[p] * b[q])))
+    program = atl.program("dot", [c, a, d, b], terms)
+    return with_all_sums_marked(program, "merge") if marked else program
+
+
+def rows(order: str | None) -> list[tuple[int, ...]]:
+    """All rows of keys in this order, of up to three."""
+    choose: Callable[..., Iterator[tuple[int, ...]]] = (
+        combinations if order == "strict" else combinations_with_replacement
+    )
+    return [row for count in range(4) for row in choose(range(KEYS), count)]
+
+
+def arrays(first: tuple[int, ...], second: tuple[int, ...]) -> dict[str, Any]:
+    """The arguments of a call; each value is a power of two, so that a sum tells which terms are in it."""
+    return {
+        "c": np.array(first, np.int64),
+        "a": np.float32(2.0) ** np.arange(len(first), dtype=np.float32),
+        "d": np.array(second, np.int64),
+        "b": np.float32(16.0) ** np.arange(len(second), dtype=np.float32),
+    }
+
+
+ORDERS: Final = (("strict", "strict"), ("strict", "rising"), ("rising", "strict"))
+
+
+@pytest.mark.parametrize(("first", "second"), ORDERS)
+def test_all_small_merges_give_what_the_sums_mean(first: str, second: str) -> None:
+    program = dot(first, second)
+    nest, kernel = lower(program), compiled(program)
+    for one, another in product(rows(first), rows(second)):
+        given = arrays(one, another)
+        sizes = {"x": len(one), "y": len(another)}
+        wanted = sum(
+            given["a"][p] * given["b"][q]
+            for p, q in product(range(len(one)), range(len(another)))
+            if one[p] == another[q]
+        )
+        assert run(nest, sizes, given) == wanted
+        assert kernel(**given) == wanted
+
+
+def test_a_merge_is_shown_with_its_ranges_and_keys() -> None:
+    nest = lower(dot("strict", "rising"))
+    assert print_nest(nest).splitlines()[2:] == [
+        "    merge p in 0..x by c[p]; q in 0..y by d[q], which may repeat:",
+        "        total += a[p] * b[q]",
+        "    out = total",
+    ]
+    kinds = [obligation.kind for obligation in report(nest).proved]
+    assert kinds.count("order") == 2
+    assert not report(nest).unproved
+
+
+def test_a_merge_in_c_walks_through_both_rows_once() -> None:
+    loop = compiled(dot("strict", "rising")).source.partition("    {\n")[2].partition("\n    }\n")[0]
+    assert (
+        loop
+        == """\
+        int64_t p = 0;
+        const int64_t p_end = x;
+        int64_t q = 0;
+        const int64_t q_end = y;
+        while (p < p_end && q < q_end) {
+            const int64_t p_key = c[p];
+            const int64_t q_key = d[q];
+            if (p_key == q_key) {
+                total += a[p] * b[q];
+            }
+            p += p_key < q_key;
+            q += q_key <= p_key;
+        }"""
+    )
+
+
+def test_three_positions_are_merged_at_once_and_one_of_them_may_repeat() -> None:
+    sizes = atl.sizes("u v w")
+    orders = ("strict", "rising", "strict")
+    c, d, e = (keys(f"c{k}", size, order) for k, (size, order) in enumerate(zip(sizes, orders, strict=True)))
+    values = [atl.tensor(f"v{k}", size) for k, size in enumerate(sizes)]
+
+    def term(p: atl.IndexExpr, q: atl.IndexExpr, r: atl.IndexExpr) -> atl.Tensor:
+        return atl.guard((c[p] == d[q]) & (d[q] == e[r] + 1), values[0][p] * values[1][q] * values[2][r])
+
+    program = with_all_sums_marked(atl.program("three", [c, d, e, *values], atl.sum(*sizes, term)), "merge")
+    nest, kernel = lower(program), compiled(program)
+    assert "merge p in 0..u by c0[p]; q in 0..v by c1[q], which may repeat; r in 0..w by c2[r] + 1:" in print_nest(nest)
+    for one, two, three in product(rows("strict"), rows("rising"), rows("strict")):
+        held = [np.array(row, np.int64) for row in (one, two, three)]
+        numbers = [np.arange(1, len(row) + 1, dtype=np.float32) for row in held]
+        given: dict[str, Any] = dict(zip(("c0", "c1", "c2", "v0", "v1", "v2"), (*held, *numbers), strict=True))
+        wanted = sum(
+            float(numbers[0][p] * numbers[1][q] * numbers[2][r])
+            for p, q, r in product(range(len(one)), range(len(two)), range(len(three)))
+            if one[p] == two[q] == three[r] + 1
+        )
+        assert kernel(**given) == wanted
+        assert run(nest, {"u": len(one), "v": len(two), "w": len(three)}, given) == wanted
+
+
+def test_ranges_of_inner_positions_are_looked_at_only_where_the_outer_ones_are_not_empty() -> None:
+    n = atl.sizes("n")
+    pos = atl.tensor("pos", n, dtype="int64", range=(0, y + 1))
+    c, d = keys("c", n, "strict"), keys("d", y, "strict")
+    v = atl.tensor("v", n)
+    terms = atl.sum(
+        n, lambda p: atl.sum((pos[n - 1] - pos[n - 1], pos[n - 1]), lambda q: atl.guard(c[p] == d[q], v[p] * b[q]))
+    )
+    program = with_all_sums_marked(atl.program("lazy", [pos, c, d, v, b], terms), "merge")
+    nothing: dict[str, Any] = {"pos": np.zeros(0, np.int64), "c": np.zeros(0, np.int64), "v": np.zeros(0, np.float32)}
+    held: dict[str, Any] = {"d": np.array([1]), "b": np.ones(1, np.float32)}
+    assert compiled(program)(**nothing, **held) == 0
+    assert run(lower(program), {"n": 0, "y": 1}, {**nothing, **held}) == 0
+    assert "if (p < p_end) {" in compiled(program).source
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def refused(program: Program) -> str:
+    with pytest.raises(IllegalMark) as error:
+        lower(program)
+    return str(error.value)
+
+
+def test_keys_that_need_not_rise_are_refused_with_numbers_and_how_to_declare_them() -> None:
+    said = refused(dot(None, "strict"))
+    assert "the loops p and q are marked merge, and the keys c[p] of p need not rise" in said
+    assert "required: keys that never fall, and of all loops but one rise strictly" in said
+    assert 'declare it of c: atl.tensor(…, order="strict")' in said
+    assert "breaks at:" in said
+
+
+def test_keys_that_repeat_on_both_sides_are_refused() -> None:
+    said = refused(dot("rising", "rising"))
+    assert "the keys c[p] of p need not rise strictly" in said
+    assert "keys that rise strictly, but for one of p and q" in said
+
+
+def test_a_sum_that_is_marked_alone_is_refused() -> None:
+    program = atl.program("alone", [a], atl.sum(x, lambda p: a[p]))
+    assert "the loop p is marked merge, and no loop right around it or in it is" in refused(
+        with_all_sums_marked(program, "merge")
+    )
+
+
+def merged(term: Callable[[atl.IndexExpr, atl.IndexExpr], atl.Tensor], *inputs: atl.Tensor) -> Program:
+    return with_all_sums_marked(atl.program("p", list(inputs), atl.sum(x, y, term)), "merge")
+
+
+def test_sums_without_an_equation_of_their_keys_are_refused() -> None:
+    c, d = keys("c", x, "strict"), keys("d", y, "strict")
+    said = refused(merged(lambda p, q: atl.guard(c[p] <= d[q], a[p] * b[q]), c, d, a, b))
+    assert "no condition says that a key of q is equal to one of the others" in said
+    said = refused(merged(lambda p, q: atl.guard(c[p] * d[q] == 4, a[p] * b[q]), c, d, a, b))
+    assert "no condition says that a key of q is equal to one of the others" in said
+
+
+def test_a_range_that_moves_with_another_position_is_refused() -> None:
+    c, d = keys("c", x, "strict"), keys("d", x, "strict")
+    terms = atl.sum(x, lambda p: atl.sum((p, x), lambda q: atl.guard(c[p] == d[q], a[p] * a[q])))
+    said = refused(with_all_sums_marked(atl.program("p", [c, d, a], terms), "merge"))
+    assert "the range of q depends on p" in said
+
+
+def test_a_product_between_the_sums_is_refused() -> None:
+    c, d = keys("c", x, "strict"), keys("d", y, "strict")
+    terms = atl.sum(x, lambda p: a[p] * atl.sum(y, lambda q: atl.guard(c[p] == d[q], b[q])))
+    said = refused(with_all_sums_marked(atl.program("p", [c, d, a, b], terms), "merge"))
+    assert "no loop right around it or in it is" in said
+
+
+def test_keys_that_only_a_condition_makes_safe_are_refused() -> None:
+    n = atl.sizes("n")
+    c, d, at = keys("c", n, "strict"), keys("d", y, "strict"), atl.tensor("at", x, dtype="int64", order="strict")
+
+    def term(p: atl.IndexExpr, q: atl.IndexExpr) -> atl.Tensor:
+        return atl.guard((at[p] >= 0) & (at[p] < n) & (c[at[p]] == d[q]), a[p] * b[q])
+
+    said = refused(merged(term, c, d, at, a, b))
+    assert "the key c[at[p]] may have no meaning at all positions of its range" in said
+
+
+def test_a_gpu_carries_out_no_merge() -> None:
+    with pytest.raises(atl.ATLError, match="marked merge, which the CUDA target does not carry out"):
+        compiled(dot(), target="cuda")
+
+
+# -- planted faults ---------------------------------------------------------------------------------------------------
+
+
+def wrong_in_c(first: str, second: str) -> bool:
+    """Whether the C of some small merge gives another number than the sums mean."""
+    program = dot(first, second)
+    kernel = compiled(program)
+    plain = dot(first, second, marked=False)
+    return any(
+        kernel(**arrays(one, another)) != atl.evaluate(plain, **arrays(one, another))
+        for one, another in product(rows(first), rows(second))
+    )
+
+
+@pytest.mark.parametrize("signs", ["<= <=", "<= <", "< <"])
+def test_a_wrong_step_in_c_is_found(signs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both go on as if no key repeated; the one goes on whose keys do not; and none, where the loop is left then."""
+    one, another = signs.split()
+
+    def steps(positions: list[str], keys: list[str], repeats: list[bool]) -> list[str]:
+        (p, q), (c, d) = positions, keys
+        stop = [f"if ({c} == {d}) break;"] if signs == "< <" else []
+        return [*stop, f"{p} += {c} {one} {d};", f"{q} += {d} {another} {c};"]
+
+    assert not wrong_in_c("strict", "rising")
+    monkeypatch.setattr(lowering.c.walks, "_two_steps", steps)
+    assert wrong_in_c("strict", "rising")
+
+
+def test_a_wrong_step_of_the_interpreter_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_go_on(fingers: Any, value: Any, at: Any, ends: Any, strict: Any) -> Iterator[None]:
+        return original(fingers, value, at, ends, [finger.variable for finger in fingers])
+
+    original = lowering.nest.walks.running._met
+    monkeypatch.setattr(lowering.nest.walks.running, "_met", all_go_on)
+    given = arrays((1,), (1, 1))
+    assert run(lower(dot("strict", "rising")), {"x": 1, "y": 2}, given) != atl.evaluate(
+        dot("strict", "rising"), **given
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "order", "row"),
+    [(lowering.passes.walks, "rising", (1, 1)), (lowering.targets.walks, None, (2, 1))],
+    ids=["strictness", "legality"],
+)
+def test_an_order_that_is_believed_without_a_proof_is_trapped(
+    module: ModuleType, order: str | None, row: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "rises", lambda *_, **__: Proved("linear"))
+    nest = lower(dot("strict", order))
+    with pytest.raises(Trap, match="walk: a key of q is"):
+        run(nest, {"x": 1, "y": 2}, arrays((1,), row))
+
+
+def test_the_interpreter_ignores_merges_where_marks_are_to_be_ignored() -> None:
+    nest = lower(dot())
+    given = arrays((0, 2), (1, 2))
+    unsorted = {**given, "d": np.array([2, 1])}
+    with pytest.raises(Trap, match="walk: a key of q is 2, and the next one is 1"):
+        execute(nest, {"x": 2, "y": 2}, unsorted)
+    assert execute(nest, {"x": 2, "y": 2}, unsorted, order=None).cells == {0: 2.0}
+    assert {loop.mark for loop in nest.marks} == {LoopMark.MERGE}
+
+
+# -- coiter -----------------------------------------------------------------------------------------------------------
+
+
+def test_coiteration_writes_the_sums_that_it_means() -> None:
+    c, d = keys("c", x, "strict"), keys("d", y, "strict")
+    written = atl.coiter([(c, 0, x), (d, 0, y)], lambda p, q: True, lambda p, q: a[p] * b[q])
+    program = atl.program("dot", [c, a, d, b], written)
+    assert program == dot()
+    assert str(program) == str(dot())
+
+
+def test_coiteration_has_a_condition_of_its_own_and_takes_parts_of_rows() -> None:
+    c, d = keys("c", x, "strict"), keys("d", y, "rising")
+    written = atl.coiter([(c, 1, x), (d, 0, y)], lambda p, q: p < q, lambda p, q: a[p] * b[q])
+    program = atl.program("part", [c, a, d, b], written, given=[x >= 1])
+    kernel, nest = compiled(program), lower(program)
+    for one, another in product(rows("strict"), rows("rising")):
+        if one:
+            given = arrays(one, another)
+            wanted = sum(
+                given["a"][p] * given["b"][q]
+                for p, q in product(range(1, len(one)), range(len(another)))
+                if one[p] == another[q] and p < q
+            )
+            assert kernel(**given) == run(nest, {"x": len(one), "y": len(another)}, given) == wanted
+
+
+@pytest.mark.parametrize(
+    ("fingers", "when", "body", "told"),
+    [
+        ([], lambda: True, lambda: a[0], "two or more fingers"),
+        ([(a, 0, x)], lambda p: True, lambda p: a[p], "two or more fingers"),
+        ([(a, 0, x), (a, 0)], lambda p, q: True, lambda p, q: a[p], "the finger"),
+        ([(a, 0, x), (a, 0, x)], True, lambda p, q: a[p], "a condition and a term"),
+    ],
+    ids=["none", "one", "no end", "no condition"],
+)
+def test_coiteration_of_something_else_is_refused(fingers: Any, when: Any, body: Any, told: str) -> None:
+    with pytest.raises(WrongArgument) as error:
+        atl.coiter(fingers, when, body)
+    assert told in str(error.value)
+
+
+def test_coiteration_of_coordinates_that_are_no_integers_is_refused() -> None:
+    row = keys("c", x, "strict")
+    with pytest.raises(atl.ATLError):
+        atl.coiter([(a, 0, x), (b, 0, y)], lambda p, q: True, lambda p, q: a[p])
+    with pytest.raises(atl.ATLError, match="coiter over 2 ranges is given a function"):
+        atl.coiter([(row, 0, x), (row, 0, x)], lambda p: True, lambda p, q: a[p])

@@ -1,0 +1,218 @@
+"""Orders of arrays: what calls check of them, in Python and in C, and what the prover believes, beside all arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import atl
+from atl.core.index import ZERO, Array, Leaf, Rises, Var, constant, index, read
+from atl.core.predicate import Predicate, at_most, equal, holds, less, within
+from atl.core.program import Program
+from atl.errors import ArrayError, WrongArgument, WrongName
+from atl.prove import Facts, Proved, Refuted, prove
+from lowering import compile as compiled
+
+LENGTH: Final = 3
+ENDS: Final = 2
+POS: Final = Array("pos", (constant(ENDS),), "int64", ZERO, constant(LENGTH + 1))
+ORDERS: Final[tuple[tuple[Rises, Array | None], ...]] = (
+    ("rising", None),
+    ("strict", None),
+    ("rising", POS),
+    ("strict", POS),
+)
+A, B, R = (Var(uid, name) for uid, name in enumerate("abr"))
+a, b = index(A), index(B)
+
+
+def ordered(rises: Rises, between: Array | None) -> Array:
+    return Array("crd", (constant(LENGTH),), "int64", ZERO, constant(LENGTH), rises, between)
+
+
+def worlds(rises: Rises, between: Array | None) -> Iterator[dict[str, tuple[int, ...]]]:
+    """All arrays that hold what is declared, found by trying."""
+    for pos, crd in product(product(range(LENGTH + 1), repeat=ENDS), product(range(LENGTH), repeat=LENGTH)):
+        if in_order(crd, rises, None if between is None else pos):
+            yield {"pos": pos, "crd": crd}
+
+
+def in_order(row: tuple[int, ...], rises: Rises, ends: tuple[int, ...] | None) -> bool:
+    """The law of an order, by its words."""
+    for p in range(len(row) - 1):
+        counts = ends is None or any(ends[r] <= p and p + 1 < ends[r + 1] for r in range(len(ends) - 1))
+        if counts and not (row[p] < row[p + 1] or (rises == "rising" and row[p] == row[p + 1])):
+            return False
+    return True
+
+
+def summed(rises: str, *, between: bool) -> Program:
+    """A program that reads an ordered row at positions."""
+    n, z = atl.sizes("n z")
+    pos = atl.tensor("pos", n, dtype="int32")
+    crd = atl.tensor("crd", z, dtype="int64", order=(rises, pos) if between else rises)
+    body = atl.gen(z, lambda p: crd[p])
+    return atl.program("summed", [crd, pos], body)
+
+
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("rises", ["rising", "strict"])
+def test_a_call_takes_the_rows_that_are_in_order_and_no_others(rises: Rises, between: bool) -> None:
+    program = summed(rises, between=between)
+    kernel = compiled(program)
+    kernel(np.arange(3), np.zeros(3, np.int32))  # from here on C looks at them
+    for ends in product((-2, 0, 2, 9), repeat=3):
+        if not between and ends != (0, 0, 0):
+            continue
+        for row in product(range(3), repeat=3):
+            fits = in_order(row, rises, ends if between else None)
+            given = np.array(row, np.int64), np.array(ends, np.int32)
+            for call in (kernel, lambda crd, pos: atl.evaluate(program, crd=crd, pos=pos)):
+                if fits:
+                    assert call(*given).tolist() == list(row)
+                else:
+                    with pytest.raises(ArrayError, match=r"do not (rise|increase strictly)"):
+                        call(*given)
+
+
+def test_a_refusal_says_which_neighbours_and_between_which_positions() -> None:
+    with pytest.raises(ArrayError) as refused:
+        atl.evaluate(summed("strict", between=True), crd=np.array([5, 7, 1, 1]), pos=np.array([0, 2, 4], np.int32))
+    said = str(refused.value)
+    assert "the elements of crd do not increase strictly" in said
+    assert "each element of crd above the one before it, from pos[r] up to before pos[r + 1], for each r" in said
+    assert "crd[2] = 1, crd[3] = 1, pos[1] = 2, pos[2] = 4" in said
+
+
+FACTS: Final = (
+    (within(ZERO, a, constant(LENGTH)), within(ZERO, b, constant(LENGTH))),
+    (
+        within(read(POS, (ZERO,)), a, read(POS, (constant(1),))),
+        within(read(POS, (ZERO,)), b, read(POS, (constant(1),))),
+    ),
+    (within(read(POS, (ZERO,)), a, b), at_most(b, read(POS, (constant(1),)))),
+    (within(read(POS, (ZERO,)), a, read(POS, (constant(1),)) + 1), within(ZERO, b, a)),
+)
+STEPS: Final = (less(a, b), at_most(a, b), equal(a + 1, b), less(a + 1, b))
+
+
+def goals(crd: Array) -> tuple[Predicate, ...]:
+    at, after = read(crd, (a,)), read(crd, (b,))
+    return (less(at, after), at_most(at, after), at_most(at + 2, after), at_most(after, at), less(after, constant(2)))
+
+
+@pytest.mark.parametrize(("rises", "between"), ORDERS)
+def test_what_is_proved_of_ordered_elements_holds_in_all_arrays_and_what_is_refuted_breaks_in_one(
+    rises: Rises, between: Array | None
+) -> None:
+    crd = ordered(rises, between)
+    every = list(worlds(rises, between))
+    proved = refuted = 0
+    for known, step, goal in product(FACTS, STEPS, goals(crd)):
+        facts = Facts().assume(*known, step)
+        answer = prove(facts, goal)
+        if isinstance(answer, Proved):
+            proved += 1
+            assert not any(breaks(world, facts, goal) for world in every), (facts, goal)
+        elif isinstance(answer, Refuted):
+            refuted += 1
+            model = answer.model
+            held = {(name, position): value for name, position, value in model.elements if position[0] in range(LENGTH)}
+            there = [
+                world
+                for world in every
+                if all(at[0] >= len(world[name]) or world[name][at[0]] == value for (name, at), value in held.items())
+            ]
+            assert there, (facts, goal, model)
+    assert proved >= 10
+    assert refuted >= 20
+
+
+def breaks(world: Mapping[str, tuple[int, ...]], facts: Facts, goal: Predicate) -> bool:
+    """Whether some positions meet the facts and not the goal."""
+
+    def element(array: Array, at: tuple[int, ...]) -> int:
+        row = world[array.name]
+        return row[at[0]] if 0 <= at[0] < len(row) else 0
+
+    for p, q in product(range(LENGTH), range(LENGTH)):
+        values = {A: p, B: q}
+
+        def leaf(of: Leaf, values: Mapping[Any, int] = values) -> int:
+            return values[of]
+
+        if all(holds(fact, leaf, element) for fact in facts.predicates) and not holds(goal, leaf, element):
+            return True
+    return False
+
+
+def test_an_order_between_positions_is_one_of_what_stands_between_two_of_them_alone() -> None:
+    crd = ordered("strict", POS)
+    first, last = read(POS, (ZERO,)), read(POS, (constant(1),))
+    inside = Facts().assume(within(first, a, last), within(first, b, last), less(a, b))
+    across = Facts().assume(within(first, a, last), within(ZERO, b, constant(LENGTH)), less(a, b))
+    goal = less(read(crd, (a,)), read(crd, (b,)))
+    assert isinstance(prove(inside, goal), Proved)
+    assert isinstance(prove(across, goal), Refuted)
+
+
+# -- declarations -----------------------------------------------------------------------------------------------------
+
+
+def test_orders_are_kept_in_texts_also_where_the_positions_are_declared_later() -> None:
+    text = "p (crd : int32[z] in [0, m) strict between `let`, `let` : int32[n + 1] rising, x : float32[m]) := x"
+    program = atl.parse(text)
+    crd, pos, _ = program.inputs
+    assert (crd.rises, crd.between, pos.rises, pos.between) == ("strict", pos, "rising", None)
+    assert atl.parse(str(program)) == program
+    assert "strict between `let`" in str(program)
+
+
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        ("falling", "order='falling'"),
+        (("strict", "pos"), "order=('strict', 'pos')"),
+        (("strict",), "order=('strict',)"),
+        (("strict", atl.tensor("x", atl.sizes("n"))), "of integers"),
+        (("strict", atl.tensor("x", 2, 2, dtype="int32")), "of integers"),
+        (
+            (
+                "strict",
+                atl.tensor("x", 2, dtype="int32", order=("rising", atl.tensor("y", 2, dtype="int32"))),
+            ),
+            "not itself ordered between others",
+        ),
+    ],
+)
+def test_orders_that_there_are_not_are_refused(order: Any, told: str) -> None:
+    with pytest.raises(WrongArgument) as refused:
+        atl.tensor("crd", 4, dtype="int32", order=order)
+    assert told in str(refused.value)
+
+
+def test_positions_of_an_order_are_an_input_too_and_declared_once() -> None:
+    n = atl.sizes("n")
+    pos, other = atl.tensor("pos", n, dtype="int32"), atl.tensor("pos", n, dtype="int32", order="rising")
+    crd = atl.tensor("crd", n, dtype="int32", order=("strict", pos))
+    x = atl.tensor("x", n)
+    with pytest.raises(WrongName, match="not among its inputs"):
+        atl.program("p", [crd, x], x)
+    with pytest.raises(WrongName, match="pos is declared twice"):
+        atl.program("p", [crd, other, x], x)
+    with pytest.raises(WrongArgument):
+        atl.tensor("crd", n, n, dtype="int32", order=("strict", pos))
+
+
+@pytest.mark.parametrize(
+    "declared",
+    ["pos : int32[n], crd : int32[n] strict between other", "pos : int32[n], crd : int32[n] between pos",
+     "pos : float32[n], crd : int32[n] strict between pos", "crd : int32[n] strict between crd"],
+)  # fmt: skip
+def test_texts_with_orders_between_nothing_are_refused_at_their_place(declared: str) -> None:
+    with pytest.raises(atl.ATLError, match="ATL106"):
+        atl.parse(f"p ({declared}, x : float32[n]) := x")
