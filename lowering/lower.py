@@ -69,7 +69,7 @@ from atl.core.terms import (
 )
 from atl.core.traversal import Path, amounts, subterms
 from atl.errors import UnsafeAccess, WrongArgument, brief
-from atl.prove import Proved, prove, simplify, simplify_predicate, upper_bound
+from atl.prove import proves, simplify, simplify_predicate, upper_bound
 from lowering.folds import RESULT_NAMES, neutral
 from lowering.leaves import Storage, is_scalar_leaf, scalar
 from lowering.nest.loopnest import (
@@ -142,7 +142,7 @@ class Context:
     in_merge: bool = False  # right in a loop that is marked so, but for conditions
 
     def proves(self, goal: Predicate) -> bool:
-        return isinstance(prove(self.scope.facts, goal), Proved)
+        return proves(self.scope.facts, goal)
 
     def assume(self, predicate: Predicate) -> Context:
         return replace(self, scope=self.scope.assume(predicate))

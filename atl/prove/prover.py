@@ -49,7 +49,7 @@ from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown
 from atl.prove.cases import of_alternatives, of_remainders
 from atl.prove.elements import lawful
 from atl.prove.ends import is_least_at_ends
-from atl.prove.facts import EMPTY, Facts, declared, topics_of
+from atl.prove.facts import Facts, declared, topics_of
 from atl.prove.linear.rows import System, Table, read_predicate
 from atl.prove.linear.solver import EFFORT, refuted, refuted_by_rounding
 from atl.prove.reduction import reduced
@@ -82,6 +82,17 @@ def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
     only where its divisor is positive: elsewhere it stands for any integer in a proof, and never refutes. An array
     element read outside of its array is zero. Without `thorough`, z3 and long searches are left out.
     """
+    answer = _answered(facts, goal, thorough)
+    return Refuted(answer.model.named(_variables(facts, goal))) if isinstance(answer, Refuted) else answer
+
+
+def proves(facts: Facts, goal: Predicate, *, thorough: bool = True) -> bool:
+    """Whether the goal is proved: neither an answer that is unknown nor one that refutes it says so."""
+    return isinstance(_answered(facts, goal, thorough), Proved)
+
+
+def _answered(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
+    """The answer, of which a model may call variables as an equal question did that was asked before."""
     if goal == TRUE or goal in facts.known or (isinstance(goal, NonNegative) and never_negative(goal.expression)):
         statistics.trivial += 1
         return Proved("trivial")
@@ -89,15 +100,10 @@ def prove(facts: Facts, goal: Predicate, *, thorough: bool = True) -> Answer:
     found = _memo.get(key)
     if found is not None:
         statistics.memo += 1
-        return Refuted(found.model.named(_variables(facts, goal))) if isinstance(found, Refuted) else found
+        return found
     answer = _conjunction(facts, goal, thorough) if isinstance(goal, All) else _simple(facts, goal, thorough)
     _remember(key, answer)
     return answer
-
-
-def proves(facts: Facts, goal: Predicate) -> bool:
-    """Whether the goal is proved: neither an answer that is unknown nor one that refutes it says so."""
-    return isinstance(prove(facts, goal), Proved)
 
 
 def _variables(facts: Facts, goal: Predicate) -> Iterator[Var]:
@@ -157,7 +163,7 @@ def _conjunction(facts: Facts, goal: All, thorough: bool) -> Answer:
     """Every part is proved by itself; the first that is refuted decides."""
     worst: Answer = Proved("trivial")
     for part in goal.parts:
-        answer = prove(facts, part, thorough=thorough)
+        answer = _answered(facts, part, thorough)
         match answer:
             case Refuted():
                 return answer
@@ -184,20 +190,23 @@ def _simple(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
     near = facts if thorough else relevant(facts, goal)
     if near is facts:
         return _connected(facts, goal, thorough)
-    answer = prove(near, goal, thorough=thorough)
+    answer = _answered(near, goal, thorough)
     return answer if isinstance(answer, Proved) else Unknown("the quick layers of the prover found no proof")
 
 
 def _connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
-    """Only the facts connected to the goal matter, unless the others are contradictory."""
-    topics = topics_of(goal)
-    near, rest = facts.about(topics) if topics else (facts, EMPTY)
+    """Only the facts connected to the goal matter, unless the others are contradictory.
+
+    Whether facts contradict each other is asked of those connected to the first one, and of the others by themselves.
+    """
+    topics = topics_of(goal) or frozenset().union(*facts.topics[:1])
+    near, rest = facts.about(topics)
     if not rest.predicates:
         return _Query(near, goal, thorough=thorough).answer()
-    answer = prove(near, goal, thorough=thorough)
+    answer = _answered(near, goal, thorough)
     if isinstance(answer, Proved):
         return answer
-    match prove(rest, FALSE, thorough=thorough):
+    match _answered(rest, FALSE, thorough):
         case Proved(layer):
             return Proved(layer, vacuous=True)
         case Refuted(model):
@@ -297,7 +306,7 @@ class _Query:
         found = {divisor: None for expression in everything for divisor in divisors(expression)}
         # Facts without quotients decide, so that the question does not come back.
         plain = self.facts.only(lambda fact: not _divides(fact))
-        positive = {d for d in found if isinstance(prove(plain, less(ZERO, d), thorough=False), Proved)}
+        positive = {d for d in found if proves(plain, less(ZERO, d), thorough=False)}
         if not positive:
             return stated
 
@@ -321,7 +330,7 @@ class _Query:
         return nonlinear and is_least_at_ends(self.facts, self.goal.expression, self._shown)
 
     def _shown(self, predicate: Predicate) -> bool:
-        return isinstance(prove(self.facts, predicate, thorough=False), Proved)
+        return proves(self.facts, predicate, thorough=False)
 
     def _simpler(self) -> Predicate:
         """The goal with its quotients, minima and maxima made smaller by what the quick layers see."""

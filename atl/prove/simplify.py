@@ -22,9 +22,8 @@ from atl.core.predicate import (
     map_indices,
     negation,
 )
-from atl.prove.answer import Proved
 from atl.prove.facts import Facts
-from atl.prove.prover import prove
+from atl.prove.prover import proves
 from atl.prove.reduction import reduced
 
 
@@ -73,4 +72,4 @@ def simplify_predicate(facts: Facts, predicate: Predicate) -> Predicate:
 
 def holds(facts: Facts, goal: Predicate) -> bool:
     """Whether the quick layers of the prover see that the goal follows."""
-    return isinstance(prove(facts, goal, thorough=False), Proved)
+    return proves(facts, goal, thorough=False)

@@ -3,7 +3,8 @@
 `parallel` is OpenMP's loop over the threads of its team, in blocks; how many threads there are is up to OpenMP, and so
 to OMP_NUM_THREADS. `vector` is its loop over the lanes of vector instructions. Both need to be told which variables all
 iterations fold into: each thread or lane has one of its own, and they are folded together at the end. That no two
-iterations meet otherwise was proved of the nest. `unroll` asks the compiler to write out all iterations.
+iterations meet otherwise was proved of the nest. `unroll` asks the compiler to write out all iterations. And a loop
+that is not marked is told to be one whose iterations do not meet, where compilers do not see that (`stands_apart`).
 """
 
 from __future__ import annotations
@@ -15,11 +16,31 @@ from atl.core.dtypes import is_integer
 from atl.core.marks import LoopMark
 from lowering.c.values.scalars import helper
 from lowering.nest.at_once import How, folds
-from lowering.nest.loopnest import Accumulate, Allocate, Declare, For, Scalar, key, statements
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Apply,
+    Assign,
+    Cell,
+    Choose,
+    Convert,
+    Declare,
+    For,
+    FromIndex,
+    Load,
+    Number,
+    Scalar,
+    ScalarExpr,
+    accessed,
+    key,
+    statements,
+)
 from lowering.nest.text_scope import TextScope
+from lowering.nest.tiles import cells, sources, step
 
 PARALLEL: Final = "#pragma omp parallel for schedule(static)"
 VECTOR: Final = "#pragma omp simd"
+APART: Final = "#pragma GCC ivdep"
 
 _SIGNS: Final[dict[How, str]] = {"add": "+", "mul": "*"}
 
@@ -27,7 +48,9 @@ _SIGNS: Final[dict[How, str]] = {"add": "+", "mul": "*"}
 def directives(scope: TextScope, loop: For, *more: str) -> list[str]:
     """The lines before a loop that say how it is to run; `more` are further clauses."""
     match loop.mark:
-        case LoopMark.NONE | LoopMark.MERGE | LoopMark.RUNS:
+        case LoopMark.NONE:
+            return [APART] if stands_apart(loop) else []
+        case LoopMark.MERGE | LoopMark.RUNS:
             return []  # a merge of one position is a plain loop; the others are printed by `walks`
         case LoopMark.PARALLEL:
             return [" ".join([PARALLEL, *_reductions(scope, loop), *more])]
@@ -41,6 +64,38 @@ def directives(scope: TextScope, loop: For, *more: str) -> list[str]:
         case LoopMark.THREAD_X | LoopMark.THREAD_Y | LoopMark.THREAD_Z:
             raise AssertionError(f"C has no loops that are marked {loop.mark.value}")
     assert_never(loop.mark)
+
+
+def stands_apart(loop: For) -> bool:
+    """Whether compilers need to be told that no iteration of the loop stores what another one reads or stores.
+
+    It stores one element after another, and what it reads stands elsewhere. Of elements that are read under a condition
+    gcc forgets that `restrict` says so: it makes a second version of the loop, and a test of which one is to run.
+    """
+    if len(loop.body) != 1:
+        return False
+    (statement,) = loop.body
+    if not isinstance(statement, Assign) or not isinstance(statement.target, Cell):
+        return False
+    stored = accessed(statement.target)
+    return (
+        _reads_under_conditions(statement.value)
+        and all(accessed(source) != stored for source in sources(statement.value))
+        and step(statement.target.address, loop.variable) == 1
+    )
+
+
+def _reads_under_conditions(e: ScalarExpr) -> bool:
+    match e:
+        case Choose(_, left, right):
+            return any(True for side in (left, right) for _ in cells(side))
+        case Apply(_, arguments):
+            return any(map(_reads_under_conditions, arguments))
+        case Convert(argument):
+            return _reads_under_conditions(argument)
+        case Number() | Load() | FromIndex():
+            return False
+    assert_never(e)
 
 
 def _reductions(scope: TextScope, loop: For) -> Iterator[str]:

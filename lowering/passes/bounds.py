@@ -7,7 +7,7 @@ from functools import partial
 from typing import assert_never
 
 from atl.checks.safety import has_meaning
-from atl.checks.scope import known_at_the_start, reads
+from atl.checks.scope import reads
 from atl.checks.targets import WRITTEN_OUT
 from atl.core.index import Index, Var, ceildiv, constant, floordiv, imax, imin, index
 from atl.core.marks import LoopMark
@@ -28,7 +28,7 @@ from lowering.nest.loopnest import (
     statements,
 )
 from lowering.nest.tiles import step
-from lowering.passes.simplification import simplified
+from lowering.passes.simplification import each_replaced, until_settled
 
 
 def with_tests_as_bounds(nest: LoopNest) -> LoopNest:
@@ -40,23 +40,22 @@ def with_tests_as_bounds(nest: LoopNest) -> LoopNest:
     stay. So do those of few iterations that are innermost, or go over a window that slides with a loop around: C
     compilers write these out, and mask.
     """
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
-    while (body := _block(facts, nest.body)) != nest.body:
-        nest = simplified(replace(nest, body=body))
-    return nest
+    return until_settled(nest, _block)
 
 
 def _block(facts: Facts, block: Block) -> Block:
-    return tuple(_statement(facts, statement) for statement in block)
+    return each_replaced(block, lambda statement: (_statement(facts, statement),))
 
 
 def _statement(facts: Facts, statement: Statement) -> Statement:
     match statement:
         case For():
             loop = _tightened(facts, statement)
-            return replace(loop, body=_block(facts.assume(loop.range), loop.body))
+            inner = _block(facts.assume(loop.range), loop.body)
+            return loop if inner is loop.body else replace(loop, body=inner)
         case If(predicate, body):
-            return If(predicate, _block(facts.assume(predicate), body))
+            inner = _block(facts.assume(predicate), body)
+            return statement if inner is body else If(predicate, inner)
         case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
             return statement
     assert_never(statement)

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Final, assert_never
 
 from atl.checks.safety import has_meaning
-from atl.checks.scope import known_at_the_start
 from atl.core.marks import LoopMark
 from atl.core.predicate import (
     FALSE,
@@ -50,7 +49,7 @@ from lowering.nest.loopnest import (
     opposite,
     statements,
 )
-from lowering.passes.simplification import simplified
+from lowering.passes.simplification import each_replaced, until_settled
 
 MOST_TESTS: Final = 2
 """Where an innermost loop has more tests than that in its midst, all stay: each that leaves it doubles its text."""
@@ -66,25 +65,24 @@ def with_invariant_tests_outside(nest: LoopNest) -> LoopNest:
     A test that leaves a loop is made where the loop runs no iteration at all. So what it divides by must be proved
     positive outside of the loop, and what it reads within its array. Under a test that has left a loop more is known.
     """
-    facts = known_at_the_start(nest.assumptions, nest.inputs)
-    while (body := _block(facts, nest.body)) != nest.body:
-        nest = simplified(replace(nest, body=body))
-    return nest
+    return until_settled(nest, _block)
 
 
 def _block(facts: Facts, block: Block) -> Block:
-    out: list[Statement] = []
-    for statement in block:
-        match statement:
-            case For(body=body):
-                out += _loop(facts, replace(statement, body=_block(facts.assume(statement.range), body)))
-            case If(predicate, body):
-                out.append(If(predicate, _block(facts.assume(predicate), body)))
-            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
-                out.append(statement)
-            case _:
-                assert_never(statement)
-    return tuple(out)
+    return each_replaced(block, partial(_statement, facts))
+
+
+def _statement(facts: Facts, statement: Statement) -> Block:
+    match statement:
+        case For(body=body):
+            inner = _block(facts.assume(statement.range), body)
+            return _loop(facts, statement if inner is body else replace(statement, body=inner))
+        case If(predicate, body):
+            inner = _block(facts.assume(predicate), body)
+            return (statement if inner is body else If(predicate, inner),)
+        case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+            return (statement,)
+    assert_never(statement)
 
 
 def _loop(facts: Facts, loop: For) -> Block:

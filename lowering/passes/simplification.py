@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from atl.checks.scope import known_at_the_start
 from atl.core.marks import LoopMark
@@ -48,7 +49,29 @@ def simplified(nest: LoopNest) -> LoopNest:
     return replace(nest, body=_block(known_at_the_start(nest.assumptions, nest.inputs), nest.body))
 
 
+def until_settled(nest: LoopNest, once: Callable[[Facts, Block], Block]) -> LoopNest:
+    """A simplified nest after so many runs of a pass that one more would change nothing; each is simplified again.
+
+    What the pass has left as it was, the very object, was simplified before.
+    """
+    facts = known_at_the_start(nest.assumptions, nest.inputs)
+    body = nest.body
+    while (changed := once(facts, body)) is not body:
+        body = _block(facts, changed, frozenset(map(id, statements(body))))
+    return replace(nest, body=body)
+
+
+def each_replaced(block: Block, by: Callable[[Statement], Block]) -> Block:
+    """The block with others in place of each statement; the very same one, where each is replaced by itself."""
+    others = [by(statement) for statement in block]
+    if all(len(new) == 1 and new[0] is old for new, old in zip(others, block, strict=True)):
+        return block
+    return tuple(statement for new in others for statement in new)
+
+
 # -- statements -------------------------------------------------------------------------------------------------------
+
+NONE: Final[frozenset[int]] = frozenset()
 
 
 def simplified_block(facts: Facts, block: Block) -> Block:
@@ -56,21 +79,26 @@ def simplified_block(facts: Facts, block: Block) -> Block:
     return _block(facts, block)
 
 
-def _block(facts: Facts, block: Block) -> Block:
-    return tuple(kept for statement in block for kept in _statement(facts, statement))
+def _block(facts: Facts, block: Block, done: frozenset[int] = NONE) -> Block:
+    """The statements simplified; those with these ids were already."""
+    return tuple(
+        kept
+        for statement in block
+        for kept in ((statement,) if id(statement) in done else _statement(facts, statement, done))
+    )
 
 
-def _statement(facts: Facts, statement: Statement) -> Block:
+def _statement(facts: Facts, statement: Statement, done: frozenset[int]) -> Block:
     match statement:
         case For(_, low, high, body, mark):
             loop = replace(statement, low=simplify(facts, low), high=simplify(facts, high), body=())
             once = loop.low.constant is not None and loop.high == loop.low + 1
             if once and mark is LoopMark.NONE and not _sizes_what_is_outside(statement):
                 return in_a_block(_block(facts, at_iteration(replace(loop, body=body), loop.low)))
-            inner = _block(facts.assume(loop.range), body)
+            inner = _block(facts.assume(loop.range), body, done)
             return (replace(loop, body=inner),) if inner else ()
         case If(predicate, body):
-            return _branch(facts, predicate, body)
+            return _branch(facts, predicate, body, done)
         case Assign(target, value):
             return (Assign(_storage(facts, target), _scalar(facts, value)),)
         case Accumulate(target, op, value):
@@ -97,11 +125,11 @@ def _sizes_what_is_outside(loop: For) -> bool:
     )
 
 
-def _branch(facts: Facts, predicate: Predicate, body: Block) -> Block:
+def _branch(facts: Facts, predicate: Predicate, body: Block, done: frozenset[int]) -> Block:
     simpler = simplify_predicate(facts, predicate)
     if simpler == FALSE:
         return ()
-    inner = _block(facts.assume(simpler), body)
+    inner = _block(facts.assume(simpler), body, done)
     if simpler == TRUE:
         return in_a_block(inner)
     return (If(simpler, inner),) if inner else ()
