@@ -14,6 +14,7 @@ from atl.core.index import ZERO, Index, Size, Var, atoms, index
 from atl.core.predicate import within
 from atl.errors import WrongArgument, brief
 from atl.prove import simplify
+from atl.surface.reindexing import Reindexing
 from atl.surface.values import IndexExpr
 from layouts.algebra.composition import composition
 from layouts.errors import LayoutError, NoLayout
@@ -187,11 +188,41 @@ class GroupBy(Function):
         return self._laid_down(digits, self._known_of_chain())
 
     def _laid_down(self, digits: Sequence[Any], known: Known) -> Any:
+        return joined(self._place(digits, known))
+
+    def _place(self, digits: Sequence[Any], known: Known) -> Digits:
         place: Digits = list(zip(digits, self.dims, strict=True))
         for link in self.chain:
             seen = [_simple(known, digit) for digit in seen_by(place, link.dims, known)]
             place = list(zip(link.place(seen), link.laid_down, strict=True))
-        return joined(place)
+        return place
+
+    def _element(self, place: Digits, known: Known) -> list[Any]:
+        for link in reversed(self.chain):
+            seen = [_simple(known, digit) for digit in seen_by(place, link.laid_down, known)]
+            place = list(zip(link.element(seen), link.dims, strict=True))
+        return [_simple(known, digit) for digit in seen_by(place, self.dims, known)]
+
+    def stored(self, shape: tuple[Index, ...]) -> Reindexing:
+        """Where the elements of a tensor of this shape go, digit by digit: for `s.store(name, layout)`."""
+        if not self.one_to_one:
+            raise NoLayout(
+                f"{self} does not store", required="permutations that are one to one, each with its way back"
+            )
+        if len(shape) != len(self.dims):
+            raise NoLayout(
+                f"{self} is a view of {len(self.dims)} dimensions", required=f"{len(shape)}, as the tensor has"
+            )
+        known = self._known_of_chain()
+        places = self.chain[-1].laid_down if self.chain else self.dims
+
+        def to(*at: Any) -> tuple[Any, ...]:
+            return tuple(digit for digit, _ in self._place([plain(x) for x in at], known))
+
+        def back(*at: Any) -> tuple[Any, ...]:
+            return tuple(self._element([(plain(x), n) for x, n in zip(at, places, strict=True)], known))
+
+        return Reindexing(tuple(map(index, self.dims)), tuple(map(index, places)), to, back)
 
     def apply(self, *coordinate: Any) -> Any:
         """The place of the element at a coordinate of the view.
@@ -220,11 +251,7 @@ class GroupBy(Function):
             known = known.assume(within(ZERO, at, index(size)))
         elif isinstance(at, int) and isinstance(size, int) and not 0 <= at < size:
             raise LayoutError(f"the place {at}", required=f"a place from 0 to {size - 1}")
-        place: Digits = [(at, size)]
-        for link in reversed(self.chain):
-            seen = [_simple(known, digit) for digit in seen_by(place, link.laid_down, known)]
-            place = list(zip(link.element(seen), link.dims, strict=True))
-        found = tuple(_simple(known, digit) for digit in seen_by(place, self.dims, known))
+        found = tuple(self._element([(at, size)], known))
         if isinstance(at, Index):
             found = tuple(IndexExpr(index(digit)) for digit in found)
         return found if len(found) > 1 else found[0]

@@ -171,10 +171,9 @@ class LinearLayout(Function):
     def at(self, digits: Sequence[Any]) -> Any:
         total: Any = 0
         for digit, columns in zip(digits, self._ins.values(), strict=False):
-            if isinstance(digit, Index):
-                raise TypeError("a digit of a linear layout is no expression")
             for bit, column in enumerate(columns):
-                total = total ^ ((digit >> bit) & 1) * column
+                one = digit // (1 << bit) % 2 if isinstance(digit, Index) else (digit >> bit) & 1
+                total = total ^ one * column
         return total
 
     def where(self, **sizes: int) -> LinearLayout:  # noqa: ARG002 (it has no symbolic sizes)
