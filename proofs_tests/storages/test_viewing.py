@@ -26,7 +26,8 @@ def test_an_operand_that_lies_so_is_read_where_its_elements_are(name: str) -> No
     layout = WAYS[name]
     s = reschedule(matmul(), given=[T >= 1]).view("B", layout)
     made = _stored(layout)
-    sizes: dict[str, Any] = {size: value for size, value in (("k", 9), ("m", 13), ("T", 3)) if size in s.goal.free_sizes}
+    known = {"k": 9, "m": 13, "T": 3}
+    sizes: dict[str, Any] = {size: known[size] for size in s.goal.free_sizes}
     assert np.array_equal(atl.evaluate(s.goal, A=A, B_laid=made, **sizes), A @ B)
     assert np.array_equal(compiled(s.goal)(A=A, B_laid=made, **sizes), A @ B)
 
