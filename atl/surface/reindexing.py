@@ -20,7 +20,8 @@ from atl.surface.values import IndexExpr, as_index
 class Arrangement(Protocol):
     """Where the elements of a tensor of a given shape are to be stored, as a function of that shape."""
 
-    def stored(self, shape: tuple[Index, ...]) -> Reindexing: ...
+    def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
+        """The places, and the way back from them; with `copies`, elements may share a place, and none is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +29,13 @@ class Reindexing:
     """The element at x of a tensor of `shape` is at `to(x)` in one of the extents `places`; `back(to(x)) = x`.
 
     `to` takes an index for each dimension of the shape and gives one for each of the places; `back` the other way.
-    Both are formulas over index expressions.
+    Both are formulas over index expressions. Where a tensor is only read, elements may share a place, without a `back`.
     """
 
     shape: tuple[Index, ...]
     places: tuple[Index, ...]
     to: Callable[..., Sequence[Any]]
-    back: Callable[..., Sequence[Any]]
+    back: Callable[..., Sequence[Any]] | None
 
     def place(self, at: Sequence[Index]) -> tuple[Index, ...]:
         """Where the element at these indices goes."""
@@ -42,6 +43,10 @@ class Reindexing:
 
     def origin(self, at: Sequence[Index]) -> tuple[Index, ...]:
         """Which element is at this place, where one is."""
+        if self.back is None:
+            raise WrongArgument(
+                "a layout without a way back", required="back=, which leads from a place to its element"
+            )
         return _applied(self.back, "back", at, len(self.shape))
 
     def hit(self, at: Sequence[Index]) -> Predicate:
@@ -70,9 +75,9 @@ def _applied(function: Callable[..., Sequence[Any]], name: str, at: Sequence[Ind
     return tuple(as_index(part) for part in found)
 
 
-def _names(function: Callable[..., object], letter: str, count: int) -> tuple[str, ...]:
+def _names(function: Callable[..., object] | None, letter: str, count: int) -> tuple[str, ...]:
     try:
-        parameters = list(signature(function).parameters.values())
+        parameters = [] if function is None else list(signature(function).parameters.values())
     except (TypeError, ValueError):
         parameters = []
     plain = [

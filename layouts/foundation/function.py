@@ -89,8 +89,11 @@ class Function(ABC):
     def where(self, **sizes: int) -> Function:
         """This function with numbers for sizes."""
 
-    def stored(self, shape: tuple[Index, ...]) -> Reindexing:  # noqa: ARG002
-        """Where the elements of a tensor of this shape are stored, with the way back: for `s.store(name, layout)`."""
+    def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:  # noqa: ARG002
+        """Where the elements of a tensor of this shape are stored, with the way back: for `s.store(name, layout)`.
+
+        With `copies` elements may share a place, and no way back is needed: for `s.view(name, layout)`.
+        """
         raise NoLayout(f"{self} has no way back", required="a layout, or an IndexFunction with back= and onto=")
 
 
@@ -173,9 +176,9 @@ class IndexFunction(Function):
         place = self.digits_of_place(digits)
         return place[0] if self.onto is None else self.onto.join(place)
 
-    def stored(self, shape: tuple[Index, ...]) -> Reindexing:
+    def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         own = tuple(map(index, leaves(self.shape)))
-        if self.back is None or self.onto is None or not self.onto.row_major:
+        if (self.back is None and not copies) or self.onto is None or not self.onto.row_major:
             raise NoLayout(
                 f"{self} does not say where elements are stored",
                 required="back=, the way back, and onto=Box(…, row_major=True), the box of the places",

@@ -204,7 +204,7 @@ class Layout(Function):
     def _no_table(self) -> Array:
         raise NotByTable(f"the strides of {self} are not numbers", required="numbers for all sizes")
 
-    def stored(self, shape: tuple[Index, ...]) -> Reindexing:
+    def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         """Where the elements of a tensor of this shape are stored: the digits of a place are in the order of strides.
 
         >>> from atl.core.index import size
@@ -213,7 +213,7 @@ class Layout(Function):
         >>> stored.places, stored.place((size("i"), size("j")))
         ((m, n), (j, i))
         """
-        return stored_by_strides(shape, self.shape, list(leaves(self.stride)), self.offset, self.known)
+        return stored_by_strides(shape, self.shape, list(leaves(self.stride)), self.offset, self.known, copies=copies)
 
     def where(self, **sizes: int) -> Layout:
         """This layout with numbers for sizes.

@@ -15,12 +15,19 @@ from layouts.foundation.tuples import Extent, Shape, leaves, modes_of, shown
 
 
 def stored_by_strides(
-    shape: tuple[Index, ...], domain: Shape, strides: Sequence[object], offset: object, known: Known
+    shape: tuple[Index, ...],
+    domain: Shape,
+    strides: Sequence[object],
+    offset: object,
+    known: Known,
+    *,
+    copies: bool = False,
 ) -> Reindexing:
     """Where the elements of a tensor of this shape go by the strides of a domain with a mode for each dimension.
 
     The places are a box whose extents are the quotients of strides that follow one another. Raises `NoLayout` where two
-    elements meet, and where strides do not divide one another: then no box of digits has these places.
+    elements meet, and where strides do not divide one another: then no box of digits has these places. With `copies`
+    elements may meet along modes of stride 0.
     """
     modes = modes_of(domain)
     written = f"{shown(domain)} with strides {', '.join(map(str, strides))}"
@@ -32,7 +39,7 @@ def stored_by_strides(
     if offset != 0:
         raise NoLayout(f"{written} begins at {offset}", required="no offset: storage of its own begins at 0")
     extents = list(leaves(domain))
-    moving = _in_order(extents, strides, known, written)
+    moving = _in_order(extents, strides, known, written, copies=copies)
     steps = _steps([stride for _, stride in moving], known, written)
     order = [place for place, _ in moving]
     outermost = [extents[order[-1]]] if order else []
@@ -50,11 +57,11 @@ def stored_by_strides(
         left = iter(digits)
         return tuple(Box(mode).join([next(left) for _ in leaves(mode)]) for mode in modes)
 
-    return Reindexing(shape, tuple(map(index, places)), to, back)
+    return Reindexing(shape, tuple(map(index, places)), to, None if copies else back)
 
 
 def _in_order(
-    extents: Sequence[Extent], strides: Sequence[object], known: Known, written: str
+    extents: Sequence[Extent], strides: Sequence[object], known: Known, written: str, *, copies: bool
 ) -> list[tuple[int, Extent]]:
     """The modes that move, each with its stride, ordered so that each stride exceeds what those before it span."""
     moving: list[tuple[int, Extent, Extent]] = []
@@ -67,10 +74,13 @@ def _in_order(
             )
         if extent == 1:
             continue
+        if copies and known.same(stride, 0):
+            continue
         if known.same(stride, 0):
             raise NoLayout(
                 f"{written} stores all elements along mode {place}, of extent {extent}, at one place",
                 required="a place of its own for each element; copies may be read, not stored",
+                suggestions=("s.view(…), for an input that a call gives so",),
             )
         moving.append((place, extent, stride))
     ordered = in_order([(extent, stride) for _, extent, stride in moving], known)

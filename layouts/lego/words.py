@@ -203,9 +203,9 @@ class GroupBy(Function):
             place = list(zip(link.element(seen), link.dims, strict=True))
         return [_simple(known, digit) for digit in seen_by(place, self.dims, known)]
 
-    def stored(self, shape: tuple[Index, ...]) -> Reindexing:
-        """Where the elements of a tensor of this shape go, digit by digit: for `s.store(name, layout)`."""
-        if not self.one_to_one:
+    def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
+        """Where the elements of a tensor of this shape go, digit by digit: for `s.store` and `s.view`."""
+        if not self.one_to_one and not copies:
             raise NoLayout(
                 f"{self} does not store", required="permutations that are one to one, each with its way back"
             )
@@ -222,7 +222,8 @@ class GroupBy(Function):
         def back(*at: Any) -> tuple[Any, ...]:
             return tuple(self._element([(plain(x), n) for x, n in zip(at, places, strict=True)], known))
 
-        return Reindexing(tuple(map(index, self.dims)), tuple(map(index, places)), to, back)
+        way_back = back if self.one_to_one else None
+        return Reindexing(tuple(map(index, self.dims)), tuple(map(index, places)), to, way_back)
 
     def apply(self, *coordinate: Any) -> Any:
         """The place of the element at a coordinate of the view.

@@ -10,11 +10,11 @@ from time import process_time
 import pytest
 
 import atl
-from atl.core.index import Index, Leaf, Size, Var, index, size, value_of
+from atl.core.index import index, size
 from atl.prove import Facts, Proved, forget
 from atl.surface.reindexing import Reindexing
 from layouts import IndexFunction, LayoutError, blocked, injective, morton, swizzled
-from proofs_tests.storages.ways import WAYS, T
+from proofs_tests.storages.ways import WAYS, T, at_sizes, variables
 from rewrites import reschedule
 from rewrites.errors import MeetingPlaces
 from rewrites.tactics.reindexing.wellformed import check_reindexing
@@ -27,19 +27,6 @@ def stored(name: str) -> Reindexing:
     made = WAYS[name]((N, M)).stored((N, M))
     assert isinstance(made, Reindexing)
     return made
-
-
-def at_sizes(formula: Index, sizes: dict[str, int], at: tuple[int, ...] = ()) -> int:
-    """A formula over the variables 0, 1, …, which are these indices."""
-
-    def leaf(known: Leaf) -> int:
-        return sizes[known.name] if isinstance(known, Size) else at[known.uid] if isinstance(known, Var) else 0
-
-    return value_of(formula, leaf, lambda *_: 0)
-
-
-def variables(count: int) -> list[Index]:
-    return [index(Var(k, f"x{k}")) for k in range(count)]
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -103,7 +90,9 @@ def _next_place(made: Reindexing) -> Reindexing:
 
 def _next_element(made: Reindexing) -> Reindexing:
     """`back` leads to the neighbour."""
-    return Reindexing(made.shape, made.places, made.to, lambda *at: (made.back(*at)[0], made.back(*at)[1] + 1))
+    back = made.back
+    assert back is not None
+    return Reindexing(made.shape, made.places, made.to, lambda *at: (back(*at)[0], back(*at)[1] + 1))
 
 
 def _short(made: Reindexing) -> Reindexing:

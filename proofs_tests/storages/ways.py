@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 import atl
+from atl.core.index import Index, Leaf, Size, Var, index, value_of
 from atl.core.program import Program
 from layouts import (
     Box,
@@ -95,3 +96,16 @@ def arguments(program: Program, sizes: Mapping[str, int]) -> dict[str, Any]:
         extents = tuple(extent_at(extent, sizes) for extent in array.shape)
         given[array.name] = generator.integers(-4, 5, extents).astype(array.dtype)
     return given | {name: sizes[name] for name in program.free_sizes}
+
+
+def at_sizes(formula: Index, sizes: dict[str, int], at: tuple[int, ...] = ()) -> int:
+    """A formula over the variables 0, 1, …, which are these indices."""
+
+    def leaf(known: Leaf) -> int:
+        return sizes[known.name] if isinstance(known, Size) else at[known.uid] if isinstance(known, Var) else 0
+
+    return value_of(formula, leaf, lambda *_: 0)
+
+
+def variables(count: int) -> list[Index]:
+    return [index(Var(k, f"x{k}")) for k in range(count)]

@@ -34,7 +34,7 @@ from rewrites.places.choosing import Chosen, Handle, one
 from rewrites.places.site import Site, sites
 from rewrites.rule import Rule
 from rewrites.rules import RULES
-from rewrites.session import display, reindexed
+from rewrites.session import display, stored
 from rewrites.session.call import Call
 from rewrites.session.diagnosis import diagnosed, told_at_the_call
 from rewrites.session.handles import Origin, place_in
@@ -42,8 +42,7 @@ from rewrites.session.options import check_flags, check_takes
 from rewrites.session.rule_search import RuleSearch, parameters_written
 from rewrites.session.vocabulary import no_such_name
 from rewrites.tactics.nests.tails import Strategy
-from rewrites.tactics.sparse.deriving import sparsify
-from rewrites.tactics.sparse.operands import OperandFormat, given_as
+from rewrites.tactics.sparse.operands import InputForm, given_as
 
 if TYPE_CHECKING:
     from rewrites.egraph.schedules import Choice, Saturated
@@ -399,19 +398,14 @@ class Session:
         """Makes two nested loops one: ⊞[i < n] ⊞[j < m] e → split m ⊞[ij < n*m] e."""
         return self.do(tactics.flatten_loops, name)
 
-    store, reorder = reindexed.store, reindexed.reorder
+    sparsify, store, reorder, view = stored.sparsify, stored.store, stored.reorder, stored.view
 
-    def sparsify(self, name: str, form: OperandFormat) -> Session:
-        """Gives an input in a sparse format: Σ[j < m] A[i, j] * v[j] → Σ[pos[i] <= p < pos[i + 1]] val[p] * v[crd[p]].
-
-        The start becomes the program in which the input is what the format's arrays mean, the steps taken so far are
-        taken again, and dense loops become loops over entries, by rules alone. The order of such calls, when there are
-        several sparse inputs, is the schedule. Raises `NoSite` with the loop that is still dense, and why.
-        """
+    def _given(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Session:
+        """Starts anew from the program in which an input is given by other arrays, and goes on by a tactic."""
         with told_at_the_call():
             work = Derivation(given_as(self.theorem, name, form, self._rules), self._rules, diagnosed)
-            sparsify(work)
-        self._calls.append(Call(f"sparsify({name!r}, {form!r})", work.start, tuple(work.theorems), tuple(work.notes)))
+            tactic(work)
+        self._calls.append(Call(text, work.start, tuple(work.theorems), tuple(work.notes)))
         self._undone.clear()
         return self
 

@@ -11,7 +11,7 @@ from atl.checks.scope import Scope
 from atl.core.index import Index, Leaf, Var, bound, index, map_leaves
 from atl.core.predicate import Predicate, equal, substitute
 from atl.errors import WrongArgument, brief
-from atl.prove import Proved, prove
+from atl.prove import Facts, Proved, prove
 from atl.surface.reindexing import Arrangement, Reindexing
 from atl.text.printing import show_index
 from rewrites.tactics.reindexing.wellformed import check_reindexing
@@ -20,25 +20,25 @@ Storable: TypeAlias = Arrangement | Reindexing | Callable[..., Arrangement]
 """Where the elements of a tensor are stored, or that as a function of its shape."""
 
 
-def reindexing_at(layout: object, shape: tuple[Index, ...], scope: Scope) -> Reindexing:
-    """Where the elements of a tensor of this shape go, proved to give each a place of its own at a place of a program.
+def reindexing_at(layout: object, shape: tuple[Index, ...], facts: Facts, *, copies: bool = False) -> Reindexing:
+    """Where the elements of a tensor of this shape go, each proved to have a place: of its own, but for copies.
 
     Raises `WrongArgument` for what is no layout or one of another shape, and what `check_reindexing` raises.
     """
-    made = layout if isinstance(layout, Reindexing) else _stored(layout, shape)
+    made = layout if isinstance(layout, Reindexing) else _stored(layout, shape, copies=copies)
     if len(made.shape) != len(shape):
         raise WrongArgument(
             f"the layout is one of tensors with {len(made.shape)} dimensions, this one has {len(shape)}",
             required="a layout with one index for each dimension",
         )
     for own, extent in zip(made.shape, shape, strict=True):
-        if not isinstance(prove(scope.facts, equal(own, extent)), Proved):
+        if not isinstance(prove(facts, equal(own, extent)), Proved):
             raise WrongArgument(
                 f"the layout is one of {_by(made.shape)} elements, the tensor has {_by(shape)}",
                 required=f"{show_index(own)} = {show_index(extent)}",
                 suggestions=("a layout that is made of the shape: s.store(name, layouts.column_major)",),
             )
-    check_reindexing(made, scope.facts)
+    check_reindexing(made, facts, copies=copies)
     return made
 
 
@@ -54,11 +54,11 @@ def _by(shape: tuple[Index, ...]) -> str:
     return " x ".join(map(show_index, shape))
 
 
-def _stored(layout: object, shape: tuple[Index, ...]) -> Reindexing:
+def _stored(layout: object, shape: tuple[Index, ...], *, copies: bool) -> Reindexing:
     if callable(layout) and not hasattr(layout, "stored") and _takes_a_shape(layout):
         layout = layout(shape)
     stored = getattr(layout, "stored", None)
-    made = stored(shape) if callable(stored) else None
+    made = stored(shape, copies=copies) if callable(stored) else None
     if not isinstance(made, Reindexing):
         raise WrongArgument(
             f"{brief(layout)} says of no tensor where its elements are stored",
@@ -68,6 +68,16 @@ def _stored(layout: object, shape: tuple[Index, ...]) -> Reindexing:
 
 
 # -- binders ----------------------------------------------------------------------------------------------------------
+
+
+def over_bound(formulas: Sequence[Index], variables: Sequence[Var]) -> tuple[Index, ...]:
+    """Formulas over variables that are the innermost bound indices, the last one at position 0."""
+    places: dict[Leaf, Index] = {each: bound(len(variables) - 1 - k) for k, each in enumerate(variables)}
+
+    def leaf(at: Leaf) -> Index:
+        return places[at] if at in places else index(at)
+
+    return tuple(map_leaves(formula, leaf) for formula in formulas)
 
 
 def put(place: Var, wanted: Index, leaf: Leaf) -> Index:

@@ -54,7 +54,7 @@ class _Order:
     def __init__(self, work: Derivation, site: Site, inner: Sequence[set[Path]], layout: Storable) -> None:
         self.work, self.path = work, site.path
         self.ranges = self._nest(site, inner)
-        self.made = reindexing_at(layout, tuple(self.ranges), site.scope)
+        self.made = reindexing_at(layout, tuple(self.ranges), site.scope.facts)
         self.places = [Var(_PLACES + k, name) for k, name in enumerate(self.made.names[1])]
         self.rank = len(self.ranges)
 

@@ -52,7 +52,7 @@ def store(work: Derivation, what: Chosen, layout: Storable, *, name: str | None 
     let = work.term(path)
     assert isinstance(let, Let)
     value = work.site((*path, 0))
-    made = reindexing_at(layout, value.scope.shape(value.term.type), value.scope)
+    made = reindexing_at(layout, value.scope.shape(value.term.type), value.scope.facts)
     called, mark = let.name, let.mark
     inner = _Steps(work, (*path, 0), made).taken()
     work.mark(path, LetMark.NONE)

@@ -20,8 +20,10 @@ MOST_ELEMENTS: Final = 2**14
 _FIRST: Final = (1 << 57) + 100
 
 
-def check_reindexing(made: Reindexing, facts: Facts) -> None:
+def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) -> None:
     """Proves that every element has a place of its own within the extents: bounds, and `back(to(x)) = x`.
+
+    With `copies`, elements may share a place: then only the bounds are proved.
 
     Raises `MeetingPlaces`: with two elements that meet, or one that is lost, or with what could not be proved.
     """
@@ -41,7 +43,7 @@ def check_reindexing(made: Reindexing, facts: Facts) -> None:
     variables = [Var(_FIRST + k, name) for k, name in enumerate(made.names[0])]
     at = [index(variable) for variable in variables]
     inside = facts.assume(*(within(ZERO, x, extent) for x, extent in zip(at, made.shape, strict=True)))
-    for goal in _of_elements(made, at):
+    for goal in (*_of_places(made, at), *(() if copies else _of_way_back(made, at))):
         match prove(inside, goal):
             case Proved():
                 pass
@@ -58,13 +60,17 @@ def _of_extents(made: Reindexing) -> Iterator[Predicate]:
     yield from (at_most(ZERO, extent) for extent in made.places)
 
 
-def _of_elements(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
-    """What must hold of the element at these indices."""
+def _of_places(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
+    """What must hold of the place of the element at these indices."""
     place = made.place(at)
     for formula in place:
         yield from (needed.goal for needed in positive_divisors(formula))
     yield from (within(ZERO, p, extent) for p, extent in zip(place, made.places, strict=True))
-    origin = made.origin(place)
+
+
+def _of_way_back(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
+    """What must hold of the way from there."""
+    origin = made.origin(made.place(at))
     for formula in origin:
         yield from (needed.goal for needed in positive_divisors(formula))
     yield from (equal(x, came) for x, came in zip(at, origin, strict=True))

@@ -24,22 +24,35 @@ from rewrites.tactics.storage.binding import abstracted
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
-    """What an input is made of: the inputs in its place, the tensor that they mean, and how a call passes them."""
+class Given:
+    """What an input is made of: the inputs in its place, which a call passes, and the tensor that they mean."""
 
     inputs: tuple[Array, ...]
     meaning: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Operand(Given):
+    """An input that a call passes as one object."""
+
     packed: Packed
 
 
-class OperandFormat(Protocol):
-    """How a tensor is given by arrays. A value from above: this room knows no format."""
+class InputForm(Protocol):
+    """How a tensor is given by arrays. A value from above: this room knows no format and no layout."""
 
-    def operand(self, array: Array, taken: Collection[str]) -> Operand:
+    def operand(self, array: Array, taken: Collection[str]) -> Given:
         """The arrays for an input, with names that are not taken, and what they mean."""
 
 
-def given_as(theorem: Theorem, name: str, form: OperandFormat, rules: Mapping[str, Rule]) -> Theorem:
+class OperandFormat(Protocol):
+    """How a tensor is given by arrays that a call passes as one object."""
+
+    def operand(self, array: Array, taken: Collection[str]) -> Operand:
+        """The arrays for an input, with names that are not taken, what they mean, and how a call passes them."""
+
+
+def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, Rule]) -> Theorem:
     """The theorem about the program in which the input `name` is what the arrays of a format mean.
 
     f (A) = g (A) becomes  let A := meaning in f (A)  =  g (meaning): the let is unfolded, then the steps are taken
@@ -57,7 +70,8 @@ def given_as(theorem: Theorem, name: str, form: OperandFormat, rules: Mapping[st
     inputs = (*start.inputs[:at], *made.inputs, *start.inputs[at + 1 :])
     body = Let(made.meaning, abstracted(start.body, Input(array), 0, 0), name)
     program = make_program(start.name, inputs, body, start.assumptions)
-    work = Derivation(kernel.reflexivity(replace(program, packed=(*start.packed, made.packed))), rules)
+    packed = (*start.packed, made.packed) if isinstance(made, Operand) else start.packed
+    work = Derivation(kernel.reflexivity(replace(program, packed=packed)), rules)
     work.rewrite("unfold_let", ())
     out = work.theorem
     for step in theorem.steps:
@@ -94,4 +108,4 @@ def _replaced(term: Expr, array: Array, meaning: Expr) -> Expr:
     return term if all(a is b.expr for a, b in zip(parts, found, strict=True)) else with_children(term, parts)
 
 
-__all__ = ["Operand", "OperandFormat", "given_as"]
+__all__ = ["Given", "InputForm", "Operand", "OperandFormat", "given_as"]

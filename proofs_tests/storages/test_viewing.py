@@ -1,0 +1,76 @@
+"""Inputs that a call gives in a layout: read as they lie, copies too, with the theorem about what they mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl.errors import ATLError, WrongArgument
+from layouts import Box, IndexFunction, Layout, NoLayout, blocked, column_major
+from lowering import compile as compiled
+from proofs_tests.sessions.session_programs import body, k, m, matmul
+from proofs_tests.storages.ways import WAYS, T, at_sizes, variables
+from rewrites import NoSite, load, reschedule
+from rewrites.errors import MeetingPlaces
+
+A = np.random.default_rng(0).integers(-4, 5, (5, 9)).astype(np.float32)
+B = np.random.default_rng(1).integers(-4, 5, (9, 13)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_an_operand_that_lies_so_is_read_where_its_elements_are(name: str) -> None:
+    layout = WAYS[name]
+    s = reschedule(matmul(), given=[T >= 1]).view("B", layout)
+    made = _stored(layout)
+    known = {"k": 9, "m": 13, "T": 3}
+    sizes: dict[str, Any] = {size: known[size] for size in s.goal.free_sizes}
+    assert np.array_equal(atl.evaluate(s.goal, A=A, B_laid=made, **sizes), A @ B)
+    assert np.array_equal(compiled(s.goal)(A=A, B_laid=made, **sizes), A @ B)
+
+
+def _stored(layout: Any) -> np.ndarray[Any, Any]:
+    """B as it lies, element by element."""
+    formulas = layout((k.node, m.node)).stored((k.node, m.node))
+    sizes = {"k": 9, "m": 13, "T": 3}
+    laid = np.full([at_sizes(extent, sizes) for extent in formulas.places], np.nan, np.float32)
+    for element, value in np.ndenumerate(B):
+        laid[tuple(at_sizes(formula, sizes, element) for formula in formulas.place(variables(2)))] = value
+    return laid
+
+
+def test_the_steps_taken_before_are_taken_again(tmp_path: Path) -> None:
+    s = reschedule(matmul()).tile("p", 4).view("B", column_major)
+    assert body(s).endswith("[4*po + pi < k] · A[i, 4*po + pi] * B_laid[j, 4*po + pi]")
+    theorem = s.done()
+    assert "let B := ⊞[i0 < k] ⊞[i1 < m] B_laid[i1, i0] in" in str(theorem.lhs)
+    theorem.save(tmp_path / "viewed.atl.json")
+    assert load(tmp_path / "viewed.atl.json").rhs == theorem.rhs
+    kernel = compiled(s.goal)
+    assert np.array_equal(kernel(A=A, B_laid=np.asfortranarray(B).T), A @ B)
+
+
+def test_copies_may_be_read() -> None:
+    row = compiled(reschedule(matmul()).view("B", Layout((k, m), (0, 1))).goal)
+    assert np.array_equal(row(A=A, B_laid=B[0]), A @ np.broadcast_to(B[0], B.shape))
+    shared = IndexFunction((k, m), lambda i, j: (i // 2, j), onto=Box(((k + 1) // 2, m), row_major=True))
+    pairs = compiled(reschedule(matmul()).view("B", shared).goal)
+    assert np.array_equal(pairs(A=A, B_laid=B[:5], k=9), A @ B[np.arange(9) // 2])
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    outside = IndexFunction((k, m), lambda i, j: (i + 1, j), onto=Box((k, m), row_major=True))
+    with pytest.raises(MeetingPlaces, match=r"the element at \(0, 0\) would be lost"):
+        reschedule(matmul()).view("B", outside)
+    with pytest.raises(NoLayout):
+        reschedule(matmul()).view("B", Layout((k, m), (1, 1)))
+    with pytest.raises(WrongArgument, match="no layout"):
+        reschedule(atl.parse("f (x : float32) : float32 := 2 * x")).view("x", blocked(4))
+    with pytest.raises(ATLError, match="input"):
+        reschedule(matmul()).view("C", column_major)
+    gathered = atl.parse("f (at : int32[n] in [0, n), x : float32[n]) : float32[n] := ⊞[i < n] x[at[i]]")
+    with pytest.raises(NoSite, match="used as indices"):
+        reschedule(gathered).view("at", blocked(4))

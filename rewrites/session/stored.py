@@ -1,0 +1,70 @@
+"""Calls of a session that say how tensors are stored: in a sparse format, or through a layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from atl.core.program import Program
+from rewrites import tactics
+from rewrites.derivation import Derivation
+from rewrites.places.choosing import Chosen
+from rewrites.session.display import written
+from rewrites.tactics.reindexing.formulas import Storable
+from rewrites.tactics.reindexing.viewing import Viewed, read_where_it_lies
+from rewrites.tactics.sparse.deriving import sparsify as sparse_loops
+from rewrites.tactics.sparse.operands import InputForm, OperandFormat
+
+
+class Doing(Protocol):
+    """What carries out tactics: a session."""
+
+    @property
+    def goal(self) -> Program: ...
+
+    def do(self, tactic: Any, *arguments: Any, **options: Any) -> Any: ...
+    def _given(self, text: str, name: str, form: InputForm, tactic: Callable[[Derivation], object]) -> Any: ...
+
+
+S = TypeVar("S", bound=Doing)
+
+
+def sparsify(self: S, name: str, form: OperandFormat) -> S:
+    """Gives an input in a sparse format: Σ[j < m] A[i, j] * v[j] → Σ[pos[i] <= p < pos[i + 1]] val[p] * v[crd[p]].
+
+    The start becomes the program in which the input is what the format's arrays mean, the steps taken so far are
+    taken again, and dense loops become loops over entries, by rules alone. The order of such calls, when there are
+    several sparse inputs, is the schedule. Raises `NoSite` with the loop that is still dense, and why.
+    """
+    made: S = self._given(f"sparsify({name!r}, {form!r})", name, form, sparse_loops)
+    return made
+
+
+def store(self: S, what: Chosen, layout: Storable, *, name: str | None = None) -> S:
+    """Stores a let, or a copy of an input, through a layout: … y[i, j] … → … y[to(i, j)] …; the way back is proved."""
+    done: S = self.do(tactics.store, what, layout, name=name)
+    return done
+
+
+def reorder(self: S, name: Chosen | Sequence[Chosen], layout: Storable) -> S:
+    """Runs nested loops in the order of a layout's places: Σi Σj e(i, j) → Σp Σq [hit(p, q)] · e(back(p, q))."""
+    done: S = self.do(tactics.reorder, name, layout)
+    return done
+
+
+def view(self: S, name: str, layout: Storable) -> S:
+    """Gives an input in a layout, as it lies: … A[i, j] … → … A_laid[to(i, j)] …; elements may share a place.
+
+    The start becomes the program in which the input is what an array with the extents of the places means, and the
+    steps taken so far are taken again. A call passes that array by its name, such as one whose strides NumPy has
+    turned: `np.asarray(a.T)` for column-major. Raises `NoSite` for an input whose elements are used as indices.
+
+    >>> import layouts
+    >>> s = reschedule(atl.parse("f (A : float32[n, m]) : float32[m] := ⊞[j < m] Σ[i < n] A[i, j]"))
+    >>> s.view("A", layouts.column_major)
+    f (A_laid : float32[m, n]) : float32[m] :=
+      ⊞[j < m] Σ[i < n] A_laid[j, i]
+    """
+    form = Viewed(layout, self.goal.assumptions)
+    made: S = self._given(f"view({name!r}, {written(layout)})", name, form, read_where_it_lies)
+    return made

@@ -1,0 +1,53 @@
+"""Inputs that a call gives in a layout, as they lie: what is read of the tensor is read where its elements are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from atl.checks.scope import known_at_the_start
+from atl.core.index import ZERO, Array, Var, index
+from atl.core.predicate import Predicate
+from atl.core.terms import Access, Expr, Gen, Input
+from atl.errors import WrongArgument
+from rewrites.derivation import Derivation
+from rewrites.tactics.indices import simplify_indices
+from rewrites.tactics.reindexing.formulas import Storable, over_bound, reindexing_at
+from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
+from rewrites.tactics.sparse.operands import Given
+
+_INDICES: Final = (1 << 57) + 400
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """The form of an input that is given in a layout: one array, with the extents of the places."""
+
+    layout: Storable
+    assumptions: tuple[Predicate, ...]
+
+    def operand(self, array: Array, taken: Collection[str]) -> Given:
+        """The array that lies in the layout, and the tensor that it means: ⊞[i < n] ⊞[j < m] A_laid[to(i, j)]."""
+        if not array.shape:
+            raise WrongArgument(f"the scalar {array.name} has no layout", required="a tensor of rank 1 or more")
+        facts = known_at_the_start(self.assumptions, (array,))
+        made = reindexing_at(self.layout, array.shape, facts, copies=True)
+        name = f"{array.name}_laid"
+        while name in taken:
+            name += "_"
+        variables = [Var(_INDICES + k, called) for k, called in enumerate(made.names[0])]
+        laid = Array(name, made.places, array.dtype)
+        meaning: Expr = Input(laid)
+        for place in over_bound(made.place([index(variable) for variable in variables]), variables):
+            meaning = Access(meaning, place)
+        for extent, called in zip(reversed(array.shape), reversed(made.names[0]), strict=True):
+            meaning = Gen(ZERO, extent, meaning, called)
+        return Given((laid,), meaning)
+
+
+def read_where_it_lies(work: Derivation) -> None:
+    """(⊞[i < n] ⊞[j < m] A_laid[to(i, j)])[a, b] → A_laid[to(a, b)], everywhere."""
+    work.exhaust(work.known(OF_ACCESSES))
+    simplify_guards(work)
+    simplify_indices(work)
