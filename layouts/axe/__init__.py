@@ -1,0 +1,47 @@
+"""Axe's words: layouts over named axes, with shards, replicas and an offset.
+
+>>> from layouts.axe import R, S, axis, places
+>>> gpu = axis("gpu")
+>>> rows = S[(2, 32, 128):(1 @ gpu, 128, 1)] + R[2:2 @ gpu]
+>>> places(rows, (1, 0, 5))
+[1@gpu + 5@m, 3@gpu + 5@m]
+"""
+
+from layouts.axe.axes import Axis, Iter, Place, axis
+from layouts.axe.layout import Axe, R, S, places, span
+from layouts.axe.operations import (
+    Grouped,
+    canonicalize,
+    direct_sum,
+    direct_sum_of,
+    fuse,
+    group,
+    same_places,
+    slice_of,
+    split,
+    tile,
+    tile_of,
+)
+
+__all__ = [
+    "Axe",
+    "Axis",
+    "Grouped",
+    "Iter",
+    "Place",
+    "R",
+    "S",
+    "axis",
+    "canonicalize",
+    "direct_sum",
+    "direct_sum_of",
+    "fuse",
+    "group",
+    "places",
+    "same_places",
+    "slice_of",
+    "span",
+    "split",
+    "tile",
+    "tile_of",
+]

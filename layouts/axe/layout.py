@@ -1,0 +1,177 @@
+"""Axe's layouts: L(x) = { D(x) + r + O | r in R }, with sharded iters D, replicated iters R and an offset O.
+
+Indices count row by row, the last iter of D moves fastest. An element may have several places: one for each place of R
+that differs, for replicas that overlap are one place (the paper counts them apart).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product as combinations
+from math import prod
+from typing import Any
+
+from atl.errors import WrongArgument, brief
+from layouts.axe.axes import Axis, Iter, Place, iter_of, place_of
+from layouts.errors import LayoutError
+from layouts.foundation.box import Box
+from layouts.foundation.function import Function
+from layouts.foundation.known import EMPTY
+from layouts.foundation.layout import Layout
+from layouts.foundation.semimodule import Coordinate, Stride
+from layouts.foundation.tuples import shown
+
+
+class Axe(Function):
+    """A layout in Axe's words, written S[(8, 4):(4 @ lane, 1 @ lane)] + R[2:4 @ warp] + 5 @ warp.
+
+    As a function on its box its value is where an element is first: D(x) + O, a coordinate along `axes`. `places` has
+    all of its places.
+
+    >>> from layouts.axe import R, S, axis
+    >>> lane, warp, reg = map(axis, ("lane", "warp", "reg"))
+    >>> tile = S[(8, 2, 4, 2):(4 @ lane, 1 @ warp, 1 @ lane, 1 @ reg)] + R[2:4 @ warp] + 5 @ warp
+    >>> tile
+    S[(8,2,4,2):(4@lane,1@warp,1@lane,1@reg)] + R[2:4@warp] + 5@warp
+    >>> places(tile, (1, 0, 0, 0))
+    [4@lane + 5@warp, 4@lane + 9@warp]
+    """
+
+    __slots__ = ("axes", "known", "offset", "one_to_one", "replicated", "shape", "sharded")
+
+    def __init__(self, sharded: Iterable[Iter], replicated: Iterable[Iter] = (), offset: Place | None = None) -> None:
+        self.sharded = tuple(sharded)
+        self.replicated = tuple(replicated)
+        self.offset = Place({}) if offset is None else offset
+        named = {each.axis for each in (*self.sharded, *self.replicated)} | set(self.offset.parts)
+        self.axes: tuple[Axis, ...] = tuple(sorted(named))
+        extents = tuple(each.extent for each in self.sharded)
+        self.shape = extents if len(extents) > 1 else extents[0] if extents else 1
+        self.known = EMPTY
+        self.one_to_one = False
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return prod(each.extent for each in self.sharded)
+
+    @property
+    def box(self) -> Box:
+        """The domain, which counts row by row."""
+        return Box(self.shape, row_major=True)
+
+    def strides(self) -> Layout:
+        """D and O by strides along the axes, on flat indices that count row by row."""
+        units = {at: Coordinate((0,) * place + (1,)) for place, at in enumerate(self.axes)}
+        modes: list[tuple[int, Stride]] = [(each.extent, units[each.axis] * each.stride) for each in self.sharded]
+        start: Any = 0
+        for at, steps in self.offset.parts.items():
+            start = start + units[at] * steps
+        return Layout.of_modes(modes[::-1], offset=start)
+
+    def replicas(self) -> list[Place]:
+        """The places of R, each once, in order of the axes."""
+        found: dict[tuple[int, ...], Place] = {}
+        for steps in combinations(*(range(each.extent) for each in self.replicated)):
+            place = Place({})
+            for step, each in zip(steps, self.replicated, strict=True):
+                place = place.plus(Place({each.axis: step * each.stride}))
+            found[tuple(place[at] for at in self.axes)] = place
+        return [found[key] for key in sorted(found)]
+
+    # -- meaning ------------------------------------------------------------------------------------------------------
+
+    def at(self, digits: Sequence[Any]) -> Any:
+        return self.strides().at(list(digits)[::-1])
+
+    def where(self, **sizes: int) -> Axe:  # noqa: ARG002 (it has no symbolic sizes)
+        return self
+
+    # -- as it is written ---------------------------------------------------------------------------------------------
+
+    def __add__(self, other: object) -> Axe:
+        if isinstance(other, Axe):
+            if self.sharded and other.sharded:
+                raise LayoutError(f"{self} + {other}", required="one S[...]; direct_sum adds two layouts")
+            sharded = self.sharded or other.sharded
+            return Axe(sharded, (*self.replicated, *other.replicated), self.offset.plus(other.offset))
+        return Axe(self.sharded, self.replicated, self.offset.plus(place_of(other)))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the iters are the same, as they are written; whether the functions are, `same_places` says."""
+        if not isinstance(other, Axe):
+            return NotImplemented
+        mine = (self.sharded, sorted(map(str, self.replicated)), self.offset)
+        return mine == (other.sharded, sorted(map(str, other.replicated)), other.offset)
+
+    def __hash__(self) -> int:
+        return hash((self.sharded, frozenset(self.replicated), self.offset))
+
+    def __repr__(self) -> str:
+        parts = [f"S{_bracketed(self.sharded)}"] if self.sharded else []
+        parts += [f"R{_bracketed(self.replicated)}"] if self.replicated else []
+        parts += [str(self.offset)] if self.offset.parts else []
+        return " + ".join(parts)
+
+
+class Written:
+    """S and R: `S[(8, 4):(4 @ lane, 1 @ lane)]`, `S[8:2]`, `R[2:4 @ warp]`."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def __getitem__(self, given: object) -> Axe:
+        if not isinstance(given, slice) or given.step is not None or given.start is None or given.stop is None:
+            raise WrongArgument(f"{self.word}[{brief(given)}]", required="extents and strides: S[(8, 4):(4, 1)]")
+        extents, strides = (each if isinstance(each, tuple) else (each,) for each in (given.start, given.stop))
+        if len(extents) != len(strides):
+            raise LayoutError(
+                f"{len(extents)} extents and {len(strides)} strides in {self.word}[...]", required="a stride for each"
+            )
+        iters = [iter_of(extent, stride) for extent, stride in zip(extents, strides, strict=True)]
+        return Axe(iters) if self.word == "S" else Axe((), iters)
+
+    def __repr__(self) -> str:
+        return self.word
+
+
+S = Written("S")
+"""Sharded iters."""
+R = Written("R")
+"""Replicated iters."""
+
+
+def places(layout: Axe, at: int | Sequence[int]) -> list[Place]:
+    """All places of the element at an index, or at a coordinate of the iters."""
+    if not isinstance(layout, Axe):
+        raise WrongArgument(f"{brief(layout)} has no axes", required="a layout in Axe's words: S[...] + R[...]")
+    digits = layout.box.coordinate_digits(tuple(at) if isinstance(at, list | tuple) else at)
+    for digit, each in zip(digits, layout.sharded, strict=True):
+        if not 0 <= digit < each.extent:
+            raise LayoutError(f"the element {brief(at)} of {layout}", required=f"one of {layout.size} elements")
+    first = layout.offset
+    for digit, each in zip(digits, layout.sharded, strict=True):
+        first = first.plus(Place({each.axis: digit * each.stride}))
+    return [first.plus(other) for other in layout.replicas()]
+
+
+def span(layout: Axe) -> Mapping[Axis, int]:
+    """Along each axis, the largest less the smallest place, plus one; where it starts does not count.
+
+    >>> from layouts.axe import S, axis
+    >>> dict(span(S[(8, 4):(8, 2)] + 5))
+    {m: 63}
+    """
+    reach = dict.fromkeys(layout.axes, 1)
+    for each in (*layout.sharded, *layout.replicated):
+        reach[each.axis] += abs(each.reach)
+    return reach
+
+
+def _bracketed(iters: Sequence[Iter]) -> str:
+    if len(iters) == 1:
+        return f"[{iters[0]}]"
+    strides = ",".join(str(each).split(":")[1] for each in iters)
+    return f"[{shown(tuple(each.extent for each in iters))}:({strides})]"

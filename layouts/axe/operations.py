@@ -1,0 +1,376 @@
+"""Operations on Axe's layouts: normal form, groups, tiles, direct sums, slices, fused axes.
+
+What an operation finds is multiplied out and compared; where there is none, the refusal says so. (The conditions in the
+paper's appendices accept some wrong factors and refuse some true ones; none of them is relied on.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from atl.errors import WrongArgument, brief
+from layouts.algebra.coalesce import coalesced
+from layouts.axe.axes import Axis, Iter, Place
+from layouts.axe.layout import Axe, span
+from layouts.errors import LayoutError, NoLayout
+from layouts.foundation.known import EMPTY
+from layouts.foundation.layout import Mode
+from layouts.foundation.recovery import Broken, recovered
+from layouts.foundation.semimodule import COORDINATES, Coordinate
+from layouts.foundation.tuples import shown
+
+Shape = Sequence[int]
+
+
+def canonicalize(layout: Axe) -> Axe:
+    """The shortest sharded iters with the same map, and replicas by their set, in order; the same for equal layouts.
+
+    Replicas are written by their set: along each axis by the longest runs of the least strides whose sums it is. Those
+    that go down go up from a lower offset.
+
+    >>> from layouts.axe import R, S
+    >>> canonicalize(S[(8, 2, 4, 2, 3, 6):(2, 1, 4, 24, 6, 1)]), canonicalize(S[4:1] + R[(2, 2):(2, 1)])
+    (S[(16,4,2,18):(1,4,24,1)], S[4:1] + R[4:1])
+    """
+    strides = layout.strides()
+    modes = coalesced(strides.modes, EMPTY)
+    sharded = _iters(modes, layout.axes)
+    replicated, down = _replicas(layout)
+    return Axe(sharded, replicated, layout.offset.plus(down))
+
+
+def same_places(first: Axe, second: Axe) -> bool:
+    """Whether each element has the same set of places in both."""
+    a, b = canonicalize(first), canonicalize(second)
+    if a.sharded != b.sharded:
+        return False
+    held = [{place.plus(each.offset) for place in each.replicas()} for each in (a, b)]
+    return held[0] == held[1]
+
+
+def _iters(modes: Sequence[Mode], axes: Sequence[Axis]) -> list[Iter]:
+    """Modes along coordinates as iters, the slowest first. Raises `NoLayout` where one moves along two axes."""
+    found: list[Iter] = []
+    for extent, stride in modes:
+        if extent == 1:
+            continue
+        steps = [(at, stride[place]) for place, at in enumerate(axes)] if isinstance(stride, Coordinate) else []
+        moving = [(at, step) for at, step in steps if step != 0]
+        if len(moving) != 1 or not isinstance(extent, int) or not isinstance(moving[0][1], int):
+            raise NoLayout(
+                f"a part of extent {extent} moves by {' + '.join(f'{step}@{at}' for at, step in moving) or '0'}",
+                required="iters along one axis each",
+            )
+        found.append(Iter(extent, moving[0][1], moving[0][0]))
+    return found[::-1] or [Iter(1, 1)]
+
+
+def _replicas(layout: Axe) -> tuple[list[Iter], Place]:
+    found: list[Iter] = []
+    down = Place({})
+    for at in layout.axes:
+        iters = [each for each in layout.replicated if each.axis == at and each.extent > 1]
+        down = down.plus(Place({at: sum(min(each.reach, 0) for each in iters)}))
+        steps = {0}
+        for each in iters:
+            steps = {step + k * abs(each.stride) for step in steps for k in range(each.extent)}
+        found += [Iter(extent, stride, at) for extent, stride in _sums_of_runs(sorted(steps)) or _merged(iters)]
+    return found, down
+
+
+def _sums_of_runs(steps: Sequence[int]) -> list[tuple[int, int]] | None:
+    """Extents and strides, the smallest stride first, whose sums are this set; None where none are found.
+
+    The least positive sum is a stride. Its longest run is tried first, with all that may be added to it.
+    """
+    held = set(steps)
+    if len(held) == 1:
+        return []
+    stride = min(step for step in held if step > 0)
+    longest = 2
+    while longest * stride in held:
+        longest += 1
+    for extent in range(longest, 1, -1):
+        run = [k * stride for k in range(extent)]
+        starts = [step for step in steps if all(step + further in held for further in run)]
+        if len(starts) < len(held) and {start + further for start in starts for further in run} == held:
+            rest = _sums_of_runs(starts)
+            if rest is not None:
+                return [(extent, stride), *rest]
+    return None
+
+
+def _merged(iters: Sequence[Iter]) -> list[tuple[int, int]]:
+    """The iters that are given, ordered, two that go on from one another as one."""
+    found: list[tuple[int, int]] = []
+    for each in sorted(iters, key=lambda each: (abs(each.stride), each.extent)):
+        extent, stride = each.extent, abs(each.stride)
+        if found:
+            before, step = found[-1]
+            if stride % step == 0 and stride <= before * step:
+                found[-1] = (before + (extent - 1) * (stride // step), step)
+                continue
+        found.append((extent, stride))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """A layout whose iters fall into blocks: block k is those from `separators[k]` up to `separators[k + 1]`."""
+
+    layout: Axe
+    separators: tuple[int, ...]
+
+    def block(self, number: int) -> tuple[Iter, ...]:
+        """The iters of a block."""
+        return self.layout.sharded[self.separators[number] : self.separators[number + 1]]
+
+
+def group(layout: Axe, shape: Shape) -> Grouped:
+    """The same layout with iters split so that they fall into blocks of these extents.
+
+    Raises `NoLayout` where an iter would have to be split at no factor of it.
+
+    >>> from layouts.axe import S
+    >>> group(S[30:1], (6, 5)), group(group(S[30:1], (6, 5)).layout, (2, 15))
+    (Grouped(layout=S[(6,5):(5,1)], separators=(0, 1, 2)), Grouped(layout=S[(2,3,5):(15,5,1)], separators=(0, 1, 3)))
+    """
+    extents = _extents(shape)
+    if prod(extents) != layout.size:
+        raise LayoutError(f"{layout} has {layout.size} elements, and {shown(tuple(extents))} {prod(extents)}",
+                          required="equally many")  # fmt: skip
+    left = [each for each in layout.sharded if each.extent > 1]
+    blocks: list[list[Iter]] = []
+    for extent in reversed(extents):
+        block: list[Iter] = []
+        needed = extent
+        while needed > 1:
+            last = left.pop()
+            if needed % last.extent == 0:
+                block.insert(0, last)
+                needed //= last.extent
+            elif last.extent % needed == 0:
+                left.append(Iter(last.extent // needed, last.stride * needed, last.axis))
+                block.insert(0, Iter(needed, last.stride, last.axis))
+                needed = 1
+            else:
+                raise NoLayout(
+                    f"{layout} is not grouped by {shown(tuple(extents))}: {last} meets a block that lacks {needed}",
+                    required="one of the two extents divides the other",
+                )
+        blocks.insert(0, block)
+    separators = [0]
+    for block in blocks:
+        separators.append(separators[-1] + len(block))
+    iters = [each for block in blocks for each in block]
+    return Grouped(Axe(iters or [Iter(1, 1)], layout.replicated, layout.offset), tuple(separators))
+
+
+def direct_sum(first: Axe, second: Axe, first_shape: Shape, second_shape: Shape) -> Axe:
+    """The layout on coordinates (x, y), dimension by dimension, whose place is first(x) + second(y).
+
+    >>> from layouts.axe import S
+    >>> direct_sum(S[(2, 2):(8, 2)], S[(2, 2):(4, 1)], (2, 2), (2, 2))
+    S[16:1]
+    """
+    if len(_extents(first_shape)) != len(_extents(second_shape)):
+        raise LayoutError(f"{brief(first_shape)} and {brief(second_shape)}", required="equally many dimensions")
+    outer, inner = group(first, first_shape), group(second, second_shape)
+    iters = [
+        each for number in range(len(first_shape)) for part in (outer, inner) for each in part.block(number)
+    ]  # fmt: skip
+    replicated = (*first.replicated, *second.replicated)
+    return canonicalize(Axe(iters or [Iter(1, 1)], replicated, first.offset.plus(second.offset)))
+
+
+def tile(outer: Axe, inner: Axe, outer_shape: Shape, inner_shape: Shape) -> Axe:
+    """Tiles of `inner`, where `outer` says: its steps are as far as a tile spans, along each axis.
+
+    >>> from layouts.axe import S
+    >>> tile(S[(8, 8):(8, 1)], S[(2, 4):(1, 2)], (8, 8), (2, 4))
+    S[(8,2,32):(64,1,2)]
+    """
+    return direct_sum(_scaled(outer, span(inner)), inner, outer_shape, inner_shape)
+
+
+def _scaled(layout: Axe, by: Mapping[Axis, int]) -> Axe:
+    def times(iters: Sequence[Iter]) -> list[Iter]:
+        return [Iter(each.extent, each.stride * by.get(each.axis, 1), each.axis) for each in iters]
+
+    offset = Place({at: steps * by.get(at, 1) for at, steps in layout.offset.parts.items()})
+    return Axe(times(layout.sharded), times(layout.replicated), offset)
+
+
+def direct_sum_of(whole: Axe, second: Axe, whole_shape: Shape, second_shape: Shape) -> Axe:
+    """The first layout whose direct sum with the second is the whole.
+
+    Raises `NoLayout` where there is none.
+
+    >>> from layouts.axe import S
+    >>> direct_sum_of(S[16:1], S[(2, 2):(4, 1)], (4, 4), (2, 2))
+    S[(2,2):(8,2)]
+    """
+    shape = _quotient(whole_shape, second_shape)
+    mixed = [extent for pair in zip(shape, second_shape, strict=True) for extent in pair]
+    parts = group(canonicalize(whole), mixed)
+    iters = [each for number in range(len(shape)) for each in parts.block(2 * number)]
+    first, other = canonicalize(whole), canonicalize(second)
+    offset = Place({at: first.offset[at] - other.offset[at] for at in {*whole.axes, *second.axes}})
+    found = Axe(iters or [Iter(1, 1)], _left_of_replicas(first, other), offset)
+    if same_places(direct_sum(found, second, shape, second_shape), whole):
+        return canonicalize(found)
+    raise NoLayout(f"{whole} is no direct sum with {second}", required="a layout of which it is a part")
+
+
+def _left_of_replicas(whole: Axe, part: Axe) -> list[Iter]:
+    """The replicas that, added to those of the part, are the whole's: along each axis, all that keep within those."""
+    found: list[Iter] = []
+    for at in whole.axes:
+        all_, some = ({place[at] for place in each.replicas()} for each in (whole, part))
+        left = sorted(step for step in all_ if all(step + other in all_ for other in some))
+        if left and left[0] == 0:
+            found += [Iter(extent, stride, at) for extent, stride in _sums_of_runs(left) or ()]
+    return found
+
+
+def tile_of(whole: Axe, inner: Axe, whole_shape: Shape, inner_shape: Shape) -> Axe:
+    """The outer layout of which the whole is made by tiles of `inner`. Raises `NoLayout` where there is none.
+
+    >>> from layouts.axe import S
+    >>> tile_of(S[(8, 2, 32):(64, 1, 2)], S[(2, 4):(1, 2)], (16, 32), (2, 4))
+    S[64:1]
+    """
+    try:
+        outer = direct_sum_of(whole, Axe(inner.sharded, inner.replicated), whole_shape, inner_shape)
+    except NoLayout as refused:
+        raise NoLayout(f"{whole} is not made of tiles {inner}", required="tiles that are found in it") from refused
+    spans = span(inner)
+    start = Place({at: outer.offset[at] - inner.offset[at] for at in {*outer.axes, *inner.axes}})
+    steps = [(each.stride, spans.get(each.axis, 1)) for each in (*outer.sharded, *outer.replicated) if each.extent > 1]
+    steps += [(start[at], spans.get(at, 1)) for at in start.parts]
+    if any(stride % by for stride, by in steps):
+        raise NoLayout(
+            f"{whole} is not made of tiles {inner}: they stand at {outer}",
+            required=f"steps that are multiples of what a tile spans, {dict(spans)}",
+        )
+
+    def divided(iters: Sequence[Iter]) -> list[Iter]:
+        return [Iter(each.extent, each.stride // spans.get(each.axis, 1) or 1, each.axis) for each in iters]
+
+    offset = Place({at: start[at] // spans.get(at, 1) for at in start.parts})
+    return canonicalize(Axe(divided(outer.sharded), divided(outer.replicated), offset))
+
+
+def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[int, int]]) -> Axe:
+    """The layout of a box of elements, [start, stop) in each dimension of the shape, counted row by row within it.
+
+    Found wherever there is one: it is read off the table of places. Raises `NoLayout` where iters do not express it.
+
+    >>> from layouts.axe import S
+    >>> slice_of(S[(6, 10):(7, 1)], (60,), [(5, 25)])
+    S[(2,2,5):(7,2,1)] + 5@m
+    """
+    extents = _extents(shape)
+    if prod(extents) != layout.size or len(region) != len(extents):
+        raise LayoutError(f"the shape {brief(shape)} of {layout}", required=f"{layout.size} elements, a range for each")
+    for (start, stop), extent in zip(region, extents, strict=True):
+        if not 0 <= start < stop <= extent:
+            raise LayoutError(f"the range {start} to {stop} of {extent}", required="0 <= start < stop <= extent")
+    held = np.arange(layout.size).reshape(extents)[tuple(slice(start, stop) for start, stop in region)].reshape(-1)
+    table = layout.strides().table().reshape((layout.size, -1))[held]
+    modes = recovered(table, COORDINATES)
+    if isinstance(modes, Broken):
+        raise NoLayout(
+            f"{layout} has no slice {brief(list(region))} of {shown(tuple(extents))}",
+            required=f"iters: at element {modes.index} of the slice the place is another than any would give",
+        )
+    first = Place({at: int(step) for at, step in zip(layout.axes, table[0], strict=False)})
+    return Axe(_iters(modes, layout.axes), layout.replicated, first)
+
+
+def fuse(layout: Axe, into: Axis, sizes: Sequence[tuple[Axis, int]]) -> Axe:
+    """Several axes as one: `sizes` are the axes to fuse, the fastest first, each with its size.
+
+    >>> from layouts.axe import S, axis
+    >>> warp, lane, thread = map(axis, ("warp", "lane", "thread"))
+    >>> fuse(S[(2, 8, 2, 4):(2 @ warp, 4 @ lane, 1 @ warp, 1 @ lane)], thread, [(lane, 32), (warp, 4)])
+    S[(2,8,2,4):(64@thread,4@thread,32@thread,1@thread)]
+    """
+    steps: dict[Axis, int] = {}
+    unit = 1
+    for at, size in sizes:
+        steps[at] = unit
+        unit *= size
+        if span(layout).get(at, 1) > size:
+            raise NoLayout(f"{layout} takes {span(layout)[at]} of {at}", required=f"at most {size}, its size")
+
+    def moved(iters: Sequence[Iter]) -> list[Iter]:
+        return [
+            Iter(each.extent, each.stride * steps[each.axis], into) if each.axis in steps else each for each in iters
+        ]
+
+    offset = Place({})
+    for at, held in layout.offset.parts.items():
+        offset = offset.plus(Place({into: held * steps[at]} if at in steps else {at: held}))
+    return canonicalize(Axe(moved(layout.sharded), moved(layout.replicated), offset))
+
+
+def split(layout: Axe, axis: Axis, sizes: Sequence[tuple[Axis, int]]) -> Axe:
+    """One axis as several, the fastest first, each with its size: the way back of `fuse`.
+
+    Raises `NoLayout` where an iter, or a sum of them, goes over from one of the new axes to the next.
+
+    >>> from layouts.axe import S, axis
+    >>> warp, lane, thread = map(axis, ("warp", "lane", "thread"))
+    >>> split(S[128:1 @ thread], thread, [(lane, 32), (warp, 4)])
+    S[(4,32):(1@warp,1@lane)]
+    """
+    parts = [_split(each, axis, sizes) for each in layout.sharded]
+    replicas = [_split(each, axis, sizes) for each in layout.replicated]
+    offset = Place({at: held for at, held in layout.offset.parts.items() if at != axis})
+    left = layout.offset[axis]
+    for number, (at, size) in enumerate(sizes):
+        digit = left if number == len(sizes) - 1 else left % size
+        offset, left = offset.plus(Place({at: digit})), left // size
+    made = Axe([each for part in parts for each in part], [each for part in replicas for each in part], offset)
+    if not same_places(fuse(made, axis, sizes), layout):
+        raise NoLayout(f"{layout} is not split into {', '.join(str(at) for at, _ in sizes)}", required="no carries")
+    return canonicalize(made)
+
+
+def _split(each: Iter, axis: Axis, sizes: Sequence[tuple[Axis, int]]) -> list[Iter]:
+    if each.axis != axis:
+        return [each]
+    out: list[Iter] = []
+    extent, stride = each.extent, each.stride
+    for number, (at, size) in enumerate(sizes):
+        if extent == 1:
+            break
+        if number < len(sizes) - 1 and stride % size == 0:
+            stride //= size
+            continue
+        fits = extent if number == len(sizes) - 1 else min(extent, size // stride if size % stride == 0 else 1)
+        if extent % fits or (fits < extent and (fits * stride) != size):
+            raise NoLayout(f"{each} is not split at {size} of {at}", required="an iter that ends there")
+        out.insert(0, Iter(fits, stride, at))
+        extent, stride = extent // fits, 1
+    return out or [Iter(1, 1)]
+
+
+def _extents(shape: Shape) -> list[int]:
+    found: list[int] = list(shape)
+    for extent in found:
+        if type(extent) is not int or extent < 1:
+            raise WrongArgument(f"the shape {brief(shape)}", required="extents of at least 1")
+    return found
+
+
+def _quotient(whole: Shape, part: Shape) -> list[int]:
+    pairs = list(zip(_extents(whole), _extents(part), strict=False))
+    if len(_extents(whole)) != len(_extents(part)) or any(a % b for a, b in pairs):
+        raise NoLayout(f"{brief(whole)} in tiles of {brief(part)}", required="extents that divide, one for each")
+    return [a // b for a, b in pairs]

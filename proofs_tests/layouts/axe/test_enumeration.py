@@ -1,0 +1,236 @@
+"""Every operation on random layouts in Axe's words, beside the sets of places by their definition."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+from math import prod
+from random import Random
+
+import numpy as np
+import pytest
+
+from layouts import NoLayout
+from layouts.axe import (
+    Axe,
+    Axis,
+    Iter,
+    Place,
+    axis,
+    canonicalize,
+    direct_sum,
+    direct_sum_of,
+    fuse,
+    group,
+    operations,
+    same_places,
+    slice_of,
+    span,
+    split,
+    tile,
+    tile_of,
+)
+
+AXES = tuple(map(axis, ("m", "lane", "warp")))
+EXTENTS = (1, 2, 2, 3, 4, 6)
+STRIDES = (1, 1, 2, 3, 4, 6, 8, 12, -1, -2, 24)
+
+
+def drawn(random: Random, size: int | None = None, *, replicas: bool = True) -> Axe:
+    """A random layout, of so many elements or any."""
+    if size is None:
+        extents = [random.choice(EXTENTS) for _ in range(random.randint(1, 3))]
+    else:
+        extents, left = [], size
+        while left > 1:
+            extents.append(random.choice([d for d in range(2, left + 1) if left % d == 0]))
+            left //= extents[-1]
+        random.shuffle(extents)
+    iters = [Iter(extent, random.choice(STRIDES), random.choice(AXES[:2])) for extent in extents]
+    if random.random() < 0.4:
+        step = 1
+        for place in reversed(range(len(iters))):
+            iters[place] = Iter(extents[place], step, AXES[0])
+            step *= extents[place]
+    copies = [
+        Iter(random.choice((1, 2, 3)), random.choice(STRIDES), random.choice(AXES))
+        for _ in range(random.choice((0, 0, 1, 2)))
+    ]
+    offset = Place({random.choice(AXES): random.randint(0, 9)})
+    return Axe(iters or [Iter(1, 1)], copies if replicas else (), offset)
+
+
+def sets(layout: Axe) -> list[frozenset[Place]]:
+    """The places of each element, by the definition."""
+    out = []
+    for digits in product(*(range(each.extent) for each in layout.sharded)):
+        found = set()
+        for steps in product(*(range(each.extent) for each in layout.replicated)):
+            parts: Counter[Axis] = Counter(dict(layout.offset.parts))
+            for digit, each in zip((*digits, *steps), (*layout.sharded, *layout.replicated), strict=True):
+                parts[each.axis] += digit * each.stride
+            found.add(Place(dict(parts)))
+        out.append(frozenset(found))
+    return out
+
+
+def test_normal_forms_are_the_same_map_and_one_for_each() -> None:
+    seen: dict[tuple[frozenset[Place], ...], set[str]] = {}
+    for seed in range(700):
+        layout = drawn(Random(seed))
+        short = canonicalize(layout)
+        assert sets(short) == sets(layout), layout
+        assert len(short.sharded) <= max(sum(each.extent > 1 for each in layout.sharded), 1)
+        assert canonicalize(short) == short
+        seen.setdefault(tuple(sets(layout)), set()).add(str(short))
+        first = layout.table().reshape(layout.size, -1)[0].tolist()
+        assert first == [layout.offset[at] for at in layout.axes][: len(first)]
+    assert all(len(forms) == 1 for forms in seen.values()), [forms for forms in seen.values() if len(forms) > 1]
+    assert len(seen) < 690, "some layouts were equal"
+
+
+def test_same_places_is_equality_of_sets() -> None:
+    came: Counter[bool] = Counter()
+    for seed in range(800):
+        random = Random(seed)
+        first = drawn(random, random.choice((2, 4, 6)))
+        second = drawn(random, first.size) if random.random() < 0.7 else canonicalize(first)
+        equal = sets(first) == sets(second)
+        came[equal] += 1
+        assert same_places(first, second) == equal
+    assert min(came.values()) > 150
+
+
+def test_spans_groups_and_slices() -> None:
+    came: Counter[str] = Counter()
+    for seed in range(500):
+        random = Random(seed)
+        layout = drawn(random)
+        held = sets(layout)
+        for at, length in span(layout).items():
+            along = [place[at] for each in held for place in each]
+            assert length == max(along) - min(along) + 1
+        shape = factored(random, layout.size)
+        try:
+            grouped = group(layout, shape)
+        except NoLayout:
+            came["no group"] += 1
+        else:
+            came["grouped"] += 1
+            assert sets(grouped.layout) == held
+            assert [prod(each.extent for each in grouped.block(k)) for k in range(len(shape))] == list(shape)
+        region = [(start := random.randrange(extent), random.randint(start + 1, extent)) for extent in shape]
+        inside = np.arange(layout.size).reshape(shape)[tuple(slice(*each) for each in region)].reshape(-1)
+        wanted = [held[place] for place in inside]
+        try:
+            part = slice_of(layout, shape, region)
+        except NoLayout:
+            came["no slice"] += 1
+            assert not expressible(wanted)
+        else:
+            came["sliced"] += 1
+            assert sets(part) == wanted
+    assert min(came.values()) > 20, came
+
+
+def factored(random: Random, size: int) -> tuple[int, ...]:
+    """A shape of so many elements."""
+    out: list[int] = []
+    while size > 1 and len(out) < 2:
+        out.append(random.choice([d for d in range(1, size + 1) if size % d == 0]))
+        size //= out[-1]
+    return (*out, size)
+
+
+def expressible(wanted: list[frozenset[Place]]) -> bool:
+    """Whether some iters give these places: every factorisation of the number is tried."""
+    least = [min(each, key=lambda place: [place[at] for at in AXES]) for each in wanted]
+    steps = [tuple(place[at] - least[0][at] for at in AXES) for place in least]
+
+    def fits(steps: list[tuple[int, ...]]) -> bool:
+        if len(steps) == 1:
+            return True
+        for extent in range(2, len(steps) + 1):
+            if len(steps) % extent:
+                continue
+            count = len(steps) // extent  # the slowest iter has so many blocks
+            stride = steps[count]
+            blocks = [steps[k * count : (k + 1) * count] for k in range(extent)]
+            moved = all(
+                tuple(a + k * s for a, s in zip(first, stride, strict=True)) == step
+                for k, block in enumerate(blocks)
+                for first, step in zip(blocks[0], block, strict=True)
+            )
+            if moved and sum(map(bool, stride)) == 1 and fits(blocks[0]):
+                return True
+        return False
+
+    return fits(steps)
+
+
+def test_sums_and_tiles_are_their_definitions_and_are_found_again() -> None:
+    came: Counter[str] = Counter()
+    for seed in range(250):
+        random = Random(seed)
+        shapes = [tuple(random.choice((1, 2, 2, 3)) for _ in range(2)) for _ in range(2)]
+        outer, inner = (drawn(random, prod(shape), replicas=random.random() < 0.4) for shape in shapes)
+        try:
+            made = direct_sum(outer, inner, *shapes)
+        except NoLayout:
+            came["no group"] += 1
+            continue
+        whole = tuple(a * b for a, b in zip(*shapes, strict=True))
+        first, second = sets(outer), sets(inner)
+        for at, found in zip(product(*map(range, whole)), sets(made), strict=True):
+            x = int(np.ravel_multi_index([k // n for k, n in zip(at, shapes[1], strict=True)], shapes[0]))
+            y = int(np.ravel_multi_index([k % n for k, n in zip(at, shapes[1], strict=True)], shapes[1]))
+            assert found == {a + b for a in first[x] for b in second[y]}
+        again = direct_sum_of(made, inner, whole, shapes[1])
+        assert same_places(direct_sum(again, inner, shapes[0], shapes[1]), made)
+        tiled = tile(outer, inner, *shapes)
+        assert same_places(tile(tile_of(tiled, inner, whole, shapes[1]), inner, *shapes), tiled)
+        came["both"] += 1
+        other = drawn(random, prod(shapes[1]))
+        try:
+            found_outer = tile_of(tiled, other, whole, shapes[1])
+        except NoLayout:
+            came["no tile"] += 1
+        else:
+            came["another tile"] += 1
+            assert same_places(tile(found_outer, other, *shapes), tiled)
+    assert came["both"] > 120
+    assert came["no tile"] > 60
+
+
+def test_axes_are_fused_and_split_again() -> None:
+    lane, warp, thread = map(axis, ("lane", "warp", "thread"))
+    came: Counter[str] = Counter()
+    for seed in range(250):
+        random = Random(seed)
+        sizes = [(lane, random.choice((4, 8))), (warp, random.choice((2, 4)))]
+        iters = [
+            Iter(random.choice((2, 4)), random.choice((1, 2, 4)), random.choice((lane, warp, axis("m"))))
+            for _ in range(random.randint(1, 3))
+        ]
+        layout = Axe(iters, (), Place({lane: random.randint(0, 1)}))
+        try:
+            fused = fuse(layout, thread, sizes)
+        except NoLayout:
+            came["too large"] += 1
+            continue
+        for before, after in zip(sets(layout), sets(fused), strict=True):
+            assert {place[lane] + sizes[0][1] * place[warp] for place in before} == {place[thread] for place in after}
+        try:
+            again = split(fused, thread, sizes)
+        except NoLayout:
+            came["not split"] += 1
+        else:
+            came["split"] += 1
+            assert same_places(fuse(again, thread, sizes), fused)
+    assert came["split"] > 20
+
+
+def test_a_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "_sums_of_runs", lambda steps: [(len(steps), 1)] if len(steps) > 1 else [])
+    with pytest.raises(AssertionError):
+        test_normal_forms_are_the_same_map_and_one_for_each()
