@@ -22,6 +22,7 @@ from layouts.algebra.products import (
     zipped_product,
 )
 from layouts.errors import LayoutError, NoLayout, NoMode, NotByTable
+from layouts.families import as_axe, as_function, as_layout, as_lego
 from layouts.foundation.box import Box
 from layouts.foundation.function import Chain, Function, IndexFunction
 from layouts.foundation.function import swizzle as Swizzle  # noqa: N812 (CuTe's name)
@@ -76,6 +77,10 @@ __all__ = [
     "Semimodule",
     "Swizzle",
     "antidiagonal",
+    "as_axe",
+    "as_function",
+    "as_layout",
+    "as_lego",
     "as_linear",
     "backwards",
     "bank_conflicts",

@@ -13,7 +13,7 @@ from typing import Any
 
 from atl.errors import WrongArgument, brief
 from layouts.axe.axes import Axis, Iter, Place, iter_of, place_of
-from layouts.errors import LayoutError
+from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
 from layouts.foundation.function import Function
 from layouts.foundation.known import EMPTY
@@ -25,8 +25,8 @@ from layouts.foundation.tuples import shown
 class Axe(Function):
     """A layout in Axe's words, written S[(8, 4):(4 @ lane, 1 @ lane)] + R[2:4 @ warp] + 5 @ warp.
 
-    As a function on its box its value is where an element is first: D(x) + O, a coordinate along `axes`. `places` has
-    all of its places.
+    Where elements have one place, it is a function on its box, whose value is a coordinate along `axes`. `places` has
+    all places of an element.
 
     >>> from layouts.axe import R, S, axis
     >>> lane, warp, reg = map(axis, ("lane", "warp", "reg"))
@@ -84,6 +84,12 @@ class Axe(Function):
     # -- meaning ------------------------------------------------------------------------------------------------------
 
     def at(self, digits: Sequence[Any]) -> Any:
+        if len(self.replicas()) > 1:
+            raise NoLayout(
+                f"the elements of {self} have several places",
+                required="one place for each element",
+                suggestions=("places(layout, at) gives all of them",),
+            )
         return self.strides().at(list(digits)[::-1])
 
     def where(self, **sizes: int) -> Axe:  # noqa: ARG002 (it has no symbolic sizes)

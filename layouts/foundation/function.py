@@ -81,6 +81,16 @@ class Function(ABC):
             ) from error
         return values if values.ndim else np.full(places, values)
 
+    def colexicographic(self) -> Array:
+        """The value at each coordinate, those of the first mode moving fastest, whatever way indices count."""
+        values = self.table()
+        if not self.box.row_major:
+            return values
+        extents = [extent for extent in self.box.extents if isinstance(extent, int)]
+        order = np.arange(len(values)).reshape(extents).T.reshape(-1)
+        ordered: Array = values[order]
+        return ordered
+
     def _all(self, places: int) -> Any:
         """The values at all indices, which are so many."""
         return self.at(self.box.digits(np.arange(places)))

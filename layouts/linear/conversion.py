@@ -52,7 +52,7 @@ def as_linear(
 
 
 def _places(function: Function) -> np.ndarray:
-    values = function.table()
+    values = function.colexicographic()
     rows = values.reshape((len(values), -1)).astype(np.int64)
     if (rows < 0).any():
         raise NoLayout(f"{function} has the place {rows.min()}", required="places that are not negative")

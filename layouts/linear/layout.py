@@ -148,12 +148,11 @@ class LinearLayout(Function):
         >>> LinearLayout.from_bases([("a", [1, 3]), ("b", [4])], ["i"]).strides()
         ((2,2),2):((F2(1),F2(3)),F2(4))
         """
-        modes = [each for each in self._ins.values() if each]
-        if not modes:
-            return Layout(1, 0)
-        shape = [(2,) * len(each) if len(each) > 1 else 2 for each in modes]
-        stride = [tuple(map(F2, each)) if len(each) > 1 else F2(each[0]) for each in modes]
-        return Layout(tuple(shape), tuple(stride)) if len(modes) > 1 else Layout(shape[0], stride[0])
+        shape = [(2,) * len(each) if len(each) > 1 else 1 << len(each) for each in self._ins.values()]
+        stride = [tuple(map(F2, each)) if len(each) > 1 else F2(each[0]) if each else 0 for each in self._ins.values()]
+        if len(shape) == 1:
+            return Layout(shape[0], stride[0])
+        return Layout(tuple(shape), tuple(stride)) if shape else Layout(1, 0)
 
     # -- meaning ------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,217 @@
+"""The ways between the families: the same function on the same coordinates, in another family's words.
+
+A way loses nothing, or refuses and names an element that the other family cannot express. Coordinates are kept; flat
+indices are not always, for CuTe's count colexicographically, LEGO's and Axe's row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import atl
+from layouts.axe import Axe, Axis, Iter, Place, axis, places
+from layouts.axe.axes import MEMORY
+from layouts.errors import NoLayout, NotByTable
+from layouts.foundation.box import Box
+from layouts.foundation.function import Function, IndexFunction, need_function
+from layouts.foundation.layout import Layout
+from layouts.foundation.recovery import Broken, separated
+from layouts.foundation.semimodule import BITS, COORDINATES, INTEGERS, Array, Coordinate
+from layouts.foundation.tuples import Extent, leaves, modes_of, product
+from layouts.lego import GenP, GroupBy, RegP
+from layouts.linear.layout import LinearLayout
+
+
+def as_layout(function: Function) -> Layout:
+    """The function by a shape with strides: integers, coordinates (Axe's axes, in order of their names), or F2.
+
+    Raises `NoLayout` with an element at which no strides give its place, or which has several.
+
+    >>> from layouts.axe import S, axis
+    >>> from layouts.lego import GroupBy, RegP
+    >>> as_layout(GroupBy([6, 6]).OrderBy(RegP([2, 3, 2, 3], [1, 3, 2, 4])))
+    ((3,2),(3,2)):((3,18),(1,9))
+    >>> as_layout(S[(4, 8):(8 @ axis("lane"), 1 @ axis("reg"))])
+    (4,8):(8*E(0),E(1))
+    """
+    need_function(function)
+    if isinstance(function, Layout):
+        return function
+    if isinstance(function, Axe):
+        return _of_axe(function)
+    if isinstance(function, GroupBy) and all(isinstance(p, RegP) for link in function.chain for p in link.permutations):
+        strides = function.strides()
+        if isinstance(strides, Layout):
+            return strides
+    made = _by_table(function)
+    if isinstance(made, Layout):
+        return made
+    if isinstance(function, LinearLayout):
+        return function.strides()
+    raise NoLayout(f"{function} has no strides: {made}", required="places that a shape with strides has")
+
+
+def _of_axe(layout: Axe) -> Layout:
+    several = places(layout, 0)
+    if len(several) > 1:
+        raise NoLayout(f"element 0 of {layout} is at {several}", required="one place for each element")
+    in_memory = layout.axes in ((), (MEMORY,))
+    units: dict[Axis, Any] = {at: 1 if in_memory else Coordinate((0,) * k + (1,)) for k, at in enumerate(layout.axes)}
+    start: Any = 0
+    for at, steps in layout.offset.parts.items():
+        start = start + units[at] * steps
+    modes = [(each.extent, units[each.axis] * each.stride) for each in layout.sharded]
+    return Layout.of_modes(modes, offset=start)
+
+
+def _by_table(function: Function) -> Layout | str:
+    """The layout with these places on the same coordinates, or an element whose place no strides give."""
+    if function.places is None:
+        raise NotByTable(f"{function} has {function.size} places", required="numbers for all sizes, up to a million")
+    extents = [extent for extent in map(product, modes_of(function.shape)) if isinstance(extent, int)]
+    values = function.colexicographic()
+    found = separated(values, extents, COORDINATES if values.ndim > 1 else INTEGERS)
+    if isinstance(found, Broken):
+        at = Box(tuple(extents)).digits(found.index)
+        return f"at {at if len(at) > 1 else at[0]} the place is {values[found.index].tolist()}"
+    start: Any = Coordinate(tuple(map(int, values[0]))) if values.ndim > 1 else int(values[0])
+    parts = [Layout.of_modes(modes) for modes in found]
+    if len(parts) == 1:
+        return Layout(parts[0].shape, parts[0].stride, offset=start)
+    return Layout(tuple(part.shape for part in parts), tuple(part.stride for part in parts), offset=start)
+
+
+def as_axe(function: Function, axes: Sequence[str | Axis] | None = None) -> Axe:
+    """The function by sharded iters along named axes: one for integers (memory, unless named), one for each coordinate.
+
+    Raises `NoLayout` where strides do not express it, or a stride goes along two axes.
+
+    >>> as_axe(Layout((4, (2, 4)), (8, (1, 2)))), as_axe(LinearLayout.identity_1d(8, "lane", "i"))
+    (S[(4,4,2):(8,2,1)], S[8:1])
+    """
+    if isinstance(function, Axe):
+        return function
+    layout = as_layout(function)
+    if not layout.is_constant or layout.semimodule is BITS:
+        raise NoLayout(f"{layout} is no sum of steps along axes", required="strides that are integers or coordinates")
+    wide = layout.width if layout.semimodule is COORDINATES else 1
+    if axes is None:
+        axes = [MEMORY] if wide == 1 else [f"a{number}" for number in range(wide)]
+    names = [each if isinstance(each, Axis) else axis(each) for each in axes]
+    if len(names) < wide:
+        raise NoLayout(f"{len(names)} axes for places of {wide} coordinates", required="a name for each")
+    iters = []
+    for extent, stride in _row_by_row(layout, whole=not isinstance(function.shape, tuple)):
+        moving = _steps(stride, names)
+        if len(moving) != 1 or not isinstance(extent, int):
+            raise NoLayout(f"{extent}:{stride} in {layout} is no iter", required="a stride along one axis, not 0")
+        iters.append(Iter(extent, moving[0][1], moving[0][0]))
+    return Axe(iters or [Iter(1, 1)], (), Place(dict(_steps(layout.offset, names))))
+
+
+def _row_by_row(layout: Layout, *, whole: bool = False) -> list[tuple[Extent, Any]]:
+    """The modes that hold more than one digit, those of each mode at the top, or of the whole, from the slowest on."""
+    parts = [layout.modes] if whole else [part.modes for part in layout]
+    return [mode for modes in parts for mode in reversed(modes) if mode[0] != 1]
+
+
+def _steps(stride: Any, names: Sequence[Axis]) -> list[tuple[Axis, int]]:
+    parts = tuple(stride) if isinstance(stride, Coordinate) else (stride,)
+    return [(at, part) for at, part in zip(names, parts, strict=False) if isinstance(part, int) and part != 0]
+
+
+def as_lego(function: Function) -> GroupBy:
+    """The function as a view with one link: of a RegP where its strides are those of permuted dimensions, else a GenP.
+
+    Raises `NoLayout` where it is not onto the places below its size, with two elements that meet, or one that leaves
+    them: LEGO's layouts are bijections.
+
+    >>> as_lego(Layout((4, 8), (1, 4))), as_lego(Layout((2, (2, 3)), (1, (6, 2))))
+    (GroupBy([4,8]).OrderBy(RegP([4,8], [2,1])), GroupBy([2,6]).OrderBy(RegP([2,3,2], [3,2,1])))
+    """
+    if isinstance(function, GroupBy):
+        return function
+    if isinstance(function, Axe):
+        function = as_layout(function)
+    need_function(function)
+    dims = [product(mode) for mode in modes_of(function.shape)]
+    if isinstance(function, Layout) and function.semimodule is INTEGERS and function.offset == 0:
+        split = _row_by_row(function)
+        order = _laid_down(function, split)
+        if order:
+            facts = [atl.Condition(fact) for fact in function.known.facts.predicates]
+            return GroupBy(dims, given=facts).OrderBy(RegP([extent for extent, _ in split], order))
+    extents = [extent for extent in dims if isinstance(extent, int)]
+    if len(extents) < len(dims) or function.places is None:
+        raise NotByTable(f"{function} is no permutation of dimensions", required="numbers for all sizes")
+    table = _bijection(function, extents)
+    back = np.argsort(table.reshape(-1))
+    digits = Box(tuple(extents), row_major=True)
+
+    def element(place: int) -> tuple[int, ...]:
+        return tuple(map(int, digits.digits(int(back[place]))))
+
+    return GroupBy(extents).OrderBy(GenP(extents, lambda *at: int(table[at]), element))
+
+
+def _laid_down(layout: Layout, split: Sequence[tuple[Extent, Any]]) -> list[int]:
+    """The dimensions, counted from 1, from the slowest to the fastest, if strides are those of such an order."""
+    order: list[int] = []
+    reach: Extent = 1
+    while len(order) < len(split):
+        fitting = [
+            k for k, (_, stride) in enumerate(split, start=1) if k not in order and layout.known.same(stride, reach)
+        ]
+        if not fitting:
+            return []
+        order.append(fitting[0])
+        reach = reach * split[fitting[0] - 1][0]
+    return order[::-1]
+
+
+def _bijection(function: Function, extents: Sequence[int]) -> Array:
+    """The places of all coordinates, if they are all those below their number, each once."""
+    values = function.colexicographic()
+    if values.ndim > 1:
+        raise NoLayout(f"the places of {function} are coordinates", required="places that are integers")
+    size = len(values)
+    digits = Box(tuple(extents))
+    seen: dict[int, int] = {}
+    for at, place in enumerate(values.tolist()):
+        if not 0 <= place < size:
+            raise NoLayout(f"{function} takes {digits.digits(at)} to {place}", required=f"places from 0 to {size - 1}")
+        if place in seen:
+            raise NoLayout(
+                f"{function} takes {digits.digits(seen[place])} and {digits.digits(at)} to {place}",
+                required="a place for each: LEGO's layouts are bijections",
+            )
+        seen[place] = at
+    table: Array = values.reshape(extents[::-1]).T
+    return table
+
+
+def as_function(function: Function) -> IndexFunction:
+    """The function as a formula, with the way back where it is one to one and sizes are numbers.
+
+    >>> made = as_function(Layout((4, 8), (8, 1)))
+    >>> made(2, 3), made.back(19)
+    (19, (2, 3))
+    """
+    need_function(function)
+    if isinstance(function, IndexFunction):
+        return function
+    inner = as_layout(function) if isinstance(function, Axe) else function
+    return IndexFunction(inner.shape, lambda *digits: inner.at(digits), _way_back(inner), name=str(inner))
+
+
+def _way_back(function: Function) -> Any:
+    if function.places is None or any(not isinstance(extent, int) for extent in leaves(function.shape)):
+        return None
+    values = function.table()
+    if values.ndim > 1 or len(np.unique(values)) < len(values):
+        return None
+    whence = {int(place): at for at, place in enumerate(values.tolist())}
+    return lambda place: function.box.digits(whence[int(place)])

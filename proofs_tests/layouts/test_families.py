@@ -1,0 +1,127 @@
+"""The ways between the families keep every place of every coordinate, or refuse with an element that is in the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
+
+import atl
+from layouts import F2, Layout, LinearLayout, NoLayout, as_axe, as_function, as_layout, as_lego, as_linear
+from layouts.axe import Axe, Iter, R, S, axis
+from layouts.axe import places as places_of
+from layouts.foundation.function import Function
+from layouts.foundation.semimodule import Coordinate
+from layouts.foundation.tuples import modes_of
+from layouts.foundation.tuples import product as size_of
+from layouts.lego import GenP, GroupBy, RegP
+from proofs_tests.layouts.axe.test_enumeration import drawn
+from proofs_tests.layouts.lego.by_hand import any_chain
+from proofs_tests.layouts.linear import drawing
+
+WAYS: dict[str, Callable[[Function], Any]] = {
+    "layout": as_layout,
+    "linear": as_linear,
+    "axe": as_axe,
+    "lego": as_lego,
+    "function": as_function,
+}
+
+
+def drawn_of(family: str, random: Random) -> Function:
+    """A random layout of a family."""
+    match family:
+        case "layout":
+            extents = [random.choice((1, 2, 3, 4, 8)) for _ in range(random.randint(1, 3))]
+            if random.random() < 0.5:
+                order = random.sample(range(len(extents)), len(extents))
+                strides, step = [0] * len(extents), 1
+                for place in order:
+                    strides[place], step = step, step * extents[place]
+                return Layout(tuple(extents), tuple(strides), offset=random.choice((0, 0, 3)))
+            if random.random() < 0.3:
+                return Layout(tuple(extents), tuple(F2(random.randrange(16)) for _ in extents))
+            return Layout(tuple(extents), tuple(random.randint(0, 8) for _ in extents))
+        case "linear":
+            return drawing.any_layout(random, 2)
+        case "axe":
+            return drawn(random)
+        case _:
+            return any_chain(random)[0]
+
+
+def place(function: Function, at: tuple[int, ...]) -> object:
+    """The place of a coordinate, in a form that all families share: nonzero steps by number, or by axis."""
+    if isinstance(function, Axe):
+        (only,) = places_of(function, at if len(at) > 1 else at[0])
+        return tuple(step for _, step in only.parts.items())
+    found = function(at if len(at) > 1 else at[0])
+    if isinstance(found, Coordinate):
+        return tuple(int(part) for part in found if part)  # type: ignore[arg-type]
+    return (int(found),) if int(found) else ()
+
+
+@pytest.mark.parametrize("family", ["layout", "linear", "axe", "lego"])
+def test_every_way_keeps_every_place(family: str) -> None:
+    came: Counter[str] = Counter()
+    for seed in range(150):
+        function = drawn_of(family, Random(seed))
+        extents = [size_of(mode) for mode in modes_of(function.shape)]
+        coordinates = list(product(*(range(n) for n in extents if isinstance(n, int))))
+        for name, way in WAYS.items():
+            try:
+                made = way(function)
+            except NoLayout:
+                came[f"no {name}"] += 1
+                continue
+            came[name] += 1
+            if isinstance(function, Axe) and len(function.replicas()) > 1:
+                assert name == "axe"
+                continue
+            if name == "axe" and made is not function:
+                made = as_layout(made)
+                digits = product(*(range(n) for n, _ in made.modes if isinstance(n, int)))
+                assert [place(made, at) for at in digits] == [place(function, at) for at in coordinates], function
+                continue
+            kept = [place(made, at) for at in coordinates] == [place(function, at) for at in coordinates]
+            assert kept, (function, made)
+    assert all(came[name] >= 2 for name in WAYS), came
+
+
+def test_refusals_name_what_is_in_the_way() -> None:
+    lane = axis("lane")
+    with pytest.raises(NoLayout, match=r"element 0 of .* is at"):
+        as_layout(S[4:1] + R[2 : 4 @ lane])
+    with pytest.raises(NoLayout, match=r"takes \(0,\) and \(1,\) to 0"):
+        as_lego(Layout(4, 0))
+    with pytest.raises(NoLayout, match=r"takes \(2,\) to 4"):
+        as_lego(Layout(4, 2))
+    with pytest.raises(NoLayout, match=r"4:0 in"):
+        as_axe(Layout((4, 2), (0, 1)))
+    with pytest.raises(NoLayout, match="no sum of steps"):
+        as_axe(Layout((4, 4), (F2(5), F2(1))))
+    with pytest.raises(NoLayout, match="is not linear over F2"):
+        as_linear(as_lego(Layout((2, 2), (2, 1), offset=0)).OrderBy(shifted(4)))
+
+
+def shifted(size: int) -> GenP:
+    """Everything moved on by one, in a ring."""
+    return GenP([size], lambda i: (i + 1) % size, lambda x: ((x - 1) % size,))
+
+
+def test_symbolic_ways() -> None:
+    n, m = atl.sizes("n m")
+    lego = as_lego(Layout((n, m), (m, 1)))
+    assert str(lego) == "GroupBy([n,m]).OrderBy(RegP([n,m], [1,2]))"
+    assert str(as_layout(GroupBy([n, m]).OrderBy(RegP([n, m], [2, 1])))) == "(n,m):(1,n)"
+    assert as_layout(Layout((n, m), (m, 1))) == Layout((n, m), (m, 1))
+
+
+def test_triton_s_tile_in_axe_s_words() -> None:
+    tile = LinearLayout.from_bases([("reg", [1, 8]), ("lane", [2, 4, 16])], ["at"])
+    assert isinstance(as_axe(as_layout(tile)), Axe)
+    assert as_axe(LinearLayout.identity_1d(8, "lane", "i"), ["lane"]) == Axe([Iter(8, 1, axis("lane"))])
