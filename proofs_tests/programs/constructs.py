@@ -39,6 +39,8 @@ MARKED: Final = (
     *(f"{mark.value} let" for mark in LetMark if mark in _C.scalars | _C.buffers),
 )
 """The loops and lets with marks that C carries out."""
+WALKS: Final = (f"{LoopMark.MERGE.value} loop", f"{LoopMark.RUNS.value} loop")
+"""Those of them that only runs of marked programs have."""
 ALL: Final = (
     *(of.form.word for of in CONSTRUCTORS if of.form.word not in UNWRITTEN),
     *dict.fromkeys((*MONOIDS, *UNARY, *BINARY)),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from atl.checks.targets import marked_binders
 from atl.core import dtypes
+from atl.core.declared import is_truths
 from atl.core.index import Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, atoms
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
 from atl.core.predicate import Any as AnyOf
@@ -104,9 +105,15 @@ def _sizes(program: Program) -> list[Size]:
     return sorted({atom for e in found for atom in atoms(e) if isinstance(atom, Size)}, key=lambda size: size.minimum)
 
 
+def _truth(element: Index) -> Read | None:
+    """The element of an input of truth values that the expression is, if it is one."""
+    atom = element.atom
+    return atom if isinstance(atom, Read) and is_truths(atom.array) else None
+
+
 def _declaration(writer: _Writer, array: Array) -> str:
     parts = [f'"{array.name}"', *(writer.index(extent) for extent in array.shape), f'dtype="{array.dtype}"']
-    if array.low is not None and array.high is not None:
+    if array.low is not None and array.high is not None and not is_truths(array):
         parts.append(f"range=({writer.index(array.low)}, {writer.index(array.high)})")
     if array.rises:
         order = f'"{array.rises}"'
@@ -223,8 +230,16 @@ class _Writer:
             case _:
                 raise ValueError(f"{atom!r} is no atom")
 
+    def truth(self, element: Read) -> str:
+        at = ", ".join(map(self.index, element.indices))
+        return f"{element.array.name}[{at}]" if at else element.array.name
+
     def predicate(self, predicate: Predicate) -> str:
         match predicate:
+            case NonNegative(e) if (element := _truth(e + 1)) is not None:
+                return f"(True & {self.truth(element)})"
+            case NonNegative(e) if (element := _truth(-e)) is not None:
+                return f"(~{self.truth(element)})"
             case NonNegative(e):
                 return f"({self.index(e)} >= 0)"
             case Zero(e):

@@ -1,0 +1,133 @@
+"""Kernels that merge sorted entries, and that add up runs of them, on matrices at the edges."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import atl
+import sparse
+from atl.errors import ArrayError, IllegalMark
+from lowering import Kernel, lower
+from lowering import compile as compiled
+from proofs_tests.sparse.matrices import MATRICES, dense
+from rewrites import Session, reschedule
+from sparse import COO, CSC, CSR, DCSC, DCSR, VECTOR, pack
+
+n, m, k = atl.sizes("n m k")
+A, B = atl.tensor("A", n, m, dtype="float64"), atl.tensor("B", m, k, dtype="float64")
+C = atl.tensor("C", n, m, dtype="float64")
+x = atl.tensor("x", m, dtype="float64")
+ROWS, VECTORS = CSR.in_order(), VECTOR.in_order()
+PRODUCT: Final = atl.program("product", [A, x], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * x[j])))
+MATRICES_TIMES: Final = atl.program(
+    "times", [A, B], atl.gen(n, k, lambda i, c: atl.sum(m, lambda j: A[i, j] * B[j, c]))
+)
+ELEMENTWISE: Final = atl.program("elementwise", [A, C], atl.gen(n, m, lambda i, j: A[i, j] * C[i, j]))
+
+
+def marked(s: Session, mark: str, *names: str) -> Kernel:
+    for name in names:
+        s = s.mark(name, mark)
+    return compiled(s.done().rhs)
+
+
+@cache
+def by_rows_and_vector() -> Kernel:
+    return marked(reschedule(PRODUCT).sparsify("A", ROWS).sparsify("x", VECTORS), "merge", "p", "p1")
+
+
+@cache
+def elementwise(form: sparse.Format) -> Kernel:
+    return marked(reschedule(ELEMENTWISE).sparsify("A", ROWS).sparsify("C", form), "merge", "p", "p1")
+
+
+@cache
+def rows_and_columns(form: sparse.Format) -> Kernel:
+    s = reschedule(MATRICES_TIMES).sparsify("A", ROWS).sparsify("B", form)
+    if form == DCSC.in_order():
+        s = s.interchange("p")
+        return marked(s, "merge", "p1", "p2")
+    return marked(s, "merge", "p", "p1")
+
+
+def vector_of(count: int) -> Any:
+    return np.where(np.arange(count) % 3 == 1, np.arange(1.0, count + 1), 0.0)
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_merges_give_the_dense_formula_on_matrices_at_the_edges(name: str) -> None:
+    matrix = MATRICES[name]()
+    held = dense(matrix)
+    columns = matrix.shape[1]
+    first = pack(matrix, ROWS)
+    assert np.allclose(by_rows_and_vector()(A=first, x=vector_of(columns)), held @ vector_of(columns))
+    other = np.roll(held, 1, axis=-1)
+    assert np.allclose(elementwise(ROWS)(A=first, C=other), held * other)
+    second = np.roll(held, 1, axis=0).T.copy()
+    for form in (CSC.in_order(), DCSC.in_order()):
+        assert np.allclose(rows_and_columns(form)(A=first, B=second), held @ second)
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_runs_of_coordinates_give_the_dense_formula_on_matrices_at_the_edges(name: str) -> None:
+    matrix = MATRICES[name]()
+    kernel = in_runs()
+    v = np.arange(1.0, matrix.shape[1] + 1)
+    assert np.allclose(kernel(matrix, v), dense(matrix) @ v)
+    shuffled = matrix.tocoo()
+    order = np.random.default_rng(1).permutation(len(shuffled.data))
+    held = sp.coo_array((shuffled.data[order], (shuffled.row[order], shuffled.col[order])), shape=shuffled.shape)
+    assert np.allclose(kernel(held, v), dense(matrix) @ v)
+
+
+@cache
+def in_runs() -> Kernel:
+    return marked(reschedule(PRODUCT).sparsify("A", COO), "runs", "p")
+
+
+def test_entries_out_of_order_and_entries_twice_are_refused_with_the_call_that_mends_it() -> None:
+    kernel = by_rows_and_vector()
+    for name in ("unsorted", "duplicates by rows"):
+        matrix = MATRICES[name]()
+        matrix = sp.csr_array(
+            (matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)), shape=matrix.shape
+        )
+        v = np.ones(matrix.shape[1])
+        for _ in range(2):
+            with pytest.raises(ArrayError, match="the elements of A_crd do not increase strictly") as refused:
+                kernel(A=matrix, x=v)
+            assert "pass sparse.pack(A, CSR.in_order()) for A" in str(refused.value)
+        assert np.allclose(kernel(A=pack(matrix, ROWS), x=v), dense(matrix) @ v)
+
+
+def test_a_merge_of_entries_in_any_order_is_refused_when_it_is_lowered() -> None:
+    s = reschedule(PRODUCT).sparsify("A", CSR).sparsify("x", VECTORS).mark("p", "merge").mark("p1", "merge")
+    with pytest.raises(IllegalMark) as refused:
+        lower(s.goal)
+    assert "the keys A_crd[p] of p need not rise" in str(refused.value)
+    assert "CSR.in_order()" in str(refused.value)
+
+
+def test_formats_in_order_are_kept_in_certificates_with_the_marks(tmp_path: Path) -> None:
+    s = reschedule(PRODUCT).sparsify("A", DCSR.in_order()).sparsify("x", VECTORS)
+    s = s.mark("p1", "merge").mark("p2", "merge")
+    s.done().save(tmp_path / "merged.atl.json")
+    loaded = sparse.load(tmp_path / "merged.atl.json")
+    assert str(loaded.rhs) == str(s.goal)
+    assert "| merge" in str(loaded.rhs)
+    matrix = MATRICES["no block divides it"]()
+    assert np.allclose(compiled(loaded.rhs)(matrix, np.ones(matrix.shape[1])), dense(matrix).sum(axis=1))
+
+
+@pytest.mark.parametrize("text", ["CSR.in_order()", "BCSR(2, 8).in_order()", "DCSR.in_order().with_index('int64')"])
+def test_formats_in_order_are_known_by_their_names(text: str) -> None:
+    form = sparse.format_named(text)
+    assert form is not None
+    assert form.ordered
+    assert repr(form) == text
