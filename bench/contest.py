@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from atl import Program
 from atl.meaning.arguments import bind
-from lowering import Run, measure
+from lowering import Run, measure, tolerance
 from lowering import compile as compiled
 from rewrites import Session, autotune
 
@@ -52,10 +52,10 @@ class Problem:
             return f"the result has the shape {result.shape}, not {self.expected.shape}"
         # In blocks of rows, so that a large result needs no third copy.
         scale = float(np.abs(self.expected).mean()) if self.expected.size else 0.0
-        tolerance = float(np.finfo(self.out.dtype).eps) * (8 + self.terms)
+        allowed = tolerance(self.out.dtype, self.terms)
         for row in range(0, len(result), 256):
             part, right = result[row : row + 256], self.expected[row : row + 256]
-            close = np.abs(part - right) <= tolerance * (np.abs(right) + scale)
+            close = np.abs(part - right) <= allowed * (np.abs(right) + scale)
             if not close.all():
                 at = tuple(int(k) for k in np.argwhere(~close)[0])
                 place = (row + at[0], *at[1:])

@@ -18,6 +18,7 @@ from lowering.timing.harness import (
     ratio,
     spread,
 )
+from lowering.timing.rounding import tolerance
 from lowering.toolchain import build_shared, find_compiler, recorded_plan
 from lowering.toolchain import load as load_shared
 
@@ -43,4 +44,5 @@ __all__ = [
     "ratio",
     "recorded_plan",
     "spread",
+    "tolerance",
 ]

@@ -30,7 +30,7 @@ from lowering.compiler import Compiler, find_compiler, vector_bytes
 from lowering.facts import Facts, Limits
 from lowering.fitting import Fitting
 from lowering.gpu.compiled import GpuKernel, compile_for_gpu
-from lowering.in_place import in_place
+from lowering.in_place import with_inputs_in_place
 from lowering.lower import lower
 from lowering.nest.computed import Inside
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
@@ -181,7 +181,7 @@ class Kernel:
         self._shapes_decide = _shapes_decide(program, nest, self._facts)
         self._fitting = Fitting(nest)
         self._remembered: dict[tuple[object, ...], Known] = {}
-        self._in_place: dict[frozenset[str], Code] = {}
+        self._built_in_place: dict[frozenset[str], Code] = {}
 
     def __call__(self, /, *arrays: object, out: AnyArray | None = None, **named: object) -> AnyArray:
         passed, pointers, key = self._quick(arrays, named)
@@ -357,10 +357,10 @@ class Kernel:
 
     def _function_in_place(self, names: frozenset[str]) -> Callable[..., int]:
         """The function for calls in which these inputs are the output: without them, and built once it is needed."""
-        if names not in self._in_place:
-            nest = in_place(self.nest, names)
-            self._in_place[names] = _built(nest, find_compiler(), fast_math=self._code.fast_math)
-        code = self._in_place[names]
+        if names not in self._built_in_place:
+            nest = with_inputs_in_place(self.nest, names)
+            self._built_in_place[names] = _built(nest, find_compiler(), fast_math=self._code.fast_math)
+        code = self._built_in_place[names]
         return cast("Callable[..., int]", getattr(code.library, code.name))
 
     def _refused(self, what: str, shape: tuple[int, ...]) -> ArrayError:

@@ -17,7 +17,7 @@ from lowering.nest.text_scope import outermost
 from lowering.nest.tiles import cells_of
 
 
-def in_place(nest: LoopNest, names: Collection[str]) -> LoopNest:
+def with_inputs_in_place(nest: LoopNest, names: Collection[str]) -> LoopNest:
     """The loop nest for calls in which these inputs and the output are one array.
 
     It is the same nest, in which they stand in the storage of the output, and are no arguments of their own. Raises

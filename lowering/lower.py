@@ -144,6 +144,10 @@ class Context:
     def proves(self, goal: Predicate) -> bool:
         return proves(self.scope.facts, goal)
 
+    def natural(self, extent: Index) -> Index:
+        """The extent, or zero where it may be less."""
+        return extent if self.proves(at_most(ZERO, extent)) else imax(ZERO, extent)
+
     def assume(self, predicate: Predicate) -> Context:
         return replace(self, scope=self.scope.assume(predicate))
 
@@ -171,6 +175,9 @@ def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTO
 
     All passes (`lowering.passes`) run over either nest: each of them keeps the cells of the output that are stored, and
     the values in them. What they drop are stores to buffers and variables that the output does not depend on.
+
+    That a target has such loops within such loops is asked when its text is printed: a `parallel` loop within a loop
+    of vectors has a nest, which runs, and no C.
 
     `vector_bytes` is the size of a vector register, of which buffers marked `registers` are made: 16, 32 or 64. Marked
     loops are proved to be legal, for whatever target: `lowering.targets.legality`. For the target "cuda" the passes are
@@ -467,7 +474,7 @@ class _Lowering:
             extent = most
         if not all(context.proves(needed.goal) for needed in positive_divisors(extent)):
             extent = _with_positive_divisors(extent)
-        return extent if context.proves(at_most(ZERO, extent)) else imax(ZERO, extent)
+        return context.natural(extent)
 
     def _safely_read(self, extent: Index, context: Context) -> bool:
         """Whether all array elements in an extent are proved to be within their arrays here."""
@@ -481,7 +488,7 @@ class _Lowering:
             bound = upper_bound(outside.scope.facts, extent, context.loops)
             if bound is None or not all(outside.proves(needed.goal) for needed in positive_divisors(bound)):
                 return None
-            bounds.append(bound if outside.proves(at_most(ZERO, bound)) else imax(ZERO, bound))
+            bounds.append(outside.natural(bound))
         return elements(tuple(bounds))
 
 

@@ -53,6 +53,7 @@ OPTIMISED: Final = (
     "-ffp-contract=fast",
 )
 # Of a loop with the test i + 1 < n in it gcc would make one that it cannot vectorise.
+# Not -fira-region=one, which takes a fifth off the time of compiling: a stencil by rows then runs 1.26 times as long.
 OF_GCC: Final = ("-fno-thread-jumps",)
 FAST_MATH: Final = "-ffast-math"
 # Given to the linker's driver, each of these adds a start-up routine that flushes subnormals in the whole process.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import TypeAlias, assert_never
 
 from atl.core.declared import bounds_of
@@ -94,7 +94,9 @@ def _longer(hashed: int, predicates: Iterable[Predicate]) -> int:
 EMPTY = Facts()
 
 
+@lru_cache(maxsize=8192)
 def topics_of(predicate: Predicate) -> Topics:
+    """What a predicate speaks about."""
     found: set[Hashable] = set()
     _gather(atoms_of(predicate), found)
     return frozenset(found)

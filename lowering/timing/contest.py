@@ -25,6 +25,7 @@ from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name
 from lowering.compiler import find_compiler
 from lowering.timing.harness import ThreadClock, WallClock, alternate
 from lowering.timing.inputs import random_inputs
+from lowering.timing.rounding import tolerance
 from lowering.toolchain import cache_directory, processor, recorded_plan
 
 BLOCK: Final = 1 << 20
@@ -37,7 +38,7 @@ def measure(
     *,
     inputs: Mapping[str, AnyArray] | None = None,
     fast_math: bool = False,
-) -> Contest:
+) -> KernelContest:
     """A contest of schedules of a program at these sizes, for `s.autotune(lowering.measure, …)`.
 
     The inputs are random, or the ones given; `functools.partial(lowering.measure, fast_math=True)` is a measure of
@@ -59,11 +60,17 @@ def measure(
     checked_program(program)
     if not isinstance(sizes, Mapping) or not all(type(value) is int and value >= 0 for value in sizes.values()):
         raise WrongArgument(f"sizes={brief(sizes)}", required='a dictionary from names to numbers: sizes={"n": 1000}')
-    return Contest(program, dict(sizes), random_inputs(program, sizes) if inputs is None else inputs, fast_math)
+    unknown = [name for name in sizes if name not in program.sizes]
+    if unknown:
+        raise WrongArgument(
+            f"{program.name} has no size {', '.join(map(str, unknown))}",
+            required=f"numbers for the sizes {', '.join(program.sizes) or 'of the program, of which it has none'}",
+        )
+    return KernelContest(program, dict(sizes), random_inputs(program, sizes) if inputs is None else inputs, fast_math)
 
 
 @dataclass(frozen=True, slots=True)
-class Entrant:
+class BuiltSchedule:
     """A schedule, built. Two of the same `identity` are the same machine code."""
 
     kernel: Kernel
@@ -72,7 +79,7 @@ class Entrant:
     threaded: bool
 
 
-class Contest:
+class KernelContest:
     """Schedules of one program with its inputs, at some sizes; what they write is compared, and then timed."""
 
     def __init__(
@@ -87,7 +94,7 @@ class Contest:
         self._out = np.empty(shape, program.body.type.dtype)
         terms = _terms(program.body, lambda extent: _extent(extent, call.sizes, call.arrays))
         self._exact = is_integer(str(self._out.dtype))
-        self._tolerance = 0.0 if self._exact else float(np.finfo(self._out.dtype).eps) * (8 + terms)
+        self._tolerance = 0.0 if self._exact else tolerance(self._out.dtype, terms)
         plan = recorded_plan(self._start.path)
         self.conditions: Final[Mapping[str, str]] = {
             "machine": f"{platform.node()}, {processor()}",
@@ -109,15 +116,15 @@ class Contest:
         finite = self._expected[np.isfinite(self._expected)]
         return float(np.abs(finite).mean()) if finite.size else 0.0
 
-    def entrant(self, program: Program) -> Entrant:
+    def entrant(self, program: Program) -> BuiltSchedule:
         """The program built. Raises what `compile` raises."""
         kernel = compile(program, fast_math=self._fast_math)
         threaded = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(program))
         threads = os.environ.get("OMP_NUM_THREADS", "") or str(os.cpu_count())
         identity = f"{kernel.path.name}, {threads} threads" if threaded else kernel.path.name
-        return Entrant(kernel, lambda: kernel(*self._arrays, out=self._out, **self._sizes), identity, threaded)
+        return BuiltSchedule(kernel, lambda: kernel(*self._arrays, out=self._out, **self._sizes), identity, threaded)
 
-    def fault_of(self, entrant: Entrant) -> str | None:
+    def fault_of(self, entrant: BuiltSchedule) -> str | None:
         """What is wrong with the result of a schedule; nothing if it is that of the program, up to rounding."""
         self._out.fill(-1 if self._exact else np.nan)
         entrant.run()
@@ -133,7 +140,9 @@ class Contest:
                 return f"the element at ({place}) is {flat[at]:.9g}, and {right[at]:.9g} by the program as it stands"
         return None
 
-    def race(self, new: Entrant, best: Entrant, *, rounds: int, seconds: float) -> Sequence[tuple[float, float]]:
+    def race(
+        self, new: BuiltSchedule, best: BuiltSchedule, *, rounds: int, seconds: float
+    ) -> Sequence[tuple[float, float]]:
         """Milliseconds of both, of each round in which neither was disturbed. Raises `KeyboardInterrupt`."""
         clock = WallClock() if new.threaded or best.threaded else ThreadClock()
         samples = alternate({"new": new.run, "best": best.run}, rounds=rounds, seconds=seconds, clock=clock)

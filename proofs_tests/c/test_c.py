@@ -129,6 +129,7 @@ def test_guarded_reads_are_conditional_expressions_without_the_conditions_that_a
 /* blur: out[n] from x[n]. */
 int blur(const float *restrict x, int64_t n, float *restrict out)
 {
+    #pragma GCC ivdep
     for (int64_t i = 0; i < n; i++) {
         out[i] = ((1 <= i ? x[i - 1] : 0.0f) + x[i] + (i + 1 < n ? x[i + 1] : 0.0f)) / 3.0f;
     }

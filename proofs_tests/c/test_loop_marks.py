@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +18,15 @@ import pytest
 
 import atl
 import lowering
-from atl.core.index import constant
+from atl.core.index import ONE, constant
 from atl.core.marks import LoopMark
+from atl.core.predicate import at_most
 from atl.core.terms import Monoid
 from atl.errors import CompilerFailed, OutOfMemory, UnsupportedMark
 from lowering import lower, print_c
 from lowering.compiler import OPENMP, OPENMP_SIMD, has_openmp, has_sanitizers
-from lowering.nest.loopnest import Accumulate, Allocate, Assign, Buffer, For, Free, LoopNest, Number
+from lowering.in_place import with_inputs_in_place
+from lowering.nest.loopnest import Accumulate, Allocate, Assign, Buffer, Cell, Choose, For, Free, Load, LoopNest, Number
 from lowering.passes import after_passes
 from lowering.toolchain import build_shared, find_compiler, recorded_plan
 from proofs_tests.c.test_c_memory import COUNTED, DRIVER
@@ -109,6 +112,48 @@ def test_a_loop_is_not_told_to_unroll_what_is_no_more_than_one_iteration(count: 
     nest = LoopNest("t", ("n",), (), output(n), (For(vi, ZERO, constant(count), body, LoopMark.UNROLL),))
     assert ("#pragma GCC unroll 2" in print_c(nest)) == (count == 2)
     assert ("#pragma" in print_c(nest)) == (count == 2)
+
+
+# -- loops without a mark ----------------------------------------------------------------------------------------------
+
+APART: Final = "#pragma GCC ivdep"
+
+
+def guarded(target: Cell, source: Cell) -> str:
+    """The C of a loop that stores what it reads under a condition."""
+    value = Choose(at_most(ONE, i), Load(source), Number(0, "float32"))
+    local = Buffer(7, "x", "float32", (n,), "local")
+    made = (Allocate(local, n), For(vi, ZERO, n, (Assign(target, value),)), Free(local))
+    return print_c(LoopNest("t", ("n",), (), output(n), made, complete=False))
+
+
+def test_of_what_is_read_under_a_condition_c_is_told_that_it_stands_apart_from_what_is_stored() -> None:
+    out, x = output(n), Buffer(7, "x", "float32", (n,), "local")
+    assert APART in guarded(cell(out, i), cell(x, i - 1))
+    assert APART not in guarded(cell(out, i), cell(out, i - 1)), "what an iteration before has stored"
+    assert APART not in guarded(cell(out, i), cell(replace(x, home=out), i - 1)), "the same, by another name"
+    assert APART not in guarded(cell(out, i * 2), cell(x, i - 1)), "gcc would have to scatter"
+    assert APART not in guarded(cell(out, ZERO), cell(x, i - 1)), "all iterations store to one cell"
+    assert APART not in guarded(cell(out, n - i), cell(x, i - 1))
+
+
+def test_a_directive_is_only_where_a_compiler_needs_it() -> None:
+    assert APART not in print_c(lower(atl.parse("t (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")))
+    guard = "t (x : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] x[i, j] + [1 <= j] · x[i, j - 1]"
+    assert loop_lines(print_c(lower(atl.parse(guard))))[-2:] == [
+        "        #pragma GCC ivdep",
+        "        for (int64_t j = 0; j < m; j++)",
+    ]
+
+
+def test_a_loop_in_place_is_not_told_to_stand_apart() -> None:
+    kernel = lowering.compile(atl.parse("t (x : float32[n]) : float32[n] := ⊞[i < n] x[i] + [i + 1 < n] · x[i + 1]"))
+    assert APART in kernel.source
+    assert APART not in print_c(with_inputs_in_place(kernel.nest, ["x"]))
+    x = np.arange(40, dtype=np.float32)
+    expected = x + np.append(x[1:], 0)
+    kernel(x, out=x)
+    np.testing.assert_array_equal(x, expected)
 
 
 # -- results ----------------------------------------------------------------------------------------------------------

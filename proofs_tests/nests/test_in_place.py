@@ -14,7 +14,7 @@ from atl.errors import ArrayError, ATLError
 from lowering import compile as compile_kernel
 from lowering import in_place as kernels_in_place
 from lowering import lower, print_nest
-from lowering.in_place import in_place
+from lowering.in_place import with_inputs_in_place
 from lowering.lower import lower_unchecked
 from lowering.nest.loopnest import Allocate, For, LoopNest, statements
 from lowering.nest.machine import execute, run
@@ -185,7 +185,7 @@ def test_a_result_takes_the_place_of_an_input_that_is_read_before(name: str) -> 
     for size in SIZES:
         x = vector(size)
         wanted = kernel(x)
-        nest = in_place(kernel.nest, ["x"])
+        nest = with_inputs_in_place(kernel.nest, ["x"])
         np.testing.assert_array_equal(run(nest, {"n": size}, {"x": x}), wanted)
         assert kernel(x, out=x) is x
         np.testing.assert_array_equal(x, wanted)
@@ -212,7 +212,7 @@ def test_the_interpreter_traps_a_result_that_comes_too_early(name: str, monkeypa
     """Planted: nothing is said to be overtaken."""
     nest = lower(program(REFUSED[name][0]))
     monkeypatch.setattr(kernels_in_place, "overtaken", lambda *_: None)
-    wrong = in_place(nest, ["x"])
+    wrong = with_inputs_in_place(nest, ["x"])
     with pytest.raises(Trap) as caught:
         run(wrong, {"n": 7}, {"x": vector(7)})
     assert caught.value.kind in ("taken", "meeting")
@@ -234,7 +234,7 @@ def test_a_result_of_rows_takes_the_place_of_an_input(body: str) -> None:
 
 
 def test_an_element_that_is_never_stored_is_no_result() -> None:
-    nest = in_place(lower(program("⊞[i < n] x[i] + 1")), ["x"])
+    nest = with_inputs_in_place(lower(program("⊞[i < n] x[i] + 1")), ["x"])
     short = replace(nest, body=tuple(replace(s, high=s.high - 1) for s in nest.body if isinstance(s, For)))
     with pytest.raises(Trap, match="incomplete"):
         run(short, {"n": 3}, {"x": vector(3)})
@@ -300,7 +300,7 @@ def test_of_random_programs_what_is_proved_to_be_in_place_is() -> None:
             if not array.shape:
                 continue
             try:
-                of = in_place(nest, [array.name])
+                of = with_inputs_in_place(nest, [array.name])
             except ArrayError:
                 counted["refused"] += 1
                 continue

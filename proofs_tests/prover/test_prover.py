@@ -60,6 +60,33 @@ VP = Var(103, "p")
 p = index(VP)
 
 
+# -- facts about different things --------------------------------------------------------------------------------------
+
+
+def test_a_contradiction_among_facts_that_the_goal_does_not_speak_of_is_found() -> None:
+    apart = given(within(ZERO, i, n), within(ZERO, p, k), less(k, j), less(j, p))
+    answer = prove(apart, less(i, ZERO))
+    assert isinstance(answer, Proved)
+    assert answer.vacuous
+    assert contradictory(apart) is True
+
+
+def test_numbers_are_found_for_facts_about_different_things_at_once() -> None:
+    apart = given(within(index(3), i, n), within(index(5), p, k), equal(j, index(2)))
+    answer = prove(apart, FALSE)
+    assert isinstance(answer, Refuted)
+    assert all(map(answer.model.satisfies, apart.predicates))
+    assert {"n", "i", "k", "p", "j"} <= set(answer.model.numbers)
+
+
+def test_variables_of_an_answer_that_is_remembered_have_the_names_of_the_question() -> None:
+    forget()
+    known, other = (index(Var(31, name)) for name in ("row", "line"))
+    assert isinstance(first := prove(given(at_most(ZERO, known)), less(known, index(4))), Refuted)
+    assert isinstance(again := prove(given(at_most(ZERO, other)), less(other, index(4))), Refuted)
+    assert (set(first.model.numbers), set(again.model.numbers)) == ({"row"}, {"line"})
+
+
 # -- the questions that programs ask ----------------------------------------------------------------------------------
 
 

@@ -337,6 +337,12 @@ def test_sizes_that_no_memory_holds_are_refused(size: int) -> None:
         reschedule(twice).autotune(measure, {"n": size}, 1)
 
 
+def test_sizes_are_those_that_the_program_has() -> None:
+    with pytest.raises(WrongArgument, match="twice has no size m") as refused:
+        measure(TWICE, {"n": 10, "m": 3})
+    assert "numbers for the sizes n" in str(refused.value)
+
+
 def test_a_fault_of_the_schedule_itself_is_no_refusal(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         autotune(lambda by: _tiled(8 // by), {"by": [2, 0]}, ByHand(tmp_path, {1: 8.0, 4: 4.0}), SIZES)
@@ -467,6 +473,10 @@ def test_a_session_is_tuned_without_saying_how(tmp_path: Path) -> None:
 def test_what_has_no_loop_is_refused_with_what_to_say() -> None:
     with pytest.raises(WrongArgument, match="made by no loop"):
         reschedule(atl.parse("f (x : float32[n]) : float32 := Σ[i < n] x[i]")).autotune(measure, SIZES)
+    cut = reschedule(anchors.transpose()).tile(["j", "i"], [64, 8]).tails(strategy="split")
+    with pytest.raises(WrongArgument, match="several nests of loops") as refused:
+        cut.autotune(measure, {"n": 4, "m": 4})
+    assert "tune before tails" in str(refused.value)
     with pytest.raises(WrongArgument, match="or neither"):
         reschedule(TWICE).autotune(measure, SIZES, choices={"by": [8]})
 

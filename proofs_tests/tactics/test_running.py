@@ -90,6 +90,11 @@ def test_both_marks_of_a_loop_find_their_place() -> None:
         assert "< 4 | vector]" in body(s)
 
 
+def test_to_ask_for_the_mark_that_a_loop_has_changes_nothing() -> None:
+    s = reschedule(matmul()).parallelize("i")
+    assert body(s.branch().parallelize("i")) == body(s)
+
+
 def test_each_is_one_call_and_undone_as_one() -> None:
     s = reschedule(matmul())
     s.interchange("j").vectorize("j", 8, tails="split").parallelize("i", 4)
@@ -126,6 +131,14 @@ REFUSED: dict[str, tuple[Callable[[], Session], str, str]] = {
     "a loop around one of threads": (
         lambda: reschedule(matmul()).parallelize("j").parallelize("i", 4),
         "the loop j, inside of the loop i, is shared out among threads already", 's.mark("j", None)',
+    ),
+    "a loop of vectors by threads": (
+        lambda: twice().vectorize("⊞[_ < k] _").parallelize("⊞[_ < k] _"),
+        "is marked vector already, and has one mark", '"parallel") puts this mark in the place of that one',
+    ),
+    "a loop of threads in lanes": (
+        lambda: reschedule(matmul()).parallelize("i").vectorize("i"),
+        "the loop i is marked parallel already, and has one mark", 's.mark("i", "vector")',
     ),
     "what is no loop": (lambda: reschedule(pipeline()).vectorize("buf"), "buf is no loop", ""),
     "a loop of no constant extent": (

@@ -504,26 +504,10 @@ class Session:
         interrupt, and a second run goes on from the times of the first. `rewrites.autotune` says all of it, and tunes
         functions that derive a session of their own; `folder` and `watch` are as there.
         """
-        from rewrites.tuning import autotune
-        from rewrites.tuning.space import check_parameters
-        from rewrites.tuning.usual import usual
-
-        if (schedule is None) is not (choices is None) or not callable(schedule or usual):
-            raise WrongArgument(
-                f"schedule={brief(schedule)}, choices={brief(choices)}",
-                required="a function of a session and of parameters, with choices of these; or neither",
-            )
-        tried, numbers = usual(self.goal) if schedule is None or choices is None else (schedule, choices)
-
-        def derived(**parameters: Any) -> Session:
-            branch = self.branch()
-            made = tried(branch, **parameters)
-            return made if isinstance(made, Session) else branch
+        from rewrites.tuning.goals import tuned_from
 
         with told_at_the_call():
-            if isinstance(numbers, Mapping) and all(isinstance(name, str) for name in numbers):
-                check_parameters(tried, (self,), numbers)
-            found = autotune(derived, numbers, measure, sizes, budget, start=self.theorem, **options)
+            found = tuned_from(self, schedule, choices, measure, sizes, budget, **options)
         if found.session is not None:
             self._calls[:] = found.session.steps
             self._undone.clear()

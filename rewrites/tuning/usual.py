@@ -7,7 +7,27 @@ from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from atl.core.program import Program
-from atl.core.terms import Gen, Guard, Let, Reduce, Reshape
+from atl.core.terms import (
+    Access,
+    Binary,
+    Cast,
+    Concat,
+    Constant,
+    Expr,
+    Gen,
+    Guard,
+    Input,
+    Let,
+    Local,
+    Metavariable,
+    Padding,
+    Reduce,
+    Reshape,
+    Select,
+    TensorVar,
+    Unary,
+    Value,
+)
 from atl.core.traversal import Path, subterm
 from atl.errors import WrongArgument
 from rewrites.errors import NoSite
@@ -43,14 +63,21 @@ def usual(goal: Program) -> tuple[Schedule, Choices]:
         return lambda s, **numbers: _rows(s, around, lets, **numbers), ROWS
     if nest:
         return lambda s, **numbers: _lanes(s, nest[0], **numbers), LANES
+    own = "schedule=lambda s, by: s.tile(…, by), choices={'by': [8, 16]}"
+    if isinstance(below, Concat):
+        raise WrongArgument(
+            f"the result of {goal.name} is made by several nests of loops, one after the other",
+            required="one nest; or a schedule, and choices of its parameters",
+            suggestions=("tune before tails: s.undo(), then s.autotune(…), which takes the tests away by itself", own),
+        )
     raise WrongArgument(
         f"the result of {goal.name} is made by no loop that one knows how to tune",
         required="a schedule, and choices of its parameters",
-        suggestions=("schedule=lambda s, by: s.tile(…, by), choices={'by': [8, 16]}",),
+        suggestions=(own,),
     )
 
 
-def _nest(goal: Program) -> tuple[list[str], list[Path], object]:
+def _nest(goal: Program) -> tuple[list[str], list[Path], Expr]:
     """The lets around the loops that make the result, these loops, and what stands in them."""
     lets: list[str] = []
     nest: list[Path] = []
@@ -65,7 +92,23 @@ def _nest(goal: Program) -> tuple[list[str], list[Path], object]:
                 path = (*path, 0)
             case Guard() | Reshape():
                 path = (*path, 0)
-            case below:
+            case (
+                Let()
+                | Concat()
+                | Reduce()
+                | Access()
+                | Unary()
+                | Binary()
+                | Cast()
+                | Select()
+                | Constant()
+                | Value()
+                | Input()
+                | Local()
+                | Padding()
+                | TensorVar()
+                | Metavariable()
+            ) as below:
                 return lets, nest, below
 
 

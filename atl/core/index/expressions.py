@@ -364,14 +364,16 @@ def _term_order(term: tuple[Monomial, int]) -> Order:
 
 def _within_limits(terms: tuple[tuple[Monomial, int], ...]) -> Index:
     """The expression of these terms, which are in canonical form, if it is not too large."""
-    if len(terms) > MAX_TERMS or any(
-        abs(value) >= MAX_COEFFICIENT or len(monomial) > MAX_DEGREE for monomial, value in terms
-    ):
-        raise TooLarge(
-            "an index expression has grown beyond what a machine integer or a reader could hold",
-            required=f"at most {MAX_TERMS} terms, degree {MAX_DEGREE}, and coefficients below 2^62",
-        )
-    return _canonical(terms)
+    small = len(terms) <= MAX_TERMS
+    for monomial, value in terms:
+        if not -MAX_COEFFICIENT < value < MAX_COEFFICIENT or len(monomial) > MAX_DEGREE:
+            small = False
+    if small:
+        return _canonical(terms)
+    raise TooLarge(
+        "an index expression has grown beyond what a machine integer or a reader could hold",
+        required=f"at most {MAX_TERMS} terms, degree {MAX_DEGREE}, and coefficients below 2^62",
+    )
 
 
 def _scaled(expression: Index, by: int) -> Index:

@@ -26,7 +26,7 @@ def parallelize(work: Derivation, name: Chosen, by: Any = None) -> None:
 
     Whether no iteration touches what another one changes is proved when the goal is lowered. It is refused for a sum of
     tensors, all of whose iterations add to the same cells, and within or around a loop that is shared out already. With
-    `by`, a mark of vectors or of writing out goes to the loop within a tile.
+    `by`, a mark of vectors or of writing out goes to the loop within a tile; without, a loop that has one is refused.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
     >>> s.parallelize("i", 1024)
@@ -38,6 +38,8 @@ def parallelize(work: Derivation, name: Chosen, by: Any = None) -> None:
     def shared(site: Site) -> None:
         _check_cells(work, site, "shared out among threads")
         _check_alone(work, site)
+        if by is None:
+            _check_mark(work, site, LoopMark.PARALLEL)
         outer = site.path if by is None else _tiled(work, site, by)[:-1]
         work.mark(outer, LoopMark.PARALLEL)
 
@@ -53,7 +55,8 @@ def vectorize(work: Derivation, name: Chosen, by: Any = None, *, tails: Strategy
     "split" full tiles come first, whose loops run a constant number of times.
 
     Whether no iteration touches what another one changes is proved when the goal is lowered. It is refused for a sum of
-    tensors, all of whose iterations add to the same cells. With `by`, `parallel` goes to the loop over tiles.
+    tensors, all of whose iterations add to the same cells. With `by`, `parallel` goes to the loop over tiles;
+    without, a loop that has another mark is refused.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]"))
     >>> s.vectorize("i", 8, tails="split")
@@ -66,6 +69,8 @@ def vectorize(work: Derivation, name: Chosen, by: Any = None, *, tails: Strategy
 
     def in_lanes(site: Site) -> None:
         _check_cells(work, site, "run as vectors")
+        if by is None:
+            _check_mark(work, site, LoopMark.VECTOR)
         work.mark(site.path if by is None else _tiled(work, site, by), LoopMark.VECTOR)
         if strategy is not None:
             tails_below(work, site.path, strategy)
@@ -133,6 +138,20 @@ def _check_cells(work: Derivation, site: Site, how: str) -> None:
             required="a generation, or a sum of scalars",
             suggestions=(f"s.interchange({name!r}) brings a generation outside, where that is what it adds up",),
         )
+
+
+def _check_mark(work: Derivation, site: Site, wanted: LoopMark) -> None:
+    """Raises `NoSite` where a loop has another mark already: it would be replaced without a word."""
+    has = site.term.mark if isinstance(site.term, Gen | Reduce) else LoopMark.NONE
+    if has in (LoopMark.NONE, wanted):
+        return
+    name = site.called[0]
+    raise NoSite(
+        f"the loop {name} is marked {has.value} already, and has one mark",
+        place=place_of(work.goal, site.path),
+        required="a loop without a mark; or tiles: the loop over them and the one within them have a mark each",
+        suggestions=(f's.mark("{name}", "{wanted.value}") puts this mark in the place of that one',),
+    )
 
 
 def _check_alone(work: Derivation, site: Site) -> None:

@@ -1,0 +1,17 @@
+"""How far a result may be from the right one by rounding: one answer for whoever compares what kernels compute."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+
+def tolerance(dtype: npt.DTypeLike, terms: int) -> float:
+    """How far an element of floats that adds up so many terms may be off, relative to its size and that of the others.
+
+    Rounding grows with the number of terms. It is the unit of `dtype` for each of them, and for eight more operations.
+
+    >>> tolerance("float32", 1000) == float(np.finfo("float32").eps) * 1008
+    True
+    """
+    return float(np.finfo(dtype).eps) * (8 + terms)

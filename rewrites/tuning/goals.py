@@ -1,0 +1,54 @@
+"""Autotuning of a goal that is under way: a schedule goes on from it, and the goal becomes what was the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, Self, TypeVar
+
+from atl.errors import WrongArgument, brief
+from rewrites.tuning.measuring import Measure
+from rewrites.tuning.search import autotune
+from rewrites.tuning.space import check_parameters
+from rewrites.tuning.tuned import Scheduled, Tuned
+from rewrites.tuning.usual import usual
+
+
+class Branching(Scheduled, Protocol):
+    """A session that can be gone on from in several ways."""
+
+    def branch(self) -> Self:
+        """One that starts from the same goal."""
+
+
+B = TypeVar("B", bound=Branching)
+
+
+def tuned_from(
+    session: B,
+    schedule: Callable[..., object] | None,
+    choices: Mapping[str, Sequence[Any]] | None,
+    measure: Measure,
+    sizes: Mapping[str, int],
+    budget: float,
+    **options: Any,
+) -> Tuned[B]:
+    """What is the fastest of a schedule that goes on from the goal of a session, with every choice of its parameters.
+
+    `schedule(session, **parameters)` may give a session, or rewrite the one that it is given. Without a schedule the
+    `usual` ones are tried. Raises `WrongArgument`, and what `autotune` raises.
+    """
+    if (schedule is None) is not (choices is None) or not (schedule is None or callable(schedule)):
+        raise WrongArgument(
+            f"schedule={brief(schedule)}, choices={brief(choices)}",
+            required="a function of a session and of parameters, with choices of these; or neither",
+        )
+    tried, numbers = usual(session.goal) if schedule is None or choices is None else (schedule, choices)
+
+    def derived(**parameters: Any) -> B:
+        branch = session.branch()
+        made = tried(branch, **parameters)
+        return made if isinstance(made, type(session)) else branch
+
+    if isinstance(numbers, Mapping) and all(isinstance(name, str) for name in numbers):
+        check_parameters(tried, (session,), numbers)
+    return autotune(derived, numbers, measure, sizes, budget, start=session.theorem, **options)
