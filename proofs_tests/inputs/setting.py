@@ -26,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 import atl
+import layouts  # noqa: F401 (the calls name it)
 import lowering
 import padtypes
 import rewrites
