@@ -37,6 +37,16 @@ class Reindexing:
     to: Callable[..., Sequence[Any]]
     back: Callable[..., Sequence[Any]] | None
 
+    def __post_init__(self) -> None:
+        for extents in (self.shape, self.places):
+            if not isinstance(extents, tuple) or any(not isinstance(extent, Index) for extent in extents):
+                raise WrongArgument(f"{brief(extents)} are no extents", required="a tuple of index expressions")
+        if not callable(self.to) or not (self.back is None or callable(self.back)):
+            raise WrongArgument(
+                f"{brief(self.back if callable(self.to) else self.to)} is no function",
+                required="formulas: functions of indices that give indices",
+            )
+
     def place(self, at: Sequence[Index]) -> tuple[Index, ...]:
         """Where the element at these indices goes."""
         return _applied(self.to, "to", at, len(self.places))

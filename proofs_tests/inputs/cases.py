@@ -75,7 +75,9 @@ GOOD: Final = (
     "kernel()(np.ones(3, np.float32))", "kernel()(x=np.ones(3, np.float32), out=np.ones(3, np.float32))",
     "kernel(gathered)(np.ones(3, np.float32), np.array([0, 2]), 1.0)", "kernel(tiled)(np.ones(3, np.float32), k=2)",
     "kernel(rows)(np.ones((2, 3)))", "kernel(rows)(A=np.ones((2, 3)))", "doubled(x)",
-    "theorem().save(folder() / 'x.json')", "theorem().as_python()",
+    "theorem().save(folder() / 'x.json')", "theorem().as_python()", "n ^ 3",
+    "layouts.blocked(4, 2)((4, 4))", "layouts.swizzled(4, 2)((8, 8))", "layouts.morton(4)((4, n))",
+    "layouts.skewed((3, 4))", "layouts.antidiagonal((n, m))", "layouts.padded(1)((3, 3))",
 )  # fmt: skip
 """Calls that succeed or nearly; arguments of them are replaced."""
 METHODS: Final = (
@@ -101,7 +103,10 @@ METHODS: Final = (
     "session(rows).equal_to(rows, limit=30, watch=None)", "session(rows).saturate(rules=None, limit=30, watch=None)",
     "session(rows).take(session(rows).saturate(limit=30).best(k=1)[0])",
     "session(rows).auto(cost='code size', sizes={'n': 9}, tiles=(2,), k=1, rules=None, limit=30, watch=None)",
-    "session(rows).sparsify('A', sparse.CSR)",
+    "session(rows).sparsify('A', sparse.CSR)", "session(rows).store('A', layouts.blocked(4, 2), name='t')",
+    "session().store('buf', layouts.backwards)", "session(rows).view('A', layouts.column_major)",
+    "session(rows).reorder('i', layouts.padded(1))", "session(rows).reorder(['j'], layouts.morton(4))",
+    "session(rows).store('A', layouts.Layout((n, m), (1, n)))",
     "session(rows).autotune(lowering.measure, {'n': 3, 'm': 2}, 0, schedule=lambda s: s, choices={}, folder=folder())",
 )  # fmt: skip
 """Calls of sessions, of which arguments are replaced too."""

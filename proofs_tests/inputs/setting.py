@@ -26,10 +26,11 @@ from typing import Any, Final
 import numpy as np
 
 import atl
+import layouts
 import lowering
 import padtypes
 import rewrites
-import sparse  # noqa: F401 (the calls name it)
+import sparse
 from atl.files.arrays import values_given
 from atl.files.programs import program_in
 from lowering import toolchain
@@ -294,6 +295,7 @@ __all__ = [
     "handle",
     "k",
     "kernel",
+    "layouts",
     "lists",
     "load_array",
     "load_certificate",
@@ -319,6 +321,7 @@ __all__ = [
     "scaled",
     "session",
     "shown",
+    "sparse",
     "staged",
     "theorem",
     "tiled",

@@ -64,7 +64,7 @@ def test_faults_put_in_on_purpose_are_found(monkeypatch: pytest.MonkeyPatch) -> 
             monkeypatch.setattr(room, name, fault)
 
     monkeypatch.setattr(fuzz, "prepare", prepare_and_plant)
-    found = [finding.why for finding in run_inputs(range(1_500), 3).findings]
+    found = [finding.why for finding in run_inputs(range(1_500), 4).findings]
     assert not [what for what in FAULTS if not any(what in why for why in found)], found
 
 

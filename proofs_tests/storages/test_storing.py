@@ -9,6 +9,7 @@ import pytest
 import atl
 from atl.core.program import Program
 from atl.errors import ATLError, WrongArgument
+from atl.surface.reindexing import Reindexing
 from layouts import F2, Box, IndexFunction, Layout, NoLayout, blocked, column_major, padded, row_major, skewed, swizzled
 from proofs_tests.sessions.session_programs import body, matmul, pipeline
 from proofs_tests.storages.ways import WAYS, T, faults_in_c
@@ -120,6 +121,15 @@ def test_what_has_no_storage_is_refused() -> None:
     with pytest.raises(WrongArgument, match="cannot name a let"):
         s.store("A", skewed, name="2")
     assert s.goal == matmul()
+
+
+def test_what_is_no_reindexing_is_refused_where_it_is_made() -> None:
+    with pytest.raises(WrongArgument, match="3 are no extents"):
+        Reindexing(3, (), tuple, tuple)  # type: ignore[arg-type]
+    with pytest.raises(WrongArgument, match="5 is no function"):
+        Reindexing((), (), tuple, 5)  # type: ignore[arg-type]
+    with pytest.raises(WrongArgument, match="names no input"):
+        reschedule(matmul()).view(0, skewed)  # type: ignore[arg-type]
 
 
 def test_strides_that_do_not_divide_are_refused_with_both() -> None:

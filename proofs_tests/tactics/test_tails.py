@@ -158,3 +158,16 @@ def test_what_a_maximum_folds_in_is_not_left_out() -> None:
     s = reschedule(top, given=[m >= 3]).tails()
     values = -1 - np.arange(12, dtype="float32").reshape(4, 3)
     np.testing.assert_array_equal(compiled(s.goal)(z=values), atl.evaluate(top, z=values))
+
+
+def test_a_loop_is_cut_once_where_the_cut_is_brought_within_its_range() -> None:
+    """Each piece has other ends, with which the same cut was written as another one, and made again for ever."""
+    shift = atl.parse(
+        "shift (c : float32[m], n : size) : float32[n] := "
+        "⊞[i < n] Σ[j < m] min(([i = j + 2] · 1.0) * c[j], ([i = j + 2] · 1.0) * c[j])"
+    )
+    s = reschedule(shift).tails("j", strategy="min")
+    assert str(s.goal).count("Σ[") == 3
+    values = np.arange(1, 6, dtype="float32")
+    for count in (0, 1, 3, 7, 9):
+        np.testing.assert_array_equal(atl.evaluate(s.goal, c=values, n=count), atl.evaluate(shift, c=values, n=count))

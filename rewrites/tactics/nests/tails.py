@@ -87,6 +87,9 @@ def extent_of(work: Derivation, path: Path) -> int | None:
 class _Tails:
     """Visits the loops of a goal from the outside in. `tried` are indices at which the nearest loop has been cut.
 
+    Where a cut is brought within a range it is written with that range, otherwise for each piece: what it was before
+    tells that it has been made.
+
     `splits` is what was asked for; the strategy for a tail that has been cut off is "min".
     """
 
@@ -115,7 +118,7 @@ class _Tails:
         work, term = self.work, self.work.term(path)
         assert isinstance(term, Gen | Reduce)
         where = _within(work.site(path), limit.at)
-        if where is None or where in self.tried:
+        if where is None or self.tried & {where, limit.at}:
             return False
         before = work.point
         try:
@@ -133,7 +136,7 @@ class _Tails:
             work.mark(part, term.mark)
         for position, part in enumerate(parts):
             full = limit.own or position != limit.ends
-            rest = replace(self, strategy=self.strategy if full else "min", tried=self.tried | {where})
+            rest = replace(self, strategy=self.strategy if full else "min", tried=self.tried | {where, limit.at})
             simplify_guards(work, part)
             work.sweep(["nothing_add", "add_nothing"], part)
             lift_guards(work, part)

@@ -8,12 +8,14 @@ from typing import Final
 from atl.checks.scope import Scope
 from atl.core.index import ZERO, Index, Var, atoms
 from atl.core.predicate import conjunction, conjuncts, equal, within
+from atl.core.substitution import shift_term
 from atl.core.terms import Gen, Reduce, Reshape
 from atl.core.traversal import Path
 from atl.prove import proves
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
+from rewrites.instantiation import Argument, Function
 from rewrites.places.choosing import Chosen
 from rewrites.places.site import Site
 from rewrites.tactics.indices import simplify_indices
@@ -127,9 +129,13 @@ class _Order:
         """e → Σ[p < P] Σ[q < Q] [p = to(i, j) ∧ …] · e, which holds as the places are within their extents."""
         to = self.made.place(scope.indices[len(scope.indices) - self.rank :])
         for position in reversed(range(len(self.places))):
-            extent = closed_formula(self.made.places[position], scope, ())
-            wanted = closed_formula(to[position], scope, ())
-            self.work.rewrite("sum_delta_within", at, reverse=True, lo=ZERO, hi=extent, a=wanted)
+            arguments: dict[str, Argument] = {
+                "lo": ZERO,
+                "hi": closed_formula(self.made.places[position], scope, ()),
+                "a": closed_formula(to[position], scope, ()),
+                "e": Function(("index",), shift_term(self.work.term(at), 1)),
+            }
+            self.work.apply(self.work.rule("sum_delta_within"), at, arguments, reverse=True)
             self.work.rename(at, self.places[position].name)
         inside = (*at, 0)
         for position in range(len(self.places)):
