@@ -508,7 +508,7 @@ class Session:
         from rewrites.tuning.space import check_parameters
         from rewrites.tuning.usual import usual
 
-        if (schedule is None) is not (choices is None) or not callable(schedule or usual):
+        if (schedule is None) is not (choices is None) or not callable(usual if schedule is None else schedule):
             raise WrongArgument(
                 f"schedule={brief(schedule)}, choices={brief(choices)}",
                 required="a function of a session and of parameters, with choices of these; or neither",
