@@ -21,11 +21,14 @@ from atl.errors import ArrayError, OutOfMemory, WrongArgument, brief
 from atl.meaning.arguments import Arguments, bind, check_rank, index_elements
 from atl.meaning.specialise import LARGEST, specialise
 from atl.text.printing import show_index
+from lowering.c.gathering import vector_flags
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.values.operands import Operand
 from lowering.c.values.ranges import Ranges
 from lowering.c.values.scalars import C_TYPES
+from lowering.calls.noted import Noted
+from lowering.calls.on_pattern import OnPattern, values_of
 from lowering.compiler import Compiler, find_compiler, vector_bytes
 from lowering.facts import Facts, Limits
 from lowering.fitting import Fitting
@@ -106,15 +109,17 @@ def compile(  # noqa: A001
     check_room(program)
     compiler = find_compiler()
     # Only what is made of vectors depends on their size.
+    program, pattern = values_of(program)
     in_registers = any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(program))
     nest = lower(program, vector_bytes=vector_bytes(compiler) if in_registers else VECTOR_BYTES)
-    return Kernel(program, nest, _built(nest, compiler, fast_math=fast_math))
+    return Kernel(program, nest, _built(nest, compiler, fast_math=fast_math), pattern)
 
 
 def _built(nest: LoopNest, compiler: Compiler, *, fast_math: bool) -> Code:
     source = print_c(nest)
     (name,) = function_names((nest,))
-    path = build_shared(source, name=name, fast_math=fast_math, compiler=compiler)
+    flags = vector_flags(nest, compiler)
+    path = build_shared(source, name=name, fast_math=fast_math, compiler=compiler, extra_flags=flags)
     return Code(source, path, name, *load(path, declaration(nest, name)), fast_math)
 
 
@@ -149,7 +154,7 @@ class Kernel:
     which there is no memory, after which `out` may have been written in part.
     """
 
-    def __init__(self, program: Program, nest: LoopNest, code: Code) -> None:
+    def __init__(self, program: Program, nest: LoopNest, code: Code, pattern: OnPattern | None = None) -> None:
         for given, of in ((program, Program), (nest, LoopNest), (code, Code)):
             if not isinstance(given, of):
                 raise WrongArgument(
@@ -164,6 +169,7 @@ class Kernel:
         self.path: Final = code.path
         """The shared object; the C text lies beside it."""
         self._code = code
+        self._pattern = pattern
         # What `ffi.from_buffer` calls, after a look at its arguments that takes as long.
         self._from_buffer: Callable[..., Any] = _cffi_backend().from_buffer
         self._function: Callable[..., int] = getattr(code.library, code.name)
@@ -176,6 +182,7 @@ class Kernel:
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
         parts = {each.name: each.apart for each in program.packed}
         self._operands = tuple((name, parts.get(name)) for name in program.operands)
+        self._noted = Noted.of(program)
         self._one_array_each = not parts
         self._facts = Facts.of(program)
         self._shapes_decide = _shapes_decide(program, nest, self._facts)
@@ -183,16 +190,19 @@ class Kernel:
         self._remembered: dict[tuple[object, ...], Known] = {}
         self._built_in_place: dict[frozenset[str], Code] = {}
 
-    def __call__(self, /, *arrays: object, out: AnyArray | None = None, **named: object) -> AnyArray:
+    def __call__(self, /, *arrays: object, out: AnyArray | None = None, **named: object) -> Any:
         passed, pointers, key = self._quick(arrays, named)
         known = self._remembered.get(key) if key is not None else None
         if known is not None:
             sizes, shape, elements_decide, limits = known
             if elements_decide:
                 self._check_indices(sizes, passed)
-            for places, finds_fault, told in limits:
+            left, to_note = (limits, ()) if self._noted is None else self._noted.left(limits, arrays, named)
+            for places, finds_fault, told in left:
                 if finds_fault(*[pointers[at] for at in places], *told):
                     bind(self.program, arrays, named)  # raises what is wrong with an element
+            for notes in to_note:
+                notes[self._noted] = limits
         else:
             call = bind(self.program, arrays, named)
             passed = [_passed(call.arrays[name]) for name, *_ in self._inputs]
@@ -217,7 +227,7 @@ class Kernel:
                 pointers = [pointer for pointer, name in zip(pointers, names, strict=True) if name not in same]
         if function(*pointers, *sizes, into) == OUT_OF_MEMORY:
             raise self._no_memory(sizes)
-        return result
+        return result if self._pattern is None else self._pattern.result(arrays, named, passed, result)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)

@@ -43,6 +43,7 @@ from sparse.formats import (
 )
 from sparse.levels import Bitmask, Compressed, Dense, Hashed, Level
 from sparse.names import format_named, load
+from sparse.pictures import Picture, description, draw
 from sparse.tensors import SparseTensor
 from sparse.views import Blocked, Diagonals, Permuted, Then, View
 
@@ -73,11 +74,14 @@ __all__ = [
     "NoSpace",
     "NotSparse",
     "Permuted",
+    "Picture",
     "SparseTensor",
     "Then",
     "View",
     "compress",
     "decompress",
+    "description",
+    "draw",
     "format_named",
     "load",
     "meaning",

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from atl.core.program import Apart as Parts
-from atl.errors import ArrayError, brief
+from atl.errors import ArrayError, WrongArgument, brief
 from sparse.errors import NotSparse
-from sparse.levels import Compressed, Dense
+from sparse.in_scipy import from_scipy, in_scipy, scipy_name
 from sparse.storage import Storage
 from sparse.tensors import AnyArray, SparseTensor, encoded, entries
-from sparse.views import Permuted, Same
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,10 @@ class Apart:
 
         Raises `ArrayError` for elements of another type, and what `pack` raises.
         """
-        if getattr(value, "format", None) == self._scipy:
+        form = getattr(value, "format", None)
+        if form is self.format and type(value) is SparseTensor and value.values.dtype is self._element:
+            return value.arrays, value.shape
+        if form == self._scipy:
             pos, crd, held = value.indptr, value.indices, value.data
             if pos.dtype is self._index and crd.dtype is self._index and held.dtype is self._element:
                 return (pos, crd, held), value.shape
@@ -56,12 +59,24 @@ class Apart:
             )
         return made.arrays, made.shape
 
+    def known(self, value: object) -> dict[object, object] | None:
+        """Where to note what is known of a tensor whose indices do not change, as those of a `SparseTensor` in this
+        format; None for any other object.
+        """
+        if not isinstance(value, SparseTensor):
+            return None
+        return value.known if value.format is self.format or value.format == self.format else None
 
-def scipy_name(form: Storage) -> str:
-    """What scipy calls a matrix in this format, if its arrays are those of the format as they are; else nothing."""
-    if form.levels != (Dense(), Compressed()):
-        return ""
-    return {Same(): "csr", Permuted((1, 0)): "csc"}.get(form.view, "")
+    def together(self, operand: Any, arrays: Sequence[AnyArray], values: AnyArray) -> object:
+        """The tensor of these values with the other arrays of an operand, which are shared and not copied.
+
+        An array of scipy.sparse where scipy has the format, else a `SparseTensor`; of a `SparseTensor` always one.
+        """
+        if not isinstance(operand, SparseTensor):
+            made = in_scipy(self.format, operand.shape, (*arrays[:-1], values))
+            if made is not None:
+                return made
+        return replace(pack(operand, self.format), values=values)
 
 
 def pack(value: object, form: Storage) -> SparseTensor:
@@ -76,19 +91,23 @@ def pack(value: object, form: Storage) -> SparseTensor:
     >>> [array.tolist() for array in packed.arrays]
     [[0, 1, 2], [1, 0], [7, 5]]
     """
+    if not isinstance(form, Storage):
+        raise WrongArgument(f"{brief(form)} is no format", required="a format, such as CSR")
     if isinstance(value, SparseTensor):
         if value.format == form:
             return value
         coordinates, values = entries(value)
         return encoded(form, value.shape, coordinates, values)
     if hasattr(value, "tocoo"):
+        if made := from_scipy(form, value):
+            return made
         found: Any = value.tocoo()
         return encoded(form, tuple(int(n) for n in found.shape), _coordinates(found), found.data)
     held: AnyArray = np.asarray(value)
-    if held.dtype.kind not in "biuf":
+    if held.dtype.kind not in "biuf" or not held.ndim:
         raise NotSparse(
             f"{brief(value, kind=True)} cannot be packed as {form!r}",
-            required="an array or matrix of scipy.sparse, an array of numbers, or what sparse.pack gives",
+            required="a matrix of scipy.sparse, an array of numbers with dimensions, or what sparse.pack gives",
         )
     at = np.nonzero(held)
     return encoded(form, held.shape, at, held[at])

@@ -7,11 +7,14 @@ from typing import Any
 
 import atl
 from atl.core.dtypes import DEFAULT
+from atl.core.node import is_position
 from atl.core.program import Program
 from atl.core.terms import Input
-from sparse.apart import pack, scipy_name
+from atl.errors import WrongArgument, brief
+from sparse.apart import pack
 from sparse.formats import Format
-from sparse.tensors import AnyArray, SparseTensor, dense, entries
+from sparse.in_scipy import in_scipy
+from sparse.tensors import AnyArray, SparseTensor, dense, entries, need_sparse
 
 
 def compress(form: Format, tensor: object) -> SparseTensor:
@@ -35,7 +38,9 @@ def decompress(tensor: SparseTensor) -> AnyArray:
 
 
 def to_scipy(tensor: SparseTensor) -> Any:
-    """The tensor as an array of scipy.sparse: by rows or columns if it is stored so, without a copy, else coordinates.
+    """The tensor as an array of scipy.sparse: in its own format without a copy where scipy has that, else coordinates.
+
+    scipy has CSR, CSC, COO, DIA, and BCSR of blocks that divide the sizes.
 
     >>> import numpy as np
     >>> from sparse import CSR, pack, to_scipy
@@ -44,10 +49,10 @@ def to_scipy(tensor: SparseTensor) -> Any:
     """
     import scipy.sparse
 
-    kind = scipy_name(tensor.format)
-    if kind:
-        pos, crd, values = tensor.arrays
-        return getattr(scipy.sparse, f"{kind}_array")((values, crd, pos), shape=tensor.shape)
+    need_sparse(tensor)
+    made = in_scipy(tensor.format, tensor.shape, tensor.arrays)
+    if made is not None:
+        return made
     coordinates, values = entries(tensor)
     return scipy.sparse.coo_array((values, tuple(coordinates)), shape=tensor.shape)
 
@@ -60,6 +65,10 @@ def meaning(form: Format, rank: int, *, dtype: str = DEFAULT) -> Program:
     meaning (A_crd : int32[A_nnz] in [0, n0), A_val : float32[A_nnz]) : float32[n0] :=
       Σ[p < A_nnz] place n0 A_crd[p] A_val[p]
     """
+    if not isinstance(form, Format) or not is_position(rank):
+        raise WrongArgument(
+            f"the meaning of {brief(form)} for {brief(rank)} dimensions", required="a format, such as CSR, and a number"
+        )
     whole = atl.tensor("A", *(atl.sizes(f"n{k}") for k in range(rank)), dtype=dtype).node
     assert isinstance(whole, Input)
     operand = form.operand(whole.array, ())

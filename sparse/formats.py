@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import atl
 from atl.core.index import ONE, Array
+from atl.core.node import is_position
 from atl.core.program import Packed
 from atl.core.terms import Input
-from atl.errors import WrongArgument
+from atl.errors import WrongArgument, brief
 from rewrites import Operand
 from sparse.apart import Apart
 from sparse.levels import Bitmask, Compressed, Declaring, Dense, Hashed, Level, Metadata
@@ -37,7 +38,12 @@ class Format(Storage):
     def __call__(self, *parameters: Any) -> Format:
         if self.make is None:
             raise WrongArgument(f"the format {self.name} is called", required="a format with parameters, such as BCSR")
-        return self.make(*parameters)
+        try:
+            return self.make(*parameters)
+        except TypeError:
+            raise WrongArgument(
+                f"{self.name} is called with {brief(parameters)}", required="its parameters, such as BCSR(2, 8)"
+            ) from None
 
     def __repr__(self) -> str:
         name = f"{self.name}.in_order()" if self.ordered else self.name
@@ -61,23 +67,28 @@ class Format(Storage):
 
     # -- programs -----------------------------------------------------------------------------------------------------
 
-    def operand(self, array: Array, taken: Collection[str]) -> Operand:
-        """The inputs that hold a tensor in this format, and what they mean: for `s.sparsify("A", format)`."""
+    def operand(self, array: Array, taken: Collection[str], *, apart: bool = False) -> Operand:
+        """The inputs that hold a tensor in this format, and what they mean: for `s.sparsify("A", format)`.
+
+        With `apart` they are declared, and checked by each call, so that no two entries have one position.
+        """
         extents = tuple(atl.IndexExpr(extent) for extent in array.shape)
         found = self.levels_of(extents)
         names = _Names(array.name, taken, found)
         parents: Number = atl.IndexExpr(ONE)
         metadata: list[Metadata] = []
         for number, (level, held) in enumerate(found):
-            declaring = Declaring(names.tensor_of(number), names.size_of(number), self.index)
+            declaring = Declaring(names.tensor_of(number), names.size_of(number), self.index, apart=apart)
             metadata.append(level.declare(held, parents, declaring, root=not number))
             parents = metadata[-1].count
         values = atl.tensor(names.fresh("val"), parents, dtype=array.dtype)
         inputs = [tensor for each in metadata for tensor in each.arrays.values()]
         meaning = decompression([level for level, _ in found], self.view, extents, metadata, values)
         arrays = tuple(_declared(tensor) for tensor in (*inputs, values))
-        apart = Apart(self, array.name, array.dtype, len(array.shape))
-        packed = Packed(array.name, array.shape, tuple(each.name for each in arrays), repr(self), apart)
+        taken_apart = Apart(self, array.name, array.dtype, len(array.shape))
+        names_of = tuple(each.name for each in arrays)
+        ways = (taken_apart, taken_apart.known, taken_apart.together)
+        packed = Packed(array.name, array.shape, names_of, repr(self), *ways)
         return Operand(arrays, meaning.node, packed)
 
 
@@ -153,6 +164,10 @@ class _LastHashed:
 
 
 def _hash(width: int | None = None, function: Callable[[Any], Any] | None = None) -> Format:
+    if not (width is None or (is_position(width) and width)) or not (function is None or callable(function)):
+        raise WrongArgument(
+            f"HASH of width {brief(width)}", required="a positive number, and a function of coordinates"
+        )
     table = Hashed(width) if function is None else Hashed(width, function)
     return Format("HASH" if width is None else f"HASH({width})", _LastHashed(table), make=_hash)
 

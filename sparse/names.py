@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from atl.errors import WrongArgument, brief
 from rewrites import Theorem
 from rewrites import load as load_with
 from sparse import formats
@@ -22,6 +23,8 @@ def format_named(text: str, own: Mapping[str, Format] | None = None) -> Format |
     >>> format_named("BCSR(2, 8)"), format_named("CSR.with_index('int64')"), format_named("ELL")
     (BCSR(2, 8), CSR.with_index('int64'), None)
     """
+    if not isinstance(text, str) or not isinstance(own, Mapping | None):
+        raise WrongArgument(f"the format called {brief(text)}", required="a text, and your own formats by their names")
     known = {**NAMED, **(own or {})}
     if text in known:
         return known[text]

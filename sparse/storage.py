@@ -38,7 +38,7 @@ class Storage:
             raise FormatError(
                 f"the levels of {self.name} are {brief(self.levels)}", required="a tuple of level formats"
             )
-        if self.index not in INTEGERS:
+        if not isinstance(self.index, str) or self.index not in INTEGERS:
             raise FormatError(f"indices of type {brief(self.index)}", required=f"one of {', '.join(INTEGERS)}")
 
     def levels_of(self, extents: tuple[Number, ...]) -> list[tuple[Level, tuple[Number, ...]]]:

@@ -3,38 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from atl.core.dtypes import range_of
+from atl.errors import WrongArgument, brief
 from sparse.errors import FormatError
 from sparse.levels import Metadata
 from sparse.levels.level import Integers
 from sparse.storage import Storage
 
 AnyArray: TypeAlias = npt.NDArray[Any]
+MOST: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseTensor:
-    """A tensor of this shape in a format: the metadata of its levels, from the outside in, and the values."""
+    """A tensor of this shape in a format: the metadata of its levels, from the outside in, and the values.
+
+    Where the arrays of the levels are read-only, as `pack` makes them, a kernel checks once what is declared of them,
+    and notes that in `known`.
+    """
 
     format: Storage
     shape: tuple[int, ...]
     levels: tuple[Metadata, ...]
     values: AnyArray
+    known: dict[object, object] | None = field(init=False, repr=False)
+    arrays: tuple[AnyArray, ...] = field(init=False, repr=False)
+    """All arrays, in the order in which a program has them as inputs: those of the levels, then the values."""
 
-    @property
-    def arrays(self) -> tuple[AnyArray, ...]:
-        """All arrays, in the order in which a program has them as inputs."""
-        return (*(array for level in self.levels for array in level.arrays.values()), self.values)
+    def __post_init__(self) -> None:
+        if (
+            not isinstance(self.format, Storage)
+            or not (isinstance(self.shape, tuple) and all(isinstance(n, int) for n in self.shape))
+            or not (isinstance(self.levels, tuple) and all(isinstance(level, Metadata) for level in self.levels))
+            or not isinstance(self.values, np.ndarray)
+        ):
+            raise WrongArgument(
+                f"a sparse tensor of {brief((self.format, self.shape))}",
+                required="a format, a shape, the metadata of its levels, and an array of values: sparse.pack makes one",
+            )
+        held = tuple(array for level in self.levels for array in level.arrays.values())
+        own = not any(array.flags.writeable for array in held)
+        object.__setattr__(self, "known", {} if own else None)
+        object.__setattr__(self, "arrays", (*held, self.values))
 
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.shape))
         return f"<{self.format!r} tensor of {shape} {self.values.dtype} with {len(self.values)} values>"
+
+
+def need_sparse(tensor: object) -> None:
+    """Raises `WrongArgument` for what is no sparse tensor."""
+    if not isinstance(tensor, SparseTensor):
+        raise WrongArgument(
+            f"{brief(tensor, kind=True)} is no packed tensor", required="what sparse.pack(value, format) gives"
+        )
 
 
 def encoded(
@@ -49,15 +78,26 @@ def encoded(
     stored = [np.asarray(each, np.int64) for each in form.view.to(shape, tuple(coordinates))]
     keeps_order = len(levels) == 1 and not levels[0][0].unique
     if sort and not keeps_order and not _sorted(stored):
-        order = np.lexsort(stored[::-1])
+        order = _order(form.view.extents(shape), stored)
         stored, values = [each[order] for each in stored], values[order]
     parent: Integers = np.zeros(len(values), np.int64)
     parents, at, metadata = 1, 0, []
     for number, (level, extents) in enumerate(levels):
         made = level.store(extents, parents, parent, stored[at : at + level.dims], root=not number)
-        metadata.append(_narrowed(form, made.metadata))
+        metadata.append(narrowed(form, made.metadata))
         parent, parents, at = made.positions, made.metadata.count, at + level.dims
     return SparseTensor(form, shape, tuple(metadata), _filled(parents, parent, values))
+
+
+def _order(extents: Sequence[int], coordinates: Sequence[Integers]) -> Integers:
+    """What sorts entries by their coordinates, the first first; by one number each where that fits into 64 bits."""
+    if prod(extents) > MOST:
+        return np.lexsort(coordinates[::-1])
+    key = np.zeros(len(coordinates[0]), np.int64)
+    for extent, each in zip(extents, coordinates, strict=True):
+        key *= extent
+        key += each
+    return np.argsort(key, kind="stable")
 
 
 def _sorted(coordinates: Sequence[Integers]) -> bool:
@@ -84,8 +124,11 @@ def _filled(count: int, positions: Integers, values: AnyArray) -> AnyArray:
     return out
 
 
-def _narrowed(form: Storage, m: Metadata) -> Metadata:
-    """The arrays with indices of the format's type. Raises `FormatError` where one is too large for it."""
+def narrowed(form: Storage, m: Metadata) -> Metadata:
+    """The arrays with indices of the format's type, copied and read-only.
+
+    Raises `FormatError` where one is too large for it.
+    """
     least, greatest = range_of(form.index)
     arrays = {}
     for role, array in m.arrays.items():
@@ -95,12 +138,15 @@ def _narrowed(form: Storage, m: Metadata) -> Metadata:
                 required="indices that fit",
                 suggestions=('use the format with larger indices: .with_index("int64")',),
             )
-        arrays[role] = np.ascontiguousarray(array.astype(form.index, copy=False))
+        own = np.array(array, dtype=form.index, order="C")
+        own.flags.writeable = False
+        arrays[role] = own
     return Metadata(arrays, m.extents, m.count)
 
 
 def entries(tensor: SparseTensor) -> tuple[list[Integers], AnyArray]:
     """The coordinates of all entries, an array for each dimension, and their values: level by level, all at once."""
+    need_sparse(tensor)
     form = tensor.format
     parent: Integers = np.zeros(1, np.int64)
     held: list[Integers] = []

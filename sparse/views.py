@@ -90,7 +90,7 @@ class Blocked(View):
     by: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not self.by or any(type(size) is not int or size < 1 for size in self.by):
+        if not isinstance(self.by, tuple) or not self.by or any(type(size) is not int or size < 1 for size in self.by):
             raise FormatError(f"blocks of {self.by}", required="positive numbers, one for each dimension")
 
     def extents(self, extents: Numbers) -> Numbers:

@@ -12,12 +12,16 @@ from atl.core.declared import bounds_of
 from atl.core.index import Array, Index, Size, atoms
 from atl.core.node import Printed, not_made_of
 from atl.core.predicate import Predicate, expressions, is_predicate
-from atl.core.terms import Expr, Term, Type
+from atl.core.terms import Expr, Let, Term, Type
 from atl.core.traversal import indices_in, subterms
 from atl.errors import WrongArgument, brief
 
 Apart: TypeAlias = tuple[Sequence[Any], tuple[int, ...]]
 """The arrays of an operand that was taken apart, and the shape of the tensor that they stand for."""
+Notes: TypeAlias = Callable[[object], dict[object, object] | None]
+"""Of an object whose arrays of indices never change, where to note what was found out of them; None of any other."""
+Together: TypeAlias = Callable[[Any, Sequence[Any], Any], object]
+"""From an operand, its arrays, and values in the place of the last one, which are its own: the tensor of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,11 @@ class Packed:
     """An operand that a call passes as one object, such as a sparse matrix, in the place of the inputs it is made of.
 
     `shape` is that of the tensor which the arrays stand for; `format` says in words how they do; `apart` takes an
-    object apart into them. What they mean stands in the program itself, and no theorem rests on this.
+    object apart into them. What they mean stands in the program itself, and no theorem rests on this. Of what `known`
+    has notes a kernel checks once what is declared of the arrays but for the last one, the values, and notes that.
+
+    Where the result is stored as this operand is, `result` is what values mean in the place of the operand's own: the
+    kernel of `let values := … in result` gives back the values, put `together` with the operand's other arrays.
     """
 
     name: str
@@ -33,6 +41,9 @@ class Packed:
     arrays: tuple[str, ...]
     format: str
     apart: Callable[[object], Apart]
+    known: Notes | None = None
+    together: Together | None = None
+    result: Expr | None = None
 
     def __post_init__(self) -> None:
         texts = (self.name, self.format, *(self.arrays if type(self.arrays) is tuple else (None,)))
@@ -41,11 +52,15 @@ class Packed:
             any(type(text) is not str for text in texts)
             or any(not isinstance(extent, Index) or extent.loose or extent.free for extent in extents)
             or not callable(self.apart)
+            or not (self.known is None or callable(self.known))
+            or not (self.together is None or callable(self.together))
+            or not (self.result is None or (isinstance(self.result, Term) and self.together is not None))
         ):
             raise not_made_of(
                 "a packed operand",
                 (self.name, self.shape, self.arrays),
-                "a name, extents over sizes, the names of inputs, and a function that takes an object apart",
+                "a name, extents over sizes, the names of inputs, and a function that takes an object apart; for a "
+                "result that is stored so, what its values mean, and a function that puts it together",
             )
 
 
@@ -119,6 +134,17 @@ class Program(Printed):
         extents = (extent for shape in shapes for extent in shape)
         given = {found[0] for extent in extents if (found := size_in(extent)) is not None}
         return tuple(name for name in self.sizes if name not in given)
+
+    @property
+    def stored(self) -> tuple[Packed, Expr] | None:
+        """The operand as which the result is stored, and the values of it that are computed; None of a dense result.
+
+        It is so for a body `let values := … in D(values)`, where D is what the operand's arrays mean.
+        """
+        for each in self.packed:
+            if each.result is not None and isinstance(self.body, Let) and self.body.body == each.result:
+                return each, self.body.value
+        return None
 
     @cached_property
     def operands(self) -> tuple[str, ...]:

@@ -252,6 +252,8 @@ class Chain(Function):
     __slots__ = ("inner", "known", "outer", "reason", "shape")
 
     def __init__(self, outer: Function, inner: Function, reason: str = "") -> None:
+        for each in (outer, inner):
+            need_function(each)
         self.outer = outer
         self.inner = inner
         self.shape = inner.shape

@@ -21,6 +21,10 @@ class Explanation:
 
     steps: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.steps, tuple) or not all(isinstance(step, str) for step in self.steps):
+            raise WrongArgument(f"an explanation of {brief(self.steps)}", required="what explain(operation, …) gives")
+
     def __str__(self) -> str:
         return "\n".join(self.steps)
 

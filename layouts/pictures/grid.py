@@ -40,6 +40,10 @@ class Picture:
     colours: tuple[tuple[int, ...], ...]
     legend: str = ""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.cells, tuple) or not self.cells or not isinstance(self.colours, tuple):
+            raise WrongArgument(f"a picture of {brief(self.cells)}", required="what draw(layout) gives")
+
     def __str__(self) -> str:
         heads = [str(column) for column in range(len(self.cells[0]))]
         wide = max(len(text) for text in (*heads, *(cell for row in self.cells for cell in row)))

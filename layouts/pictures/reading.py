@@ -78,6 +78,8 @@ def _at_the_end(text: str) -> tuple[str, str, str]:
 
 
 def _parsed(text: str, whole: str) -> ast.expr:
+    if not isinstance(text, str):
+        raise _no_layout(whole, "it is no text")
     try:
         return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

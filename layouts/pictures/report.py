@@ -48,7 +48,9 @@ def result_of(operation: str, layouts: Sequence[Layout]) -> Any:
 
 
 def steps_of(operation: str, layouts: Sequence[Layout]) -> str:
-    """How the operation comes to its result."""
+    """How the operation comes to its result. Raises `WrongArgument` where there is none of this name."""
+    if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
+        raise WrongArgument(f"there is no operation {brief(operation)}", required=", ".join(OPERATIONS))
     return str(explain(OPERATIONS[operation][0], *layouts))
 
 

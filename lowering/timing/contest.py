@@ -108,7 +108,8 @@ class KernelContest:
     @cached_property
     def _expected(self) -> AnyArray:
         """What the program as it stands computes. It may be slow: where all times are remembered it does not run."""
-        return self._start(*self._arrays, **self._sizes)
+        made: AnyArray = self._start(*self._arrays, **self._sizes)
+        return made
 
     @cached_property
     def _scale(self) -> float:

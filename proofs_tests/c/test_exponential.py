@@ -30,7 +30,8 @@ def exponential_of(x: Array) -> Array:
     """What a kernel computes."""
     n = atl.sizes("n")
     of = atl.tensor("x", n, dtype=str(x.dtype))
-    return compiled(atl.program("exponentials", [of], atl.gen(n, lambda i: atl.exp(of[i]))))(x)
+    made: Array = compiled(atl.program("exponentials", [of], atl.gen(n, lambda i: atl.exp(of[i]))))(x)
+    return made
 
 
 def floats(low: float, high: float) -> Array:

@@ -10,9 +10,11 @@ from types import ModuleType
 from typing import Any, Final
 
 import atl
+import layouts
 import lowering
 import padtypes
 import rewrites
+import sparse
 from proofs_tests.inputs import setting
 from proofs_tests.programs.choices import Choices, chance, choose, weighted
 from rewrites.session import catalogue
@@ -78,6 +80,19 @@ GOOD: Final = (
     "theorem().save(folder() / 'x.json')", "theorem().as_python()", "n ^ 3",
     "layouts.blocked(4, 2)((4, 4))", "layouts.swizzled(4, 2)((8, 8))", "layouts.morton(4)((4, n))",
     "layouts.skewed((3, 4))", "layouts.antidiagonal((n, m))", "layouts.padded(1)((3, 3))",
+    "sparse.pack(np.eye(3), sparse.CSR)", "sparse.compress(sparse.BCSR(2, 2), np.eye(3))", "sparse.decompress(packed)",
+    "sparse.to_scipy(packed)", "sparse.draw(packed, folder() / 'a.svg')", "sparse.description(packed)",
+    "sparse.meaning(sparse.CSR, 2, dtype='float64')", "sparse.format_named('BCSR(2, 8)')",
+    "sparse.CSR.with_index('int64')",
+    "sparse.Format('mine', (sparse.Dense(), sparse.Compressed()), sparse.Permuted((1, 0)), 'int32')",
+    "sparse.Blocked((2, 2))", "sparse.Then(sparse.Same(), sparse.Blocked((2, 2)))", "sparse.HASH(4)",
+    "sparse.load(written('good.json', certificate()), own={}, smt=True)", "sparse.Compressed(2, False)",
+    "kernel(multiplied())(packed, np.ones(3))", "kernel(multiplied())(A=np.eye(3), v=np.ones(3), out=np.ones(3))",
+    "kernel(stored())(packed)", "sparse.SparseTensor(sparse.CSR, (3, 3), packed.levels, packed.values)",
+    "layouts.Layout((4, 8), (1, 4))", "layouts.Layout((4, (2, 2)), (2, (1, 8)))(3)", "layouts.coalesce(layout)",
+    "layouts.composition(layout, layouts.Layout(8, 2))", "layouts.complement(layout, 64)", "layouts.Swizzle(2, 1, 3)",
+    "layouts.logical_divide(layout, layouts.Layout(4))", "layouts.equal(layout, layout)", "layouts.injective(layout)",
+    "layouts.draw(layout)", "layouts.explain(layouts.composition, layout, layouts.Layout(8, 2))",
 )  # fmt: skip
 """Calls that succeed or nearly; arguments of them are replaced."""
 METHODS: Final = (
@@ -103,10 +118,11 @@ METHODS: Final = (
     "session(rows).equal_to(rows, limit=30, watch=None)", "session(rows).saturate(rules=None, limit=30, watch=None)",
     "session(rows).take(session(rows).saturate(limit=30).best(k=1)[0])",
     "session(rows).auto(cost='code size', sizes={'n': 9}, tiles=(2,), k=1, rules=None, limit=30, watch=None)",
-    "session(rows).sparsify('A', sparse.CSR)", "session(rows).store('A', layouts.blocked(4, 2), name='t')",
+    "session(rows).store('A', layouts.blocked(4, 2), name='t')",
     "session().store('buf', layouts.backwards)", "session(rows).view('A', layouts.column_major)",
     "session(rows).reorder('i', layouts.padded(1))", "session(rows).reorder(['j'], layouts.morton(4))",
     "session(rows).store('A', layouts.Layout((n, m), (1, n)))",
+    "session(rows).sparsify('A', sparse.CSR)", "session(copied).sparsify('A', sparse.COO, result=True)",
     "session(rows).autotune(lowering.measure, {'n': 3, 'm': 2}, 0, schedule=lambda s: s, choices={}, folder=folder())",
 )  # fmt: skip
 """Calls of sessions, of which arguments are replaced too."""
@@ -132,7 +148,7 @@ CONVERSIONS: Final = (
     "len", "int", "float", "list", "hash", "bool", "str", "repr", "iter", "reversed", "math.sqrt", "np.sqrt",
     "np.asarray", "sum", "max", "round", "dir", "vars", "format", "bytes", "complex",
 )  # fmt: skip
-ROOMS: Final[tuple[ModuleType, ...]] = (atl, rewrites, padtypes, lowering)
+ROOMS: Final[tuple[ModuleType, ...]] = (atl, rewrites, padtypes, lowering, layouts, sparse)
 NAMES: Final = (
     "if", "lambda", "None", "self", "cls", "out", "class", "int", "main", "double", "restrict", "inline", "register",
     "errno", "NULL", "memset", "malloc", "free", "sqrt", "exp", "INT64_MAX", "int64_t", "uint8_t", "gen", "sum",

@@ -45,9 +45,8 @@ ATTEMPTS: Final = 300
 """How many simpler cases are tried for one finding."""
 REPORTED: Final = 12
 
-ROOMS: Final = tuple(
-    f"{Path(__file__).resolve().parents[2] / room}{os.sep}" for room in ("atl", "padtypes", "rewrites", "lowering")
-)
+OURS: Final = ("atl", "padtypes", "rewrites", "lowering", "layouts", "sparse")
+ROOMS: Final = tuple(f"{Path(__file__).resolve().parents[2] / room}{os.sep}" for room in OURS)
 
 
 CALLS: Final = ("do", "report")
@@ -143,7 +142,7 @@ def _once(text: str) -> Outcome:
             warnings.simplefilter("ignore")
             made = eval(compile(text, "<case>", "eval"), names)
             # A result that cannot be shown, or an error that cannot, is none.
-            if type(made).__module__.partition(".")[0] in ("atl", "padtypes", "rewrites", "lowering"):
+            if type(made).__module__.partition(".")[0] in OURS:
                 repr(made)
     except ATLError as error:
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -51,6 +51,7 @@ rows = atl.program("rows", [A], atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j
 scaled = atl.program("scaled", [x, c], atl.sum(n, lambda j: c * x[j]))
 gathered = atl.program("gathered", [x, u, c], atl.gen(m, lambda i: c * x[u[i]]))
 tiled = atl.program("tiled", [x], atl.truncr(atl.ceildiv(n, k) * k - n, atl.flatten(atl.split(k, x))))
+copied = atl.program("copied", [A], atl.gen(n, m, lambda i, j: 2.0 * A[i, j]))
 PROGRAMS: Final = (doubled, staged, rows, gathered, tiled)
 TEXTS: Final = tuple(map(str, PROGRAMS))
 
@@ -58,6 +59,8 @@ nest = lowering.lower(rows)
 padset = padtypes.infer(tiled)[()]
 picture = padtypes.draw(tiled, sizes={"n": 5, "k": 2})
 rule = rewrites.rules["get_gen"]
+packed = sparse.pack(np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0], [0.0, 0.0, 0.0]]), sparse.CSR)
+layout = layouts.Layout((4, 8), (1, 4))
 
 
 class Unnoticed(Exception):
@@ -141,6 +144,20 @@ def theorem() -> rewrites.Theorem:
 def kernel(program: atl.Program = doubled) -> lowering.Kernel:
     """A kernel, built once."""
     return lowering.compile(program)
+
+
+@cache
+def multiplied() -> atl.Program:
+    """A matrix by rows times a vector."""
+    v = atl.tensor("v", m, dtype="float64")
+    product = atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * v[j]))
+    return rewrites.reschedule(atl.program("multiplied", [A, v], product)).sparsify("A", sparse.CSR).goal
+
+
+@cache
+def stored() -> atl.Program:
+    """A matrix doubled, stored as it is."""
+    return rewrites.reschedule(copied).sparsify("A", sparse.CSR, result=True).goal
 
 
 @cache
@@ -288,6 +305,7 @@ __all__ = [
     "c",
     "certificate",
     "command",
+    "copied",
     "doubled",
     "folder",
     "gathered",
@@ -295,6 +313,7 @@ __all__ = [
     "handle",
     "k",
     "kernel",
+    "layout",
     "layouts",
     "lists",
     "load_array",
@@ -305,11 +324,13 @@ __all__ = [
     "lowering",
     "m",
     "math",
+    "multiplied",
     "n",
     "named",
     "nest",
     "np",
     "operator",
+    "packed",
     "padset",
     "padtypes",
     "picture",
@@ -323,6 +344,7 @@ __all__ = [
     "shown",
     "sparse",
     "staged",
+    "stored",
     "theorem",
     "tiled",
     "u",

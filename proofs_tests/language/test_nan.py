@@ -37,7 +37,8 @@ def _interpreted(program: Program, arrays: dict[str, AnyArray]) -> AnyArray:
 
 
 def _compiled(program: Program, arrays: dict[str, AnyArray]) -> AnyArray:
-    return compile_program(program)(**arrays)
+    made: AnyArray = compile_program(program)(**arrays)
+    return made
 
 
 def _to_the_letter(program: Program, arrays: dict[str, AnyArray]) -> AnyArray:
@@ -47,7 +48,8 @@ def _to_the_letter(program: Program, arrays: dict[str, AnyArray]) -> AnyArray:
     (name,) = function_names((nest,))
     path = build_shared(source, name=name)
     library = load(path, declaration(nest, name))
-    return Kernel(program, nest, Code(source, path, name, *library))(**arrays)
+    made: AnyArray = Kernel(program, nest, Code(source, path, name, *library))(**arrays)
+    return made
 
 
 WAYS = {

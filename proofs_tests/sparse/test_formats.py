@@ -13,6 +13,7 @@ import sparse
 from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
 from sparse import compress, decompress, meaning, pack
 from sparse.levels import Compressed, Hashed
+from sparse.tensors import encoded
 
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=repr)
@@ -47,12 +48,36 @@ def test_tensors_go_back_to_scipy(form: sparse.Format) -> None:
     for made in MATRICES.values():
         back = sparse.to_scipy(pack(made(), form))
         assert np.array_equal(back.toarray(), dense(made()))
-        assert back.format == {"CSR": "csr", "CSC": "csc"}.get(form.name, "coo")
+        rows, columns = made().shape
+        blocks = "bsr" if rows % 4 == 0 and columns % 4 == 0 else "coo"
+        assert back.format == {"CSR": "csr", "CSC": "csc", "DIA": "dia", "BCSR": blocks}.get(form.name, back.format)
 
 
-def test_what_goes_back_by_rows_is_not_copied() -> None:
-    packed = pack(MATRICES["no block divides it"](), sparse.CSR)
-    assert np.shares_memory(sparse.to_scipy(packed).data, packed.values)
+@pytest.mark.parametrize("form", [sparse.CSR, sparse.CSC, sparse.COO, sparse.BCSR, sparse.DIA], ids=repr)
+def test_what_scipy_has_too_goes_back_without_a_copy(form: sparse.Format) -> None:
+    packed = pack(MATRICES["blocks divide it"](), form)
+    back = sparse.to_scipy(packed)
+    assert back.format == {"BCSR": "bsr"}.get(form.name, form.name.lower())
+    assert np.shares_memory(back.data, packed.values)
+
+
+def test_what_scipy_converts_has_each_entry_once_and_sorted() -> None:
+    """Whatever scipy gives, and whatever it was given in: the arrays are those that our own encoder makes."""
+    for name, made in MATRICES.items():
+        for kind in ("csr", "csc", "coo", "lil", "dok"):
+            value = made().asformat(kind)
+            before = value.toarray()
+            for form in (sparse.CSR, sparse.CSC):
+                found, coordinates = pack(value, form), value.tocoo()
+                own = encoded(form, value.shape, coordinates.coords, coordinates.data)
+                for a, b in zip(found.arrays, own.arrays, strict=True):
+                    assert a.tolist() == b.tolist(), (name, kind, form)
+            assert np.array_equal(value.toarray(), before)
+
+
+def test_arrays_of_scipy_that_are_longer_than_their_entries_are_packed() -> None:
+    matrix = sp.csr_array((np.arange(1.0, 5.0), np.array([1, 0, 1, 9], np.int64), np.array([0, 1, 2])), shape=(2, 2))
+    assert [array.tolist() for array in pack(matrix, sparse.CSR).arrays] == [[0, 1, 2], [1, 0], [1.0, 2.0]]
 
 
 def test_coordinates_keep_their_order_and_are_not_added_up() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from proofs_tests.sparse import fuzz
+from proofs_tests.sparse.fuzz_kernels import FORMULAS
 from sparse.levels import Compressed, Stored
 
 
@@ -14,6 +16,17 @@ def test_no_cell_of_random_tensors_is_wrong() -> None:
     report = fuzz.run_sparse(range(400), 11)
     assert report.findings == []
     assert len(report.formats) >= 13
+    assert "in disorder" in str(report)
+    assert "A v" in str(report)
+
+
+def test_a_cell_that_is_wrong_is_said_in_the_table_and_ends_the_command_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = replace(FORMULAS[0], meant=lambda a, v: 2.0 * (a @ v))
+    monkeypatch.setattr(fuzz, "FORMULAS", (broken,))
+    assert fuzz.main(["--n", "60", "--seed", "3"]) == 1
+    assert "WRONG" in capsys.readouterr().out
 
 
 def test_a_value_that_goes_to_its_neighbour_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

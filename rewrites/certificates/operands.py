@@ -37,6 +37,7 @@ def written(program: Program) -> dict[str, Json]:
                 "dtype": dtypes[each.arrays[-1]],
                 "arrays": list(each.arrays),
                 "format": each.format,
+                **({"result": True} if each.result is not None else {}),
             }
             for each in program.packed
         ]
@@ -59,8 +60,13 @@ def _read(program: Program, recorded: Json, formats: Formats) -> Packed:
             "dtype": str(dtype),
             "arrays": [*arrays],
             "format": str(text),
-        } if len(recorded) == 5 and dtype in DTYPES and all(isinstance(each, str) for each in (*extents, *arrays)):
-            pass
+            **further,
+        } if (
+            further in ({}, {"result": True})
+            and dtype in DTYPES
+            and all(isinstance(each, str) for each in (*extents, *arrays))
+        ):
+            result = bool(further)
         case _:
             raise CertificateError(
                 f"{abbreviated(recorded)} is no packed operand",
@@ -75,7 +81,7 @@ def _read(program: Program, recorded: Json, formats: Formats) -> Packed:
         form = formats(text)
         if form is None:
             return Packed(name, shape, tuple(map(str, arrays)), text, _Unknown(name, text))
-        made = form.operand(Array(name, shape, dtype), inputs.keys() - set(arrays))
+        made = form.operand(Array(name, shape, dtype), inputs.keys() - set(arrays), apart=result)
     except ATLError as error:
         raise CertificateError(f"the operand {name} is refused: {error.summary}", field="packed") from error
     if any(inputs.get(each.name) != each for each in made.inputs) or made.packed.arrays != tuple(arrays):
@@ -84,7 +90,7 @@ def _read(program: Program, recorded: Json, formats: Formats) -> Packed:
             field="packed",
             required="the inputs that the format declares",
         )
-    return made.packed
+    return made.of_result if result else made.packed
 
 
 class _Unknown:

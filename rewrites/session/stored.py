@@ -10,10 +10,12 @@ from rewrites import tactics
 from rewrites.derivation import Derivation
 from rewrites.places.choosing import Chosen
 from rewrites.session.display import written
+from rewrites.session.options import check_flags
 from rewrites.tactics.reindexing.formulas import Storable
 from rewrites.tactics.reindexing.viewing import Viewed, read_where_it_lies
 from rewrites.tactics.sparse.deriving import sparsify as sparse_loops
-from rewrites.tactics.sparse.operands import InputForm, OperandFormat
+from rewrites.tactics.sparse.operands import InputForm, OfResult, OperandFormat
+from rewrites.tactics.sparse.pattern import stored_as
 
 
 class Doing(Protocol):
@@ -29,14 +31,20 @@ class Doing(Protocol):
 S = TypeVar("S", bound=Doing)
 
 
-def sparsify(self: S, name: str, form: OperandFormat) -> S:
+def sparsify(self: S, name: str, form: OperandFormat, *, result: bool = False) -> S:
     """Gives an input in a sparse format: Σ[j < m] A[i, j] * v[j] → Σ[pos[i] <= p < pos[i + 1]] val[p] * v[crd[p]].
 
     The start becomes the program in which the input is what the format's arrays mean, the steps taken so far are
     taken again, and dense loops become loops over entries, by rules alone. The order of such calls, when there are
-    several sparse inputs, is the schedule. Raises `NoSite` with the loop that is still dense, and why.
+    several sparse inputs, is the schedule. With `result` a kernel computes values at the input's entries, and gives
+    them back with its other arrays. Raises `NoSite` with the loop that is still dense, or what is off that pattern.
     """
-    made: S = self._given(f"sparsify({name!r}, {form!r})", name, form, sparse_loops)
+    check_flags(result=result)
+    made: S
+    if result:
+        made = self._given(f"sparsify({name!r}, {form!r}, result=True)", name, OfResult(form), stored_as)
+    else:
+        made = self._given(f"sparsify({name!r}, {form!r})", name, form, sparse_loops)
     return made
 
 

@@ -105,7 +105,7 @@ class Compressed(Level):
 
     def declare(self, extents: tuple[Number, ...], parents: Number, declaring: Declaring, *, root: bool) -> Metadata:
         count = declaring.size("nnz")
-        held = {} if root else {"pos": declaring.array("pos", parents + 1, low=0, high=count + 1)}
+        held = {} if root else {"pos": declaring.bounds("pos", parents + 1, low=0, high=count + 1)}
         rises = "strict" if self.unique and self.dimensions == 1 else "rising"
         for role, extent in zip(self.roles, extents, strict=True):
             order: object = None

@@ -49,12 +49,26 @@ class Stored:
 class Declaring:
     """Makes the inputs of a program that the arrays of a level are: `declare(role, extents, low, high)`."""
 
-    def __init__(self, tensor: Callable[..., atl.Tensor], size: Callable[[str], atl.IndexExpr], index: str) -> None:
-        self._tensor, self._size, self._index = tensor, size, index
+    def __init__(
+        self,
+        tensor: Callable[..., atl.Tensor],
+        size: Callable[[str], atl.IndexExpr],
+        index: str,
+        *,
+        apart: bool = False,
+    ) -> None:
+        self._tensor, self._size, self._index, self._apart = tensor, size, index, apart
 
     def array(self, role: str, *shape: Number, low: Number, high: Number, order: object = None) -> atl.Tensor:
         """An array of integers, low <= element < high, in an order if one is given (`atl.tensor`)."""
         return self._tensor(role, *shape, dtype=self._index, range=(low, high), order=order)
+
+    def bounds(self, role: str, *shape: Number, low: Number, high: Number) -> atl.Tensor:
+        """An array of positions, of which two neighbours bound those below one parent.
+
+        Where no two parents may share a position, none is below the one before it.
+        """
+        return self.array(role, *shape, low=low, high=high, order="rising" if self._apart else None)
 
     def size(self, role: str) -> atl.IndexExpr:
         """A size that the arrays of a call determine."""

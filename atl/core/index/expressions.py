@@ -294,7 +294,7 @@ class Index(Printed, Node):
         return linear(((1, self), (-1, taken))) if self.terms else _scaled(taken, -1)
 
     def __rsub__(self, other: int) -> Index:
-        return _scaled(self, -1) + constant(other)
+        return _scaled(self, -1) + constant(other) if isinstance(other, int) else NotImplemented
 
     def __neg__(self) -> Index:
         return _scaled(self, -1)

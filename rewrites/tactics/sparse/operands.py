@@ -37,6 +37,14 @@ class Operand(Given):
 
     packed: Packed
 
+    @property
+    def of_result(self) -> Packed:
+        """The packed operand that says that the result is stored as it is.
+
+        What values mean in the place of its own, the last of the inputs, is a body for the let that binds them.
+        """
+        return replace(self.packed, result=abstracted(self.meaning, Input(self.inputs[-1]), 0, 0))
+
 
 class InputForm(Protocol):
     """How a tensor is given by arrays. A value from above: this room knows no format and no layout."""
@@ -48,8 +56,23 @@ class InputForm(Protocol):
 class OperandFormat(Protocol):
     """How a tensor is given by arrays that a call passes as one object."""
 
+    def operand(self, array: Array, taken: Collection[str], *, apart: bool = False) -> Operand:
+        """The arrays for an input, with names that are not taken, what they mean, and how a call passes them.
+
+        With `apart` they are declared so that no two entries have one position.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class OfResult:
+    """A format in which the result is stored too, as the operand is."""
+
+    form: OperandFormat
+
     def operand(self, array: Array, taken: Collection[str]) -> Operand:
-        """The arrays for an input, with names that are not taken, what they mean, and how a call passes them."""
+        """As that of the format; no two entries have one position."""
+        made = self.form.operand(array, taken, apart=True)
+        return replace(made, packed=made.of_result)
 
 
 def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, Rule]) -> Theorem:
@@ -58,7 +81,9 @@ def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, R
     f (A) = g (A) becomes  let A := meaning in f (A)  =  g (meaning): the let is unfolded, then the steps are taken
     again. A closed term in the place of an input moves no path.
     """
-    if not callable(getattr(form, "operand", None)):
+    if not isinstance(name, str):
+        raise WrongArgument(f"{brief(name)} is no name", required="the name of an input")
+    if not callable(getattr(form.form if isinstance(form, OfResult) else form, "operand", None)):
         raise WrongArgument(f"{brief(form)} is no format", required="a format, such as sparse.CSR")
     start = theorem.lhs
     if not isinstance(name, str):

@@ -1,0 +1,116 @@
+"""`python -m bench.sparse`: sparse kernels beside their rivals, with geometric means for each format."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench import report as files
+from bench.environment import environment
+from bench.measure import pinned
+from bench.sparse import report
+from bench.sparse.contest import (
+    FORMS,
+    Contest,
+    Line,
+    WrongResult,
+    lines_of,
+    matricised,
+    measured,
+    product,
+    sampled,
+    tensor_times_vector,
+)
+from bench.sparse.matrices import MATRICES, tensor
+from lowering import ThreadClock
+
+Posed = tuple[str, str, Callable[[], tuple[int, Contest]]]
+
+COUNTS = (10**5, 10**6, 10**7)
+QUICK = (10**5,)
+TENSORS = ((1e-3, 1000), (1e-4, 1000), (1e-5, 1000), (1e-6, 2000))
+DIAGONALS = ("banded", "finite elements")
+"""What has few diagonals: in any other matrix nearly all elements would be stored."""
+BLOCKS = ("banded", "blocks", "finite elements")
+"""What has entries beside each other: of others blocks hold little else than zeros."""
+
+
+def contests(formats: Sequence[str], counts: Sequence[int], *, quick: bool) -> Iterator[Posed]:
+    """All that are asked for: the kernel, the matrix, and what makes the contest with its number of entries."""
+    for name in (each for each in FORMS if each in formats):
+        for kind, make in MATRICES.items():
+            if (name == "DIA" and kind not in DIAGONALS) or (name == "BCSR" and kind not in BLOCKS):
+                continue
+            yield from ((name, f"{kind} {count:.0e}", partial(_product, name, make, count)) for count in counts)
+    if "SDDMM" in formats:
+        for kind, make in MATRICES.items():
+            yield from (("SDDMM", f"{kind} {count:.0e}", partial(_sampled, make, count)) for count in counts[:2])
+    for name, pose in (("TTV", tensor_times_vector), ("MTTKRP", matricised)):
+        if name in formats:
+            for density, side in TENSORS[2:] if quick else TENSORS:
+                yield name, f"density {density:.0e}", partial(_of_tensor, pose, density, side)
+
+
+def _product(name: str, make: Callable[[int], Any], count: int) -> tuple[int, Contest]:
+    matrix = make(count)
+    return matrix.nnz, product(name, matrix)
+
+
+def _sampled(make: Callable[[int], Any], count: int) -> tuple[int, Contest]:
+    matrix = make(count)
+    return matrix.nnz, sampled(matrix)
+
+
+def _of_tensor(pose: Callable[[Any], Contest], density: float, side: int) -> tuple[int, Contest]:
+    made = tensor(density, side)
+    return len(made.data), pose(made)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command: 0 once all was measured, 1 where somebody computed something wrong."""
+    parser = argparse.ArgumentParser(prog="python -m bench.sparse", description=__doc__)
+    every = [*FORMS, "SDDMM", "TTV", "MTTKRP"]
+    parser.add_argument("formats", nargs="*", metavar="FORMAT", help=f"some of {', '.join(every)}; all without any")
+    parser.add_argument("--quick", action="store_true", help="small matrices only: about a minute")
+    parser.add_argument("--entries", type=lambda text: int(float(text)), action="append", help="non-zeros: 1e5, 1e6 …")
+    parser.add_argument("--seconds", type=float, help="of measuring, for each contest")
+    parser.add_argument("--json", type=Path, help="where all lines are written")
+    parser.add_argument("--plot", type=Path, help="a picture of the ratios")
+    chosen = parser.parse_args(arguments)
+    if unknown := [name for name in chosen.formats if name not in every]:
+        parser.error(f"there is no format or kernel {unknown[0]!r}: {', '.join(every)}")
+    for path in filter(None, (chosen.json, chosen.plot)):
+        files.need_writable(path)
+    if chosen.plot is not None:
+        files.need_matplotlib(chosen.plot)
+    counts = chosen.entries or (QUICK if chosen.quick else COUNTS)
+    seconds = chosen.seconds or (0.6 if chosen.quick else 5.0)
+    pinned()
+    lines: list[Line] = []
+    wrong = False
+    for form, matrix, make in contests(chosen.formats or every, counts, quick=chosen.quick):
+        entries, contest = make()
+        try:
+            samples = measured(contest, ThreadClock(), seconds=seconds, rounds=301)
+        except WrongResult as error:
+            print(f"WRONG: {error} computes something else in {form}, {matrix}", file=sys.stderr)
+            wrong = True
+            continue
+        found = lines_of(samples, form, matrix, entries)
+        lines += found
+        print(report.shown(found), flush=True)
+        if chosen.json is not None:
+            files.save(chosen.json, {"environment": environment(), "lines": [asdict(line) for line in lines]})
+    print(report.means(lines))
+    if chosen.plot is not None:
+        report.plot(chosen.plot, lines)
+    return int(wrong)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,166 @@
+"""C in the shape in which the tensor algebra compiler (TACO) emits kernels, under flags of its own.
+
+Loops over levels from the outside in, indices of 32 bits, one scalar for a sum along the innermost loop, and for
+coordinates a search for the end of each segment. Extents of blocks and ranks are parameters there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from lowering import Run, build_shared, load_shared
+
+GENERIC: Final = ("-ffast-math", "-fno-wrapv", "-fthread-jumps", "-march=x86-64", "-mtune=generic")
+NATIVE: Final = ("-ffast-math", "-fno-wrapv", "-fthread-jumps")
+"""What makes of the flags of our kernels those of the rival: integers that overflow are undefined, as it has them."""
+FLAGS: Final = {"TACO-shaped C": GENERIC, "TACO-shaped C, -march=native": NATIVE}
+
+INDEX, REAL, NUMBER = "const int32_t *restrict ", "const double *restrict ", "int32_t "
+
+KERNELS: Final[dict[str, tuple[str, str]]] = {
+    "CSR": (
+        "pos crd val x n",
+        """
+    for (int32_t i = 0; i < n; i++) {
+        double sum = 0.0;
+        for (int32_t p = pos[i]; p < pos[i + 1]; p++) sum += val[p] * x[crd[p]];
+        y[i] = sum;
+    }""",
+    ),
+    "CSC": (
+        "pos crd val x n",
+        """
+    memset(y, 0, n * sizeof *y);
+    for (int32_t j = 0; j < n; j++) {
+        double at_j = x[j];
+        for (int32_t p = pos[j]; p < pos[j + 1]; p++) y[crd[p]] += val[p] * at_j;
+    }""",
+    ),
+    "DCSR": (
+        "crd1 pos crd val x nnz1 n",
+        """
+    memset(y, 0, n * sizeof *y);
+    for (int32_t q = 0; q < nnz1; q++) {
+        double sum = 0.0;
+        for (int32_t p = pos[q]; p < pos[q + 1]; p++) sum += val[p] * x[crd[p]];
+        y[crd1[q]] = sum;
+    }""",
+    ),
+    "DCSC": (
+        "crd1 pos crd val x nnz1 n",
+        """
+    memset(y, 0, n * sizeof *y);
+    for (int32_t q = 0; q < nnz1; q++) {
+        double at_j = x[crd1[q]];
+        for (int32_t p = pos[q]; p < pos[q + 1]; p++) y[crd[p]] += val[p] * at_j;
+    }""",
+    ),
+    "COO": (
+        "crd0 crd1 val x nnz n",
+        """
+    memset(y, 0, n * sizeof *y);
+    int32_t p = 0;
+    while (p < nnz) {
+        int32_t i = crd0[p], end = p + 1;
+        while (end < nnz && crd0[end] == i) end++;
+        double sum = 0.0;
+        for (int32_t q = p; q < end; q++) sum += val[q] * x[crd1[q]];
+        y[i] = sum;
+        p = end;
+    }""",
+    ),
+    "BCSR": (
+        "pos crd val x blocks rows columns n",
+        """
+    memset(y, 0, n * sizeof *y);
+    for (int32_t i = 0; i < blocks; i++) {
+        for (int32_t p = pos[i]; p < pos[i + 1]; p++) {
+            int32_t j = crd[p];
+            for (int32_t k = 0; k < rows; k++) {
+                int32_t row = i * rows + k, at = p * rows + k;
+                double sum = 0.0;
+                for (int32_t l = 0; l < columns; l++) sum += val[at * columns + l] * x[j * columns + l];
+                y[row] += sum;
+            }
+        }
+    }""",
+    ),
+    "TTV": (
+        "crd1 pos2 crd2 pos3 crd3 val x nnz1 m n",
+        """
+    memset(y, 0, (int64_t)n * m * sizeof *y);
+    for (int32_t p = 0; p < nnz1; p++) {
+        int32_t i = crd1[p];
+        for (int32_t q = pos2[p]; q < pos2[p + 1]; q++) {
+            double sum = 0.0;
+            for (int32_t r = pos3[q]; r < pos3[q + 1]; r++) sum += val[r] * x[crd3[r]];
+            y[i * m + crd2[q]] = sum;
+        }
+    }""",
+    ),
+    "MTTKRP": (
+        "crd1 pos2 crd2 pos3 crd3 val d c nnz1 rank n",
+        """
+    memset(y, 0, (int64_t)n * rank * sizeof *y);
+    for (int32_t p = 0; p < nnz1; p++) {
+        int32_t i = crd1[p];
+        for (int32_t q = pos2[p]; q < pos2[p + 1]; q++) {
+            int32_t k = crd2[q];
+            for (int32_t r = pos3[q]; r < pos3[q + 1]; r++) {
+                int32_t l = crd3[r];
+                for (int32_t j = 0; j < rank; j++) {
+                    y[i * rank + j] += val[r] * d[l * rank + j] * c[k * rank + j];
+                }
+            }
+        }
+    }""",
+    ),
+    "SDDMM": (
+        "pos crd val u v n rank m",
+        """
+    for (int32_t i = 0; i < n; i++) {
+        for (int32_t p = pos[i]; p < pos[i + 1]; p++) {
+            int32_t j = crd[p];
+            double sum = 0.0;
+            for (int32_t k = 0; k < rank; k++) sum += u[i * rank + k] * v[j * rank + k];
+            y[p] = val[p] * sum;
+        }
+    }""",
+    ),
+}
+"""For each kernel its parameters in order, the result after them, and its body."""
+
+
+def shaped(kernel: str, flags: Sequence[str]) -> Callable[..., Run]:
+    """A kernel under flags: called with its arrays, numbers and the result, it gives what runs it on them."""
+    words, body = KERNELS[kernel]
+    declared = ", ".join(_kind(word) + word for word in words.split())
+    head = f"void {kernel.lower()}({declared}, double *restrict y)"
+    source = f"#include <stdint.h>\n#include <string.h>\n\n{head}\n{{{body}\n}}\n"
+    ffi, library = load_shared(
+        build_shared(source, name=f"taco_{kernel.lower()}", extra_flags=tuple(flags)),
+        head.replace("restrict ", "") + ";",
+    )
+    function = getattr(library, kernel.lower())
+
+    def bound(*values: object) -> Run:
+        kept = [
+            ffi.from_buffer("int32_t[]" if value.dtype == np.int32 else "double[]", value)
+            if isinstance(value, np.ndarray)
+            else value
+            for value in values
+        ]
+
+        def run() -> Any:
+            return function(*kept) if library else None
+
+        return run
+
+    return bound
+
+
+def _kind(word: str) -> str:
+    return INDEX if word[:3] in ("pos", "crd") else REAL if word in ("val", "x", "d", "c", "u", "v") else NUMBER

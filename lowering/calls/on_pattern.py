@@ -1,0 +1,42 @@
+"""Results that are stored as an operand is: a kernel computes their values, and a call puts them together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from atl.core.program import Program, Together
+
+
+@dataclass(frozen=True, slots=True)
+class OnPattern:
+    """The operand as which a result is stored: its place in a call, its arrays, and what puts them together."""
+
+    name: str
+    place: int
+    arrays: tuple[int, ...]
+    together: Together
+
+    def result(self, given: Sequence[object], named: Mapping[str, object], passed: Sequence[Any], values: Any) -> Any:
+        """What a call gives back; the values alone where the operand was passed array by array."""
+        if self.place < len(given):
+            operand = given[self.place]
+        elif self.name in named:
+            operand = named[self.name]
+        else:
+            return values
+        return self.together(operand, [passed[at] for at in self.arrays], values)
+
+
+def values_of(program: Program) -> tuple[Program, OnPattern | None]:
+    """The program of the values of a result that is stored as an operand is; any other program as it is."""
+    stored = program.stored
+    if stored is None:
+        return program, None
+    operand, values = stored
+    assert operand.together is not None
+    at = {array.name: number for number, array in enumerate(program.inputs)}
+    place = program.operands.index(operand.name)
+    pattern = OnPattern(operand.name, place, tuple(at[name] for name in operand.arrays), operand.together)
+    return replace(program, body=values), pattern

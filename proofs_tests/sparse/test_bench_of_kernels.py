@@ -1,0 +1,80 @@
+"""The bench of sparse kernels: everybody computes the same, ratios are the rival's time over ours, faults are told."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.sparse import contest, report
+from bench.sparse.__main__ import contests, main
+from bench.sparse.contest import Contest, Line, WrongResult
+from bench.sparse.matrices import MATRICES, tensor
+from bench.sparse.taco import KERNELS, NATIVE, shaped
+from lowering import Samples, ThreadClock
+
+
+@pytest.mark.parametrize("kind", MATRICES)
+def test_matrices_have_about_so_many_entries_and_are_the_same_each_time(kind: str) -> None:
+    matrix = MATRICES[kind](20_000)
+    assert 0.85 * 20_000 < matrix.nnz <= 20_500
+    assert (matrix != MATRICES[kind](20_000)).nnz == 0
+    assert matrix.has_sorted_indices
+    assert matrix.indices.dtype == np.int32
+
+
+@pytest.mark.parametrize("name", ["CSR", "DCSC", "COO", "DIA"])
+def test_all_who_multiply_a_matrix_with_a_vector_agree(name: str) -> None:
+    made = contest.product(name, MATRICES["banded"](3_000))
+    samples = contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
+    lines = contest.lines_of(samples, name, "banded", 3_000)
+    assert lines[0].name == "ours"
+    assert len(lines) == 1 + len(made.rivals)
+
+
+def test_kernels_on_tensors_and_patterns_agree_with_their_rivals() -> None:
+    cube = tensor(1e-3, 40)
+    for made in (contest.tensor_times_vector(cube), contest.sampled(MATRICES["uniform"](2_000))):
+        contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
+
+
+def test_every_kernel_of_the_rival_is_built() -> None:
+    assert all(callable(shaped(name, NATIVE)) for name in KERNELS)
+
+
+def test_a_rival_that_computes_something_else_is_told() -> None:
+    right = np.ones(3)
+    made = Contest(lambda: None, {"theirs": lambda: 2.0 * right}, lambda out: right if out is None else out, right)
+    with pytest.raises(WrongResult, match="theirs"):
+        contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
+
+
+def test_ratios_are_the_time_of_the_rival_over_ours() -> None:
+    samples = Samples({"ours": [1.0, 2.0, 4.0], "theirs": [2.0, 4.0, 8.0]})
+    lines = contest.lines_of(samples, "CSR", "banded", 7)
+    assert [(line.name, line.ratio, line.of_minima) for line in lines] == [("ours", 1.0, 1.0), ("theirs", 2.0, 2.0)]
+
+
+def test_of_one_rival_with_two_kinds_of_flags_the_faster_counts(tmp_path: Path) -> None:
+    lines = [
+        Line("CSR", "banded", 7, "ours", 1.0, 1.0, 1.0),
+        Line("CSR", "banded", 7, "TACO-shaped C", 3.0, 3.0, 3.0),
+        Line("CSR", "banded", 7, "TACO-shaped C, -march=native", 2.0, 2.0, 2.0),
+        Line("CSR", "uniform", 7, "TACO-shaped C", 8.0, 8.0, 8.0),
+    ]
+    assert sorted(line.ratio for line in report.best_of(lines)) == [2.0, 8.0]
+    assert "4.00" in report.means(lines)
+    if find_spec("matplotlib") is not None:  # an extra
+        report.plot(tmp_path / "ratios.png", lines)
+        assert (tmp_path / "ratios.png").stat().st_size > 1000
+
+
+def test_what_is_measured_is_chosen_by_name_and_by_entries(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [(name, matrix) for name, matrix, _ in contests(["BCSR", "DIA"], [1000], quick=True)]
+    assert ("BCSR", "blocks 1e+03") in asked
+    assert ("DIA", "uniform 1e+03") not in asked
+    with pytest.raises(SystemExit):
+        main(["CSRX"])
+    assert "there is no format or kernel 'CSRX'" in capsys.readouterr().err

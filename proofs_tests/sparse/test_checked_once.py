@@ -1,0 +1,109 @@
+"""What a kernel checks of a packed tensor it checks once; of anything that may change, in each call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import sparse
+from atl.errors import ArrayError
+from lowering import Kernel
+from lowering import compile as compiled
+from lowering.c.gathering import gathers, vector_flags
+from lowering.compiler import Compiler, find_compiler
+from proofs_tests.sparse.matrices import MATRICES
+from proofs_tests.sparse.test_sparsify import SPMV
+from rewrites import reschedule
+from sparse.levels import Metadata
+
+
+def spmv() -> Kernel:
+    return compiled(reschedule(SPMV).sparsify("A", sparse.CSR).goal)
+
+
+def test_a_packed_tensor_is_checked_by_each_kernel_once() -> None:
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    packed, first, second = sparse.pack(matrix, sparse.CSR), spmv(), spmv()
+    for kernel in (first, second):
+        kernel(packed, vector)  # shapes are not known yet
+        kernel(packed, vector)
+        assert packed.known is not None
+        assert kernel._noted in packed.known
+        assert np.array_equal(kernel(packed, vector), matrix @ vector)
+    assert len(packed.known or ()) == 2
+    assert first._noted is not None
+    (limits,) = {id(known[-1]): known[-1] for known in first._remembered.values()}.values()
+    assert first._noted.left(limits, (packed, vector), {})[0] == ()
+    assert first._noted.left(limits, (matrix, vector), {})[0] == limits
+    assert first._noted.left(limits, (), {"A": packed, "v": vector})[0] == ()
+
+
+def test_its_indices_are_its_own_and_read_only() -> None:
+    matrix, vector = MATRICES["int64 indices"](), np.arange(5.0)
+    for form in (sparse.CSR, sparse.CSR.with_index("int64"), sparse.COO, sparse.BCSR, sparse.DIA, sparse.HASH):
+        packed = sparse.pack(matrix, form)
+        for array in packed.arrays[:-1]:
+            assert not np.shares_memory(array, matrix.indices)
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 7
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR.with_index("int64")).goal)
+    packed = sparse.pack(matrix, sparse.CSR.with_index("int64"))
+    expected = matrix @ vector
+    matrix.indices[:] = 10**6
+    for _ in range(3):
+        assert np.array_equal(kernel(packed, vector), expected)
+
+
+def test_what_is_damaged_is_never_noted_as_right() -> None:
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    packed, kernel = sparse.pack(matrix, sparse.CSR), spmv()
+    for _ in range(2):
+        kernel(packed, vector)
+    damaged = matrix.indices.copy()
+    damaged[3] = 13
+    damaged.flags.writeable = False
+    outer, inner = packed.levels
+    broken = replace(packed, levels=(outer, Metadata({**inner.arrays, "crd": damaged}, inner.extents, inner.count)))
+    for _ in range(3):
+        with pytest.raises(ArrayError, match="out of the declared range"):
+            kernel(broken, vector)
+    assert broken.known == {}
+
+
+def test_arrays_that_may_be_written_to_are_checked_in_each_call() -> None:
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    packed, kernel = sparse.pack(matrix, sparse.CSR), spmv()
+    outer, inner = packed.levels
+    held = {role: array.copy() for role, array in inner.arrays.items()}
+    mine = replace(packed, levels=(outer, Metadata(held, inner.extents, inner.count)))
+    assert mine.known is None
+    for _ in range(3):
+        assert np.array_equal(kernel(mine, vector), matrix @ vector)
+    held["crd"][3] = -1
+    with pytest.raises(ArrayError, match="out of the declared range"):
+        kernel(mine, vector)
+
+
+# -- vectors of loops that gather -------------------------------------------------------------------------------------
+
+
+def test_loops_that_read_where_they_read_have_short_vectors() -> None:
+    s = reschedule(SPMV)
+    assert not gathers(compiled(s.goal).nest)
+    for form, wanted in ((sparse.CSR, True), (sparse.CSC, True), (sparse.COO, True), (sparse.HASH, True)):
+        assert gathers(compiled(reschedule(SPMV).sparsify("A", form).goal).nest) is wanted
+    blocks = reschedule(SPMV).sparsify("A", sparse.BCSR).pad("v").tails(strategy="split")
+    assert not gathers(compiled(blocks.goal).nest)  # a block reads neighbours
+
+
+def test_only_gcc_on_this_kind_of_processor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    nest, found = spmv().nest, find_compiler()
+    gcc = Compiler(found.command, found.version, "gcc")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    assert vector_flags(nest, gcc) == ("-mprefer-vector-width=128",)
+    assert vector_flags(compiled(SPMV).nest, gcc) == ()
+    assert vector_flags(nest, Compiler(found.command, found.version, "clang")) == ()
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    assert vector_flags(nest, gcc) == ()

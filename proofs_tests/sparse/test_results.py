@@ -1,0 +1,198 @@
+"""Results that are stored as an operand is: the theorem, the values, the arrays that are shared, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import atl
+import sparse
+from atl.errors import ArrayError, ATLError, WrongArgument
+from lowering import compile as compiled
+from proofs_tests.sparse.matrices import MATRICES, dense
+from rewrites import Session, load, reschedule
+from rewrites.certificates.certificate import dumps, loads
+from rewrites.errors import NoSite
+from sparse.levels import Declaring
+
+n, m = atl.sizes("n m")
+A, D = atl.tensor("A", n, m, dtype="float64"), atl.tensor("D", n, m, dtype="float64")
+U, V, w = (
+    atl.tensor("U", n, 3, dtype="float64"),
+    atl.tensor("V", 3, m, dtype="float64"),
+    atl.tensor("w", n, dtype="float64"),
+)
+FORMULAS: dict[str, tuple[list[atl.Tensor], Any, Any]] = {
+    "A * (U @ V)": (
+        [A, U, V],
+        atl.gen(n, m, lambda i, j: A[i, j] * atl.sum(3, lambda k: U[i, k] * V[k, j])),
+        lambda a, u, v: a * (u @ v),
+    ),
+    "-3 A / 2": ([A], atl.gen(n, m, lambda i, j: -(3.0 * A[i, j]) / 2.0), lambda a: -1.5 * a),
+    "rows scaled, below the diagonal": (
+        [w, A],
+        atl.gen(n, m, lambda i, j: atl.guard(j <= i, w[i] * A[i, j])),
+        lambda scale, a: np.tril(scale[:, None] * a),
+    ),
+}
+CASES = [
+    *((form, "A * (U @ V)") for form in (sparse.CSR, sparse.DCSC, sparse.COO)),
+    *((form, "-3 A / 2") for form in (sparse.CSC, sparse.BCSR(2, 3), sparse.DIA, sparse.HASH, sparse.BITMASK)),
+    (sparse.CSR, "rows scaled, below the diagonal"),
+]
+
+
+def on_pattern(form: sparse.Format, formula: str = "A * (U @ V)") -> Session:
+    inputs, meant, _ = FORMULAS[formula]
+    return reschedule(atl.program("formula", inputs, meant)).sparsify("A", form, result=True)
+
+
+def arguments(formula: str, matrix: Any) -> tuple[list[Any], list[Any]]:
+    """What a call is passed, and the same with the matrix dense."""
+    random = np.random.default_rng(1)
+    extents = {"n": matrix.shape[0], "m": matrix.shape[1]}
+    arrays = [
+        dense(matrix) if each is A else random.integers(-3, 4, [extents.get(str(e), 3) for e in each.shape]) * 1.0
+        for each in FORMULAS[formula][0]
+    ]
+    passed = [matrix if each is A else array for each, array in zip(FORMULAS[formula][0], arrays, strict=True)]
+    return passed, arrays
+
+
+def as_dense(result: Any) -> Any:
+    return result.toarray() if sp.issparse(result) else sparse.decompress(result)
+
+
+@pytest.mark.parametrize(("form", "formula"), CASES, ids=str)
+def test_the_values_of_every_matrix_are_those_of_the_dense_formula(form: sparse.Format, formula: str) -> None:
+    s = on_pattern(form, formula)
+    assert loads(dumps(s.done()), formats=sparse.format_named).rhs == s.goal
+    kernel, expected = compiled(s.goal), FORMULAS[formula][2]
+    for name, made in MATRICES.items():
+        passed, arrays = arguments(formula, made())
+        for _ in range(2):  # the second time shapes are remembered
+            assert np.array_equal(as_dense(kernel(*passed)), expected(*arrays)), name
+        if name == "no block divides it":
+            assert np.array_equal(atl.evaluate(s.goal, *passed), expected(*arrays))
+
+
+def test_the_theorem_says_that_the_decompressed_values_are_the_dense_result() -> None:
+    theorem = on_pattern(sparse.CSR).done()
+    assert " ".join(str(theorem.rhs).partition(":=\n")[2].split()) == (
+        "let A_out := Σ[i < n] Σ[A_pos[i] <= p < A_pos[i + 1]] place A_nnz p "
+        "(A_val[p] * Σ[k < 3] U[i, k] * V[k, A_crd[p]]) in "
+        "Σ[p < n] place n p Σ[A_pos[p] <= p1 < A_pos[p + 1]] place m A_crd[p1] A_out[p1]"
+    )
+    assert "A_pos : int32[n + 1] in [0, A_nnz + 1) rising" in str(theorem.rhs)
+    (packed,) = theorem.rhs.packed
+    assert theorem.rhs.stored is not None
+    assert theorem.lhs.stored is None  # the dense formula, which says what the arrays mean
+    assert packed.result == theorem.rhs.body.body  # type: ignore[union-attr]
+
+
+def test_coordinates_need_no_order_and_entries_with_equal_ones_stay_apart() -> None:
+    s = on_pattern(sparse.COO, "-3 A / 2")
+    assert "let A_out := ⊞[p < A_nnz]" in str(s.goal)
+    assert "rising" not in str(s.goal)
+    result = compiled(s.goal)(MATRICES["duplicates"]())
+    assert result.data.tolist() == [-1.5, -3.0, -6.0, -12.0]
+
+
+@pytest.mark.parametrize("form", [sparse.CSR, sparse.CSC], ids=repr)
+def test_index_arrays_are_those_of_the_operand(form: sparse.Format) -> None:
+    kernel = compiled(on_pattern(form, "-3 A / 2").goal)
+    matrix = MATRICES["no block divides it"]().asformat(form.name.lower())
+    for result in (kernel(matrix), kernel(A=matrix)):
+        assert type(result) is type(matrix)
+        assert np.shares_memory(result.indices, matrix.indices)
+        assert np.shares_memory(result.indptr, matrix.indptr)
+        assert not np.shares_memory(result.data, matrix.data)
+    values = np.empty(matrix.nnz)
+    assert np.shares_memory(kernel(matrix, out=values).data, values)
+
+
+def test_what_is_packed_comes_back_packed_and_what_scipy_lacks_too() -> None:
+    matrix = MATRICES["no block divides it"]()
+    packed = sparse.pack(matrix, sparse.CSR)
+    result = compiled(on_pattern(sparse.CSR, "-3 A / 2").goal)(packed)
+    assert isinstance(result, sparse.SparseTensor)
+    assert result.arrays[0] is packed.arrays[0]
+    assert isinstance(compiled(on_pattern(sparse.HASH, "-3 A / 2").goal)(matrix), sparse.SparseTensor)
+
+
+def test_arrays_that_are_passed_one_by_one_give_the_values_alone() -> None:
+    matrix = MATRICES["no block divides it"]()
+    kernel = compiled(on_pattern(sparse.CSR, "-3 A / 2").goal)
+    held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
+    assert np.array_equal(kernel(m=13, **held), -1.5 * matrix.data)
+
+
+def test_a_goal_that_is_no_let_of_values_any_more_has_a_dense_result() -> None:
+    s = on_pattern(sparse.COO, "-3 A / 2").inline("A_out")
+    assert s.goal.stored is None
+    matrix = MATRICES["no block divides it"]()
+    assert np.array_equal(compiled(s.goal)(matrix), -1.5 * dense(matrix))
+
+
+def test_a_loaded_certificate_gives_a_kernel_with_the_same_result(tmp_path: Path) -> None:
+    file = tmp_path / "formula.atl.json"
+    on_pattern(sparse.CSR, "-3 A / 2").done().save(file)
+    matrix = MATRICES["no block divides it"]()
+    result = compiled(sparse.load(file).rhs)(matrix)
+    assert np.shares_memory(result.indices, matrix.indices)
+    # Without the formats the arrays are passed one by one, and the result is the dense one.
+    held = {"A_pos": matrix.indptr, "A_crd": matrix.indices, "A_val": matrix.data}
+    assert np.array_equal(compiled(load(file).rhs)(m=13, **held), -1.5 * dense(matrix))
+    broken = file.read_text().replace('"result": true', '"result": "yes"')
+    assert broken != file.read_text()
+    with pytest.raises(ATLError, match="is no packed operand"):
+        loads(broken, formats=sparse.format_named)
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("formula", "says"),
+    [
+        (atl.gen(n, m, lambda i, j: A[i, j] + D[i, j]), "there is no sum over the entries of A"),
+        (atl.gen(m, n, lambda i, j: A[j, i]), "its elements are placed elsewhere than those of A"),
+        (atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j])), "its elements are placed elsewhere"),
+        (atl.gen(n, m, lambda i, j: A[i, j] * A[i, j]), "a sum over entries of several operands"),
+        (atl.gen(n, m, lambda i, j: D[i, j]), "there is no sum over the entries of A"),
+    ],
+)
+def test_a_result_that_is_on_no_such_pattern_is_refused(formula: Any, says: str) -> None:
+    s = reschedule(atl.program("formula", [A, D], formula))
+    with pytest.raises(NoSite) as caught:
+        s.sparsify("A", sparse.CSR, result=True)
+    assert "the result is not stored as A is" in str(caught.value)
+    assert says in str(caught.value)
+    assert "required: a result with a value for each entry of the operand" in str(caught.value)
+    assert not s.steps
+
+
+def test_without_an_order_of_positions_the_theorem_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Declaring, "bounds", Declaring.array)
+    with pytest.raises(NoSite, match="two entries of A may have one position: that none do is not proved"):
+        on_pattern(sparse.CSR)
+
+
+def test_positions_that_belong_to_two_rows_are_refused() -> None:
+    """The theorem needs that rows do not overlap: each call checks it, with ranges that alone would be right."""
+    kernel = compiled(on_pattern(sparse.CSR, "-3 A / 2").goal)
+    matrix = MATRICES["no block divides it"]()
+    kernel(matrix)
+    matrix.indptr[3], matrix.indptr[4] = matrix.indptr[4] + 1, matrix.indptr[3]
+    for _ in range(2):
+        with pytest.raises(ArrayError, match="A_pos do not rise"):
+            kernel(matrix)
+
+
+def test_a_flag_is_true_or_false() -> None:
+    with pytest.raises(WrongArgument, match="result='A'"):
+        reschedule(atl.program("f", [A], A)).sparsify("A", sparse.CSR, result="A")  # type: ignore[arg-type]

@@ -1,0 +1,176 @@
+"""Results on the pattern of an operand: their values, of which the decompression is the dense result.
+
+A sparse goal computes a term for each stored entry and places it where that entry belongs. Where it does so at the very
+coordinates of one operand's entries, the terms are the values of a tensor in that operand's format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from atl.core.index import ZERO, Index, bound, shift
+from atl.core.predicate import TRUE, Predicate, conjunction, conjuncts, equal
+from atl.core.terms import Access, Expr, Gen, Guard, Input, Let, Place, Reduce, Reshape
+from atl.core.traversal import Path
+from atl.text.printing import place_of
+from rewrites import kernel
+from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
+from rewrites.tactics.nests.guards import conditions
+from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
+from rewrites.tactics.sparse.deriving import sparsify
+
+OUTWARDS: Final = ("gen_scatter", "gen_rebase", "place_of_sum", "place_of_guard", "sum_guard", "guard_guard")
+"""What brings sums to the outside, then conditions, then placed terms."""
+READ: Final = (*OF_ACCESSES, "place_access", "guard_guard")
+REQUIRED: Final = "a result with a value for each entry of the operand, at that entry's coordinates, and nothing else"
+
+
+@dataclass(frozen=True, slots=True)
+class _Scattered:
+    """Σ … Σ [condition] · place … place e: the sums, the condition, where e is placed, and e."""
+
+    sums: tuple[Reduce, ...]
+    condition: Predicate
+    places: tuple[Place, ...]
+    leaf: Expr
+
+    @staticmethod
+    def of(term: Expr) -> _Scattered:
+        """The parts of a term, as far as it has this form; what is left is the leaf."""
+        sums: list[Reduce] = []
+        while isinstance(term, Reduce) and term.monoid == "sum" and term.type.rank:
+            sums.append(term)
+            term = term.body
+        condition: Predicate = TRUE
+        if isinstance(term, Guard) and term.type.rank:
+            condition, term = term.predicate, term.body
+        places: list[Place] = []
+        while isinstance(term, Reshape) and isinstance(term.op, Place):
+            places.append(term.op)
+            term = term.operand
+        return _Scattered(tuple(sums), condition, tuple(places), term)
+
+    @property
+    def leaf_path(self) -> Path:
+        """Where the leaf stands in the term."""
+        return (0,) * (len(self.sums) + (self.condition != TRUE) + len(self.places))
+
+
+def stored_as(work: Derivation) -> None:
+    """As `sparsify`; then makes of the goal `let values := … in D(values)`, where D(A) is what the last operand means.
+
+    Σp place n crd[p] (A_val[p] * e) → let A_out := ⊞[p < nnz] A_val[p] * e in Σp place n crd[p] A_out[p]. That the
+    decompression of the values is the goal is proved from the values' side: each is read where it was placed, which
+    asks that no two entries stand at one position. Raises `NoSite` where the goal is on no such pattern.
+    """
+    sparsify(work)
+    packed = work.goal.packed[-1]
+    assert packed.result is not None
+    (values,) = (array for array in work.goal.inputs if array.name == packed.arrays[-1])
+    own = Derivation(kernel.reflexivity(replace(work.goal, body=Let(Input(values), packed.result))), work.rules)
+    own.rewrite("unfold_let", ())
+    _scatter(own)
+    pattern = _Scattered.of(own.goal.body)
+    _scatter(work)
+    _align(work, pattern, packed.name)
+    found = _Scattered.of(work.goal.body)
+    stored = _values(found, pattern, values.shape[0])
+    start = replace(work.goal, body=Let(stored, packed.result, f"{packed.name}_out"))
+    unfolded = _unfolded(Derivation(kernel.reflexivity(start), work.rules), found, packed.name)
+    for step in reversed(unfolded.theorem.steps):
+        work.apply(step.rule, step.path, step.arguments, reverse=not step.reverse)
+    work.show(start.body)
+
+
+def _scatter(work: Derivation) -> None:
+    """Brings a goal to the form Σ … Σ [condition] · place … place e, as far as rules do."""
+
+    def stored(path: Path) -> bool:
+        return all(work.term(path[:length]).type.rank for length in range(len(path) + 1))
+
+    while work.sweep(OUTWARDS, where=stored):
+        pass
+
+
+def _align(work: Derivation, pattern: _Scattered, name: str) -> None:
+    """Brings the sums into the order of the pattern's. Raises `NoSite` where the goal places its terms elsewhere."""
+    for number, wanted in enumerate(pattern.sums):
+        sums = _Scattered.of(work.goal.body).sums
+        at = next((k for k in range(number, len(sums)) if _same_range(sums[k], wanted, k - number)), None)
+        if at is None:
+            raise _off_pattern(work, name, f"there is no sum over the entries of {name}")
+        for k in range(at, number, -1):
+            if not work.attempt("sum_swap", (0,) * (k - 1)):
+                raise _off_pattern(work, name, "its sums are in an order that cannot be changed")
+    found = _Scattered.of(work.goal.body)
+    if len(found.sums) > len(pattern.sums):
+        raise _off_pattern(work, name, "an element of it is a sum over entries of several operands")
+    if found.places != pattern.places or found.leaf.type.rank:
+        raise _off_pattern(work, name, f"its elements are placed elsewhere than those of {name}")
+    both = conjunction(dict.fromkeys((*conjuncts(pattern.condition), *conjuncts(found.condition))))
+    if both != found.condition and not work.attempt("guard_equivalent", (0,) * len(found.sums), q=both):
+        raise _off_pattern(work, name, f"it has elements where {name} has no entries")
+
+
+def _same_range(found: Reduce, wanted: Reduce, further: int) -> bool:
+    """Whether a sum that stands so many sums further in has the range that is wanted."""
+    return (found.low, found.high) == (shift(wanted.low, further), shift(wanted.high, further))
+
+
+def _off_pattern(work: Derivation, name: str, why: str) -> NoSite:
+    return NoSite(f"the result is not stored as {name} is: {why}", place=place_of(work.goal, ()), required=REQUIRED)
+
+
+def _values(found: _Scattered, pattern: _Scattered, count: Index) -> Expr:
+    """The values: each term at the position that the operand's own value has."""
+    assert isinstance(pattern.leaf, Access)
+    at = pattern.leaf.index
+    if len(found.sums) == 1 and found.condition == TRUE and at == bound(0) and found.sums[0].low == ZERO:
+        (whole,) = found.sums
+        return Gen(ZERO, count, found.leaf, whole.name)
+    body: Expr = Reshape(Place(count, at), found.leaf)
+    if found.condition != TRUE:
+        body = Guard(found.condition, body)
+    for each in reversed(found.sums):
+        body = replace(each, body=body)
+    return body
+
+
+def _unfolded(work: Derivation, wanted: _Scattered, name: str) -> Derivation:
+    """From the let of the values to the terms, placed: each value is read where it was placed."""
+    work.rewrite("unfold_let", ())
+    _scatter(work)
+    path = _Scattered.of(work.goal.body).leaf_path
+    work.exhaust(work.known(READ), path)
+    _sums_that_meet(work, path, len(wanted.sums), name)
+    simplify_guards(work, path)
+    _scatter(work)
+    found = _Scattered.of(work.goal.body)
+    if found.condition != wanted.condition:
+        work.attempt("guard_equivalent", (0,) * len(found.sums), q=wanted.condition)
+    return work
+
+
+def _sums_that_meet(work: Derivation, path: Path, count: int, name: str) -> None:
+    """Σp' [position(p') = position(p) ∧ q(p')] · e(p') → [q(p)] · e(p), where p' = p follows from equal positions."""
+    inner = 0
+    while isinstance(work.term((*path, *(0,) * inner)), Reduce) and inner < count:
+        inner += 1
+    if not inner or not isinstance(work.term((*path, *(0,) * inner)), Guard):
+        return
+    inside = (*path, *(0,) * inner)
+    met = [equal(bound(k), bound(inner + count - inner + k)) for k in range(inner)]
+    parts = conditions(work, inside)
+    if not work.attempt("guard_equivalent", inside, q=conjunction((*met, *parts))):
+        raise NoSite(
+            f"two entries of {name} may have one position: that none do is not proved",
+            place=place_of(work.goal, inside),
+            required="an operand in which each position belongs to one entry",
+        )
+    for length in range(inner - 1, -1, -1):
+        at = (*path, *(0,) * length)
+        outer = bound(count - 1)
+        if not (work.attempt("sum_delta", at, a=outer) or work.attempt("sum_delta_only", at, a=outer)):
+            raise NoSite(f"the sum over entries of {name} stays", place=place_of(work.goal, at), required=REQUIRED)
