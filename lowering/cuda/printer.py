@@ -50,7 +50,7 @@ def print_cuda(kernels: Kernels) -> str:
     """
     nest = kernels.nest
     scope = _outermost(nest)
-    name, names = scope.names.bind(("function",), nest.name, of_function=True)
+    name, names = _named(nest, scope)
     host = _Host(nest, name, [])
     body: Lines = []
     if not nest.complete:
@@ -72,6 +72,17 @@ def print_cuda(kernels: Kernels) -> str:
     ]
     code = "\n".join((*host.functions, "\n".join(part for line in lines for part in wrapped(line)) + "\n"))
     return f"{preamble(code)}\n{code}"
+
+
+def function_name(nest: LoopNest) -> str:
+    """What the function is called that a host calls."""
+    return _named(nest, _outermost(nest))[0]
+
+
+def _named(nest: LoopNest, scope: TextScope) -> tuple[str, Names]:
+    """The name of the function, and the names in sight of its body. `atl_` begins those that stand in its library."""
+    wanted = f"kernel_{nest.name}" if nest.name.startswith("atl_") else nest.name
+    return scope.names.bind(("function",), wanted, of_function=True)
 
 
 def _outermost(nest: LoopNest) -> TextScope:
@@ -114,34 +125,39 @@ class _Host:
     name: str
     functions: list[str]
 
-    def block(self, block: HostBlock, scope: TextScope) -> Lines:
+    def block(self, block: HostBlock, scope: TextScope, held: tuple[str, ...] = ()) -> Lines:
+        """The steps; `held` are the buffers that go first where one of them fails."""
         lines: Lines = []
         for step in block:
             match step:
                 case Launch():
-                    lines += self._launched(step, scope)
+                    lines += self._launched(step, scope, held)
                 case HostLoop(variable, low, high, body):
                     first, last = index_text(scope, low).text, index_text(scope, high).text
                     name, inside = scope.bind(variable, variable.name)
                     head = f"for (int64_t {name} = {first}; {name} < {last}; {name}++) {{"
-                    lines += [head, *indented(self.block(body, inside.under(step.range))), "}"]
+                    lines += [head, *indented(self.block(body, inside.under(step.range), held)), "}"]
                 case HostBranch(predicate, body):
-                    inner = self.block(body, scope.under(predicate))
+                    inner = self.block(body, scope.under(predicate), held)
                     lines += [f"if ({predicate_text(scope, predicate).text}) {{", *indented(inner), "}"]
                 case Allocate(buffer, capacity, zeroed=zeroed):
                     name, scope = scope.bind(key(buffer), buffer.name)
                     lines.append(f"{C_TYPES[buffer.dtype]} *{name} = nullptr;")
-                    lines += _checked(f"cudaMallocAsync((void **)&{name}, {_bytes(scope, buffer, capacity)}, stream)")
-                    lines += _checked(_memset(scope, buffer, capacity)) if zeroed else []
+                    room = _room(scope, buffer, capacity)
+                    lines += _checked(f"cudaMallocAsync((void **)&{name}, {room}, stream)", held)
+                    held = (*held, name)
+                    lines += _checked(_memset(scope, buffer, capacity), held) if zeroed else []
                 case Clear(buffer, count, zeroed):
-                    lines += _checked(_memset(scope, buffer, count)) if zeroed else []
+                    lines += _checked(_memset(scope, buffer, count), held) if zeroed else []
                 case Free(buffer):
-                    lines += _checked(f"cudaFreeAsync({scope.name(key(buffer))}, stream)")
+                    name = scope.name(key(buffer))
+                    held = tuple(each for each in held if each != name)
+                    lines += _checked(f"cudaFreeAsync({name}, stream)", held)
                 case _:
                     assert_never(step)
         return lines
 
-    def _launched(self, launch: Launch, scope: TextScope) -> Lines:
+    def _launched(self, launch: Launch, scope: TextScope, held: tuple[str, ...]) -> Lines:
         """A launch, unless its grid has no block; its kernel goes to `functions`."""
         function = f"{self.name}_{len(self.functions)}"
         arguments = self._kernel(function, launch, scope)
@@ -158,7 +174,7 @@ class _Host:
         launched = [
             f"how.gridDim = dim3({', '.join(f'(unsigned)({text})' if text != '1' else text for text in grid)});",
             f"how.blockDim = dim3({', '.join(map(str, launch.threads))});",
-            *_checked(call),
+            *_checked(call, held),
         ]
         return [f"if ({' && '.join(tests)}) {{", *indented(launched), "}"] if tests else launched
 
@@ -200,13 +216,21 @@ class _Host:
         return out
 
 
-def _checked(call: str) -> Lines:
-    """A call of CUDA, and the way out where it fails."""
-    return [f"if ((error = {call}) {_STOPS}", "    return (int)error;"]
+def _checked(call: str, held: tuple[str, ...] = ()) -> Lines:
+    """A call of CUDA, and the way out where it fails, on which the buffers go that are held."""
+    if not held:
+        return [f"if ((error = {call}) {_STOPS}", "    return (int)error;"]
+    freed = [f"cudaFreeAsync({name}, stream);" for name in reversed(held)]
+    return [f"if ((error = {call}) {_STOPS} {{", *indented([*freed, "return (int)error;"]), "}"]
 
 
 def _memset(scope: TextScope, buffer: Buffer, count: Index) -> str:
     return f"cudaMemsetAsync({scope.name(key(buffer))}, 0, {_bytes(scope, buffer, count)}, stream)"
+
+
+def _room(scope: TextScope, buffer: Buffer, count: Index) -> str:
+    """The bytes that are allocated: for one element more where there may be none, as CUDA need not allocate nothing."""
+    return _bytes(scope, buffer, count if (count.constant or 0) > 0 else count + 1)
 
 
 def _bytes(scope: TextScope, buffer: Buffer, count: Index) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from atl.checks.scope import known_at_the_start
+from atl.core.index import Array, Index, Read, atoms
 from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
+from atl.core.predicate import expressions
 from atl.errors import IllegalMark, UnsupportedMark
 from lowering.gpu.barriers import MetWithin, Place, Synchronised
 from lowering.gpu.folds import of_all, within_a_warp
@@ -30,7 +32,7 @@ from lowering.gpu.kernels import (
     Where,
     steps_of,
 )
-from lowering.gpu.legality import check_axes, folds_of, illegal, threads_of
+from lowering.gpu.legality import TAKEN_AWAY, check_axes, folds_of, illegal, threads_of
 from lowering.gpu.registers import dealt, refused
 from lowering.gpu.room import with_constant_room
 from lowering.gpu.zeros import with_zeros_stored
@@ -40,6 +42,7 @@ from lowering.nest.loopnest import (
     Allocate,
     Assign,
     Block,
+    Buffer,
     Clear,
     Declare,
     For,
@@ -76,6 +79,7 @@ def kernels(nest: LoopNest) -> Kernels:
     """
     check_nest(nest, "cuda")
     check_axes(nest)
+    _check_extents(nest.output, nest.output.extents)
     place = Place(known_at_the_start(nest.assumptions, nest.inputs), outermost(nest))
     return Kernels(nest, _Host(nest).block(nest.body, place))
 
@@ -123,10 +127,12 @@ class _Host:
             case For(mark=mark) if mark in BLOCKS:
                 yield from self._grid(statement, (), place)
             case For(variable, low, high, body):
+                self._check_host(statement, (low, high), f"the loop {variable.name}")
                 _, scope = place.scope.bind(variable, variable.name)
                 inside = Place(place.facts.assume(statement.range), scope)
                 yield HostLoop(variable, low, high, self.block(body, inside))
             case If(predicate, body):
+                self._check_host(statement, tuple(expressions(predicate)), "a condition")
                 inside = replace(place, facts=place.facts.assume(predicate))
                 yield HostBranch(predicate, self.block(body, inside))
 
@@ -142,6 +148,21 @@ class _Host:
         else:
             yield _Kernel(self.nest, grid).launch(loop.body, inside)
 
+    def _check_host(self, around: Statement, worked_out: Sequence[Index], what: str) -> None:
+        """Raises where the host would have to read an array, which is on the GPU."""
+        loop = next(s for s in statements((around,)) if isinstance(s, For) and s.mark in BLOCKS)
+        for array in _read_by(worked_out):
+            name = loop.variable.name
+            raise illegal(
+                self.nest,
+                loop,
+                f"the loop {name} is marked {loop.mark.value}, and {what} around it depends on elements of "
+                f"{array.name}, which the host would have to read",
+                "loops and conditions around blocks that are over sizes alone: arrays are on the GPU",
+                TAKEN_AWAY.format(name),
+                f's.interchange("{name}") brings the blocks outside, where nothing stands between',
+            )
+
     def _check_global(self, allocate: Allocate) -> None:
         if allocate.mark not in (LetMark.NONE, LetMark.GLOBAL):
             name = allocate.buffer.name
@@ -153,6 +174,8 @@ class _Host:
                 required="a let within a loop marked block.x, block.y or block.z",
                 suggestions=(f's.mark("{name}", "global")', "mark a loop around it block.x"),
             )
+
+        _check_extents(allocate.buffer, (allocate.capacity,))
 
     def _check_scalars(self, statement: Statement, declared: set[Scalar], place: Place) -> None:
         """Raises where a kernel needs a scalar that an earlier kernel has computed."""
@@ -169,6 +192,26 @@ class _Host:
                     "numbers that each kernel computes by itself, or reads from a tensor in global memory",
                     f's.inline("{access.storage.name}")',
                 )
+
+
+def _check_extents(buffer: Buffer, extents: Sequence[Index]) -> None:
+    """Raises where the host would have to read an array to know how large a buffer in global memory is."""
+    for array in _read_by(extents):
+        raise UnsupportedMark(
+            f"the extents of {buffer.name} depend on elements of {array.name}, which the host cannot read",
+            binder=buffer.name,
+            mark=LetMark.GLOBAL.value,
+            required="extents over sizes alone: arrays are on the GPU",
+            suggestions=("make the extent a size of its own, given as a keyword of the call",),
+        )
+
+
+def _read_by(worked_out: Iterable[Index]) -> Iterator[Array]:
+    """The arrays of which elements are read; an input of rank 0 is passed as a number."""
+    for e in worked_out:
+        for atom in atoms(e):
+            if isinstance(atom, Read) and atom.array.shape:
+                yield atom.array
 
 
 def _has_blocks(statement: Statement) -> bool:

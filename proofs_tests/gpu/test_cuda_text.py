@@ -18,8 +18,8 @@ from atl.errors import GpuMissing, WrongArgument
 from examples import gpu
 from lowering import GpuKernel
 from lowering import compile as compile_program
+from lowering.device.found import Found, find_nvcc, look_around
 from lowering.gpu import compiled
-from lowering.gpu.compiled import Found
 from rewrites import Session
 
 NVCC: Final = shutil.which("nvcc")
@@ -126,7 +126,8 @@ def test_buffers_between_launches_are_in_global_memory_and_read_as_constants() -
         "f (x : float32[n]) : float32[n] := "
         "let y := ⊞[i < n | block.x] 2 * x[i] in ⊞[i < n | block.x] y[i] * y[n - 1 - i]"
     ).source
-    assert "cudaMallocAsync((void **)&y, (size_t)(n) * sizeof *y, stream)" in source
+    assert "cudaMallocAsync((void **)&y, (size_t)(n + 1) * sizeof *y, stream)" in source
+    assert len(re.findall(r"cudaFreeAsync\(y, stream\);\s+return \(int\)error;", source)) == 2, "where a launch fails"
     assert "f_0(const float *__restrict__ x, float *__restrict__ y)" in source
     assert re.search(r"f_1\([^)]*const float \*__restrict__ y[,)]", source)
     assert source.index("&how, f_0,") < source.index("&how, f_1,") < source.index("cudaFreeAsync(y, stream)")
@@ -163,22 +164,21 @@ def test_nvcc_compiles_a_kernel_without_a_warning_or_a_spill(name: str, tmp_path
 
 def test_a_call_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     held = kernel("transpose")
-    monkeypatch.setattr(compiled, "look_around", lambda: Found("13.0", None, 0))
+    monkeypatch.setattr(compiled, "look_around", lambda: Found("13.0", None))
     with pytest.raises(GpuMissing) as caught:
         held(np.zeros((2, 3), np.float32))
-    assert caught.value.required == (
-        "nvcc, a driver and a GPU, and a version that calls them; found: nvcc 13.0, no driver (libcuda.so.1), no GPUs"
-    )
-    assert str(Found(None, "12.4", 1)) == "no nvcc, a driver for CUDA 12.4, 1 GPU"
+    assert caught.value.required == ("nvcc, a driver and a GPU; found: nvcc 13.0, no driver (libcuda.so.1), no GPU")
+    two = Found(None, "12.4", ((9, 0), (8, 0)))
+    assert str(two) == "no nvcc, a driver for CUDA 12.4, 2 GPUs of compute capability 8.0, 9.0"
     with pytest.raises(ValueError, match="A"):
         held(np.zeros(3, np.float32))
     assert repr(held) == "<GpuKernel transposed(A[n, m])>"
 
 
 def test_what_is_here_is_found_out_without_a_gpu() -> None:
-    found = compiled.look_around()
-    assert (found.nvcc is None) == (NVCC is None)
-    assert found.gpus >= 0
+    found = look_around()
+    assert (found.nvcc is None) == (find_nvcc() is None)
+    assert found.complete == bool(found.nvcc and found.gpus)
 
 
 def test_options_of_another_target_are_refused() -> None:

@@ -31,13 +31,14 @@ class Finding(AssertionError):
     """What the shim has found while a kernel ran."""
 
 
-def runtime(folder: Path) -> Path:
-    """The part of the shim that runs kernels, compiled once in this folder."""
-    made = folder / "shim.o"
-    if not made.exists():
-        flags = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-        _run([*flags, "-c", str(HERE / "shim.cpp"), "-o", str(made)])
-    return made
+def runtime(folder: Path) -> list[str]:
+    """The shim itself, compiled once in this folder: what runs kernels, and what a host calls."""
+    made = [folder / "shim.o", folder / "streams.o"]
+    for each in made:
+        if not each.exists():
+            flags = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+            _run([*flags, "-c", str(HERE / f"{each.stem}.cpp"), "-o", str(each)])
+    return [str(each) for each in made]
 
 
 def build(sources: Sequence[str], folder: Path, name: str = "kernels") -> Any:
@@ -46,7 +47,7 @@ def build(sources: Sequence[str], folder: Path, name: str = "kernels") -> Any:
     spaces = (f"namespace text_{number} {{\n{source}}}\n" for number, source in enumerate(sources))
     file.write_text("".join((PREAMBLE, *spaces)), encoding="utf-8")
     _run([*FLAGS, SANITIZED, "-c", str(file), "-o", str(object_file)])
-    _run(["-shared", "-Wl,-Bsymbolic", str(object_file), str(runtime(folder)), "-o", str(library)])
+    _run(["-shared", "-Wl,-Bsymbolic", str(object_file), *runtime(folder), "-o", str(library)])
     return ctypes.CDLL(str(library))
 
 
@@ -71,6 +72,7 @@ class Shimmed:
         library.shim_array.restype = ctypes.c_void_p
         library.shim_finding.restype = ctypes.c_char_p
         library.shim_result.restype = ctypes.c_size_t
+        library.shim_reset()
         held: list[ctypes.c_void_p] = []
         given: list[Any] = []
         for array in self.nest.inputs:
@@ -85,7 +87,7 @@ class Shimmed:
         result = np.empty(shape, dtype=self.nest.output.dtype)
         out = ctypes.c_void_p(library.shim_array(ctypes.c_size_t(result.nbytes), None))
         error = getattr(library, name)(*given, out, None)
-        unknown = library.shim_result(out, result.ctypes.data_as(ctypes.c_void_p))
+        unknown = library.shim_result(out, result.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(result.nbytes))
         for memory in (*held, out):
             library.shim_free(memory)
         if error:

@@ -255,58 +255,58 @@ cudaError_t shim_launch(const cudaLaunchConfig_t *how, void (*go)(void *), void 
     return cudaSuccess;
 }
 
-cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t)
+char *shim_allocate(size_t bytes)
 {
     // Poisoned: as floating-point numbers, not-a-numbers; and an array of no bytes is an address, too.
     char *made = static_cast<char *>(std::aligned_alloc(256, (bytes + 256) / 256 * 256));
-    if (!made) return cudaErrorMemoryAllocation;
+    if (!made) return nullptr;
     std::memset(made, 0xff, bytes);
     arrays[made] = {bytes, std::vector<Seen>(bytes)};
-    *memory = made;
-    return cudaSuccess;
+    return made;
 }
 
-cudaError_t cudaFreeAsync(void *memory, cudaStream_t)
+void shim_release(char *memory)
 {
-    arrays.erase(static_cast<char *>(memory));
+    arrays.erase(memory);
     std::free(memory);
-    return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t)
+namespace {
+// The array in which some bytes are.
+std::map<char *, Memory>::iterator array_of(char *memory, size_t bytes)
 {
-    auto found = arrays.find(static_cast<char *>(memory));
-    if (found == arrays.end() || bytes > found->second.bytes) return cudaErrorLaunchFailure;
-    std::memset(memory, byte, bytes);
-    for (size_t at = 0; at < bytes; at++) found->second.seen[at].known = true;
-    return cudaSuccess;
+    auto found = arrays.upper_bound(memory);
+    if (found == arrays.begin()) return arrays.end();
+    --found;
+    return memory + bytes <= found->first + found->second.bytes ? found : arrays.end();
+}
+}  // namespace
+
+bool shim_holds(char *memory, size_t bytes) { return array_of(memory, bytes) != arrays.end(); }
+
+bool shim_same(char *memory, char *other)
+{
+    auto found = array_of(other, 1);
+    return found != arrays.end() && found->first == memory;
+}
+
+void shim_known(char *memory, size_t bytes)
+{
+    auto found = array_of(memory, bytes);
+    for (size_t at = 0; at < bytes; at++) found->second.seen[memory - found->first + at].known = true;
+}
+
+size_t shim_unknown(char *memory, size_t bytes)
+{
+    auto found = array_of(memory, bytes);
+    size_t unknown = 0;
+    for (size_t at = 0; at < bytes; at++) unknown += !found->second.seen[memory - found->first + at].known;
+    return unknown;
 }
 
 // -- for Python -------------------------------------------------------------------------------------------------------
 
 extern "C" {
-void *shim_array(size_t bytes, const void *held)
-{
-    void *memory = nullptr;
-    if (cudaMallocAsync(&memory, bytes, nullptr) != cudaSuccess) return nullptr;
-    if (held) {
-        std::memcpy(memory, held, bytes);
-        for (Seen &seen : arrays[static_cast<char *>(memory)].seen) seen.known = true;
-    }
-    return memory;
-}
-
-// How many of the bytes hold nothing.
-size_t shim_result(void *memory, void *to)
-{
-    Memory &held = arrays.at(static_cast<char *>(memory));
-    std::memcpy(to, memory, held.bytes);
-    size_t unknown = 0;
-    for (Seen &seen : held.seen) unknown += !seen.known;
-    return unknown;
-}
-
-void shim_free(void *memory) { cudaFreeAsync(memory, nullptr); }
 size_t shim_arrays() { return arrays.size(); }
 const char *shim_finding() { return message.c_str(); }
 

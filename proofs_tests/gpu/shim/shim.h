@@ -42,10 +42,24 @@ template <class T> T shim_shuffled(unsigned mask, T value, unsigned from)
 #define __shfl_down_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() + (by))
 #define __shfl_xor_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() ^ (by))
 
-// -- what the host calls; memory of the device is memory of the host that is watched ---------------------------------
+// -- what the host calls: streams.cpp ---------------------------------------------------------------------------------
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorInvalidConfiguration = 9, cudaErrorLaunchFailure = 719 };
+enum cudaError_t {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorLaunchFailure = 719
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
+enum cudaMemoryType { cudaMemoryTypeUnregistered = 0, cudaMemoryTypeHost = 1, cudaMemoryTypeDevice = 2 };
+enum { cudaEventDisableTiming = 2 };
 typedef struct shim_stream *cudaStream_t;
+typedef struct shim_event *cudaEvent_t;
+struct cudaPointerAttributes {
+    cudaMemoryType type;
+    int device;
+};
 struct cudaLaunchConfig_t {
     dim3 gridDim, blockDim;
     size_t dynamicSmemBytes;
@@ -54,7 +68,37 @@ struct cudaLaunchConfig_t {
 cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void *memory, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreate(cudaEvent_t *event);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *held, const void *memory);
+const char *cudaGetErrorName(cudaError_t error);
+const char *cudaGetErrorString(cudaError_t error);
+cudaError_t shim_put_launch(const cudaLaunchConfig_t *how, void (*go)(void *), void *call, size_t bytes);
+// An address of the device as one that fibres read; one of the host is a finding.
+void *shim_given(const void *memory);
+
+// What runs a kernel, and holds the memory of the device: shim.cpp, with addresses of the host.
 cudaError_t shim_launch(const cudaLaunchConfig_t *how, void (*go)(void *), void *call, size_t bytes);
+char *shim_allocate(size_t bytes);
+void shim_release(char *memory);
+bool shim_holds(char *memory, size_t bytes);
+bool shim_same(char *memory, char *other);
+void shim_known(char *memory, size_t bytes);
+size_t shim_unknown(char *memory, size_t bytes);
+
+template <class T> T shim_argument(T given) { return given; }
+template <class T> T *shim_argument(T *given)
+{
+    return static_cast<T *>(shim_given(given));
+}
 
 template <class... P> struct shim_call {
     void (*kernel)(P...);
@@ -68,6 +112,6 @@ template <class... P> struct shim_call {
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *how, void (*kernel)(P...), A... given)
 {
-    shim_call<P...> call = {kernel, std::tuple<P...>(given...)};
-    return shim_launch(how, &shim_call<P...>::go, &call, sizeof call);
+    shim_call<P...> call = {kernel, std::tuple<P...>(shim_argument(static_cast<P>(given))...)};
+    return shim_put_launch(how, &shim_call<P...>::go, &call, sizeof call);
 }
