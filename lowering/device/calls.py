@@ -45,7 +45,7 @@ AT_ONCE: Final = 16
 class Machine(Protocol):
     """Where kernels run: the GPU of this machine, or what stands for one in a test."""
 
-    def functions(self, source: str, name: str, declared: Declared) -> Functions:
+    def functions(self, source: str, name: str, declared: Declared, /) -> Functions:
         """The functions of a library that is built of the text of kernels; raises what is missing for that."""
 
 
@@ -103,6 +103,41 @@ class Caller:
         self, stream: int | None, arrays: tuple[object, ...], out: object, named: Mapping[str, object]
     ) -> object:
         """The result of a call in this stream, or in one that is found; see `GpuKernel`."""
+        passed, call, sizes, shape = self._checked(stream, arrays, out, named)
+        runtime, function = self._runtime()
+        with runtime.using(self._device_of_call(runtime, passed)):
+            return self._carried_out(runtime, function, passed, call, sizes, shape, out)
+
+    def prepared(
+        self, stream: int, arrays: tuple[object, ...], out: object, named: Mapping[str, object]
+    ) -> Callable[[], None]:
+        """A call that was checked and does nothing but to launch, in this stream; see `GpuKernel.prepared`."""
+        passed, call, sizes, _ = self._checked(stream, arrays, out, named)
+        held = [passed.on_gpu.get(id(call.arrays[array.name])) for array in self._nest.inputs]
+        copied = [array.name for array, there in zip(self._nest.inputs, held, strict=True) if array.shape and not there]
+        if passed.out is None or copied:
+            raise ArrayError(
+                f"{', '.join(copied) or 'out'} of a call of {self._program.name} that is prepared is not on a GPU",
+                required="all arrays on the GPU, out too",
+            )
+        runtime, function = self._runtime()
+        device = self._device_of_call(runtime, passed)
+        given = [
+            call.arrays[array.name].item() if there is None or not array.shape else there.pointer
+            for array, there in zip(self._nest.inputs, held, strict=True)
+        ]
+        into = passed.out.pointer
+
+        def launch(_kept: object = (passed, call)) -> None:
+            with runtime.using(device):
+                runtime.check(function(*given, *sizes, into, stream), self._program.name)
+
+        return launch
+
+    def _checked(
+        self, stream: int | None, arrays: tuple[object, ...], out: object, named: Mapping[str, object]
+    ) -> tuple[_Passed, Arguments, tuple[int, ...], tuple[int, ...]]:
+        """What is passed, the arrays and sizes of the call, the sizes in order, and the shape of the result."""
         passed = self._passed(stream, arrays, out, named)
         call = bind(self._program, passed.arrays, passed.named)
         sizes, shape = sized(self._program, self._nest, call)
@@ -110,9 +145,7 @@ class Caller:
         self._fitting.check(call.sizes, elements)
         check_grids(self._kernels, call.sizes, index_elements(elements))
         self._check_out(out, passed, call, shape)
-        runtime, function = self._runtime()
-        with runtime.using(self._device_of_call(runtime, passed)):
-            return self._carried_out(runtime, function, passed, call, sizes, shape, out)
+        return passed, call, sizes, shape
 
     # -- what is passed -----------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from ctypes import CDLL, byref, c_int
+from ctypes import CDLL, byref, c_int, create_string_buffer
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +27,8 @@ class Found:
     nvcc: str | None
     driver: str | None
     gpus: tuple[tuple[int, int], ...] = ()
+    names: tuple[str, ...] = ()
+    """What the GPUs are called."""
 
     def __str__(self) -> str:
         nvcc = f"nvcc {self.nvcc}" if self.nvcc else "no nvcc"
@@ -45,7 +47,8 @@ def look_around() -> Found:
     """What there is on this machine for a call."""
     nvcc = find_nvcc()
     driver, gpus = _driver()
-    return Found(None if nvcc is None else release_of(nvcc), driver, gpus)
+    release = None if nvcc is None else release_of(nvcc)
+    return Found(release, driver, tuple(each for each, _ in gpus), tuple(name for _, name in gpus))
 
 
 def find_nvcc() -> Compiler | None:
@@ -80,8 +83,8 @@ def _version(path: str, _changed: int) -> str:
     return next((line.strip() for line in lines if "release " in line), "")
 
 
-def _driver() -> tuple[str | None, tuple[tuple[int, int], ...]]:
-    """The version of CUDA that the driver is for, and the compute capability of each GPU that it shows."""
+def _driver() -> tuple[str | None, tuple[tuple[tuple[int, int], str], ...]]:
+    """The version of CUDA that the driver is for, and the compute capability and name of each GPU that it shows."""
     try:
         library = CDLL("libcuda.so.1")
     except OSError:
@@ -92,12 +95,13 @@ def _driver() -> tuple[str | None, tuple[tuple[int, int], ...]]:
     shown = f"{version.value // 1000}.{version.value % 1000 // 10}"
     if library.cuInit(0) != 0 or library.cuDeviceGetCount(byref(count)) != 0:
         return shown, ()
-    return shown, tuple(_capability(library, number) for number in range(count.value))
+    return shown, tuple(_described(library, number) for number in range(count.value))
 
 
-def _capability(library: CDLL, number: int) -> tuple[int, int]:
-    device, major, minor = c_int(0), c_int(0), c_int(0)
+def _described(library: CDLL, number: int) -> tuple[tuple[int, int], str]:
+    device, major, minor, name = c_int(0), c_int(0), c_int(0), create_string_buffer(256)
     library.cuDeviceGet(byref(device), c_int(number))
     library.cuDeviceGetAttribute(byref(major), c_int(MAJOR), device)
     library.cuDeviceGetAttribute(byref(minor), c_int(MINOR), device)
-    return major.value, minor.value
+    library.cuDeviceGetName(name, c_int(255), device)
+    return (major.value, minor.value), name.value.decode(errors="replace")

@@ -20,7 +20,7 @@ from lowering.nest.loopnest import LoopNest
 
 
 class Gpu:
-    """The GPU of this machine."""
+    """The GPU of this machine. Its `functions` are built of CUDA text, with the calls of `lowering.device.runtime`."""
 
     def functions(self, source: str, name: str, declared: Declared) -> Functions:
         """Builds for the GPUs that are here. Raises `GpuMissing` with all that is missing."""
@@ -101,6 +101,13 @@ class GpuKernel:
             return self._caller(number, arrays, out, named)
 
         return call
+
+    def prepared(self, /, *arrays: object, out: object, stream: object, **named: object) -> Callable[[], None]:
+        """A call on arrays of the GPU whose arguments are checked now, once: each call of it only launches.
+
+        What holds of the elements of the arrays has to stay so. Raises as a call does.
+        """
+        return self._caller.prepared(stream_number(stream), arrays, out, named)
 
     def build(self) -> Path:
         """The path of the library, built for the GPUs of this machine; without one, for sm_80 and sm_90, with PTX.

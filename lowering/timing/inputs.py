@@ -19,7 +19,7 @@ BELOW: Final = 100
 """Integers of which nothing is declared are below this."""
 
 
-def random_inputs(program: Program, sizes: Mapping[str, int]) -> dict[str, AnyArray]:
+def random_inputs(program: Program, sizes: Mapping[str, int], seed: int = SEED) -> dict[str, AnyArray]:
     """An array for each input: numbers from 0.5 to 1.5, of which sums lose nothing and by which one can divide.
 
     Integers lie in their declared range, and increase where that is declared. Raises `ArgumentError` where a size is
@@ -38,7 +38,7 @@ def random_inputs(program: Program, sizes: Mapping[str, int]) -> dict[str, AnyAr
             required=f"all of them: sizes={{{', '.join(f'{name!r}: …' for name in program.sizes)}}}",
         )
     made: dict[str, AnyArray] = {}
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed)
     for array in program.inputs:
         try:
             made[array.name] = _made(array, random, sizes, made)

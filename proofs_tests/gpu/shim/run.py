@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,14 +34,16 @@ class Finding(AssertionError):
     """What the shim has found while a kernel ran."""
 
 
-def runtime(folder: Path) -> list[str]:
-    """The shim itself, compiled once in this folder: what runs kernels, and what a host calls."""
-    made = [folder / "shim.o", folder / "streams.o"]
+@lru_cache
+def runtime() -> tuple[str, ...]:
+    """The shim itself, compiled once in a process: what runs kernels, and what a host calls."""
+    folder = Path(tempfile.mkdtemp(prefix="atl-shim-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = (folder / "shim.o", folder / "streams.o")
     for each in made:
-        if not each.exists():
-            flags = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-            _run([*flags, "-c", str(HERE / f"{each.stem}.cpp"), "-o", str(each)])
-    return [str(each) for each in made]
+        flags = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+        _run([*flags, "-c", str(HERE / f"{each.stem}.cpp"), "-o", str(each)])
+    return tuple(str(each) for each in made)
 
 
 def build(sources: Sequence[str], folder: Path, name: str = "kernels") -> Any:
@@ -47,7 +52,7 @@ def build(sources: Sequence[str], folder: Path, name: str = "kernels") -> Any:
     spaces = (f"namespace text_{number} {{\n{source}}}\n" for number, source in enumerate(sources))
     file.write_text("".join((PREAMBLE, *spaces)), encoding="utf-8")
     _run([*FLAGS, SANITIZED, "-c", str(file), "-o", str(object_file)])
-    _run(["-shared", "-Wl,-Bsymbolic", str(object_file), *runtime(folder), "-o", str(library)])
+    _run(["-shared", "-Wl,-Bsymbolic", str(object_file), *runtime(), "-o", str(library)])
     return ctypes.CDLL(str(library))
 
 
