@@ -127,6 +127,12 @@ LASTING: Final = frozenset({
 })  # fmt: skip
 """Errors after which CUDA refuses all further calls of a process."""
 
+ENDED: Final = "start a new process: CUDA refuses all that this one asks from now on"
+ADVICE: Final = {
+    "cudaErrorInsufficientDriver": "install a newer driver, or set NVCC to the nvcc of an older CUDA",
+    "cudaErrorNoKernelImageForDevice": "set NVCC to an nvcc that makes code for this GPU",
+}
+
 
 class Runtime:
     """CUDA's calls by the functions of a library. Pointers, streams and events are numbers, times are milliseconds.
@@ -147,9 +153,13 @@ class Runtime:
         summary = f"{what} failed on the GPU: {called} ({meant})"
         if called == NO_MEMORY:
             raise OutOfMemory(summary, required="as much free memory of the GPU as the call takes")
-        lasting = ("start a new process: CUDA refuses all that this one asks from now on",) if called in LASTING else ()
+        advice = ADVICE.get(called, ENDED if called in LASTING else "")
         raise CudaError(
-            summary, name=called, number=number, required="a call that CUDA carries out", suggestions=lasting
+            summary,
+            name=called,
+            number=number,
+            required="a call that CUDA carries out",
+            suggestions=(advice,) if advice else (),
         )
 
     def _call(self, name: str, *arguments: object) -> None:
