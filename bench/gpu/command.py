@@ -130,10 +130,15 @@ def lines(row: Row) -> Iterator[str]:
     yield f"{row.schedule} at {sizes}: the floor is {row.floor_ms:.4f} ms ({row.floor_is})"
     for name in sorted(row.times, key=lambda name: row.ms(name) or 0.0):
         ms = row.ms(name) or 0.0
-        rate = f"{row.operations / ms / 1e9:7.2f} TFLOP/s" if row.operations else f"{row.bytes / ms / 1e6:7.0f} GB/s"
+        moved = f"{row.bytes / ms / 1e6:7.0f} GB/s"
+        rate = f"{row.operations / ms / 1e9:7.2f} TFLOP/s" if row.operations and name != COPY else moved
         ratio = row.ratio(name)
-        compared = "" if name == OURS or ratio is None else f"  {ratio[0]:.2f} of ours [{ratio[1]:.2f}-{ratio[2]:.2f}]"
-        of_floor = f"  {100 * row.floor_ms / ms:.0f} % of the floor" if name != COPY else ""
+        compared = (
+            ""
+            if name == OURS or ratio is None
+            else f"  takes {ratio[0]:.2f} of our time [{ratio[1]:.2f}-{ratio[2]:.2f}]"
+        )
+        of_floor = f"  {100 * row.floor_ms / ms:.0f} % of the limit" if name != COPY else ""
         yield f"  {name:28}{ms:10.4f} ms  {rate}{of_floor}{compared}"
     yield from (f"  {name}: WRONG, and not timed: {said}" for name, said in row.faults.items())
     yield from (f"  ({name}: {said})" for name, said in row.left_out.items())

@@ -166,8 +166,9 @@ def test_arrays_on_the_gpu_are_not_copied_and_nobody_waits_where_streams_are_tol
     assert np.array_equal(held.read(), meant(held.x, held.y, held.c))
 
 
+@pytest.mark.parametrize("streams", [(ANOTHER, A_STREAM), (A_STREAM, ANOTHER)], ids=["theirs first", "ours first"])
 def test_a_call_waits_for_what_is_made_in_another_stream_and_that_one_for_the_call(
-    kernel: GpuKernel, held: Held, shim: Shim
+    streams: tuple[int, int], kernel: GpuKernel, held: Held, shim: Shim
 ) -> None:
     made = held.x + 1
     shim.write_later(held.at[0], made, ANOTHER)
@@ -176,8 +177,7 @@ def test_a_call_waits_for_what_is_made_in_another_stream_and_that_one_for_the_ca
     )
     kernel(x, y, held.c, out=out)
     shim.write_later(held.at[0], np.zeros_like(made), ANOTHER)  # by its owner, who knows nothing of the call
-    assert shim.synchronize(ANOTHER) == 0
-    assert shim.synchronize(A_STREAM) == 0
+    assert [shim.synchronize(stream) for stream in streams] == [0, 0]
     assert np.array_equal(held.read(), meant(made, held.y, held.c))
 
 
@@ -235,14 +235,15 @@ def test_elements_of_which_something_is_declared_are_looked_at_on_the_gpu_too(fo
     values, places = np.arange(4, dtype=np.float32), np.array([3, 0, 1], np.int32)
     assert kernel(values, places).tolist() == [3, 0, 1]
     shim = machine.shim
-    for wrong, said in ((places, None), (places + 1, r"at\[0\]")):
-        there = ByInterface(shim.array(wrong), wrong, A_STREAM)
-        shim.write_later(there.pointer, wrong, A_STREAM)
-        if said is None:
-            assert kernel(values, there).tolist() == [3, 0, 1]
+    x_there = ByInterface(shim.array(values), values, A_STREAM)
+    for held, right in ((places, True), (places + 1, False)):
+        there = ByInterface(shim.array(held, known=False), held, ANOTHER)
+        shim.write_later(there.pointer, held, ANOTHER)
+        if right:
+            assert kernel(x_there, there).tolist() == [3, 0, 1]
         else:
-            with pytest.raises(ArrayError, match=said):
-                kernel(values, there)
+            with pytest.raises(ArrayError, match=r"at\[0\]"):
+                kernel(x_there, there)
 
 
 REFUSED: Final[dict[str, tuple[Callable[[Held], object], str]]] = {

@@ -162,7 +162,7 @@ class ByDLPack:
     like: Array
     shim: Shim
     made_in: int = 0
-    kind: int = 2
+    kind: int | None = None
     strides: tuple[int, ...] | None = None
     asked: list[int] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
@@ -181,7 +181,7 @@ class ByDLPack:
             data=self.pointer - 16,
             device=(ctypes.c_int32 * 2)(2, 0),
             rank=rank,
-            kind=self.kind,
+            kind={"i": 0, "u": 1, "f": 2}[self.like.dtype.kind] if self.kind is None else self.kind,
             bits=8 * self.like.dtype.itemsize,
             lanes=1,
             shape=ctypes.addressof(shape),
