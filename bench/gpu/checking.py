@@ -201,8 +201,8 @@ def _of_cupy(shipped: Shipped, _device: Device, a: Array, want: Array) -> str:
 def _errors(shipped: Shipped, device: Device, a: Array, want: Array) -> str:
     """What is refused is told, and the next call is right."""
     try:
-        device.empty((2**50,), "float32")
-        return "4 PB were allocated"
+        device.empty((2**45,), "float32")
+        return "128 TB were allocated"
     except OutOfMemory as error:
         if "cudaErrorMemoryAllocation" not in str(error):
             return f"the error of CUDA is not named: {error}"

@@ -81,6 +81,7 @@ def run(chosen: argparse.Namespace, found: Found, machine: Any) -> int:
     around = environment(found, seed)
     path = chosen.json or HERE / "results" / f"{_slug(around['gpu'])}.json"
     if not chosen.check_only:
+        path.parent.mkdir(parents=True, exist_ok=True)
         need_writable(path)
     print(f"{around['gpu']}, compute capability {around['capability']}, nvcc {around['nvcc']}, seed {seed}", flush=True)
     device = Device(machine, TEXT, "limits", TAKES)
@@ -90,7 +91,6 @@ def run(chosen: argparse.Namespace, found: Found, machine: Any) -> int:
     def keep(what: str, value: Any) -> None:
         told[what] = value
         if not chosen.check_only:
-            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(told, indent=1), encoding="utf-8")
 
     verdicts = [_told(checked(each, device, seed=seed, times=chosen.checks)) for each in kernels]
@@ -109,8 +109,10 @@ def run(chosen: argparse.Namespace, found: Found, machine: Any) -> int:
     keep("limits", dict(how))
     copies, computes = can.bytes_per_second / 1e9, can.operations_per_second / 1e12
     print(f"limits: {copies:.0f} GB/s read and written by a copy, {computes:.1f} TFLOP/s in float32")
-    rows = list(_rows(kernels, device, can, chosen.rounds, seed))
-    keep("rows", [row.as_json() for row in rows])
+    rows: list[Row] = []
+    for row in _rows(kernels, device, can, chosen.rounds, seed):
+        rows.append(row)
+        keep("rows", [each.as_json() for each in rows])
     keep("complete", True)
     print(f"written: {path}")
     return WRONG if wrong or any(row.faults for row in rows) else RIGHT
@@ -133,11 +135,7 @@ def lines(row: Row) -> Iterator[str]:
         moved = f"{row.bytes / ms / 1e6:7.0f} GB/s"
         rate = f"{row.operations / ms / 1e9:7.2f} TFLOP/s" if row.operations and name != COPY else moved
         ratio = row.ratio(name)
-        compared = (
-            ""
-            if name == OURS or ratio is None
-            else f"  takes {ratio[0]:.2f} of our time [{ratio[1]:.2f}-{ratio[2]:.2f}]"
-        )
+        compared = "" if name == OURS or ratio is None else "  takes {:.2f} of our time [{:.2f}-{:.2f}]".format(*ratio)
         of_floor = f"  {100 * row.floor_ms / ms:.0f} % of the limit" if name != COPY else ""
         yield f"  {name:28}{ms:10.4f} ms  {rate}{of_floor}{compared}"
     yield from (f"  {name}: WRONG, and not timed: {said}" for name, said in row.faults.items())

@@ -92,11 +92,15 @@ def measured(shipped: Shipped, sizes: dict[str, int], device: Device, limits: Li
         runs: dict[str, Run] = {COPY: copying(device, source, to)}
         for name, run in contestants.items():
             device.poison(out)
-            run()
-            said = "" if wanted is None else fault(device.read(out), wanted, LONG_SUMS)
-            if wanted is None:
-                device.wait()
-                row.left_out[f"check of {name}"] = "no reference at this size: the smaller ones are checked"
+            try:
+                run()
+                got = device.read(out)
+            except Exception as error:  # noqa: BLE001 (whatever goes wrong in another's library is told)
+                said = f"{type(error).__name__}: {error}"
+            else:
+                said = "" if wanted is None else fault(got, wanted, LONG_SUMS)
+                if wanted is None:
+                    row.left_out[f"check of {name}"] = "no reference at this size: the smaller ones are checked"
             if said:
                 row.faults[name] = said
             else:
@@ -123,8 +127,11 @@ def _rivals(
         if find_spec("torch") is None:
             row.left_out["PyTorch"] = "torch is not installed"
         else:
-            made = _of_torch(row, TORCH[shipped.program.name], arrays, out, device)
-            found |= {} if made is None else {"PyTorch": made}
+            try:
+                made = _of_torch(row, TORCH[shipped.program.name], arrays, out, device)
+                found |= {} if made is None else {"PyTorch": made}
+            except Exception as error:  # noqa: BLE001 (as above)
+                row.left_out["PyTorch"] = f"{type(error).__name__}: {error}"
     return found
 
 

@@ -23,7 +23,7 @@ from examples.schedules import blur
 from lowering import Device, look_around, random_inputs
 from lowering.device import runtime
 from lowering.device.building import Declared, Functions, opened
-from lowering.device.found import Found
+from lowering.device.found import Found, find_nvcc
 from proofs_tests.gpu.shim.machine import Shim
 from proofs_tests.gpu.shim.run import COMPILER, build
 from rewrites import Session, reschedule
@@ -197,6 +197,19 @@ def test_cublas_is_asked_for_the_product_by_rows(device: Device, monkeypatch: py
     assert np.allclose((left @ right).T, a @ b)
     assert ld_into == rows
     device.free(*made)
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="nvcc is not installed")
+def test_nvcc_has_nothing_to_say_against_the_limits(tmp_path: Path) -> None:
+    nvcc = find_nvcc()
+    assert nvcc is not None
+    for name, text in (("limits.cu", limits.TEXT), (runtime.FILE, runtime.TEXT)):
+        (tmp_path / name).write_text(text)
+    warnings = ["-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-fPIC", "-Xptxas", "-warn-spills,-Werror"]
+    arch = ["-include", "cuda_runtime_api.h", "-gencode=arch=compute_90,code=sm_90", "--cudart", "static"]
+    command = [*nvcc.command, "-std=c++17", "-O3", "--shared", *warnings, *arch, "limits.cu", runtime.FILE]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (answer.returncode, answer.stderr) == (0, "")
 
 
 def test_what_a_sanitizer_says_is_told() -> None:

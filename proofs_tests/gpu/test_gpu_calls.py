@@ -266,6 +266,28 @@ def test_an_array_that_no_kernel_can_read_is_refused(what: str, kernel: GpuKerne
         kernel(make(held), held.y, held.c)
 
 
+def test_what_its_library_does_not_hand_out_is_no_array(kernel: GpuKernel, held: Held) -> None:
+    class OnHost:
+        def __array__(self, *_: object, **__: object) -> Any:
+            raise RuntimeError("gradients are asked for")
+
+    class OnGpu:
+        @property
+        def __cuda_array_interface__(self) -> Any:
+            raise RuntimeError("gradients are asked for")
+
+    class ByBoth(OnGpu):
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (2, 0)
+
+        def __dlpack__(self, *, stream: int) -> object:
+            raise BufferError(f"not in {stream}")
+
+    for each in (OnHost(), OnGpu(), ByBoth()):
+        with pytest.raises(ArgumentError, match=r"gradients|not in 1"):
+            kernel(each, held.y, held.c)
+
+
 OUT_REFUSED: Final[dict[str, tuple[Callable[[Held], object], str]]] = {
     "a list": (lambda h: [0.0] * 5, "out is a list"),
     "a shape": (lambda h: np.empty(4, np.float32), r"out has the shape \(4,\)"),
