@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
+from numbers import Integral
 from typing import Any, Final
 
 import numpy as np
@@ -58,7 +59,13 @@ def told_stream(value: object) -> int | None:
     """The stream in which an array is made, if it tells one."""
     interface = _interface("", value)
     stream = interface.get("stream") if interface is not None else None
-    return None if stream is None else int(stream) or LEGACY
+    if stream is None:
+        return None
+    if isinstance(stream, bool) or not isinstance(stream, Integral) or stream < 0:
+        raise ArgumentError(
+            f"an array is said to be made in the stream {brief(stream, kind=True)}", required="the number of a stream"
+        )
+    return int(stream) or LEGACY
 
 
 def on_gpu(name: str, value: object, stream: int) -> OnGpu:
@@ -75,7 +82,10 @@ def on_gpu(name: str, value: object, stream: int) -> OnGpu:
 
 def _has_dlpack(value: object) -> bool:
     device = getattr(value, "__dlpack_device__", None)
-    return callable(device) and hasattr(value, "__dlpack__") and int(device()[0]) in ON_A_GPU
+    if isinstance(value, type) or not callable(device) or not hasattr(value, "__dlpack__"):
+        return False
+    told = device()
+    return isinstance(told, tuple) and len(told) == 2 and told[0] in ON_A_GPU
 
 
 # -- __cuda_array_interface__ -----------------------------------------------------------------------------------------
@@ -99,9 +109,12 @@ def _by_interface(name: str, interface: Mapping[str, Any], stream: int | None, k
     try:
         shape = tuple(int(extent) for extent in interface["shape"])
         dtype = np.dtype(interface["typestr"])
-        pointer, readonly = interface["data"]
+        pointer, readonly = int(interface["data"][0] or 0), bool(interface["data"][1])
         strides = interface.get("strides")
-    except (KeyError, TypeError, ValueError) as error:
+        strides = None if strides is None else tuple(int(stride) for stride in strides)
+        if min(shape, default=0) < 0 or len(shape if strides is None else strides) != len(shape):
+            raise ValueError(f"shape {shape}, strides {strides}")
+    except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ArgumentError(
             f"{name} has a __cuda_array_interface__ that says too little: {brief(str(error))}",
             required="shape, typestr and data, as version 3 of the interface has them",
@@ -109,8 +122,8 @@ def _by_interface(name: str, interface: Mapping[str, Any], stream: int | None, k
     if interface.get("mask") is not None:
         raise ArgumentError(f"{name} has a mask, which would be lost", required="an array without a mask")
     if strides is not None:
-        _check_strides(name, shape, tuple(int(stride) for stride in strides), dtype.itemsize)
-    return OnGpu(name, int(pointer or 0), shape, dtype, not readonly, stream, kept)
+        _check_strides(name, shape, strides, dtype.itemsize)
+    return OnGpu(name, pointer, shape, dtype, not readonly, stream, kept)
 
 
 # -- DLPack -----------------------------------------------------------------------------------------------------------
@@ -136,19 +149,21 @@ class _Tensor(ctypes.Structure):
     )
 
 
+_GET_POINTER: Final = ctypes.pythonapi.PyCapsule_GetPointer
+_GET_POINTER.restype, _GET_POINTER.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+
+
 def _by_dlpack(name: str, value: Any, stream: int) -> OnGpu:
     """The tensor in a capsule, which keeps it: nobody takes it out, so that its own destructor frees it."""
     try:
         capsule = value.__dlpack__(stream=stream)
+        tensor = _Tensor.from_address(_GET_POINTER(capsule, b"dltensor"))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise ArgumentError(
             f"{name} is not handed out by its library: {error}",
             required="an array that __dlpack__(stream=…) gives",
             suggestions=(f"pass {name}.detach(), if it is a tensor of PyTorch's that gradients are asked for",),
         ) from None
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
     kind, bits = KINDS.get(tensor.dtype.kind), tensor.dtype.bits
     if kind is None or bits % 8 or tensor.dtype.lanes != 1:
         raise ArrayError(

@@ -65,6 +65,8 @@ class Device:
         name: str = "device",
         takes: Mapping[str, tuple[Kind, ...]] | None = None,
     ) -> None:
+        if not callable(getattr(machine, "functions", None)):
+            raise WrongArgument(f"machine={brief(machine)}", required="where kernels run: Gpu()")
         self._functions = machine.functions(text, name, {**DECLARED, **(takes or {})})
         self._runtime = Runtime(self._functions)
 

@@ -246,6 +246,11 @@ def test_elements_of_which_something_is_declared_are_looked_at_on_the_gpu_too(fo
                 kernel(x_there, there)
 
 
+class ByNothing(ByDLPack):
+    def __dlpack__(self, *, stream: int) -> object:
+        return stream
+
+
 REFUSED: Final[dict[str, tuple[Callable[[Held], object], str]]] = {
     "a shape": (lambda h: ByInterface(h.at[0], h.x[:3]), "give different n"),
     "elements": (lambda h: ByInterface(h.at[0], h.x, changed={"typestr": "<f8"}), "float64, not float32"),
@@ -253,6 +258,10 @@ REFUSED: Final[dict[str, tuple[Callable[[Held], object], str]]] = {
     "strides": (lambda h: ByInterface(h.at[0], h.x, changed={"strides": (8,)}), "not C-contiguous"),
     "strides by DLPack": (lambda h: ByDLPack(h.at[0], h.x, h.shim, strides=(2,)), "not C-contiguous"),
     "nothing said": (lambda h: ByInterface(h.at[0], h.x, changed={"data": None}), "says too little"),
+    "a shape below zero": (lambda h: ByInterface(h.at[0], h.x, changed={"shape": (-5,)}), "says too little"),
+    "strides of another rank": (lambda h: ByInterface(h.at[0], h.x, changed={"strides": (4, 4)}), "says too little"),
+    "no stream": (lambda h: ByInterface(h.at[0], h.x, changed={"stream": "a"}), "made in the stream 'a'"),
+    "no capsule": (lambda h: ByNothing(h.at[0], h.x, h.shim), "is not handed out by its library"),
     "bfloat16": (lambda h: ByDLPack(h.at[0], h.x, h.shim, kind=4), "type 4 of DLPack's"),
     "memory of the host": (lambda h: ByInterface(h.x.ctypes.data // 16 * 16, h.x), "CUDA knows nothing of memory"),
     "no multiple": (lambda h: ByInterface(h.at[0] + 2, h.x), "no multiple of 4"),
