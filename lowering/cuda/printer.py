@@ -10,6 +10,8 @@ import textwrap
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
+import numpy as np
+
 from atl.core.index import ONE, ZERO, Index, Size, Var
 from atl.core.marks import BLOCKS
 from lowering.c.helpers import identifiers
@@ -18,6 +20,7 @@ from lowering.c.text import SUM, WIDTH, indented, wrapped
 from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES
 from lowering.cuda.helpers import OURS, WORDS, preamble
+from lowering.cuda.narrow import LIMIT, bounds_of_indices, holds, written
 from lowering.cuda.threads import Lines, Threads
 from lowering.gpu.kernels import (
     AXES,
@@ -26,12 +29,17 @@ from lowering.gpu.kernels import (
     HostLoop,
     Kernels,
     Launch,
+    launches,
     touched_by,
+    wide_cells,
 )
 from lowering.nest.loopnest import Allocate, Buffer, Clear, Free, LoopNest, elements, key
 from lowering.nest.text_scope import TextScope, shown
 
 _STOPS: Final = "!= cudaSuccess)"
+
+NARROW, WIDE, CHOSEN = "int32_t", "int64_t", "index_t"
+"""The types of indices: of 32 bits, of 64, and whichever of both the host chooses by the sizes of a call."""
 
 
 def print_cuda(kernels: Kernels) -> str:
@@ -51,7 +59,7 @@ def print_cuda(kernels: Kernels) -> str:
     nest = kernels.nest
     scope = _outermost(nest)
     name, names = _named(nest, scope)
-    host = _Host(nest, name, [])
+    host = _Host(nest, name, [], _indices_of(nest))
     body: Lines = []
     if not nest.complete:
         body += _checked(_memset(scope, nest.output, elements(nest.output.extents)))
@@ -63,6 +71,9 @@ def print_cuda(kernels: Kernels) -> str:
         body[:0] = ["cudaLaunchConfig_t how = {};", "how.stream = stream;"]
     elif "stream" not in used:
         unused.append("(void)stream;")
+    if "narrow" in used:
+        body[:0] = _chosen(nest, scope)
+    body[:0] = _aligned(kernels, scope)
     lines = [
         *textwrap.wrap(_comment(nest, scope), WIDTH, subsequent_indent="   ", break_long_words=False),
         *wrapped(f'extern "C" int {name}({parameters})'),
@@ -94,7 +105,36 @@ def _outermost(nest: LoopNest) -> TextScope:
             (key(nest.output), nest.output.name),
         ]
     )
-    return TextScope(names, frozenset(), nest.natural)
+    return TextScope(names, frozenset(), nest.natural, indices=WIDE)
+
+
+def _indices_of(nest: LoopNest) -> str:
+    """The type of indices in kernels: `index_t` where the host chooses it by the sizes of a call."""
+    bounds = bounds_of_indices(nest)
+    if bounds is None:
+        return WIDE
+    if all(set(each) <= {()} for each in bounds):
+        return NARROW if holds(bounds, {}) else WIDE
+    return CHOSEN
+
+
+def _chosen(nest: LoopNest, scope: TextScope) -> Lines:
+    """The test by which a call chooses the type of indices."""
+    names = {size: f"fmax({scope.name(Size(size))}, 1)" for size in nest.sizes}
+    tests = [f"{written(each, names)} <= {LIMIT}.0" for each in bounds_of_indices(nest) or ()]
+    return ["/* Whether 32 bits hold every index of these sizes. */", f"const bool narrow = {' && '.join(tests)};"]
+
+
+def _aligned(kernels: Kernels, scope: TextScope) -> Lines:
+    """The tests that arrays of the caller begin where several of their elements can be read or stored at once."""
+    least: dict[str, int] = {}
+    for launch in launches(kernels.body):
+        for cell, _, lanes in wide_cells(launch):
+            if cell.buffer.role != "local":
+                name, size = scope.name(key(cell.buffer)), np.dtype(cell.buffer.dtype).itemsize
+                least[name] = max(least.get(name, 0), lanes * size)
+    tests = " || ".join(f"(uintptr_t){name} % {count} != 0" for name, count in least.items())
+    return [f"if ({tests})", "    return (int)cudaErrorMisalignedAddress;"] if least else []
 
 
 def _parameters(nest: LoopNest, scope: TextScope) -> list[tuple[str, str]]:
@@ -119,11 +159,12 @@ def _comment(nest: LoopNest, scope: TextScope) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """Prints what the host does; `functions` are the kernels printed so far."""
+    """Prints what the host does; `functions` are the kernels printed so far, whose indices are of this type."""
 
     nest: LoopNest
     name: str
     functions: list[str]
+    indices: str
 
     def block(self, block: HostBlock, scope: TextScope, held: tuple[str, ...] = ()) -> Lines:
         """The steps; `held` are the buffers that go first where one of them fails."""
@@ -170,7 +211,11 @@ class _Host:
             grid[BLOCKS.index(loop.mark)] = extent.text
             tests += [] if extent.text == "1" else [f"{extent.at(SUM)} > 0"]
             inside = inside.under(loop.range)
-        call = f"cudaLaunchKernelEx(&how, {', '.join((function, *arguments))})"
+        called = [function]
+        if self.functions[-1].startswith("template"):
+            called = [f"{function}<{NARROW}>", f"{function}<{WIDE}>"]
+        calls = [f"cudaLaunchKernelEx(&how, {', '.join((each, *arguments))})" for each in called]
+        call = f"narrow ? {' : '.join(calls)}" if len(calls) > 1 else calls[0]
         launched = [
             f"how.gridDim = dim3({', '.join(f'(unsigned)({text})' if text != '1' else text for text in grid)});",
             f"how.blockDim = dim3({', '.join(map(str, launch.threads))});",
@@ -181,13 +226,14 @@ class _Host:
     def _kernel(self, function: str, launch: Launch, scope: TextScope) -> list[str]:
         """Prints the kernel of a launch; the arguments that it is called with."""
         bound: list[tuple[str, str]] = []
-        inside = scope
+        of = self.indices
+        inside = replace(scope, indices=of)
         for loop in launch.grid:
             low = index_text(inside, loop.low).at(SUM)
             name, inside = inside.bind(loop.variable, loop.variable.name)
             inside = inside.under(loop.range)
-            number = f"(int64_t)blockIdx.{AXES[BLOCKS.index(loop.mark)]}"
-            bound.append((name, f"const int64_t {name} = {number if loop.low == ZERO else f'{low} + {number}'};"))
+            number = f"({of})blockIdx.{AXES[BLOCKS.index(loop.mark)]}"
+            bound.append((name, f"const {of} {name} = {number if loop.low == ZERO else f'{low} + {number}'};"))
         body = Threads(launch).steps(launch.body, inside)
         for name, line in reversed(bound):
             body[:0] = [line] if name in identifiers("\n".join(body)) else []
@@ -196,6 +242,8 @@ class _Host:
         threads = launch.threads[0] * launch.threads[1] * launch.threads[2]
         head = f"__global__ void __launch_bounds__({threads}) {function}({', '.join(text for _, text in given)})"
         lines = [*wrapped(head), "{", *indented(body), "}"]
+        if CHOSEN in identifiers("\n".join(lines)):
+            lines.insert(0, f"template <class {CHOSEN}>")
         self.functions.append("\n".join(part for line in lines for part in wrapped(line)) + "\n")
         return [name for name, _ in given]
 
@@ -207,7 +255,7 @@ class _Host:
             out.append((name, f"const {kind} *__restrict__ {name}" if array.shape else f"const {kind} {name}"))
         for of, name in scope.names.of.items():
             if isinstance(of, Size | Var):
-                out.append((name, f"const int64_t {name}"))
+                out.append((name, f"const {self.indices} {name}"))
         for buffer, changed in touched_by(launch).items():
             if buffer.role != "input":
                 name = scope.name(key(buffer))

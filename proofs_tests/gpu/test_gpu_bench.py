@@ -31,7 +31,7 @@ from rewrites import Session, reschedule
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 
 SMALL: Final[dict[str, Callable[[], Session]]] = {
-    "product": lambda: gpu.product(8, 2, 4),
+    "product": lambda: gpu.product(8, (2, 4), 4, lanes=False),
     "transpose": lambda: gpu.transpose(8, 2),
     "row_sums_by_warps": lambda: gpu.row_sums_by_warps(2),
 }

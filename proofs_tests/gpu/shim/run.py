@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import re
 import shutil
 import subprocess
 import tempfile
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,8 @@ SANITIZED: Final = "-fsanitize=thread,undefined"
 """What calls shim.cpp: each load and store, and what C++ leaves undefined, as a sum that overflows."""
 
 Array = npt.NDArray[Any]
+Indices: TypeAlias = Literal["int32_t", "int64_t", "shim_index"]
+"""Types of indices: of 32 bits, of 64, and one that notes how great they are."""
 
 
 class Finding(AssertionError):
@@ -46,14 +49,31 @@ def runtime() -> tuple[str, ...]:
     return tuple(str(each) for each in made)
 
 
-def build(sources: Sequence[str], folder: Path, name: str = "kernels") -> Any:
-    """Printed kernels as a loaded library: one text, in which each has a namespace. Their functions differ in name."""
+def build(
+    sources: Sequence[str],
+    folder: Path,
+    name: str = "kernels",
+    *flags: str,
+    index: Indices | Sequence[Indices] = "int32_t",
+) -> Any:
+    """Printed kernels as a loaded library: one text, in which each has a namespace. Their functions differ in name.
+
+    `index` is the type of indices where a text leaves that to the sizes of a call, of all texts or of each.
+    """
+    types = [index] * len(sources) if isinstance(index, str) else index
+    sources = [instantiated(source, of) for source, of in zip(sources, types, strict=True)]
     file, object_file, library = (folder / f"{name}{ending}" for ending in (".cpp", ".o", ".so"))
     spaces = (f"namespace text_{number} {{\n{source}}}\n" for number, source in enumerate(sources))
     file.write_text("".join((PREAMBLE, *spaces)), encoding="utf-8")
-    _run([*FLAGS, SANITIZED, "-c", str(file), "-o", str(object_file)])
+    _run([*FLAGS, *flags, SANITIZED, "-c", str(file), "-o", str(object_file)])
     _run(["-shared", "-Wl,-Bsymbolic", str(object_file), *runtime(), "-o", str(library)])
     return ctypes.CDLL(str(library))
+
+
+def instantiated(source: str, index: Indices) -> str:
+    """The text with kernels for one type of indices only. gcc puts what is shared in a template into no section."""
+    source = source.replace("template <class index_t>\n__global__", "__global__")
+    return f"using index_t = {index};\n" + re.sub(r"(cudaLaunchKernelEx\(&how, \w+)<\w+>", r"\1", source)
 
 
 def _run(arguments: list[str]) -> None:

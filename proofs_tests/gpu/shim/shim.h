@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <tuple>
+#include <type_traits>
 
 #define __global__
 #define __device__
@@ -25,6 +26,24 @@ struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
+
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define SHIM_PAIR(name, type)                                                                                       \
+    struct alignas(2 * sizeof(type)) name {                                                                         \
+        type x, y;                                                                                                  \
+    };                                                                                                              \
+    inline name make_##name(type x, type y) { return {x, y}; }
+#define SHIM_FOUR(name, type)                                                                                       \
+    struct alignas(4 * sizeof(type)) name {                                                                         \
+        type x, y, z, w;                                                                                            \
+    };                                                                                                              \
+    inline name make_##name(type x, type y, type z, type w) { return {x, y, z, w}; }
+SHIM_PAIR(float2, float)
+SHIM_PAIR(double2, double)
+SHIM_PAIR(int2, int)
+SHIM_PAIR(longlong2, long long)
+SHIM_FOUR(float4, float)
+SHIM_FOUR(int4, int)
 
 // Where the fibre stands that runs.
 extern uint3 threadIdx, blockIdx;
@@ -46,6 +65,45 @@ template <class T> T shim_shuffled(unsigned mask, T value, unsigned from)
 #define __shfl_down_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() + (by))
 #define __shfl_xor_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() ^ (by))
 
+// -- an index that notes how great it is: a type of indices in place of int32_t ---------------------------------------
+
+void shim_note(int64_t value);
+struct shim_index {
+    int64_t value;
+    template <class T> shim_index(T given) : value((int64_t)given) { shim_note(value); }
+    shim_index() : value(0) {}
+    operator int64_t() const { return value; }
+    shim_index operator++(int)
+    {
+        shim_index before = *this;
+        shim_note(++value);
+        return before;
+    }
+    template <class T> shim_index &operator+=(T more)
+    {
+        shim_note(value += (int64_t)more);
+        return *this;
+    }
+    shim_index operator-() const { return shim_index(-value); }
+};
+template <class T> using shim_integer = std::enable_if_t<std::is_integral<T>::value>;
+#define SHIM_OPERATION(sign)                                                                                        \
+    inline shim_index operator sign(shim_index a, shim_index b) { return a.value sign b.value; }                     \
+    template <class T, class = shim_integer<T>> shim_index operator sign(shim_index a, T b)                          \
+    {                                                                                                               \
+        return a.value sign (int64_t)b;                                                                             \
+    }                                                                                                               \
+    template <class T, class = shim_integer<T>> shim_index operator sign(T a, shim_index b)                          \
+    {                                                                                                               \
+        return (int64_t)a sign b.value;                                                                             \
+    }
+SHIM_OPERATION(+)
+SHIM_OPERATION(-)
+SHIM_OPERATION(*)
+SHIM_OPERATION(/)
+SHIM_OPERATION(%)
+SHIM_OPERATION(^)
+
 // -- what the host calls: streams.cpp ---------------------------------------------------------------------------------
 
 enum cudaError_t {
@@ -53,6 +111,7 @@ enum cudaError_t {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
+    cudaErrorMisalignedAddress = 716,
     cudaErrorLaunchFailure = 719
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
