@@ -14,7 +14,7 @@ import numpy.typing as npt
 import atl
 from atl.errors import AssumptionError, ATLError, GridTooLarge, OutOfMemory
 from bench.gpu.shipped import Shipped
-from lowering import Device, DeviceArray, random_inputs
+from lowering import Device, DeviceArray
 
 Array = npt.NDArray[Any]
 
@@ -69,7 +69,7 @@ def checked(shipped: Shipped, device: Device, *, seed: int, times: int) -> Verdi
         among = USUAL if len(shipped.program.sizes) <= 2 else MANY
         sizes = {name: int(random.choice(among)) for name in shipped.program.sizes}
         try:
-            arrays = sixteenths(random_inputs(shipped.program, sizes, int(random.integers(2**31))))
+            arrays = sixteenths(shipped.inputs_at(sizes, int(random.integers(2**31))))
             passed: dict[str, Any] = {**arrays, **_free(shipped, sizes)}
             want = atl.evaluate(shipped.program, **passed)
             said = _compared(shipped, device, sizes, arrays, want)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import atl
-from atl.errors import ATLError
+from atl.errors import AssumptionError, ATLError
 from bench.environment import packages, processor
 from bench.gpu.checking import Verdict, calls, checked
 from bench.gpu.limits import TAKES, TEXT, Limits, limits
@@ -121,7 +121,11 @@ def run(chosen: argparse.Namespace, found: Found, machine: Any) -> int:
 def _rows(kernels: Sequence[Shipped], device: Device, can: Limits, rounds: int, seed: int) -> Iterator[Row]:
     for each in kernels:
         for sizes in each.work.sizes:
-            row = measured(each, dict(sizes), device, can, rounds=rounds, seed=seed)
+            try:
+                row = measured(each, dict(sizes), device, can, rounds=rounds, seed=seed)
+            except AssumptionError as error:
+                print(f"{each.name} at {sizes}: not measured, it is for {error.required}", flush=True)
+                continue
             print("\n".join(lines(row)), flush=True)
             yield row
 

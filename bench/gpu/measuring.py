@@ -14,7 +14,7 @@ from bench.gpu.checking import fault
 from bench.gpu.cublas import Cublas, CublasFailed
 from bench.gpu.limits import Limits, copying
 from bench.gpu.shipped import Shipped
-from lowering import Device, DeviceArray, random_inputs, spread
+from lowering import Device, DeviceArray, spread
 
 Array = npt.NDArray[Any]
 Run = Callable[[], object]
@@ -73,7 +73,7 @@ class Row:
 def measured(shipped: Shipped, sizes: dict[str, int], device: Device, limits: Limits, *, rounds: int, seed: int) -> Row:
     """One schedule at one choice of sizes. Whoever computes something wrong is told, and not timed."""
     work = shipped.work
-    arrays = random_inputs(shipped.program, sizes, seed)
+    arrays = shipped.inputs_at(sizes, seed)
     shape = shipped.shape_at(sizes)
     of_bytes, operations = shipped.bytes_at(sizes, arrays), work.operations(sizes) if work.operations else 0.0
     floor, which = limits.floor(of_bytes, operations)

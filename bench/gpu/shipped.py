@@ -15,7 +15,7 @@ import numpy.typing as npt
 from atl.core.index import Leaf, Size, value_of
 from atl.core.program import Program
 from examples import gpu
-from lowering import GpuKernel
+from lowering import GpuKernel, random_inputs
 from lowering import compile as compile_program
 from rewrites import Session
 
@@ -32,6 +32,8 @@ class Work:
     """Floating-point operations, where they and not bytes are the floor."""
     reference: Callable[..., Array] | None = None
     """The result in double precision, of the inputs in order."""
+    inputs: Callable[[Sizes, int], dict[str, Array]] | None = None
+    """The inputs for some sizes and a seed, where random ones are none that anybody has."""
 
 
 def _blurred(v: Array) -> Array:
@@ -39,6 +41,25 @@ def _blurred(v: Array) -> Array:
     n, m = v.shape
     out: Array = np.add.reduce([wide[i : i + n, j : j + m] for i in range(3) for j in range(3)])
     return out
+
+
+def _sparse_rows(sizes: Sizes, seed: int) -> dict[str, Array]:
+    """A sparse matrix in rows of random lengths, and a vector."""
+    random, count = np.random.default_rng(seed), sizes["A_nnz"]
+    inner = np.sort(random.integers(0, count, max(sizes["n"] - 1, 0), endpoint=True))
+    pos = np.concatenate([[0], inner, [count]])[: sizes["n"] + 1].astype(np.int32)
+    crd = random.integers(0, max(sizes["m"], 1), count, dtype=np.int32)
+    return {"A_pos": pos, "A_crd": crd, "A_val": _numbers(random, count), "v": _numbers(random, sizes["m"])}
+
+
+def _numbers(random: np.random.Generator, count: int) -> Array:
+    return (random.random(count) + 0.5).astype(np.float32)
+
+
+def _sparse_product(pos: Array, crd: Array, val: Array, v: Array) -> Array:
+    sums = np.concatenate([[0.0], np.cumsum(val * v[crd.astype(np.int64)])])
+    rows = pos.astype(np.int64)
+    return np.asarray(sums[rows[1:]] - sums[rows[:-1]])
 
 
 SQUARE: Final = ({"n": 8192, "m": 8192}, {"n": 8191, "m": 8193})
@@ -51,6 +72,12 @@ WORKS: Final[dict[str, Work]] = {
     "transposed": Work(SQUARE, None, lambda a: a.T),
     "blur_fused": Work(SQUARE, None, _blurred),
     "row_sums": Work(SQUARE, None, lambda x: x.sum(axis=1)),
+    "whole_sum": Work(SQUARE, None, lambda x: np.asarray(x.sum())),
+    "gather": Work(
+        ({"B": 32, "C": 64, "W": 4096, "K": 64, "R": 5},),
+        lambda s: 2.0 * s["B"] * s["K"] * s["W"] * s["C"] * s["R"],
+    ),
+    "spmv": Work(({"n": 2**20, "m": 2**20, "A_nnz": 2**24},), None, _sparse_product, _sparse_rows),
 }
 """By the names of programs. One that is not here is measured with sizes of `LARGE`, by its bytes, unchecked there."""
 LARGE: Final = {1: 2**26, 2: 8192, 3: 512, 4: 128}
@@ -73,6 +100,11 @@ class Shipped:
         sizes = self.program.sizes
         usual = {name: LARGE.get(len(sizes), 64) for name in sizes}
         return WORKS.get(self.program.name) or Work((usual,))
+
+    def inputs_at(self, sizes: Sizes, seed: int) -> dict[str, Array]:
+        """Random inputs."""
+        made = self.work.inputs
+        return random_inputs(self.program, sizes, seed) if made is None else made(sizes, seed)
 
     @property
     def dtype(self) -> np.dtype[Any]:

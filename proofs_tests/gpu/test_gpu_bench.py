@@ -128,7 +128,7 @@ def test_a_run_writes_its_results_with_the_name_of_the_machine(
     small = {"n": 9, "m": 10, "k": 11}
     monkeypatch.setattr(command, "shipped", lambda name: Shipped(name, SMALL[name]()))
     for name, work in list(shipped.WORKS.items()):
-        sizes = ({size: small[size] for size in work.sizes[0]},)
+        sizes = ({size: small.get(size, 3) for size in work.sizes[0]},)
         monkeypatch.setitem(shipped.WORKS, name, shipped.Work(sizes, work.operations, work.reference))
     monkeypatch.setattr(command, "limits", lambda device, times: limits.limits(device, count=2**14, rounds=2, times=2))
     monkeypatch.setattr(command, "sanitized", lambda names, seed: iter([Verdict("memcheck", 0, "absent", absent=True)]))
@@ -237,3 +237,16 @@ def test_without_a_gpu_one_line_says_what_is_missing() -> None:
 def test_what_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["transposed"]) == command.REFUSED
     assert "there is no schedule transposed; there are blur_in_tiles, " in capsys.readouterr().err
+
+
+def test_sparse_rows_are_what_they_say() -> None:
+    for n, m, count in ((5, 4, 9), (1, 3, 2), (4, 1, 0)):
+        held = shipped._sparse_rows({"n": n, "m": m, "A_nnz": count}, 3)
+        pos, crd, val, v = held.values()
+        assert [part.shape for part in held.values()] == [(n + 1,), (count,), (count,), (m,)]
+        assert pos[0] == 0
+        assert pos[-1] == count
+        dense = np.zeros((n, m))
+        for row in range(n):
+            np.add.at(dense[row], crd[pos[row] : pos[row + 1]], val[pos[row] : pos[row + 1]])
+        assert np.allclose(shipped._sparse_product(pos, crd, val.astype(float), v.astype(float)), dense @ v)
