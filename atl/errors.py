@@ -370,3 +370,28 @@ class GpuMissing(ATLError, RuntimeError):
     """A kernel for a GPU is called where something of what that takes is missing."""
 
     code = "ATL507"
+
+
+class CudaError(ATLError, RuntimeError):
+    """A call of CUDA failed: `name` is CUDA's name for what went wrong, `number` its number."""
+
+    code = "ATL508"
+
+    def __init__(
+        self,
+        summary: str,
+        *,
+        name: str,
+        number: int,
+        required: str | None = None,
+        suggestions: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(summary, required=required, suggestions=suggestions)
+        self.name = name
+        self.number = number
+
+
+class GridTooLarge(ATLError, ValueError):
+    """The sizes of a call give a loop of blocks more iterations than a grid has blocks along its axis."""
+
+    code = "ATL509"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,15 +21,20 @@ def environment() -> dict[str, Any]:
     return {
         "atl": atl.__version__,
         "python": platform.python_version(),
-        "packages": {package: _version(package) for package in PACKAGES},
+        "packages": packages(PACKAGES),
         "compiler": find_compiler().version,
         "flags": _flags(),
-        "cpu": _processor(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0],
         "system": platform.platform(),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def packages(names: Iterable[str]) -> dict[str, str | None]:
+    """The versions of packages; None for one that is not installed."""
+    return {name: _version(name) for name in names}
 
 
 def _version(package: str) -> str | None:
@@ -49,7 +55,8 @@ def _flags() -> list[str]:
     )
 
 
-def _processor() -> str:
+def processor() -> str:
+    """What the processor calls itself."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:

@@ -2,7 +2,9 @@
 
 from lowering.c.printer import print_c
 from lowering.compiled import Kernel, compile  # noqa: A004 (the contract's name)
-from lowering.gpu.compiled import GpuKernel
+from lowering.device.device import Device, DeviceArray
+from lowering.device.found import Found, look_around
+from lowering.gpu.compiled import Gpu, GpuKernel
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.nest.pseudocode import print_nest
@@ -18,12 +20,17 @@ from lowering.timing.harness import (
     ratio,
     spread,
 )
+from lowering.timing.inputs import random_inputs
 from lowering.timing.rounding import tolerance
 from lowering.toolchain import build_shared, find_compiler, recorded_plan
 from lowering.toolchain import load as load_shared
 
 __all__ = [
     "Clock",
+    "Device",
+    "DeviceArray",
+    "Found",
+    "Gpu",
     "GpuKernel",
     "Kernel",
     "LoopNest",
@@ -37,10 +44,12 @@ __all__ = [
     "compile",
     "find_compiler",
     "load_shared",
+    "look_around",
     "lower",
     "measure",
     "print_c",
     "print_nest",
+    "random_inputs",
     "ratio",
     "recorded_plan",
     "spread",

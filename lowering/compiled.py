@@ -12,20 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.checks.targets import check_names, marked_binders, support_of
-from atl.core.dtypes import range_of
-from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, Xor, atoms, value_of
 from atl.core.marks import LetMark
-from atl.core.predicate import expressions
 from atl.core.program import Program, checked_program
 from atl.errors import ArrayError, OutOfMemory, WrongArgument, brief
-from atl.meaning.arguments import Arguments, bind, check_rank, index_elements
-from atl.meaning.specialise import LARGEST, specialise
+from atl.meaning.arguments import bind, check_rank
+from atl.meaning.specialise import specialise
 from atl.text.printing import show_index
 from lowering.c.gathering import vector_flags
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.printer import declaration, function_names, print_c
-from lowering.c.values.operands import Operand
-from lowering.c.values.ranges import Ranges
 from lowering.c.values.scalars import C_TYPES
 from lowering.calls.noted import Noted
 from lowering.calls.on_pattern import OnPattern, values_of
@@ -35,8 +30,8 @@ from lowering.fitting import Fitting
 from lowering.gpu.compiled import GpuKernel, compile_for_gpu
 from lowering.in_place import with_inputs_in_place
 from lowering.lower import lower
-from lowering.nest.computed import Inside
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
+from lowering.sizing import read_for_sizes, sized
 from lowering.targets.support import check_program, check_room
 from lowering.toolchain import build_shared, load
 
@@ -44,8 +39,6 @@ AnyArray: TypeAlias = npt.NDArray[Any]
 Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], bool, Limits]
 """The sizes, the shape of the result, whether elements decide if what is computed for indices fits, and the facts."""
 
-MEMORY: Final = 2**63
-"""No array has this many bytes."""
 REMEMBERED: Final = 64
 """For how many combinations of shapes a kernel remembers that they are right."""
 WALKED: Final = 0x101
@@ -185,7 +178,7 @@ class Kernel:
         self._noted = Noted.of(program)
         self._one_array_each = not parts
         self._facts = Facts.of(program)
-        self._shapes_decide = _shapes_decide(program, nest, self._facts)
+        self._shapes_decide = not read_for_sizes(program, nest, self._facts)
         self._fitting = Fitting(nest)
         self._remembered: dict[tuple[object, ...], Known] = {}
         self._built_in_place: dict[frozenset[str], Code] = {}
@@ -210,7 +203,7 @@ class Kernel:
                 self._from_buffer(kind, value) if rank else value
                 for value, (_, _, rank, kind) in zip(passed, self._inputs, strict=True)
             ]
-            sizes, shape = self._sized(call)
+            sizes, shape = sized(self.program, self.nest, call)
             elements_decide = self._fitting.check(call.sizes, call.arrays)
             if key is not None and self._shapes_decide:
                 self._remember(key, (sizes, shape, elements_decide, self._facts.limits(call.sizes)))
@@ -292,29 +285,6 @@ class Kernel:
         if len(self._remembered) >= REMEMBERED:
             self._remembered.clear()
         self._remembered[key] = known
-
-    def _sized(self, call: Arguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The sizes in the order of the parameters and the shape of the result, once no product of them overflows."""
-
-        def leaf(at: Leaf) -> int:
-            return call.sizes[at.name] if isinstance(at, Size) else 0
-
-        shape = tuple(value_of(e, leaf, index_elements(call.arrays)) for e in self.nest.output.extents)
-        needed = [(prod(shape) * self._dtype.itemsize, "the result")]
-        for statement in statements(self.nest.body):
-            if isinstance(statement, Allocate) and _of_sizes(statement.capacity):
-                size = np.dtype(statement.buffer.dtype).itemsize
-                needed.append(
-                    (_magnitude(statement.capacity, call.sizes) * size, f"the buffer {statement.buffer.name}")
-                )
-        largest, what = max(needed)
-        if largest >= MEMORY or max(call.sizes.values(), default=0) > LARGEST:
-            raise OutOfMemory(
-                f"the sizes of this call of {self.program.name} are beyond any memory",
-                required=f"sizes up to 2**56, and fewer than 2**63 bytes; {what} would take {largest}",
-                numbers=call.sizes,
-            )
-        return tuple(call.sizes[name] for name in self.nest.sizes), shape
 
     # -- the result ---------------------------------------------------------------------------------------------------
 
@@ -402,41 +372,6 @@ def _passed(array: AnyArray) -> Any:
 def _fits(value: float, dtype: np.dtype[Any]) -> bool:
     """Whether C may convert the number to a scalar input as it is."""
     return dtype.kind == "f" and (dtype.itemsize == 8 or -FLOAT32_LIMIT < value < FLOAT32_LIMIT)
-
-
-def _shapes_decide(program: Program, nest: LoopNest, facts: Facts) -> bool:
-    """Whether the shapes and sizes of a call decide if it is right, and what must hold of elements."""
-    looked_at = [*facts.stated(), *nest.output.extents, *(extent for array in program.inputs for extent in array.shape)]
-    for assumption in program.assumptions:
-        looked_at.extend(expressions(assumption))
-    return not any(isinstance(atom, Read) for e in looked_at for atom in atoms(e))
-
-
-def _of_sizes(e: Index) -> bool:
-    """Whether the expression is over sizes alone, so that it is known before the call."""
-    return not any(isinstance(atom, Var | Bound | Read) for atom in atoms(e))
-
-
-def _magnitude(e: Index, sizes: Mapping[str, int]) -> int:
-    """A bound on the expression and on all that is computed on the way to it."""
-    terms = ((abs(value), [_magnitude_of_atom(atom, sizes) for atom in monomial]) for monomial, value in e.terms)
-    return sum(value * prod(factors) for value, factors in terms)
-
-
-def _magnitude_of_atom(atom: AnyAtom, sizes: Mapping[str, int]) -> int:
-    match atom:
-        case Size(name):
-            return sizes[name]
-        case Quotient(numerator, denominator):
-            # A divisor that is no constant is 1 at least.
-            return _magnitude(numerator, sizes) // max(denominator.constant or 1, 1) + 1
-        case Extremum() | Xor():
-            # What it compares is asked about by `Fitting`; a minimum may be small where one of its choices is not.
-            ranges = Ranges({name: (size, size) for name, size in sizes.items()}, lambda array: range_of(array.dtype))
-            low, high = ranges.of(Operand(Inside(), {(atom,): 1})) or (0, 0)
-            return max(abs(low), abs(high))
-        case Var() | Bound() | Read():
-            raise AssertionError("a capacity over sizes alone")
 
 
 def _buffers(nest: LoopNest) -> list[str]:

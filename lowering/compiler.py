@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from atl.errors import CompilerMissing, WrongArgument, brief
 
-CompilerKind = Literal["clang", "gcc", "other"]
+CompilerKind = Literal["clang", "gcc", "nvcc", "other"]
 
 CANDIDATES: Final = ("clang", "gcc", "cc")
 """Where $CC is not set, the compilers looked for, in this order."""

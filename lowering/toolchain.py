@@ -166,6 +166,14 @@ def _openmp_flags(texts: Iterable[str]) -> tuple[str, ...]:
     return (OPENMP,) if "parallel" in found else (OPENMP_SIMD,) if found else ()
 
 
+_WORDS: Final = {
+    "C": (
+        "the C compiler",
+        "set CC to another C compiler, if this one is too old for C11 or knows none of these flags",
+    ),
+    "nvcc": ("nvcc", "set NVCC to another nvcc, or NVCC_CCBIN to a C++ compiler that this one takes"),
+}
+"""What a compiler is called in a message, and what to try."""
 LATE: Final = (
     "set ATL_COMPILER_TIMEOUT to more seconds",
     "take apart a program with many lets or long bodies into several",
@@ -220,13 +228,14 @@ def _failure(
     lines = message.splitlines()
     if len(lines) > MESSAGE_LINES:
         lines = [*lines[:MESSAGE_LINES], f"… ({len(lines) - MESSAGE_LINES} more lines)"]
-    suggestions = [*first, "set CC to another C compiler, if this one is too old for C11 or knows none of these flags"]
+    what, another = _WORDS["nvcc" if plan.compiler.kind == "nvcc" else "C"]
+    suggestions = [*first, another]
     if SANITIZED[-1] in command and not has_sanitizers(plan.compiler):
         suggestions.insert(
             0, "install the sanitizer libraries (Debian: libclang-rt-dev or gcc; Fedora: libasan, libubsan)"
         )
     return CompilerFailed(
-        f"the C compiler {plan.compiler} {ended} while building {plan.name!r}; nothing was left behind",
+        f"{what} {plan.compiler} {ended} while building {plan.name!r}; nothing was left behind",
         # Quoted, so that a caret of the compiler's is not taken for one of ours.
         place=Location(text="\n".join(f"> {line}" for line in lines) or "(it gave no reason)"),
         required=f"this command to succeed: {shlex.join(command)}",
@@ -317,8 +326,9 @@ def recorded_plan(output: Path) -> Plan | None:
         return None
 
 
-def _built(plan: Plan) -> Path:
-    """The output of a plan, from the cache where it is there."""
+def built(plan: Plan) -> Path:
+    """The output of a plan, from the cache where it is there. Raises `CompilerFailed`."""
+    _check(plan, Plan, "a plan")
     name = f"{plan.name}-{plan.key}{plan.suffix}"
     output = cache_directory() / name
     if is_intact(output):
@@ -364,9 +374,10 @@ def _build(plan: Plan, output: Path) -> None:
         content = {"digest": _digest(made), "plan": asdict(plan)}
         record = Path(directory) / _record(output).name
         record.write_text(json.dumps(content, indent=1), encoding="utf-8")
-        if len(plan.files) == 1:
-            ((file, _),) = plan.files
-            (Path(directory) / file).replace(output.with_suffix(".c"))
+        if plan.suffix or len(plan.files) == 1:
+            # The text that it was made of stands beside it.
+            (file, _), *_ = plan.files
+            (Path(directory) / file).replace(output.with_suffix(Path(file).suffix))
         made.replace(output)
         record.replace(_record(output))
 
@@ -415,7 +426,7 @@ def build_shared(
         ),
         link_flags=("-shared", "-fPIC", *link_flags),
     )
-    return _built(plan)
+    return built(plan)
 
 
 def build_executable(
@@ -446,7 +457,7 @@ def build_executable(
         compile_flags=(*STANDARD, *how, *((FAST_MATH,) if fast_math else ()), *extra_flags),
         link_flags=(*(SANITIZED if sanitize else ()), *link_flags),
     )
-    return _built(plan)
+    return built(plan)
 
 
 def load(path: Path, cdef: str) -> tuple[Any, Any]:
@@ -480,10 +491,10 @@ def _opened(ffi: Any, path: Path, plan: Plan | None) -> Any:
     """The library at a path. cffi takes only paths that are text: another one is reached by a link.
 
     What has threads of OpenMP stays to the end of the process. With the last such library OpenMP would be unloaded, and
-    its threads, which wait for more work, would have no code to run.
+    its threads, which wait for more work, would have no code to run. What nvcc made stays too: CUDA knows its kernels.
     """
-    threads = plan is not None and any(OPENMP in command for command in plan.commands)
-    flags = ffi.RTLD_NOW | (os.RTLD_NODELETE if threads else 0)
+    stays = plan is not None and (plan.compiler.kind == "nvcc" or any(OPENMP in command for command in plan.commands))
+    flags = ffi.RTLD_NOW | (os.RTLD_NODELETE if stays else 0)
     try:
         str(path).encode()
     except UnicodeEncodeError:

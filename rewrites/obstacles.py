@@ -12,7 +12,7 @@ from atl.checks.stack import beyond_the_registers, beyond_the_stack
 from atl.checks.targets import MarkedBinder, check_names, marked_binders, unsupported_marks
 from atl.checks.wellformed import without_meaning
 from atl.core.program import Program
-from atl.errors import ATLError
+from atl.errors import ATLError, UnsupportedMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +107,18 @@ def none_is_new(before: Iterable[ATLError], after: Iterable[ATLError]) -> bool:
 
 
 def new_obstacles(before: Iterable[ATLError], after: Iterable[ATLError]) -> list[ATLError]:
-    """The obstacles of a later goal that did not stand in the way of an earlier one, wherever they stand."""
-    old = Counter(map(_what, before))
+    """The obstacles of a later goal that did not stand in the way of an earlier one, wherever they stand.
+
+    A mark that the target does not carry out may be there more often: loops are copied with their marks, and it may be
+    another target that they are for.
+    """
+    earlier = list(before)
+    marks = {error.mark for error in earlier if isinstance(error, UnsupportedMark)}
+    old = Counter(map(_what, earlier))
     new: list[ATLError] = []
     for error in after:
+        if isinstance(error, UnsupportedMark) and error.mark in marks:
+            continue
         if old[_what(error)]:
             old[_what(error)] -= 1
         else:

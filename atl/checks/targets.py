@@ -125,7 +125,7 @@ SUPPORT: Final[Mapping[str, Support]] = {
     ),
     "cuda": Support(
         "CUDA",
-        loops=frozenset((*BLOCKS, *THREADS, LoopMark.UNROLL)),
+        loops=frozenset((*BLOCKS, *THREADS, LoopMark.VECTOR, LoopMark.UNROLL)),
         scalars=frozenset((LetMark.REGISTERS,)),
         buffers=frozenset((LetMark.REGISTERS, LetMark.SHARED, LetMark.GLOBAL)),
     ),

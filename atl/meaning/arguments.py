@@ -205,7 +205,7 @@ def _converted(array: Array, value: object) -> AnyArray:
         )
     try:
         held = np.asarray(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # the last one of PyTorch's, where gradients are asked for
         raise ArgumentError(f"{array.name} is no array: {error}", required=_declared(array)) from None
     nothing = held.dtype.kind == "O" and held.ndim == 0 and not isinstance(value, numbers.Number | np.ndarray)
     if held.dtype.kind not in "biufcO" or nothing:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from atl.core.dtypes import DTYPES
 from lowering.c.helpers import identifiers
 from lowering.c.values.scalars import C_TYPES
-from lowering.gpu.kernels import Folding
+from lowering.gpu.kernels import THREADS_OF_A_BLOCK, Folding
 
 
 def _words(text: str) -> frozenset[str]:
@@ -20,6 +20,8 @@ consteval constexpr constinit co_await co_return co_yield decltype delete dynami
 mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public reinterpret_cast requires
 static_assert static_cast template this thread_local throw true try typeid typename using virtual wchar_t xor xor_eq
 threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 std error how stream thread threads lanes launch at
+index_t narrow fmax cudaErrorMisalignedAddress float2 float4 double2 int2 int4 longlong2 make_float2 make_float4
+make_double2 make_int2 make_int4 make_longlong2
 cudaSuccess cudaError_t cudaStream_t cudaLaunchConfig_t cudaMemsetAsync cudaMallocAsync cudaFreeAsync
 cudaLaunchKernelEx min max norm rsqrt
 """)
@@ -56,6 +58,15 @@ def _pick(kind: str, c_type: str, sign: str) -> str:
 """
 
 
+def _pick_of_indices(kind: str, sign: str) -> str:
+    return f"""\
+template <class index_t> {_DEVICE} index_t {kind}_index(index_t a, index_t b)
+{{
+    return a {sign} b ? a : b;
+}}
+"""
+
+
 def _pick_of_floats(kind: str, c_type: str, sign: str) -> str:
     return f"""\
 /* The {kind}imum of both; NaN, where one of them is. */
@@ -70,19 +81,20 @@ def _pick_of_floats(kind: str, c_type: str, sign: str) -> str:
 _HELPERS: Final = {
     "floor_div": f"""\
 /* a / b rounded down, for b > 0. */
-{_DEVICE} int64_t floor_div(int64_t a, int64_t b)
+template <class index_t> {_DEVICE} index_t floor_div(index_t a, index_t b)
 {{
     return a / b - (a % b < 0);
 }}
 """,
     "floor_mod": f"""\
 /* a - b * floor_div(a, b), for b > 0: at least 0 and less than b. */
-{_DEVICE} int64_t floor_mod(int64_t a, int64_t b)
+template <class index_t> {_DEVICE} index_t floor_mod(index_t a, index_t b)
 {{
-    int64_t rest = a % b;
+    index_t rest = a % b;
     return rest < 0 ? rest + b : rest;
 }}
 """,
+    **{f"{kind}_index": _pick_of_indices(kind, sign) for kind, sign in (("min", "<"), ("max", ">"))},
     **{
         f"{op}_int{bits}": _wrapping(op, sign, bits)
         for op, sign in (("add", "+"), ("sub", "-"), ("mul", "*"))
@@ -107,9 +119,13 @@ OF_THREAD: Final = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threa
 """The number of a thread in its block."""
 
 
-def fold_name(op: Folding, dtype: str, *, of_block: bool) -> str:
-    """The function that folds a value of each thread: of a block, or of some lanes of a warp."""
-    return f"{op}_{C_TYPES[dtype].removesuffix('_t')}_of_{'block' if of_block else 'lanes'}"
+Folders: TypeAlias = Literal["lanes", "block", "axes"]
+"""Who folds: some lanes of a warp, all threads of a block, or those of some of its axes."""
+
+
+def fold_name(op: Folding, dtype: str, *, of: Folders) -> str:
+    """The function that folds a value of each of these threads."""
+    return f"{op}_{C_TYPES[dtype].removesuffix('_t')}_of_{of}"
 
 
 def combined(op: Folding, dtype: str, left: str, right: str) -> str:
@@ -124,7 +140,7 @@ def _fold_of_lanes(op: Folding, dtype: str) -> str:
     c_type = C_TYPES[dtype]
     return f"""\
 /* What so many neighbouring lanes of a warp fold their parts into: a power of two. */
-static __device__ {c_type} {fold_name(op, dtype, of_block=False)}({c_type} part, unsigned lanes)
+static __device__ {c_type} {fold_name(op, dtype, of="lanes")}({c_type} part, unsigned lanes)
 {{
     const unsigned lane = ({OF_THREAD}) % 32;
     const unsigned mask = (lanes == 32 ? 0xffffffffu : (1u << lanes) - 1) << lane / lanes * lanes;
@@ -141,7 +157,7 @@ def _fold_of_block(op: Folding, dtype: str) -> str:
     c_type = C_TYPES[dtype]
     return f"""\
 /* What all threads of a block fold their parts into; a barrier stands before the next call. */
-static __device__ {c_type} {fold_name(op, dtype, of_block=True)}({c_type} part)
+static __device__ {c_type} {fold_name(op, dtype, of="block")}({c_type} part)
 {{
     __shared__ {c_type} of_warp[32];
     const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
@@ -164,10 +180,32 @@ static __device__ {c_type} {fold_name(op, dtype, of_block=True)}({c_type} part)
 """
 
 
+def _fold_of_axes(op: Folding, dtype: str) -> str:
+    c_type = C_TYPES[dtype]
+    return f"""\
+/* What threads fold their parts into that differ along two axes of a block at most, of these strides and extents. */
+static __device__ {c_type} {fold_name(op, dtype, of="axes")}({c_type} part, unsigned stride, unsigned count,
+        unsigned stride2, unsigned count2)
+{{
+    __shared__ {c_type} parts[{THREADS_OF_A_BLOCK}];
+    const unsigned thread = {OF_THREAD};
+    const unsigned first = thread - thread / stride % count * stride - thread / stride2 % count2 * stride2;
+    __syncthreads(); /* of the call before this one all is read */
+    parts[thread] = part;
+    __syncthreads();
+    {c_type} folded = parts[first];
+    for (unsigned next = 1; next < count * count2; next++)
+        folded = {combined(op, dtype, "folded", "parts[first + next % count * stride + next / count * stride2]")};
+    return folded;
+}}
+"""
+
+
 _OPERATIONS: Final[tuple[Folding, ...]] = ("add", "mul", "min", "max")
 _FOLDS: Final = {
-    **{fold_name(op, of, of_block=False): _fold_of_lanes(op, of) for op in _OPERATIONS for of in DTYPES},
-    **{fold_name(op, of, of_block=True): _fold_of_block(op, of) for op in _OPERATIONS for of in DTYPES},
+    **{fold_name(op, dtype, of="lanes"): _fold_of_lanes(op, dtype) for op in _OPERATIONS for dtype in DTYPES},
+    **{fold_name(op, dtype, of="block"): _fold_of_block(op, dtype) for op in _OPERATIONS for dtype in DTYPES},
+    **{fold_name(op, dtype, of="axes"): _fold_of_axes(op, dtype) for op in _OPERATIONS for dtype in DTYPES},
 }
 
 OURS: Final = frozenset((*_HELPERS, *_FOLDS))

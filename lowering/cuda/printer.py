@@ -10,6 +10,8 @@ import textwrap
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
+import numpy as np
+
 from atl.core.index import ONE, ZERO, Index, Size, Var
 from atl.core.marks import BLOCKS
 from lowering.c.helpers import identifiers
@@ -18,6 +20,7 @@ from lowering.c.text import SUM, WIDTH, indented, wrapped
 from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES
 from lowering.cuda.helpers import OURS, WORDS, preamble
+from lowering.cuda.narrow import LIMIT, bounds_of_indices, holds, written
 from lowering.cuda.threads import Lines, Threads
 from lowering.gpu.kernels import (
     AXES,
@@ -26,12 +29,17 @@ from lowering.gpu.kernels import (
     HostLoop,
     Kernels,
     Launch,
+    launches,
     touched_by,
+    wide_cells,
 )
 from lowering.nest.loopnest import Allocate, Buffer, Clear, Free, LoopNest, elements, key
 from lowering.nest.text_scope import TextScope, shown
 
 _STOPS: Final = "!= cudaSuccess)"
+
+NARROW, WIDE, CHOSEN = "int32_t", "int64_t", "index_t"
+"""The types of indices: of 32 bits, of 64, and whichever of both the host chooses by the sizes of a call."""
 
 
 def print_cuda(kernels: Kernels) -> str:
@@ -45,13 +53,14 @@ def print_cuda(kernels: Kernels) -> str:
     #include <math.h>
     #include <stdint.h>
     <BLANKLINE>
+    template <class index_t>
     __global__ void __launch_bounds__(8) twice_0(const float *__restrict__ x, float *__restrict__ out)
     <BLANKLINE>
     """
     nest = kernels.nest
     scope = _outermost(nest)
-    name, names = scope.names.bind(("function",), nest.name, of_function=True)
-    host = _Host(nest, name, [])
+    name, names = _named(nest, scope)
+    host = _Host(nest, name, [], _indices_of(nest))
     body: Lines = []
     if not nest.complete:
         body += _checked(_memset(scope, nest.output, elements(nest.output.extents)))
@@ -63,6 +72,9 @@ def print_cuda(kernels: Kernels) -> str:
         body[:0] = ["cudaLaunchConfig_t how = {};", "how.stream = stream;"]
     elif "stream" not in used:
         unused.append("(void)stream;")
+    if "narrow" in used:
+        body[:0] = _chosen(nest, scope)
+    body[:0] = _aligned(kernels, scope)
     lines = [
         *textwrap.wrap(_comment(nest, scope), WIDTH, subsequent_indent="   ", break_long_words=False),
         *wrapped(f'extern "C" int {name}({parameters})'),
@@ -74,6 +86,17 @@ def print_cuda(kernels: Kernels) -> str:
     return f"{preamble(code)}\n{code}"
 
 
+def function_name(nest: LoopNest) -> str:
+    """What the function is called that a host calls."""
+    return _named(nest, _outermost(nest))[0]
+
+
+def _named(nest: LoopNest, scope: TextScope) -> tuple[str, Names]:
+    """The name of the function, and the names in sight of its body. `atl_` begins those that stand in its library."""
+    wanted = f"kernel_{nest.name}" if nest.name.startswith("atl_") else nest.name
+    return scope.names.bind(("function",), wanted, of_function=True)
+
+
 def _outermost(nest: LoopNest) -> TextScope:
     """Where the body of a nest stands, with names that CUDA has no meaning for."""
     names = Names(taken=WORDS | OURS).bind_all(
@@ -83,7 +106,36 @@ def _outermost(nest: LoopNest) -> TextScope:
             (key(nest.output), nest.output.name),
         ]
     )
-    return TextScope(names, frozenset(), nest.natural)
+    return TextScope(names, frozenset(), nest.natural, indices=WIDE)
+
+
+def _indices_of(nest: LoopNest) -> str:
+    """The type of indices in kernels: `index_t` where the host chooses it by the sizes of a call."""
+    bounds = bounds_of_indices(nest)
+    if bounds is None:
+        return WIDE
+    if all(set(each) <= {()} for each in bounds):
+        return NARROW if holds(bounds, {}) else WIDE
+    return CHOSEN
+
+
+def _chosen(nest: LoopNest, scope: TextScope) -> Lines:
+    """The test by which a call chooses the type of indices."""
+    names = {size: f"fmax({scope.name(Size(size))}, 1)" for size in nest.sizes}
+    tests = [f"{written(each, names)} <= {LIMIT}.0" for each in bounds_of_indices(nest) or ()]
+    return ["/* Whether 32 bits hold every index of these sizes. */", f"const bool narrow = {' && '.join(tests)};"]
+
+
+def _aligned(kernels: Kernels, scope: TextScope) -> Lines:
+    """The tests that arrays of the caller begin where several of their elements can be read or stored at once."""
+    least: dict[str, int] = {}
+    for launch in launches(kernels.body):
+        for cell, _, lanes in wide_cells(launch):
+            if cell.buffer.role != "local":
+                name, size = scope.name(key(cell.buffer)), np.dtype(cell.buffer.dtype).itemsize
+                least[name] = max(least.get(name, 0), lanes * size)
+    tests = " || ".join(f"(uintptr_t){name} % {count} != 0" for name, count in least.items())
+    return [f"if ({tests})", "    return (int)cudaErrorMisalignedAddress;"] if least else []
 
 
 def _parameters(nest: LoopNest, scope: TextScope) -> list[tuple[str, str]]:
@@ -108,40 +160,46 @@ def _comment(nest: LoopNest, scope: TextScope) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """Prints what the host does; `functions` are the kernels printed so far."""
+    """Prints what the host does; `functions` are the kernels printed so far, whose indices are of this type."""
 
     nest: LoopNest
     name: str
     functions: list[str]
+    indices: str
 
-    def block(self, block: HostBlock, scope: TextScope) -> Lines:
+    def block(self, block: HostBlock, scope: TextScope, held: tuple[str, ...] = ()) -> Lines:
+        """The steps; `held` are the buffers that go first where one of them fails."""
         lines: Lines = []
         for step in block:
             match step:
                 case Launch():
-                    lines += self._launched(step, scope)
+                    lines += self._launched(step, scope, held)
                 case HostLoop(variable, low, high, body):
                     first, last = index_text(scope, low).text, index_text(scope, high).text
                     name, inside = scope.bind(variable, variable.name)
                     head = f"for (int64_t {name} = {first}; {name} < {last}; {name}++) {{"
-                    lines += [head, *indented(self.block(body, inside.under(step.range))), "}"]
+                    lines += [head, *indented(self.block(body, inside.under(step.range), held)), "}"]
                 case HostBranch(predicate, body):
-                    inner = self.block(body, scope.under(predicate))
+                    inner = self.block(body, scope.under(predicate), held)
                     lines += [f"if ({predicate_text(scope, predicate).text}) {{", *indented(inner), "}"]
                 case Allocate(buffer, capacity, zeroed=zeroed):
                     name, scope = scope.bind(key(buffer), buffer.name)
                     lines.append(f"{C_TYPES[buffer.dtype]} *{name} = nullptr;")
-                    lines += _checked(f"cudaMallocAsync((void **)&{name}, {_bytes(scope, buffer, capacity)}, stream)")
-                    lines += _checked(_memset(scope, buffer, capacity)) if zeroed else []
+                    room = _room(scope, buffer, capacity)
+                    lines += _checked(f"cudaMallocAsync((void **)&{name}, {room}, stream)", held)
+                    held = (*held, name)
+                    lines += _checked(_memset(scope, buffer, capacity), held) if zeroed else []
                 case Clear(buffer, count, zeroed):
-                    lines += _checked(_memset(scope, buffer, count)) if zeroed else []
+                    lines += _checked(_memset(scope, buffer, count), held) if zeroed else []
                 case Free(buffer):
-                    lines += _checked(f"cudaFreeAsync({scope.name(key(buffer))}, stream)")
+                    name = scope.name(key(buffer))
+                    held = tuple(each for each in held if each != name)
+                    lines += _checked(f"cudaFreeAsync({name}, stream)", held)
                 case _:
                     assert_never(step)
         return lines
 
-    def _launched(self, launch: Launch, scope: TextScope) -> Lines:
+    def _launched(self, launch: Launch, scope: TextScope, held: tuple[str, ...]) -> Lines:
         """A launch, unless its grid has no block; its kernel goes to `functions`."""
         function = f"{self.name}_{len(self.functions)}"
         arguments = self._kernel(function, launch, scope)
@@ -154,24 +212,29 @@ class _Host:
             grid[BLOCKS.index(loop.mark)] = extent.text
             tests += [] if extent.text == "1" else [f"{extent.at(SUM)} > 0"]
             inside = inside.under(loop.range)
-        call = f"cudaLaunchKernelEx(&how, {', '.join((function, *arguments))})"
+        called = [function]
+        if self.functions[-1].startswith("template"):
+            called = [f"{function}<{NARROW}>", f"{function}<{WIDE}>"]
+        calls = [f"cudaLaunchKernelEx(&how, {', '.join((each, *arguments))})" for each in called]
+        call = f"narrow ? {' : '.join(calls)}" if len(calls) > 1 else calls[0]
         launched = [
             f"how.gridDim = dim3({', '.join(f'(unsigned)({text})' if text != '1' else text for text in grid)});",
             f"how.blockDim = dim3({', '.join(map(str, launch.threads))});",
-            *_checked(call),
+            *_checked(call, held),
         ]
         return [f"if ({' && '.join(tests)}) {{", *indented(launched), "}"] if tests else launched
 
     def _kernel(self, function: str, launch: Launch, scope: TextScope) -> list[str]:
         """Prints the kernel of a launch; the arguments that it is called with."""
         bound: list[tuple[str, str]] = []
-        inside = scope
+        of = self.indices
+        inside = replace(scope, indices=of)
         for loop in launch.grid:
             low = index_text(inside, loop.low).at(SUM)
             name, inside = inside.bind(loop.variable, loop.variable.name)
             inside = inside.under(loop.range)
-            number = f"(int64_t)blockIdx.{AXES[BLOCKS.index(loop.mark)]}"
-            bound.append((name, f"const int64_t {name} = {number if loop.low == ZERO else f'{low} + {number}'};"))
+            number = f"({of})blockIdx.{AXES[BLOCKS.index(loop.mark)]}"
+            bound.append((name, f"const {of} {name} = {number if loop.low == ZERO else f'{low} + {number}'};"))
         body = Threads(launch).steps(launch.body, inside)
         for name, line in reversed(bound):
             body[:0] = [line] if name in identifiers("\n".join(body)) else []
@@ -180,6 +243,8 @@ class _Host:
         threads = launch.threads[0] * launch.threads[1] * launch.threads[2]
         head = f"__global__ void __launch_bounds__({threads}) {function}({', '.join(text for _, text in given)})"
         lines = [*wrapped(head), "{", *indented(body), "}"]
+        if CHOSEN in identifiers("\n".join(lines)):
+            lines.insert(0, f"template <class {CHOSEN}>")
         self.functions.append("\n".join(part for line in lines for part in wrapped(line)) + "\n")
         return [name for name, _ in given]
 
@@ -191,7 +256,7 @@ class _Host:
             out.append((name, f"const {kind} *__restrict__ {name}" if array.shape else f"const {kind} {name}"))
         for of, name in scope.names.of.items():
             if isinstance(of, Size | Var):
-                out.append((name, f"const int64_t {name}"))
+                out.append((name, f"const {self.indices} {name}"))
         for buffer, changed in touched_by(launch).items():
             if buffer.role != "input":
                 name = scope.name(key(buffer))
@@ -200,13 +265,21 @@ class _Host:
         return out
 
 
-def _checked(call: str) -> Lines:
-    """A call of CUDA, and the way out where it fails."""
-    return [f"if ((error = {call}) {_STOPS}", "    return (int)error;"]
+def _checked(call: str, held: tuple[str, ...] = ()) -> Lines:
+    """A call of CUDA, and the way out where it fails, on which the buffers go that are held."""
+    if not held:
+        return [f"if ((error = {call}) {_STOPS}", "    return (int)error;"]
+    freed = [f"cudaFreeAsync({name}, stream);" for name in reversed(held)]
+    return [f"if ((error = {call}) {_STOPS} {{", *indented([*freed, "return (int)error;"]), "}"]
 
 
 def _memset(scope: TextScope, buffer: Buffer, count: Index) -> str:
     return f"cudaMemsetAsync({scope.name(key(buffer))}, 0, {_bytes(scope, buffer, count)}, stream)"
+
+
+def _room(scope: TextScope, buffer: Buffer, count: Index) -> str:
+    """The bytes that are allocated: for one element more where there may be none, as CUDA need not allocate nothing."""
+    return _bytes(scope, buffer, count if (count.constant or 0) > 0 else count + 1)
 
 
 def _bytes(scope: TextScope, buffer: Buffer, count: Index) -> str:

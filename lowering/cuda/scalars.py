@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from atl.core.dtypes import is_integer
 from atl.core.index import Index
-from atl.core.predicate import negation
+from atl.core.predicate import Predicate, negation
 from atl.core.terms import BinaryOp
 from lowering.c.text import OR, TERNARY, UNARY, Text
 from lowering.c.values.index import predicate_text
@@ -20,11 +20,16 @@ from lowering.nest.text_scope import TextScope
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """A place in a kernel: the names in sight, the thread along each axis of a loop around, and where buffers are."""
+    """A place in a kernel: the names in sight, the thread along each axis of a loop around, and where buffers are.
+
+    `lanes` are the cells that have been read already, each with what holds it, and under which condition it was read:
+    what holds it is zero where the condition is false.
+    """
 
     scope: TextScope
     threads: Mapping[int, Index]
     places: Mapping[int, Where]
+    lanes: Mapping[Cell, tuple[str, Predicate]] = field(default_factory=dict)
 
 
 def stored(here: Here, target: Cell | Scalar) -> Text:
@@ -40,6 +45,8 @@ def scalar(here: Here, e: ScalarExpr) -> Text:
     """The expression, with no more brackets than it needs."""
     match e:
         case Load(source):
+            if isinstance(source, Cell) and source in here.lanes:
+                return Text(here.lanes[source][0])
             return stored(here, source)
         case Number(_, dtype) if is_integer(dtype):
             # As a literal of its own type: what is passed to a helper is converted, what is converted need not fit.
@@ -49,6 +56,8 @@ def scalar(here: Here, e: ScalarExpr) -> Text:
             return scalar_text(here.scope, e)
         case Apply(op, arguments, dtype):
             return _applied(op, [scalar(here, argument) for argument in arguments], dtype)
+        case Choose(predicate, Load(Cell() as cell), Number(0)) if here.lanes.get(cell, ("", None))[1] == predicate:
+            return Text(here.lanes[cell][0])
         case Choose(predicate, left, right):
             condition = predicate_text(here.scope, predicate)
             then = scalar(_under(here, here.scope.under(predicate)), left)
@@ -60,7 +69,7 @@ def scalar(here: Here, e: ScalarExpr) -> Text:
 
 
 def _under(here: Here, scope: TextScope) -> Here:
-    return Here(scope, here.threads, here.places)
+    return replace(here, scope=scope)
 
 
 def _applied(op: str, texts: list[Text], dtype: str) -> Text:

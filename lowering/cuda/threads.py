@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import ZERO, Index, index
@@ -16,8 +17,9 @@ from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES, literal
 from lowering.cuda.helpers import OF_THREAD, combined, fold_name
 from lowering.cuda.scalars import Here, accumulated, scalar, stored
+from lowering.cuda.vectors import wide_loop
 from lowering.folds import neutral
-from lowering.gpu.folds import folds_into, waits_for_all, within_a_warp
+from lowering.gpu.folds import folds_into, in_shared_memory, waits_for_all, within_a_warp
 from lowering.gpu.kernels import (
     AXES,
     Barrier,
@@ -52,6 +54,8 @@ from lowering.nest.text_scope import TextScope
 
 Lines: TypeAlias = list[str]
 
+WIDEST: Final = 16
+"""What is shared is aligned to so many bytes, so that as many are read or stored at once, also where nvcc decides."""
 UNROLLED: Final = 64
 """A loop of so many iterations, if their number is constant, is written out: so registers are indexed by constants."""
 
@@ -101,7 +105,7 @@ class Threads:
     def _functions(self, run: Run) -> frozenset[str]:
         """The functions by which all threads of the block fold in a statement."""
         folds = (fold for fold in run.sums if waits_for_all(fold, self.launch.threads))
-        return frozenset(fold_name(fold.op, fold.into.dtype, of_block=True) for fold in folds)
+        return frozenset(fold_name(fold.op, fold.into.dtype, of="block") for fold in folds)
 
     def _runs_that_fold(self, steps: Steps, *, goes_round: bool) -> Iterator[tuple[Run, bool]]:
         """The statements in which all threads of the block fold, each with whether it is in a loop."""
@@ -132,6 +136,8 @@ class Threads:
         match statement:
             case For() if axis_of(statement.mark) is not None:
                 return self._of_threads(statement, here, folding)
+            case For(variable) if variable.uid in self.launch.wide:
+                return wide_loop(statement, self.launch.wide[variable.uid], here, partial(self._who, here))
             case For(variable, low, high, body, mark):
                 name, inside = scope.bind(variable, variable.name)
                 lines = self._block(body, replace(here, scope=inside.under(statement.range)), folding)
@@ -146,11 +152,15 @@ class Threads:
 
     def _by_the_first(self, target: Cell | Scalar, here: Here, store: str) -> Lines:
         """A store; where it stands in no loop of an axis and others see it, by the first thread of the axis."""
+        test = self._who(here, target)
+        return [f"if ({test})", f"    {store}"] if test else [store]
+
+    def _who(self, here: Here, target: Cell | Scalar) -> str:
+        """The test that a thread is the first one of each axis that has no loop here; none for what is its own."""
         if is_own(target, self.launch.places):
-            return [store]
+            return ""
         missing = [a for a, extent in enumerate(self.launch.threads) if extent > 1 and a not in here.threads]
-        tests = " && ".join(f"threadIdx.{AXES[axis]} == 0" for axis in missing)
-        return [f"if ({tests})", f"    {store}"] if tests else [store]
+        return " && ".join(f"threadIdx.{AXES[axis]} == 0" for axis in missing)
 
     def _of_threads(self, loop: For, here: Here, folding: frozenset[Scalar]) -> Lines:
         """A loop of threads, and before and after it what its threads fold together."""
@@ -169,21 +179,27 @@ class Threads:
 
     def _folded(self, fold: Fold, part: str) -> str:
         """The parts of all threads that fold into a scalar, folded."""
-        in_warp = within_a_warp(fold, self.launch.threads)
-        name = fold_name(fold.op, fold.into.dtype, of_block=not in_warp)
-        return f"{name}({part}, {self.launch.threads[0]})" if in_warp else f"{name}({part})"
+        threads = self.launch.threads
+        if within_a_warp(fold, threads):
+            return f"{fold_name(fold.op, fold.into.dtype, of='lanes')}({part}, {threads[0]})"
+        if not in_shared_memory(fold, threads):
+            return f"{fold_name(fold.op, fold.into.dtype, of='block')}({part})"
+        strides = (1, threads[0], threads[0] * threads[1])
+        axes = [f"{strides[axis]}, {threads[axis]}" for axis in fold.axes if threads[axis] > 1]
+        return f"{fold_name(fold.op, fold.into.dtype, of='axes')}({part}, {', '.join([*axes, '1, 1'][:2])})"
 
     def _bound(self, loop: For, here: Here, folding: frozenset[Scalar]) -> Lines:
         """The body of a loop of threads for the index that is the thread's, if it has one."""
         axis = axis_of(loop.mark)
         if axis is None:
             raise AssertionError("a loop of threads")
-        thread = f"(int64_t)threadIdx.{AXES[axis]}"
+        of = here.scope.indices
+        thread = f"({of})threadIdx.{AXES[axis]}"
         low = index_text(here.scope, loop.low).at(SUM)
         name, scope = here.scope.bind(loop.variable, loop.variable.name)
         threads: Mapping[int, Index] = {**here.threads, axis: index(loop.variable) - loop.low}
         inner = self._block(loop.body, Here(scope.under(loop.range), threads, here.places), folding)
-        bound = f"const int64_t {name} = {thread if loop.low == ZERO else f'{low} + {thread}'};"
+        bound = f"const {of} {name} = {thread if loop.low == ZERO else f'{low} + {thread}'};"
         lines = indented([*([bound] if name in identifiers("\n".join(inner)) else []), *inner])
         extent = (loop.high - loop.low).constant
         if extent == self.launch.threads[axis]:
@@ -203,7 +219,7 @@ class Threads:
                 name, scope = scope.bind(key(buffer), buffer.name)
                 where = self.launch.places[buffer.uid]
                 count = _product(where.extents) if isinstance(where, Dealt) else capacity.constant
-                shared = "__shared__ " if where == "shared" else ""
+                shared = f"__shared__ __align__({WIDEST}) " if where == "shared" else ""
                 start = " = {0}" if zeroed and where != "shared" else ""
                 text = f"{shared}{C_TYPES[buffer.dtype]} {name}[{max(count or 1, 1)}]{start};"
                 return [text], replace(here, scope=scope)
@@ -218,11 +234,11 @@ class Threads:
         name, cells = here.scope.name(key(buffer)), index_text(here.scope, count).text
         where = self.launch.places.get(buffer.uid, "global")
         if where == "private":
-            return [f"for (int64_t at = 0; at < {cells}; at++)", f"    {name}[at] = 0;"]
+            return [f"for ({here.scope.indices} at = 0; at < {cells}; at++)", f"    {name}[at] = 0;"]
         if isinstance(where, Dealt):
             return [f"for (int at = 0; at < {_product(where.extents)}; at++)", f"    {name}[at] = 0;"]
         step = _product(self.launch.threads)
-        return [f"for (int64_t at = {OF_THREAD}; at < {cells}; at += {step})", f"    {name}[at] = 0;"]
+        return [f"for ({here.scope.indices} at = {OF_THREAD}; at < {cells}; at += {step})", f"    {name}[at] = 0;"]
 
 
 def _product(extents: tuple[int, ...]) -> int:
@@ -242,7 +258,7 @@ def _loop(scope: TextScope, name: str, low: Index, high: Index, mark: LoopMark, 
     first, last = index_text(scope, low).text, index_text(scope, high).text
     length = (high - low).constant
     unrolled = mark is LoopMark.UNROLL or (length is not None and length <= UNROLLED)
-    head = f"for (int64_t {name} = {first}; {name} < {last}; {name}++) {{"
+    head = f"for ({scope.indices} {name} = {first}; {name} < {last}; {name}++) {{"
     return [*(["#pragma unroll"] if unrolled else []), head, *indented(lines), "}"]
 
 

@@ -1,31 +1,61 @@
-"""Programs compiled for a GPU: their text, and what is missing here to run it."""
+"""Programs compiled for a GPU: their text, and calls of them where there is nvcc, a driver and a GPU."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from ctypes import CDLL, byref, c_int
-from dataclasses import dataclass
-from typing import Final, NoReturn
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
 from atl.core.program import Program
 from atl.errors import GpuMissing, WrongArgument, brief
-from atl.meaning.arguments import bind
-from lowering.cuda.printer import print_cuda
+from lowering.cuda.printer import function_name, print_cuda
+from lowering.device import runtime
+from lowering.device.building import Declared, Functions, built_by_nvcc, opened
+from lowering.device.calls import Caller, Machine, stream_number
+from lowering.device.found import Found, look_around
 from lowering.gpu.formation import kernels
 from lowering.gpu.kernels import Kernels
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 
-ANSWERS_WITHIN: Final = 20
-"""So many seconds nvcc has to say its version."""
+
+class Gpu:
+    """The GPU of this machine. Its `functions` are built of CUDA text, with the calls of `lowering.device.runtime`."""
+
+    def functions(self, source: str, name: str, declared: Declared) -> Functions:
+        """Builds for the GPUs that are here. Raises `GpuMissing` with all that is missing."""
+        found = look_around()
+        if not found.complete:
+            raise GpuMissing(
+                f"{name} is compiled for a GPU, and cannot be called here",
+                required=f"nvcc, a driver and a GPU; found: {found}",
+                suggestions=(
+                    "kernel.source is a file for nvcc",
+                    'compile(program, target="c") for a program without the marks of a GPU',
+                ),
+            )
+        return opened(_built(source, name, found), declared)
+
+
+def _built(source: str, name: str, found: Found) -> Path:
+    return built_by_nvcc(((f"{name}.cu", source), (runtime.FILE, runtime.TEXT)), name, found)
 
 
 class GpuKernel:
-    """A program as CUDA. `source` is a file that nvcc compiles as it is; it is checked before it is printed.
+    """A program as CUDA, called with arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
 
-    That no two threads meet is proved when the kernel is made. To call it takes a GPU: `GpuMissing` says what of nvcc,
-    a driver and a GPU there is here.
+    That no two threads meet is proved when the kernel is made, for all sizes; that takes no GPU, and neither does
+    `source`, a file that nvcc compiles as it is. It is built at the first call.
+
+    Arrays of NumPy's are copied to the GPU and the result back. Arrays that are on a GPU (PyTorch, CuPy, numba, JAX:
+    all with `__cuda_array_interface__` or DLPack) are read where they are, in their stream; integers of which
+    something is declared are looked at in a copy. The result is a new array of NumPy's, or `out`, which may be on the
+    GPU. Where all arrays are there and tell their streams, a call returns when its work is in the stream; else when it
+    is done. `kernel.on(stream)` calls in a stream of the caller's.
+
+    Raises `ArgumentError`, `ArrayError`, `AssumptionError`, `IndexOverflow`; `GridTooLarge` for more blocks than CUDA
+    launches; `GpuMissing` for what is not here; `CompilerFailed`; `OutOfMemory`; `CudaError` with CUDA's name for
+    whatever else goes wrong.
 
     >>> import atl
     >>> from lowering import compile
@@ -35,7 +65,7 @@ class GpuKernel:
     True
     """
 
-    def __init__(self, program: Program, made: Kernels) -> None:
+    def __init__(self, program: Program, made: Kernels, machine: Machine | None = None) -> None:
         for given, of in ((program, Program), (made, Kernels)):
             if not isinstance(given, of):
                 raise WrongArgument(
@@ -48,25 +78,43 @@ class GpuKernel:
         """The launches, with the barriers of each."""
         self.source: Final = print_cuda(made)
         """The CUDA text."""
+        self._name: Final = function_name(made.nest)
+        self._caller: Final = Caller(program, made, self.source, self._name, machine or Gpu())
 
     @property
     def nest(self) -> LoopNest:
         """The loop nest that the kernels were made of."""
         return self.kernels.nest
 
-    def __call__(self, /, *arrays: object, **named: object) -> NoReturn:
-        """Raises `GpuMissing`: what is not here of what a call takes. Of wrong arguments it tells first."""
-        named.pop("out", None)
-        bind(self.program, arrays, named)
-        found = look_around()
-        raise GpuMissing(
-            f"{self.program.name} is compiled for a GPU, and is not called yet",
-            required=f"nvcc, a driver and a GPU, and a version that calls them; found: {found}",
-            suggestions=(
-                "kernel.source is a file for nvcc",
-                'compile(program, target="c") for a program without the marks of a GPU',
-            ),
-        )
+    def __call__(self, /, *arrays: object, out: object = None, **named: object) -> Any:
+        return self._caller(None, arrays, out, named)
+
+    def on(self, stream: object, /) -> Callable[..., Any]:
+        """The kernel called in a stream: `kernel.on(torch.cuda.current_stream())(a, out=c)`.
+
+        A stream is its number, or an object that has it (`__cuda_stream__`, `cuda_stream`, `ptr`). Arrays that do not
+        tell their stream are taken to be made in this one. Raises `WrongArgument` for what is no stream.
+        """
+        number = stream_number(stream)
+
+        def call(*arrays: object, out: object = None, **named: object) -> Any:
+            return self._caller(number, arrays, out, named)
+
+        return call
+
+    def prepared(self, /, *arrays: object, out: object, stream: object, **named: object) -> Callable[[], None]:
+        """A call on arrays of the GPU whose arguments are checked now, once: each call of it only launches.
+
+        What holds of the elements of the arrays has to stay so. Raises as a call does.
+        """
+        return self._caller.prepared(stream_number(stream), arrays, out, named)
+
+    def build(self) -> Path:
+        """The path of the library, built for the GPUs of this machine; without one, for sm_80 and sm_90, with PTX.
+
+        The CUDA text stands beside it. Raises `GpuMissing` without nvcc, and `CompilerFailed`.
+        """
+        return _built(self.source, self._name, look_around())
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
@@ -79,52 +127,3 @@ def compile_for_gpu(program: Program) -> GpuKernel:
     Raises `UnsafeAccess`, `UnsafeTruncation`, `IllegalMark`, `UnsupportedMark`.
     """
     return GpuKernel(program, kernels(lower(program, target="cuda")))
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What there is on this machine for a call: the version of nvcc, that of the driver, and how many GPUs."""
-
-    nvcc: str | None
-    driver: str | None
-    gpus: int
-
-    def __str__(self) -> str:
-        nvcc = f"nvcc {self.nvcc}" if self.nvcc else "no nvcc"
-        driver = f"a driver for CUDA {self.driver}" if self.driver else "no driver (libcuda.so.1)"
-        return f"{nvcc}, {driver}, {self.gpus or 'no'} GPU{'' if self.gpus == 1 else 's'}"
-
-
-def look_around() -> Found:
-    """What there is on this machine for a call."""
-    driver, gpus = _driver()
-    return Found(_nvcc(), driver, gpus)
-
-
-def _nvcc() -> str | None:
-    path = shutil.which("nvcc")
-    if path is None:
-        return None
-    try:
-        said = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=ANSWERS_WITHIN, check=True
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    _, _, version = said.partition("release ")
-    return version.split(",")[0].strip() or None
-
-
-def _driver() -> tuple[str | None, int]:
-    """The version of CUDA that the driver is for, and how many GPUs it shows."""
-    try:
-        library = CDLL("libcuda.so.1")
-    except OSError:
-        return None, 0
-    version, count = c_int(0), c_int(0)
-    if library.cuDriverGetVersion(byref(version)) != 0:
-        return None, 0
-    shown = f"{version.value // 1000}.{version.value % 1000 // 10}"
-    if library.cuInit(0) != 0 or library.cuDeviceGetCount(byref(count)) != 0:
-        return shown, 0
-    return shown, count.value

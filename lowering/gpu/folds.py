@@ -94,6 +94,19 @@ def within_a_warp(fold: Fold, extents: Extents) -> bool:
     return all(axis == 0 or extents[axis] == 1 for axis in fold.axes) and WARP % extents[0] == 0
 
 
+def all_come(loop: For, inner: For, extents: Extents) -> bool:
+    """Whether all threads of a block come to a loop within another one: in loops of all threads of an axis only."""
+    axis = axis_of(loop.mark)
+    if axis is None or (loop.high - loop.low).constant != extents[axis]:
+        return False
+    return any(part is inner or (isinstance(part, For) and all_come(part, inner, extents)) for part in loop.body)
+
+
 def of_all(fold: Fold, extents: Extents) -> bool:
     """Whether all threads of a block fold into one value."""
     return all(axis in fold.axes or extent == 1 for axis, extent in enumerate(extents))
+
+
+def in_shared_memory(fold: Fold, extents: Extents) -> bool:
+    """Whether threads of some axes fold over more than a warp, which takes a place in shared memory for each thread."""
+    return not within_a_warp(fold, extents) and not of_all(fold, extents)

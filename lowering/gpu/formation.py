@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from atl.checks.scope import known_at_the_start
+from atl.core import dtypes
+from atl.core.index import Array, Index, Read, atoms
 from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
+from atl.core.predicate import expressions
 from atl.errors import IllegalMark, UnsupportedMark
 from lowering.gpu.barriers import MetWithin, Place, Synchronised
-from lowering.gpu.folds import of_all, within_a_warp
+from lowering.gpu.folds import all_come, folds_into, in_shared_memory, within_a_warp
 from lowering.gpu.kernels import (
     AXES,
     SHARED_BYTES,
+    THREADS_OF_A_BLOCK,
     Branch,
     Extents,
     Fold,
@@ -30,22 +34,26 @@ from lowering.gpu.kernels import (
     Where,
     steps_of,
 )
-from lowering.gpu.legality import check_axes, folds_of, illegal, threads_of
+from lowering.gpu.legality import TAKEN_AWAY, check_axes, folds_of, illegal, threads_of
+from lowering.gpu.passes.room import with_constant_room
+from lowering.gpu.passes.unread import without_unread_zeros
+from lowering.gpu.passes.wide import widened
+from lowering.gpu.passes.zeros import with_zeros_stored
 from lowering.gpu.registers import dealt, refused
-from lowering.gpu.room import with_constant_room
-from lowering.gpu.zeros import with_zeros_stored
 from lowering.nest.accesses import accesses_of, after
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
     Assign,
     Block,
+    Buffer,
     Clear,
     Declare,
     For,
     Free,
     If,
     LoopNest,
+    Number,
     Scalar,
     Statement,
     bytes_of,
@@ -76,6 +84,7 @@ def kernels(nest: LoopNest) -> Kernels:
     """
     check_nest(nest, "cuda")
     check_axes(nest)
+    _check_extents(nest.output, nest.output.extents)
     place = Place(known_at_the_start(nest.assumptions, nest.inputs), outermost(nest))
     return Kernels(nest, _Host(nest).block(nest.body, place))
 
@@ -89,13 +98,17 @@ class _Host:
     def block(self, block: Block, place: Place) -> HostBlock:
         out: list[HostStep] = []
         alone: list[Statement] = []  # what one block does, until something else has to be done
+        freed: list[Free] = []  # after which one block does more
         declared: set[Scalar] = set()
 
         def launched() -> None:
-            if alone:
+            # Numbers that nothing has changed yet are declared with what does.
+            if not all(isinstance(s, Declare) and isinstance(s.initial, Number) for s in alone):
                 out.append(_Kernel(self.nest, ()).launch(tuple(alone), place))
                 declared.update(s.variable for s in alone if isinstance(s, Declare))
                 alone.clear()
+            out.extend(freed)
+            freed.clear()
 
         for statement in block:
             match statement:
@@ -103,9 +116,11 @@ class _Host:
                     self._check_global(statement)
                     place = replace(place, scope=after(place.scope, statement))
                     out.append(statement)
-                case Clear() | Free():
+                case Clear():
                     launched()
                     out.append(statement)
+                case Free():
+                    freed.append(statement)
                 case For() | If() if _has_blocks(statement):
                     launched()
                     self._check_scalars(statement, declared, place)
@@ -123,10 +138,12 @@ class _Host:
             case For(mark=mark) if mark in BLOCKS:
                 yield from self._grid(statement, (), place)
             case For(variable, low, high, body):
+                self._check_host(statement, (low, high), f"the loop {variable.name}")
                 _, scope = place.scope.bind(variable, variable.name)
                 inside = Place(place.facts.assume(statement.range), scope)
                 yield HostLoop(variable, low, high, self.block(body, inside))
             case If(predicate, body):
+                self._check_host(statement, tuple(expressions(predicate)), "a condition")
                 inside = replace(place, facts=place.facts.assume(predicate))
                 yield HostBranch(predicate, self.block(body, inside))
 
@@ -142,6 +159,21 @@ class _Host:
         else:
             yield _Kernel(self.nest, grid).launch(loop.body, inside)
 
+    def _check_host(self, around: Statement, worked_out: Sequence[Index], what: str) -> None:
+        """Raises where the host would have to read an array, which is on the GPU."""
+        loop = next(s for s in statements((around,)) if isinstance(s, For) and s.mark in BLOCKS)
+        for array in _read_by(worked_out):
+            name = loop.variable.name
+            raise illegal(
+                self.nest,
+                loop,
+                f"the loop {name} is marked {loop.mark.value}, and {what} around it depends on elements of "
+                f"{array.name}, which the host would have to read",
+                "loops and conditions around blocks that are over sizes alone: arrays are on the GPU",
+                TAKEN_AWAY.format(name),
+                f's.interchange("{name}") brings the blocks outside, where nothing stands between',
+            )
+
     def _check_global(self, allocate: Allocate) -> None:
         if allocate.mark not in (LetMark.NONE, LetMark.GLOBAL):
             name = allocate.buffer.name
@@ -153,6 +185,8 @@ class _Host:
                 required="a let within a loop marked block.x, block.y or block.z",
                 suggestions=(f's.mark("{name}", "global")', "mark a loop around it block.x"),
             )
+
+        _check_extents(allocate.buffer, (allocate.capacity,))
 
     def _check_scalars(self, statement: Statement, declared: set[Scalar], place: Place) -> None:
         """Raises where a kernel needs a scalar that an earlier kernel has computed."""
@@ -171,6 +205,26 @@ class _Host:
                 )
 
 
+def _check_extents(buffer: Buffer, extents: Sequence[Index]) -> None:
+    """Raises where the host would have to read an array to know how large a buffer in global memory is."""
+    for array in _read_by(extents):
+        raise UnsupportedMark(
+            f"the extents of {buffer.name} depend on elements of {array.name}, which the host cannot read",
+            binder=buffer.name,
+            mark=LetMark.GLOBAL.value,
+            required="extents over sizes alone: arrays are on the GPU",
+            suggestions=("make the extent a size of its own, given as a keyword of the call",),
+        )
+
+
+def _read_by(worked_out: Iterable[Index]) -> Iterator[Array]:
+    """The arrays of which elements are read; an input of rank 0 is passed as a number."""
+    for e in worked_out:
+        for atom in atoms(e):
+            if isinstance(atom, Read) and atom.array.shape:
+                yield atom.array
+
+
 def _has_blocks(statement: Statement) -> bool:
     return any(isinstance(s, For) and s.mark in BLOCKS for s in statements((statement,)))
 
@@ -187,18 +241,20 @@ class _Kernel:
 
     def launch(self, block: Block, place: Place) -> Launch:
         extents = threads_of(self.nest, block)
-        block = with_zeros_stored(with_constant_room(block, place.facts), place.facts)
+        block = with_zeros_stored(with_constant_room(block, place.facts), place.facts, place.scope)
+        block = without_unread_zeros(block, place.facts, place.scope)
         places = dict(self._places(block, in_threads=False))
         steps = self._steps(block, extents, places)
         for made in steps_of(steps):
             if isinstance(made, Allocate) and made.mark is LetMark.REGISTERS:
                 places[made.buffer.uid] = dealt(self.nest, made, steps, place, extents)
-        self._check_room(block, places)
+        self._check_room(block, places, extents)
         try:
             steps = Synchronised(extents, places).steps(steps, place)
         except MetWithin as error:
             raise self._met(error) from None
-        return Launch(self.grid, extents, steps, places)
+        steps, wide = widened(steps, place.facts, places)
+        return Launch(self.grid, extents, steps, places, wide)
 
     def _steps(self, block: Block, extents: Extents, places: Mapping[int, Where]) -> Steps:
         out: list[Step] = []
@@ -292,13 +348,21 @@ class _Kernel:
                 _, scope = scope.bind(s.variable, s.variable.name)
         return scope
 
-    def _check_room(self, block: Block, places: Mapping[int, Where]) -> None:
+    def _of_folds(self, block: Block, extents: Extents) -> int:
+        """How much shared memory threads take to fold over some axes: a place for each thread, for each operation."""
+        loops = [s for s in statements(block) if isinstance(s, For) and s.mark in THREADS]
+        folds = [fold for loop in loops for fold in folds_into(loop) if in_shared_memory(fold, extents)]
+        functions = {(fold.op, fold.into.dtype) for fold in folds}
+        return sum(THREADS_OF_A_BLOCK * (dtypes.bytes_of(1, dtype) or 0) for _, dtype in functions)
+
+    def _check_room(self, block: Block, places: Mapping[int, Where], extents: Extents) -> None:
         """Raises where a block has no room for what it shares, or a thread for what it has by itself."""
         made = [s for s in statements(block) if isinstance(s, Allocate)]
         for where, limit, whose in (("shared", SHARED_BYTES, "a block"), ("private", PRIVATE_BYTES, "a thread")):
             held = [s for s in made if places[s.buffer.uid] == where]
             total = sum(bytes_of(s) or 0 for s in held)
-            if total > limit:
+            total += self._of_folds(block, extents) if where == "shared" else 0
+            if held and total > limit:
                 largest = max(held, key=lambda s: bytes_of(s) or 0)
                 names = ", ".join(f"{s.buffer.name} ({bytes_of(s)})" for s in held)
                 raise UnsupportedMark(
@@ -311,17 +375,18 @@ class _Kernel:
                 )
 
     def _check_folds(self, loop: For, folds: tuple[Fold, ...], extents: Extents) -> None:
-        """Raises where threads cannot fold into one scalar: all of a block can, and those of a part of a warp."""
-        for fold in folds:
-            if not within_a_warp(fold, extents) and not of_all(fold, extents):
-                raise self._cannot_fold(loop, fold, "all axes of the block, or x alone with 2, 4, 8, 16 or 32 threads")
+        """Raises where threads cannot fold into one scalar: those of a part of a warp can, and where all wait, any."""
         done = {fold.into for fold in folds}
         for inner in statements(loop.body):
             if isinstance(inner, For) and inner.mark in THREADS:
                 for fold in folds_of(self.nest, inner):
-                    if fold.into not in done and not within_a_warp(fold, extents):
+                    waits = fold.into not in done and not within_a_warp(fold, extents)
+                    if waits and not all_come(loop, inner, extents):
                         raise self._cannot_fold(
-                            inner, fold, "within a loop of threads, x alone with 2, 4, 8, 16 or 32 threads: a warp"
+                            inner,
+                            fold,
+                            "x alone with 2, 4, 8, 16 or 32 threads, where not all threads of the block come: to fold "
+                            "over more they wait for each other",
                         )
 
     def _cannot_fold(self, loop: For, fold: Fold, required: str) -> IllegalMark:

@@ -77,6 +77,30 @@ Where: TypeAlias = Literal["global", "shared", "private"] | Dealt
 """In memory that all threads see, or those of a block; or of each thread: by itself, or dealt to them."""
 
 
+# -- what a thread reads or stores at once ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WideLoad:
+    """The cells that the iterations of a loop read, which lie side by side; they are read under these conditions."""
+
+    cell: Cell
+    under: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """A loop of so many iterations, of which a thread reads all such cells at once, and perhaps `stores` all of them.
+
+    Of each, the address in the first iteration is a multiple of the number of iterations. What conditions the loop has
+    hold in all iterations or in none.
+    """
+
+    lanes: int
+    loads: tuple[WideLoad, ...]
+    stores: bool
+
+
 # -- what a block does ------------------------------------------------------------------------------------------------
 
 
@@ -141,13 +165,15 @@ Steps: TypeAlias = tuple[Step, ...]
 class Launch:
     """A kernel: a block of `threads` for each iteration of the loops of `grid`, which are the outermost first.
 
-    `places` tell where the buffers are that the kernel allocates, by their `uid`.
+    `places` tell where the buffers are that the kernel allocates, by their `uid`; `wide` are the loops that read or
+    store their iterations at once, by the `uid` of their variables.
     """
 
     grid: tuple[For, ...]
     threads: Extents
     body: Steps
     places: Mapping[int, Where]
+    wide: Mapping[int, Wide] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +257,21 @@ def buffers_of(launch: Launch) -> Iterator[tuple[Allocate, Where]]:
     for step in steps_of(launch.body):
         if isinstance(step, Allocate):
             yield step, launch.places[step.buffer.uid]
+
+
+def wide_cells(launch: Launch) -> Iterator[tuple[Cell, For, int]]:
+    """The cells that are read or stored at once: with the loop, and how many they are in each."""
+    for step in steps_of(launch.body):
+        if not isinstance(step, Run):
+            continue
+        for loop in statements((step.statement,)):
+            wide = launch.wide.get(loop.variable.uid) if isinstance(loop, For) else None
+            if wide is None or not isinstance(loop, For):
+                continue
+            found = [load.cell for load in wide.loads]
+            if wide.stores:
+                found += [cell for cell, changed in cells_of(loop.body) if changed]
+            yield from ((cell, loop, wide.lanes) for cell in found)
 
 
 def touched_by(launch: Launch) -> dict[Buffer, bool]:

@@ -35,6 +35,7 @@ from lowering.gpu.kernels import (
     Where,
     in_registers,
     is_own,
+    wide_cells,
 )
 from lowering.nest import machine
 from lowering.nest.at_once import How
@@ -109,6 +110,7 @@ class _KernelRun(machine.Run):
         super().__init__(kernels.nest, sizes, arrays, steps, order)
         self._kernels: Final = kernels
         self._launch: Launch | None = None
+        self._wide: dict[Cell, tuple[For, int]] = {}
         self._number = 0  # of the block in its launch
         self._interval = 0  # of barriers, in the block
         self._thread: dict[int, int] = {}
@@ -150,6 +152,7 @@ class _KernelRun(machine.Run):
 
     def _launched(self, launch: Launch) -> None:
         self._launch = launch
+        self._wide = {cell: (loop, lanes) for cell, loop, lanes in wide_cells(launch)}
         self._number = 0
         self._seen = {}
         self._blocks(launch, launch.grid)
@@ -289,7 +292,22 @@ class _KernelRun(machine.Run):
         where = self._places.get(cell.buffer.uid)
         if isinstance(where, Dealt):
             self._look_at_register(cell, where, address)
+        self._look_at_vector(cell)
         return memory, address
+
+    def _read(self, source: Cell | Scalar) -> Any:
+        if isinstance(source, Cell):
+            self._look_at_vector(source)
+        return super()._read(source)
+
+    def _look_at_vector(self, cell: Cell) -> None:
+        """Raises a trap where what is read or stored at once does not lie side by side from a multiple on."""
+        if self._launch is None or cell not in self._wide:
+            return
+        loop, lanes = self._wide[cell]
+        first = self._index(cell.address) - (self._variables[loop.variable] - self._index(loop.low))
+        if first % lanes:
+            raise Trap("alignment", f"{cell.buffer.name} from {first} on is not aligned to {lanes} elements")
 
     def _look_at_register(self, cell: Cell, where: Dealt, address: int) -> None:
         """Raises a trap where a register is of another thread, or keeps two elements."""

@@ -20,7 +20,8 @@ class TextScope:
     """Where a printer stands in a nest.
 
     Sizes and loop variables stand for themselves among the names, storage by its `key`. `natural` and `strict` are
-    those of the nest. `tiles` are the buffers in registers.
+    those of the nest. `tiles` are the buffers in registers. `indices` is the type of indices, where functions of them
+    are told it: in C all are of 64 bits.
     """
 
     names: Names
@@ -28,6 +29,7 @@ class TextScope:
     natural: frozenset[tuple[Conditions, Index]]
     tiles: Tiles = field(default_factory=dict)
     strict: frozenset[Var] = frozenset()
+    indices: str = ""
 
     def name(self, of: Hashable) -> str:
         return self.names.of[of]
@@ -44,6 +46,10 @@ class TextScope:
     def under(self, predicate: Predicate) -> TextScope:
         """The place in a loop or branch here."""
         return replace(self, conditions=under(self.conditions, predicate))
+
+    def function(self, name: str) -> str:
+        """How a function of indices is called."""
+        return f"{name}<{self.indices}>" if self.indices else name
 
     def is_natural(self, numerator: Index) -> bool:
         """Whether the nest says that this numerator of a quotient is not negative here."""

@@ -26,6 +26,7 @@ TrapKind: TypeAlias = Literal[
     "ring",  # a row of a ring that is not the one in its place: not there yet, or there no more
     "walk",  # loops marked merge or runs that are none, or keys of a merge that fall, or do not rise as is said
     "meeting",  # two iterations that run at once touch one cell, and one of them changes it
+    "alignment",  # elements that a thread of a GPU reads or stores at once, from a place that is no multiple of them
 ]
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from atl.core.declared import is_truths
 from atl.core.dtypes import is_integer
 from atl.core.index import Array, Index, Leaf, Size, value_of
-from atl.core.program import Program
-from atl.errors import ArgumentError, ATLError, OutOfMemory
+from atl.core.program import Program, checked_program
+from atl.errors import ArgumentError, ATLError, OutOfMemory, WrongArgument, brief
 from atl.meaning.arguments import AnyArray, index_elements
 
 SEED: Final = 1
@@ -19,7 +19,7 @@ BELOW: Final = 100
 """Integers of which nothing is declared are below this."""
 
 
-def random_inputs(program: Program, sizes: Mapping[str, int]) -> dict[str, AnyArray]:
+def random_inputs(program: Program, sizes: Mapping[str, int], seed: int = SEED) -> dict[str, AnyArray]:
     """An array for each input: numbers from 0.5 to 1.5, of which sums lose nothing and by which one can divide.
 
     Integers lie in their declared range, and increase where that is declared. Raises `ArgumentError` where a size is
@@ -31,6 +31,11 @@ def random_inputs(program: Program, sizes: Mapping[str, int]) -> dict[str, AnyAr
     >>> made["x"].shape, str(made["x"].dtype)
     ((3, 2), 'float32')
     """
+    checked_program(program)
+    if not isinstance(sizes, Mapping) or not all(isinstance(size, int) and size >= 0 for size in sizes.values()):
+        raise WrongArgument(f"sizes={brief(sizes)}", required="a number, 0 or more, for each size")
+    if not isinstance(seed, int) or seed < 0:
+        raise WrongArgument(f"seed={brief(seed)}", required="a whole number, 0 or more")
     missing = [name for name in program.sizes if name not in sizes]
     if missing:
         raise ArgumentError(
@@ -38,7 +43,7 @@ def random_inputs(program: Program, sizes: Mapping[str, int]) -> dict[str, AnyAr
             required=f"all of them: sizes={{{', '.join(f'{name!r}: …' for name in program.sizes)}}}",
         )
     made: dict[str, AnyArray] = {}
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed)
     for array in program.inputs:
         try:
             made[array.name] = _made(array, random, sizes, made)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from ctypes import c_int64
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,19 +23,23 @@ from atl.core.marks import THREADS
 from atl.core.program import Program
 from atl.errors import ATLError
 from lowering import lower
+from lowering.cuda.narrow import at_sizes, bounds_of_indices
 from lowering.cuda.printer import print_cuda
 from lowering.gpu import machine
+from lowering.gpu.apart import report as apart
 from lowering.gpu.formation import kernels
 from lowering.gpu.kernels import Barrier, Kernels, Run, launches, steps_of
-from lowering.nest.loopnest import For, statements
+from lowering.nest.loopnest import For, LoopNest, statements
 from proofs_tests.fuzzing import Progress, Tally, command, try_all
 from proofs_tests.gpu.shim.programs import program_by_seed
-from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
+from proofs_tests.gpu.shim.run import COMPILER, Finding, Indices, Shimmed, build
 
 SIZES: Final = (1, 3)
 TOGETHER: Final = 40
 """So many printed programs are compiled at a time."""
-LEAST: Final = {"threads": 0.5, "shared and barriers": 0.25, "sums over threads": 0.1}
+TYPES: Final[tuple[Indices, ...]] = ("shim_index", "int32_t", "int64_t")
+"""The types of indices that printed programs have in turn."""
+LEAST: Final = {"threads": 0.5, "shared and barriers": 0.25, "sums over threads": 0.1, "vectors": 0.04}
 """Of the programs that ran, this part must have it."""
 
 
@@ -99,6 +105,10 @@ class Fuzz:
             if not np.array_equal(got, want):
                 report.findings.append(f"{number}, interpreted with n = {n}: another result\n{text}")
                 return
+        proof = apart(held)
+        if not proof:
+            report.findings.append(f"{number}, threads that are not proved apart: {proof}\n{text}")
+            return
         report.ran += 1
         report.seen.update(_has(held))
         self._waiting.append(Waiting(number, program, held, calls))
@@ -110,12 +120,19 @@ class Fuzz:
         waiting, self._waiting = self._waiting, []
         if not waiting or COMPILER is None:
             return
-        library = build([print_cuda(one.held) for one in waiting], self._folder, f"kernels{waiting[0].number}")
+        types: list[Indices] = [TYPES[one.number % len(TYPES)] for one in waiting]
+        sources = [print_cuda(one.held) for one in waiting]
+        library = build(sources, self._folder, f"kernels{waiting[0].number}", index=types)
+        library.shim_greatest.restype = c_int64
         for one in waiting:
             run = Shimmed(library, one.held.nest)
             for sizes, arrays, want in one.calls:
+                library.shim_greatest()
                 try:
                     got = run(one.program.name, sizes, arrays, want.shape)
+                    greatest = library.shim_greatest()
+                    if greatest > greatest_index(one.held.nest, sizes):
+                        raise Finding(f"an index is {greatest}, which is greater than its bound")
                 except Finding as finding:
                     self.report.findings.append(f"{one.number}, printed, with {sizes}: {finding}\n{one.program}")
                     break
@@ -123,6 +140,13 @@ class Fuzz:
                     self.report.findings.append(f"{one.number}, printed, with {sizes}: another result\n{one.program}")
                     break
             self.report.printed += 1
+
+
+def greatest_index(nest: LoopNest, sizes: Mapping[str, int]) -> Fraction:
+    """What bounds every integer that is computed for an index, for these sizes."""
+    bounds = bounds_of_indices(nest)
+    assert bounds is not None
+    return max((at_sizes(each, sizes) for each in bounds), default=Fraction(0))
 
 
 def _reason(error: ATLError) -> str:
@@ -147,6 +171,8 @@ def _has(held: Kernels) -> set[str]:
             for s in statements((step.statement,))
         ):
             found.add("threads")
+        if launch.wide:
+            found.add("vectors")
         if "shared" in launch.places.values() and any(isinstance(step, Barrier) for step in steps):
             found.add("shared and barriers")
         if any(isinstance(step, Run) and step.sums for step in steps):

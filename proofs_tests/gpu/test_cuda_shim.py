@@ -22,7 +22,12 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compil
 
 
 EQUAL: Final[dict[tuple[str, str, str], str]] = {
-    ("product", "a bound is one too far", "for (int64_t po = 0; po < (k + 3) / 4; po++) {"): "one more tile of zeros",
+    ("product", "a bound is one too far", "for (index_t po = 0; po < (k + 3) / 4; po++) {"): "one more tile of zeros",
+    (
+        "product in lanes",
+        "a bound is one too far",
+        "for (index_t po = 0; po < (k + 3) / 4; po++) {",
+    ): "one more tile of zeros",
     ("blur", "a bound is one too far", "+ (3 * yo + yi + 1 < n"): "the row below the picture is zeros in shared memory",
     (
         "row sums by blocks",
@@ -37,18 +42,38 @@ EQUAL: Final[dict[tuple[str, str, str], str]] = {
     (
         "row sums by blocks",
         "a bound is one too far",
-        "for (int64_t jo = 0; jo < (m + 63) / 64; jo++) {",
+        "for (index_t jo = 0; jo < (m + 63) / 64; jo++) {",
     ): "the test in the loop fails in one more iteration",
     (
         "row sums by warps",
         "a bound is one too far",
-        "for (int64_t jo = 0; jo < (m + 31) / 32; jo++) {",
+        "for (index_t jo = 0; jo < (m + 31) / 32; jo++) {",
     ): "the test in the loop fails in one more iteration",
     (
         "row sums by warps",
         "axes are exchanged",
         "const unsigned lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;",
     ): "of a whole warp, all lanes are in the mask, whichever asks",
+    (
+        "sparse rows by warps",
+        "axes are exchanged",
+        "const unsigned lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;",
+    ): "of a whole warp, all lanes are in the mask, whichever asks",
+    (
+        "sparse rows by warps",
+        "a bound is one too far",
+        "po < floor_div<index_t>((int64_t)A_pos[2 * io + ii + 1] - A_pos[2 * io + ii] + 31,",
+    ): "the test in the loop fails in one more iteration",
+    (
+        "blur",
+        "a bound is one too far",
+        "for (index_t io = 0; io < 2; io++) {",
+    ): "what sticks out of the tile is left out by a condition",
+    (
+        "blur",
+        "a bound is one too far",
+        "for (index_t jo = 0; jo < 2; jo++) {",
+    ): "what sticks out of the tile is left out by a condition",
 }
 """Faults that change nothing, with the reason."""
 
@@ -152,7 +177,7 @@ def test_folds_one_after_the_other_wait_for_each_other(tmp_path: Path) -> None:
 
 def test_an_index_outside_of_the_registers_of_a_thread_is_found(tmp_path: Path) -> None:
     _, held = scheduled("product")
-    source = print_cuda(held).replace("acc[iii * 2 + jii] +=", "acc[iii * 2 + jii + 1] +=")
+    source = print_cuda(held).replace("acc[iii * 4 + jii] +=", "acc[iii * 4 + jii + 1] +=")
     library = build([source], tmp_path)
     said = says(Shimmed(library, held.nest), "product", "product")
     assert "a pointer to nothing, not aligned, or beyond its object" in said

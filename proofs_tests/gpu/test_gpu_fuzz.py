@@ -18,7 +18,7 @@ NUMBERS: Final = range(24)
 
 
 def test_random_kernels_compute_what_their_programs_mean() -> None:
-    report = run_gpu(NUMBERS, seed=5)
+    report = run_gpu(NUMBERS, seed=7)
     assert not report.findings, str(report)
     assert report.ran + sum(report.refused.values()) == len(NUMBERS)
     assert all(what in str(report) for what in LEAST)

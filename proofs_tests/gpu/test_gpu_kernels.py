@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
+from math import prod
 from typing import Any, Final
 
 import numpy as np
 import pytest
 
 import atl
-from atl.core.index import index
+from atl.core.index import Index, index
 from atl.errors import IllegalMark, UnsupportedMark
 from examples import gpu
 from lowering import lower
@@ -42,27 +43,70 @@ Made = Callable[[], Session]
 
 SCHEDULES: Final[dict[str, tuple[Made, list[Sizes]]]] = {
     "product": (
-        lambda: gpu.product(8, 2, 4),
+        lambda: gpu.product(8, (2, 4), 4, lanes=False),
         [{"n": a, "m": b, "k": c} for a, b, c in ((11, 13, 7), (8, 8, 4), (1, 9, 5), (0, 3, 2), (3, 2, 0))],
+    ),
+    "product in lanes": (
+        lambda: gpu.product(8, (2, 4), 4),
+        [{"n": a, "m": b, "k": c} for a, b, c in ((11, 12, 7), (8, 8, 4), (1, 20, 5), (3, 4, 0))],
     ),
     "transpose": (lambda: gpu.transpose(8, 2), [{"n": a, "m": b} for a, b in ((11, 13), (8, 16), (1, 3), (0, 4))]),
     "blur": (lambda: gpu.blur_in_tiles(3, 4), [{"n": a, "m": b} for a, b in ((7, 9), (3, 4), (1, 1), (2, 5))]),
     "row sums by blocks": (lambda: gpu.row_sums_by_blocks(64), [{"n": 3, "m": a} for a in (133, 64, 5, 0)]),
     "row sums by warps": (lambda: gpu.row_sums_by_warps(4), [{"n": a, "m": b} for a, b in ((7, 40), (4, 32), (1, 3))]),
+    "whole sum": (
+        lambda: gpu.whole_sum_in_two_launches(64, 64),
+        [{"n": a, "m": b} for a, b in ((70, 3), (64, 64), (1, 70), (0, 2))],
+    ),
+    "sparse rows by threads": (
+        lambda: gpu.spmv_by_threads(32),
+        [{"n": a, "m": b, "A_nnz": c} for a, b, c in ((35, 6, 50), (32, 3, 0), (1, 1, 1))],
+    ),
+    "sparse rows by warps": (
+        lambda: gpu.spmv_by_warps(2),
+        [{"n": a, "m": b, "A_nnz": c} for a, b, c in ((3, 6, 150), (2, 3, 0), (1, 7, 65))],
+    ),
+    "convolution": (
+        lambda: gpu.convolution_by_gather(2, 4),
+        [{"B": 2, "C": 2, "K": 3, "W": 9, "R": 3}, {"B": 1, "C": 1, "K": 2, "W": 4, "R": 1}],
+    ),
 }
 """Small tiles, so that every run has several blocks, of which some stick out."""
 
-BARRIERS: Final = {"product": 2, "transpose": 1, "blur": 1, "row sums by blocks": 0, "row sums by warps": 0}
+BARRIERS: Final = {
+    "product": 2,
+    "product in lanes": 2,
+    "transpose": 1,
+    "blur": 1,
+    "row sums by blocks": 0,
+    "row sums by warps": 0,
+    "whole sum": 0,
+    "sparse rows by threads": 0,
+    "sparse rows by warps": 0,
+    "convolution": 0,
+}
 
 
 def arrays_for(program: atl.Program, sizes: Sizes, seed: int = 0) -> dict[str, Any]:
+    """Small integers; of arrays of positions and coordinates, those of a sparse matrix in rows."""
     random = np.random.default_rng(seed)
-    return {
-        array.name: random.integers(
-            -4, 5, [sizes.get(str(extent), extent.constant or 0) for extent in array.shape]
-        ).astype(array.dtype)
-        for array in program.inputs
-    }
+    out: dict[str, Any] = {}
+    for array in program.inputs:
+        shape = [extent_for(extent, sizes) for extent in array.shape]
+        if array.name.endswith("_pos"):
+            ends = np.sort(random.integers(0, sizes["A_nnz"] + 1, shape))
+            ends[0], ends[-1] = 0, sizes["A_nnz"]
+            out[array.name] = ends.astype(array.dtype)
+        elif array.name.endswith("_crd"):
+            out[array.name] = random.integers(0, sizes["m"], shape).astype(array.dtype)
+        else:
+            out[array.name] = random.integers(-4, 5, shape).astype(array.dtype)
+    return out
+
+
+def extent_for(extent: Index, sizes: Sizes) -> int:
+    """The extent for these sizes."""
+    return sum(coefficient * prod(sizes[str(index(atom))] for atom in atoms) for atoms, coefficient in extent.terms)
 
 
 @lru_cache
@@ -122,7 +166,7 @@ def without_barrier(held: Kernels, number: int) -> Kernels:
 
 
 def test_the_product_keeps_its_sums_in_registers_and_its_operands_in_shared_memory() -> None:
-    (launch,) = launches(made(gpu.product(64, 4, 16)).body)
+    (launch,) = launches(made(gpu.product(64, (4, 4), 16)).body)
     assert launch.threads == (16, 16, 1)
     places = {s.buffer.name: launch.places[s.buffer.uid] for s in steps_of(launch.body) if isinstance(s, Allocate)}
     assert places == {
@@ -292,7 +336,7 @@ REFUSED: Final[dict[str, tuple[str, str, type[Exception], str]]] = {
         "the loop j is marked thread.x, and its threads would share u",
     ),
     "a sum over a part of a block": (
-        "⊞[i < n | block.x] ⊞[t < 8 | thread.y] Σ[j < 64 | thread.x] x[i]",
+        "⊞[i < n | block.x] ⊞[t < 8 | thread.y] [t < 3] · Σ[j < 64 | thread.x] x[i]",
         "f (x : float32[n]) : float32[n, 8]",
         IllegalMark,
         "the loop j is marked thread.x, and threads along x fold into total",
@@ -356,13 +400,13 @@ def test_two_blocks_of_a_launch_that_meet_are_trapped() -> None:
     (launch,) = launches(held.body)
     (run,) = launch.body
     assert isinstance(run, Run)
-    still = replace(run, statement=_at_zero(run.statement, launch))
+    still = replace(run, statement=at_zero(run.statement, launch))
     planted = replace(held, body=(replace(launch, body=(still,)),))
     with pytest.raises(Trap, match="two blocks of a launch meet"):
         machine.run(planted, {"n": 2}, {"x": np.ones(2, np.float32)})
 
 
-def _at_zero(statement: Any, launch: Launch) -> Any:
+def at_zero(statement: Any, launch: Launch) -> Any:
     from atl.core.index import ZERO
     from lowering.nest.substitution import at_iteration
 

@@ -229,6 +229,42 @@ def _vectorize(s: Session, random: Random) -> Session | None:
     return s.vectorize(site.path, random.choice((None, 2, 3)), tails=random.choice((None, "min", "split")))
 
 
+def _gpu_map(s: Session, random: Random) -> Session | None:
+    site = _one(random, _loops(s))
+    return None if site is None else s.gpu_map(site.path, random.choice((2, 3, [4, 2])))
+
+
+def _stored(name: str) -> Call:
+    def call(s: Session, random: Random) -> Session | None:
+        site = _one(random, _lets(s))
+        if site is None:
+            return None
+        made: Any = getattr(s, name)(site.path)
+        assert isinstance(made, Session)
+        return made
+
+    return call
+
+
+def _coalesce(s: Session, random: Random) -> Session | None:
+    elements = [site for site in sites(s.goal) if isinstance(site.term, Access)]
+    site = _one(random, elements)
+    return None if site is None else s.coalesce(site.path)
+
+
+def _staged(name: str) -> Call:
+    def call(s: Session, random: Random) -> Session | None:
+        loops, reads = _loops(s), [site for site in sites(s.goal) if isinstance(site.term, Access | Reduce)]
+        at, what = _one(random, loops), _one(random, reads)
+        if at is None or what is None:
+            return None
+        made: Any = getattr(s, name)(what.path, at=at.path, name="staged")
+        assert isinstance(made, Session)
+        return made
+
+    return call
+
+
 def _extent(site: Site) -> int | None:
     assert isinstance(site.term, Gen | Reduce)
     return (site.term.high - site.term.low).constant
@@ -284,6 +320,12 @@ TACTICS: Final[dict[str, Call]] = {
     "unroll": _unroll,
     "parallelize": _parallelize,
     "vectorize": _vectorize,
+    "gpu_map": _gpu_map,
+    "coalesce": _coalesce,
+    "stage_shared": _staged("stage_shared"),
+    "stage_registers": _staged("stage_registers"),
+    "pad_rows": _stored("pad_rows"),
+    "store_transposed": _stored("store_transposed"),
     "mark": _mark,
     "rename": _rename,
 }

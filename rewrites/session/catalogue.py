@@ -87,7 +87,7 @@ def _plain(text: str) -> str:
 
 
 def _entry(name: str, documented: object) -> Entry:
-    method = vars(Session)[name]
+    method = getattr(Session, name)
     text = inspect.getdoc(documented)
     assert text is not None, name
     call = f"s.{name}" if isinstance(method, property) else f"s.{name}{_signature(method)}"

@@ -38,6 +38,7 @@ from rewrites.session import display, stored
 from rewrites.session.call import Call
 from rewrites.session.diagnosis import diagnosed, told_at_the_call
 from rewrites.session.handles import Origin, place_in
+from rewrites.session.on_gpu import OnGpu
 from rewrites.session.options import check_flags, check_takes
 from rewrites.session.rule_search import RuleSearch, parameters_written
 from rewrites.session.vocabulary import no_such_name
@@ -65,7 +66,7 @@ def reschedule(program: Program, *, given: Sequence[Any] = ()) -> Session:
     return Session(start)
 
 
-class Session:
+class Session(OnGpu):
     """A derivation under way. Its goal equals the program that it started from, whatever is called here.
 
     Programs are values: `undo`, `redo` and `branch` cost nothing. Every method that rewrites returns the session, which

@@ -1,6 +1,7 @@
 """Tactics: each a search for steps of the kernel, documented by before → after."""
 
 from rewrites.tactics.factoring import factor_out
+from rewrites.tactics.gpu import coalesce, gpu_map, pad_rows, stage_registers, stage_shared, store_transposed
 from rewrites.tactics.indices import simpl_index
 from rewrites.tactics.loops import flatten_loops, split_loop
 from rewrites.tactics.marking import mark, rename
@@ -20,10 +21,10 @@ from rewrites.tactics.storage.packing import pack
 from rewrites.tactics.storage.staging import fuse, hoist, stage
 
 __all__ = [
-    "accumulate",
+    "accumulate", "coalesce",
     "factor_out",
-    "flatten_loops", "fuse", "hoist", "inline", "interchange", "jam", "lbind", "mark", "normalize", "pack", "pad",
-    "parallelize",
-    "reduce_accesses", "rename", "reorder", "simpl_guard", "simpl_index", "solve_for_index", "split_loop", "stage",
-    "store", "tails", "tile", "unroll", "vectorize",
+    "flatten_loops", "fuse", "gpu_map", "hoist", "inline", "interchange", "jam", "lbind", "mark", "normalize",
+    "pack", "pad", "pad_rows", "parallelize", "reduce_accesses", "rename", "reorder", "simpl_guard", "simpl_index",
+    "solve_for_index", "split_loop", "stage", "stage_registers", "stage_shared", "store", "store_transposed",
+    "tails", "tile", "unroll", "vectorize",
 ]  # fmt: skip

@@ -273,7 +273,8 @@ def _factor(scope: TextScope, factor: Factor) -> Text:
             return _division(scope, a, b, "%", "floor_mod")
         case Extremum(kind, choices):
             texts = [index_text(scope, choice).text for choice in choices]
-            return Text(reduce(lambda inner, outer: f"{kind}_int64({outer}, {inner})", reversed(texts)))
+            called = scope.function(f"{kind}_index") if scope.indices else f"{kind}_int64"
+            return Text(reduce(lambda inner, outer: f"{called}({outer}, {inner})", reversed(texts)))
         case Xor(parts):
             operands = [index_text(scope, part).widened() for part in parts]
             return Text(f"({' ^ '.join(operand.at(PRODUCT) for operand in operands)})")
@@ -293,7 +294,7 @@ def _division(scope: TextScope, a: Index, b: Index, operator: str, helper: str) 
     if scope.is_natural(a):
         narrow = above.narrow and below.narrow
         return Text(f"{above.at(PRODUCT)} {operator} {below.at(PRODUCT + 1)}", PRODUCT, narrow)
-    return Text(f"{helper}({above.text}, {below.text})")
+    return Text(f"{scope.function(helper)}({above.text}, {below.text})")
 
 
 # -- predicates -------------------------------------------------------------------------------------------------------

@@ -53,6 +53,8 @@ class Maker:
         rows, columns = random.choice((2, 3, 4)), random.choice((2, 4, 8))
         mark = random.choice((" | shared", " | shared", " | shared", " | registers", ""))
         value = self._rounds(block, rows, columns) if random.random() < 0.25 else self._tile(block, rows, columns)
+        if mark == " | shared" and random.random() < 0.2:
+            value = random.choice(("transpose padr 1 transpose {}", "transpose transpose {}")).format(f"({value})")
         self.tiles.append((name, rows, columns))
         return f"let {name}{mark} := {value} in"
 
@@ -78,6 +80,8 @@ class Maker:
 
     def _loops(self, rows: int, columns: int, axes: tuple[str, str]) -> str:
         marks = [f" | thread.{axis}" if axis else "" for axis in axes]
+        if not axes[1] and columns in {2, 4} and self.random.random() < 0.7:
+            marks[1] = " | vector"
         return f"⊞[i < {rows}{marks[0]}] ⊞[j < {columns}{marks[1]}]"
 
     def _element(self, block: str) -> str:

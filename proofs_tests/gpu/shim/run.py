@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,29 +29,51 @@ SANITIZED: Final = "-fsanitize=thread,undefined"
 """What calls shim.cpp: each load and store, and what C++ leaves undefined, as a sum that overflows."""
 
 Array = npt.NDArray[Any]
+Indices: TypeAlias = Literal["int32_t", "int64_t", "shim_index"]
+"""Types of indices: of 32 bits, of 64, and one that notes how great they are."""
 
 
 class Finding(AssertionError):
     """What the shim has found while a kernel ran."""
 
 
-def runtime(folder: Path) -> Path:
-    """The part of the shim that runs kernels, compiled once in this folder."""
-    made = folder / "shim.o"
-    if not made.exists():
+@lru_cache
+def runtime() -> tuple[str, ...]:
+    """The shim itself, compiled once in a process: what runs kernels, and what a host calls."""
+    folder = Path(tempfile.mkdtemp(prefix="atl-shim-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = (folder / "shim.o", folder / "streams.o")
+    for each in made:
         flags = ["-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-        _run([*flags, "-c", str(HERE / "shim.cpp"), "-o", str(made)])
-    return made
+        _run([*flags, "-c", str(HERE / f"{each.stem}.cpp"), "-o", str(each)])
+    return tuple(str(each) for each in made)
 
 
-def build(sources: Sequence[str], folder: Path, name: str = "kernels") -> Any:
-    """Printed kernels as a loaded library: one text, in which each has a namespace. Their functions differ in name."""
+def build(
+    sources: Sequence[str],
+    folder: Path,
+    name: str = "kernels",
+    *flags: str,
+    index: Indices | Sequence[Indices] = "int32_t",
+) -> Any:
+    """Printed kernels as a loaded library: one text, in which each has a namespace. Their functions differ in name.
+
+    `index` is the type of indices where a text leaves that to the sizes of a call, of all texts or of each.
+    """
+    types = [index] * len(sources) if isinstance(index, str) else index
+    sources = [instantiated(source, of) for source, of in zip(sources, types, strict=True)]
     file, object_file, library = (folder / f"{name}{ending}" for ending in (".cpp", ".o", ".so"))
     spaces = (f"namespace text_{number} {{\n{source}}}\n" for number, source in enumerate(sources))
     file.write_text("".join((PREAMBLE, *spaces)), encoding="utf-8")
-    _run([*FLAGS, SANITIZED, "-c", str(file), "-o", str(object_file)])
-    _run(["-shared", "-Wl,-Bsymbolic", str(object_file), str(runtime(folder)), "-o", str(library)])
+    _run([*FLAGS, *flags, SANITIZED, "-c", str(file), "-o", str(object_file)])
+    _run(["-shared", "-Wl,-Bsymbolic", str(object_file), *runtime(), "-o", str(library)])
     return ctypes.CDLL(str(library))
+
+
+def instantiated(source: str, index: Indices) -> str:
+    """The text with kernels for one type of indices only. gcc puts what is shared in a template into no section."""
+    source = source.replace("template <class index_t>\n__global__", "__global__")
+    return f"using index_t = {index};\n" + re.sub(r"(cudaLaunchKernelEx\(&how, \w+)<\w+>", r"\1", source)
 
 
 def _run(arguments: list[str]) -> None:
@@ -71,6 +97,7 @@ class Shimmed:
         library.shim_array.restype = ctypes.c_void_p
         library.shim_finding.restype = ctypes.c_char_p
         library.shim_result.restype = ctypes.c_size_t
+        library.shim_reset()
         held: list[ctypes.c_void_p] = []
         given: list[Any] = []
         for array in self.nest.inputs:
@@ -85,7 +112,7 @@ class Shimmed:
         result = np.empty(shape, dtype=self.nest.output.dtype)
         out = ctypes.c_void_p(library.shim_array(ctypes.c_size_t(result.nbytes), None))
         error = getattr(library, name)(*given, out, None)
-        unknown = library.shim_result(out, result.ctypes.data_as(ctypes.c_void_p))
+        unknown = library.shim_result(out, result.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(result.nbytes))
         for memory in (*held, out):
             library.shim_free(memory)
         if error:

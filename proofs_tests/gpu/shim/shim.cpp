@@ -2,12 +2,16 @@
 // Two threads of one interval between barriers, or two blocks of one launch, at one byte, of which one changes it, are a
 // finding; and so are a byte outside of all arrays, one that holds nothing yet, and an address that is not aligned.
 #include "shim.h"
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <map>
+#include <set>
 #include <string>
 #include <ucontext.h>
+#include <unordered_map>
 #include <vector>
 
 uint3 threadIdx, blockIdx;
@@ -43,6 +47,7 @@ ucontext_t scheduler;
 int current = 0, count = 0, interval = 0, block = 0;
 bool inside = false, failed = false;
 std::string message;
+int64_t greatest = 0;
 char *call_begin = nullptr, *call_end = nullptr;
 void (*call_go)(void *) = nullptr;
 
@@ -123,13 +128,15 @@ void touch(Seen &seen, const char *what, bool writes)
         seen.reader = SEVERAL;
 }
 
+void visited(void *place, char *at, size_t size, bool writes, bool in_shared);
+
 template <class T> bool of(char *at, T &variable)
 {
     char *place = reinterpret_cast<char *>(&variable);
     return at >= place && at < place + sizeof variable;
 }
 
-void access(char *at, size_t size, bool writes)
+void access(char *at, size_t size, bool writes, void *place)
 {
     if (!inside) return;
     if (at >= fibres[current].stack && at < fibres[current].stack + STACK) return;
@@ -141,6 +148,7 @@ void access(char *at, size_t size, bool writes)
     }
     if (at >= __start_gpu_shared && at < __stop_gpu_shared) {
         for (size_t byte = 0; byte < size; byte++) touch(shared[at + byte - __start_gpu_shared], "shared memory", writes);
+        visited(place, at, size, writes, true);
         return;
     }
     auto found = arrays.upper_bound(at);
@@ -149,6 +157,79 @@ void access(char *at, size_t size, bool writes)
         stop();
     }
     for (size_t byte = 0; byte < size; byte++) touch(found->second.seen[at + byte - found->first], "global memory", writes);
+    visited(place, at, size, writes, false);
+}
+
+// -- counts: how the lanes of a warp that come to one place of the text for the same time access memory together -------
+
+struct Lane {
+    char *at;
+    size_t size;
+};
+struct Together {
+    bool writes, shared;
+    std::vector<Lane> lanes;
+};
+struct Counted {
+    bool writes = false, shared = false;
+    long accesses = 0, cost = 0, fewest = 0, worst = 0;  // a cost is rounds of shared memory, or sectors of global
+};
+bool counting = false;
+using Visit = std::pair<void *, std::pair<int, long>>;  // a place, a warp, and which time it is
+std::map<Visit, Together> visits;
+std::vector<std::unordered_map<void *, long>> times;
+std::map<void *, Counted> counts;
+
+void visited(void *place, char *at, size_t size, bool writes, bool in_shared)
+{
+    if (!counting) return;
+    if ((int)times.size() < count) times.resize(count);
+    Together &all = visits[{place, {current / 32, times[current][place]++}}];
+    all.writes = writes, all.shared = in_shared;
+    all.lanes.push_back({at, size});
+}
+
+// In a round each of 32 banks gives one word of 4 bytes to all lanes that want it. Lanes that want 8 or 16 bytes go in
+// halves and quarters of a warp.
+void cost_of_shared(const Together &all, long &cost, long &fewest)
+{
+    const size_t lanes = all.lanes.size(), together = 32 * 4 / std::max<size_t>(all.lanes[0].size, 4);
+    cost = fewest = 0;
+    for (size_t first = 0; first < lanes; first += together) {
+        std::map<uintptr_t, std::set<uintptr_t>> banks;
+        for (size_t lane = first; lane < std::min(lanes, first + together); lane++)
+            for (size_t byte = 0; byte < all.lanes[lane].size; byte += 4) {
+                const uintptr_t word = (all.lanes[lane].at + byte - __start_gpu_shared) / 4;
+                banks[word % 32].insert(word);
+            }
+        size_t most = 0;
+        for (auto &bank : banks) most = std::max(most, bank.second.size());
+        cost += most, fewest += 1;
+    }
+}
+
+void cost_of_global(const Together &all, long &cost, long &fewest)
+{
+    std::set<uintptr_t> sectors, bytes;
+    for (const Lane &lane : all.lanes)
+        for (size_t byte = 0; byte < lane.size; byte++) {
+            const uintptr_t at = reinterpret_cast<uintptr_t>(lane.at) + byte;
+            sectors.insert(at / 32), bytes.insert(at);
+        }
+    cost = sectors.size(), fewest = (bytes.size() + 31) / 32;
+}
+
+void counted()
+{
+    for (auto &visit : visits) {
+        long cost = 0, fewest = 0;
+        (visit.second.shared ? cost_of_shared : cost_of_global)(visit.second, cost, fewest);
+        Counted &sum = counts[visit.first.first];
+        sum.writes = visit.second.writes, sum.shared = visit.second.shared;
+        sum.accesses++, sum.cost += cost, sum.fewest += fewest;
+        sum.worst = std::max(sum.worst, cost - fewest);
+    }
+    visits.clear(), times.clear();
 }
 
 // Lets the lanes of a mask go on once all of them wait in a shuffle with that mask; each has its value then.
@@ -220,6 +301,8 @@ void run_block()
 
 void shim_barrier() { wait(AT_BARRIER); }
 
+void shim_note(int64_t value) { greatest = std::max(greatest, value < 0 ? -value : value); }
+
 unsigned shim_lane() { return current % 32; }
 
 uint64_t shim_shuffle(unsigned mask, uint64_t value, unsigned from)
@@ -250,73 +333,111 @@ cudaError_t shim_launch(const cudaLaunchConfig_t *how, void (*go)(void *), void 
             for (unsigned x = 0; x < g.x; x++, block++) {
                 blockIdx = {x, y, z};
                 run_block();
+                counted();
                 if (failed) return cudaErrorLaunchFailure;
             }
     return cudaSuccess;
 }
 
-cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t)
+char *shim_allocate(size_t bytes)
 {
     // Poisoned: as floating-point numbers, not-a-numbers; and an array of no bytes is an address, too.
     char *made = static_cast<char *>(std::aligned_alloc(256, (bytes + 256) / 256 * 256));
-    if (!made) return cudaErrorMemoryAllocation;
+    if (!made) return nullptr;
     std::memset(made, 0xff, bytes);
     arrays[made] = {bytes, std::vector<Seen>(bytes)};
-    *memory = made;
-    return cudaSuccess;
+    return made;
 }
 
-cudaError_t cudaFreeAsync(void *memory, cudaStream_t)
+void shim_release(char *memory)
 {
-    arrays.erase(static_cast<char *>(memory));
+    arrays.erase(memory);
     std::free(memory);
-    return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t)
+namespace {
+// The array in which some bytes are.
+std::map<char *, Memory>::iterator array_of(char *memory, size_t bytes)
 {
-    auto found = arrays.find(static_cast<char *>(memory));
-    if (found == arrays.end() || bytes > found->second.bytes) return cudaErrorLaunchFailure;
-    std::memset(memory, byte, bytes);
-    for (size_t at = 0; at < bytes; at++) found->second.seen[at].known = true;
-    return cudaSuccess;
+    auto found = arrays.upper_bound(memory);
+    if (found == arrays.begin()) return arrays.end();
+    --found;
+    return memory + bytes <= found->first + found->second.bytes ? found : arrays.end();
+}
+}  // namespace
+
+bool shim_holds(char *memory, size_t bytes) { return array_of(memory, bytes) != arrays.end(); }
+
+bool shim_same(char *memory, char *other)
+{
+    auto found = array_of(other, 1);
+    return found != arrays.end() && found->first == memory;
+}
+
+void shim_known(char *memory, size_t bytes)
+{
+    auto found = array_of(memory, bytes);
+    for (size_t at = 0; at < bytes; at++) found->second.seen[memory - found->first + at].known = true;
+}
+
+size_t shim_unknown(char *memory, size_t bytes)
+{
+    auto found = array_of(memory, bytes);
+    size_t unknown = 0;
+    for (size_t at = 0; at < bytes; at++) unknown += !found->second.seen[memory - found->first + at].known;
+    return unknown;
 }
 
 // -- for Python -------------------------------------------------------------------------------------------------------
 
 extern "C" {
-void *shim_array(size_t bytes, const void *held)
-{
-    void *memory = nullptr;
-    if (cudaMallocAsync(&memory, bytes, nullptr) != cudaSuccess) return nullptr;
-    if (held) {
-        std::memcpy(memory, held, bytes);
-        for (Seen &seen : arrays[static_cast<char *>(memory)].seen) seen.known = true;
-    }
-    return memory;
-}
-
-// How many of the bytes hold nothing.
-size_t shim_result(void *memory, void *to)
-{
-    Memory &held = arrays.at(static_cast<char *>(memory));
-    std::memcpy(to, memory, held.bytes);
-    size_t unknown = 0;
-    for (Seen &seen : held.seen) unknown += !seen.known;
-    return unknown;
-}
-
-void shim_free(void *memory) { cudaFreeAsync(memory, nullptr); }
 size_t shim_arrays() { return arrays.size(); }
 const char *shim_finding() { return message.c_str(); }
 
+// The greatest absolute value of an index since this was asked before.
+int64_t shim_greatest()
+{
+    const int64_t found = greatest;
+    greatest = 0;
+    return found;
+}
+
+// From here on accesses are counted.
+void shim_count()
+{
+    counting = true;
+    counts.clear();
+}
+
+// A line for each place that accesses memory: where it is in the library, and its counts.
+const char *shim_counts()
+{
+    static std::string text;
+    text.clear();
+    for (auto &found : counts) {
+        Dl_info where = {};
+        dladdr(found.first, &where);
+        char line[200];
+        const Counted &sum = found.second;
+        std::snprintf(line, sizeof line, "%td %s %s %ld %ld %ld %ld\n",
+                      static_cast<char *>(found.first) - static_cast<char *>(where.dli_fbase),
+                      sum.shared ? "shared" : "global", sum.writes ? "write" : "read", sum.accesses, sum.cost,
+                      sum.fewest, sum.worst);
+        text += line;
+    }
+    counting = false;
+    return text.c_str();
+}
+
+#define HOOK(name, size, writes)                                                      \
+    void __tsan_##name##size(char *at) { access(at, size, writes, __builtin_return_address(0)); }
 #define HOOKS(size)                                                                   \
-    void __tsan_read##size(char *at) { access(at, size, false); }                     \
-    void __tsan_write##size(char *at) { access(at, size, true); }                     \
-    void __tsan_unaligned_read##size(char *at) { access(at, size, false); }           \
-    void __tsan_unaligned_write##size(char *at) { access(at, size, true); }           \
-    void __tsan_volatile_read##size(char *at) { access(at, size, false); }            \
-    void __tsan_volatile_write##size(char *at) { access(at, size, true); }
+    HOOK(read, size, false)                                                           \
+    HOOK(write, size, true)                                                           \
+    HOOK(unaligned_read, size, false)                                                 \
+    HOOK(unaligned_write, size, true)                                                 \
+    HOOK(volatile_read, size, false)                                                  \
+    HOOK(volatile_write, size, true)
 HOOKS(1)
 HOOKS(2)
 HOOKS(4)
@@ -324,11 +445,11 @@ HOOKS(8)
 HOOKS(16)
 void __tsan_read_range(char *at, size_t size)
 {
-    for (size_t byte = 0; byte < size; byte++) access(at + byte, 1, false);
+    for (size_t byte = 0; byte < size; byte++) access(at + byte, 1, false, __builtin_return_address(0));
 }
 void __tsan_write_range(char *at, size_t size)
 {
-    for (size_t byte = 0; byte < size; byte++) access(at + byte, 1, true);
+    for (size_t byte = 0; byte < size; byte++) access(at + byte, 1, true, __builtin_return_address(0));
 }
 
 // What C++ leaves undefined. Arrays on the stack of a thread, its registers, are looked at here alone.

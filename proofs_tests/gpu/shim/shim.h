@@ -6,13 +6,18 @@
 #include <cstdint>
 #include <cstring>
 #include <tuple>
+#include <type_traits>
 
 #define __global__
 #define __device__
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#ifdef SHIM_SANITIZED  // sanitizers look at no variable that is in a section of its own
+#define __shared__ static
+#else
 #define __shared__ static __attribute__((section("gpu_shared"), used))
+#endif
 
 struct uint3 {
     unsigned x, y, z;
@@ -21,6 +26,24 @@ struct dim3 {
     unsigned x, y, z;
     dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
+
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define SHIM_PAIR(name, type)                                                                                       \
+    struct alignas(2 * sizeof(type)) name {                                                                         \
+        type x, y;                                                                                                  \
+    };                                                                                                              \
+    inline name make_##name(type x, type y) { return {x, y}; }
+#define SHIM_FOUR(name, type)                                                                                       \
+    struct alignas(4 * sizeof(type)) name {                                                                         \
+        type x, y, z, w;                                                                                            \
+    };                                                                                                              \
+    inline name make_##name(type x, type y, type z, type w) { return {x, y, z, w}; }
+SHIM_PAIR(float2, float)
+SHIM_PAIR(double2, double)
+SHIM_PAIR(int2, int)
+SHIM_PAIR(longlong2, long long)
+SHIM_FOUR(float4, float)
+SHIM_FOUR(int4, int)
 
 // Where the fibre stands that runs.
 extern uint3 threadIdx, blockIdx;
@@ -42,10 +65,64 @@ template <class T> T shim_shuffled(unsigned mask, T value, unsigned from)
 #define __shfl_down_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() + (by))
 #define __shfl_xor_sync(mask, value, by) shim_shuffled(mask, value, shim_lane() ^ (by))
 
-// -- what the host calls; memory of the device is memory of the host that is watched ---------------------------------
+// -- an index that notes how great it is: a type of indices in place of int32_t ---------------------------------------
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorInvalidConfiguration = 9, cudaErrorLaunchFailure = 719 };
+void shim_note(int64_t value);
+struct shim_index {
+    int64_t value;
+    template <class T> shim_index(T given) : value((int64_t)given) { shim_note(value); }
+    shim_index() : value(0) {}
+    operator int64_t() const { return value; }
+    shim_index operator++(int)
+    {
+        shim_index before = *this;
+        shim_note(++value);
+        return before;
+    }
+    template <class T> shim_index &operator+=(T more)
+    {
+        shim_note(value += (int64_t)more);
+        return *this;
+    }
+    shim_index operator-() const { return shim_index(-value); }
+};
+template <class T> using shim_integer = std::enable_if_t<std::is_integral<T>::value>;
+#define SHIM_OPERATION(sign)                                                                                        \
+    inline shim_index operator sign(shim_index a, shim_index b) { return a.value sign b.value; }                     \
+    template <class T, class = shim_integer<T>> shim_index operator sign(shim_index a, T b)                          \
+    {                                                                                                               \
+        return a.value sign (int64_t)b;                                                                             \
+    }                                                                                                               \
+    template <class T, class = shim_integer<T>> shim_index operator sign(T a, shim_index b)                          \
+    {                                                                                                               \
+        return (int64_t)a sign b.value;                                                                             \
+    }
+SHIM_OPERATION(+)
+SHIM_OPERATION(-)
+SHIM_OPERATION(*)
+SHIM_OPERATION(/)
+SHIM_OPERATION(%)
+SHIM_OPERATION(^)
+
+// -- what the host calls: streams.cpp ---------------------------------------------------------------------------------
+
+enum cudaError_t {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorMisalignedAddress = 716,
+    cudaErrorLaunchFailure = 719
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
+enum cudaMemoryType { cudaMemoryTypeUnregistered = 0, cudaMemoryTypeHost = 1, cudaMemoryTypeDevice = 2 };
+enum { cudaEventDisableTiming = 2 };
 typedef struct shim_stream *cudaStream_t;
+typedef struct shim_event *cudaEvent_t;
+struct cudaPointerAttributes {
+    cudaMemoryType type;
+    int device;
+};
 struct cudaLaunchConfig_t {
     dim3 gridDim, blockDim;
     size_t dynamicSmemBytes;
@@ -54,7 +131,37 @@ struct cudaLaunchConfig_t {
 cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t stream);
 cudaError_t cudaFreeAsync(void *memory, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreate(cudaEvent_t *event);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *held, const void *memory);
+const char *cudaGetErrorName(cudaError_t error);
+const char *cudaGetErrorString(cudaError_t error);
+cudaError_t shim_put_launch(const cudaLaunchConfig_t *how, void (*go)(void *), void *call, size_t bytes);
+// An address of the device as one that fibres read; one of the host is a finding.
+void *shim_given(const void *memory);
+
+// What runs a kernel, and holds the memory of the device: shim.cpp, with addresses of the host.
 cudaError_t shim_launch(const cudaLaunchConfig_t *how, void (*go)(void *), void *call, size_t bytes);
+char *shim_allocate(size_t bytes);
+void shim_release(char *memory);
+bool shim_holds(char *memory, size_t bytes);
+bool shim_same(char *memory, char *other);
+void shim_known(char *memory, size_t bytes);
+size_t shim_unknown(char *memory, size_t bytes);
+
+template <class T> T shim_argument(T given) { return given; }
+template <class T> T *shim_argument(T *given)
+{
+    return static_cast<T *>(shim_given(given));
+}
 
 template <class... P> struct shim_call {
     void (*kernel)(P...);
@@ -68,6 +175,6 @@ template <class... P> struct shim_call {
 template <class... P, class... A>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *how, void (*kernel)(P...), A... given)
 {
-    shim_call<P...> call = {kernel, std::tuple<P...>(given...)};
-    return shim_launch(how, &shim_call<P...>::go, &call, sizeof call);
+    shim_call<P...> call = {kernel, std::tuple<P...>(shim_argument(static_cast<P>(given))...)};
+    return shim_put_launch(how, &shim_call<P...>::go, &call, sizeof call);
 }

@@ -3,18 +3,20 @@
 Shared memory holds nothing at the start. So a buffer that counts on zeros is cleared by all threads, and they wait for
 each other, before any of it is stored. Where one statement runs as often as the buffer has cells, and never twice for
 one of them, it comes to each of them: then it stores a zero where its conditions do not hold, and nothing is cleared.
+Cells that nobody reads, as the column by which rows are padded, need not be come to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from atl.core.index import ZERO, index
+from atl.core.index import ZERO, Index, index
 from atl.core.marks import LetMark
-from atl.core.predicate import Predicate, conjunction, equal, within
-from atl.prove import Facts, proves
+from atl.core.predicate import TRUE, Predicate, at_most, conjunction, conjuncts, equal, less, within
+from atl.prove import Facts, proves, upper_bound
+from lowering.nest.accesses import accesses_of
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -30,17 +32,19 @@ from lowering.nest.loopnest import (
     Number,
     Statement,
     accessed,
+    elements,
     key,
     statements,
 )
 from lowering.nest.meeting import meeting, other
+from lowering.nest.text_scope import TextScope
 
 
-def with_zeros_stored(block: Block, facts: Facts) -> Block:
+def with_zeros_stored(block: Block, facts: Facts, scope: TextScope) -> Block:
     """The block with stores of zeros in place of cleared buffers, where it is proved that they come to each cell."""
     for allocate in [s for s in statements(block) if isinstance(s, Allocate)]:
         if allocate.zeroed and allocate.mark is not LetMark.REGISTERS:
-            block = _stored(block, allocate, facts)
+            block = _stored(block, allocate, facts, scope)
     return block
 
 
@@ -52,21 +56,22 @@ class _Store:
     loops: tuple[For, ...]
 
 
-def _stored(block: Block, allocate: Allocate, facts: Facts) -> Block:
+def _stored(block: Block, allocate: Allocate, facts: Facts, scope: TextScope) -> Block:
     out: list[Statement] = []
     for at, statement in enumerate(block):
         if isinstance(statement, Allocate) and statement.buffer == allocate.buffer:
             rest = block[at + 1 :]
             stores = list(_stores(rest, allocate, ()))
-            if len(stores) == 1 and stores[0] is not None and _comes_to_each(stores[0], allocate, facts):
-                stored = (_with_zeros(s, stores[0].statement, ()) for s in rest)
+            kept = _beyond(stores[0], rest, facts, scope) if len(stores) == 1 and stores[0] is not None else None
+            if kept is not None and stores[0] is not None:
+                stored = (_with_zeros(s, stores[0].statement, kept, ()) for s in rest)
                 return (*out, replace(statement, zeroed=False), *stored)
             return block
         match statement:
             case For(body=body):
-                out.append(replace(statement, body=_stored(body, allocate, facts.assume(statement.range))))
+                out.append(replace(statement, body=_stored(body, allocate, facts.assume(statement.range), scope)))
             case If(predicate, body):
-                out.append(If(predicate, _stored(body, allocate, facts.assume(predicate))))
+                out.append(If(predicate, _stored(body, allocate, facts.assume(predicate), scope)))
             case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
                 out.append(statement)
             case _:
@@ -95,35 +100,54 @@ def _stores(block: Block, allocate: Allocate, loops: tuple[For, ...]) -> Iterato
                 assert_never(statement)
 
 
-def _comes_to_each(store: _Store, allocate: Allocate, facts: Facts) -> bool:
-    """Whether the statement, without its conditions, is proved to come to each cell once.
+def _beyond(store: _Store, rest: Block, facts: Facts, scope: TextScope) -> Predicate | None:
+    """What is left of a store's conditions if it is to come once to each cell that the rest reads; None if it does not.
 
-    It comes to as many as there are, all of them within the buffer and no two to the same one.
+    It comes to as many cells as a box has, all of them within it, and no two to the same one. Along each dimension the
+    box holds all reads, or else the buffer: what the loops stick out of that is left out by a condition.
     """
     target = store.statement.target
     times = 1
+    inside = facts
     for loop in store.loops:
         times *= (loop.high - loop.low).constant or 0 if loop.low.constant is not None else 0
-        facts = facts.assume(loop.range)
-    if not isinstance(target, Cell) or times == 0 or allocate.capacity.constant != times:
-        return False
-    if not all(proves(facts, within(ZERO, position, extent)) for position, extent in target.pairs):
-        return False
+        inside = inside.assume(loop.range)
+    if not isinstance(target, Cell) or times == 0:
+        return None
     variables = tuple(loop.variable for loop in store.loops)
-    twice = meeting(target.pairs, facts, target.pairs, facts, variables)
-    return all(proves(twice, equal(index(variable), other(variable))) for variable in variables)
+    ranges = [(loop.variable, loop.low, loop.high) for loop in store.loops]
+    box = [upper_bound(inside, position + 1, ranges) or extent for position, extent in target.pairs]
+    if elements(tuple(box)).constant != times or not _lies_in(target, inside, box):
+        return None
+    twice = meeting(target.pairs, inside, target.pairs, inside, variables)
+    if not all(proves(twice, equal(index(variable), other(variable))) for variable in variables):
+        return None
+    read = (access for s in rest for access in accesses_of(s, facts, scope) if access.how == "read")
+    cells = [(access.storage, access.facts) for access in read if accessed(access.storage) == accessed(target)]
+    if not all(isinstance(cell, Cell) and _lies_in(cell, known, box) for cell, known in cells):
+        return None
+    out = [(at, extent, most) for (at, extent), most in zip(target.pairs, box, strict=True) if most != extent]
+    beyond = [less(at, extent) for at, extent, most in out if not proves(facts, at_most(most, extent))]
+    return conjunction(beyond)
 
 
-def _with_zeros(statement: Statement, store: Assign, conditions: tuple[Predicate, ...]) -> Statement:
-    """The statement with this store in it where these conditions do not hold, too: of a zero."""
+def _lies_in(cell: Cell, facts: Facts, box: Sequence[Index]) -> bool:
+    pairs = zip(cell.pairs, box, strict=True)
+    return all(proves(facts, within(ZERO, position, extent)) for (position, _), extent in pairs)
+
+
+def _with_zeros(statement: Statement, store: Assign, kept: Predicate, conditions: tuple[Predicate, ...]) -> Statement:
+    """The statement with this store in it where these conditions fail, too: of a zero; but `kept` stays a condition."""
     if statement is store:
-        condition = conjunction(conditions)
-        return replace(store, value=Choose(condition, store.value, Number(0, store.value.dtype)))
+        left = [part for condition in conditions for part in conjuncts(condition) if part not in conjuncts(kept)]
+        value = Choose(conjunction(left), store.value, Number(0, store.value.dtype)) if left else store.value
+        stored = replace(store, value=value)
+        return stored if kept == TRUE else If(kept, (stored,))
     match statement:
         case For(body=body) if _holds(statement, store):
-            return replace(statement, body=tuple(_with_zeros(s, store, conditions) for s in body))
+            return replace(statement, body=tuple(_with_zeros(s, store, kept, conditions) for s in body))
         case If(predicate, (inner,)) if _holds(statement, store):
-            return _with_zeros(inner, store, (*conditions, predicate))
+            return _with_zeros(inner, store, kept, (*conditions, predicate))
         case For() | If() | Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
             return statement
     assert_never(statement)

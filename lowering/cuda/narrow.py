@@ -1,0 +1,249 @@
+"""For which sizes 32 bits hold every index of a kernel: a test of the sizes, which the host makes before each launch.
+
+Every integer that the text of a kernel computes for an index is a sum of products of sizes and of variables of loops,
+a quotient, an extremum or an element of an array. So its absolute value, and that of each of its parts however the text
+factors it, is at most a polynomial in the sizes with positive coefficients, where none of the sizes is taken to be less
+than 1. The prover is not asked: the bounds are those of the loops.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+from typing import Final, TypeAlias, assert_never
+
+from atl.core.declared import AtLeast, Below, bounds_of
+from atl.core.index import ONE, AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
+from atl.core.reshape_definitions import Pairs
+from lowering.gpu.kernels import THREADS_OF_A_BLOCK
+from lowering.nest.computed import Compared, Computed, computed
+from lowering.nest.loopnest import Allocate, Clear, For, LoopNest, flat, statements
+from lowering.nest.tiles import cells_of
+
+LIMIT: Final = 2_147_480_000
+"""Less than 2^31 by so much that the sums of doubles by which the host makes its test may round, and loops may end."""
+
+Monomial: TypeAlias = tuple[str, ...]
+Bounds: TypeAlias = Mapping[Monomial, Fraction]
+"""A polynomial in sizes of which each is at least 1, without a negative coefficient."""
+
+_ONE: Final[Bounds] = {(): Fraction(1)}
+
+
+class _Unbounded(Exception):
+    """An integer of which no bound is known, as an element of an array that says nothing of its elements."""
+
+
+def bounds_of_indices(nest: LoopNest) -> tuple[Bounds, ...] | None:
+    """Polynomials that bound all integers that the kernels of a nest compute for indices; None where there are none.
+
+    Each is at least all of those that its largest terms bound.
+
+    >>> import atl
+    >>> from lowering import lower
+    >>> text = "f (x : float32[n, m]) : float32[n, m] := ⊞[i < n | block.y] ⊞[j < m | block.x] x[i, j]"
+    >>> [written(bounds) for bounds in bounds_of_indices(lower(atl.parse(text), target="cuda"))]
+    ['m * n + m']
+    """
+    indices = _Indices()
+    try:
+        indices.of_nest(nest)
+    except _Unbounded:
+        return None
+    return _greatest(indices.found.values())
+
+
+def holds(bounds: Iterable[Bounds], sizes: Mapping[str, int]) -> bool:
+    """Whether 32 bits hold every index for these sizes: the test that the host makes."""
+    return all(at_sizes(each, sizes) <= LIMIT for each in bounds)
+
+
+def at_sizes(bounds: Bounds, sizes: Mapping[str, int]) -> Fraction:
+    """What a polynomial is for these sizes."""
+    total = Fraction(0)
+    for monomial, coefficient in bounds.items():
+        product = coefficient
+        for name in monomial:
+            product *= max(sizes[name], 1)
+        total += product
+    return total
+
+
+def written(bounds: Bounds, names: Mapping[str, str] | None = None) -> str:
+    """The polynomial as C computes it, in double precision where the names are such numbers; no coefficient is less."""
+    terms = []
+    for monomial, coefficient in sorted(bounds.items(), key=lambda term: (-len(term[0]), term[0])):
+        factors = [name if names is None else names[name] for name in monomial]
+        number = ceil(coefficient)
+        terms.append(" * ".join(factors if number == 1 and factors else [f"{number}.0", *factors]))
+    return " + ".join(terms)
+
+
+@dataclass(slots=True)
+class _Indices:
+    """Collects bounds; `variables` are those of the loops around."""
+
+    variables: dict[int, Bounds] = field(default_factory=dict)
+    found: dict[tuple[tuple[Monomial, Fraction], ...], Bounds] = field(default_factory=dict)
+
+    def of_nest(self, nest: LoopNest) -> None:
+        for statement in statements(nest.body):
+            if isinstance(statement, For):
+                # Where the loop ends its variable has the upper end.
+                ends = _sum((self.of(statement.low), self.of(statement.high)))
+                self.variables[statement.variable.uid] = _at_least_one(ends)
+            elif isinstance(statement, Allocate | Clear) and statement.zeroed:
+                # Cleared by all threads of a block, each of which stops where it is beyond the end.
+                count = statement.capacity if isinstance(statement, Allocate) else statement.count
+                self._note(_sum((self.of(count), {(): Fraction(2 * THREADS_OF_A_BLOCK)})))
+        for occurrence in computed(nest):
+            match occurrence:
+                case Computed(expression=expression):
+                    self.of(expression)
+                case Compared(condition=condition):
+                    # The constant may stand on the other side, and one more or less with it.
+                    self._note(_sum((self.of(condition.expression), _ONE)))
+                case _:
+                    assert_never(occurrence)
+        for cell, _ in cells_of(nest.body):
+            self._address(cell.placed)
+
+    def of(self, e: Index) -> Bounds:
+        """The bound of an expression, which is noted, and those of what it is made of too."""
+        terms = []
+        for atoms, coefficient in e.terms:
+            product: Bounds = {(): Fraction(abs(coefficient))}
+            for atom in atoms:
+                product = _product(product, self._atom(atom))
+            terms.append(product)
+        return self._note(_sum(terms))
+
+    def _note(self, bounds: Bounds) -> Bounds:
+        self.found[tuple(sorted(bounds.items()))] = bounds
+        return bounds
+
+    def _address(self, pairs: Pairs) -> None:
+        """An address is written as a polynomial, or nested as its pairs are."""
+        self.of(flat(pairs))
+        nested: Bounds = {}
+        for position, extent in pairs:
+            if extent != ONE:
+                nested = _product(nested, _at_least_one(self.of(extent)))
+            nested = _sum((nested, self.of(position)))
+        self._note(nested)
+
+    def _atom(self, atom: AnyAtom) -> Bounds:
+        """At least 1, so that a product bounds its factors as well."""
+        match atom:
+            case Size(name):
+                return {(name,): Fraction(1)}
+            case Var(uid):
+                return self.variables[uid]
+            case Quotient(numerator, denominator):
+                above, _ = self.of(numerator), self.of(denominator)
+                # Rounded down a negative quotient is one further from zero.
+                return _sum((_divided(above, denominator), _ONE))
+            case Extremum(_, choices):
+                return _at_least_one(_sum([self.of(choice) for choice in choices]))
+            case Xor(parts):
+                # Of numbers below zero: one more, as in -1 ^ 0.
+                return _sum((*(self.of(part) for part in parts), _ONE))
+            case Read(array, indices):
+                self._address(tuple(zip(indices, array.shape, strict=True)))
+                return _at_least_one(self._element(atom))
+            case Bound():
+                raise AssertionError("a loop nest has no bound indices")
+        assert_never(atom)
+
+    def _element(self, read: Read) -> Bounds:
+        least = most = None
+        for fact in bounds_of(read.array):
+            match fact:
+                case AtLeast():
+                    least = self.of(fact.bound)
+                case Below():
+                    most = self.of(fact.bound)
+                case _:
+                    assert_never(fact)
+        if least is None or most is None:
+            raise _Unbounded
+        return _sum((least, most))
+
+
+# -- polynomials ------------------------------------------------------------------------------------------------------
+
+
+def _sum(parts: Iterable[Bounds]) -> Bounds:
+    total: dict[Monomial, Fraction] = {}
+    for part in parts:
+        for monomial, coefficient in part.items():
+            total[monomial] = total.get(monomial, Fraction(0)) + coefficient
+    return total
+
+
+def _product(one: Bounds, another: Bounds) -> Bounds:
+    total: dict[Monomial, Fraction] = {}
+    for left, a in one.items():
+        for right, b in another.items():
+            monomial = tuple(sorted((*left, *right)))
+            total[monomial] = total.get(monomial, Fraction(0)) + a * b
+    return total
+
+
+def _divided(bounds: Bounds, by: Index) -> Bounds:
+    """At least the quotient by an expression that is positive: a number, or a product of sizes, goes from each term."""
+    if len(by.terms) != 1:
+        return bounds
+    ((atoms, number),) = by.terms
+    sizes = Counter(atom.name for atom in atoms if isinstance(atom, Size))
+    if number < 1 or sizes.total() < len(atoms):
+        return bounds
+    out: list[Bounds] = []
+    for monomial, coefficient in bounds.items():
+        left = tuple(sorted((Counter(monomial) - sizes).elements()))
+        out.append({left: coefficient / number})
+    return _sum(out)
+
+
+def _at_least_one(bounds: Bounds) -> Bounds:
+    return bounds if sum(bounds.values()) >= 1 else _sum((bounds, _ONE))
+
+
+def _greatest(found: Iterable[Bounds]) -> tuple[Bounds, ...]:
+    """Few polynomials that are at least all of these: one for each set of largest terms, of degree two and more."""
+    ordered = sorted(found, key=lambda each: (-max(map(len, each), default=0), -sum(each.values())))
+    kept: list[Bounds] = []
+    for each in ordered:
+        largest = {monomial: value for monomial, value in each.items() if len(monomial) > 1}
+        at = next((at for at, other in enumerate(kept) if _is_at_most(largest, other)), None)
+        if at is None:
+            kept.append(each)
+        elif not _is_at_most(each, kept[at]):
+            smaller = {monomial: value for monomial, value in each.items() if monomial not in largest}
+            kept[at] = {**kept[at], **{of: max(kept[at].get(of, value), value) for of, value in smaller.items()}}
+            if not _is_at_most(each, kept[at]):
+                kept[at] = _sum((kept[at], each))
+    return tuple(kept)
+
+
+def _is_at_most(one: Bounds, another: Bounds) -> bool:
+    """Whether the terms of the other polynomial have room for those of the first: each has all of its sizes."""
+    room = dict(another)
+    for monomial, coefficient in sorted(one.items(), key=lambda term: -len(term[0])):
+        left = coefficient
+        for larger in _with_all(monomial, room):
+            taken = min(room[larger], left)
+            room[larger] -= taken
+            left -= taken
+        if left > 0:
+            return False
+    return True
+
+
+def _with_all(monomial: Monomial, among: Iterable[Monomial]) -> list[Monomial]:
+    """The monomials that have all sizes of one, those with the fewest others first."""
+    needed = Counter(monomial)
+    return sorted((each for each in among if needed <= Counter(each)), key=len)

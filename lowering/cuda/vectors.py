@@ -1,0 +1,91 @@
+"""Wide loops as CUDA: 8 or 16 bytes that a thread reads or stores at once, and its lanes one by one between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from atl.core.predicate import TRUE, Predicate, conjunction
+from lowering.c.text import AND, OR, indented
+from lowering.c.values.index import predicate_text
+from lowering.cuda.scalars import Here, accumulated, scalar, stored
+from lowering.gpu.kernels import Wide, WideLoad
+from lowering.gpu.passes.wide import lanes_of
+from lowering.nest.loopnest import Accumulate, Assign, Cell, For, If, Scalar
+from lowering.nest.substitution import at_iteration, cell_at
+
+VECTOR_TYPES: Final = {
+    ("float32", 4): "float4",
+    ("float32", 2): "float2",
+    ("float64", 2): "double2",
+    ("int32", 4): "int4",
+    ("int32", 2): "int2",
+    ("int64", 2): "longlong2",
+}
+"""The types of CUDA whose values are read and stored at once, aligned to their size."""
+
+LANES: Final = "xyzw"
+
+Who = Callable[[Cell | Scalar], str]
+"""The test by which a thread makes a store; empty where all do."""
+
+
+def wide_loop(loop: For, wide: Wide, here: Here, who: Who) -> list[str]:
+    """The iterations of a wide loop: what they read at once first, then each lane, or all of them as one store.
+
+    Who makes the store reads what it takes, and nobody else does.
+    """
+    here = replace(here, scope=here.scope.under(loop.range))
+    lines: list[str] = []
+    vectors: list[tuple[WideLoad, str]] = []
+    scope = here.scope
+    for load in wide.loads:
+        kind = VECTOR_TYPES[load.cell.buffer.dtype, wide.lanes]
+        first = stored(here, cell_at(load.cell, loop.variable, loop.low)).text
+        value = f"*(const {kind} *)&{first}"
+        if load.under:
+            condition = predicate_text(here.scope, conjunction(load.under)).at(OR)
+            value = f"{condition} ? {value} : {kind}()"
+        name, scope = scope.bind(("wide", load.cell), f"{load.cell.buffer.name}4")
+        lines.append(f"const {kind} {name} = {value};")
+        vectors.append((load, name))
+    here = replace(here, scope=scope)
+    values: list[str] = []
+    target: Cell | Scalar | None = None
+    predicate: Predicate = TRUE
+    for lane, at in zip(LANES, lanes_of(loop), strict=False):
+        known = {
+            cell_at(load.cell, loop.variable, at): (f"{name}.{lane}", conjunction(load.under)) for load, name in vectors
+        }
+        predicate, statement = _innermost(at_iteration(loop, at))
+        inside = replace(here, lanes=known, scope=here.scope.under(predicate))
+        if wide.stores:
+            target = target or statement.target
+            values.append(scalar(inside, statement.value).text)
+        elif isinstance(statement, Accumulate):
+            lines.append(accumulated(inside, statement.target, statement.op, statement.value))
+        else:
+            lines.append(f"{stored(inside, statement.target).text} = {scalar(inside, statement.value).text};")
+    if isinstance(target, Cell):
+        kind, made = VECTOR_TYPES[target.buffer.dtype, wide.lanes], ", ".join(values)
+        first = stored(replace(here, scope=here.scope.under(predicate)), target).text
+        whole = (name for _, name in vectors if values == [f"{name}.{lane}" for lane in LANES[: wide.lanes]])
+        lines.append(f"*({kind} *)&{first} = {next(whole, f'make_{kind}({made})')};")
+    tests = [
+        who(_innermost(loop.body)[1].target),
+        "" if predicate == TRUE else predicate_text(here.scope, predicate).at(AND),
+    ]
+    condition = " && ".join(filter(None, tests))
+    return [f"if ({condition}) {{" if condition else "{", *indented(lines), "}"]
+
+
+def _innermost(block: tuple[object, ...]) -> tuple[Predicate, Assign | Accumulate]:
+    """The store of an iteration, and the condition that it is made under."""
+    (statement,) = block
+    under: list[Predicate] = []
+    while isinstance(statement, If):
+        under.append(statement.predicate)
+        (statement,) = statement.body
+    assert isinstance(statement, Assign | Accumulate)
+    return conjunction(under), statement

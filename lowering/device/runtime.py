@@ -1,0 +1,248 @@
+"""CUDA's calls, each with its error as one of ours. What is called stands in each library of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import addressof, c_float, c_int, c_void_p, create_string_buffer
+from typing import Any, Final
+
+from atl.errors import CudaError, OutOfMemory
+from lowering.device.building import Declared, Functions, Kind
+
+FILE: Final = "atl_calls.cpp"
+"""The file of a library in which these functions are; no kernel has its name."""
+
+TEXT: Final = """\
+/* What a call of a kernel needs of CUDA, as functions of C; each gives the number of an error. */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+static void atl_kept(char *to, const char *said)
+{
+    strncpy(to, said, 255);
+    to[255] = 0;
+}
+
+extern "C" {
+int atl_error(int number, char *name, char *said)
+{
+    atl_kept(name, cudaGetErrorName((cudaError_t)number));
+    atl_kept(said, cudaGetErrorString((cudaError_t)number));
+    return 0;
+}
+
+int atl_device(int *device) { return cudaGetDevice(device); }
+int atl_use_device(int device) { return cudaSetDevice(device); }
+
+int atl_allocate(void **memory, size_t bytes, cudaStream_t stream) { return cudaMallocAsync(memory, bytes, stream); }
+int atl_free(void *memory, cudaStream_t stream) { return cudaFreeAsync(memory, stream); }
+
+int atl_fill(void *memory, int byte, size_t bytes, cudaStream_t stream)
+{
+    return cudaMemsetAsync(memory, byte, bytes, stream);
+}
+
+int atl_copy_in(void *to, const void *from, size_t bytes, cudaStream_t stream)
+{
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream);
+}
+
+int atl_copy_out(void *to, const void *from, size_t bytes, cudaStream_t stream)
+{
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream);
+}
+
+int atl_wait(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
+
+/* What is put into the one stream from now on begins when all that is in the other one now is done. */
+int atl_order(cudaStream_t later, cudaStream_t earlier)
+{
+    cudaEvent_t event;
+    int error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    if (error)
+        return error;
+    error = cudaEventRecord(event, earlier);
+    if (!error)
+        error = cudaStreamWaitEvent(later, event, 0);
+    const int left = cudaEventDestroy(event);
+    return error ? error : left;
+}
+
+int atl_where(const void *memory, int *kind, int *device)
+{
+    struct cudaPointerAttributes held;
+    const int error = cudaPointerGetAttributes(&held, memory);
+    if (error)
+        return error;
+    *kind = held.type;
+    *device = held.device;
+    return 0;
+}
+
+int atl_event(cudaEvent_t *event) { return cudaEventCreate(event); }
+int atl_record(cudaEvent_t event, cudaStream_t stream) { return cudaEventRecord(event, stream); }
+int atl_elapsed(float *milliseconds, cudaEvent_t from, cudaEvent_t to)
+{
+    return cudaEventElapsedTime(milliseconds, from, to);
+}
+int atl_forget(cudaEvent_t event) { return cudaEventDestroy(event); }
+}
+"""
+
+_TAKEN: Final[dict[str, tuple[tuple[Kind, ...], str]]] = {
+    "atl_error": (("number", "address", "address"), "cudaGetErrorName"),
+    "atl_device": (("address",), "cudaGetDevice"),
+    "atl_use_device": (("number",), "cudaSetDevice"),
+    "atl_allocate": (("address", "bytes", "address"), "cudaMallocAsync"),
+    "atl_free": (("address", "address"), "cudaFreeAsync"),
+    "atl_fill": (("address", "number", "bytes", "address"), "cudaMemsetAsync"),
+    "atl_copy_in": (("address", "address", "bytes", "address"), "cudaMemcpyAsync"),
+    "atl_copy_out": (("address", "address", "bytes", "address"), "cudaMemcpyAsync"),
+    "atl_wait": (("address",), "cudaStreamSynchronize"),
+    "atl_order": (("address", "address"), "cudaStreamWaitEvent"),
+    "atl_where": (("address", "address", "address"), "cudaPointerGetAttributes"),
+    "atl_event": (("address",), "cudaEventCreate"),
+    "atl_record": (("address", "address"), "cudaEventRecord"),
+    "atl_elapsed": (("address", "address", "address"), "cudaEventElapsedTime"),
+    "atl_forget": (("address",), "cudaEventDestroy"),
+}
+"""What each function takes, and the call of CUDA that it is."""
+
+DECLARED: Final[Declared] = {name: takes for name, (takes, _) in _TAKEN.items()}
+
+LEGACY: Final = 1
+"""The stream in which everything is that was put into none, and which waits for the streams that are made as usual."""
+PER_THREAD: Final = 2
+"""A stream of the calling thread."""
+
+OF_A_DEVICE: Final = (2, 3)
+"""The kinds of memory that kernels of a GPU read at full speed: that of a device, and managed memory."""
+NO_MEMORY: Final = "cudaErrorMemoryAllocation"
+LASTING: Final = frozenset({
+    "cudaErrorIllegalAddress", "cudaErrorLaunchTimeout", "cudaErrorHardwareStackError", "cudaErrorIllegalInstruction",
+    "cudaErrorMisalignedAddress", "cudaErrorInvalidAddressSpace", "cudaErrorInvalidPc", "cudaErrorLaunchFailure",
+    "cudaErrorAssert", "cudaErrorECCUncorrectable", "cudaErrorUnknown",
+})  # fmt: skip
+"""Errors after which CUDA refuses all further calls of a process."""
+
+ENDED: Final = "start a new process: CUDA refuses all that this one asks from now on"
+ADVICE: Final = {
+    "cudaErrorInsufficientDriver": "install a newer driver, or set NVCC to the nvcc of an older CUDA",
+    "cudaErrorNoKernelImageForDevice": "set NVCC to an nvcc that makes code for this GPU",
+}
+
+
+class Runtime:
+    """CUDA's calls by the functions of a library. Pointers, streams and events are numbers, times are milliseconds.
+
+    Each raises `CudaError` with CUDA's name for what went wrong, and `OutOfMemory` where there is no memory.
+    """
+
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
+
+    def check(self, number: int, what: str) -> None:
+        """Raises what the number of an error says, if it is one; `what` is what failed then."""
+        if number == 0:
+            return
+        name, said = create_string_buffer(256), create_string_buffer(256)
+        self._functions["atl_error"](number, addressof(name), addressof(said))
+        called, meant = name.value.decode(errors="replace"), said.value.decode(errors="replace")
+        summary = f"{what} failed on the GPU: {called} ({meant})"
+        if called == NO_MEMORY:
+            raise OutOfMemory(summary, required="as much free memory of the GPU as the call takes")
+        advice = ADVICE.get(called, ENDED if called in LASTING else "")
+        raise CudaError(
+            summary,
+            name=called,
+            number=number,
+            required="a call that CUDA carries out",
+            suggestions=(advice,) if advice else (),
+        )
+
+    def _call(self, name: str, *arguments: object) -> None:
+        self.check(self._functions[name](*arguments), _TAKEN[name][1])
+
+    # -- devices ------------------------------------------------------------------------------------------------------
+
+    def device(self) -> int:
+        """The number of the GPU that this thread uses."""
+        number = c_int(0)
+        self._call("atl_device", addressof(number))
+        return number.value
+
+    @contextmanager
+    def using(self, device: int) -> Iterator[None]:
+        """This thread uses a GPU, and then the one that it used before."""
+        before = self.device()
+        if before == device:
+            yield
+            return
+        self._call("atl_use_device", device)
+        try:
+            yield
+        finally:
+            self._functions["atl_use_device"](before)
+
+    def where(self, memory: int) -> tuple[int, int]:
+        """The kind of memory at an address (0 and 1: the host's, 2: a GPU's, 3: managed), and the number of its GPU."""
+        kind, device = c_int(0), c_int(0)
+        self._call("atl_where", memory, addressof(kind), addressof(device))
+        return kind.value, device.value
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def allocate(self, count: int, stream: int) -> int:
+        """The address of so many bytes of the GPU, from when the stream gets there."""
+        memory = c_void_p(0)
+        self._call("atl_allocate", addressof(memory), count, stream)
+        return memory.value or 0
+
+    def free(self, memory: int, stream: int) -> None:
+        """Gives memory back when the stream gets there."""
+        self._call("atl_free", memory, stream)
+
+    def fill(self, memory: int, byte: int, count: int, stream: int) -> None:
+        """Sets so many bytes of the GPU to one value."""
+        self._call("atl_fill", memory, byte, count, stream)
+
+    def copy_in(self, to: int, held: Any, stream: int) -> None:
+        """Copies a contiguous array of NumPy's to the GPU."""
+        self._call("atl_copy_in", to, held.ctypes.data, held.nbytes, stream)
+
+    def copy_out(self, held: Any, source: int, stream: int) -> None:
+        """Copies memory of the GPU into a contiguous array of NumPy's."""
+        self._call("atl_copy_out", held.ctypes.data, source, held.nbytes, stream)
+
+    # -- streams ------------------------------------------------------------------------------------------------------
+
+    def wait(self, stream: int, what: str = "cudaStreamSynchronize") -> None:
+        """Waits until all is done that is in the stream; `what` is what failed, if something did."""
+        self.check(self._functions["atl_wait"](stream), what)
+
+    def order(self, later: int, earlier: int) -> None:
+        """What is put into the one stream from now on begins when all that is in the other one now is done."""
+        if later != earlier:
+            self._call("atl_order", later, earlier)
+
+    def event(self) -> int:
+        """A new event, for times."""
+        event = c_void_p(0)
+        self._call("atl_event", addressof(event))
+        return event.value or 0
+
+    def record(self, event: int, stream: int) -> None:
+        """The event is when the stream gets there."""
+        self._call("atl_record", event, stream)
+
+    def elapsed(self, start: int, end: int) -> float:
+        """The milliseconds between two events, both of which were."""
+        milliseconds = c_float(0)
+        self._call("atl_elapsed", addressof(milliseconds), start, end)
+        return milliseconds.value
+
+    def forget(self, event: int) -> None:
+        """Gives an event back."""
+        self._call("atl_forget", event)

@@ -1,0 +1,1 @@
+"""Passes over the loop nest of a kernel, before it is one."""

@@ -1,0 +1,88 @@
+"""Buffers of a kernel without the zeros that nobody reads, as those of a column by which rows are made longer.
+
+Lowering stores padding as zeros where nothing is cut off, so that a buffer need not be cleared. In shared memory rows
+are padded to bring their columns into different banks, and no read comes to what is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from atl.core.predicate import FALSE
+from atl.prove import Facts, proves
+from lowering.nest.accesses import Access, accesses_of
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Block,
+    Cell,
+    Clear,
+    Declare,
+    For,
+    Free,
+    If,
+    Number,
+    Statement,
+    accessed,
+    key,
+    statements,
+)
+from lowering.nest.meeting import meeting
+from lowering.nest.text_scope import TextScope
+
+
+def without_unread_zeros(block: Block, facts: Facts, scope: TextScope) -> Block:
+    """The block without stores of zeros to cells of its buffers that are proved to be read nowhere."""
+    made = {key(s.buffer) for s in statements(block) if isinstance(s, Allocate)}
+    accesses = [access for statement in block for access in accesses_of(statement, facts, scope)]
+    unread = [access.statement for access in accesses if _is_of_zero(access, made) and not _is_read(access, accesses)]
+    return _Without(unread).block(block) if unread else block
+
+
+def _is_of_zero(access: Access, made: set[object]) -> bool:
+    store = access.statement
+    if not isinstance(store, Assign) or not isinstance(store.value, Number):
+        return False
+    return store.value.value == 0 and accessed(store.target) in made
+
+
+def _is_read(store: Access, accesses: list[Access]) -> bool:
+    """Whether any access but assignments may come to the cell of a store, as far as is proved."""
+    cell = store.storage
+    assert isinstance(cell, Cell)
+    for access in accesses:
+        other = access.storage
+        if accessed(other) != accessed(cell) or (isinstance(access.statement, Assign) and access.how == "write"):
+            continue
+        assert isinstance(other, Cell)
+        if not proves(meeting(cell.pairs, store.facts, other.pairs, access.facts, access.loops), FALSE):
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Without:
+    """Leaves statements out, and the loops and branches in which nothing is left."""
+
+    gone: list[Statement]
+
+    def block(self, block: Block) -> Block:
+        return tuple(self._kept(block))
+
+    def _kept(self, block: Block) -> Iterator[Statement]:
+        for statement in block:
+            match statement:
+                case For(body=body) | If(body=body):
+                    inner = self.block(body)
+                    if inner or not body:
+                        yield replace(statement, body=inner)
+                case Assign():
+                    if not any(statement is each for each in self.gone):
+                        yield statement
+                case Accumulate() | Declare() | Allocate() | Clear() | Free():
+                    yield statement
+                case _:
+                    assert_never(statement)

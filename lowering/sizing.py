@@ -1,0 +1,99 @@
+"""What the sizes of a call give: the shape of its result, and whether there can be memory for all that is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from atl.core.dtypes import range_of
+from atl.core.index import (
+    AnyAtom,
+    Array,
+    Bound,
+    Extremum,
+    Index,
+    Leaf,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    Xor,
+    atoms,
+    value_of,
+)
+from atl.core.predicate import expressions
+from atl.core.program import Program
+from atl.errors import OutOfMemory
+from atl.meaning.arguments import Arguments, index_elements
+from atl.meaning.specialise import LARGEST
+from lowering.c.values.operands import Operand
+from lowering.c.values.ranges import Ranges
+from lowering.facts import Facts
+from lowering.nest.computed import Inside
+from lowering.nest.loopnest import Allocate, LoopNest, statements
+
+MEMORY: Final = 2**63
+"""No array has this many bytes."""
+
+
+def sized(program: Program, nest: LoopNest, call: Arguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes in the order of the parameters and the shape of the result, once no product of them overflows.
+
+    Raises `OutOfMemory`.
+    """
+
+    def leaf(at: Leaf) -> int:
+        return call.sizes[at.name] if isinstance(at, Size) else 0
+
+    shape = tuple(value_of(e, leaf, index_elements(call.arrays)) for e in nest.output.extents)
+    needed = [(prod(shape) * np.dtype(nest.output.dtype).itemsize, "the result")]
+    for statement in statements(nest.body):
+        if isinstance(statement, Allocate) and _of_sizes(statement.capacity):
+            size = np.dtype(statement.buffer.dtype).itemsize
+            needed.append((_magnitude(statement.capacity, call.sizes) * size, f"the buffer {statement.buffer.name}"))
+    largest, what = max(needed)
+    if largest >= MEMORY or max(call.sizes.values(), default=0) > LARGEST:
+        raise OutOfMemory(
+            f"the sizes of this call of {program.name} are beyond any memory",
+            required=f"sizes up to 2**56, and fewer than 2**63 bytes; {what} would take {largest}",
+            numbers=call.sizes,
+        )
+    return tuple(call.sizes[name] for name in nest.sizes), shape
+
+
+def read_for_sizes(program: Program, nest: LoopNest, facts: Facts) -> frozenset[Array]:
+    """The arrays of which elements decide if the sizes of a call are right, or what must hold of other elements."""
+    looked_at = [*facts.stated(), *nest.output.extents, *(extent for array in program.inputs for extent in array.shape)]
+    for assumption in program.assumptions:
+        looked_at.extend(expressions(assumption))
+    return frozenset(atom.array for e in looked_at for atom in atoms(e) if isinstance(atom, Read))
+
+
+def _of_sizes(e: Index) -> bool:
+    """Whether the expression is over sizes alone, so that it is known before the call."""
+    return not any(isinstance(atom, Var | Bound | Read) for atom in atoms(e))
+
+
+def _magnitude(e: Index, sizes: Mapping[str, int]) -> int:
+    """A bound on the expression and on all that is computed on the way to it."""
+    terms = ((abs(value), [_magnitude_of_atom(atom, sizes) for atom in monomial]) for monomial, value in e.terms)
+    return sum(value * prod(factors) for value, factors in terms)
+
+
+def _magnitude_of_atom(atom: AnyAtom, sizes: Mapping[str, int]) -> int:
+    match atom:
+        case Size(name):
+            return sizes[name]
+        case Quotient(numerator, denominator):
+            # A divisor that is no constant is 1 at least.
+            return _magnitude(numerator, sizes) // max(denominator.constant or 1, 1) + 1
+        case Extremum() | Xor():
+            # What it compares is asked about by `Fitting`; a minimum may be small where one of its choices is not.
+            ranges = Ranges({name: (size, size) for name, size in sizes.items()}, lambda array: range_of(array.dtype))
+            low, high = ranges.of(Operand(Inside(), {(atom,): 1})) or (0, 0)
+            return max(abs(low), abs(high))
+        case Var() | Bound() | Read():
+            raise AssertionError("a capacity over sizes alone")

@@ -1,0 +1,47 @@
+"""The report of race freedom: kernels that ship are proved free of races, and a missing barrier is told."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from lowering.gpu import apart
+from lowering.gpu.kernels import Barrier, Launch, Run, launches, steps_of
+from proofs_tests.gpu.test_cuda_text import SHIPPED, kernel
+from proofs_tests.gpu.test_gpu_kernels import BARRIERS, SCHEDULES, at_zero, of_text, scheduled, without_barrier
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_kernel_that_ships_is_proved_free_of_races_in_under_a_second(name: str) -> None:
+    held = kernel(name).kernels
+    start = time.process_time()
+    report = apart.report(held)
+    assert time.process_time() - start < 1
+    assert report, str(report)
+    assert {pair.between for pair in report.proved} >= {"blocks"}
+    assert report.barriers == sum(
+        isinstance(s, Barrier) for launch in launches(held.body) for s in steps_of(launch.body)
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULES if BARRIERS[name]])
+def test_without_a_barrier_there_is_a_pair_that_is_not_proved(name: str) -> None:
+    held = scheduled(name)[1]
+    assert apart.report(held)
+    for number in range(BARRIERS[name]):
+        report = apart.report(without_barrier(held, number))
+        assert not report
+        assert "not proved: launch 0" in str(report)
+
+
+def test_two_blocks_that_meet_are_not_proved_apart() -> None:
+    held = of_text("⊞[i < n | block.x] x[i]")
+    (launch,) = held.body
+    assert isinstance(launch, Launch)
+    (run,) = launch.body
+    assert isinstance(run, Run)
+    still = replace(run, statement=at_zero(run.statement, launch))
+    report = apart.report(replace(held, body=(replace(launch, body=(still,)),)))
+    assert [pair.between for pair, _ in report.unproved] == ["blocks"]

@@ -1,0 +1,91 @@
+"""How the warps of the kernels that ship access memory, by count: no bank conflict, and the fewest sectors."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import atl
+from examples import gpu
+from lowering import compile as compile_program
+from proofs_tests.gpu.shim.counts import Count, counts
+from proofs_tests.gpu.shim.run import COMPILER, Shimmed
+from proofs_tests.gpu.test_gpu_kernels import Sizes, arrays_for
+from rewrites import Session, reschedule
+
+pytestmark = pytest.mark.skipif(
+    COMPILER is None or shutil.which("addr2line") is None, reason="there is no C++ compiler, or no addr2line"
+)
+
+COUNTED: Final[dict[str, tuple[Callable[[], Session], Sizes]]] = {
+    "product": (gpu.product, {"n": 128, "m": 128, "k": 32}),
+    "transpose": (gpu.transpose, {"n": 64, "m": 64}),
+    "blur": (gpu.blur_in_tiles, {"n": 16, "m": 64}),
+    "row sums by blocks": (gpu.row_sums_by_blocks, {"n": 4, "m": 256}),
+    "row sums by warps": (gpu.row_sums_by_warps, {"n": 8, "m": 64}),
+    "whole sum": (gpu.whole_sum_in_two_launches, {"n": 64, "m": 256}),
+}
+
+NAMED: Final[dict[tuple[str, str], str]] = {
+    (
+        "blur",
+        "? v[(8 * yo + 8 * io + ii - 1) * m + 32 * xo + 32 * jo + ji - 1]",
+    ): "a border begins one pixel before the tile",
+    (
+        "blur",
+        "= 1 <= 8 * yo + 8 * io + ii && 8 * yo + 8 * io + ii <= n",
+    ): "lanes that are in no column beyond the tile come to the next row earlier, and are counted with the others",
+}
+"""Accesses that take more than the fewest, with the reason."""
+
+
+def counted(session: Session, sizes: Sizes, folder: Path) -> tuple[Count, ...]:
+    kernel = compile_program(session.goal, target="cuda")
+    arrays = arrays_for(session.goal, sizes)
+
+    def run(library: Any) -> None:
+        want = meaning(session, arrays)
+        got = Shimmed(library, kernel.nest)(session.goal.name, sizes, arrays, want.shape)
+        assert np.array_equal(got, want)
+
+    return counts(kernel.source, folder, run)
+
+
+def meaning(session: Session, arrays: dict[str, Any]) -> Any:
+    if session.goal.name == "product":
+        return arrays["A"] @ arrays["B"]  # exact, of small integers; the interpreter takes long for it
+    return atl.evaluate(session.theorem.lhs, **arrays)
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_warps_access_memory_in_the_fewest_steps(name: str, tmp_path: Path) -> None:
+    session, sizes = COUNTED[name]
+    found = counted(session(), sizes, tmp_path)
+    assert found
+    more = {(name, count.line) for count in found if count.conflicts}
+    assert more == {named for named in NAMED if named[0] == name}
+
+
+def test_a_tile_whose_rows_are_not_padded_has_32_rounds_for_each_column(tmp_path: Path) -> None:
+    n, m = atl.sizes("n m")
+    a = atl.tensor("A", n, m)
+    s = reschedule(atl.program("transposed", [a], atl.gen(m, n, lambda j, i: a[i, j])))
+    s.tile(["j", "i"], [32, 32]).stage("A[_, _]", at="io", name="tile")
+    s.mark("jo", "block.y").mark("io", "block.x").mark("tile", "shared")
+    s.mark("⊞[ji < 32] ⊞[ii < 32] [_] · A[_, _]", "thread.x").mark("⊞[ii < 32] [_] · A[_, _]", "thread.y")
+    s.mark("⊞[ji < 32] ⊞[ii < 32] [_] · tile[_, _]", "thread.y").mark("⊞[ii < 32] [_] · tile[_, _]", "thread.x")
+    (stored,) = (c for c in counted(s, {"n": 32, "m": 32}, tmp_path) if (c.memory, c.how) == ("shared", "write"))
+    assert (stored.accesses, stored.cost, stored.fewest, stored.worst) == (32, 1024, 32, 31)
+    (tmp_path / "padded").mkdir()  # a library of the same path would be the one that is loaded
+    assert not any(c.conflicts for c in counted(s.pad_rows("tile"), {"n": 32, "m": 32}, tmp_path / "padded"))
+
+
+def test_rows_that_are_read_along_columns_touch_a_sector_for_each_element(tmp_path: Path) -> None:
+    program = atl.parse("f (x : float32[32, 32]) : float32[32, 32] := ⊞[i < 32 | block.x] ⊞[j < 32 | thread.x] x[j, i]")
+    (read,) = (c for c in counted(reschedule(program), {}, tmp_path) if c.how == "read")
+    assert (read.accesses, read.cost, read.fewest) == (32, 1024, 128)

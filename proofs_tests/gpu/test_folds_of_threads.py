@@ -1,0 +1,73 @@
+"""Threads that fold a value of each into one: over lanes of a warp, a whole block, and some of its axes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+
+import atl
+from atl.errors import UnsupportedMark
+from lowering import lower
+from lowering.cuda.printer import print_cuda
+from lowering.gpu import machine
+from lowering.gpu.apart import report
+from lowering.gpu.formation import kernels
+from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
+from proofs_tests.gpu.test_gpu_kernels import arrays_for
+
+OVER: Final = {
+    "more than a warp along x": "{}[j < 48 | thread.x] x[i, j] + x[i, t]",
+    "y alone": "{}[j < 6 | thread.y] x[i, j] - x[i, t]",
+    "z and x": "{0}[j < 5 | thread.x] {0}[k < 2 | thread.z] x[i, j + k] - x[i, t]",
+    "y twice": "({0}[j < 6 | thread.y] x[i, j] - x[i, t]) + {0}[j < 4 | thread.y] x[i, j + 2] + x[i, t]",
+}
+"""What is folded, and along which axes, for each t of another axis."""
+AXIS: Final = {"y alone": "x", "y twice": "x", "more than a warp along x": "y", "z and x": "y"}
+MONOIDS: Final = (("Σ", "float32"), ("∏", "int32"), ("min", "float64"), ("max", "int64"))
+
+
+def text_of(over: str, monoid: str, dtype: str, name: str = "f") -> str:
+    body = OVER[over].format(monoid)
+    return f"{name} (x : {dtype}[n, 48]) : {dtype}[n, 3] := ⊞[i < n | block.x] ⊞[t < 3 | thread.{AXIS[over]}] {body}"
+
+
+CASES: Final = [(over, monoid, dtype) for over in OVER for monoid, dtype in MONOIDS]
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+def test_folds_over_some_axes_are_those_that_are_meant(tmp_path: Path) -> None:
+    programs = [atl.parse(text_of(*case, name=f"f{number}")) for number, case in enumerate(CASES)]
+    made = [kernels(lower(program, target="cuda")) for program in programs]
+    library = build([print_cuda(held) for held in made], tmp_path)
+    for program, held in zip(programs, made, strict=True):
+        arrays = arrays_for(program, {"n": 2})
+        want = atl.evaluate(program, **arrays)
+        assert np.array_equal(machine.run(held, {"n": 2}, arrays), want)
+        assert np.array_equal(Shimmed(library, held.nest)(program.name, {"n": 2}, arrays, want.shape), want)
+        assert report(held)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+def test_no_barrier_of_a_fold_over_some_axes_can_be_left_out(tmp_path: Path) -> None:
+    program = atl.parse(text_of("y twice", "Σ", "float32"))
+    held = kernels(lower(program, target="cuda"))
+    source = print_cuda(held)
+    arrays = arrays_for(program, {"n": 2})
+    first, second, third = source.split("__syncthreads();")
+    without_one = (f"{first};{second}__syncthreads();{third}", f"{first}__syncthreads();{second};{third}")
+    for number, text in enumerate(without_one):
+        library = build([text], tmp_path, f"without{number}")
+        with pytest.raises(Finding, match=r"without a barrier|holds nothing"):
+            Shimmed(library, held.nest)("f", {"n": 2}, arrays, (2, 3))
+
+
+def test_folds_over_some_axes_take_shared_memory_that_counts() -> None:
+    text = (
+        "f (x : float32[n, 48]) : float32[n, 3] := ⊞[i < n | block.x] "
+        "let s | shared := ⊞[a < 12000 | unroll] x[i, 0] in ⊞[t < 3 | thread.y] Σ[j < 48 | thread.x] s[j] * x[i, t]"
+    )
+    with pytest.raises(UnsupportedMark, match="a block has no room for s"):
+        kernels(lower(atl.parse(text), target="cuda"))

@@ -1,0 +1,95 @@
+"""Indices of 32 bits: the test that chooses them bounds every integer that a printed kernel computes for an index."""
+
+from __future__ import annotations
+
+from ctypes import c_int64
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import atl
+from lowering import compile as compile_program
+from lowering import lower
+from lowering.cuda.narrow import LIMIT, Bounds, at_sizes, bounds_of_indices, holds, written
+from proofs_tests.gpu.shim.run import COMPILER, Shimmed, build
+from proofs_tests.gpu.test_gpu_kernels import SCHEDULES, arrays_for, scheduled
+
+QUOTIENTS = """
+f (x : float32[n, m]) : float32[n, m] := ⊞[i < n | block.x]
+  truncr (8*⌈m / 8⌉ - m) flatten ⊞[jo < ⌈m / 8⌉] ⊞[ji < 8 | thread.x]
+  [8*jo + ji < m ∧ 0 <= 8*jo + ji - 3] · x[(i + 5) % n, (8*jo + ji - 3) // 2]
+"""
+
+
+def bounds_of(nest: object) -> tuple[Bounds, ...]:
+    found = bounds_of_indices(nest)  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+def test_no_index_of_a_kernel_is_greater_than_its_bound(tmp_path: Path) -> None:
+    # Two schedules of one program would have functions of one name.
+    names = list({scheduled(name)[0].name: name for name in SCHEDULES}.values())
+    program = atl.parse(QUOTIENTS)
+    programs = [*(scheduled(name)[0] for name in names), program]
+    sources = [compile_program(each, target="cuda").source for each in programs]
+    library = build(sources, tmp_path, index="shim_index")
+    library.shim_greatest.restype = c_int64
+    runs = [(scheduled(name)[0], scheduled(name)[1].nest, SCHEDULES[name][1]) for name in names]
+    nearest = Fraction(0)
+    for goal, nest, calls in [*runs, (program, lower(program, target="cuda"), [{"n": 3, "m": 20}])]:
+        for sizes in calls:
+            arrays = arrays_for(goal, sizes)
+            library.shim_greatest()
+            Shimmed(library, nest)(goal.name, sizes, arrays, atl.evaluate(goal, **arrays).shape)
+            greatest, most = library.shim_greatest(), max(at_sizes(each, sizes) for each in bounds_of(nest))
+            assert greatest <= most, goal.name
+            nearest = max(nearest, greatest / most)
+    assert nearest > Fraction(1, 2)  # so that a bound which is half of what it should be would be found
+
+
+def test_what_the_host_tests_is_what_the_bounds_say() -> None:
+    random = Random(1)
+    for name in SCHEDULES:
+        nest = scheduled(name)[1].nest
+        bounds = bounds_of(nest)
+        for _ in range(50):
+            sizes = {size: random.choice((0, 1, 7, 40_000, 2**31, 2**40, 2**62)) for size in nest.sizes}
+            values = {size: f"max({sizes[size]}, 1.0)" for size in nest.sizes}
+            assert all(eval(written(each, values)) <= LIMIT for each in bounds) == holds(bounds, sizes)
+
+
+def test_sizes_of_2_to_the_31_elements_have_wide_indices() -> None:
+    bounds = bounds_of(scheduled("transpose")[1].nest)
+    assert holds(bounds, {"n": 46_000, "m": 46_000})
+    assert not holds(bounds, {"n": 46_341, "m": 46_341})
+    assert not holds(bounds, {"n": 2**31, "m": 0})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("f (x : float32[64]) : float32[64] := ⊞[i < 64 | block.x] x[i]", "const int32_t i"),
+        ("f (x : float32[3000000000]) : float32[3000000000] := ⊞[i < 3000000000 | block.x] x[i]", "const int64_t i"),
+        (
+            "f (at : int32[n], x : float32[n]) : float32[n] := ⊞[i < n | block.x] [0 <= at[i] < n] · x[at[i]]",
+            "const int64_t i",
+        ),
+    ],
+    ids=["narrow", "wide", "of elements that may be anything"],
+)
+def test_indices_of_one_type_need_no_template(text: str, said: str) -> None:
+    source = compile_program(atl.parse(text), target="cuda").source
+    assert said in source
+    assert "template" not in source
+    assert "narrow" not in source
+
+
+def test_names_of_the_choice_are_not_those_of_a_program() -> None:
+    text = "f (narrow : float32[index_t]) : float32[index_t] := ⊞[fmax < index_t | block.x] narrow[fmax]"
+    source = compile_program(atl.parse(text), target="cuda").source
+    assert "const float *narrow2, int64_t index_t2" in source
+    assert "const bool narrow = " in source

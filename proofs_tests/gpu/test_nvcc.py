@@ -1,0 +1,77 @@
+"""What nvcc says of the kernels that ship, where it is installed: no warning and no spill, and what each takes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from proofs_tests.gpu.test_cuda_text import SHIPPED, kernel
+
+NVCC: Final = shutil.which("nvcc")
+RELEASE: Final = "release 13.0"
+"""Registers are those that this release of nvcc gives; another one gives others."""
+
+
+class Used(NamedTuple):
+    """What a kernel with indices of 32 bits takes on sm_90: as ptxas says, and by its PTX."""
+
+    registers: int
+    barriers: int
+    shared: int
+    wide_loads: int = 0
+    wide_stores: int = 0
+
+
+USED: Final[dict[str, list[Used]]] = {
+    "product": [Used(167, 1, 32768, 4, 16)],
+    "product of any sizes": [Used(67, 1, 8192)],
+    "transpose": [Used(30, 1, 4224)],
+    "blur": [Used(22, 1, 1360)],
+    "row sums by blocks": [Used(26, 1, 128)],
+    "row sums by warps": [Used(24, 0, 0)],
+    "whole sum": [Used(26, 1, 128), Used(25, 1, 128)],
+    "sparse rows by threads": [Used(32, 0, 0)],
+    "sparse rows by warps": [Used(32, 0, 0)],
+    "convolution": [Used(32, 0, 0)],
+}
+
+
+@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed: no kernel is compiled for a GPU here")
+@pytest.mark.parametrize("name", SHIPPED)
+def test_nvcc_compiles_a_kernel_without_a_warning_or_a_spill(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "kernel.cu"
+    file.write_text(kernel(name).source, encoding="utf-8")
+    flags = ["-Werror", "all-warnings", "-Xptxas", "-v,-warn-spills,-warn-lmem-usage,-Werror", "-Xcompiler", "-Wall"]
+    targets = [flag for arch in ("80", "90") for flag in ("-gencode", f"arch=compute_{arch},code=sm_{arch}")]
+    kept = ["--keep", "--keep-dir", str(tmp_path)]
+    command = [str(NVCC), *flags, *targets, *kept, "-c", "-o", str(tmp_path / "kernel.o"), str(file)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    compiled = re.findall(r"Compiling entry function '(\w+)' for '(sm_\d+)'", answer.stderr)
+    spills = re.findall("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", answer.stderr)
+    assert len(spills) == len(compiled) == len(USED[name]) * 2 * len({_type_of(entry) for entry, _ in compiled})
+    said = dict(zip(compiled, re.findall(r"Used (\d+ registers.*)", answer.stderr), strict=True))
+    narrow = sorted(entry for entry, arch in compiled if arch == "sm_90" and _type_of(entry) != "l")
+    found = [_used(entry, said[entry, "sm_90"], tmp_path) for entry in narrow]
+    if RELEASE not in subprocess.run([str(NVCC), "--version"], capture_output=True, text=True, check=True).stdout:
+        found = [used._replace(registers=golden.registers) for used, golden in zip(found, USED[name], strict=True)]
+    assert found == USED[name]
+
+
+def _type_of(entry: str) -> str:
+    """The type of indices in the name of an entry: i for 32 bits, l for 64; none in what has no index."""
+    found = re.match(r"_Z\d+\w+?_\d+I([il])E", entry)
+    return found[1] if found else ""
+
+
+def _used(entry: str, said: str, folder: Path) -> Used:
+    numbers = {word: int(number) for number, word in re.findall(r"(\d+) (registers|barriers|bytes smem)", said)}
+    (text,) = (file.read_text(encoding="utf-8") for file in folder.glob("*compute_90.ptx"))
+    body = text[text.index(f".entry {entry}(") :].partition("\n}")[0]
+    loads, stores = (len(re.findall(rf"\b{how}\.global[.a-z]*\.v[24]\.", body)) for how in ("ld", "st"))
+    return Used(numbers["registers"], numbers.get("barriers", 0), numbers.get("bytes smem", 0), loads, stores)

@@ -1,0 +1,176 @@
+"""Several elements read or stored at once: where it is proved that they may be, and what is refused or found if not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+
+import atl
+from atl.core.marks import LoopMark
+from lowering import lower
+from lowering.cuda.printer import print_cuda
+from lowering.gpu import machine
+from lowering.gpu.formation import kernels
+from lowering.gpu.kernels import Kernels, Run, Wide, WideLoad, launches, steps_of
+from lowering.nest.loopnest import For, statements
+from lowering.nest.tiles import cells_of
+from lowering.nest.traps import Trap
+from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
+from proofs_tests.gpu.test_gpu_kernels import agree, arrays_for
+
+HEAD: Final = "f (x : float32[n, k], y : float32[n, k]) : float32[n, k]"
+BODY: Final = """:= ⊞[i < n | block.x] truncr (32*⌈k / 32⌉ - k) flatten ⊞[jo < ⌈k / 32⌉] flatten
+  ⊞[t < 8 | thread.x] ⊞[v < 4 | vector]"""
+
+WIDE: Final[Mapping[str, tuple[str, int, bool]]] = {
+    "rows of a multiple of four": (
+        f"{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v < k] · 2 * x[i, 32*jo + 4*t + v]",
+        1,
+        True,
+    ),
+    "two operands": (
+        f"{HEAD} given k % 8 = 0 {BODY} [32*jo + 4*t + v < k] · (x[i, 32*jo + 4*t + v] + y[i, 32*jo + 4*t + v])",
+        2,
+        True,
+    ),
+    "what is read backwards is read one by one": (
+        f"{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v < k] · x[i, k - 1 - 32*jo - 4*t - v]",
+        0,
+        True,
+    ),
+    "one row for all": (
+        f"{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v < k] · x[i, 32*jo + 4*t + v] * y[i, 0]",
+        1,
+        True,
+    ),
+    "one row twice": (
+        f"{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v < k] · x[i, 32*jo + 4*t + v] * x[i, 32*jo + 4*t + v]",
+        1,
+        True,
+    ),
+    "one row under two conditions": (
+        f"""{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v < k] · (
+          ([t < 3] · x[i, 32*jo + 4*t + v]) - ([5 <= t] · x[i, 32*jo + 4*t + v]) + y[i, 32*jo + 4*t + v])""",
+        1,
+        True,
+    ),
+    "rows of any length": (f"{HEAD} {BODY} [32*jo + 4*t + v < k] · 2 * x[i, 32*jo + 4*t + v]", 0, False),
+    "rows of an even length": (
+        f"{HEAD} given k % 2 = 0 {BODY} [32*jo + 4*t + v < k] · x[i, 32*jo + 4*t + v]",
+        0,
+        False,
+    ),
+    "a condition that differs": (
+        f"{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v < k] · (([v < 3] · x[i, 32*jo + 4*t + v]) + 1.0)",
+        0,
+        False,
+    ),
+    "one element further": (
+        f"{HEAD} given k % 4 = 0 {BODY} [32*jo + 4*t + v + 1 < k] · x[i, 32*jo + 4*t + v + 1]",
+        0,
+        False,
+    ),
+    "a sum of four": (
+        "f (x : float32[n, 8]) : float32[n] := ⊞[i < n | block.x] Σ[t < 2 | thread.x] Σ[v < 4 | vector] x[i, 4*t + v]",
+        1,
+        False,
+    ),
+    "pairs of doubles": (
+        """f (x : float64[n, 64]) : float64[n, 64] :=
+          ⊞[i < n | block.x] flatten ⊞[t < 32 | thread.x] ⊞[v < 2 | vector] 3 * x[i, 2*t + v]""",
+        1,
+        True,
+    ),
+    "integers through shared memory": (
+        """f (x : int32[n, 64]) : int32[n, 64] := ⊞[i < n | block.x]
+          let s | shared := flatten ⊞[t < 16 | thread.x] ⊞[v < 4 | vector] x[i, 4*t + v] in
+          flatten ⊞[t < 16 | thread.x] ⊞[v < 4 | vector] s[60 - 4*t + v] + s[4*t + v]""",
+        3,
+        True,
+    ),
+}
+
+
+def made(text: str) -> Kernels:
+    return kernels(lower(atl.parse(text), target="cuda"))
+
+
+@pytest.mark.parametrize("what", WIDE)
+def test_what_is_proved_to_lie_side_by_side_is_read_and_stored_at_once(what: str) -> None:
+    text, loads, stores = WIDE[what]
+    held = made(text)
+    found = [wide for launch in launches(held.body) for wide in launch.wide.values()]
+    assert sum(len(wide.loads) for wide in found) == loads
+    assert any(wide.stores for wide in found) == stores
+    sizes = {size: {"n": 3, "k": 40}[size] for size in held.nest.sizes}
+    agree(held, held.nest.marks[0].program, sizes)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+def test_what_is_read_and_stored_at_once_is_what_is_meant(tmp_path: Path) -> None:
+    programs = [atl.parse(text.replace("f (", f"f{at} (", 1)) for at, (text, _, _) in enumerate(WIDE.values())]
+    held = [kernels(lower(program, target="cuda")) for program in programs]
+    library = build([print_cuda(each) for each in held], tmp_path)
+    for program, each in zip(programs, held, strict=True):
+        for k in (8, 40, 64):
+            sizes = {size: {"n": 3, "k": k}[size] for size in each.nest.sizes}
+            arrays = arrays_for(program, sizes)
+            want = atl.evaluate(program, **arrays)
+            assert np.array_equal(Shimmed(library, each.nest)(program.name, sizes, arrays, want.shape), want)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+def test_sixteen_bytes_from_a_place_that_is_not_a_multiple_are_found(tmp_path: Path) -> None:
+    held = made(WIDE["rows of a multiple of four"][0])
+    source = print_cuda(held).replace("&x[i * k", "&x[1 + i * k")
+    library = build([source], tmp_path)
+    arrays = arrays_for(held.nest.marks[0].program, {"n": 3, "k": 40})
+    with pytest.raises(Finding, match=r"not aligned|not a multiple"):
+        Shimmed(library, held.nest)("f", {"n": 3, "k": 40}, arrays, (3, 40))
+
+
+def test_the_interpreter_traps_what_is_not_aligned() -> None:
+    text, _, _ = WIDE["one element further"]
+    held = made(text)
+    (launch,) = launches(held.body)
+    runs = [step.statement for step in steps_of(launch.body) if isinstance(step, Run)]
+    (loop,) = (s for s in statements(tuple(runs)) if isinstance(s, For) and s.mark is LoopMark.VECTOR)
+    (read,) = (cell for cell, stored in cells_of(loop.body) if not stored)
+    claimed = Wide(4, (WideLoad(read, ()),), stores=False)
+    planted = replace(held, body=(replace(launch, wide={loop.variable.uid: claimed}),))
+    with pytest.raises(Trap, match=r"x from \d+ on is not aligned to 4 elements"):
+        machine.run(planted, {"n": 3, "k": 40}, arrays_for(atl.parse(text), {"n": 3, "k": 40}))
+
+
+def test_arrays_that_begin_elsewhere_are_an_error_of_the_call() -> None:
+    source = print_cuda(made(WIDE["pairs of doubles"][0]))
+    assert (
+        "if ((uintptr_t)x % 16 != 0 || (uintptr_t)out % 16 != 0)\n        return (int)cudaErrorMisalignedAddress;"
+        in source
+    )
+
+
+IN_TURNS: Final = """
+f (x : float32[n, 4, 4]) : float32[n, 4, 4] := ⊞[b < n | block.x]
+  let s := Σ[q < 3]
+    let t | shared := ⊞[i < 4 | thread.y] ⊞[j < 2 | vector] x[b, i, q + j] in
+    ⊞[i < 4 | thread.y] ⊞[j < 2 | vector] t[3 - i, j]
+  in ⊞[i < 4 | thread.x] ⊞[j < 4 | thread.z] ([j < 2] · s[i, j]) + 1.0
+"""
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+def test_who_stores_reads_at_once_and_nobody_else_does(tmp_path: Path) -> None:
+    """Barriers are derived for the thread that makes a store: if others read with it, they would meet the next one."""
+    program = atl.parse(IN_TURNS)
+    held = kernels(lower(program, target="cuda"))
+    source = print_cuda(held)
+    assert "if (threadIdx.x == 0 && threadIdx.z == 0) {" in source
+    arrays = arrays_for(program, {"n": 2})
+    want = atl.evaluate(program, **arrays)
+    assert np.array_equal(Shimmed(build([source], tmp_path), held.nest)("f", {"n": 2}, arrays, want.shape), want)

@@ -1,0 +1,217 @@
+"""Loops as the blocks and threads of a GPU, and operands that a block shares, or its threads keep in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from atl.core.index import ONE, Bound, bound, factor_of
+from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
+from atl.core.terms import Access, Gen, Guard, Reduce, Reshape
+from atl.core.traversal import Path
+from atl.errors import WrongArgument
+from atl.text.printing import place_of
+from rewrites.derivation import Derivation
+from rewrites.errors import NoSite
+from rewrites.places.choosing import Chosen, chosen, nothing_chosen
+from rewrites.places.site import Site
+from rewrites.tactics.inwards import operand_called, reads_of
+from rewrites.tactics.loops import as_bound, loops
+from rewrites.tactics.nests.accumulation import accumulate
+from rewrites.tactics.nests.tiling import loops_meant, nested, one_tile, tile
+from rewrites.tactics.simplification import lets_called, simplify_guards
+from rewrites.tactics.storage.packing import pack
+from rewrites.tactics.storage.staging import stage
+
+# -- loops ------------------------------------------------------------------------------------------------------------
+
+
+def gpu_map(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
+    """Runs loops in tiles, a block of threads for each tile: the loops over tiles are blocks, those within are threads.
+
+    ⊞[i < n] ⊞[j < m] e  →  … ⊞[io < _ | block.y] … ⊞[jo < _ | block.x] ⊞[ii < a | thread.y] ⊞[ji < b | thread.x] e
+
+    The loops stand directly one within the other, at most three, and the last one runs along x. `by` are the sizes of
+    the tiles. Of a list [64, 4] for a loop the blocks are of 64 iterations, of which each thread has 4 side by side.
+
+    >>> s = reschedule(atl.parse("f (x : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * x[i, j]"))
+    >>> s.gpu_map(["i", "j"], [8, 32])
+    f (x : float32[n, m]) : float32[n, m] :=
+      truncr (8*⌈n / 8⌉ - n) flatten ⊞[io < ⌈n / 8⌉ | block.y] transpose truncr (32*⌈m / 32⌉ - m)
+      flatten ⊞[jo < ⌈m / 32⌉ | block.x] transpose ⊞[ii < 8 | thread.y] ⊞[ji < 32 | thread.x]
+      [32*jo + ji < m ∧ 8*io + ii < n] · 2 * x[8*io + ii, 32*jo + ji]
+    """
+    names = loops_meant(name)
+    if not 1 <= len(names) <= len(BLOCKS):
+        raise WrongArgument(f"{len(names)} loops", required=f"one loop to {len(BLOCKS)}, the last one along x")
+    factors = list(by) if len(names) > 1 and isinstance(by, list | tuple) else [by]
+    called = [loops(work, each)[0].called[0] for each in names]
+    start = loops(work, names[0])[0].path
+    tile(work, names if len(names) > 1 else names[0], by)
+    deep = [isinstance(factor, list | tuple) and len(factor) > 1 for factor in factors]
+    wanted: dict[str, LoopMark] = {}
+    for number, (each, more) in enumerate(zip(called, deep, strict=True)):
+        axis = len(called) - 1 - number
+        wanted[f"{each}o"] = BLOCKS[axis]
+        wanted[f"{each}io" if more else f"{each}i"] = THREADS[axis]
+    for path in nested(work, start, sum(2 + more for more in deep)):
+        term = work.term(path)
+        assert isinstance(term, Gen | Reduce)
+        if term.name in wanted:
+            work.mark(path, wanted[term.name])
+
+
+def coalesce(work: Derivation, what: Chosen) -> None:
+    """Gives the threads along x to the loop along which what is read lies side by side in memory.
+
+    ⊞[i < 32 | thread.x] ⊞[j < 8 | thread.y] A[i, j]  →  ⊞[i < 32 | thread.y] ⊞[j < 8 | thread.x] A[i, j]
+
+    The read is an element, chosen by a pattern. The loop that had the threads along x before has the mark that this
+    one had.
+
+    >>> s = reschedule(atl.parse(
+    ...     "f (A : float32[n, 8]) : float32[n, 8] "
+    ...     ":= ⊞[b < n | block.x] ⊞[i < 8 | thread.x] A[b, i] + Σ[j < 8] A[b, j]"))
+    >>> s.coalesce("A[b, j]")
+    f (A : float32[n, 8]) : float32[n, 8] :=
+      ⊞[b < n | block.x] ⊞[i < 8] A[b, i] + Σ[j < 8 | thread.x] A[b, j]
+    """
+    found = list(chosen(work.goal, what, top_down=True))
+    if not found:
+        raise nothing_chosen(work.goal, what, operand=True)
+    elements = [site for site in found if isinstance(site.term, Access) and not site.term.type.rank]
+    if not elements:
+        raise NoSite(f"{what} is no element", place=place_of(work.goal, found[0].path), required="a pattern as A[_, _]")
+    for site in elements:
+        loop = _side_by_side(site)
+        if loop is None:
+            raise NoSite(
+                f"no loop runs along the last index of {what}",
+                place=place_of(work.goal, site.path),
+                required="a loop around it within a block, whose variable is added to that index once",
+            )
+        _along_x(work, site, loop)
+
+
+def _side_by_side(site: Site) -> Site | None:
+    """The loop around an element along which its neighbours in memory are read."""
+    assert isinstance(site.term, Access)
+    around = [at for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)][::-1]
+    for position, at in enumerate(around):
+        assert isinstance(at.term, Gen | Reduce)
+        if at.term.mark not in BLOCKS and factor_of(site.term.index, _variable(position)) == ONE:
+            return at
+    return None
+
+
+def _variable(position: int) -> Bound:
+    ((atoms, _),) = bound(position).terms
+    (atom,) = atoms
+    assert isinstance(atom, Bound)
+    return atom
+
+
+def _along_x(work: Derivation, site: Site, loop: Site) -> None:
+    assert isinstance(loop.term, Gen | Reduce)
+    mark = loop.term.mark
+    for at in site.spine()[:-1]:
+        if isinstance(at.term, Gen | Reduce) and at.term.mark is LoopMark.THREAD_X:
+            work.mark(at.path, mark)
+    work.mark(loop.path, LoopMark.THREAD_X)
+
+
+# -- storage ----------------------------------------------------------------------------------------------------------
+
+
+def stage_shared(work: Derivation, what: Chosen, *, at: Chosen, name: str | None = None) -> None:
+    """Copies what a block reads of an operand in each iteration of a loop to a tile in shared memory, by all threads.
+
+    ⊞[io < _ | block.x] … A[16*io + ii, p] …  →
+    ⊞[io < _ | block.x] let Ap | shared := … ⊞[p < _ | thread.x] [_] · A[16*io + ii, p] in … Ap[ii, p] …
+
+    It is packed in the order in which it is read (`pack`): guards that speak of the operand become zeros of the tile,
+    and go from what is computed with it. Threads along x fill it along the loop whose elements lie side by side in
+    memory, those along y along the longest of the others; both in tiles where these loops are longer than the block.
+
+    >>> s = reschedule(atl.parse(
+    ...     "f (x : float32[n, 16], y : float32[16, n]) : float32[n] := ⊞[i < n] Σ[p < 16] x[i, p] * y[p, i]"))
+    >>> s.gpu_map("i", 16).stage_shared("x", at="io")
+    f (x : float32[n, 16], y : float32[16, n]) : float32[n] :=
+      truncr (16*⌈n / 16⌉ - n) flatten ⊞[io < ⌈n / 16⌉ | block.x]
+        let xp | shared :=
+          ⊞[ii < 16] ⊞[p < 16 | thread.x] [16*io + ii < n] · x[16*io + ii, p]
+        in
+        ⊞[ii < 16 | thread.x] [16*io + ii < n] · Σ[p < 16] xp[ii, p] * y[p, 16*io + ii]
+    """
+    threads = _threads(work)
+    if not threads:
+        raise NoSite("no loop is one of threads", required='loops of threads: s.gpu_map("i", 32), or marks, first')
+    called = name or f"{operand_called(reads_of(work, what, ())[0])}p"
+    pack(work, what, at=at, name=called)
+    let = lets_called(work, called)[-1]
+    work.mark(let.path, LetMark.SHARED)
+    _filled_by_threads(work, let, threads)
+
+
+def _threads(work: Derivation) -> dict[LoopMark, int]:
+    """How many threads a block has along each axis."""
+    found: dict[LoopMark, int] = {}
+    for site in work.sites(()):
+        if isinstance(site.term, Gen | Reduce) and site.term.mark in THREADS:
+            count = (site.term.high - site.term.low).constant
+            found[site.term.mark] = max(found.get(site.term.mark, 1), count or 1)
+    return found
+
+
+def _filled_by_threads(work: Derivation, let: Site, threads: dict[LoopMark, int]) -> None:
+    """Gives the loops that fill a let to the threads of a block."""
+    fill: list[tuple[Path, int]] = []
+    path = (*let.path, 0)
+    while isinstance(term := work.term(path), Gen | Guard | Reshape):
+        if isinstance(term, Gen):
+            work.mark(path, LoopMark.NONE)
+            count = (term.high - term.low).constant
+            if count is not None:
+                fill.append((path, count))
+        path = (*path, 0)
+    reads = [site for site in work.sites(path) if isinstance(site.term, Access) and not site.term.type.rank]
+    first = next((loop.path for site in reads if (loop := _side_by_side(site)) is not None), None)
+    along = next((each for each in fill if each[0] == first), fill[-1] if fill else None)
+    rest = sorted((each for each in fill if each is not along), key=lambda each: -each[1])
+    axes = [mark for mark in THREADS if mark in threads]
+    dealt = list(zip(([along] if along else []) + rest, axes, strict=False))
+    # Inner loops first: tiling them moves nothing that stands outside of them.
+    for (at, count), mark in sorted(dealt, key=lambda each: -len(each[0][0])):
+        inner = at
+        if count > threads[mark]:
+            inner = one_tile(work, at, as_bound(threads[mark], work.site(at)))
+        work.mark(inner, mark)
+    simplify_guards(work, (*let.path, 0))
+
+
+def stage_registers(work: Derivation, what: Chosen, *, at: Chosen, name: str | None = None) -> None:
+    """Keeps a sum, or what is read, in the registers of the threads, within each iteration of a loop.
+
+    ⊞[ii < 4] ⊞[ji < 4] Σp e  →  let acc | registers := Σp ⊞[ii < 4] ⊞[ji < 4] e in ⊞[ii < 4] ⊞[ji < 4] acc[ii, ji]
+
+    Sums are accumulated side by side (`accumulate`); of anything else the buffer is computed ahead (`stage`). How its
+    elements are dealt to the threads is found when the goal is lowered: the same way wherever they are accessed.
+
+    >>> s = reschedule(atl.parse(
+    ...     "f (x : float32[n, m]) : float32[n] := ⊞[i < n] Σ[j < m] x[i, j]")).gpu_map("i", [64, 2])
+    >>> s.stage_registers("j", at="io")
+    f (x : float32[n, m]) : float32[n] :=
+      truncr (64*⌈n / 64⌉ - n) flatten ⊞[io < ⌈n / 64⌉ | block.x]
+        let acc | registers :=
+          Σ[j < m] ⊞[iio < 32 | thread.x] ⊞[iii < 2] [64*io + 2*iio + iii < n] ·
+            x[64*io + 2*iio + iii, j]
+        in
+        flatten ⊞[iio < 32 | thread.x] ⊞[iii < 2] [64*io + 2*iio + iii < n] · acc[iio, iii]
+    """
+    sums = [site for site in chosen(work.goal, what) if isinstance(site.term, Reduce) and site.term.monoid == "sum"]
+    called = name or ("acc" if sums else "kept")
+    if sums:
+        accumulate(work, what, at=at, name=called)
+    else:
+        stage(work, what, at=at, name=called)
+    work.mark(lets_called(work, called)[-1].path, LetMark.REGISTERS)
