@@ -11,6 +11,8 @@ Lemma quotient_plus a y b c : 0 < b -> y = c * b -> (a + y) / b = a / b + c.
 Proof. intros ? ->. apply Z.div_add. lia. Qed.
 Lemma quotient_minus a y b c : 0 < b -> y = c * b -> (a - y) / b = a / b - c.
 Proof. intros ? ->. replace (a - c * b) with (a + - c * b) by lia. rewrite Z.div_add by lia. lia. Qed.
+Lemma quotient_of_quotient a b c : 0 < b -> 0 < c -> a / b / c = a / (b * c).
+Proof. intros. apply Z.div_div; lia. Qed.
 (* The bounds of q = (x / b + ...) / c in terms of b * c. *)
 Lemma quotient_over a b c q : 0 < b -> c * q <= a < c * q + c -> b * (c * q) <= b * a <= b * (c * q + c - 1).
 Proof. nia. Qed.
@@ -226,6 +228,9 @@ Ltac facts := repeat match goal with
                                   | is_var y; assert (y = x) by lia; clear H; subst y ]
   | H : negb _ = true |- _ => apply negb_true_iff in H
   | H : negb _ = false |- _ => apply negb_false_iff in H end.
+Ltac one_division := repeat match goal with
+  | |- context [?a / ?b / ?c] => rewrite (quotient_of_quotient a b c) in * by arith
+  | _ : context [?a / ?b / ?c] |- _ => rewrite (quotient_of_quotient a b c) in * by arith end.
 (* Whole multiples of the divisor leave a quotient. *)
 Ltac without_multiples a b := match a with
   | ?x - ?y => match y with context C [b] => let c := context C [1] in
@@ -234,22 +239,22 @@ Ltac without_multiples a b := match a with
       rewrite (quotient_plus x y b c) in * by lia end
   | ?y + ?x => match y with context C [b] => let c := context C [1] in
       replace (a / b) with (x / b + c) in * by (rewrite <- (quotient_plus x y b c) by lia; f_equal; lia) end end.
-(* A quotient is a number within its bounds, or one that is known already; what it is stays at hand. *)
+(* A quotient is a number within its bounds; what it is stays at hand. *)
 Ltac named a b :=
   let q := fresh "q" in let E := fresh "E" in let B := fresh "B" in
   pose proof (quotient_bounds a b ltac:(arith)) as B; remember (a / b) as q eqn:E in *;
   try match goal with F : hidden (?inner = _ / ?d) |- _ =>
     match a with context [inner] => pose proof (quotient_over a d b q ltac:(arith) B) end end;
-  first [ assert (q = 0) by (rewrite E; apply quotient_is; lia); clear E; subst q
-        | match goal with c : Z |- _ => tryif constr_eq c q then fail else
-            (assert (q = c) by (rewrite E; apply quotient_is; lia); clear E; subst q) end
-        | try assert (0 <= q) by (rewrite E; apply Z.div_pos; arith); change (hidden (q = a / b)) in E ].
+  try assert (0 <= q) by (rewrite E; apply Z.div_pos; arith); change (hidden (q = a / b)) in E.
 Ltac quotient a b := first [ without_multiples a b | named a b ].
 Ltac quotients := repeat match goal with
   | |- context [?a / ?b] => lazymatch a with context [_ / _] => fail | _ => quotient a b end
   | H : context [?a / ?b] |- _ => lazymatch type of H with hidden _ => fail | _ =>
       lazymatch a with context [_ / _] => fail | _ => quotient a b end end end.
+(* Quotients that are zero, or something that has a name already. *)
 Ltac one_quotient := repeat match goal with
+  | E : hidden (?q = ?a / ?b) |- _ =>
+      assert (q = 0) by (transitivity (a / b); [exact E | apply quotient_is; lia]); clear E; subst q
   | E : hidden (?q = ?a / ?b), c : Z |- _ => tryif constr_eq c q then fail else
       (assert (q = c) by (transitivity (a / b); [exact E | apply quotient_is; lia]); clear E; subst q) end.
 Ltac prepared := instances; facts; rewrite ?Z.add_0_l in *; quotients; one_quotient.
