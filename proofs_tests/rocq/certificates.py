@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from atl.checks.scope import outermost
-from atl.core import dtypes
-from atl.core.declared import AtLeast, Below, Increasing, facts_of
+from atl.core.declared import AtLeast, Below, Rising, facts_of
 from atl.core.index import Array, Index, shift
 from atl.core.predicate import is_predicate
 from atl.core.program import Program
@@ -55,6 +54,7 @@ from proofs_tests.rocq.notation import (
     Around,
     Notation,
     apart,
+    holds_integers,
     positions,
     type_of_input,
     word,
@@ -156,7 +156,7 @@ def context(programs: Iterable[Program]) -> Iterator[str]:
     for number, fact in enumerate(outermost(listed[-1]).facts.predicates):
         yield f"Hypothesis given'{number} : {notation.predicate(fact)} = true."
     for array in inputs.values():
-        if dtypes.is_integer(array.dtype):
+        if holds_integers(array):
             yield from _declared(array, notation)
 
 
@@ -172,13 +172,25 @@ def _declared(array: Array, notation: Notation) -> Iterator[str]:
                 says = f"{notation.index(bound)} <= {element}"
             case Below(bound):
                 says = f"{element} < {notation.index(bound)}"
-            case Increasing():
-                later = positions([*at[:-1], "q'"])
-                extent = notation.index(array.shape[-1])
-                says = f"forall q' : Z, {at[-1]} < q' < {extent} -> {element} < {word(array.name)} {later}"
+            case Rising():
+                says = _rising(array, fact, at, notation)
             case _:
                 assert_never(fact)
         yield f"Hypothesis {word(array.name)}fact{number} : {binders}{within}{says}."
+
+
+def _rising(array: Array, fact: Rising, at: list[str], notation: Notation) -> str:
+    """Each element beside the next one along the last dimension."""
+    last, less = at[-1], "<" if fact.strict else "<="
+    element, following = (f"{word(array.name)} {positions([*at[:-1], p])}" for p in (last, f"{last} + 1"))
+    if fact.between is None:
+        later = positions([*at[:-1], "q'"])
+        following = f"{word(array.name)} {later}"
+        return f"forall q' : Z, {last} < q' < {notation.index(array.shape[-1])} -> {element} {less} {following}"
+    first, second = (f"{word(fact.between.name)} {positions([j])}" for j in ("j'", "j' + 1"))
+    rows = notation.index(fact.between.shape[-1])
+    inside = f"{last} + 1 < {notation.index(array.shape[-1])} -> 0 <= j' -> j' + 1 < {rows} -> "
+    return f"forall j' : Z, {inside}{first} <= {last} -> {last} + 1 < {second} -> {element} {less} {following}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from itertools import count
 from typing import Final, assert_never
 
 from atl.core import dtypes
-from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var
-from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, negation
+from atl.core.declared import is_truths
+from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor
+from atl.core.predicate import All, Any, NonNegative, NonZero, Predicate, Zero, atoms_of, negation
 from atl.core.terms import (
     OF_MONOID,
     Access,
@@ -123,6 +124,11 @@ class Notation:
                 for choice in choices[1:]:
                     text = f"(Z.{kind} {text} {self.index(choice, around)})"
                 return text
+            case Xor(parts):
+                text = self.index(parts[0], around)
+                for part in parts[1:]:
+                    text = f"(Z.lxor {text} {self.index(part, around)})"
+                return text
             case Read(array, indices):
                 return f"({word(array.name)} {positions(self.index(i, around) for i in indices)})"
             case _:
@@ -130,9 +136,9 @@ class Notation:
 
     def predicate(self, p: Predicate, around: Around = NOWHERE) -> str:
         """An expression of type bool."""
-        if (condition := condition_variable(p)) is not None:
+        if self._of_a_rule(p) and (condition := condition_variable(p)) is not None:
             return self._condition(*condition, around)
-        if isinstance(p, NonNegative) and (condition := condition_variable(negation(p))) is not None:
+        if self._of_a_rule(p) and (condition := condition_variable(negation(p))) is not None:
             return f"(negb {self._condition(*condition, around)})"
         match p:
             case NonNegative(e):
@@ -147,6 +153,11 @@ class Notation:
                 return f"({' || '.join(self.predicate(part, around) for part in parts)})" if parts else "false"
             case _:
                 assert_never(p)
+
+    @staticmethod
+    def _of_a_rule(p: Predicate) -> bool:
+        """Whether a condition that a rule speaks of may stand here: no input of truth values is asked."""
+        return isinstance(p, NonNegative) and not any(is_truths(r.array) for r in atoms_of(p) if isinstance(r, Read))
 
     def _condition(self, name: str, at: tuple[Index, ...], around: Around) -> str:
         return f"({' '.join([word(name), *(self.index(i, around) for i in at)])})" if at else word(name)
@@ -164,7 +175,7 @@ class Notation:
                 ]
                 return f"({' '.join(words)})" if len(words) > 1 else words[0]
             case Input(array):
-                return f"(integers {word(array.name)})" if dtypes.is_integer(array.dtype) else word(array.name)
+                return f"(integers {word(array.name)})" if holds_integers(array) else word(array.name)
             case Local(position):
                 return around.tensors[-1 - position]
             case TensorVar(uid, name):
@@ -251,7 +262,12 @@ def positions(at: Iterable[str], rest: str = "nil") -> str:
 
 def type_of_input(array: Array) -> str:
     """What an input is: integers, which may be read as indices, or scalars."""
-    return "list Z -> Z" if dtypes.is_integer(array.dtype) else "tensor"
+    return "list Z -> Z" if holds_integers(array) else "tensor"
+
+
+def holds_integers(array: Array) -> bool:
+    """Whether the elements may be read as indices or as truth values."""
+    return array.dtype not in dtypes.FLOATS
 
 
 def apart(names: Iterable[str]) -> tuple[str, ...]:

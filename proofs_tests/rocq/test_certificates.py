@@ -109,3 +109,17 @@ def test_what_is_trusted_names_rocq_where_it_has_checked() -> None:
     by_rocq = describe(theorem, checked_by_rocq=True).partition("trusting")[2]
     assert "the kernel of Rocq" in by_rocq
     assert "prover" not in by_rocq
+
+
+def test_orders_within_rows_and_truth_values_are_given() -> None:
+    n, k = atl.sizes("n k")
+    pos = atl.tensor("pos", n + 1, dtype="int64", range=(0, k + 1), order="rising")
+    idx = atl.tensor("idx", k, dtype="int64", range=(0, n), order=("strict", pos))
+    kept = atl.tensor("kept", n, dtype="bool")
+    x = atl.tensor("x", n)
+    program = atl.program("some", [pos, idx, kept, x], atl.sum(n, lambda i: atl.guard(kept[i], x[i])))
+    given = " ".join(context([program]))
+    assert "pos' (p'0::nil) <= pos' (q'::nil)" in given
+    assert "pos' (j'::nil) <= p'0 -> p'0 + 1 < pos' (j' + 1::nil) -> idx' (p'0::nil) < idx' (p'0 + 1::nil)" in given
+    assert "Variable kept' : list Z -> Z." in given
+    assert "kept' (i'1::nil)" in Notation().term(program.body)
