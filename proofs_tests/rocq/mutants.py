@@ -73,7 +73,7 @@ def proved_of(texts: Sequence[str], file: str, folder: Path, seconds: int = SECO
 
 
 def try_all(names: Sequence[str] = (), folder: Path | None = None, *, every: int = 1) -> Report:
-    """Tries the mutants of these rules, or of all declarations; with `every`, each so-manieth of them."""
+    """Tries the mutants of these rules, or of all declarations; of them one in `every`."""
     begun, report = time.monotonic(), Report()
     at = coqc.library(folder or coqc.WORKPLACE)
     listed = list(exported(names, report))[::every]
