@@ -71,8 +71,11 @@ Ltac as_numbers := repeat match goal with
   | |- (_ <? _) = true => apply Z.ltb_lt
   | |- (_ =? _) = true => apply Z.eqb_eq
   | |- _ /\ _ => split end.
+(* What is declared of the elements of an array of integers, at the index that is read. *)
+Ltac declared := repeat match goal with |- context [_ (?i :: nil)] => match goal with
+  H : forall p : Z, 0 <= p < _ -> _ |- _ => pose proof (H i ltac:(lia)); clear H end end.
 Ltac known := intros; first [ lia
-  | as_numbers; facts; one_division; first [ lia
+  | as_numbers; declared; facts; one_division; first [ lia
     | quotients; first [ lia | settled lia
       | one_quotient; first [ lia | number | nia | exfalso; nia ] ] ] ].
 (* The same term, but for how its indices are written. *)
