@@ -143,3 +143,11 @@ def test_the_library_is_short_and_nothing_in_it_is_admitted() -> None:
     assert {path.stem for path in coqc.HERE.glob("*.v")} == set(coqc.LIBRARY)
     assert not [text for text in texts if re.search(r"Admitted|admit|Axiom|Conjecture", text)]
     assert max(len(line) for text in texts for line in text.splitlines()) <= 120
+
+
+def test_what_a_theorem_rests_on_is_read_and_more_than_the_signature_is_seen() -> None:
+    said = "Axioms:\nS.add : scalar ->\n  scalar : odd\nfunctional_extensionality_dep : forall A\nfalse_ : False\n"
+    assert coqc.assumed(said) == {"add", "functional_extensionality_dep", "false_"}
+    assert coqc.assumed(said) - coqc.allowed() == {"false_"}
+    assert coqc.assumed("Closed under the global context\n") == set()
+    assert {"laws", "integer_add", "greatest", "convert"} < coqc.allowed()
