@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST_WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check clean
+.PHONY: help demo test check rocq clean
 .DELETE_ON_ERROR:
 
 help: ## Says what can be made
@@ -26,6 +26,9 @@ check: $(VENV)/.dev ## Lints, checks the formatting and the types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+rocq: $(VENV)/.dev ## Proves the rules by Rocq, where coqc is found
+	$(BIN)/python -m proofs_tests.rocq
 
 clean: ## Removes everything that was made here
 	rm -rf $(VENV) build dist out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

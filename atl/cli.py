@@ -360,6 +360,21 @@ def _check(arguments: argparse.Namespace) -> int:
     return certificates([*(["--no-smt"] if arguments.no_smt else []), "--", *arguments.files])
 
 
+# -- atl certify ------------------------------------------------------------------------------------------------------
+
+
+def _declare_certify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a certificate, as theorem.save writes it")
+    parser.add_argument("--out", help="where the file of Rocq goes (default: beside the certificate)")
+
+
+def _certify(arguments: argparse.Namespace) -> int:
+    _need_checkout("atl certify")
+    from proofs_tests.rocq.certify import main as certify
+
+    return certify([*([f"--out={arguments.out}"] if arguments.out else []), "--", arguments.file])
+
+
 # -- atl rules --------------------------------------------------------------------------------------------------------
 
 
@@ -424,6 +439,7 @@ COMMANDS: Final = (
     Command("show", "Shows a program: its mathematics, shape and checks, the loop nest, the C", _declare_show, _show),
     Command("run", "Compiles a program and runs it on .npy files", _declare_run, _run),
     Command("check", "Replays certificates with the kernel, and says what they prove", _declare_check, _check),
+    Command("certify", "Writes a certificate for Rocq to check (in a checkout)", _declare_certify, _certify),
     Command("derive", "Finds a schedule for a program, with a proof", _declare_derive, _derive),
     Command("rules", "Lists the rewrite rules with their laws and grades", _declare_rules, _rules),
     Command("tactics", "Lists what a session can do, each before → after", _declare_tactics, _tactics),

@@ -488,10 +488,11 @@ def _asked_of_z3(decided: int) -> str:
 # -- saying what was proved -------------------------------------------------------------------------------------------
 
 
-def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None) -> str:
+def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None, checked_by_rocq: bool = False) -> str:
     """What was proved, under which assumptions, and what has to be trusted for it.
 
-    `grades` says of rules how far they are proved themselves, where that is known.
+    `grades` says of rules how far they are proved themselves, where that is known; what Rocq has checked needs none of
+    our kernel, prover and rules.
     """
     count = len(theorem.steps)
     parts = [
@@ -501,12 +502,25 @@ def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None) -> st
         _indented(show_program(theorem.rhs)),
         f"for all sizes {_under(theorem.lhs)}",
         "trusting",
+        *(_ROCQ if checked_by_rocq else _ourselves(theorem, grades or {})),
+    ]
+    return "\n".join(parts)
+
+
+_ROCQ: Final = (
+    "  the kernel of Rocq, and that functions of equal values are equal",
+    "  what the operators mean, as proofs_tests/rocq/Meaning.v defines them over any scalars with its laws",
+    "  that these two programs are printed there as they stand here",
+)
+
+
+def _ourselves(theorem: Theorem, grades: Mapping[str, str]) -> list[str]:
+    return [
         "  the kernel, the functions that build and compare terms, and the prover",
-        *_rules_said(theorem.steps, grades or {}),
+        *_rules_said(theorem.steps, grades),
         _premises_said(theorem.steps),
         *_decided_by_z3(theorem.steps),
     ]
-    return "\n".join(parts)
 
 
 def _indented(text: str) -> str:

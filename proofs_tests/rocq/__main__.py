@@ -1,0 +1,50 @@
+"""`make rocq`: what Rocq checks, as a table; without `coqc` one line that says how to get it.
+
+python -m proofs_tests.rocq rules [NAME ...]    every rule is proved (`make rocq` does this, and the next two)
+python -m proofs_tests.rocq definitions         what the operators mean, against the reference interpreter
+python -m proofs_tests.rocq faults              what is wrong is refused
+python -m proofs_tests.rocq mutants [NAME ...]  no mutant of a rule that is found false is proved
+python -m proofs_tests.rocq figure              the derivations of Fig. 8.6
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from proofs_tests.rocq import coqc, evaluation, figure, mutants, refusals, rules
+
+Report = TypeVar("Report")
+PARTS: Final[dict[str, Callable[[Sequence[str]], tuple[object, bool]]]] = {
+    "rules": lambda names: _judged(rules.prove_all(names), lambda report: report.as_expected),
+    "definitions": lambda _: _judged(evaluation.compare(100), lambda report: not report.wrong),
+    "faults": lambda _: _judged(refusals.all_faults(), lambda report: not report.unseen),
+    "mutants": lambda names: _judged(mutants.try_all(names), lambda report: not report.wrong),
+    "figure": lambda names: _judged(figure.check_all(names), lambda report: not report.refused),
+}
+"""What can be run, and whether it went well."""
+USUAL: Final = ("rules", "definitions", "faults")
+
+
+def _judged(report: Report, good: Callable[[Report], bool]) -> tuple[object, bool]:
+    return report, good(report)
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """0 where all is as expected, and where there is no Rocq."""
+    if arguments and arguments[0] not in PARTS:
+        print(f"there is no {arguments[0]} here, but {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    if coqc.without_coqc():
+        return 0
+    well = True
+    for part in arguments[:1] or USUAL:
+        report, good = PARTS[part](arguments[1:])
+        print(report, flush=True)
+        well &= good
+    return 0 if well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

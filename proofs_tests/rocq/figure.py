@@ -1,0 +1,55 @@
+"""The derivations of Fig. 8.6, each as a theorem that Rocq checks step by step."""
+
+from __future__ import annotations
+
+import inspect
+import resource
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from examples import derivations
+from proofs_tests.rocq import coqc
+from proofs_tests.rocq.certificates import derivation, text_of
+from rewrites import Session
+
+
+@dataclass(slots=True)
+class Report:
+    """The seconds of processor time that each took, and why what is refused is so."""
+
+    accepted: dict[str, tuple[int, float]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [f"derivations      {len(self.accepted)} of {len(self.accepted) + len(self.refused)} are accepted"]
+        lines += [f"    {name}: {steps} steps, {spent:.1f} s" for name, (steps, spent) in self.accepted.items()]
+        return "\n".join([*lines, *(f"REFUSED          {name}: {why}" for name, why in self.refused.items())])
+
+
+def sessions() -> dict[str, Callable[[], Session]]:
+    """Every derivation of `examples.derivations`."""
+    found = inspect.getmembers(derivations, inspect.isfunction)
+    return {
+        name: make
+        for name, make in found
+        if make.__module__ == derivations.__name__ and inspect.signature(make).return_annotation == "Session"
+    }
+
+
+def check_all(names: Sequence[str] = (), folder: Path | None = None) -> Report:
+    """Checks the derivations of these names, or all."""
+    report, at = Report(), coqc.library(folder or coqc.WORKPLACE)
+    for name, make in sessions().items():
+        if names and name not in names:
+            continue
+        theorem = make().done()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        answer = coqc.check("Certificate", text_of(derivation(theorem)), at, limit=3600)
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        beyond = coqc.assumed(answer.text) - coqc.allowed()
+        if answer.accepted and not beyond:
+            report.accepted[name] = (len(theorem.steps), spent)
+        else:
+            report.refused[name] = f"rests on {sorted(beyond)}" if beyond else f"line {answer.line}: {answer.reason}"
+    return report

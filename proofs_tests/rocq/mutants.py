@@ -1,0 +1,99 @@
+"""Rocq can say no: mutants of every declaration are exported, and none that is found false is proved.
+
+`python -m proofs_tests.rocq mutants` tries the one proof on every mutant; what it proves is then decided at every size
+of the window of `proofs_tests.rules.exhaustion`. With names, the mutants of these rules only.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from proofs_tests.rocq import coqc
+from proofs_tests.rocq.rules import OPENING
+from proofs_tests.rocq.statements import statement
+from proofs_tests.rules.exhaustion import decide, found_spelled_out
+from proofs_tests.rules.mutation import Mutant, declared_once, mutants
+
+SECONDS_EACH: Final = 2
+"""What the proof of one mutant may take; no rule takes as long."""
+TOGETHER: Final = 60
+"""How many mutants stand in one file."""
+
+
+@dataclass(slots=True)
+class Report:
+    """How the mutants fared: `wrong` are those that Rocq proves and that are found false."""
+
+    rules: int = 0
+    tried: int = 0
+    says_nothing: int = 0
+    seconds: float = 0.0
+    proved: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join((
+            f"mutants          {self.tried} of {self.rules} rules, {self.says_nothing} more state nothing",
+            f"not proved       {self.tried - len(self.proved)}",
+            f"proved           {len(self.proved)}, of which {len(self.wrong)} are found false",
+            f"all              {self.seconds:.0f} s",
+            *(f"WRONG            {mutant}" for mutant in self.wrong),
+        ))  # fmt: skip
+
+
+def exported(names: Sequence[str], report: Report) -> Iterator[tuple[str, Mutant, str]]:
+    """Each mutant that states something: what it is called, and its statement."""
+    for rule in declared_once(names):
+        report.rules += 1
+        for mutant in mutants(rule):
+            try:
+                text = statement(mutant.rule).text()
+            except Exception:  # noqa: BLE001 (a mutant may fail in any way: it states nothing then)
+                report.says_nothing += 1
+                continue
+            yield f"{rule.name}: {mutant.change}", mutant, text
+
+
+def proved_of(texts: Sequence[str], file: str, folder: Path, seconds: int = SECONDS_EACH) -> set[int]:
+    """Which of these statements the one proof proves."""
+    goals = (
+        f"Goal {text}.\n"
+        f'Proof. first [ timeout {seconds} (solve [by_the_rule]); idtac "PROVED {number} ." | idtac ]. Abort.\n'
+        for number, text in enumerate(texts)
+    )
+    answer = coqc.check(file, f"{OPENING}{''.join(goals)}End Rules.\n", folder, limit=seconds * len(texts) + 60)
+    if not answer.accepted:
+        raise RuntimeError(f"{file}.v is not accepted, line {answer.line}: {answer.reason}")
+    return {int(found) for found in re.findall(r"PROVED (\d+) \.", answer.text)}
+
+
+def try_all(names: Sequence[str] = (), folder: Path | None = None, *, every: int = 1) -> Report:
+    """Tries the mutants of these rules, or of all declarations; of them one in `every`."""
+    begun, report = time.monotonic(), Report()
+    at = coqc.library(folder or coqc.WORKPLACE)
+    listed = list(exported(names, report))[::every]
+    report.tried = len(listed)
+    for start in range(0, len(listed), TOGETHER):
+        part = listed[start : start + TOGETHER]
+        for number in sorted(proved_of([text for _, _, text in part], "Mutants", at)):
+            name, mutant, _ = part[number]
+            report.proved.append(name)
+            if is_false(mutant):
+                report.wrong.append(name)
+    report.seconds = time.monotonic() - begun
+    return report
+
+
+def is_false(mutant: Mutant) -> bool:
+    """Whether some choice of sizes, indices and elements makes the sides of a mutant differ."""
+    try:
+        return decide(mutant.rule, 2400).counterexample is not None or any(
+            found_spelled_out(mutant.rule, seed) for seed in range(1, 4)
+        )
+    except Exception:  # noqa: BLE001 (a mutant that has no meaning anywhere is not false)
+        return False

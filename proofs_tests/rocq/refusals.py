@@ -1,0 +1,117 @@
+"""Rocq refuses what is wrong although nothing of ours was asked: certificates and definitions with a fault in each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Final
+
+from atl.core.index import Index
+from atl.errors import ATLError
+from examples.derivations import pipeline_split, pipeline_tiled
+from proofs_tests.rocq import coqc
+from proofs_tests.rocq.certificates import Derivation, derivation, text_of
+from proofs_tests.rocq.evaluation import compare
+from rewrites.instantiation import Arguments
+
+SECONDS_EACH: Final = 20
+"""What the proof of one wrong step may take."""
+OTHER_MEANINGS: Final = (
+    ("padl ", "padr "), ("truncl ", "padl "), ("transpose ", "truncr "), ("0 <=?", "1 <=?"), ("greatest ", "least "),
+)  # fmt: skip
+"""Faults in the printing of programs: what is printed, and what is printed in its place."""
+
+
+@dataclass(slots=True)
+class Report:
+    """How many faults were planted, and which of them Rocq did not see."""
+
+    planted: int = 0
+    unseen: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        seen = self.planted - len(self.unseen)
+        lines = [f"faults           {seen} of {self.planted} in certificates and definitions are seen"]
+        return "\n".join([*lines, *(f"NOT SEEN         {fault}" for fault in self.unseen)])
+
+
+def swapped(derived: Derivation) -> Iterator[tuple[str, str]]:
+    """Each two steps exchanged, the programs left as they are, where both paths lead somewhere in them still."""
+    for k in range(len(derived.steps) - 1):
+        steps = list(derived.steps)
+        steps[k], steps[k + 1] = steps[k + 1], steps[k]
+        try:
+            yield f"steps {k} and {k + 1} swapped", text_of(replace(derived, steps=tuple(steps)), SECONDS_EACH)
+        except (ATLError, IndexError):
+            continue
+
+
+def with_arguments(derived: Derivation, k: int, arguments: Arguments) -> Derivation:
+    """Other arguments of a step, the programs left as they are."""
+    steps = list(derived.steps)
+    steps[k] = replace(steps[k], arguments=arguments)
+    return replace(derived, steps=tuple(steps))
+
+
+def exchanged(derived: Derivation) -> Iterator[tuple[str, Derivation]]:
+    """Each step with two of its index arguments exchanged."""
+    for k, step in enumerate(derived.steps):
+        indices = [name for name, value in step.arguments.items() if isinstance(value, Index)]
+        for a, b in pairwise(indices):
+            if step.arguments[a] != step.arguments[b]:
+                turned = {**step.arguments, a: step.arguments[b], b: step.arguments[a]}
+                yield f"{a} and {b} exchanged in step {k}, {step.rule.name}", with_arguments(derived, k, turned)
+
+
+def edited(text: str, program: int, pattern: str, other: str) -> str | None:
+    """A file with one change in what a program is printed as, if there is such a thing in it."""
+    begun = text.index(f"Definition program_{program} ")
+    ended = text.index("\n\n", begun)
+    changed, times = re.subn(pattern, other, text[begun:ended], count=1)
+    return text[:begun] + changed + text[ended:] if times else None
+
+
+PROOF_FAILED: Final = re.compile("[Tt]actic|unify|Cannot|No (such|applicable)|matching")
+EDITS: Final = (
+    ("another coefficient", r"8 \* ", "9 * "),
+    ("an index moved by one", r"\(access n' f' ([\w']+)\)", r"(access n' f' (\1 + 1))"),
+    ("a guard dropped", r"guard \((?:[^()]|\([^()]*\))*\)", "guard true"),
+    ("another bound", r"gen 0 ", "gen 1 "),
+)
+"""Changes of the text of a program."""
+
+
+def wrong_certificates() -> Iterator[tuple[str, str]]:
+    """Certificates with a fault in each, and what the fault is."""
+    for session in (pipeline_tiled(), pipeline_split()):
+        derived = derivation(session.done())
+        name, last = derived.programs[0].name, len(derived.steps)
+        text = text_of(derived, SECONDS_EACH)
+        for what, pattern, other in EDITS:
+            for program in (last, last - 1):
+                changed = edited(text, program, pattern, other)
+                if changed is not None:
+                    yield f"{name}: {what} in program {program}", changed
+        for what, wrong in islice(swapped(derived), 2):
+            yield f"{name}: {what}", wrong
+        for what, other_steps in exchanged(derived):
+            yield f"{name}: {what}", text_of(other_steps, SECONDS_EACH)
+
+
+def all_faults(folder: Path | None = None) -> Report:
+    """Plants every fault."""
+    report, at = Report(), coqc.library(folder or coqc.WORKPLACE)
+    for what, text in wrong_certificates():
+        report.planted += 1
+        answer = coqc.check("Wrong", text, at)
+        # A fault is seen by a proof that fails, not by a word that Rocq does not know.
+        if answer.line is None or not PROOF_FAILED.search(answer.reason):
+            report.unseen.append(f"{what}: {answer.reason}")
+    for changed in OTHER_MEANINGS:
+        report.planted += 1
+        if not compare(60, seed=5, folder=at, changed=[changed]).wrong:
+            report.unseen.append(f"{changed[0]} printed as {changed[1]}")
+    return report

@@ -1,0 +1,125 @@
+"""What is printed of certificates is well-formed, and a fault is one in the text too: these tests need no Rocq."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import atl
+from atl import cli
+from examples import derivations
+from proofs_tests.rocq import coqc, refusals
+from proofs_tests.rocq.certificates import Derivation, context, derivation, text_of
+from proofs_tests.rocq.certify import beside
+from proofs_tests.rocq.figure import sessions
+from proofs_tests.rocq.notation import Notation, word
+from proofs_tests.rocq.test_statements import unbound
+from rewrites import reschedule
+from rewrites.certificates.certificate import describe
+from rewrites.kernel import reflexivity
+
+
+@pytest.fixture(scope="module")
+def tiled() -> Derivation:
+    return derivation(derivations.pipeline_tiled().done())
+
+
+def test_a_file_has_the_rules_the_programs_a_lemma_for_each_step_and_the_theorem(tiled: Derivation) -> None:
+    text = text_of(tiled)
+    used = {step.rule.name for step in tiled.steps}
+    assert all(f"Lemma {name} :" in text for name in used)
+    assert text.count("Definition program_") == len(tiled.programs) == len(tiled.steps) + 1
+    assert re.findall(r"Lemma step_(\d+)", text) == [str(k) for k in range(len(tiled.steps))]
+    assert "Theorem certified" in text
+    assert "Print Assumptions certified." in text
+
+
+def test_every_name_in_a_program_is_bound(tiled: Derivation) -> None:
+    for derived in (tiled, derivation(derivations.blur_two_stage_with_tails().done())):
+        for program in derived.programs:
+            given = [*map(word, program.sizes), *(word(array.name) for array in program.inputs)]
+            assert not unbound(" ".join([*(f"({name} : Z)" for name in given), Notation().term(program.body)]))
+
+
+def test_what_is_declared_of_sizes_and_arrays_is_given() -> None:
+    n, m = atl.sizes("n m", min=1)
+    at = atl.tensor("at", n, dtype="int64", range=(0, m), order="strict")
+    x = atl.tensor("x", m)
+    program = atl.program("gather", [at, x], atl.gen(n, lambda i: x[at[i]]))
+    given = list(context([program]))
+    assert "Variable at' : list Z -> Z." in given
+    assert "Variable x' : tensor." in given
+    assert "Hypothesis n'natural : 0 <= n'." in given
+    assert sum("at'fact" in line for line in given) == 3
+    assert "forall p'0 : Z, 0 <= p'0 < n' -> at' (p'0::nil) < m'." in " ".join(given)
+
+
+def test_a_theorem_without_steps_is_written_too() -> None:
+    n = atl.sizes("n")
+    x = atl.tensor("x", n)
+    text = text_of(derivation(reflexivity(atl.program("same", [x], atl.gen(n, lambda i: x[i])))))
+    assert "Definition program_0" in text
+    assert "Lemma step_0" not in text
+
+
+def test_each_fault_changes_the_file() -> None:
+    sound = (derivations.pipeline_tiled(), derivations.pipeline_split())
+    whole = {text_of(derivation(session.done()), refusals.SECONDS_EACH) for session in sound}
+    faults = dict(refusals.wrong_certificates())
+    assert len(faults) >= 10
+    assert not whole & set(faults.values())
+    assert len(set(faults.values())) == len(faults)
+
+
+def test_all_derivations_of_the_figure_are_tried() -> None:
+    assert len(sessions()) == 13
+
+
+def test_a_certificate_is_written_where_there_is_no_rocq(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coqc, "found", lambda: None)
+    file = tmp_path / "fused-pipeline.atl.json"
+    derivations.pipeline_fused().done().save(file)
+    assert cli.main(["certify", str(file)]) == 0
+    said = capsys.readouterr()
+    assert "3 steps as lemmas" in said.out
+    assert "apt-get install coq" in said.err
+    assert "Theorem certified" in (tmp_path / "fused_pipeline.v").read_text()
+    assert beside(Path("3 × 3.json")).name == "_3___3.v"
+
+
+def test_certify_needs_a_checkout_and_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    assert cli.main(["certify", "x.json"]) == cli.REFUSED
+    assert "atl certify needs a checkout" in capsys.readouterr().err
+
+
+def test_what_is_trusted_names_rocq_where_it_has_checked() -> None:
+    n = atl.sizes("n")
+    x = atl.tensor("x", n)
+    session = reschedule(atl.program("same", [x], atl.gen(n, lambda i: x[i])))
+    session.rw("gen_eta")
+    theorem = session.done()
+    assert "the prover" in describe(theorem)
+    by_rocq = describe(theorem, checked_by_rocq=True).partition("trusting")[2]
+    assert "the kernel of Rocq" in by_rocq
+    assert "prover" not in by_rocq
+
+
+def test_orders_within_rows_and_truth_values_are_given() -> None:
+    n, k = atl.sizes("n k")
+    pos = atl.tensor("pos", n + 1, dtype="int64", range=(0, k + 1), order="rising")
+    idx = atl.tensor("idx", k, dtype="int64", range=(0, n), order=("strict", pos))
+    kept = atl.tensor("kept", n, dtype="bool")
+    x = atl.tensor("x", n)
+    program = atl.program("some", [pos, idx, kept, x], atl.sum(n, lambda i: atl.guard(kept[i], x[i])))
+    given = " ".join(context([program]))
+    assert "pos' (p'0::nil) <= pos' (q'::nil)" in given
+    assert "pos' (j'::nil) <= p'0 -> p'0 + 1 < pos' (j' + 1::nil) -> idx' (p'0::nil) < idx' (p'0 + 1::nil)" in given
+    assert "Variable kept' : list Z -> Z." in given
+    assert "kept' (i'1::nil)" in Notation().term(program.body)
