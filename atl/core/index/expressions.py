@@ -123,6 +123,8 @@ class Extremum(Atom):
 
 Rises: TypeAlias = Literal["", "rising", "strict"]
 """How the elements of an array are declared to be ordered: not at all, none below the one before, each above it."""
+_RISES: Final[dict[str, int]] = {"": 0, "strict": 1, "rising": 2}
+"""The first two as certificates have hashed them before there was the third."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +149,7 @@ class Array(Node):
         bounds = tuple(bound for bound in (self.low, self.high) if bound is not None)
         self._check(bounds)
         positions = () if self.between is None else (self.between,)
-        key = (self.name, self.dtype, self.rises, self.low is None, self.high is None, *positions)
+        key = (self.name, self.dtype, _RISES[self.rises], self.low is None, self.high is None, *positions)
         self._seal((*key, *self.shape, *bounds), (*self.shape, *bounds, *positions))
 
     def _check(self, bounds: tuple[Index, ...]) -> None:
@@ -175,8 +177,15 @@ class Array(Node):
     def order(self) -> Order:
         """A key that sorts declarations; two that differ in their bounds only may share it."""
         bounds = tuple(() if bound is None else bound.order for bound in (self.low, self.high))
-        positions = () if self.between is None else self.between.order
-        return (self.name, self.dtype, self.rises, tuple(extent.order for extent in self.shape), *bounds, positions)
+        positions = () if self.between is None else (self.between.order,)
+        return (
+            self.name,
+            self.dtype,
+            _RISES[self.rises],
+            tuple(extent.order for extent in self.shape),
+            *bounds,
+            *positions,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
