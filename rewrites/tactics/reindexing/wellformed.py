@@ -10,7 +10,7 @@ from atl.checks.wellformed import positive_divisors
 from atl.core.index import ZERO, Index, Leaf, Size, Var, index
 from atl.core.predicate import Predicate, at_most, atoms_of, equal, within
 from atl.errors import ATLError
-from atl.prove import Facts, Model, Proved, Refuted, prove
+from atl.prove import Facts, Model, Proved, Refuted, Unknown, prove
 from atl.surface.reindexing import Reindexing
 from atl.text.printing import show_predicate
 from rewrites.errors import MeetingPlaces
@@ -38,8 +38,8 @@ def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) ->
                     numbers=model.numbers,
                     suggestions=_stating(goal),
                 )
-            case _:
-                raise _unproved(goal)
+            case Unknown():
+                raise _unproved("that the places have extents", goal)
     variables = [Var(_FIRST + k, name) for k, name in enumerate(made.names[0])]
     at = [index(variable) for variable in variables]
     inside = facts.assume(*(within(ZERO, x, extent) for x, extent in zip(at, made.shape, strict=True)))
@@ -49,8 +49,9 @@ def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) ->
                 pass
             case Refuted(model):
                 raise _refused(made, variables, goal, model)
-            case _:
-                raise _unproved(goal)
+            case Unknown():
+                what = "has a place within the extents" if copies else "is stored at a place of its own"
+                raise _unproved(f"that each element {what}", goal)
 
 
 def _of_extents(made: Reindexing) -> Iterator[Predicate]:
@@ -76,9 +77,9 @@ def _of_way_back(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
     yield from (equal(x, came) for x, came in zip(at, origin, strict=True))
 
 
-def _unproved(goal: Predicate) -> MeetingPlaces:
+def _unproved(what: str, goal: Predicate) -> MeetingPlaces:
     return MeetingPlaces(
-        "it is not proved that each element is stored at a place of its own",
+        f"it is not proved {what}",
         required=show_predicate(goal),
         suggestions=_stating(goal),
     )
