@@ -35,6 +35,7 @@ from lowering.gpu.kernels import (
     axis_of,
     is_own,
 )
+from lowering.gpu.passes.wide import WIDEST
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -54,8 +55,6 @@ from lowering.nest.text_scope import TextScope
 
 Lines: TypeAlias = list[str]
 
-WIDEST: Final = 16
-"""What is shared is aligned to so many bytes, so that as many are read or stored at once, also where nvcc decides."""
 UNROLLED: Final = 64
 """A loop of so many iterations, if their number is constant, is written out: so registers are indexed by constants."""
 
@@ -219,6 +218,7 @@ class Threads:
                 name, scope = scope.bind(key(buffer), buffer.name)
                 where = self.launch.places[buffer.uid]
                 count = _product(where.extents) if isinstance(where, Dealt) else capacity.constant
+                # Aligned so that several elements are read or stored at once, also where nvcc decides to.
                 shared = f"__shared__ __align__({WIDEST}) " if where == "shared" else ""
                 start = " = {0}" if zeroed and where != "shared" else ""
                 text = f"{shared}{C_TYPES[buffer.dtype]} {name}[{max(count or 1, 1)}]{start};"
