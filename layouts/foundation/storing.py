@@ -99,11 +99,8 @@ def _in_order(
 
 def _steps(strides: Sequence[Extent], known: Known, written: str) -> list[Extent]:
     """The extents of the places but for the outermost one, from the innermost on."""
-    return (
-        list(_quotients([1, *strides], known, written))
-        if strides and strides[0] != 1
-        else list(_quotients(strides, known, written))
-    )
+    inner = [1] if strides and strides[0] != 1 else []
+    return list(_quotients([*inner, *strides], known, written))
 
 
 def _quotients(strides: Sequence[Extent], known: Known, written: str) -> Iterator[Extent]:

@@ -65,7 +65,10 @@ def test_what_cannot_be_read_is_refused() -> None:
     outside = IndexFunction((k, m), lambda i, j: (i + 1, j), onto=Box((k, m), row_major=True))
     with pytest.raises(MeetingPlaces, match=r"the element at \(0, 0\) would be lost"):
         reschedule(matmul()).view("B", outside)
-    with pytest.raises(NoLayout):
+    apart = IndexFunction((k, m), lambda i, j: (i // 2 + 1, j), onto=Box(((k + 1) // 2, m), row_major=True))
+    with pytest.raises(MeetingPlaces, match=r"would be lost: its place \(\d+, \d+\) is not within"):
+        reschedule(matmul()).view("B", apart)  # two elements meet too, which they may
+    with pytest.raises(NoLayout, match="strides 1, 1 stores no two elements at one place"):
         reschedule(matmul()).view("B", Layout((k, m), (1, 1)))
     with pytest.raises(WrongArgument, match="no layout"):
         reschedule(atl.parse("f (x : float32) : float32 := 2 * x")).view("x", blocked(4))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Final
 
 from atl.checks.wellformed import positive_divisors
 from atl.core.index import ZERO, Index, Leaf, Size, Var, index
 from atl.core.predicate import Predicate, at_most, atoms_of, equal, within
-from atl.errors import ATLError
 from atl.prove import Facts, Model, Proved, Refuted, Unknown, prove
 from atl.surface.reindexing import Reindexing
 from atl.text.printing import show_predicate
@@ -48,7 +48,7 @@ def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) ->
             case Proved():
                 pass
             case Refuted(model):
-                raise _refused(made, variables, goal, model)
+                raise _refused(made, variables, goal, model, copies=copies)
             case Unknown():
                 what = "has a place within the extents" if copies else "is stored at a place of its own"
                 raise _unproved(f"that each element {what}", goal)
@@ -95,12 +95,17 @@ def _stating(goal: Predicate) -> tuple[str, ...]:
 # -- what is wrong ----------------------------------------------------------------------------------------------------
 
 
-def _refused(made: Reindexing, variables: Sequence[Var], goal: Predicate, model: Model) -> ATLError:
-    """Two elements that meet at the sizes of a counterexample, or else the one that it names, which is lost."""
+def _refused(
+    made: Reindexing, variables: Sequence[Var], goal: Predicate, model: Model, *, copies: bool
+) -> MeetingPlaces:
+    """Two elements that meet at the sizes of a counterexample, or else the one that it names, which is lost.
+
+    With `copies` elements may meet, and that is not what is wrong.
+    """
     extents = [model.value(extent) for extent in made.shape]
     element = tuple(model.leaf(variable) for variable in variables)
-    sizes = {name: value for name, value in model.numbers.items() if name not in {v.name for v in variables}}
-    found = _meeting(made, variables, extents, model)
+    sizes = replace(model, leaves=tuple(each for each in model.leaves if each[0] not in variables)).numbers
+    found = None if copies else _meeting(made, variables, extents, model)
     if found is not None:
         one, other, place = found
         return MeetingPlaces(
