@@ -19,7 +19,7 @@ from lowering.cuda.helpers import OF_THREAD, combined, fold_name
 from lowering.cuda.scalars import Here, accumulated, scalar, stored
 from lowering.cuda.vectors import wide_loop
 from lowering.folds import neutral
-from lowering.gpu.folds import folds_into, in_shared_memory, waits_for_all, within_a_warp
+from lowering.gpu.folds import folds_into, over_some_axes, waits_for_all, within_a_warp
 from lowering.gpu.kernels import (
     AXES,
     Barrier,
@@ -181,7 +181,7 @@ class Threads:
         threads = self.launch.threads
         if within_a_warp(fold, threads):
             return f"{fold_name(fold.op, fold.into.dtype, of='lanes')}({part}, {threads[0]})"
-        if not in_shared_memory(fold, threads):
+        if not over_some_axes(fold, threads):
             return f"{fold_name(fold.op, fold.into.dtype, of='block')}({part})"
         strides = (1, threads[0], threads[0] * threads[1])
         axes = [f"{strides[axis]}, {threads[axis]}" for axis in fold.axes if threads[axis] > 1]
