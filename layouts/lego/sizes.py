@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from atl.core.index import Index, Leaf, Size, index, map_leaves
+from atl.core.predicate import Predicate, substitute
 from atl.surface.values import IndexExpr
 from layouts.foundation.tuples import Extent, extent_of
 
@@ -15,10 +17,16 @@ def placed(extent: Extent, sizes: Mapping[str, int]) -> Extent:
     if isinstance(extent, int):
         return extent
 
-    def leaf(known: Leaf) -> Index:
-        return index(sizes[known.name]) if isinstance(known, Size) and known.name in sizes else index(known)
+    return extent_of(map_leaves(extent, partial(_number, sizes)))
 
-    return extent_of(map_leaves(extent, leaf))
+
+def placed_in(predicate: Predicate, sizes: Mapping[str, int]) -> Predicate:
+    """A condition with numbers for some of its sizes."""
+    return substitute(predicate, partial(_number, sizes))
+
+
+def _number(sizes: Mapping[str, int], leaf: Leaf) -> Index:
+    return index(sizes[leaf.name]) if isinstance(leaf, Size) and leaf.name in sizes else index(leaf)
 
 
 def plain(value: Any) -> Any:

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from atl.core.index import ZERO, Index, Size, Var, atoms, index
-from atl.core.predicate import within
+from atl.core.predicate import FALSE, within
 from atl.errors import WrongArgument, brief
 from atl.prove import simplify
 from atl.surface.reindexing import Reindexing
-from atl.surface.values import IndexExpr
+from atl.surface.values import Condition, IndexExpr
+from atl.text.printing import show_predicate
 from layouts.algebra.composition import composition
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
@@ -25,7 +26,7 @@ from layouts.foundation.layout import Layout, row_major
 from layouts.foundation.tuples import Extent, product, shown
 from layouts.lego.digits import Digits, joined, seen_by
 from layouts.lego.permutations import Permutation, RegP, extents
-from layouts.lego.sizes import placed, plain
+from layouts.lego.sizes import placed, placed_in, plain
 from layouts.lego.slices import Slice
 
 LETTERS: Final = (*"ijklmnopqrstuvwxyz", *(f"i{number}" for number in range(100)))
@@ -118,7 +119,7 @@ class GroupBy(Function):
         dims = tuple(extent for each in views for extent in extents(each))
         self._set(dims, (), positive(dims).given(given))
         for link in chain:
-            self._set(self.dims, (*self.chain, self._fitting(link)), self.known)
+            self._add(link)
 
     def _set(self, dims: tuple[Extent, ...], chain: tuple[OrderBy, ...], known: Known) -> None:
         self.dims = dims
@@ -131,12 +132,11 @@ class GroupBy(Function):
         made = object.__new__(GroupBy)
         made._set(self.dims, self.chain, self.known)
         for link in links:
-            for each in link.permutations:
-                made.known = made.known.joined(each.known)
-            made._set(made.dims, (*made.chain, made._fitting(link)), made.known)
+            made._add(link)
         return made
 
-    def _fitting(self, link: OrderBy) -> OrderBy:
+    def _add(self, link: OrderBy) -> None:
+        """One more link of the chain, with what is known of its permutations."""
         known = self.known
         for each in link.permutations:
             known = known.joined(each.known)
@@ -150,7 +150,7 @@ class GroupBy(Function):
                     "ExpandBy, for partial tiles",
                 ),
             )
-        return link
+        self._set(self.dims, (*self.chain, link), known)
 
     # -- the chain ----------------------------------------------------------------------------------------------------
 
@@ -185,7 +185,7 @@ class GroupBy(Function):
         return Box(self.shape, row_major=True)
 
     def at(self, digits: Sequence[Any]) -> Any:
-        return self._laid_down(digits, self._known_of_chain())
+        return self._laid_down(digits, self.known)
 
     def _laid_down(self, digits: Sequence[Any], known: Known) -> Any:
         return joined(self._place(digits, known))
@@ -213,7 +213,7 @@ class GroupBy(Function):
             raise NoLayout(
                 f"{self} is a view of {len(self.dims)} dimensions", required=f"{len(shape)}, as the tensor has"
             )
-        known = self._known_of_chain()
+        known = self.known
         places = self.chain[-1].laid_down if self.chain else self.dims
 
         def to(*at: Any) -> tuple[Any, ...]:
@@ -237,7 +237,7 @@ class GroupBy(Function):
         """
         digits = self.coordinate(coordinate)
         symbolic = [digit for digit in digits if isinstance(digit, Index)]
-        known = self.inside(digits) if symbolic else self._known_of_chain()
+        known = self.inside(digits) if symbolic else self.known
         found = _simple(known, self._laid_down(digits, known))
         return IndexExpr(index(found)) if symbolic else found
 
@@ -247,7 +247,7 @@ class GroupBy(Function):
             raise NoLayout(f"{self} has no inv", required="permutations that are one to one, each with its way back")
         at = plain(flat)
         size = product(self.dims)
-        known = self._known_of_chain()
+        known = self.known
         if isinstance(at, Index):
             known = known.assume(within(ZERO, at, index(size)))
         elif isinstance(at, int) and isinstance(size, int) and not 0 <= at < size:
@@ -257,18 +257,11 @@ class GroupBy(Function):
             found = tuple(IndexExpr(index(digit)) for digit in found)
         return found if len(found) > 1 else found[0]
 
-    def _known_of_chain(self) -> Known:
-        known = self.known
-        for link in self.chain:
-            for each in link.permutations:
-                known = known.joined(each.known)
-        return known
-
     def inside(self, digits: Sequence[Any]) -> Known:
         """What is known of the sizes, and that every digit is within its extent."""
         pairs = [(plain(x), n) for x, n in zip(digits, self.dims, strict=True)]
         facts = [within(ZERO, x, index(n)) for x, n in pairs if isinstance(x, Index)]
-        return self._known_of_chain().assume(*facts)
+        return self.known.assume(*facts)
 
     def coordinate(self, given: Sequence[Any]) -> list[Any]:
         """The indices of a view, each within its extent; a tuple of them may be given as one."""
@@ -325,12 +318,25 @@ class GroupBy(Function):
             outer = link.strides()
             if outer is None:
                 raise NoLayout(f"{link} is no strides", required="permutations of dimensions only: RegP, Row and Col")
-            found = composition(outer.knowing(self._known_of_chain()), found)
+            found = composition(outer.knowing(self.known), found)
         return found
 
     def where(self, **sizes: int) -> GroupBy:
-        """This layout with numbers for sizes."""
-        made = GroupBy([placed(extent, sizes) for extent in self.dims])
+        """This layout with numbers for sizes. Raises `LayoutError` for numbers that break what is known of the sizes.
+
+        >>> import atl
+        >>> from layouts.lego import Row, TileBy
+        >>> M, K, BM = atl.sizes("M K BM")
+        >>> TileBy([M // BM, K], [BM, 1], given=[M % BM == 0]).OrderBy(Row(M, K)).where(BM=4).dims
+        (M // 4, K, 4, 1)
+        """
+        dims = [placed(extent, sizes) for extent in self.dims]
+        facts = [(fact, placed_in(fact, sizes)) for fact in self.known.facts.predicates]
+        for fact, held in facts:
+            if held == FALSE:
+                numbers = ", ".join(f"{name} = {number}" for name, number in sizes.items())
+                raise LayoutError(f"{self} with {numbers}", required=show_predicate(fact))
+        made = GroupBy(dims, given=[Condition(held) for _, held in facts])
         links = [OrderBy(*(each.where(sizes) for each in link.permutations)) for link in self.chain]
         return made._with(*links)
 
