@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from atl.core.index import Index, Leaf, Size, index, map_leaves
-from atl.core.predicate import Predicate, substitute
+from atl.core.index import map_leaves
 from atl.surface.values import IndexExpr
+from layouts.foundation.known import number_for
 from layouts.foundation.tuples import Extent, extent_of
 
 
@@ -17,16 +17,7 @@ def placed(extent: Extent, sizes: Mapping[str, int]) -> Extent:
     if isinstance(extent, int):
         return extent
 
-    return extent_of(map_leaves(extent, partial(_number, sizes)))
-
-
-def placed_in(predicate: Predicate, sizes: Mapping[str, int]) -> Predicate:
-    """A condition with numbers for some of its sizes."""
-    return substitute(predicate, partial(_number, sizes))
-
-
-def _number(sizes: Mapping[str, int], leaf: Leaf) -> Index:
-    return index(sizes[leaf.name]) if isinstance(leaf, Size) and leaf.name in sizes else index(leaf)
+    return extent_of(map_leaves(extent, partial(number_for, sizes)))
 
 
 def plain(value: Any) -> Any:

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from atl.core.index import ZERO, Index, Size, Var, atoms, index
-from atl.core.predicate import FALSE, within
+from atl.core.predicate import within
 from atl.errors import WrongArgument, brief
 from atl.prove import simplify
 from atl.surface.reindexing import Reindexing
-from atl.surface.values import Condition, IndexExpr
-from atl.text.printing import show_predicate
+from atl.surface.values import IndexExpr
 from layouts.algebra.composition import composition
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
@@ -26,7 +25,7 @@ from layouts.foundation.layout import Layout, row_major
 from layouts.foundation.tuples import Extent, product, shown
 from layouts.lego.digits import Digits, joined, seen_by
 from layouts.lego.permutations import Permutation, RegP, extents
-from layouts.lego.sizes import placed, placed_in, plain
+from layouts.lego.sizes import placed, plain
 from layouts.lego.slices import Slice
 
 LETTERS: Final = (*"ijklmnopqrstuvwxyz", *(f"i{number}" for number in range(100)))
@@ -330,13 +329,8 @@ class GroupBy(Function):
         >>> TileBy([M // BM, K], [BM, 1], given=[M % BM == 0]).OrderBy(Row(M, K)).where(BM=4).dims
         (M // 4, K, 4, 1)
         """
-        dims = [placed(extent, sizes) for extent in self.dims]
-        facts = [(fact, placed_in(fact, sizes)) for fact in self.known.facts.predicates]
-        for fact, held in facts:
-            if held == FALSE:
-                numbers = ", ".join(f"{name} = {number}" for name, number in sizes.items())
-                raise LayoutError(f"{self} with {numbers}", required=show_predicate(fact))
-        made = GroupBy(dims, given=[Condition(held) for _, held in facts])
+        made = GroupBy([placed(extent, sizes) for extent in self.dims])
+        made.known = made.known.joined(self.known.where(sizes))
         links = [OrderBy(*(each.where(sizes) for each in link.permutations)) for link in self.chain]
         return made._with(*links)
 
