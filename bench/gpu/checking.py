@@ -40,6 +40,10 @@ class Verdict:
         return asdict(self)
 
 
+class NotHere(Exception):
+    """A library that is installed cannot do here what is checked: it is told, and no fault of ours."""
+
+
 class Watched:
     """An array for a result on the device, poisoned, with poison before and after it."""
 
@@ -126,7 +130,7 @@ def fault(got: Array, want: Array, tolerance: float = TOLERANCE) -> str:
 
 
 def calls(shipped: Shipped, device: Device) -> Iterator[Verdict]:
-    """Calls of one kernel of a matrix in all the ways that arrays are passed; a library that is not here is absent."""
+    """Calls of one kernel of a matrix in all the ways that arrays are passed; what is not here is absent."""
     a = np.random.default_rng(5).random((67, 45)).astype(np.float32)
     want = atl.evaluate(shipped.program, a)
     ways: dict[str, tuple[str | None, Callable[[Shipped, Device, Array, Array], str]]] = {
@@ -142,6 +146,8 @@ def calls(shipped: Shipped, device: Device) -> Iterator[Verdict]:
             continue
         try:
             yield Verdict(what, 1, run(shipped, device, a, want))
+        except NotHere as error:
+            yield Verdict(what, 0, str(error), absent=True)
         except Exception as error:  # noqa: BLE001 (another library's failure is told, and the next way is tried)
             yield Verdict(what, 0, f"{type(error).__name__}: {error}")
 
@@ -169,7 +175,7 @@ def _of_torch(shipped: Shipped, _device: Device, a: Array, want: Array) -> str:
     import torch
 
     if not torch.cuda.is_available():
-        return "torch sees no GPU"
+        raise NotHere("torch sees no GPU")
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         held = torch.from_numpy(a).cuda()

@@ -154,8 +154,8 @@ def shaped(kernel: str, flags: Sequence[str]) -> Callable[..., Run]:
             for value in values
         ]
 
-        def run() -> Any:
-            return function(*kept) if library else None
+        def run(_held: Any = library) -> Any:  # a library that nobody holds is closed
+            return function(*kept)
 
         return run
 

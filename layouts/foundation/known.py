@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
-from atl.core.index import ONE, Index, Monomial, Quotient, floordiv, index, polynomial
+from atl.core.index import ONE, Index, Leaf, Monomial, Quotient, Size, floordiv, index, polynomial
 from atl.core.index import atoms as atoms_of
-from atl.core.predicate import Predicate, Zero, at_most, equal, less
+from atl.core.predicate import FALSE, Predicate, Zero, at_most, equal, less, substitute
 from atl.prove import Facts, Proved, prove, simplify
 from atl.surface.values import as_predicate
+from atl.text.printing import show_predicate
+from layouts.errors import LayoutError
 from layouts.foundation.tuples import Extent
 
 
@@ -32,6 +35,25 @@ class Known:
     def joined(self, other: Known) -> Known:
         """What both know."""
         return self if other is self else self.assume(*other.facts.predicates)
+
+    def where(self, sizes: Mapping[str, int]) -> Known:
+        """What is known with numbers for some sizes. Raises `LayoutError` for numbers that break it.
+
+        >>> from atl import sizes
+        >>> n, m = sizes("n m")
+        >>> EMPTY.given([n % m == 0]).where({"m": 4}).holds((n % 4 == 0).node)
+        True
+        """
+        out = EMPTY
+        for fact in self.facts.predicates:
+            held = substitute(fact, partial(number_for, sizes))
+            if held == FALSE:
+                numbers = ", ".join(f"{name} = {number}" for name, number in sizes.items())
+                raise LayoutError(
+                    f"what is known of the sizes does not hold for {numbers}", required=show_predicate(fact)
+                )
+            out = out.assume(held)
+        return out
 
     def holds(self, predicate: Predicate) -> bool:
         """Whether the quick layers of the prover see that it follows."""
@@ -142,6 +164,11 @@ def _multiplied_out(value: Index, whole: Index, part: Index, quotient: Quotient)
 
 EMPTY: Final = Known()
 """Nothing is known but what holds of all integers."""
+
+
+def number_for(sizes: Mapping[str, int], leaf: Leaf) -> Index:
+    """A size as its number, if it has one among these; any other leaf as it is."""
+    return index(sizes[leaf.name]) if isinstance(leaf, Size) and leaf.name in sizes else index(leaf)
 
 
 def positive(extents: Iterable[Extent]) -> Known:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from atl.core.index import Index, Leaf, Size, index, map_leaves
-from atl.core.predicate import substitute
+from atl.core.index import Index, map_leaves
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
 from layouts.errors import LayoutError, NoMode, NotByTable
 from layouts.foundation.box import Box, nested_digits, split
 from layouts.foundation.function import Function, fits_machine, plain
-from layouts.foundation.known import EMPTY, Known, positive
+from layouts.foundation.known import EMPTY, Known, number_for, positive
 from layouts.foundation.semimodule import (
     BITS,
     F2,
@@ -216,26 +216,22 @@ class Layout(Function):
         return stored_by_strides(shape, self.shape, list(leaves(self.stride)), self.offset, self.known, copies=copies)
 
     def where(self, **sizes: int) -> Layout:
-        """This layout with numbers for sizes.
+        """This layout with numbers for sizes. Raises `LayoutError` for numbers that break what is known of them.
 
         >>> import atl
         >>> Layout((4, atl.sizes("n"))).where(n=3)
         (4,3):(1,4)
         """
 
-        def leaf(known: Leaf) -> Index:
-            return index(sizes[known.name]) if isinstance(known, Size) and known.name in sizes else index(known)
-
         def placed(value: Stride) -> Any:
             if isinstance(value, Index):
-                return extent_of(map_leaves(value, leaf))
+                return extent_of(map_leaves(value, partial(number_for, sizes)))
             if isinstance(value, Coordinate):
                 return Coordinate(tuple(placed(part) for part in value))
             return value
 
         made = Layout(mapped(placed, self.shape), mapped(placed, self.stride), offset=placed(self.offset))
-        facts = (substitute(fact, leaf) for fact in self.known.facts.predicates)
-        made.known = made.known.assume(*facts)
+        made.known = made.known.joined(self.known.where(sizes))
         return made
 
     def knowing(self, known: Known) -> Layout:

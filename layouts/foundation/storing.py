@@ -27,7 +27,7 @@ def stored_by_strides(
 
     The places are a box whose extents are the quotients of strides that follow one another. Raises `NoLayout` where two
     elements meet, and where strides do not divide one another: then no box of digits has these places. With `copies`
-    elements may meet along modes of stride 0.
+    elements may meet along modes of stride 0, and nowhere else.
     """
     modes = modes_of(domain)
     written = f"{shown(domain)} with strides {', '.join(map(str, strides))}"
@@ -88,6 +88,7 @@ def _in_order(
         raise NoLayout(
             f"it is not known that {written} stores no two elements at one place",
             required="an order of the modes in which each stride exceeds all that the modes before it span",
+            suggestions=("an IndexFunction with onto=: there elements may share places",) if copies else (),
         )
     out = []
     for wanted in ordered:
@@ -99,11 +100,8 @@ def _in_order(
 
 def _steps(strides: Sequence[Extent], known: Known, written: str) -> list[Extent]:
     """The extents of the places but for the outermost one, from the innermost on."""
-    return (
-        list(_quotients([1, *strides], known, written))
-        if strides and strides[0] != 1
-        else list(_quotients(strides, known, written))
-    )
+    inner = [1] if strides and strides[0] != 1 else []
+    return list(_quotients([*inner, *strides], known, written))
 
 
 def _quotients(strides: Sequence[Extent], known: Known, written: str) -> Iterator[Extent]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from atl.core.index import Index, Leaf, Size, index, map_leaves
+from atl.core.index import map_leaves
 from atl.surface.values import IndexExpr
+from layouts.foundation.known import number_for
 from layouts.foundation.tuples import Extent, extent_of
 
 
@@ -15,10 +17,7 @@ def placed(extent: Extent, sizes: Mapping[str, int]) -> Extent:
     if isinstance(extent, int):
         return extent
 
-    def leaf(known: Leaf) -> Index:
-        return index(sizes[known.name]) if isinstance(known, Size) and known.name in sizes else index(known)
-
-    return extent_of(map_leaves(extent, leaf))
+    return extent_of(map_leaves(extent, partial(number_for, sizes)))
 
 
 def plain(value: Any) -> Any:

@@ -118,7 +118,7 @@ class GroupBy(Function):
         dims = tuple(extent for each in views for extent in extents(each))
         self._set(dims, (), positive(dims).given(given))
         for link in chain:
-            self._set(self.dims, (*self.chain, self._fitting(link)), self.known)
+            self._add(link)
 
     def _set(self, dims: tuple[Extent, ...], chain: tuple[OrderBy, ...], known: Known) -> None:
         self.dims = dims
@@ -131,12 +131,11 @@ class GroupBy(Function):
         made = object.__new__(GroupBy)
         made._set(self.dims, self.chain, self.known)
         for link in links:
-            for each in link.permutations:
-                made.known = made.known.joined(each.known)
-            made._set(made.dims, (*made.chain, made._fitting(link)), made.known)
+            made._add(link)
         return made
 
-    def _fitting(self, link: OrderBy) -> OrderBy:
+    def _add(self, link: OrderBy) -> None:
+        """One more link of the chain, with what is known of its permutations."""
         known = self.known
         for each in link.permutations:
             known = known.joined(each.known)
@@ -150,7 +149,7 @@ class GroupBy(Function):
                     "ExpandBy, for partial tiles",
                 ),
             )
-        return link
+        self._set(self.dims, (*self.chain, link), known)
 
     # -- the chain ----------------------------------------------------------------------------------------------------
 
@@ -185,7 +184,7 @@ class GroupBy(Function):
         return Box(self.shape, row_major=True)
 
     def at(self, digits: Sequence[Any]) -> Any:
-        return self._laid_down(digits, self._known_of_chain())
+        return self._laid_down(digits, self.known)
 
     def _laid_down(self, digits: Sequence[Any], known: Known) -> Any:
         return joined(self._place(digits, known))
@@ -213,7 +212,7 @@ class GroupBy(Function):
             raise NoLayout(
                 f"{self} is a view of {len(self.dims)} dimensions", required=f"{len(shape)}, as the tensor has"
             )
-        known = self._known_of_chain()
+        known = self.known
         places = self.chain[-1].laid_down if self.chain else self.dims
 
         def to(*at: Any) -> tuple[Any, ...]:
@@ -237,7 +236,7 @@ class GroupBy(Function):
         """
         digits = self.coordinate(coordinate)
         symbolic = [digit for digit in digits if isinstance(digit, Index)]
-        known = self.inside(digits) if symbolic else self._known_of_chain()
+        known = self.inside(digits) if symbolic else self.known
         found = _simple(known, self._laid_down(digits, known))
         return IndexExpr(index(found)) if symbolic else found
 
@@ -247,7 +246,7 @@ class GroupBy(Function):
             raise NoLayout(f"{self} has no inv", required="permutations that are one to one, each with its way back")
         at = plain(flat)
         size = product(self.dims)
-        known = self._known_of_chain()
+        known = self.known
         if isinstance(at, Index):
             known = known.assume(within(ZERO, at, index(size)))
         elif isinstance(at, int) and isinstance(size, int) and not 0 <= at < size:
@@ -257,18 +256,11 @@ class GroupBy(Function):
             found = tuple(IndexExpr(index(digit)) for digit in found)
         return found if len(found) > 1 else found[0]
 
-    def _known_of_chain(self) -> Known:
-        known = self.known
-        for link in self.chain:
-            for each in link.permutations:
-                known = known.joined(each.known)
-        return known
-
     def inside(self, digits: Sequence[Any]) -> Known:
         """What is known of the sizes, and that every digit is within its extent."""
         pairs = [(plain(x), n) for x, n in zip(digits, self.dims, strict=True)]
         facts = [within(ZERO, x, index(n)) for x, n in pairs if isinstance(x, Index)]
-        return self._known_of_chain().assume(*facts)
+        return self.known.assume(*facts)
 
     def coordinate(self, given: Sequence[Any]) -> list[Any]:
         """The indices of a view, each within its extent; a tuple of them may be given as one."""
@@ -325,12 +317,20 @@ class GroupBy(Function):
             outer = link.strides()
             if outer is None:
                 raise NoLayout(f"{link} is no strides", required="permutations of dimensions only: RegP, Row and Col")
-            found = composition(outer.knowing(self._known_of_chain()), found)
+            found = composition(outer.knowing(self.known), found)
         return found
 
     def where(self, **sizes: int) -> GroupBy:
-        """This layout with numbers for sizes."""
+        """This layout with numbers for sizes. Raises `LayoutError` for numbers that break what is known of the sizes.
+
+        >>> import atl
+        >>> from layouts.lego import Row, TileBy
+        >>> M, K, BM = atl.sizes("M K BM")
+        >>> TileBy([M // BM, K], [BM, 1], given=[M % BM == 0]).OrderBy(Row(M, K)).where(BM=4).dims
+        (M // 4, K, 4, 1)
+        """
         made = GroupBy([placed(extent, sizes) for extent in self.dims])
+        made.known = made.known.joined(self.known.where(sizes))
         links = [OrderBy(*(each.where(sizes) for each in link.permutations)) for link in self.chain]
         return made._with(*links)
 

@@ -132,8 +132,7 @@ def _free(columns: list[int], memory: Banks) -> Answer:
     words = [column >> memory.within for column in columns]
     slots = [column & (memory.together - 1) for column in words]
     # Lanes of one bank differ by a sum of columns whose slot is zero: none of those may be another word.
-    for bit in bits.bits_of(bits.basis_of(slots).free):
-        met = bits.basis_of(slots[:bit]).reduced(slots[bit])[1] | 1 << bit
+    for met in bits.dependences(slots):
         if bits.product(words, met):
             return Refuted(Model(((Var(1 << 58, "i"), met), (Var((1 << 58) + 1, "j"), 0))))
     return Proved("structure")

@@ -74,11 +74,18 @@ def dependence(columns: Sequence[int]) -> int:
     >>> bin(dependence([1, 2, 3])), dependence([1, 2])
     ('0b111', 0)
     """
+    return next(dependences(columns), 0)
+
+
+def dependences(columns: Sequence[int]) -> Iterator[int]:
+    """For each free column the columns, as bits, that add up to zero with it: a basis of all that add up to zero.
+
+    >>> [bin(each) for each in dependences([1, 2, 3, 0])]
+    ['0b111', '0b1000']
+    """
     basis = basis_of(columns)
-    if not basis.free:
-        return 0
-    first = next(bits_of(basis.free))
-    return basis.reduced(columns[first])[1] | 1 << first
+    for bit in bits_of(basis.free):
+        yield basis.reduced(columns[bit])[1] | 1 << bit
 
 
 def product(columns: Sequence[int], vector: int) -> int:

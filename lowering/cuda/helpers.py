@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 from atl.core.dtypes import DTYPES
 from lowering.c.helpers import identifiers
 from lowering.c.values.scalars import C_TYPES
-from lowering.gpu.kernels import THREADS_OF_A_BLOCK, Folding
+from lowering.gpu.kernels import THREADS_OF_A_BLOCK, WARP, Folding
 
 
 def _words(text: str) -> frozenset[str]:
@@ -159,7 +159,7 @@ def _fold_of_block(op: Folding, dtype: str) -> str:
 /* What all threads of a block fold their parts into; a barrier stands before the next call. */
 static __device__ {c_type} {fold_name(op, dtype, of="block")}({c_type} part)
 {{
-    __shared__ {c_type} of_warp[32];
+    __shared__ {c_type} of_warp[{THREADS_OF_A_BLOCK // WARP}];
     const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
     const unsigned thread = {OF_THREAD};
     const unsigned lane = thread % 32, left = threads - thread / 32 * 32, lanes = left < 32 ? left : 32;

@@ -149,8 +149,8 @@ class _Indices:
             case Extremum(_, choices):
                 return _at_least_one(_sum([self.of(choice) for choice in choices]))
             case Xor(parts):
-                # Of numbers below zero: one more, as in -1 ^ 0.
-                return _sum((*(self.of(part) for part in parts), _ONE))
+                # |a ^ b| <= |a| + |b|, for numbers below zero too.
+                return _at_least_one(_sum(self.of(part) for part in parts))
             case Read(array, indices):
                 self._address(tuple(zip(indices, array.shape, strict=True)))
                 return _at_least_one(self._element(atom))

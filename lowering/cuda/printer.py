@@ -20,7 +20,7 @@ from lowering.c.text import SUM, WIDTH, indented, wrapped
 from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES
 from lowering.cuda.helpers import OURS, WORDS, preamble
-from lowering.cuda.narrow import LIMIT, bounds_of_indices, holds, written
+from lowering.cuda.narrow import LIMIT, Bounds, bounds_of_indices, holds, written
 from lowering.cuda.threads import Lines, Threads
 from lowering.gpu.kernels import (
     AXES,
@@ -60,7 +60,8 @@ def print_cuda(kernels: Kernels) -> str:
     nest = kernels.nest
     scope = _outermost(nest)
     name, names = _named(nest, scope)
-    host = _Host(nest, name, [], _indices_of(nest))
+    bounds = bounds_of_indices(nest)
+    host = _Host(nest, name, [], _indices_of(bounds))
     body: Lines = []
     if not nest.complete:
         body += _checked(_memset(scope, nest.output, elements(nest.output.extents)))
@@ -72,8 +73,8 @@ def print_cuda(kernels: Kernels) -> str:
         body[:0] = ["cudaLaunchConfig_t how = {};", "how.stream = stream;"]
     elif "stream" not in used:
         unused.append("(void)stream;")
-    if "narrow" in used:
-        body[:0] = _chosen(nest, scope)
+    if bounds is not None and "narrow" in used:
+        body[:0] = _chosen(bounds, nest, scope)
     body[:0] = _aligned(kernels, scope)
     lines = [
         *textwrap.wrap(_comment(nest, scope), WIDTH, subsequent_indent="   ", break_long_words=False),
@@ -109,9 +110,8 @@ def _outermost(nest: LoopNest) -> TextScope:
     return TextScope(names, frozenset(), nest.natural, indices=WIDE)
 
 
-def _indices_of(nest: LoopNest) -> str:
+def _indices_of(bounds: tuple[Bounds, ...] | None) -> str:
     """The type of indices in kernels: `index_t` where the host chooses it by the sizes of a call."""
-    bounds = bounds_of_indices(nest)
     if bounds is None:
         return WIDE
     if all(set(each) <= {()} for each in bounds):
@@ -119,10 +119,10 @@ def _indices_of(nest: LoopNest) -> str:
     return CHOSEN
 
 
-def _chosen(nest: LoopNest, scope: TextScope) -> Lines:
+def _chosen(bounds: tuple[Bounds, ...], nest: LoopNest, scope: TextScope) -> Lines:
     """The test by which a call chooses the type of indices."""
     names = {size: f"fmax({scope.name(Size(size))}, 1)" for size in nest.sizes}
-    tests = [f"{written(each, names)} <= {LIMIT}.0" for each in bounds_of_indices(nest) or ()]
+    tests = [f"{written(each, names)} <= {LIMIT}.0" for each in bounds]
     return ["/* Whether 32 bits hold every index of these sizes. */", f"const bool narrow = {' && '.join(tests)};"]
 
 

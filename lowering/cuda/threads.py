@@ -19,7 +19,7 @@ from lowering.cuda.helpers import OF_THREAD, combined, fold_name
 from lowering.cuda.scalars import Here, accumulated, scalar, stored
 from lowering.cuda.vectors import wide_loop
 from lowering.folds import neutral
-from lowering.gpu.folds import folds_into, in_shared_memory, waits_for_all, within_a_warp
+from lowering.gpu.folds import folds_into, over_some_axes, waits_for_all, within_a_warp
 from lowering.gpu.kernels import (
     AXES,
     Barrier,
@@ -35,6 +35,7 @@ from lowering.gpu.kernels import (
     axis_of,
     is_own,
 )
+from lowering.gpu.passes.wide import WIDEST
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -54,8 +55,6 @@ from lowering.nest.text_scope import TextScope
 
 Lines: TypeAlias = list[str]
 
-WIDEST: Final = 16
-"""What is shared is aligned to so many bytes, so that as many are read or stored at once, also where nvcc decides."""
 UNROLLED: Final = 64
 """A loop of so many iterations, if their number is constant, is written out: so registers are indexed by constants."""
 
@@ -182,7 +181,7 @@ class Threads:
         threads = self.launch.threads
         if within_a_warp(fold, threads):
             return f"{fold_name(fold.op, fold.into.dtype, of='lanes')}({part}, {threads[0]})"
-        if not in_shared_memory(fold, threads):
+        if not over_some_axes(fold, threads):
             return f"{fold_name(fold.op, fold.into.dtype, of='block')}({part})"
         strides = (1, threads[0], threads[0] * threads[1])
         axes = [f"{strides[axis]}, {threads[axis]}" for axis in fold.axes if threads[axis] > 1]
@@ -219,6 +218,7 @@ class Threads:
                 name, scope = scope.bind(key(buffer), buffer.name)
                 where = self.launch.places[buffer.uid]
                 count = _product(where.extents) if isinstance(where, Dealt) else capacity.constant
+                # Aligned so that several elements are read or stored at once, also where nvcc decides to.
                 shared = f"__shared__ __align__({WIDEST}) " if where == "shared" else ""
                 start = " = {0}" if zeroed and where != "shared" else ""
                 text = f"{shared}{C_TYPES[buffer.dtype]} {name}[{max(count or 1, 1)}]{start};"

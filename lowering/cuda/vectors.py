@@ -47,7 +47,7 @@ def wide_loop(loop: For, wide: Wide, here: Here, who: Who) -> list[str]:
         if load.under:
             condition = predicate_text(here.scope, conjunction(load.under)).at(OR)
             value = f"{condition} ? {value} : {kind}()"
-        name, scope = scope.bind(("wide", load.cell), f"{load.cell.buffer.name}4")
+        name, scope = scope.bind(("wide", load.cell), f"{load.cell.buffer.name}{wide.lanes}")
         lines.append(f"const {kind} {name} = {value};")
         vectors.append((load, name))
     here = replace(here, scope=scope)

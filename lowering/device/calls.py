@@ -27,6 +27,7 @@ from lowering.device.runtime import DECLARED, LEGACY, OF_A_DEVICE, PER_THREAD, R
 from lowering.facts import Facts
 from lowering.fitting import Fitting
 from lowering.gpu.kernels import Kernels
+from lowering.gpu.passes.wide import WIDEST
 from lowering.nest.loopnest import LoopNest
 from lowering.sizing import read_for_sizes, sized
 
@@ -38,8 +39,6 @@ MISALIGNED: Final = 716
 """What the function of a kernel gives for arrays that do not begin where it could read several elements at once."""
 _SIZE: Final[Kind] = "int64_t"
 _ADDRESS: Final[Kind] = "address"
-AT_ONCE: Final = 16
-"""So many bytes a thread reads at once at most."""
 
 
 class Machine(Protocol):
@@ -159,7 +158,7 @@ class Caller:
         if not there and not out_there:
             return _Passed(arrays, dict(named), stream=PER_THREAD if stream is None else stream)
         told = [told_stream(value) for value in ([out] if out_there else []) + [value for _, value in there]]
-        chosen = next((each for each in (stream, *told, LEGACY) if each is not None), LEGACY)
+        chosen = next(each for each in (stream, *told, LEGACY) if each is not None)
         passed = _Passed(arrays, {}, stream=chosen)
         if out_there:
             passed.out = on_gpu("out", out, chosen)
@@ -301,7 +300,7 @@ class Caller:
                 number = function(*given, *sizes, into, stream)
                 if number == MISALIGNED:
                     for each in self._all(passed):
-                        _check_alignment(each, AT_ONCE)
+                        _check_alignment(each, WIDEST)
                 runtime.check(number, name)
                 if place is None and result.nbytes:
                     runtime.copy_out(result, into, stream)

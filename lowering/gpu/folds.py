@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from lowering.gpu.kernels import WARP, Extents, Fold, Folding, axis_of
+from lowering.gpu.kernels import THREADS_OF_A_BLOCK, WARP, Extents, Fold, Folding, axis_of
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -107,6 +107,13 @@ def of_all(fold: Fold, extents: Extents) -> bool:
     return all(axis in fold.axes or extent == 1 for axis, extent in enumerate(extents))
 
 
-def in_shared_memory(fold: Fold, extents: Extents) -> bool:
-    """Whether threads of some axes fold over more than a warp, which takes a place in shared memory for each thread."""
+def over_some_axes(fold: Fold, extents: Extents) -> bool:
+    """Whether threads of some axes, and not of all, fold over more than a warp."""
     return not within_a_warp(fold, extents) and not of_all(fold, extents)
+
+
+def values_shared(fold: Fold, extents: Extents) -> int:
+    """How many values a block has in shared memory to fold: one of each thread, or one of each warp."""
+    if within_a_warp(fold, extents):
+        return 0
+    return THREADS_OF_A_BLOCK if over_some_axes(fold, extents) else THREADS_OF_A_BLOCK // WARP

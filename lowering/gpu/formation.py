@@ -13,11 +13,10 @@ from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
 from atl.core.predicate import expressions
 from atl.errors import IllegalMark, UnsupportedMark
 from lowering.gpu.barriers import MetWithin, Place, Synchronised
-from lowering.gpu.folds import all_come, folds_into, in_shared_memory, within_a_warp
+from lowering.gpu.folds import all_come, folds_into, values_shared, within_a_warp
 from lowering.gpu.kernels import (
     AXES,
     SHARED_BYTES,
-    THREADS_OF_A_BLOCK,
     Branch,
     Extents,
     Fold,
@@ -349,22 +348,22 @@ class _Kernel:
         return scope
 
     def _of_folds(self, block: Block, extents: Extents) -> int:
-        """How much shared memory threads take to fold over some axes: a place for each thread, for each operation."""
+        """How many bytes of shared memory threads take to fold, for each operation."""
         loops = [s for s in statements(block) if isinstance(s, For) and s.mark in THREADS]
-        folds = [fold for loop in loops for fold in folds_into(loop) if in_shared_memory(fold, extents)]
-        functions = {(fold.op, fold.into.dtype) for fold in folds}
-        return sum(THREADS_OF_A_BLOCK * (dtypes.bytes_of(1, dtype) or 0) for _, dtype in functions)
+        folds = [fold for loop in loops for fold in folds_into(loop)]
+        functions = {(fold.op, fold.into.dtype, values_shared(fold, extents)) for fold in folds}
+        return sum(dtypes.bytes_of(count, dtype) or 0 for _, dtype, count in functions)
 
     def _check_room(self, block: Block, places: Mapping[int, Where], extents: Extents) -> None:
         """Raises where a block has no room for what it shares, or a thread for what it has by itself."""
         made = [s for s in statements(block) if isinstance(s, Allocate)]
         for where, limit, whose in (("shared", SHARED_BYTES, "a block"), ("private", PRIVATE_BYTES, "a thread")):
             held = [s for s in made if places[s.buffer.uid] == where]
-            total = sum(bytes_of(s) or 0 for s in held)
-            total += self._of_folds(block, extents) if where == "shared" else 0
-            if held and total > limit:
+            of_folds = self._of_folds(block, extents) if where == "shared" else 0
+            if held and sum(bytes_of(s) or 0 for s in held) + of_folds > limit:
                 largest = max(held, key=lambda s: bytes_of(s) or 0)
                 names = ", ".join(f"{s.buffer.name} ({bytes_of(s)})" for s in held)
+                names += f", and {of_folds} to fold" if of_folds else ""
                 raise UnsupportedMark(
                     f"{whose} has no room for {largest.buffer.name}, which is {where}",
                     binder=largest.buffer.name,

@@ -265,13 +265,9 @@ def wide_cells(launch: Launch) -> Iterator[tuple[Cell, For, int]]:
         if not isinstance(step, Run):
             continue
         for loop in statements((step.statement,)):
-            wide = launch.wide.get(loop.variable.uid) if isinstance(loop, For) else None
-            if wide is None or not isinstance(loop, For):
-                continue
-            found = [load.cell for load in wide.loads]
-            if wide.stores:
-                found += [cell for cell, changed in cells_of(loop.body) if changed]
-            yield from ((cell, loop, wide.lanes) for cell in found)
+            if isinstance(loop, For) and (wide := launch.wide.get(loop.variable.uid)) is not None:
+                stored = [cell for cell, changed in cells_of(loop.body) if changed] if wide.stores else []
+                yield from ((cell, loop, wide.lanes) for cell in (*(load.cell for load in wide.loads), *stored))
 
 
 def touched_by(launch: Launch) -> dict[Buffer, bool]:

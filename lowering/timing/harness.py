@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Final, Protocol, TypeAlias
@@ -140,8 +140,7 @@ def alternate(
             playing = {name for name in names if spent[name] < share or number < LEAST}
             if not playing:
                 break
-            turn = number % len(names)
-            for name in (*names[turn:], *names[:turn]):
+            for name in turned(names, number):
                 taken: float | None = None
                 if name in playing:
                     begun = clock.now()
@@ -155,6 +154,16 @@ def alternate(
         for taken_so_far in samples.times.values():
             del taken_so_far[shortest:]
     return samples
+
+
+def turned(names: Sequence[str], number: int) -> list[str]:
+    """The order of a round, each of which begins one further: nobody always comes after the same neighbour's caches.
+
+    >>> turned(["a", "b", "c"], 4)
+    ['b', 'c', 'a']
+    """
+    turn = number % max(1, len(names))
+    return [*names[turn:], *names[:turn]]
 
 
 def _sample(run: Run, clock: Clock, repeats: dict[str, int], name: str) -> float | None:

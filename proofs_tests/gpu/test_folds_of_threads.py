@@ -64,6 +64,20 @@ def test_no_barrier_of_a_fold_over_some_axes_can_be_left_out(tmp_path: Path) -> 
             Shimmed(library, held.nest)("f", {"n": 2}, arrays, (2, 3))
 
 
+@pytest.mark.parametrize("cells", [12256, 12257, 12288])
+def test_a_fold_of_a_whole_block_takes_a_place_for_each_warp(cells: int) -> None:
+    text = (
+        "f (x : float32[n, 48]) : float32[n] := ⊞[i < n | block.x] "
+        f"let s | shared := ⊞[a < {cells} | unroll] x[i, 0] in Σ[j < 48 | thread.x] s[j] * x[i, j]"
+    )
+    nest = lower(atl.parse(text), target="cuda")
+    if 4 * cells + 4 * 32 <= 48 * 1024:
+        kernels(nest)
+        return
+    with pytest.raises(UnsupportedMark, match=rf"there are s \({4 * cells}\), and 128 to fold"):
+        kernels(nest)
+
+
 def test_folds_over_some_axes_take_shared_memory_that_counts() -> None:
     text = (
         "f (x : float32[n, 48]) : float32[n, 3] := ⊞[i < n | block.x] "

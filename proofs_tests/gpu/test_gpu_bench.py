@@ -8,7 +8,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -119,6 +121,18 @@ def test_calls_are_checked_in_all_ways_that_are_here(kernels: list[Shipped], dev
     for what in ("arrays of NumPy's", "arrays on the GPU, in turn", "errors"):
         assert verdicts[what].said == "", verdicts[what]
     assert len(verdicts) == 5
+
+
+def test_a_library_that_sees_no_gpu_is_absent_and_not_wrong(
+    kernels: list[Shipped], device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = ModuleType("torch")
+    torch.__spec__ = ModuleSpec("torch", None)
+    torch.cuda = SimpleNamespace(is_available=lambda: False)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    (transpose,) = (each for each in kernels if each.name == "transpose")
+    (told,) = (verdict for verdict in calls(transpose, device) if verdict.what.startswith("PyTorch"))
+    assert told == Verdict("PyTorch, in a stream of its own", 0, "torch sees no GPU", absent=True)
 
 
 def test_a_run_writes_its_results_with_the_name_of_the_machine(

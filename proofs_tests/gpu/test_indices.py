@@ -62,6 +62,17 @@ def test_what_the_host_tests_is_what_the_bounds_say() -> None:
             assert all(eval(written(each, values)) <= LIMIT for each in bounds) == holds(bounds, sizes)
 
 
+def test_an_exclusive_or_is_bounded_by_the_sum_of_its_parts() -> None:
+    text = (
+        "f (x : float32[n, m]) : float32[n, m] := "
+        "⊞[i < n | block.y] ⊞[j < m | block.x] [xor(i, j) < m] · x[i, xor(i, j)]"
+    )
+    (largest,) = bounds_of(lower(atl.parse(text), target="cuda"))
+    # The address i * m + xor(i, j), where i ends at n and j at m, and room for the rows, which are at least one.
+    assert written(largest) == "m * n + 2.0 * m + n + 2.0"
+    assert all(abs(a ^ b) <= abs(a) + abs(b) for a in range(-9, 9) for b in range(-9, 9))
+
+
 def test_sizes_of_2_to_the_31_elements_have_wide_indices() -> None:
     bounds = bounds_of(scheduled("transpose")[1].nest)
     assert holds(bounds, {"n": 46_000, "m": 46_000})

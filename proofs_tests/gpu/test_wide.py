@@ -149,6 +149,7 @@ def test_the_interpreter_traps_what_is_not_aligned() -> None:
 
 def test_arrays_that_begin_elsewhere_are_an_error_of_the_call() -> None:
     source = print_cuda(made(WIDE["pairs of doubles"][0]))
+    assert "const double2 x2 = *(const double2 *)&x[" in source
     assert (
         "if ((uintptr_t)x % 16 != 0 || (uintptr_t)out % 16 != 0)\n        return (int)cudaErrorMisalignedAddress;"
         in source

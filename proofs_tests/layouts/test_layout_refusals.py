@@ -11,12 +11,13 @@ from atl import sizes
 from atl.errors import ATLError
 from layouts import F2, Box, E, IndexFunction, Layout
 
-N = sizes("N")
+N, M = sizes("N M")
 L = Layout((4, 8), (8, 1))
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Layout(0), "an extent of 0 in a shape"),
     (lambda: Layout((4, N)).where(N=0), "an extent of 0 in a shape"),
+    (lambda: Layout((N, 4), (M, 1), given=[M >= 4]).where(M=1), "what is known of the sizes does not hold for M = 1"),
     (lambda: Layout("four"), "is not an index"),
     (lambda: Layout((4, 8), (8,)), "a shape and its strides: .* are not nested alike"),
     (lambda: Layout((2, 2), (F2(1), 3)), "strides of two kinds stand in one layout"),

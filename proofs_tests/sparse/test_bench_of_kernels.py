@@ -13,7 +13,7 @@ from bench.sparse.__main__ import contests, main
 from bench.sparse.contest import Contest, Line, WrongResult
 from bench.sparse.matrices import MATRICES, tensor
 from bench.sparse.taco import KERNELS, NATIVE, shaped
-from lowering import Samples, ThreadClock
+from lowering import Run, Samples, ThreadClock
 
 
 @pytest.mark.parametrize("kind", MATRICES)
@@ -36,7 +36,8 @@ def test_all_who_multiply_a_matrix_with_a_vector_agree(name: str) -> None:
 
 def test_kernels_on_tensors_and_patterns_agree_with_their_rivals() -> None:
     cube = tensor(1e-3, 40)
-    for made in (contest.tensor_times_vector(cube), contest.sampled(MATRICES["uniform"](2_000))):
+    poses = (contest.tensor_times_vector(cube), contest.matricised(cube), contest.sampled(MATRICES["uniform"](2_000)))
+    for made in poses:
         contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
 
 
@@ -45,10 +46,17 @@ def test_every_kernel_of_the_rival_is_built() -> None:
 
 
 def test_a_rival_that_computes_something_else_is_told() -> None:
-    right = np.ones(3)
-    made = Contest(lambda: None, {"theirs": lambda: 2.0 * right}, lambda out: right if out is None else out, right)
-    with pytest.raises(WrongResult, match="theirs"):
-        contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
+    right, out = np.ones(3), np.empty(3)
+    theirs: dict[str, Run] = {
+        "another number": lambda: 2.0 * right,
+        "no number": lambda: np.nan * right,
+        "what the one before has stored": lambda: None,
+        "all elements but one": lambda: out[1:].fill(1.0),
+    }
+    for name, run in theirs.items():
+        made = Contest(lambda: out.fill(1.0), {name: run}, out, lambda made: out if made is None else made, right)
+        with pytest.raises(WrongResult, match=name):
+            contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
 
 
 def test_ratios_are_the_time_of_the_rival_over_ours() -> None:

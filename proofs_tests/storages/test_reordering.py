@@ -76,8 +76,17 @@ def test_what_has_no_common_order_is_refused() -> None:
         reschedule(atl.parse("f (A : float32[n, n]) : float32 := Σ[i < n] Σ[j < i] A[i, j]")).reorder(
             ["i", "j"], skewed
         )
-    with pytest.raises(MeetingPlaces):
+    with pytest.raises(MeetingPlaces, match=r"two elements meet: that at \(0\) and that at \(1\)"):
         s.reorder("p", _folded)
+
+
+def test_numbers_that_break_a_storage_are_of_what_is_outside_of_it() -> None:
+    """The element is told by its indices; `i` in the numbers is the loop around, and not the index of the element."""
+    s = reschedule(atl.parse("f (A : float32[n, m]) : float32[n] := ⊞[i < n] Σ[j < m] A[i, j]"))
+    with pytest.raises(MeetingPlaces) as refused:
+        s.reorder("j", _folded)
+    assert refused.value.numbers is not None
+    assert set(refused.value.numbers) == {"n", "m", "i"}
 
 
 def _folded(shape: tuple[Any, ...]) -> IndexFunction:

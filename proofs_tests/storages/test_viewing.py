@@ -65,8 +65,16 @@ def test_what_cannot_be_read_is_refused() -> None:
     outside = IndexFunction((k, m), lambda i, j: (i + 1, j), onto=Box((k, m), row_major=True))
     with pytest.raises(MeetingPlaces, match=r"the element at \(0, 0\) would be lost"):
         reschedule(matmul()).view("B", outside)
-    with pytest.raises(NoLayout):
+    apart = IndexFunction((k, m), lambda i, j: (i // 2 + 1, j), onto=Box(((k + 1) // 2, m), row_major=True))
+    with pytest.raises(MeetingPlaces, match=r"would be lost: its place \(\d+, \d+\) is not within"):
+        reschedule(matmul()).view("B", apart)  # two elements meet too, which they may
+    with pytest.raises(NoLayout, match=r"strides 1, 1 stores no two elements at one place(.|\n)*an IndexFunction"):
         reschedule(matmul()).view("B", Layout((k, m), (1, 1)))
+    diagonals = IndexFunction((k, m), lambda i, j: (i + j,), onto=Box((k + m - 1,), row_major=True))
+    hankel = compiled(reschedule(matmul(), given=[k >= 1, m >= 1]).view("B", diagonals).goal)
+    row = np.arange(21, dtype=np.float32)
+    wanted = A @ np.lib.stride_tricks.sliding_window_view(row, 13)
+    assert np.array_equal(hankel(A=A, B_laid=row, m=13), wanted)
     with pytest.raises(WrongArgument, match="no layout"):
         reschedule(atl.parse("f (x : float32) : float32 := 2 * x")).view("x", blocked(4))
     with pytest.raises(ATLError, match="input"):

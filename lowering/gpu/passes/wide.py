@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Final, assert_never
 
 import numpy as np
 
@@ -40,8 +40,10 @@ from lowering.nest.loopnest import (
     Statement,
 )
 
-WIDTHS = (8, 16)
+WIDTHS: Final = (8, 16)
 """So many bytes a thread reads or stores at once, if it is more than one element."""
+WIDEST: Final = max(WIDTHS)
+"""What is aligned to so many bytes can be read or stored in each of these ways."""
 
 
 def widened(steps: Steps, facts: Facts, places: Mapping[int, Where]) -> tuple[Steps, Mapping[int, Wide]]:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from atl.core.index import Index, Leaf, Var, index, map_leaves
+from atl.core.index import Index, Leaf, index, map_leaves
 from atl.core.predicate import Predicate, at_most, less, within
 from atl.prove import Answer, Facts, prove
+from lowering.nest.meeting import other
 from lowering.nest.walks.merges import Finger
-
-_LATER = 1 << 30
-"""Added to the id of a position for another one that comes after it."""
-
-
-def later(variable: Var) -> Var:
-    """A position after that of a finger."""
-    return Var(variable.uid + _LATER, f"{variable.name}'")
 
 
 def rises(finger: Finger, facts: Facts, *, strict: bool) -> Answer:
@@ -24,15 +17,15 @@ def rises(finger: Finger, facts: Facts, *, strict: bool) -> Answer:
 def rising(finger: Finger, facts: Facts, *, strict: bool) -> tuple[Facts, Predicate]:
     """What is known of two positions in the range of a finger, one after the other, and what is asked of the keys."""
     loop = finger.loop
-    after = later(loop.variable)
+    later = other(loop.variable)
 
     def moved(leaf: Leaf) -> Index:
-        return index(after if leaf == loop.variable else leaf)
+        return later if leaf == loop.variable else index(leaf)
 
     both = facts.assume(
         loop.range,
-        within(loop.low, index(after), loop.high),
-        less(index(loop.variable), index(after)),
+        within(loop.low, later, loop.high),
+        less(index(loop.variable), later),
     )
     there = map_leaves(finger.key, moved)
     return both, less(finger.key, there) if strict else at_most(finger.key, there)

@@ -140,3 +140,14 @@ def test_symbolic_functions_are_proved() -> None:
 def test_what_is_refused(made: Any, message: str) -> None:
     with pytest.raises(LayoutError, match=message):
         made()
+
+
+def test_what_is_given_stays_known_where_some_sizes_have_numbers() -> None:
+    k, bm, bk = atl.sizes("k bm bk")
+    tiles = TileBy([m // bm, k // bk], [bm, bk], given=[m % bm == 0, k % bk == 0]).OrderBy(Row(m, k))
+    one_by_one = tiles.where(m=8, bm=4).where(k=32).where(bk=8)
+    assert one_by_one.table().tolist() == tiles.where(m=8, bm=4, k=32, bk=8).table().tolist()
+    with pytest.raises(LayoutError, match=r"does not hold for m = 10, bm = 4(.|\n)*required: m % bm = 0"):
+        tiles.where(m=10, bm=4)
+    with pytest.raises(LayoutError, match="required: 30 % bk = 0"):
+        tiles.where(k=30).where(bk=8)

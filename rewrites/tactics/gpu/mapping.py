@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from atl.core.index import ONE, Bound, bound, factor_of
+from atl.core.index import ONE, Bound, factor_of
 from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
 from atl.core.terms import Access, Gen, Guard, Reduce, Reshape
 from atl.core.traversal import Path
@@ -99,16 +99,9 @@ def _side_by_side(site: Site) -> Site | None:
     around = [at for at in site.spine()[:-1] if isinstance(at.term, Gen | Reduce)][::-1]
     for position, at in enumerate(around):
         assert isinstance(at.term, Gen | Reduce)
-        if at.term.mark not in BLOCKS and factor_of(site.term.index, _variable(position)) == ONE:
+        if at.term.mark not in BLOCKS and factor_of(site.term.index, Bound(position)) == ONE:
             return at
     return None
-
-
-def _variable(position: int) -> Bound:
-    ((atoms, _),) = bound(position).terms
-    (atom,) = atoms
-    assert isinstance(atom, Bound)
-    return atom
 
 
 def _along_x(work: Derivation, site: Site, loop: Site) -> None:

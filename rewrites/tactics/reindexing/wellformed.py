@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Final
 
 from atl.checks.wellformed import positive_divisors
 from atl.core.index import ZERO, Index, Leaf, Size, Var, index
 from atl.core.predicate import Predicate, at_most, atoms_of, equal, within
-from atl.errors import ATLError
-from atl.prove import Facts, Model, Proved, Refuted, prove
+from atl.prove import Facts, Model, Proved, Refuted, Unknown, prove
 from atl.surface.reindexing import Reindexing
 from atl.text.printing import show_predicate
 from rewrites.errors import MeetingPlaces
@@ -38,8 +38,8 @@ def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) ->
                     numbers=model.numbers,
                     suggestions=_stating(goal),
                 )
-            case _:
-                raise _unproved(goal)
+            case Unknown():
+                raise _unproved("that the places have extents", goal)
     variables = [Var(_FIRST + k, name) for k, name in enumerate(made.names[0])]
     at = [index(variable) for variable in variables]
     inside = facts.assume(*(within(ZERO, x, extent) for x, extent in zip(at, made.shape, strict=True)))
@@ -48,9 +48,10 @@ def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) ->
             case Proved():
                 pass
             case Refuted(model):
-                raise _refused(made, variables, goal, model)
-            case _:
-                raise _unproved(goal)
+                raise _refused(made, variables, goal, model, copies=copies)
+            case Unknown():
+                what = "has a place within the extents" if copies else "is stored at a place of its own"
+                raise _unproved(f"that each element {what}", goal)
 
 
 def _of_extents(made: Reindexing) -> Iterator[Predicate]:
@@ -76,9 +77,9 @@ def _of_way_back(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
     yield from (equal(x, came) for x, came in zip(at, origin, strict=True))
 
 
-def _unproved(goal: Predicate) -> MeetingPlaces:
+def _unproved(what: str, goal: Predicate) -> MeetingPlaces:
     return MeetingPlaces(
-        "it is not proved that each element is stored at a place of its own",
+        f"it is not proved {what}",
         required=show_predicate(goal),
         suggestions=_stating(goal),
     )
@@ -94,12 +95,17 @@ def _stating(goal: Predicate) -> tuple[str, ...]:
 # -- what is wrong ----------------------------------------------------------------------------------------------------
 
 
-def _refused(made: Reindexing, variables: Sequence[Var], goal: Predicate, model: Model) -> ATLError:
-    """Two elements that meet at the sizes of a counterexample, or else the one that it names, which is lost."""
+def _refused(
+    made: Reindexing, variables: Sequence[Var], goal: Predicate, model: Model, *, copies: bool
+) -> MeetingPlaces:
+    """Two elements that meet at the sizes of a counterexample, or else the one that it names, which is lost.
+
+    With `copies` elements may meet, and that is not what is wrong.
+    """
     extents = [model.value(extent) for extent in made.shape]
     element = tuple(model.leaf(variable) for variable in variables)
-    sizes = {name: value for name, value in model.numbers.items() if name not in {v.name for v in variables}}
-    found = _meeting(made, variables, extents, model)
+    sizes = replace(model, leaves=tuple(each for each in model.leaves if each[0] not in variables)).numbers
+    found = None if copies else _meeting(made, variables, extents, model)
     if found is not None:
         one, other, place = found
         return MeetingPlaces(

@@ -82,12 +82,10 @@ def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, R
     again. A closed term in the place of an input moves no path.
     """
     if not isinstance(name, str):
-        raise WrongArgument(f"{brief(name)} is no name", required="the name of an input")
+        raise WrongArgument(f"{brief(name)} names no input", required="the name of an input, a text")
     if not callable(getattr(form.form if isinstance(form, OfResult) else form, "operand", None)):
         raise WrongArgument(f"{brief(form)} is no format", required="a format, such as sparse.CSR")
     start = theorem.lhs
-    if not isinstance(name, str):
-        raise WrongArgument(f"{brief(name)} names no input", required="the name of an input, a text")
     array = next((each for each in start.inputs if each.name == name), None)
     if array is None:
         raise unknown_name("input", name, [each.name for each in start.inputs], required="the name of an input")

@@ -161,7 +161,7 @@ def _sums_that_meet(work: Derivation, path: Path, count: int, name: str) -> None
     if not inner or not isinstance(work.term((*path, *(0,) * inner)), Guard):
         return
     inside = (*path, *(0,) * inner)
-    met = [equal(bound(k), bound(inner + count - inner + k)) for k in range(inner)]
+    met = [equal(bound(k), bound(count + k)) for k in range(inner)]
     parts = conditions(work, inside)
     if not work.attempt("guard_equivalent", inside, q=conjunction((*met, *parts))):
         raise NoSite(
