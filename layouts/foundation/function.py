@@ -35,6 +35,8 @@ class Function(ABC):
     """Whether this is a shape with strides, and not another function."""
     one_to_one: bool = False
     """Whether it was seen when it was made that different digits have different places."""
+    fills: bool = False
+    """Whether it was seen when it was made that its places are the numbers below its size, each once."""
     shape: Shape
     known: Known
 
@@ -90,6 +92,10 @@ class Function(ABC):
         order = np.arange(len(values)).reshape(extents).T.reshape(-1)
         ordered: Array = values[order]
         return ordered
+
+    def counted_from_the_first(self) -> Function:
+        """The same place at each coordinate, indices counted as CuTe does: the first digit moves fastest."""
+        return self if not self.box.row_major else IndexFunction(self.shape, lambda *digits: self.at(digits))
 
     def _all(self, places: int) -> Any:
         """The values at all indices, which are so many."""

@@ -30,6 +30,8 @@ class Permutation(ABC):
     known: Known
     one_to_one: bool = True
     """Whether different digits have different places; only a GenP without a way back may have others."""
+    fills: bool = True
+    """Whether its places are all those of the tile; a GenP without a way back may have others."""
 
     @property
     def size(self) -> Extent:
@@ -154,6 +156,7 @@ class GenP(Permutation):
         self._given = tuple(given)
         self.known = positive(self.dims).given(self._given)
         self.one_to_one = True
+        self.fills = back is not None
         self._table: Array | None = None
         self._digits: Array | None = None
         if all(isinstance(extent, int) for extent in self.dims):

@@ -108,7 +108,7 @@ class GroupBy(Function):
     (6, (4, 1))
     """
 
-    __slots__ = ("chain", "dims", "known", "one_to_one", "shape")
+    __slots__ = ("chain", "dims", "fills", "known", "one_to_one", "shape")
 
     def __init__(self, *tiles: object, given: Iterable[object] = ()) -> None:
         chain = [each for each in tiles if isinstance(each, OrderBy)]
@@ -126,6 +126,7 @@ class GroupBy(Function):
         self.shape = dims if len(dims) > 1 else dims[0]
         self.known = known
         self.one_to_one = all(each.one_to_one for link in chain for each in link.permutations)
+        self.fills = all(each.fills for link in chain for each in link.permutations)
 
     def _with(self, *links: OrderBy) -> GroupBy:
         made = object.__new__(GroupBy)

@@ -82,6 +82,7 @@ def bank_conflicts(
 ) -> BankConflicts:
     """The rounds in which lanes are served that take the elements `access` of a tile that is stored by `storage`.
 
+    Indices of the tile count as CuTe's do, the first digit moving fastest, whatever words the storage is written in.
     `element` and `word` are in bytes. Lanes that ask for one word are served together.
 
     >>> from layouts import Layout, Swizzle, composition, row_major
@@ -92,7 +93,7 @@ def bank_conflicts(
     need_function(storage)
     need_function(access)
     memory = Banks(element, banks, word)
-    places = np.asarray(Chain(storage, access).table(), dtype=np.int64) * element
+    places = np.asarray(Chain(storage.counted_from_the_first(), access).table(), dtype=np.int64) * element
     if places.ndim != 1 or (places < 0).any():
         raise NoLayout(f"{storage} has places that are no addresses", required="integers that are not negative")
     groups = [places[at : at + memory.together] for at in range(0, len(places), memory.together)]

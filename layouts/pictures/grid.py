@@ -118,7 +118,7 @@ def _text(
 
 
 def draw(function: Function, *, colour: str | Colour = "place", onto: object = None) -> Picture:
-    """The place of each coordinate: the first mode runs down, the others run to the right.
+    """The place of each coordinate: the first mode runs down, the others to the right, counted as the function counts.
 
     Colours follow the place (`"place"`, eight in turn), the row or column (`"row"`, `"column"`), one of 32 banks
     (`"bank"`), or a function of the place. With `onto=(m, n)` a layout of threads and values is drawn on the tile that
@@ -183,7 +183,8 @@ def _of_places(function: Function, colour: str | Colour) -> Picture:
     rows = first if isinstance(first, int) and len(modes_of(function.shape)) > 1 else 1
     table = function.table().tolist()
     columns = len(table) // rows
-    grid = [[table[row + rows * column] for column in range(columns)] for row in range(rows)]
+    down, right = (columns, 1) if function.box.row_major else (1, rows)
+    grid = [[table[down * row + right * column] for column in range(columns)] for row in range(rows)]
     if isinstance(colour, str) and colour in ("row", "column"):
         colours = [[row if colour == "row" else column for column in range(columns)] for row in range(rows)]
     else:

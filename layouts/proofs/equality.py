@@ -21,13 +21,18 @@ from layouts.foundation.function import Chain, Function, need_function
 from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout, Mode
 from layouts.foundation.semimodule import BITS, F2, Coordinate
+from layouts.foundation.tuples import modes_of, product
 from layouts.linear.layout import LinearLayout
 from layouts.proofs.relation import Relation, by_relation
 from layouts.proofs.witness import first_sampled, refuted
 
 
 def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
-    """Whether a and b have equally many places, and the same value at every index.
+    """Whether a and b have equally many places, and the same value at every coordinate, or at every index.
+
+    Where one counts indices as CuTe does and the other row by row, and their modes have the same extents, coordinates
+    are compared, so that a layout in LEGO's words or Axe's equals what it was made of. Else indices are, each counted
+    as its function counts: `Layout((2, 3), (1, 2))` equals `Layout(6)`.
 
     `Proved` says what proved it; `Refuted` holds the digits of an index, in the shape of a, at which they differ (or
     which one of them lacks), with numbers for symbolic sizes; `Unknown` is neither. Any two functions can be compared.
@@ -45,6 +50,8 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
     need_function(a)
     need_function(b)
     known = a.known.joined(b.known).given(given)
+    if a.box.row_major != b.box.row_major and _same_extents(a, b, known):
+        a, b = a.counted_from_the_first(), b.counted_from_the_first()
     if isinstance(a, Layout) and isinstance(b, Layout):
         first, second = coalesced(a.modes, known), coalesced(b.modes, known)
         if _same_modes(first, second, known) and same_stride(a.offset, b.offset, known):
@@ -61,6 +68,14 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
     if (found := first_sampled(by_table, known, a, b)) is not None:
         return found
     return by_formula(a, b, known)
+
+
+def _same_extents(a: Function, b: Function, known: Known) -> bool:
+    """Whether the modes of both have equally many elements each, so that a coordinate of one is one of the other."""
+    first, second = modes_of(a.shape), modes_of(b.shape)
+    return len(first) == len(second) and all(
+        known.same(product(n), product(m)) for n, m in zip(first, second, strict=True)
+    )
 
 
 def _same_modes(first: Sequence[Mode], second: Sequence[Mode], known: Known) -> bool:

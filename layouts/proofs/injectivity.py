@@ -304,7 +304,7 @@ def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ())
             return _onto_by_table(a, target, known)
         flat = _flattened(a, target)
     answer = injective(flat, given=given)
-    if isinstance(answer, Refuted):
+    if isinstance(answer, Refuted) or (a.fills and same_stride(product(target), a.size, known)):
         return answer
     if isinstance(a, LinearLayout) and a.is_surjective and same_stride(product(target), a.size, known):
         return answer

@@ -11,7 +11,22 @@ from typing import Any
 import pytest
 
 import atl
-from layouts import F2, Layout, LinearLayout, NoLayout, as_axe, as_function, as_layout, as_lego, as_linear
+from atl.prove import Proved, Refuted
+from layouts import (
+    F2,
+    Layout,
+    LinearLayout,
+    NoLayout,
+    as_axe,
+    as_function,
+    as_layout,
+    as_lego,
+    as_linear,
+    bank_conflicts,
+    bijective,
+    conflict_free,
+    equal,
+)
 from layouts.axe import Axe, Iter, R, S, axis
 from layouts.axe import places as places_of
 from layouts.foundation.function import Function
@@ -125,3 +140,42 @@ def test_triton_s_tile_in_axe_s_words() -> None:
     tile = LinearLayout.from_bases([("reg", [1, 8]), ("lane", [2, 4, 16])], ["at"])
     assert isinstance(as_axe(as_layout(tile)), Axe)
     assert as_axe(LinearLayout.identity_1d(8, "lane", "i"), ["lane"]) == Axe([Iter(8, 1, axis("lane"))])
+
+
+@pytest.mark.parametrize("layout", [Layout((4, 8), (8, 1)), Layout((4, 8)), Layout((2, 3, 4), (1, 8, 2)), Layout(6)])
+def test_a_layout_equals_itself_in_words_that_count_row_by_row(layout: Layout) -> None:
+    assert isinstance(equal(as_axe(layout), layout), Proved)
+    assert isinstance(equal(layout, as_axe(layout)), Proved)
+    if isinstance(bijective(layout), Proved):
+        assert isinstance(equal(as_lego(layout), layout), Proved)
+        assert isinstance(equal(as_layout(as_lego(layout)), as_lego(layout)), Proved)
+
+
+def test_words_that_count_row_by_row_differ_from_a_layout_at_a_coordinate() -> None:
+    n, m = atl.sizes("n m")
+    by_columns = GroupBy([4, 8]).OrderBy(RegP([4, 8], [2, 1]))
+    assert equal(by_columns, Layout((4, 8), (8, 1))).model.numbers == {"i0": 1, "i1": 0}  # type: ignore[union-attr]
+    assert isinstance(equal(GroupBy([n, m]).OrderBy(RegP([n, m], [2, 1])), Layout((n, m))), Proved)
+    assert isinstance(equal(GroupBy([n, m]).OrderBy(RegP([n, m], [2, 1])), Layout((n, m), (m, 1))), Refuted)
+
+
+def test_indices_are_compared_where_coordinates_are_not_the_same() -> None:
+    assert isinstance(equal(S[(4, 8) : (8, 1)], Layout(32)), Proved)
+    assert isinstance(equal(GroupBy([32]), GroupBy([4, 8])), Proved)
+
+
+def test_chains_of_permutations_are_bijective_for_all_sizes() -> None:
+    p, q, g = atl.sizes("p q g")
+    grouped = GroupBy([p, q], given=[p % g == 0]).OrderBy(RegP([p // g, g, q], [1, 3, 2]))
+    assert isinstance(bijective(grouped), Proved)
+    assert isinstance(bijective(grouped, (p, q)), Proved)
+    assert isinstance(bijective(grouped, p + q), Refuted)
+    assert isinstance(bijective(GroupBy([4]).OrderBy(GenP([4], lambda i: 2 * i))), Refuted)
+
+
+def test_conflicts_are_counted_of_the_coordinates_whatever_words_a_storage_is_written_in() -> None:
+    storage, down, across = Layout((32, 32), (32, 1)), Layout(32, 1), Layout(32, 32)
+    for access in (down, across):
+        ways = bank_conflicts(storage, access).ways
+        assert bank_conflicts(as_lego(storage), access).ways == ways
+        assert isinstance(conflict_free(as_lego(storage), access), Proved) == (ways == 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -26,6 +27,9 @@ from layouts import (
     read_layout,
     right_inverse,
 )
+from layouts.axe import Axe, S
+from layouts.foundation.semimodule import Coordinate
+from layouts.lego import GroupBy, RegP, Row, TileBy
 
 N = sizes("N")
 
@@ -43,6 +47,19 @@ def test_modes_after_the_first_run_to_the_right() -> None:
     assert cells == tuple(tuple(str(layout(i, j)) for j in range(6)) for i in range(2))
     assert draw(Layout(5, 2)).cells == (("0", "2", "4", "6", "8"),)
     assert draw(coordinates((2, 2))).cells == (("(0,0)", "(0,1)"), ("(1,0)", "(1,1)"))
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [GroupBy([6, 4]).OrderBy(RegP([6, 4], [2, 1])), TileBy([2, 2], [2, 3]).OrderBy(Row(4, 6)), S[(3, 5) : (5, 1)]],
+)
+def test_what_counts_row_by_row_is_drawn_at_its_own_coordinates(layout: GroupBy | Axe) -> None:
+    rows, *rest = layout.box.extents
+    cells = draw(layout).cells
+    assert len(cells) == rows
+    for row, written in enumerate(cells):
+        places = [layout.at((row, *at)) for at in product(*(range(int(str(extent))) for extent in rest))]
+        assert list(written) == [f"({place[0]})" if isinstance(place, Coordinate) else str(place) for place in places]
 
 
 def test_an_svg_has_a_cell_for_each_place_in_the_colour_of_its_place() -> None:
