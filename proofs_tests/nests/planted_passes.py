@@ -11,7 +11,17 @@ from atl.core.predicate import TRUE, Predicate, disjunction, equal, less
 from atl.prove import Facts, Proved
 from lowering.nest.loopnest import Allocate, Buffer, Choose, Clear, key
 from lowering.nest.substitution import at_iteration, in_other_buffers
-from lowering.passes import Pass, bounds, conditions, dead_stores, invariants, natural, simplification, sums_on_the_way
+from lowering.passes import (
+    Pass,
+    bounds,
+    conditions,
+    dead_stores,
+    invariants,
+    natural,
+    simplification,
+    sums_on_the_way,
+    walks,
+)
 from lowering.passes.bounds import with_tests_as_bounds
 from lowering.passes.conditions import with_conditions_joined
 from lowering.passes.invariants import with_invariant_tests_outside
@@ -24,6 +34,7 @@ from lowering.passes.storage.rings import with_rings
 from lowering.passes.storage.sharing import with_lets_in_rows, with_storage_shared
 from lowering.passes.storage.stack import with_stack_in_bounds
 from lowering.passes.sums_on_the_way import with_sums_on_the_way
+from lowering.passes.walks import with_strict_keys
 from proofs_tests.nests.by_hand import k
 
 
@@ -50,6 +61,10 @@ FAULTS: Final[dict[str, tuple[Any, str, object, Pass]]] = {
     "what is read under a condition is taken for unread": (
         *(dead_stores, "loaded", lambda e: [] if isinstance(e, Choose) else LOADED(e)),
         dead_stores.without_dead_stores,
+    ),
+    "all keys of a merge are taken to rise strictly": (
+        *(walks, "rises", _proves_everything),
+        with_strict_keys,
     ),
     "every row that is read is taken to be in the window": (rings, "prove", _proves_everything, with_rings),
     "the rows of the first window are computed too late": (

@@ -54,6 +54,7 @@ from lowering.passes import (
     after_passes,
 )
 from lowering.passes.natural import with_natural_numerators
+from lowering.passes.walks import with_strict_keys
 from proofs_tests.nests.by_hand import (
     at,
     binary,
@@ -78,6 +79,7 @@ from proofs_tests.nests.ring_programs import ring_nests
 from proofs_tests.nests.sharing_programs import sharing_nests
 from proofs_tests.nests.sums import nest_of_sums
 from proofs_tests.nests.tiles import tile_nests
+from proofs_tests.nests.walks.programs import merge_nests
 from proofs_tests.programs.generate import Case, case_by_seed
 
 STEPS: Final = 5_000
@@ -94,7 +96,7 @@ def difference(of: Pass, call: Call) -> str | None:
     """What a pass changes in what a call leaves in the output, with the cells that hold a value."""
     before, sizes, arrays = call
     try:
-        wanted = execute(before, sizes, arrays, steps=STEPS)
+        wanted = execute(before, sizes, arrays, steps=STEPS, order=None)
     except TooLarge:
         return None
     try:
@@ -123,7 +125,8 @@ def calls_before(of: Pass) -> tuple[Call, ...]:
     if of == PASSES[0]:
         return (*by_hand(), *generated(), *examples(), *tile_nests(), *ring_nests(), *sharing_nests())
     earlier = PASSES[PASSES.index(of) - 1]
-    return tuple((earlier(before), sizes, arrays) for before, sizes, arrays in calls_before(earlier))
+    calls = tuple((earlier(before), sizes, arrays) for before, sizes, arrays in calls_before(earlier))
+    return (*calls, *merge_nests()) if of == with_strict_keys else calls  # a merge runs where its strict keys are known
 
 
 @lru_cache(maxsize=1)

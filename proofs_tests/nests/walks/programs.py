@@ -6,7 +6,7 @@ in them, sums are placed at keys, subtracted, and are parts of more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
@@ -20,7 +20,11 @@ from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.terms import Expr, Reduce
 from atl.core.traversal import children
-from proofs_tests.programs.choices import Choices, chance, choose, weighted
+from atl.errors import ATLError
+from lowering import lower
+from lowering.lower import lower_unchecked
+from lowering.nest.loopnest import LoopNest
+from proofs_tests.programs.choices import Choices, Seeded, chance, choose, weighted
 from proofs_tests.programs.generate import Case
 
 AnyArray: TypeAlias = npt.NDArray[Any]
@@ -89,6 +93,17 @@ def _sorted(keys: AnyArray, *, strict: bool) -> AnyArray:
 def walk_case(choices: Choices) -> Case:
     """A merge, or a sum to be run in runs; its marks may be illegal."""
     return merge_case(choices) if chance(choices, 65) else runs_case(choices)
+
+
+def merge_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, AnyArray]]]:
+    """Nests with legal merges, before any pass, each with sizes and arrays."""
+    for number in range(24):
+        made = merge_case(Seeded.by(f"merges:{number}"))
+        try:
+            lower(made.program)
+        except ATLError:
+            continue
+        yield lower_unchecked(made.program), made.sizes, made.arrays
 
 
 def merge_case(choices: Choices) -> Case:
