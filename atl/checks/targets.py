@@ -10,8 +10,9 @@ from atl.core.forms import TensorBinder
 from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark, Mark
 from atl.core.program import Program
 from atl.core.terms import Expr
-from atl.core.traversal import Path, children, names_given
+from atl.core.traversal import Path, children, names_bound, names_given
 from atl.errors import Location, UnsupportedMark, WrongArgument, WrongName, brief
+from atl.text.names import Names
 from atl.text.printing import place_of
 
 # -- marked binders ---------------------------------------------------------------------------------------------------
@@ -22,7 +23,7 @@ Kind: TypeAlias = Literal["loop", "scalar", "buffer"]
 
 @dataclass(frozen=True, slots=True)
 class MarkedBinder:
-    """A binder with a mark: its path in the program, what it makes, its name and its mark."""
+    """A binder with a mark: its path in the program, what it makes, its name as it is printed there, and its mark."""
 
     path: Path
     kind: Kind
@@ -45,13 +46,27 @@ def marked_binders(program: Program) -> tuple[MarkedBinder, ...]:
             known[id(e)] = _mark_of(e) is not None or any(has_marks(child.expr) for child in children(e))
         return known[id(e)]
 
+    names = Names((*program.sizes, *(array.name for array in program.inputs)))
+
     def visit(e: Expr, path: Path) -> Iterator[MarkedBinder]:
         mark = _mark_of(e)
         if mark is not None:
-            yield MarkedBinder(path, _kind(e, mark), names_given(e)[0], mark, program)
+            printed = names.bind_index(names_given(e)[0])
+            names.unbind_index()
+            yield MarkedBinder(path, _kind(e, mark), printed, mark, program)
         for position, child in enumerate(children(e)):
-            if has_marks(child.expr):
-                yield from visit(child.expr, (*path, position))
+            if not has_marks(child.expr):
+                continue
+            indices, tensors = names_bound(e, position)
+            for name in indices:
+                names.bind_index(name)
+            for name in tensors:
+                names.bind_tensor(name)
+            yield from visit(child.expr, (*path, position))
+            for _ in indices:
+                names.unbind_index()
+            for _ in tensors:
+                names.unbind_tensor()
 
     return tuple(visit(program.body, ()))
 

@@ -14,7 +14,7 @@ import pytest
 
 import atl
 from atl.checks.stack import storage_of
-from atl.checks.targets import marked_binders
+from atl.checks.targets import SUPPORT, marked_binders
 from atl.cli import main
 from atl.core.forms import Form, Marked, Part, TensorBinder
 from atl.core.index import ZERO, constant, size
@@ -37,7 +37,7 @@ from rewrites.tactics.nests.tiling import marks_of_tiles
 
 ONE = Constant(1, "float32")
 EVERY_LOOP_MARK = [mark for mark in LoopMark if mark is not LoopMark.NONE]
-NOT_IN_C = [mark for mark in EVERY_LOOP_MARK if mark not in (LoopMark.PARALLEL, LoopMark.VECTOR, LoopMark.UNROLL)]
+NOT_IN_C = [mark for mark in EVERY_LOOP_MARK if mark not in SUPPORT["c"].loops]
 
 
 def body(session: Session) -> str:
@@ -462,7 +462,7 @@ NOTHING_OF_IT = {
     "a let that is read away": "(⊞[i < n] let t | shared := ⊞[j < n] f[j] in 2.0)[0]",
     "a loop in an unused let": "let t := ⊞[i < n | block.x] f[i] in ⊞[i < n] f[i]",
     "a loop that is read away": "(⊞[i < n | thread.y] 2.0)[0]",
-    "a loop over nothing": "⊞[i < n] [1 < 0] · Σ[j < n | merge] f[j]",
+    "a loop over nothing": "⊞[i < n] [1 < 0] · Σ[j < n | block.y] f[j]",
 }
 
 
@@ -490,7 +490,7 @@ def test_c_refuses_the_very_binder_and_not_one_of_its_name_and_mark() -> None:
         """t (f : float32[n]) : float32[n] :=
           let t | heap := ⊞[i < n] f[i] in ⊞[i < n] let t | heap := t[i] * t[i] in t + t"""
     )
-    with pytest.raises(UnsupportedMark, match="the scalar t is marked heap") as caught:
+    with pytest.raises(UnsupportedMark, match="the scalar t1 is marked heap") as caught:
         compiled(program)
     assert pointed_at(caught.value).startswith("let t1 | heap := t[i] * t[i]")
 
@@ -503,7 +503,7 @@ def test_a_buffer_that_is_too_large_for_the_stack_is_shown_at_its_own_let(print_
           let t | stack := ⊞[i < 8] f[0] in
           let u := let t | stack := ⊞[i < n] f[i] in ⊞[i < n] t[i] * t[n - 1 - i] in ⊞[i < n] u[n - 1 - i] * t[i % 8]"""
     )
-    with pytest.raises(UnsupportedMark, match="the buffer t is marked stack; it is too large") as caught:
+    with pytest.raises(UnsupportedMark, match="the buffer t1 is marked stack; it is too large") as caught:
         print_it(program)
     assert pointed_at(caught.value).startswith("let t1 | stack := ⊞[i < n] f[i]")
     assert "for n elements" in (caught.value.required or "")

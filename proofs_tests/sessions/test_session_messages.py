@@ -41,7 +41,7 @@ def said(call: Callable[[], object], of: type[Exception] = atl.ATLError) -> str:
         ("vectorise", 'write s.vectorize("i", 8)'),
         ("parallel", 'write s.mark("i", "parallel")'),
         ("stack", 'write s.mark("buf", "stack")'),
-        ("reorder", 'write s.interchange("i")'),
+        ("swap", 'write s.interchange("i")'),
         ("compile", "write lowering.compile(s.goal)"),
         ("get_gen", 'it is a rule: s.rw("get_gen")'),
         ("interchnge", "did you mean s.interchange?"),

@@ -29,7 +29,6 @@ ELSEWHERE: Final = {
     "parallelise": 's.parallelize("i")',
     "print": "print(s)",
     "program": "s.goal",
-    "reorder": 's.interchange("i")',
     "rewrite": 's.rw("rule")',
     "rhs": "s.goal",
     "rules": "rewrites.rules",

@@ -177,6 +177,18 @@ def test_keys_that_repeat_on_both_sides_are_refused() -> None:
     assert "keys that rise strictly, but for one of p and q" in said
 
 
+def test_sums_of_one_name_are_called_what_they_are_printed_as() -> None:
+    c, d = atl.tensor("c", x, dtype="int32"), atl.tensor("d", y, dtype="int32")
+
+    def within(p: atl.IndexExpr) -> atl.Tensor:
+        at = p
+        return atl.sum(y, lambda p: atl.guard(c[at] == d[p], atl.value(c[at])))
+
+    program = with_all_sums_marked(atl.program("pairs", [c, d], atl.sum(x, within)), "merge")
+    assert "Σ[p1 < y | merge]" in str(program)
+    assert "the loops p and p1 are marked merge" in refused(program)
+
+
 def test_a_sum_that_is_marked_alone_is_refused() -> None:
     program = atl.program("alone", [a], atl.sum(x, lambda p: a[p]))
     assert "the loop p is marked merge, and no loop right around it or in it is" in refused(
