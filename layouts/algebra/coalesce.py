@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from atl.errors import WrongArgument, brief
+from layouts.foundation.function import Chain, Function
 from layouts.foundation.known import Known
-from layouts.foundation.layout import Layout, Mode, part_of
+from layouts.foundation.layout import READ, Layout, Mode, part_of
 from layouts.foundation.semimodule import F2, Coordinate, Stride, times
 from layouts.foundation.tuples import Nested, Shape, leaves, like, modes_of, shown
 
@@ -126,4 +127,19 @@ def filter(layout: Layout) -> Layout:  # noqa: A001 (CuTe's name)
 def need_layout(value: Any) -> None:
     """Refuses what is no shape with strides."""
     if not isinstance(value, Layout):
-        raise WrongArgument(f"{brief(value)} is not a layout", required="a Layout: a shape with strides")
+        raise WrongArgument(
+            f"{brief(value)} is not a layout", required="a Layout: a shape with strides", suggestions=_instead(value)
+        )
+
+
+def _instead(value: object) -> tuple[str, ...]:
+    """How a layout comes of what is none."""
+    match value:
+        case Chain(outer=outer, inner=inner):
+            return (f"take {inner}, and put {outer} after what comes of it: composition({outer}, …)",)
+        case Function():
+            return ("layouts.as_layout(…) gives it by shape and strides, where there are any",)
+        case str():
+            return (READ,)
+        case _:
+            return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -45,6 +45,10 @@ Mode = tuple[Extent, Stride]
 """An extent and its stride: x ↦ x · stride for 0 ≤ x < extent."""
 
 
+READ: Final = 'layouts.read_layout("(4,8):(8,1)") reads one that is printed'
+"""What to do with a layout that is a text."""
+
+
 class Layout(Function):
     """A shape with a stride for each extent: the value at digits is their inner product with the strides.
 
@@ -77,6 +81,10 @@ class Layout(Function):
     def __init__(
         self, shape: object, stride: object = None, *, offset: object = 0, given: Iterable[object] = ()
     ) -> None:
+        if isinstance(shape, str):
+            raise WrongArgument(
+                f"{brief(shape)} is a text", required="a shape: extents, nested or not", suggestions=(READ,)
+            )
         self.shape = as_nested(shape, _positive_extent)
         if stride is None:
             self.stride = compact(self.shape)

@@ -10,15 +10,17 @@ import layouts
 from atl import sizes
 from atl.errors import ATLError
 from layouts import F2, Box, E, IndexFunction, Layout
+from layouts.lego import GroupBy
 
 N, M = sizes("N M")
 L = Layout((4, 8), (8, 1))
+SWIZZLED = layouts.composition(layouts.Swizzle(3, 3, 3), Layout((8, 64), (64, 1)))
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Layout(0), "an extent of 0 in a shape"),
     (lambda: Layout((4, N)).where(N=0), "an extent of 0 in a shape"),
     (lambda: Layout((N, 4), (M, 1), given=[M >= 4]).where(M=1), "what is known of the sizes does not hold for M = 1"),
-    (lambda: Layout("four"), "is not an index"),
+    (lambda: Layout("four"), ".four. is a text"),
     (lambda: Layout((4, 8), (8,)), "a shape and its strides: .* are not nested alike"),
     (lambda: Layout((2, 2), (F2(1), 3)), "strides of two kinds stand in one layout"),
     (lambda: Layout((4, N), (F2(1), F2(4)))(N), "digits over F2 are not symbolic"),
@@ -57,6 +59,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: layouts.explain(3), "3 is no operation"),  # type: ignore[arg-type]
     (lambda: layouts.read_layout(3), "3 is not a text"),  # type: ignore[arg-type]
     (lambda: layouts.size(L, 7), "has no mode 7"),
+    (lambda: Layout("(4,8):(8,1)"), r'layouts\.read_layout\("\(4,8\):\(8,1\)"\)'),
+    (lambda: layouts.coalesce("(4,8):(8,1)"), r"layouts\.read_layout"),  # type: ignore[arg-type]
+    (lambda: layouts.logical_divide(SWIZZLED, (4, 4)), r"take \(8,64\):\(64,1\), and put Swizzle<3,3,3>"),  # type: ignore[arg-type]
+    (lambda: layouts.coalesce(GroupBy([4])), r"layouts\.as_layout"),  # type: ignore[arg-type]
 ]
 
 

@@ -63,6 +63,7 @@ def _stored(layout: object, shape: tuple[Index, ...], *, copies: bool) -> Reinde
         raise WrongArgument(
             f"{brief(layout)} says of no tensor where its elements are stored",
             required="a layout: one of `layouts`, or a Reindexing",
+            suggestions=('s.interchange("i") swaps a loop with the one inside of it',) if type(layout) is str else (),
         )
     return made
 
