@@ -50,9 +50,10 @@ class Storage:
         levels = self.levels(len(stored)) if callable(self.levels) else self.levels
         held = sum(level.dims for level in levels)
         if held != len(stored):
+            seen = "" if len(stored) == len(extents) else f" as its view shows it, and {len(extents)} itself"
             raise FormatError(
-                f"the format {self.name} holds {held} dimensions of a tensor that has {len(stored)}",
-                required=f"a format for {len(stored)} dimensions",
+                f"the format {self.name} holds {held} dimensions of a tensor that has {len(stored)}{seen}",
+                required=f"levels for {len(stored)} dimensions",
             )
         out, at = [], 0
         for level in levels:

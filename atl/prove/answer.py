@@ -62,6 +62,9 @@ class Model:
             out[f"{name}[{', '.join(map(str, indices))}]"] = value
         return out
 
+    def __repr__(self) -> str:
+        return f"Model({self.numbers})"
+
 
 def _name(leaf: Leaf) -> str:
     match leaf:

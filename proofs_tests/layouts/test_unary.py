@@ -160,3 +160,9 @@ def test_small_layouts_are_what_enumeration_says() -> None:
 def test_all_layouts_of_up_to_three_modes_are_what_enumeration_says() -> None:
     for flat in all_of_them():
         check(flat)
+
+
+def test_a_refutation_shows_its_numbers_by_name() -> None:
+    found = layouts.injective(Layout((2, 2), (1, 1)))
+    assert isinstance(found, Refuted)
+    assert repr(found) == f"Refuted(model=Model({found.model.numbers}))"

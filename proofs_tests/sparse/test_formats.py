@@ -174,3 +174,10 @@ def test_names_without_parameters_are_not_called() -> None:
         sparse.CSR(4)
     assert repr(sparse.BCSR(2, 8)) == "BCSR(2, 8)"
     assert sparse.HASH(4).levels_of((1,))[0][0] == Hashed(4)
+
+
+def test_levels_for_fewer_dimensions_than_a_view_has_are_refused_with_both_numbers() -> None:
+    rows = sparse.Format("rows of blocks", (sparse.Dense(), Compressed(), sparse.Dense()), sparse.Blocked((1, 4)))
+    said = "holds 3 dimensions of a tensor that has 4 as its view shows it, and 2 itself"
+    with pytest.raises(sparse.FormatError, match=said):
+        pack(np.eye(4), rows)
