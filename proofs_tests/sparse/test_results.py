@@ -113,6 +113,7 @@ def test_index_arrays_are_those_of_the_operand(form: sparse.Format) -> None:
         assert not np.shares_memory(result.data, matrix.data)
     values = np.empty(matrix.nnz)
     assert np.shares_memory(kernel(matrix, out=values).data, values)
+    assert kernel([[0.0, 2.0], [4.0, 0.0]]).toarray().tolist() == [[0.0, -3.0], [-6.0, 0.0]]
 
 
 def test_what_is_packed_comes_back_packed_and_what_scipy_lacks_too() -> None:
