@@ -154,6 +154,15 @@ def test_a_loaded_certificate_gives_a_kernel_with_the_same_result(tmp_path: Path
         loads(broken, formats=sparse.format_named)
 
 
+def test_a_result_is_stored_so_where_sizes_are_fixed_too() -> None:
+    matrix = MATRICES["no block divides it"]()
+    goal = on_pattern(sparse.CSR, "-3 A / 2").goal
+    for sizes in ({"m": 13}, {"n": matrix.shape[0], "m": 13}):
+        result = compiled(goal, sizes=sizes)(matrix)
+        assert np.shares_memory(result.indices, matrix.indices)
+        assert np.array_equal(result.toarray(), -1.5 * dense(matrix))
+
+
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
