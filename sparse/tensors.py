@@ -97,7 +97,8 @@ def encoded(
     levels = form.levels_of(shape)
     need_inside("the coordinates", shape, coordinates, len(values))
     stored = [np.asarray(each, np.int64) for each in form.view.to(shape, tuple(coordinates))]
-    keeps_order = len(levels) == 1 and not levels[0][0].unique
+    outermost = levels[0][0]
+    keeps_order = len(levels) == 1 and not outermost.unique and outermost.in_order() != outermost
     if sort and not keeps_order and not _sorted(stored):
         order = _order(form.view.extents(shape), stored)
         stored, values = [each[order] for each in stored], values[order]

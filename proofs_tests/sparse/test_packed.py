@@ -153,6 +153,16 @@ def test_what_scipy_remembers_of_a_matrix_is_not_believed() -> None:
     assert matrix.indices[0] > matrix.indices[1]  # it is not sorted in its place
 
 
+def test_coordinates_in_order_are_sorted_by_pack_and_others_are_not() -> None:
+    matrix = sp.coo_array((np.array([1.0, 2.0, 4.0]), ([2, 0, 2], [1, 3, 1])), shape=(3, 4))
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.COO.in_order()).goal)
+    for given in (matrix, sparse.pack(matrix, sparse.COO)):
+        packed = sparse.pack(given, sparse.COO.in_order())
+        assert [array.tolist() for array in packed.arrays] == [[0, 2, 2], [3, 1, 1], [2.0, 1.0, 4.0]]
+        assert kernel(packed, np.ones(4)).tolist() == [2.0, 0.0, 5.0]
+    assert sparse.pack(matrix, sparse.COO).arrays[0].tolist() == [2, 0, 2]
+
+
 def test_a_vector_of_scipys_and_rows_of_numbers_are_tensors_too() -> None:
     kernel = compiled(DERIVED)
     with pytest.raises(sparse.FormatError, match="holds 2 dimensions of a tensor that has 1"):
