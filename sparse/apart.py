@@ -74,7 +74,10 @@ class Apart:
         An array of scipy.sparse where scipy has the format, else a `SparseTensor`; of a `SparseTensor` always one.
         """
         if not isinstance(operand, SparseTensor):
-            made = in_scipy(self.format, np.shape(operand), (*arrays[:-1], values))
+            own = {id(getattr(operand, name, None)) for name in ("indptr", "indices")}
+            # What was made for this call is read-only, and what scipy does to a matrix in its place would be refused.
+            held = [each if id(each) in own else np.require(each, requirements="W") for each in arrays[:-1]]
+            made = in_scipy(self.format, np.shape(operand), (*held, values))
             if made is not None:
                 return made
         return replace(pack(operand, self.format), values=values)

@@ -116,6 +116,19 @@ def test_index_arrays_are_those_of_the_operand(form: sparse.Format) -> None:
     assert kernel([[0.0, 2.0], [4.0, 0.0]]).toarray().tolist() == [[0.0, -3.0], [-6.0, 0.0]]
 
 
+@pytest.mark.parametrize("form", [sparse.CSR, sparse.CSC, sparse.COO], ids=repr)
+def test_a_result_whose_indices_were_made_for_the_call_may_be_changed(form: sparse.Format) -> None:
+    kernel = compiled(on_pattern(form, "-3 A / 2").goal)
+    result = kernel(sp.lil_array(np.array([[0.0, 2.0, 0.0], [4.0, 0.0, 6.0]])))
+    result.data[1] = 0.0
+    result.eliminate_zeros()
+    assert result.nnz == 2
+    matrix = MATRICES["no block divides it"]().tocsr()
+    matrix.indices.flags.writeable = False
+    if form is sparse.CSR:
+        assert np.shares_memory(kernel(matrix).indices, matrix.indices)
+
+
 def test_what_is_packed_comes_back_packed_and_what_scipy_lacks_too() -> None:
     matrix = MATRICES["no block divides it"]()
     packed = sparse.pack(matrix, sparse.CSR)
