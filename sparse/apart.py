@@ -48,8 +48,11 @@ class Apart:
             return value.arrays, value.shape
         if form == self._scipy and len(value.shape) == 2:
             pos, crd, held = value.indptr, value.indices, value.data
-            kinds = (self._index, self._index, self._element)
-            if (getattr(pos, "dtype", None), getattr(crd, "dtype", None), getattr(held, "dtype", None)) == kinds:
+            try:
+                fits = pos.dtype is self._index and crd.dtype is self._index and held.dtype is self._element
+            except AttributeError:  # no arrays: `pack` says so
+                fits = False
+            if fits:
                 return (pos, crd, held), value.shape
         made = pack(value, self.format)
         if made.values.dtype != self._element:
