@@ -174,3 +174,15 @@ def test_names_without_parameters_are_not_called() -> None:
         sparse.CSR(4)
     assert repr(sparse.BCSR(2, 8)) == "BCSR(2, 8)"
     assert sparse.HASH(4).levels_of((1,))[0][0] == Hashed(4)
+
+
+@pytest.mark.parametrize("dimensions", [0, -1, True, "2"])
+def test_a_compressed_level_holds_at_least_one_dimension(dimensions: object) -> None:
+    with pytest.raises(sparse.FormatError, match="a compressed level of"):
+        sparse.Compressed(dimensions)  # type: ignore[arg-type]
+
+
+def test_a_hash_function_gives_integers() -> None:
+    with pytest.raises(sparse.FormatError, match="a hash function that gives float64"):
+        sparse.pack(np.eye(4), sparse.HASH(8, lambda c: c / 2))
+    assert np.array_equal(sparse.decompress(sparse.pack(np.eye(4), sparse.HASH(8, lambda _: 5))), np.eye(4))
