@@ -12,7 +12,7 @@ import numpy as np
 from atl.core.program import Apart as Parts
 from atl.errors import ArrayError, WrongArgument, brief
 from sparse.errors import NotSparse
-from sparse.in_scipy import from_scipy, in_scipy, scipy_name
+from sparse.in_scipy import coordinates_of, from_scipy, in_scipy, scipy_name, sound
 from sparse.storage import Storage
 from sparse.tensors import AnyArray, SparseTensor, encoded, entries
 
@@ -46,9 +46,13 @@ class Apart:
         form = getattr(value, "format", None)
         if form is self.format and type(value) is SparseTensor and value.values.dtype is self._element:
             return value.arrays, value.shape
-        if form == self._scipy:
+        if form == self._scipy and len(value.shape) == 2:
             pos, crd, held = value.indptr, value.indices, value.data
-            if pos.dtype is self._index and crd.dtype is self._index and held.dtype is self._element:
+            try:
+                fits = pos.dtype is self._index and crd.dtype is self._index and held.dtype is self._element
+            except AttributeError:  # no arrays: `pack` says so
+                fits = False
+            if fits:
                 return (pos, crd, held), value.shape
         made = pack(value, self.format)
         if made.values.dtype != self._element:
@@ -73,7 +77,10 @@ class Apart:
         An array of scipy.sparse where scipy has the format, else a `SparseTensor`; of a `SparseTensor` always one.
         """
         if not isinstance(operand, SparseTensor):
-            made = in_scipy(self.format, operand.shape, (*arrays[:-1], values))
+            own = {id(getattr(operand, name, None)) for name in ("indptr", "indices")}
+            # What was made for this call is read-only, and what scipy does to a matrix in its place would be refused.
+            held = [each if id(each) in own else np.require(each, requirements="W") for each in arrays[:-1]]
+            made = in_scipy(self.format, np.shape(operand), (*held, values))
             if made is not None:
                 return made
         return replace(pack(operand, self.format), values=values)
@@ -98,12 +105,22 @@ def pack(value: object, form: Storage) -> SparseTensor:
             return value
         coordinates, values = entries(value)
         return encoded(form, value.shape, coordinates, values)
-    if hasattr(value, "tocoo"):
-        if made := from_scipy(form, value):
+    if hasattr(value, "tocoo") and not isinstance(value, type):
+        matrix = sound(value)
+        if made := from_scipy(form, matrix):
             return made
-        found: Any = value.tocoo()
-        return encoded(form, tuple(int(n) for n in found.shape), _coordinates(found), found.data)
-    held: AnyArray = np.asarray(value)
+        found = matrix.tocoo()
+        return encoded(form, tuple(int(n) for n in found.shape), coordinates_of(found), found.data)
+    if isinstance(value, np.ma.MaskedArray):
+        raise NotSparse(
+            "a masked array cannot be packed: its mask would be lost",
+            required="an array without a mask",
+            suggestions=("pass .filled(0) of it to have zeros at the masked elements",),
+        )
+    try:
+        held: AnyArray = np.asarray(value)
+    except ValueError:  # rows of unlike lengths
+        held = np.array(None)
     if held.dtype.kind not in "biuf" or not held.ndim:
         raise NotSparse(
             f"{brief(value, kind=True)} cannot be packed as {form!r}",
@@ -111,9 +128,3 @@ def pack(value: object, form: Storage) -> SparseTensor:
         )
     at = np.nonzero(held)
     return encoded(form, held.shape, at, held[at])
-
-
-def _coordinates(found: Any) -> tuple[AnyArray, ...]:
-    """The arrays of coordinates of scipy's coordinate format, of arrays and of matrices."""
-    coordinates = getattr(found, "coords", None)
-    return (found.row, found.col) if coordinates is None else tuple(coordinates)

@@ -88,7 +88,7 @@ class Format(Storage):
         taken_apart = Apart(self, array.name, array.dtype, len(array.shape))
         names_of = tuple(each.name for each in arrays)
         ways = (taken_apart, taken_apart.known, taken_apart.together)
-        packed = Packed(array.name, array.shape, names_of, repr(self), *ways)
+        packed = Packed(array.name, array.shape, names_of, repr(self), *ways, meaning=meaning.node)
         return Operand(arrays, meaning.node, packed)
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from atl.errors import ArrayError
 from sparse.levels import Compressed, Dense, Metadata
 from sparse.storage import Storage
-from sparse.tensors import AnyArray, SparseTensor, narrowed
+from sparse.tensors import AnyArray, SparseTensor, narrowed, need_inside
 from sparse.views import Blocked, Diagonals, Permuted, Same
 
 COMPRESSED = (Dense(), Compressed())
@@ -49,14 +50,61 @@ def in_scipy(form: Storage, shape: tuple[int, ...], arrays: Sequence[AnyArray]) 
     return None
 
 
+def sound(value: Any) -> Any:
+    """A sparse array or matrix of scipy's, whose arrays are such that scipy may be asked to convert it.
+
+    That looks at none of them, and writes to whatever place a damaged one says. What is held in another way than by
+    rows, columns, blocks, diagonals or coordinates comes back by rows. Raises `ArrayError`.
+    """
+    if getattr(value, "format", "") not in ("csr", "csc", "bsr", "coo", "dia"):
+        value = value.tocsr() if hasattr(value, "tocsr") else value.tocoo()
+    if value.format == "coo":
+        need_inside("the coordinates", value.shape, coordinates_of(value), len(value.data))
+    elif value.format == "dia":
+        if np.shape(value.data)[:1] != np.shape(value.offsets):
+            raise _damaged("offsets", "one for each row of data")
+    else:
+        _need_sound(value)
+    return value
+
+
+def coordinates_of(value: Any) -> tuple[AnyArray, ...]:
+    """The arrays of coordinates of scipy's coordinate format, of arrays and of matrices."""
+    coordinates = getattr(value, "coords", None)
+    return (value.row, value.col) if coordinates is None else tuple(coordinates)
+
+
+def _need_sound(value: Any) -> None:
+    """Raises `ArrayError` unless the arrays are those of a matrix by rows, by columns or by blocks."""
+    pos, crd, held = value.indptr, value.indices, value.data
+    for name, array in (("indptr", pos), ("indices", crd)):
+        if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "i":
+            raise _damaged(name, "an array of integers")
+    by = held.shape[1:] if value.format == "bsr" else (1, 1)
+    rows, columns = (extent // size for extent, size in zip((1, *value.shape)[-2:], by, strict=True))
+    outer, inner = (columns, rows) if value.format == "csc" else (rows, columns)
+    if len(pos) != outer + 1 or pos[0] != 0 or bool((pos[1:] < pos[:-1]).any()):
+        raise _damaged("indptr", f"{outer + 1} numbers, of which the first is 0 and none below the one before it")
+    count = int(pos[-1])
+    if count > min(len(crd), len(held)):
+        raise _damaged("indptr", f"positions up to {min(len(crd), len(held))}", last=count)
+    need_inside("the indices", (inner,), (crd[:count],), count)
+
+
+def _damaged(name: str, required: str, **numbers: int) -> ArrayError:
+    return ArrayError(f"the {name} of the sparse matrix are damaged", required=required, numbers=numbers)
+
+
 def from_scipy(form: Storage, value: Any) -> SparseTensor | None:
     """The tensor as scipy converts it, entries sorted and each coordinate once; None for what it does not convert."""
     kind = scipy_name(form)
     if not kind or len(value.shape) != 2:
         return None
     made = getattr(value, f"to{kind}")()
+    if made is value:  # scipy remembers whether entries are sorted, and they may have changed since
+        made = type(value)((value.data, value.indices, value.indptr), shape=value.shape)
     if not made.has_canonical_format:
-        made = made.copy() if made is value else made
+        made = made.copy() if np.may_share_memory(made.data, getattr(value, "data", None)) else made
         made.sum_duplicates()
     outer, inner = form.view.extents(value.shape)
     count = int(made.indptr[-1])

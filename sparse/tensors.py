@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.dtypes import range_of
-from atl.errors import WrongArgument, brief
+from atl.errors import ArrayError, WrongArgument, brief
 from sparse.errors import FormatError
 from sparse.levels import Metadata
 from sparse.levels.level import Integers
@@ -49,13 +49,32 @@ class SparseTensor:
                 required="a format, a shape, the metadata of its levels, and an array of values: sparse.pack makes one",
             )
         held = tuple(array for level in self.levels for array in level.arrays.values())
-        own = not any(array.flags.writeable for array in held)
-        object.__setattr__(self, "known", {} if own else None)
+        object.__setattr__(self, "known", {} if all(map(_never_changes, held)) else None)
         object.__setattr__(self, "arrays", (*held, self.values))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy, or what is read from a file, has other arrays: nothing is known of these.
+        return _again, (self.format, self.shape, self.levels, self.values, self.known is not None)
 
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.shape))
         return f"<{self.format!r} tensor of {shape} {self.values.dtype} with {len(self.values)} values>"
+
+
+def _again(
+    form: Storage, shape: tuple[int, ...], levels: tuple[Metadata, ...], values: AnyArray, own: bool
+) -> SparseTensor:
+    return SparseTensor(form, shape, tuple(narrowed(form, m) for m in levels) if own else levels, values)
+
+
+def _never_changes(array: AnyArray) -> bool:
+    """Whether nobody writes to the array: it is read-only, and what it is a view of too."""
+    at: Any = array
+    while isinstance(at, np.ndarray):
+        if at.flags.writeable:
+            return False
+        at = at.base
+    return at is None or isinstance(at, bytes)
 
 
 def need_sparse(tensor: object) -> None:
@@ -72,11 +91,14 @@ def encoded(
     """A tensor from its entries: an array of coordinates for each dimension, and the values.
 
     The values of entries with equal coordinates add up, unless the format keeps them apart. Entries that are sorted in
-    the order of the format are not sorted again. Raises `FormatError`, `NoSpace`.
+    the order of the format are not sorted again. Raises `FormatError`, `NoSpace`; `ArrayError` for an entry that the
+    tensor has no place for.
     """
     levels = form.levels_of(shape)
+    need_inside("the coordinates", shape, coordinates, len(values))
     stored = [np.asarray(each, np.int64) for each in form.view.to(shape, tuple(coordinates))]
-    keeps_order = len(levels) == 1 and not levels[0][0].unique
+    outermost = levels[0][0]
+    keeps_order = len(levels) == 1 and not outermost.unique and outermost.in_order() != outermost
     if sort and not keeps_order and not _sorted(stored):
         order = _order(form.view.extents(shape), stored)
         stored, values = [each[order] for each in stored], values[order]
@@ -87,6 +109,23 @@ def encoded(
         metadata.append(narrowed(form, made.metadata))
         parent, parents, at = made.positions, made.metadata.count, at + level.dims
     return SparseTensor(form, shape, tuple(metadata), _filled(parents, parent, values))
+
+
+def need_inside(what: str, shape: Sequence[int], coordinates: Sequence[AnyArray], count: int) -> None:
+    """Raises `ArrayError` unless there are coordinates of so many entries, in the tensor along each dimension."""
+    for k, (extent, each) in enumerate(zip(shape, coordinates, strict=True)):
+        if len(each) != count:
+            raise ArrayError(
+                f"{what} along dimension {k} are {len(each)}, of {count} values",
+                required="a coordinate for each value",
+            )
+        wrong = [int(end) for end in (each.min(), each.max()) if not 0 <= end < extent] if count else []
+        if wrong:
+            raise ArrayError(
+                f"{what} along dimension {k} are not in the tensor",
+                required=f"0 <= coordinate < {extent}",
+                numbers={"coordinate": wrong[0]},
+            )
 
 
 def _order(extents: Sequence[int], coordinates: Sequence[Integers]) -> Integers:

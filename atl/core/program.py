@@ -31,6 +31,7 @@ class Packed:
     `shape` is that of the tensor which the arrays stand for; `format` says in words how they do; `apart` takes an
     object apart into them. What they mean stands in the program itself, and no theorem rests on this. Of what `known`
     has notes a kernel checks once what is declared of the arrays but for the last one, the values, and notes that.
+    `meaning` is the tensor that the arrays stand for, over the inputs: certificates tell formats of one name by it.
 
     Where the result is stored as this operand is, `result` is what values mean in the place of the operand's own: the
     kernel of `let values := … in result` gives back the values, put `together` with the operand's other arrays.
@@ -44,6 +45,7 @@ class Packed:
     known: Notes | None = None
     together: Together | None = None
     result: Expr | None = None
+    meaning: Expr | None = None
 
     def __post_init__(self) -> None:
         texts = (self.name, self.format, *(self.arrays if type(self.arrays) is tuple else (None,)))
@@ -55,6 +57,7 @@ class Packed:
             or not (self.known is None or callable(self.known))
             or not (self.together is None or callable(self.together))
             or not (self.result is None or (isinstance(self.result, Term) and self.together is not None))
+            or not (self.meaning is None or isinstance(self.meaning, Term))
         ):
             raise not_made_of(
                 "a packed operand",

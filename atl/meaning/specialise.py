@@ -30,7 +30,7 @@ from atl.core.index import (
     read,
 )
 from atl.core.predicate import FALSE, TRUE, Predicate, expressions, map_indices
-from atl.core.program import Program, checked_program
+from atl.core.program import Packed, Program, checked_program
 from atl.core.substitution import rebuild
 from atl.core.terms import Expr, Gen, Guard, Input, Padding, Reduce, Select, Type
 from atl.core.traversal import divisors, indices_in, subterms
@@ -65,8 +65,12 @@ def specialise(program: Program, sizes: Mapping[str, int]) -> Program:
     inputs = tuple(substitution.array(array) for array in program.inputs)
     body = substitution.expr(program.body)
     made = make_program(program.name, inputs, body, [p for p in assumptions if p != TRUE])
-    packed = tuple(replace(each, shape=tuple(map(substitution.index, each.shape))) for each in program.packed)
-    return replace(made, packed=packed)
+    return replace(made, packed=tuple(_packed(substitution, each) for each in program.packed))
+
+
+def _packed(substitution: _Substitution, packed: Packed) -> Packed:
+    result, meaning = (None if term is None else substitution.expr(term) for term in (packed.result, packed.meaning))
+    return replace(packed, shape=tuple(map(substitution.index, packed.shape)), result=result, meaning=meaning)
 
 
 def _checked(program: Program, name: str, value: Any) -> int:

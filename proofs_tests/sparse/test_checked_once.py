@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -82,6 +84,35 @@ def test_arrays_that_may_be_written_to_are_checked_in_each_call() -> None:
     for _ in range(3):
         assert np.array_equal(kernel(mine, vector), matrix @ vector)
     held["crd"][3] = -1
+    with pytest.raises(ArrayError, match="out of the declared range"):
+        kernel(mine, vector)
+
+
+def test_copies_and_views_of_what_may_change_are_not_taken_for_what_never_does() -> None:
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    packed, kernel = sparse.pack(matrix, sparse.CSR), spmv()
+    for _ in range(2):
+        kernel(packed, vector)
+    for again in (copy.deepcopy(packed), pickle.loads(pickle.dumps(packed))):
+        assert again.known == {}
+        for _ in range(3):
+            assert np.array_equal(kernel(again, vector), matrix @ vector)
+        with pytest.raises(ValueError, match="read-only"):
+            again.arrays[1][...] = 7
+    outer, inner = packed.levels
+    behind = inner.arrays["crd"].copy()
+    view = behind.view()
+    view.flags.writeable = False
+    seen = replace(packed, levels=(outer, Metadata({**inner.arrays, "crd": view}, inner.extents, inner.count)))
+    mine = copy.deepcopy(seen)
+    for each in (seen, mine):
+        assert each.known is None
+        for _ in range(3):
+            assert np.array_equal(kernel(each, vector), matrix @ vector)
+    behind[3] = 10**6
+    with pytest.raises(ArrayError, match="out of the declared range"):
+        kernel(seen, vector)
+    mine.arrays[1][3] = 10**6
     with pytest.raises(ArrayError, match="out of the declared range"):
         kernel(mine, vector)
 

@@ -181,3 +181,15 @@ def test_levels_for_fewer_dimensions_than_a_view_has_are_refused_with_both_numbe
     said = "holds 3 dimensions of a tensor that has 4 as its view shows it, and 2 itself"
     with pytest.raises(sparse.FormatError, match=said):
         pack(np.eye(4), rows)
+
+
+@pytest.mark.parametrize("dimensions", [0, -1, True, "2"])
+def test_a_compressed_level_holds_at_least_one_dimension(dimensions: object) -> None:
+    with pytest.raises(sparse.FormatError, match="a compressed level of"):
+        sparse.Compressed(dimensions)  # type: ignore[arg-type]
+
+
+def test_a_hash_function_gives_integers() -> None:
+    with pytest.raises(sparse.FormatError, match="a hash function that gives float64"):
+        sparse.pack(np.eye(4), sparse.HASH(8, lambda c: c / 2))
+    assert np.array_equal(sparse.decompress(sparse.pack(np.eye(4), sparse.HASH(8, lambda _: 5))), np.eye(4))

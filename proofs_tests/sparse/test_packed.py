@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import atl
 import sparse
 from atl.core.index import bound, size
 from atl.core.program import Packed
-from atl.errors import ATLError
+from atl.errors import ArrayError, ATLError
 from atl.meaning.specialise import specialise
 from lowering import compile as compiled
 from proofs_tests.sparse.matrices import MATRICES
@@ -84,3 +86,92 @@ def test_a_size_that_only_the_operand_tells_is_no_keyword() -> None:
 def test_a_packed_operand_is_made_of_what_it_says() -> None:
     assert isinstance(PACKED, Packed)
     assert (PACKED.name, PACKED.arrays, PACKED.format) == ("A", ("A_pos", "A_crd", "A_val"), "CSR")
+
+
+# -- what is damaged, and what is no matrix ---------------------------------------------------------------------------
+
+DAMAGE: dict[str, Callable[[Any], object]] = {
+    "coordinate too large": lambda a: a.indices.__setitem__(3, 10**6),
+    "coordinate below zero": lambda a: a.indices.__setitem__(3, -1),
+    "positions too large": lambda a: a.indptr.__setitem__(5, 10**7),
+    "positions below zero": lambda a: a.indptr.__setitem__(5, -7),
+    "more entries than are held": lambda a: a.indptr.__setitem__(-1, 10**7),
+    "positions that fall": lambda a: a.indptr.__setitem__(5, 0),
+    "too few coordinates": lambda a: setattr(a, "indices", a.indices[:-3]),
+    "too few values": lambda a: setattr(a, "data", a.data[:-3]),
+    "too few positions": lambda a: setattr(a, "indptr", a.indptr[:-1]),
+    "coordinates that are no integers": lambda a: setattr(a, "indices", a.indices.astype(float)),
+    "coordinates that are no array": lambda a: setattr(a, "indices", a.indices.tolist()),
+}
+WIDE = np.arange(13.0 * 9).reshape(13, 9) % 4
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])
+def test_scipy_is_not_asked_to_convert_what_is_damaged(kind: str, damage: str) -> None:
+    """It looks at no index, and writes where a damaged one says."""
+    for form in (sparse.CSR, sparse.CSC, sparse.CSR.with_index("int64"), sparse.COO, sparse.BITMASK, sparse.BCSR):
+        matrix = sp.csr_array(WIDE).asformat(kind)
+        DAMAGE[damage](matrix)
+        with pytest.raises(ArrayError):
+            sparse.pack(matrix, form)
+
+
+@pytest.mark.parametrize("form", [sparse.CSR, sparse.CSC, sparse.COO, sparse.BITMASK, sparse.HASH, sparse.DIA])
+@pytest.mark.parametrize(("axis", "at"), [(0, 10**6), (0, -1), (1, 9), (1, -1)])
+def test_coordinates_out_of_the_tensor_are_refused(form: sparse.Format, axis: int, at: int) -> None:
+    matrix = sp.coo_array(WIDE)
+    matrix.coords[axis][3] = at
+    with pytest.raises(ArrayError, match=f"coordinates along dimension {axis} are not in the tensor"):
+        sparse.pack(matrix, form)
+    short = sp.coo_array(WIDE)
+    short.data = short.data[:-3]
+    with pytest.raises(ArrayError, match="of 84 values"):
+        sparse.pack(short, form)
+
+
+def test_rows_of_another_length_and_diagonals_that_are_damaged_are_refused() -> None:
+    rows = sp.lil_array(WIDE)
+    rows.rows[0] = [10**5]
+    rows.data[0] = [1.0]
+    diagonals = sp.dia_array(WIDE)
+    diagonals.offsets = diagonals.offsets[:-1]
+    for matrix in (rows, diagonals):
+        for form in (sparse.CSR, sparse.CSC, sparse.COO):
+            with pytest.raises(ArrayError):
+                sparse.pack(matrix, form)
+
+
+def test_what_scipy_remembers_of_a_matrix_is_not_believed() -> None:
+    matrix = sp.csr_array(WIDE)
+    assert matrix.has_canonical_format
+    matrix.indices[:2] = matrix.indices[1::-1].copy()
+    matrix.data[:2] = matrix.data[1::-1].copy()
+    packed = sparse.pack(matrix, sparse.CSR.in_order())
+    assert packed.arrays[1][0] < packed.arrays[1][1]
+    assert np.array_equal(sparse.decompress(packed), WIDE)
+    assert matrix.indices[0] > matrix.indices[1]  # it is not sorted in its place
+
+
+def test_coordinates_in_order_are_sorted_by_pack_and_others_are_not() -> None:
+    matrix = sp.coo_array((np.array([1.0, 2.0, 4.0]), ([2, 0, 2], [1, 3, 1])), shape=(3, 4))
+    kernel = compiled(reschedule(SPMV).sparsify("A", sparse.COO.in_order()).goal)
+    for given in (matrix, sparse.pack(matrix, sparse.COO)):
+        packed = sparse.pack(given, sparse.COO.in_order())
+        assert [array.tolist() for array in packed.arrays] == [[0, 2, 2], [3, 1, 1], [2.0, 1.0, 4.0]]
+        assert kernel(packed, np.ones(4)).tolist() == [2.0, 0.0, 5.0]
+    assert sparse.pack(matrix, sparse.COO).arrays[0].tolist() == [2, 0, 2]
+
+
+def test_a_vector_of_scipys_and_rows_of_numbers_are_tensors_too() -> None:
+    kernel = compiled(DERIVED)
+    with pytest.raises(sparse.FormatError, match="holds 2 dimensions of a tensor that has 1"):
+        kernel(sp.csr_array(np.ones(3)), np.ones(3))
+    assert sparse.pack(sp.csr_array(np.array([0.0, 4.0])), sparse.VECTOR).arrays[0].tolist() == [1]
+    assert kernel([[0.0, 2.0], [1.0, 0.0]], np.array([1.0, 10.0])).tolist() == [20.0, 1.0]
+
+
+@pytest.mark.parametrize("value", [[[1.0], [2.0, 3.0]], sp.csr_array, np.ma.masked_array([[1.0]], [[True]])])
+def test_what_is_no_matrix_is_refused(value: object) -> None:
+    with pytest.raises(sparse.NotSparse):
+        sparse.pack(value, sparse.CSR)

@@ -113,6 +113,20 @@ def test_index_arrays_are_those_of_the_operand(form: sparse.Format) -> None:
         assert not np.shares_memory(result.data, matrix.data)
     values = np.empty(matrix.nnz)
     assert np.shares_memory(kernel(matrix, out=values).data, values)
+    assert kernel([[0.0, 2.0], [4.0, 0.0]]).toarray().tolist() == [[0.0, -3.0], [-6.0, 0.0]]
+
+
+@pytest.mark.parametrize("form", [sparse.CSR, sparse.CSC, sparse.COO], ids=repr)
+def test_a_result_whose_indices_were_made_for_the_call_may_be_changed(form: sparse.Format) -> None:
+    kernel = compiled(on_pattern(form, "-3 A / 2").goal)
+    result = kernel(sp.lil_array(np.array([[0.0, 2.0, 0.0], [4.0, 0.0, 6.0]])))
+    result.data[1] = 0.0
+    result.eliminate_zeros()
+    assert result.nnz == 2
+    matrix = MATRICES["no block divides it"]().tocsr()
+    matrix.indices.flags.writeable = False
+    if form is sparse.CSR:
+        assert np.shares_memory(kernel(matrix).indices, matrix.indices)
 
 
 def test_what_is_packed_comes_back_packed_and_what_scipy_lacks_too() -> None:
@@ -151,6 +165,15 @@ def test_a_loaded_certificate_gives_a_kernel_with_the_same_result(tmp_path: Path
     assert broken != file.read_text()
     with pytest.raises(ATLError, match="is no packed operand"):
         loads(broken, formats=sparse.format_named)
+
+
+def test_a_result_is_stored_so_where_sizes_are_fixed_too() -> None:
+    matrix = MATRICES["no block divides it"]()
+    goal = on_pattern(sparse.CSR, "-3 A / 2").goal
+    for sizes in ({"m": 13}, {"n": matrix.shape[0], "m": 13}):
+        result = compiled(goal, sizes=sizes)(matrix)
+        assert np.shares_memory(result.indices, matrix.indices)
+        assert np.array_equal(result.toarray(), -1.5 * dense(matrix))
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

@@ -179,6 +179,29 @@ def test_a_certificate_that_names_another_format_is_refused(change: tuple[str, s
     assert says in str(caught.value)
 
 
+def test_a_format_of_the_same_arrays_and_another_meaning_is_refused() -> None:
+    """Of a square matrix rows and columns have the same arrays."""
+    square, x = atl.tensor("A", n, n, dtype="float64"), atl.tensor("v", n, dtype="float64")
+    product = atl.program("spmv", [square, x], atl.gen(n, lambda i: atl.sum(n, lambda j: square[i, j] * x[j])))
+    columns = sparse.Format("CSR", sparse.CSR.levels, sparse.Permuted((1, 0)))
+    text = dumps(reschedule(product).sparsify("A", columns).done())
+    says = "arrays in the format CSR mean another tensor A"
+    with pytest.raises(ATLError, match=says):
+        loads(text, formats=sparse.format_named)
+    held = np.array([[0.0, 2.0], [0.0, 1.0]])
+    again = loads(text, formats=lambda name: sparse.format_named(name, {"CSR": columns}))
+    assert compiled(again.rhs)(held, np.array([1.0, 10.0])).tolist() == [20.0, 10.0]
+    rows = dumps(reschedule(product).sparsify("A", sparse.CSR).done()).replace('"format": "CSR"', '"format": "CSC"')
+    with pytest.raises(ATLError, match=says.replace("CSR", "CSC")):
+        loads(rows, formats=sparse.format_named)
+
+
+def test_an_array_of_a_packed_operand_is_no_operand() -> None:
+    s = reschedule(SPMV).sparsify("A", sparse.CSR)
+    with pytest.raises(ATLError, match="A_val is one of the arrays of A, which a call passes as one object"):
+        s.sparsify("A_val", sparse.VECTOR)
+
+
 def test_names_of_formats_are_read_back_and_nothing_else_is() -> None:
     for form in FORMATS.values():
         assert sparse.format_named(repr(form)) == form

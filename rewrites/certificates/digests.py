@@ -9,7 +9,7 @@ from typing import Final
 from atl.core.index import Atom
 from atl.core.node import Identity, Node
 from atl.core.program import Program
-from atl.core.terms import Operator
+from atl.core.terms import Expr, Operator
 from rewrites.errors import Unreadable
 
 _DIGITS: Final = 16
@@ -28,6 +28,10 @@ class Digests:
         """The hash of a program's name, inputs, assumptions and body."""
         key = (program.name, program.inputs, program.assumptions, program.body)
         return self._of(key).hex()[:_DIGITS]
+
+    def of_term(self, term: Expr) -> str:
+        """The hash of a term."""
+        return self._of(term).hex()[:_DIGITS]
 
     def _of(self, key: Hashable) -> bytes:
         match key:

@@ -12,6 +12,7 @@ from atl.core.program import Apart, Packed, Program
 from atl.errors import ArgumentError, ATLError
 from atl.surface.declarations import extent_written
 from atl.text.printing import show_index
+from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import Json, abbreviated
 from rewrites.errors import CertificateError
 from rewrites.tactics.sparse.operands import OperandFormat
@@ -37,6 +38,7 @@ def written(program: Program) -> dict[str, Json]:
                 "dtype": dtypes[each.arrays[-1]],
                 "arrays": list(each.arrays),
                 "format": each.format,
+                **({} if each.meaning is None else {"meaning": Digests().of_term(each.meaning)}),
                 **({"result": True} if each.result is not None else {}),
             }
             for each in program.packed
@@ -62,11 +64,13 @@ def _read(program: Program, recorded: Json, formats: Formats) -> Packed:
             "format": str(text),
             **further,
         } if (
-            further in ({}, {"result": True})
+            further.keys() <= {"result", "meaning"}
+            and further.get("result", True) is True
+            and isinstance(further.get("meaning", ""), str)
             and dtype in DTYPES
             and all(isinstance(each, str) for each in (*extents, *arrays))
         ):
-            result = bool(further)
+            result = "result" in further
         case _:
             raise CertificateError(
                 f"{abbreviated(recorded)} is no packed operand",
@@ -89,6 +93,14 @@ def _read(program: Program, recorded: Json, formats: Formats) -> Packed:
             f"the format {text} gives {name} other arrays than the program has",
             field="packed",
             required="the inputs that the format declares",
+        )
+    found = Digests().of_term(made.meaning)
+    if further.get("meaning", found) != found:
+        raise CertificateError(
+            f"arrays in the format {text} mean another tensor {name} than where the certificate was made",
+            field="packed",
+            required=f"the format that was called {text} there",
+            suggestions=("load the certificate with sparse.load(path, own={...}), your own formats by their names",),
         )
     return made.of_result if result else made.packed
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from atl.core.node import is_position
+from atl.errors import brief
+from sparse.errors import FormatError
 from sparse.levels.level import Declaring, Integers, Level, Metadata, Number, Stored
 
 
@@ -28,6 +31,12 @@ class Compressed(Level):
     dimensions: int = 1
     is_unique: bool = True
     is_ordered: bool = False
+
+    def __post_init__(self) -> None:
+        if not is_position(self.dimensions) or not self.dimensions:
+            raise FormatError(
+                f"a compressed level of {brief(self.dimensions)} dimensions", required="a positive number"
+            )
 
     @property
     def dims(self) -> int:

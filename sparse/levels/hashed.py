@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparse.errors import NoSpace
+from sparse.errors import FormatError, NoSpace
 from sparse.levels.level import Condition, Declaring, Integers, Level, Metadata, Number, Stored
 
 
@@ -79,8 +79,12 @@ class Hashed(Level):
         """Fills the tables. In each round every entry without a slot tries the next; the first at a free one has it."""
         width = crd.shape[1]
         slot, left, probe = np.full(len(held), -1), np.arange(len(held)), 0
+        hashes = np.asarray(self.function(held))
+        if hashes.dtype.kind not in "iu":
+            raise FormatError(f"a hash function that gives {hashes.dtype}", required="integers for coordinates")
+        hashes = np.broadcast_to((hashes % width).astype(np.int64), held.shape)
         while len(left):
-            wanted = owner[left] * width + (self.function(held[left]) + probe) % width
+            wanted = owner[left] * width + (hashes[left] + probe) % width
             free = np.flatnonzero(crd.flat[wanted] < 0)
             taken, first = np.unique(wanted[free], return_index=True)
             who = left[free[first]]

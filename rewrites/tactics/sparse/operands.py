@@ -89,6 +89,12 @@ def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, R
     array = next((each for each in start.inputs if each.name == name), None)
     if array is None:
         raise unknown_name("input", name, [each.name for each in start.inputs], required="the name of an input")
+    holder = next((packed for packed in start.packed if name in packed.arrays), None)
+    if holder is not None:
+        raise WrongArgument(
+            f"{name} is one of the arrays of {holder.name}, which a call passes as one object",
+            required="an input that is passed by itself",
+        )
     _check_not_read(theorem, array)
     made = form.operand(array, {*start.sizes, *(each.name for each in start.inputs)})
     at = start.inputs.index(array)
