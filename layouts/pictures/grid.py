@@ -177,7 +177,7 @@ def _tells(part: str, name: str, names: Sequence[str]) -> bool:
 def _of_places(function: Function, colour: str | Colour) -> Picture:
     first = product(modes_of(function.shape)[0])
     rows = first if isinstance(first, int) and len(modes_of(function.shape)) > 1 else 1
-    table = function.table().tolist()
+    table = function.colexicographic().tolist()
     columns = len(table) // rows
     grid = [[table[row + rows * column] for column in range(columns)] for row in range(rows)]
     if isinstance(colour, str) and colour in ("row", "column"):

@@ -26,6 +26,8 @@ from layouts import (
     read_layout,
     right_inverse,
 )
+from layouts.axe import S, axis
+from layouts.lego import GroupBy, RegP
 
 N = sizes("N")
 
@@ -43,6 +45,13 @@ def test_modes_after_the_first_run_to_the_right() -> None:
     assert cells == tuple(tuple(str(layout(i, j)) for j in range(6)) for i in range(2))
     assert draw(Layout(5, 2)).cells == (("0", "2", "4", "6", "8"),)
     assert draw(coordinates((2, 2))).cells == (("(0,0)", "(0,1)"), ("(1,0)", "(1,1)"))
+
+
+def test_functions_that_count_row_by_row_are_drawn_by_coordinates_too() -> None:
+    shares = S[(4, 3) : (4 @ axis("lane"), 1 @ axis("warp"))]
+    turned = GroupBy([2, 3]).OrderBy(RegP([2, 3], [2, 1]))
+    assert draw(shares).cells == tuple(tuple(f"({4 * i},{j})" for j in range(3)) for i in range(4))
+    assert draw(turned).cells == tuple(tuple(str(turned.apply(i, j)) for j in range(3)) for i in range(2))
 
 
 def test_an_svg_has_a_cell_for_each_place_in_the_colour_of_its_place() -> None:
