@@ -234,7 +234,9 @@ def tabulated(outer: Function, inner: Function, known: Known, reason: str) -> La
     if inner.places is None or not numbers or (isinstance(inner, Layout) and not inner.is_constant):
         return chain
     values = chain.table()
-    module: Semimodule[Any] = outer.semimodule if isinstance(outer, Layout) else INTEGERS
+    module: Semimodule[Any] = COORDINATES if values.ndim > 1 else INTEGERS
+    if isinstance(outer, Layout):
+        module = outer.semimodule
     found = separated(values, extents, module)
     if isinstance(found, Broken):
         at = nested_digits(inner.shape, iter(inner.box.digits(found.index)))

@@ -17,8 +17,9 @@ from atl.core.predicate import equal as same_index
 from atl.core.predicate import within
 from atl.prove import Answer, Proved, Refuted, Unknown, prove
 from layouts.algebra.coalesce import coalesced, is_zero, same_stride
+from layouts.axe.layout import Axe
 from layouts.foundation.function import Chain, Function, need_function
-from layouts.foundation.known import Known
+from layouts.foundation.known import EMPTY, Known
 from layouts.foundation.layout import Layout, Mode
 from layouts.foundation.semimodule import BITS, F2, Coordinate
 from layouts.linear.layout import LinearLayout
@@ -30,7 +31,8 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
     """Whether a and b have equally many places, and the same value at every index.
 
     `Proved` says what proved it; `Refuted` holds the digits of an index, in the shape of a, at which they differ (or
-    which one of them lacks), with numbers for symbolic sizes; `Unknown` is neither. Any two functions can be compared.
+    which one of them lacks), with numbers for symbolic sizes; `Unknown` is neither. Any two functions can be compared;
+    of layouts over named axes all places of an element are, by the names.
 
     >>> from layouts import Layout, composition
     >>> equal(Layout((2, 3), (1, 2)), Layout(6))
@@ -44,6 +46,8 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
     """
     need_function(a)
     need_function(b)
+    if isinstance(a, Axe) and isinstance(b, Axe):
+        return _along_axes(a, b)
     known = a.known.joined(b.known).given(given)
     if isinstance(a, Layout) and isinstance(b, Layout):
         first, second = coalesced(a.modes, known), coalesced(b.modes, known)
@@ -61,6 +65,18 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
     if (found := first_sampled(by_table, known, a, b)) is not None:
         return found
     return by_formula(a, b, known)
+
+
+def _along_axes(a: Axe, b: Axe) -> Answer:
+    """Axes are the same by name; where elements have several places, sets of them are compared."""
+    axes = sorted({*a.axes, *b.axes})
+    (one, its), (other, others) = a.normal(axes), b.normal(axes)
+    if its != others:
+        return refuted(a, ("i", 0))
+    first, second = coalesced(one.modes, EMPTY), coalesced(other.modes, EMPTY)
+    if _same_modes(first, second, EMPTY) and same_stride(one.offset, other.offset, EMPTY):
+        return Proved("structure")
+    return refuted(a, ("i", _first_difference(one, other, first, second)))
 
 
 def _same_modes(first: Sequence[Mode], second: Sequence[Mode], known: Known) -> bool:
