@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from atl.core.index import Index, Leaf, Size, index, map_leaves
-from atl.surface.values import IndexExpr
 from layouts.foundation.tuples import Extent, extent_of
 
 
@@ -22,5 +23,5 @@ def placed(extent: Extent, sizes: Mapping[str, int]) -> Extent:
 
 
 def plain(value: Any) -> Any:
-    """What a person writes, as the nodes that are computed with; arrays stay."""
-    return value.node if isinstance(value, IndexExpr) else value
+    """What a person writes, as the nodes that are computed with; arrays and slices stay."""
+    return value if isinstance(value, np.ndarray | slice) else extent_of(value)
