@@ -55,12 +55,12 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
             return Proved("structure")
         if a.is_constant and b.is_constant and a.semimodule is not BITS and b.semimodule is not BITS:
             return refuted(a, ("i", _first_difference(a, b, first, second)))
-        if a.is_constant and b.is_constant and a.places is not None and b.places is not None:
+        if a.has_table and b.has_table:
             return by_table(a, b) or Proved("table")
         return _symbolic(a, b, first, second, known)
     if isinstance(a, LinearLayout) and isinstance(b, LinearLayout) and a.columns == b.columns:
         return Proved("structure")
-    if a.places is not None and b.places is not None:
+    if a.has_table and b.has_table:
         return by_table(a, b) or Proved("table")
     if (found := first_sampled(by_table, known, a, b)) is not None:
         return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from math import gcd
+from math import gcd, prod
 from typing import Final
 
 import numpy as np
@@ -70,14 +70,10 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
             answer = Unknown(f"{a} is a function of a kind that is not known here")
     if not isinstance(answer, Unknown):
         return answer
-    if a.places is not None and _has_table(a):
+    if a.has_table:
         return meeting(a) or Proved("table")
     found = first_sampled(meeting, known, a)
     return found or by_relation(lambda: Relation(a, known=known).is_injective(), answer)
-
-
-def _has_table(a: Function) -> bool:
-    return not isinstance(a, Layout) or a.is_constant
 
 
 def meeting(a: Function) -> Refuted | None:
@@ -160,7 +156,7 @@ def _of_numbers(a: Layout, modes: Numbers) -> Answer:
             continue
         tabulated = True
         few = [(min(n, 1 << FEW // len(group)), d, place) for n, d, place in group]
-        if product(tuple(n for n, _, _ in group)) > MOST_PLACES:
+        if prod(n for n, _, _ in group) > MOST_PLACES:
             found = _pair_meets(a, group) or _some_meet(a, few)
             return found or Unknown("modes that overlap have too many places for a table")
         if (met := _some_meet(a, group)) is not None:
@@ -365,7 +361,7 @@ def _flattened(a: Layout, target: Shape) -> Layout:
 
 def _onto_by_table(a: Function, target: Shape, known: Known) -> Answer:
     """What a table says: two that meet, one outside, or a place that is not hit."""
-    if a.places is None or not _has_table(a) or not all(isinstance(extent, int) for extent in leaves(target)):
+    if not a.has_table or not all(isinstance(extent, int) for extent in leaves(target)):
         found = first_sampled(lambda placed, box: _not_onto(placed, box.shape), known, a, Layout(target))
         return found or Unknown(f"it is not known whether the places are all those of {brief(target)}")
     return _not_onto(a, target) or Proved("table")
