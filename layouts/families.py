@@ -95,12 +95,17 @@ def as_axe(function: Function, axes: Sequence[str | Axis] | None = None) -> Axe:
     if isinstance(function, Axe):
         return function
     layout = as_layout(function)
-    if not layout.is_constant or layout.semimodule is BITS:
-        raise NoLayout(f"{layout} is no sum of steps along axes", required="strides that are integers or coordinates")
+    if layout.is_constant and layout.semimodule is BITS:
+        made = _by_table(layout)
+        if not isinstance(made, Layout):
+            raise NoLayout(f"{layout} is no sum of steps along axes: {made}", required="steps along axes that add up")
+        layout = made
+    if not layout.is_constant:
+        raise NoLayout(f"{layout} is no sum of steps along axes", required="numbers for all sizes")
     wide = layout.width if layout.semimodule is COORDINATES else 1
     if axes is None:
         axes = [MEMORY] if wide == 1 else [f"a{number}" for number in range(wide)]
-    names = [each if isinstance(each, Axis) else axis(each) for each in axes]
+    names = [axis(each) for each in axes]
     if len(names) < wide:
         raise NoLayout(f"{len(names)} axes for places of {wide} coordinates", required="a name for each")
     iters = []
@@ -214,4 +219,10 @@ def _way_back(function: Function) -> Any:
     if values.ndim > 1 or len(np.unique(values)) < len(values):
         return None
     whence = {int(place): at for at, place in enumerate(values.tolist())}
-    return lambda place: function.box.digits(whence[int(place)])
+
+    def back(place: Any) -> Any:
+        if (at := whence.get(int(place))) is None:
+            raise NoLayout(f"{function} has no element at {place}", required="a place that it takes one to")
+        return function.box.digits(at)
+
+    return back

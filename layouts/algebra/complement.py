@@ -7,7 +7,7 @@ from typing import Any
 from atl.core.index import Index, floordiv, index
 from atl.errors import WrongArgument, brief
 from layouts.algebra.coalesce import coalesced, is_zero, need_layout
-from layouts.errors import NoLayout
+from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.known import Known, in_order
 from layouts.foundation.layout import Layout, Mode
 from layouts.foundation.semimodule import times
@@ -35,6 +35,8 @@ def left_out(layout: Layout, size: object, *, whole: bool) -> Layout:
     need_layout(layout)
     wanted = size.shape if isinstance(size, Layout) else 1 if size is None else size
     places = product(as_nested(wanted, extent_of))
+    if isinstance(places, int) and places < 1:
+        raise LayoutError(f"the complement of {layout} in {places} places", required="a number of places, 1 or more")
     known = layout.known
     modes = [(n, d) for n, d in layout.modes if n != 1 and not is_zero(d)]
     out: list[Mode] = []

@@ -230,11 +230,12 @@ def tabulated(outer: Function, inner: Function, known: Known, reason: str) -> La
     """What a table of the composition says: the layout that has these values, or that there is none, and where."""
     chain = Chain(outer, inner, reason)
     extents = [extent for extent in leaves(inner.shape) if isinstance(extent, int)]
-    numbers = not isinstance(outer, Layout) or outer.is_constant
-    if inner.places is None or not numbers or (isinstance(inner, Layout) and not inner.is_constant):
+    if not chain.has_table:
         return chain
     values = chain.table()
-    module: Semimodule[Any] = outer.semimodule if isinstance(outer, Layout) else INTEGERS
+    module: Semimodule[Any] = COORDINATES if values.ndim > 1 else INTEGERS
+    if isinstance(outer, Layout):
+        module = outer.semimodule
     found = separated(values, extents, module)
     if isinstance(found, Broken):
         at = nested_digits(inner.shape, iter(inner.box.digits(found.index)))

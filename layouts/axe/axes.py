@@ -29,8 +29,10 @@ class Axis:
         return self.name
 
 
-def axis(name: str) -> Axis:
-    """The axis of this name."""
+def axis(name: str | Axis) -> Axis:
+    """The axis of this name; an axis is itself."""
+    if isinstance(name, Axis):
+        return name
     if not isinstance(name, str) or not name.isidentifier():
         raise WrongArgument(f"axis({brief(name)})", required='a name: axis("lane")')
     return Axis(name)

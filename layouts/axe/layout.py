@@ -15,7 +15,7 @@ from atl.errors import WrongArgument, brief
 from layouts.axe.axes import Axis, Iter, Place, iter_of, place_of
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
-from layouts.foundation.function import Function
+from layouts.foundation.function import Function, plain
 from layouts.foundation.known import EMPTY
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import Coordinate, Stride
@@ -62,29 +62,44 @@ class Axe(Function):
         """The domain, which counts row by row."""
         return Box(self.shape, row_major=True)
 
-    def strides(self) -> Layout:
-        """D and O by strides along the axes, on flat indices that count row by row."""
-        units = {at: Coordinate((0,) * place + (1,)) for place, at in enumerate(self.axes)}
+    def strides(self, axes: Sequence[Axis] | None = None) -> Layout:
+        """D and O by strides along the axes, or along these, on flat indices that count row by row."""
+        units = {at: Coordinate((0,) * place + (1,)) for place, at in enumerate(self.axes if axes is None else axes)}
         modes: list[tuple[int, Stride]] = [(each.extent, units[each.axis] * each.stride) for each in self.sharded]
         start: Any = 0
         for at, steps in self.offset.parts.items():
             start = start + units[at] * steps
         return Layout.of_modes(modes[::-1], offset=start)
 
+    def spread(self) -> tuple[dict[Axis, tuple[int, ...]], Place]:
+        """The set of R: its steps along each axis, in ascending order from 0 on, and the place from where they go.
+
+        Each iter goes along one axis, so that the set is the product of these.
+        """
+        steps: dict[Axis, set[int]] = {each.axis: {0} for each in self.replicated}
+        least = Place({})
+        for each in self.replicated:
+            least = least.plus(Place({each.axis: min(each.reach, 0)}))
+            steps[each.axis] = {step + k * abs(each.stride) for step in steps[each.axis] for k in range(each.extent)}
+        return {at: tuple(sorted(steps[at])) for at in sorted(steps) if len(steps[at]) > 1}, least
+
+    def normal(self, axes: Sequence[Axis]) -> tuple[Layout, dict[Axis, tuple[int, ...]]]:
+        """D by strides along these axes, from the least of the replicas on, and the steps from there to the others.
+
+        Layouts with the same places of each element have the same, but for how D is divided into modes.
+        """
+        steps, least = self.spread()
+        return Axe(self.sharded, (), self.offset.plus(least)).strides(axes), steps
+
     def replicas(self) -> list[Place]:
         """The places of R, each once, in order of the axes."""
-        found: dict[tuple[int, ...], Place] = {}
-        for steps in combinations(*(range(each.extent) for each in self.replicated)):
-            place = Place({})
-            for step, each in zip(steps, self.replicated, strict=True):
-                place = place.plus(Place({each.axis: step * each.stride}))
-            found[tuple(place[at] for at in self.axes)] = place
-        return [found[key] for key in sorted(found)]
+        steps, least = self.spread()
+        return [least.plus(Place(dict(zip(steps, each, strict=True)))) for each in combinations(*steps.values())]
 
     # -- meaning ------------------------------------------------------------------------------------------------------
 
     def at(self, digits: Sequence[Any]) -> Any:
-        if len(self.replicas()) > 1:
+        if self.spread()[0]:
             raise NoLayout(
                 f"the elements of {self} have several places",
                 required="one place for each element",
@@ -104,6 +119,9 @@ class Axe(Function):
             sharded = self.sharded or other.sharded
             return Axe(sharded, (*self.replicated, *other.replicated), self.offset.plus(other.offset))
         return Axe(self.sharded, self.replicated, self.offset.plus(place_of(other)))
+
+    def __radd__(self, other: object) -> Axe:
+        return self + other
 
     def __eq__(self, other: object) -> bool:
         """Whether the iters are the same, as they are written; whether the functions are, `same_places` says."""
@@ -149,11 +167,17 @@ R = Written("R")
 """Replicated iters."""
 
 
+def need_axe(*values: object) -> None:
+    """Refuses what is no layout in Axe's words."""
+    for value in values:
+        if not isinstance(value, Axe):
+            raise WrongArgument(f"{brief(value)} has no axes", required="a layout in Axe's words: S[...] + R[...]")
+
+
 def places(layout: Axe, at: int | Sequence[int]) -> list[Place]:
     """All places of the element at an index, or at a coordinate of the iters."""
-    if not isinstance(layout, Axe):
-        raise WrongArgument(f"{brief(layout)} has no axes", required="a layout in Axe's words: S[...] + R[...]")
-    digits = layout.box.coordinate_digits(tuple(at) if isinstance(at, list | tuple) else at)
+    need_axe(layout)
+    digits = layout.box.coordinate_digits(plain(at))
     for digit, each in zip(digits, layout.sharded, strict=True):
         if not 0 <= digit < each.extent:
             raise LayoutError(f"the element {brief(at)} of {layout}", required=f"one of {layout.size} elements")
@@ -170,10 +194,17 @@ def span(layout: Axe) -> Mapping[Axis, int]:
     >>> dict(span(S[(8, 4):(8, 2)] + 5))
     {m: 63}
     """
-    reach = dict.fromkeys(layout.axes, 1)
+    return {at: last - first + 1 for at, (first, last) in ranges(layout).items()}
+
+
+def ranges(layout: Axe) -> dict[Axis, tuple[int, int]]:
+    """Along each axis, the smallest place and the largest."""
+    need_axe(layout)
+    found: dict[Axis, tuple[int, int]] = {at: (layout.offset[at], layout.offset[at]) for at in layout.axes}
     for each in (*layout.sharded, *layout.replicated):
-        reach[each.axis] += abs(each.reach)
-    return reach
+        first, last = found[each.axis]
+        found[each.axis] = first + min(each.reach, 0), last + max(each.reach, 0)
+    return found
 
 
 def _bracketed(iters: Sequence[Iter]) -> str:

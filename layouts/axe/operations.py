@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any, Final
 
 import numpy as np
 
 from atl.errors import WrongArgument, brief
-from layouts.algebra.coalesce import coalesced
-from layouts.axe.axes import Axis, Iter, Place
-from layouts.axe.layout import Axe, span
+from layouts.algebra.coalesce import coalesced, same_stride
+from layouts.axe.axes import Axis, Iter, Place, axis
+from layouts.axe.layout import Axe, need_axe, ranges, span
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.known import EMPTY
 from layouts.foundation.layout import Mode
@@ -24,20 +25,23 @@ from layouts.foundation.semimodule import COORDINATES, Coordinate
 from layouts.foundation.tuples import shown
 
 Shape = Sequence[int]
+MOST_WORK: Final = 500_000
+"""A set of replicas is taken apart by looking at so many elements, some 0.1 s; then it is written as it was given."""
 
 
 def canonicalize(layout: Axe) -> Axe:
     """The shortest sharded iters with the same map, and replicas by their set, in order; the same for equal layouts.
 
-    Replicas are written by their set: along each axis by the longest runs of the least strides whose sums it is. Those
-    that go down go up from a lower offset.
+    Replicas are written by their set: along each axis by the longest runs of the least strides whose sums it is, or as
+    they are given where those overlap in so many ways that none are found in some 0.1 s. Those that go down go up from
+    a lower offset.
 
     >>> from layouts.axe import R, S
     >>> canonicalize(S[(8, 2, 4, 2, 3, 6):(2, 1, 4, 24, 6, 1)]), canonicalize(S[4:1] + R[(2, 2):(2, 1)])
     (S[(16,4,2,18):(1,4,24,1)], S[4:1] + R[4:1])
     """
-    strides = layout.strides()
-    modes = coalesced(strides.modes, EMPTY)
+    need_axe(layout)
+    modes = coalesced(layout.strides().modes, EMPTY)
     sharded = _iters(modes, layout.axes)
     replicated, down = _replicas(layout)
     return Axe(sharded, replicated, layout.offset.plus(down))
@@ -45,11 +49,11 @@ def canonicalize(layout: Axe) -> Axe:
 
 def same_places(first: Axe, second: Axe) -> bool:
     """Whether each element has the same set of places in both."""
-    a, b = canonicalize(first), canonicalize(second)
-    if a.sharded != b.sharded:
-        return False
-    held = [{place.plus(each.offset) for place in each.replicas()} for each in (a, b)]
-    return held[0] == held[1]
+    need_axe(first, second)
+    axes = sorted({*first.axes, *second.axes})
+    (one, its), (other, others) = first.normal(axes), second.normal(axes)
+    same = same_stride(one.offset, other.offset, EMPTY) and its == others
+    return same and coalesced(one.modes, EMPTY) == coalesced(other.modes, EMPTY)
 
 
 def _iters(modes: Sequence[Mode], axes: Sequence[Axis]) -> list[Iter]:
@@ -70,24 +74,22 @@ def _iters(modes: Sequence[Mode], axes: Sequence[Axis]) -> list[Iter]:
 
 
 def _replicas(layout: Axe) -> tuple[list[Iter], Place]:
+    steps, down = layout.spread()
     found: list[Iter] = []
-    down = Place({})
-    for at in layout.axes:
+    for at, reached in steps.items():
         iters = [each for each in layout.replicated if each.axis == at and each.extent > 1]
-        down = down.plus(Place({at: sum(min(each.reach, 0) for each in iters)}))
-        steps = {0}
-        for each in iters:
-            steps = {step + k * abs(each.stride) for step in steps for k in range(each.extent)}
-        found += [Iter(extent, stride, at) for extent, stride in _sums_of_runs(sorted(steps)) or _merged(iters)]
+        found += [Iter(extent, stride, at) for extent, stride in _sums_of_runs(reached) or _merged(iters)]
     return found, down
 
 
-def _sums_of_runs(steps: Sequence[int]) -> list[tuple[int, int]] | None:
+def _sums_of_runs(steps: Sequence[int], work: list[int] | None = None) -> list[tuple[int, int]] | None:
     """Extents and strides, the smallest stride first, whose sums are this set; None where none are found.
 
-    The least positive sum is a stride. Its longest run is tried first, with all that may be added to it.
+    The least positive sum is a stride. Its longest run is tried first, with all that may be added to it. What overlaps
+    in many ways has many runs to be tried: `work` counts down the elements that are looked at.
     """
     held = set(steps)
+    left = [MOST_WORK] if work is None else work
     if len(held) == 1:
         return []
     stride = min(step for step in held if step > 0)
@@ -95,13 +97,35 @@ def _sums_of_runs(steps: Sequence[int]) -> list[tuple[int, int]] | None:
     while longest * stride in held:
         longest += 1
     for extent in range(longest, 1, -1):
-        run = [k * stride for k in range(extent)]
-        starts = [step for step in steps if all(step + further in held for further in run)]
-        if len(starts) < len(held) and {start + further for start in starts for further in run} == held:
-            rest = _sums_of_runs(starts)
+        left[0] -= len(held) * extent.bit_length()
+        if left[0] < 0:
+            return None
+        starts = _starts(held, stride, extent)
+        if len(starts) < len(held) and _from(starts, stride, extent) == held:
+            rest = _sums_of_runs(sorted(starts), left)
             if rest is not None:
                 return [(extent, stride), *rest]
     return None
+
+
+def _starts(held: set[int], stride: int, extent: int) -> set[int]:
+    """Where runs of this extent begin that keep within a set: two shorter ones make a longer one."""
+    found, length = held, 1
+    while length < extent:
+        on = min(length, extent - length)
+        found = {step for step in found if step + on * stride in found}
+        length += on
+    return found
+
+
+def _from(starts: set[int], stride: int, extent: int) -> set[int]:
+    """What runs of this extent cover that begin there."""
+    found, length = starts, 1
+    while length < extent:
+        on = min(length, extent - length)
+        found = found | {step + on * stride for step in found}
+        length += on
+    return found
 
 
 def _merged(iters: Sequence[Iter]) -> list[tuple[int, int]]:
@@ -139,6 +163,7 @@ def group(layout: Axe, shape: Shape) -> Grouped:
     >>> group(S[30:1], (6, 5)), group(group(S[30:1], (6, 5)).layout, (2, 15))
     (Grouped(layout=S[(6,5):(5,1)], separators=(0, 1, 2)), Grouped(layout=S[(2,3,5):(15,5,1)], separators=(0, 1, 3)))
     """
+    need_axe(layout)
     extents = _extents(shape)
     if prod(extents) != layout.size:
         raise LayoutError(f"{layout} has {layout.size} elements, and {shown(tuple(extents))} {prod(extents)}",
@@ -177,11 +202,12 @@ def direct_sum(first: Axe, second: Axe, first_shape: Shape, second_shape: Shape)
     >>> direct_sum(S[(2, 2):(8, 2)], S[(2, 2):(4, 1)], (2, 2), (2, 2))
     S[16:1]
     """
+    need_axe(first, second)
     if len(_extents(first_shape)) != len(_extents(second_shape)):
         raise LayoutError(f"{brief(first_shape)} and {brief(second_shape)}", required="equally many dimensions")
     outer, inner = group(first, first_shape), group(second, second_shape)
     iters = [
-        each for number in range(len(first_shape)) for part in (outer, inner) for each in part.block(number)
+        each for number in range(len(_extents(first_shape))) for part in (outer, inner) for each in part.block(number)
     ]  # fmt: skip
     replicated = (*first.replicated, *second.replicated)
     return canonicalize(Axe(iters or [Iter(1, 1)], replicated, first.offset.plus(second.offset)))
@@ -194,6 +220,7 @@ def tile(outer: Axe, inner: Axe, outer_shape: Shape, inner_shape: Shape) -> Axe:
     >>> tile(S[(8, 8):(8, 1)], S[(2, 4):(1, 2)], (8, 8), (2, 4))
     S[(8,2,32):(64,1,2)]
     """
+    need_axe(outer, inner)
     return direct_sum(_scaled(outer, span(inner)), inner, outer_shape, inner_shape)
 
 
@@ -214,24 +241,37 @@ def direct_sum_of(whole: Axe, second: Axe, whole_shape: Shape, second_shape: Sha
     >>> direct_sum_of(S[16:1], S[(2, 2):(4, 1)], (4, 4), (2, 2))
     S[(2,2):(8,2)]
     """
+    need_axe(whole, second)
+    return _first_summand(whole, second, whole_shape, second_shape, {})
+
+
+def _first_summand(whole: Axe, second: Axe, whole_shape: Shape, second_shape: Shape, spans: Mapping[Axis, int]) -> Axe:
+    """The first layout of a direct sum, whose replicas go along each axis by multiples of these."""
     shape = _quotient(whole_shape, second_shape)
-    mixed = [extent for pair in zip(shape, second_shape, strict=True) for extent in pair]
+    mixed = [extent for pair in zip(shape, _extents(second_shape), strict=True) for extent in pair]
     parts = group(canonicalize(whole), mixed)
     iters = [each for number in range(len(shape)) for each in parts.block(2 * number)]
     first, other = canonicalize(whole), canonicalize(second)
     offset = Place({at: first.offset[at] - other.offset[at] for at in {*whole.axes, *second.axes}})
-    found = Axe(iters or [Iter(1, 1)], _left_of_replicas(first, other), offset)
+    found = Axe(iters or [Iter(1, 1)], _left_of_replicas(first, other, spans), offset)
     if same_places(direct_sum(found, second, shape, second_shape), whole):
         return canonicalize(found)
     raise NoLayout(f"{whole} is no direct sum with {second}", required="a layout of which it is a part")
 
 
-def _left_of_replicas(whole: Axe, part: Axe) -> list[Iter]:
-    """The replicas that, added to those of the part, are the whole's: along each axis, all that keep within those."""
+def _left_of_replicas(whole: Axe, part: Axe, spans: Mapping[Axis, int]) -> list[Iter]:
+    """The replicas that, added to those of the part, are the whole's: along each axis, all that keep within those and
+    are multiples of what is given.
+    """
     found: list[Iter] = []
-    for at in whole.axes:
-        all_, some = ({place[at] for place in each.replicas()} for each in (whole, part))
-        left = sorted(step for step in all_ if all(step + other in all_ for other in some))
+    added, _ = part.spread()
+    for at, all_ in whole.spread()[0].items():
+        if at not in added:
+            found += [each for each in whole.replicated if each.axis == at]
+            continue
+        held = set(all_)
+        inside = (step for step in held if all(step + other in held for other in added[at]))
+        left = sorted(step for step in inside if step % spans.get(at, 1) == 0)
         if left and left[0] == 0:
             found += [Iter(extent, stride, at) for extent, stride in _sums_of_runs(left) or ()]
     return found
@@ -244,11 +284,12 @@ def tile_of(whole: Axe, inner: Axe, whole_shape: Shape, inner_shape: Shape) -> A
     >>> tile_of(S[(8, 2, 32):(64, 1, 2)], S[(2, 4):(1, 2)], (16, 32), (2, 4))
     S[64:1]
     """
+    need_axe(whole, inner)
+    spans = span(inner)
     try:
-        outer = direct_sum_of(whole, Axe(inner.sharded, inner.replicated), whole_shape, inner_shape)
+        outer = _first_summand(whole, Axe(inner.sharded, inner.replicated), whole_shape, inner_shape, spans)
     except NoLayout as refused:
         raise NoLayout(f"{whole} is not made of tiles {inner}", required="tiles that are found in it") from refused
-    spans = span(inner)
     start = Place({at: outer.offset[at] - inner.offset[at] for at in {*outer.axes, *inner.axes}})
     steps = [(each.stride, spans.get(each.axis, 1)) for each in (*outer.sharded, *outer.replicated) if each.extent > 1]
     steps += [(start[at], spans.get(at, 1)) for at in start.parts]
@@ -274,7 +315,9 @@ def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[int, int]]) -> Ax
     >>> slice_of(S[(6, 10):(7, 1)], (60,), [(5, 25)])
     S[(2,2,5):(7,2,1)] + 5@m
     """
+    need_axe(layout)
     extents = _extents(shape)
+    region = [_range_of(each) for each in _listed(region, "the region")]
     if prod(extents) != layout.size or len(region) != len(extents):
         raise LayoutError(f"the shape {brief(shape)} of {layout}", required=f"{layout.size} elements, a range for each")
     for (start, stop), extent in zip(region, extents, strict=True):
@@ -292,7 +335,7 @@ def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[int, int]]) -> Ax
     return Axe(_iters(modes, layout.axes), layout.replicated, first)
 
 
-def fuse(layout: Axe, into: Axis, sizes: Sequence[tuple[Axis, int]]) -> Axe:
+def fuse(layout: Axe, into: str | Axis, sizes: Sequence[tuple[str | Axis, int]]) -> Axe:
     """Several axes as one: `sizes` are the axes to fuse, the fastest first, each with its size.
 
     >>> from layouts.axe import S, axis
@@ -300,26 +343,28 @@ def fuse(layout: Axe, into: Axis, sizes: Sequence[tuple[Axis, int]]) -> Axe:
     >>> fuse(S[(2, 8, 2, 4):(2 @ warp, 4 @ lane, 1 @ warp, 1 @ lane)], thread, [(lane, 32), (warp, 4)])
     S[(2,8,2,4):(64@thread,4@thread,32@thread,1@thread)]
     """
+    along, fused = axis(into), _sizes(sizes)
+    _need_inside(layout, fused)
     steps: dict[Axis, int] = {}
     unit = 1
-    for at, size in sizes:
+    for at, size in fused:
         steps[at] = unit
         unit *= size
-        if span(layout).get(at, 1) > size:
-            raise NoLayout(f"{layout} takes {span(layout)[at]} of {at}", required=f"at most {size}, its size")
+    if along in layout.axes and along not in steps:
+        raise NoLayout(f"{layout} has places along {along} already", required="an axis of which it has none")
 
     def moved(iters: Sequence[Iter]) -> list[Iter]:
         return [
-            Iter(each.extent, each.stride * steps[each.axis], into) if each.axis in steps else each for each in iters
+            Iter(each.extent, each.stride * steps[each.axis], along) if each.axis in steps else each for each in iters
         ]
 
     offset = Place({})
     for at, held in layout.offset.parts.items():
-        offset = offset.plus(Place({into: held * steps[at]} if at in steps else {at: held}))
+        offset = offset.plus(Place({along: held * steps[at]} if at in steps else {at: held}))
     return canonicalize(Axe(moved(layout.sharded), moved(layout.replicated), offset))
 
 
-def split(layout: Axe, axis: Axis, sizes: Sequence[tuple[Axis, int]]) -> Axe:
+def split(layout: Axe, whole: str | Axis, sizes: Sequence[tuple[str | Axis, int]]) -> Axe:
     """One axis as several, the fastest first, each with its size: the way back of `fuse`.
 
     Raises `NoLayout` where an iter, or a sum of them, goes over from one of the new axes to the next.
@@ -329,40 +374,76 @@ def split(layout: Axe, axis: Axis, sizes: Sequence[tuple[Axis, int]]) -> Axe:
     >>> split(S[128:1 @ thread], thread, [(lane, 32), (warp, 4)])
     S[(4,32):(1@warp,1@lane)]
     """
-    parts = [_split(each, axis, sizes) for each in layout.sharded]
-    replicas = [_split(each, axis, sizes) for each in layout.replicated]
-    offset = Place({at: held for at, held in layout.offset.parts.items() if at != axis})
-    left = layout.offset[axis]
-    for number, (at, size) in enumerate(sizes):
-        digit = left if number == len(sizes) - 1 else left % size
-        offset, left = offset.plus(Place({at: digit})), left // size
+    need_axe(layout)
+    along, into = axis(whole), _sizes(sizes)
+    parts = [_split(each, along, into) for each in layout.sharded]
+    replicas = [_split(each, along, into) for each in layout.replicated]
+    offset = Place({at: held for at, held in layout.offset.parts.items() if at != along})
+    left = layout.offset[along]
+    for at, size in into[:-1]:
+        offset, left = offset.plus(Place({at: left % size})), left // size
+    offset = offset.plus(Place({into[-1][0]: left}))
     made = Axe([each for part in parts for each in part], [each for part in replicas for each in part], offset)
-    if not same_places(fuse(made, axis, sizes), layout):
-        raise NoLayout(f"{layout} is not split into {', '.join(str(at) for at, _ in sizes)}", required="no carries")
+    if not same_places(fuse(made, along, into), layout):
+        raise NoLayout(f"{layout} is not split into {', '.join(str(at) for at, _ in into)}", required="no carries")
     return canonicalize(made)
 
 
-def _split(each: Iter, axis: Axis, sizes: Sequence[tuple[Axis, int]]) -> list[Iter]:
-    if each.axis != axis:
+def _split(each: Iter, whole: Axis, sizes: Sequence[tuple[Axis, int]]) -> list[Iter]:
+    if each.axis != whole:
         return [each]
     out: list[Iter] = []
     extent, stride = each.extent, each.stride
-    for number, (at, size) in enumerate(sizes):
-        if extent == 1:
-            break
-        if number < len(sizes) - 1 and stride % size == 0:
+    for at, size in sizes[:-1]:
+        if stride % size == 0:
             stride //= size
             continue
-        fits = extent if number == len(sizes) - 1 else min(extent, size // stride if size % stride == 0 else 1)
-        if extent % fits or (fits < extent and (fits * stride) != size):
+        if (extent - 1) * abs(stride) < size:
+            return [Iter(extent, stride, at), *out]
+        fits = size // abs(stride)
+        if fits * abs(stride) != size or extent % fits:
             raise NoLayout(f"{each} is not split at {size} of {at}", required="an iter that ends there")
         out.insert(0, Iter(fits, stride, at))
-        extent, stride = extent // fits, 1
-    return out or [Iter(1, 1)]
+        extent, stride = extent // fits, 1 if stride > 0 else -1
+    return [Iter(extent, stride, sizes[-1][0]), *out]
+
+
+def _need_inside(layout: Axe, sizes: Sequence[tuple[Axis, int]]) -> None:
+    """Refuses places that an axis of this size does not have: fused, they would be those of its neighbour."""
+    reached = ranges(layout)
+    for at, size in sizes:
+        first, last = reached.get(at, (0, 0))
+        if first < 0 or last >= size:
+            raise NoLayout(f"{layout} takes places {first} to {last} of {at}", required=f"0 to {size - 1}, its size")
+
+
+def _sizes(sizes: object) -> list[tuple[Axis, int]]:
+    found: list[tuple[Axis, int]] = []
+    for each in _listed(sizes, "the sizes of axes"):
+        if not isinstance(each, tuple | list) or len(each) != 2 or type(each[1]) is not int or each[1] < 1:
+            raise WrongArgument(f"{brief(each)} is no axis with its size", required="pairs: [(lane, 32), (warp, 4)]")
+        found.append((axis(each[0]), each[1]))
+    if not found or len({at for at, _ in found}) < len(found):
+        raise WrongArgument(
+            f"the axes {brief(sizes)}", required="axes, each once and with its size: [(lane, 32), (warp, 4)]"
+        )
+    return found
+
+
+def _listed(value: object, called: str) -> Sequence[Any]:
+    if not isinstance(value, tuple | list):
+        raise WrongArgument(f"{called}: {brief(value)}", required="a list")
+    return value
+
+
+def _range_of(value: object) -> tuple[int, int]:
+    if not isinstance(value, tuple | list) or len(value) != 2 or any(type(part) is not int for part in value):
+        raise WrongArgument(f"the range {brief(value)}", required="two integers: (start, stop)")
+    return value[0], value[1]
 
 
 def _extents(shape: Shape) -> list[int]:
-    found: list[int] = list(shape)
+    found: list[int] = [*_listed(shape, "the shape")]
     for extent in found:
         if type(extent) is not int or extent < 1:
             raise WrongArgument(f"the shape {brief(shape)}", required="extents of at least 1")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from atl.core.index import Index, Leaf, Size, Var, index, value_of
+from atl.core.index import Index, Leaf, Size, Var, atoms, index, value_of
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
 from atl.surface.values import IndexExpr
@@ -75,6 +75,8 @@ class Function(ABC):
                 required=f"a size known as a number, up to {MOST_PLACES}",
                 suggestions=("put numbers for the sizes: layout.where(n=8)",),
             )
+        if not self.is_numeric:
+            raise NotByTable(f"the places of {self} are made of sizes", required="numbers for all sizes")
         try:
             values = np.asarray(self._all(places))
         except TypeError as error:
@@ -82,6 +84,16 @@ class Function(ABC):
                 f"{self} is not a function of arrays: {error}", required="numbers for all sizes"
             ) from error
         return values if values.ndim else np.full(places, values)
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the values at digits that are numbers are numbers too: they are made of no sizes."""
+        return True
+
+    @property
+    def has_table(self) -> bool:
+        """Whether there is a table: not too many places, and numbers as values."""
+        return self.places is not None and self.is_numeric
 
     def colexicographic(self) -> Array:
         """The value at each coordinate, those of the first mode moving fastest, whatever way indices count."""
@@ -205,12 +217,29 @@ class IndexFunction(Function):
             )
         return Reindexing(own, tuple(map(index, self.onto.extents)), self.to, self.back)
 
+    def formula(self) -> tuple[tuple[Var, ...], tuple[Index, ...]] | None:
+        """The digits, and what `to` gives at them; None for a function of numbers only."""
+        variables = tuple(Var(_DIGITS + k, f"i{k}") for k, _ in enumerate(leaves(self.shape)))
+        try:
+            return variables, tuple(map(index, self.digits_of_place([index(variable) for variable in variables])))
+        except (TypeError, ValueError, LookupError, AttributeError):  # what functions of numbers make of an expression
+            return None
+
+    def sizes(self) -> set[Size]:
+        """The sizes that the formula speaks of."""
+        found = self.formula()
+        return {atom for part in found[1] for atom in atoms(part) if isinstance(atom, Size)} if found else set()
+
+    @property
+    def is_numeric(self) -> bool:
+        return not self.sizes()
+
     def where(self, **sizes: int) -> Function:
         """This function with numbers for sizes: its formula is that over index expressions, evaluated."""
-        if all(isinstance(extent, int) for extent in leaves(self.shape)):
+        found = self.formula()
+        if found is None or (not self.sizes() and all(isinstance(extent, int) for extent in leaves(self.shape))):
             return self
-        variables = [Var(_DIGITS + k, f"i{k}") for k, _ in enumerate(leaves(self.shape))]
-        formulae = [index(part) for part in self.digits_of_place([index(variable) for variable in variables])]
+        variables, formulae = found
         shape = mapped(lambda extent: _placed(index(extent), sizes), self.shape)
         onto = None
         if self.onto is not None:
@@ -275,6 +304,11 @@ class Chain(Function):
 
     def _all(self, places: int) -> Any:  # noqa: ARG002
         return self._after(self.inner.table())
+
+    @property
+    def is_numeric(self) -> bool:
+        digits = [isinstance(extent, int) for extent in leaves(self.outer.shape)]
+        return self.inner.is_numeric and self.outer.is_numeric and all(digits[:-1])
 
     def where(self, **sizes: int) -> Function:
         return Chain(self.outer.where(**sizes), self.inner.where(**sizes), self.reason)

@@ -155,6 +155,10 @@ class Layout(Function):
         return all(type(n) is int and not _symbolic(d) for n, d in self.modes) and not _symbolic(self.offset)
 
     @property
+    def is_numeric(self) -> bool:
+        return not _symbolic(self.offset) and not any(_symbolic(stride) for _, stride in self.modes)
+
+    @property
     def reason(self) -> str:
         """Why this is no layout: it is one."""
         return ""

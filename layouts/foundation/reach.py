@@ -62,7 +62,7 @@ def bounds(a: Function) -> tuple[Extent, Extent] | None:
         return low, high
     if isinstance(a, Layout) and a.semimodule is COORDINATES:
         return None
-    if a.places is not None and (not isinstance(a, Layout) or a.is_constant):
+    if a.has_table:
         values = a.table()
         return int(values.min(initial=0)), int(values.max(initial=0))
     return None

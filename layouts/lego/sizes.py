@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from atl.core.index import map_leaves
-from atl.surface.values import IndexExpr
 from layouts.foundation.known import number_for
 from layouts.foundation.tuples import Extent, extent_of
 
@@ -21,5 +22,5 @@ def placed(extent: Extent, sizes: Mapping[str, int]) -> Extent:
 
 
 def plain(value: Any) -> Any:
-    """What a person writes, as the nodes that are computed with; arrays stay."""
-    return value.node if isinstance(value, IndexExpr) else value
+    """What a person writes, as the nodes that are computed with; arrays and slices stay."""
+    return value if isinstance(value, np.ndarray | slice) else extent_of(value)

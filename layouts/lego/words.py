@@ -113,9 +113,9 @@ class GroupBy(Function):
     def __init__(self, *tiles: object, given: Iterable[object] = ()) -> None:
         chain = [each for each in tiles if isinstance(each, OrderBy)]
         views = [each for each in tiles if not isinstance(each, OrderBy)]
-        if not views:
-            raise WrongArgument("GroupBy()", required="the extents of the logical view, as lists")
         dims = tuple(extent for each in views for extent in extents(each))
+        if not dims:
+            raise WrongArgument("GroupBy()", required="the extents of the logical view, as lists")
         self._set(dims, (), positive(dims).given(given))
         for link in chain:
             self._add(link)

@@ -206,6 +206,7 @@ class LinearLayout(Function):
 
         Raises `LayoutError` where the names differ, or a coordinate of this one is larger than the digit of `outer`.
         """
+        need_linear(outer)
         same_names("the digits of the outer layout", outer._ins, self._outs.sizes)
         for name, size in self._outs.sizes.items():
             if size > outer.in_dims[name]:
@@ -244,6 +245,7 @@ class LinearLayout(Function):
         >>> one.invert_and_compose(LinearLayout.from_bases([("at", [4, 1, 2])], ["i"])).bases
         {'lane': [[4], [2], [1]]}
         """
+        need_linear(outer)
         same_names("the coordinates of the two", outer._outs.sizes, self._outs.sizes)
         basis = bits.basis_of(outer._columns)
         into = Dims({name: 1 << len(each) for name, each in outer._ins.items()})
@@ -341,6 +343,7 @@ class LinearLayout(Function):
         >>> identity(8, "lane", "i").divide_left(identity(4, "lane", "i")).bases
         {'lane': [[1]]}
         """
+        need_linear(inner)
         low = {name: each[: len(inner._of_or(name))] for name, each in self._ins.items()}
         high = {name: each[len(inner._of_or(name)) :] for name, each in self._ins.items()}
         rest = LinearLayout(self._divided(high, inner._outs.sizes), divided(self._outs.sizes, inner._outs.sizes))
@@ -349,6 +352,7 @@ class LinearLayout(Function):
 
     def divide_right(self, outer: LinearLayout) -> LinearLayout:
         """The C with C * outer = this. Raises `NoLayout` where there is none."""
+        need_linear(outer)
         outs = Dims(divided(self._outs.sizes, outer._outs.sizes))
         low = {
             name: [outs.renamed(self._outs, column) for column in each[: max(len(each) - len(outer._of_or(name)), 0)]]
@@ -429,6 +433,14 @@ class LinearLayout(Function):
     def __repr__(self) -> str:
         digits = "; ".join(f"{name}: {_shown(each)}" for name, each in self.bases.items())
         return f"{digits or 'nothing'} in {', '.join(f'{name}: {size}' for name, size in self._outs.sizes.items())}"
+
+
+def need_linear(value: object) -> None:
+    """Refuses what is no linear layout."""
+    if not isinstance(value, LinearLayout):
+        raise WrongArgument(
+            f"{brief(value)} is no linear layout", required="a LinearLayout; as_linear reads other layouts as one"
+        )
 
 
 def map_of(function: Callable[[int], int], columns: Iterable[int]) -> list[int]:

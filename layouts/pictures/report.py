@@ -70,7 +70,7 @@ def described(function: Function) -> str:
     1 | 4 5 6 7
     """
     lines = [("layout" if isinstance(function, Layout) else "function", str(function))]
-    small = function.places is not None and (not isinstance(function, Layout) or function.is_constant)
+    small = function.has_table
     coordinates = isinstance(function, Layout) and function.semimodule is COORDINATES
     reach = (
         ""

@@ -17,8 +17,9 @@ from atl.core.predicate import equal as same_index
 from atl.core.predicate import within
 from atl.prove import Answer, Proved, Refuted, Unknown, prove
 from layouts.algebra.coalesce import coalesced, is_zero, same_stride
+from layouts.axe.layout import Axe
 from layouts.foundation.function import Chain, Function, need_function
-from layouts.foundation.known import Known
+from layouts.foundation.known import EMPTY, Known
 from layouts.foundation.layout import Layout, Mode
 from layouts.foundation.semimodule import BITS, F2, Coordinate
 from layouts.foundation.tuples import modes_of, product
@@ -35,7 +36,8 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
     as its function counts: `Layout((2, 3), (1, 2))` equals `Layout(6)`.
 
     `Proved` says what proved it; `Refuted` holds the digits of an index, in the shape of a, at which they differ (or
-    which one of them lacks), with numbers for symbolic sizes; `Unknown` is neither. Any two functions can be compared.
+    which one of them lacks), with numbers for symbolic sizes; `Unknown` is neither. Any two functions can be compared;
+    of layouts over named axes all places of an element are, by the names.
 
     >>> from layouts import Layout, composition
     >>> equal(Layout((2, 3), (1, 2)), Layout(6))
@@ -49,6 +51,8 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
     """
     need_function(a)
     need_function(b)
+    if isinstance(a, Axe) and isinstance(b, Axe):
+        return _along_axes(a, b)
     known = a.known.joined(b.known).given(given)
     if a.box.row_major != b.box.row_major and _same_extents(a, b, known):
         a, b = a.counted_from_the_first(), b.counted_from_the_first()
@@ -58,12 +62,12 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
             return Proved("structure")
         if a.is_constant and b.is_constant and a.semimodule is not BITS and b.semimodule is not BITS:
             return refuted(a, ("i", _first_difference(a, b, first, second)))
-        if a.is_constant and b.is_constant and a.places is not None and b.places is not None:
+        if a.has_table and b.has_table:
             return by_table(a, b) or Proved("table")
         return _symbolic(a, b, first, second, known)
     if isinstance(a, LinearLayout) and isinstance(b, LinearLayout) and a.columns == b.columns:
         return Proved("structure")
-    if a.places is not None and b.places is not None:
+    if a.has_table and b.has_table:
         return by_table(a, b) or Proved("table")
     if (found := first_sampled(by_table, known, a, b)) is not None:
         return found
@@ -76,6 +80,18 @@ def _same_extents(a: Function, b: Function, known: Known) -> bool:
     return len(first) == len(second) and all(
         known.same(product(n), product(m)) for n, m in zip(first, second, strict=True)
     )
+
+
+def _along_axes(a: Axe, b: Axe) -> Answer:
+    """Axes are the same by name; where elements have several places, sets of them are compared."""
+    axes = sorted({*a.axes, *b.axes})
+    (one, its), (other, others) = a.normal(axes), b.normal(axes)
+    if its != others:
+        return refuted(a, ("i", 0))
+    first, second = coalesced(one.modes, EMPTY), coalesced(other.modes, EMPTY)
+    if _same_modes(first, second, EMPTY) and same_stride(one.offset, other.offset, EMPTY):
+        return Proved("structure")
+    return refuted(a, ("i", _first_difference(one, other, first, second)))
 
 
 def _same_modes(first: Sequence[Mode], second: Sequence[Mode], known: Known) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from math import gcd
+from math import gcd, prod
+from typing import Final
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from atl.prove import Answer, Model, Proved, Refuted, Unknown, prove, without_sm
 from atl.prove.facts import Facts
 from atl.surface.values import IndexExpr
 from layouts.algebra.coalesce import is_zero, same_stride
-from layouts.foundation.function import Chain, Function, IndexFunction, need_function
+from layouts.foundation.function import MOST_PLACES, Chain, Function, IndexFunction, need_function
 from layouts.foundation.known import Known, in_order
 from layouts.foundation.layout import Layout, compact, part_of
 from layouts.foundation.reach import bounds
@@ -34,6 +35,8 @@ from layouts.proofs.relation import Relation, by_relation
 from layouts.proofs.witness import first_sampled, named, refuted, samples
 
 Numbers = Sequence[tuple[int, int, int]]
+FEW: Final = 16
+"""Of modes that overlap and are too large for a table, so many bits of places near the first are looked at."""
 
 
 def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
@@ -67,14 +70,10 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
             answer = Unknown(f"{a} is a function of a kind that is not known here")
     if not isinstance(answer, Unknown):
         return answer
-    if a.places is not None and _has_table(a):
+    if a.has_table:
         return meeting(a) or Proved("table")
     found = first_sampled(meeting, known, a)
     return found or by_relation(lambda: Relation(a, known=known).is_injective(), answer)
-
-
-def _has_table(a: Function) -> bool:
-    return not isinstance(a, Layout) or a.is_constant
 
 
 def meeting(a: Function) -> Refuted | None:
@@ -156,16 +155,25 @@ def _of_numbers(a: Layout, modes: Numbers) -> Answer:
         if len(group) == 1:
             continue
         tabulated = True
-        part = Layout.of_modes([(n, d) for n, d, _ in group])
-        if part.places is None:
-            return _pair_meets(a, group) or Unknown("modes that overlap have too many places for a table")
-        if (met := _repeated(part.table())) is not None:
-            digits = [[0] * len(a.modes), [0] * len(a.modes)]
-            for found, at in zip(digits, (met[1], met[0]), strict=True):
-                for (_, _, place), digit in zip(group, part.box.digits(at), strict=True):
-                    found[place] = digit
-            return refuted(a, ("i", a.box.join(digits[0])), ("j", a.box.join(digits[1])))
+        few = [(min(n, 1 << FEW // len(group)), d, place) for n, d, place in group]
+        if prod(n for n, _, _ in group) > MOST_PLACES:
+            found = _pair_meets(a, group) or _some_meet(a, few)
+            return found or Unknown("modes that overlap have too many places for a table")
+        if (met := _some_meet(a, group)) is not None:
+            return met
     return Proved("table" if tabulated else "structure")
+
+
+def _some_meet(a: Layout, group: Numbers) -> Refuted | None:
+    """Two places that meet by steps in these modes alone, as a table shows."""
+    part = Layout.of_modes([(n, d) for n, d, _ in group])
+    if (met := _repeated(part.table())) is None:
+        return None
+    digits = [[0] * len(a.modes), [0] * len(a.modes)]
+    for found, at in zip(digits, (met[1], met[0]), strict=True):
+        for (_, _, place), digit in zip(group, part.box.digits(at), strict=True):
+            found[place] = digit
+    return refuted(a, ("i", a.box.join(digits[0])), ("j", a.box.join(digits[1])))
 
 
 def _pair_meets(a: Layout, group: Numbers) -> Refuted | None:
@@ -353,7 +361,7 @@ def _flattened(a: Layout, target: Shape) -> Layout:
 
 def _onto_by_table(a: Function, target: Shape, known: Known) -> Answer:
     """What a table says: two that meet, one outside, or a place that is not hit."""
-    if a.places is None or not _has_table(a) or not all(isinstance(extent, int) for extent in leaves(target)):
+    if not a.has_table or not all(isinstance(extent, int) for extent in leaves(target)):
         found = first_sampled(lambda placed, box: _not_onto(placed, box.shape), known, a, Layout(target))
         return found or Unknown(f"it is not known whether the places are all those of {brief(target)}")
     return _not_onto(a, target) or Proved("table")

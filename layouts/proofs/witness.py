@@ -7,7 +7,7 @@ from itertools import product
 from random import Random
 from typing import Final
 
-from atl.core.index import Index, Leaf, Size, Var, atoms
+from atl.core.index import Index, Leaf, Size, Var, atoms, index
 from atl.core.predicate import FALSE, expressions, holds
 from atl.prove import Model, Refuted, prove
 from layouts.errors import NotByTable
@@ -60,6 +60,7 @@ def _expressions(function: Function) -> Iterator[Index]:
             yield from _expressions(outer)
             yield from _expressions(inner)
         case IndexFunction():
+            yield from map(index, function.sizes())
             yield from (extent for extent in leaves(function.shape) if isinstance(extent, Index))
         case _:
             pass
@@ -111,7 +112,7 @@ def first_sampled(look: Callable[..., Refuted | None], known: Known, *functions:
             placed = [function.where(**sizes) for function in functions]
         except (NotByTable, ValueError):
             continue
-        if any(function.places is None or function.places > SMALL for function in placed):
+        if any(not function.has_table or (function.places or 0) > SMALL for function in placed):
             continue
         found = look(*placed)
         if found is not None:

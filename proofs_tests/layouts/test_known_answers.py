@@ -6,7 +6,7 @@ import pytest
 
 import layouts
 from atl import sizes
-from atl.prove import Proved
+from atl.prove import Proved, Refuted
 from layouts import (
     F2,
     E,
@@ -17,6 +17,7 @@ from layouts import (
     common_refinement,
     complement,
     composition,
+    injective,
     left_inverse,
     logical_product,
     right_inverse,
@@ -201,3 +202,13 @@ def test_strides_of_axes_give_coordinates() -> None:
     assert tuple(tall(3, 5)) == (5, 3)
     assert layouts.bijective(tall, (8, 4)) == Proved("structure")
     assert composition(Layout((8, 4), (4, 1)), tall) == Layout((4, 8), (1, 4))
+
+
+def test_modes_too_large_for_a_table_that_meet_near_the_first_place_are_refuted() -> None:
+    layout = Layout((64, 64, 64, 64), (101, 103, 107, 109))
+    answer = injective(layout)
+    assert isinstance(answer, Refuted)
+    numbers = answer.model.numbers
+    one, other = (tuple(numbers[f"{name}{k}"] for k in range(4)) for name in "ij")
+    assert one != other
+    assert layout(one) == layout(other)

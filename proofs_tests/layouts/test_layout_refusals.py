@@ -15,6 +15,7 @@ from layouts.lego import GroupBy
 N, M = sizes("N M")
 L = Layout((4, 8), (8, 1))
 SWIZZLED = layouts.composition(layouts.Swizzle(3, 3, 3), Layout((8, 64), (64, 1)))
+LINEAR = layouts.LinearLayout.identity_1d(4, "lane", "i")
 
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Layout(0), "an extent of 0 in a shape"),
@@ -38,6 +39,15 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: layouts.complement(Layout(4, -1)), "4:-1 has no complement"),
     (lambda: layouts.complement(Layout((2, 3), (1, 1))), "2 <= 1: so far do the modes of smaller strides reach"),
     (lambda: layouts.complement(Layout(4, E(0))), "positive integers as strides"),
+    (lambda: layouts.complement(L, 0), "in 0 places"),
+    (lambda: LINEAR.compose(L), "is no linear layout"),  # type: ignore[arg-type]
+    (lambda: LINEAR.invert_and_compose(L), "is no linear layout"),  # type: ignore[arg-type]
+    (lambda: LINEAR.divide_left(3), "3 is no linear layout"),  # type: ignore[arg-type]
+    (lambda: LINEAR.divide_right(3), "3 is no linear layout"),  # type: ignore[arg-type]
+    (lambda: GroupBy([]), r"GroupBy\(\)"),
+    (lambda: GroupBy([4, 4]).apply("1", 2), "'1' is not an index"),
+    (lambda: GroupBy([4, 4]).apply(1.5, 2), "1.5 is not an index"),
+    (lambda: GroupBy([4, 4]).inv("1"), "'1' is not an index"),
     (lambda: layouts.logical_divide(L, Layout((2, 2), (1, 5))), "has no complement without gaps"),
     (lambda: layouts.logical_divide(L, 5), "no strides give 1, the value at"),
     (lambda: layouts.left_inverse(Layout((4, 2), (1, 0))), "the mode 2:0 does not move"),

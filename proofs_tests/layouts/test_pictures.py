@@ -27,7 +27,7 @@ from layouts import (
     read_layout,
     right_inverse,
 )
-from layouts.axe import Axe, S
+from layouts.axe import Axe, S, axis
 from layouts.foundation.semimodule import Coordinate
 from layouts.lego import GroupBy, RegP, Row, TileBy
 
@@ -60,6 +60,13 @@ def test_what_counts_row_by_row_is_drawn_at_its_own_coordinates(layout: GroupBy 
     for row, written in enumerate(cells):
         places = [layout.at((row, *at)) for at in product(*(range(int(str(extent))) for extent in rest))]
         assert list(written) == [f"({place[0]})" if isinstance(place, Coordinate) else str(place) for place in places]
+
+
+def test_functions_that_count_row_by_row_are_drawn_by_coordinates_too() -> None:
+    shares = S[(4, 3) : (4 @ axis("lane"), 1 @ axis("warp"))]
+    turned = GroupBy([2, 3]).OrderBy(RegP([2, 3], [2, 1]))
+    assert draw(shares).cells == tuple(tuple(f"({4 * i},{j})" for j in range(3)) for i in range(4))
+    assert draw(turned).cells == tuple(tuple(str(turned.apply(i, j)) for j in range(3)) for i in range(2))
 
 
 def test_an_svg_has_a_cell_for_each_place_in_the_colour_of_its_place() -> None:

@@ -17,6 +17,8 @@ from layouts import (
     IndexFunction,
     Layout,
     NoLayout,
+    NotByTable,
+    Swizzle,
     bijective,
     coalesce,
     complement,
@@ -260,3 +262,24 @@ def test_facts_that_are_given_with_a_question_count() -> None:
     stands = Layout((2, N), (0, 1))
     assert isinstance(injective(stands), Refuted)
     assert not isinstance(injective(stands, given=[N >= 5, N <= 4]), Refuted)
+
+
+def test_values_made_of_sizes_on_a_box_of_numbers_are_compared() -> None:
+    pitch, turned = (IndexFunction((4, 4), to) for to in (lambda i, j: N * i + j, lambda i, j: j + i * N))
+    wider = IndexFunction((4, 4), lambda i, j: (N + 1) * i + j)
+    rows = Layout((4, 4), (N, 1))
+    after = Chain(rows, Layout(16))
+    assert isinstance(equal(pitch, turned), Proved)
+    assert isinstance(equal(pitch, rows), Proved)
+    assert isinstance(equal(after, rows), Proved)
+    for other in (wider, Layout((4, 4), (M, 1))):
+        answer = equal(pitch, other)
+        assert isinstance(answer, Refuted)
+        sizes_ = {name: value for name, value in answer.model.numbers.items() if name in "NM"}
+        at = [answer.model.numbers[f"i{k}"] for k in range(2)]
+        assert pitch.where(**sizes_)(*at) != other.where(**sizes_)(*at)
+    for function in (pitch, after, composition(Swizzle(2, 0, 2), rows)):
+        assert isinstance(injective(function), Refuted)
+    assert not composition(pitch, Layout(4)).is_layout
+    with pytest.raises(NotByTable, match="are made of sizes"):
+        pitch.table()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import atl
@@ -98,6 +99,7 @@ REFUSED = {
         MeetingPlaces,
         r"two elements meet: that at \(0, 0\) and that at \(0, 1\) would both be stored at \(0, 0\)",
     ),
+    "a class": (Layout, WrongArgument, "says of no tensor where its elements are stored"),
     "no layout": (3, WrongArgument, "says of no tensor where its elements are stored"),
     "function of nothing": (lambda: 3, WrongArgument, "says of no tensor where its elements are stored"),
     "function to nothing": (lambda shape: shape, WrongArgument, "says of no tensor where its elements are stored"),
@@ -143,3 +145,12 @@ def test_a_program_that_ends_in_a_stored_tensor_is_what_it_was() -> None:
     s = reschedule(program).store("y", skewed)
     assert body(s).endswith("⊞[i0 < n] ⊞[i1 < m] y[i0, (i0 + i1) % m]")
     assert faults_in_c([s]) == []
+
+
+@pytest.mark.parametrize("shape", ["2, 3", "3, 6", "4, m"])
+def test_fewer_rows_than_a_swizzle_turns_are_stored_with_a_tail(shape: str) -> None:
+    s = reschedule(atl.parse(f"scaled (A : float32[{shape}]) : float32[{shape}] := 2 * A"))
+    s.store("A", swizzled(4))
+    rows, columns = (6 if part == "m" else int(part) for part in shape.split(", "))
+    given = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+    assert np.array_equal(atl.evaluate(s.goal, A=given), 2 * given)

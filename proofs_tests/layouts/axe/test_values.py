@@ -61,7 +61,7 @@ def test_fused_axes() -> None:
     groups = axis("wgid"), axis("wid"), lane
     whole = S[(2, 4, 32) : (1 @ groups[0], 1 @ groups[1], 1 @ lane)]
     assert str(fuse(whole, tx, [(lane, 32), (groups[1], 4), (groups[0], 2)])) == "S[256:1@tx]"
-    with pytest.raises(NoLayout, match="takes 32 of lane"):
+    with pytest.raises(NoLayout, match="places 0 to 31 of lane"):
         fuse(S[32 : 1 @ lane], tx, [(lane, 16), (warp, 4)])
     with pytest.raises(NoLayout, match="is not split"):
         split(S[6 : 3 @ tx], tx, [(lane, 8), (warp, 4)])

@@ -57,7 +57,7 @@ def _by(shape: tuple[Index, ...]) -> str:
 def _stored(layout: object, shape: tuple[Index, ...], *, copies: bool) -> Reindexing:
     if callable(layout) and not hasattr(layout, "stored") and _takes_a_shape(layout):
         layout = layout(shape)
-    stored = getattr(layout, "stored", None)
+    stored = None if isinstance(layout, type) else getattr(layout, "stored", None)
     made = stored(shape, copies=copies) if callable(stored) else None
     if not isinstance(made, Reindexing):
         raise WrongArgument(

@@ -18,7 +18,7 @@ from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
 from rewrites.places.choosing import Chosen
 from rewrites.places.site import Site
-from rewrites.tactics.indices import simplify_indices
+from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.nests.tiling import loops_meant
 from rewrites.tactics.reindexing.formulas import Storable, closed_formula, closed_predicate, reindexing_at
@@ -107,6 +107,7 @@ class _Order:
         self._places_outside()
         self._led_back()
         simplify_guards(self.work, self.path)
+        simplify_conditions(self.work, self.path)
         simplify_indices(self.work, self.path)
 
     def _scattered(self) -> None:

@@ -20,7 +20,7 @@ from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
 from rewrites.places.choosing import Chosen, every
-from rewrites.tactics.indices import simplify_indices
+from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.regions import note_growth
 from rewrites.tactics.reindexing.formulas import Storable, closed_formula, closed_predicate, put, reindexing_at
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
@@ -62,6 +62,7 @@ def store(work: Derivation, what: Chosen, layout: Storable, *, name: str | None 
     work.exhaust(work.known(OF_ACCESSES), (*path, 0))
     simplify_guards(work, (*path, 0))
     simplify_guards(work, (*path, 1))
+    simplify_conditions(work, path)
     simplify_indices(work, path)
     note_growth(work, path)
 
