@@ -45,6 +45,26 @@ EQUAL: Final[dict[tuple[str, str, str], str]] = {
         "for (index_t jo = 0; jo < (m + 63) / 64; jo++) {",
     ): "the test in the loop fails in one more iteration",
     (
+        "whole sum",
+        "a bound is one too far",
+        "const unsigned lane = thread % 32, left = threads - thread / 32 * 32, lanes = left < 32 ? left : 32;",
+    ): "both cases give 32 where 32 are left",
+    (
+        "whole sum",
+        "a bound is one too far",
+        "if (lane + by < lanes)",
+    ): "in a whole warp it changes what no later step hands to the first lane",
+    (
+        "whole sum",
+        "a bound is one too far",
+        "for (index_t jo = 0; jo < (m + 63) / 64; jo++) {",
+    ): "the test in the loop fails in one more iteration",
+    (
+        "whole sum",
+        "a bound is one too far",
+        "for (index_t io = 0; io < (n + 63) / 64; io++) {",
+    ): "the test in the loop fails in one more iteration",
+    (
         "row sums by warps",
         "a bound is one too far",
         "for (index_t jo = 0; jo < (m + 31) / 32; jo++) {",

@@ -128,7 +128,8 @@ def stage_shared(work: Derivation, what: Chosen, *, at: Chosen, name: str | None
 
     >>> s = reschedule(atl.parse(
     ...     "f (x : float32[n, 16], y : float32[16, n]) : float32[n] := ⊞[i < n] Σ[p < 16] x[i, p] * y[p, i]"))
-    >>> s.gpu_map("i", 16).stage_shared("x", at="io")
+    >>> _ = s.gpu_map("i", 16)
+    >>> s.stage_shared("x", at="io")
     f (x : float32[n, 16], y : float32[16, n]) : float32[n] :=
       truncr (16*⌈n / 16⌉ - n) flatten ⊞[io < ⌈n / 16⌉ | block.x]
         let xp | shared :=
