@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from atl.core.index import Index, index
 from atl.errors import brief
 from layouts.errors import LayoutError
@@ -82,6 +85,8 @@ class Box:
 
 def split(at: Any, extents: Sequence[Extent]) -> tuple[Any, ...]:
     """The digits of an index in these extents, the first moving fastest; the last one takes what is left (§6.3.2)."""
+    if isinstance(at, np.ndarray) and at.dtype.kind not in "iu" and not (at.dtype == object and _integers(at)):
+        raise LayoutError(f"an array of {at.dtype}", required="an array of integers")
     out = []
     if type(at) is int and any(isinstance(extent, Index) for extent in extents):
         at = index(at)
@@ -91,6 +96,11 @@ def split(at: Any, extents: Sequence[Extent]) -> tuple[Any, ...]:
     if extents:
         out.append(at)
     return tuple(out)
+
+
+def _integers(at: NDArray[Any]) -> bool:
+    """Whether objects in an array are Python's integers, which stand for machine integers that are too small."""
+    return all(type(value) is int for value in at.reshape(-1).tolist())
 
 
 def nested_digits(shape: Shape, digits: Iterator[Any]) -> Nested[Any]:

@@ -331,6 +331,10 @@ def _place_of(value: Any, rank: int) -> Any:
     return value
 
 
+MOST_BITS: Final = 62
+"""Places are machine integers."""
+
+
 def swizzle(bits: int, base: int, shift: int, size: int | None = None) -> IndexFunction:
     """CuTe's Swizzle<bits, base, shift>: bits from base + shift on are added, without carries, to those from base on.
 
@@ -343,7 +347,11 @@ def swizzle(bits: int, base: int, shift: int, size: int | None = None) -> IndexF
         if type(value) is not int or value < 0:
             raise WrongArgument(f"{name}={brief(value)}", required="a number of bits, 0 or more")
     if type(shift) is not int or abs(shift) < bits:
-        raise WrongArgument(f"shift={brief(shift)}", required=f"a distance of at least {bits} bits, or of -{bits}")
+        raise WrongArgument(f"shift={brief(shift)}", required=f"a distance of at least {brief(bits)} bits, up or down")
+    if base + bits + abs(shift) > MOST_BITS:
+        raise WrongArgument(
+            f"a swizzle that reads {brief(base + bits + abs(shift))} bits", required=f"at most {MOST_BITS}"
+        )
     read = ((1 << bits) - 1) << (base + max(shift, 0))
 
     def to(at: Any) -> Any:

@@ -43,6 +43,8 @@ class Coordinate:
     parts: tuple[Extent, ...]
 
     def __init__(self, parts: tuple[Extent, ...]) -> None:
+        if not isinstance(parts, tuple | list):
+            raise WrongArgument(f"Coordinate({brief(parts)})", required="a tuple of integers, one for each axis")
         parts = tuple(part if type(part) is int else extent_of(part) for part in parts)
         kept = len(parts)
         while kept and parts[kept - 1] == 0:

@@ -55,7 +55,10 @@ def mapped(function: Callable[[Any], U], tree: Any) -> Nested[U]:
 def as_nested(value: object, leaf: Callable[[object], U]) -> Nested[U]:
     """What a person wrote, with lists taken for tuples, and every leaf checked."""
     if isinstance(value, tuple | list):
-        return tuple(as_nested(part, leaf) for part in value)
+        try:
+            return tuple(as_nested(part, leaf) for part in value)
+        except RecursionError:
+            raise WrongArgument("a shape that is nested too deeply", required="fewer levels") from None
     return leaf(value)
 
 
@@ -104,6 +107,7 @@ def compatible(a: Shape, b: Shape) -> bool:
     >>> compatible((6, 20), ((2, 3), 20)), compatible((2, 60), ((2, 3), 20))
     (True, False)
     """
+    a, b = as_nested(a, extent_of), as_nested(b, extent_of)
     if not isinstance(a, tuple):
         return a == product(b)
     return isinstance(b, tuple) and len(a) == len(b) and all(map(compatible, a, b))
@@ -111,6 +115,7 @@ def compatible(a: Shape, b: Shape) -> bool:
 
 def weakly_compatible(a: Shape, b: Shape) -> bool:
     """Whether the extent of each leaf of a divides that of what stands there in b."""
+    a, b = as_nested(a, extent_of), as_nested(b, extent_of)
     if not isinstance(a, tuple):
         whole = product(b)
         return whole == a or (isinstance(whole, int) and isinstance(a, int) and whole % a == 0)
@@ -125,6 +130,7 @@ def common_refinement(a: Shape, b: Shape) -> Shape | None:
     >>> common_refinement((2, (3, 5)), ((3, 2), 5)) is None
     True
     """
+    a, b = as_nested(a, extent_of), as_nested(b, extent_of)
     if not isinstance(a, tuple):
         return b if a == product(b) else None
     if not isinstance(b, tuple):
@@ -145,6 +151,7 @@ def common_coarsening(a: Shape, b: Shape) -> Shape | None:
     >>> common_coarsening(((2, 3), 4), ((3, 2), 4)), common_coarsening((2, (3, 5)), ((3, 2), 5))
     ((6, 4), 30)
     """
+    a, b = as_nested(a, extent_of), as_nested(b, extent_of)
     if product(a) != product(b):
         return None
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):

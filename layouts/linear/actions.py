@@ -25,6 +25,11 @@ class ColumnAction:
     bits: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.order, tuple | list) or type(self.bits) is not int or not isinstance(self.digit, str):
+            raise WrongArgument(
+                f"ColumnAction({brief(self.order)}, {brief(self.digit)}, {brief(self.bits)})",
+                required="an order of bits, the name of a digit, and how many bits it has",
+            )
         object.__setattr__(self, "order", tuple(self.order))
         if len(set(self.order)) < len(self.order) or not all(bit in range(self.bits) for bit in self.order):
             raise WrongArgument(f"the order {brief(self.order)}", required=f"bits from 0 to {self.bits - 1}, each once")

@@ -59,6 +59,11 @@ class BankConflicts:
     least: int
     words: tuple[tuple[int, ...], ...]
 
+    def __post_init__(self) -> None:
+        counted = isinstance(self.words, tuple) and all(isinstance(group, tuple) for group in self.words)
+        if not counted or type(self.rounds) is not int or type(self.least) is not int:
+            raise ArgumentError("BankConflicts of what was not counted", required="what bank_conflicts(...) gives")
+
     @property
     def ways(self) -> int:
         """The most words that are asked of one bank at once: 1 where nothing conflicts."""

@@ -141,6 +141,9 @@ def supremum(first: Sequence[str], second: Sequence[str]) -> list[str]:
     >>> supremum(["a", "b"], ["a", "c"])
     ['a', 'b', 'c']
     """
+    for names in (first, second):
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            raise WrongArgument(f"the order {brief(names)}", required="a list of names")
     out: list[str] = []
     left, right = list(first), list(second)
     while left or right:

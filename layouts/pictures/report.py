@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from atl.errors import WrongArgument, brief
-from atl.prove import Answer, Proved, Refuted
+from atl.prove import Answer, Proved, Refuted, Unknown
 from atl.text.printing import show_predicate
 from layouts.algebra.coalesce import coalesce
 from layouts.algebra.coalesce import filter as filtered
@@ -15,7 +15,7 @@ from layouts.algebra.composition import composition
 from layouts.algebra.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
 from layouts.algebra.inverses import left_inverse, right_inverse
 from layouts.algebra.products import blocked_product, logical_product, raked_product
-from layouts.foundation.function import Function
+from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.reach import cosize
 from layouts.foundation.semimodule import COORDINATES
@@ -39,7 +39,7 @@ DRAWN: Final = 256
 
 def result_of(operation: str, layouts: Sequence[Layout]) -> Any:
     """The result of the operation of this name; raises `WrongArgument` where there is none, or of other layouts."""
-    if operation not in OPERATIONS:
+    if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
         raise WrongArgument(f"there is no operation {brief(operation)}", required=", ".join(OPERATIONS))
     function, count = OPERATIONS[operation]
     if len(layouts) != count and not (operation == "complement" and len(layouts) == 2):
@@ -69,6 +69,7 @@ def described(function: Function) -> str:
     0 | 0 1 2 3
     1 | 4 5 6 7
     """
+    need_function(function)
     lines = [("layout" if isinstance(function, Layout) else "function", str(function))]
     small = function.has_table
     coordinates = isinstance(function, Layout) and function.semimodule is COORDINATES
@@ -98,5 +99,7 @@ def verdict(answer: Answer) -> str:
             return f"proved ({layer})"
         case Refuted(model):
             return f"no: {', '.join(f'{name} = {value}' for name, value in model.numbers.items())}"
+        case Unknown(reason):
+            return f"unknown: {reason}"
         case _:
-            return f"unknown: {answer.reason}"
+            raise WrongArgument(f"{brief(answer)} is no answer", required="what equal, injective or bijective says")

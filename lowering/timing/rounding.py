@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from atl.errors import WrongArgument, brief
+
 
 def tolerance(dtype: npt.DTypeLike, terms: int) -> float:
     """How far an element of floats that adds up so many terms may be off, relative to its size and that of the others.
@@ -14,4 +16,12 @@ def tolerance(dtype: npt.DTypeLike, terms: int) -> float:
     >>> tolerance("float32", 1000) == float(np.finfo("float32").eps) * 1008
     True
     """
-    return float(np.finfo(dtype).eps) * (8 + terms)
+    if type(terms) is not int or terms < 0:
+        raise WrongArgument(f"terms={brief(terms)}", required="how many terms an element adds up")
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = np.dtype(bool)
+    if dtype is None or not np.issubdtype(kind, np.floating):
+        raise WrongArgument(f"dtype={brief(dtype)}", required="a type of floats: float32 or float64")
+    return float(np.finfo(kind).eps) * (8 + terms)

@@ -85,7 +85,7 @@ GOOD: Final = (
     "sparse.meaning(sparse.CSR, 2, dtype='float64')", "sparse.format_named('BCSR(2, 8)')",
     "sparse.CSR.with_index('int64')",
     "sparse.Format('mine', (sparse.Dense(), sparse.Compressed()), sparse.Permuted((1, 0)), 'int32')",
-    "sparse.Blocked((2, 2))", "sparse.Then(sparse.Same(), sparse.Blocked((2, 2)))", "sparse.HASH(4)",
+    "sparse.Blocked((2, 2))", "sparse.Then(sparse.Permuted((1, 0)), sparse.Blocked((2, 2)))", "sparse.HASH(4)",
     "sparse.load(written('good.json', certificate()), own={}, smt=True)", "sparse.Compressed(2, False)",
     "kernel(multiplied())(packed, np.ones(3))", "kernel(multiplied())(A=np.eye(3), v=np.ones(3), out=np.ones(3))",
     "kernel(stored())(packed)", "sparse.SparseTensor(sparse.CSR, (3, 3), packed.levels, packed.values)",

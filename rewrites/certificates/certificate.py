@@ -227,6 +227,8 @@ def loads(
     formats: operands.Formats = operands.unknown,
 ) -> Theorem:
     """The theorem that a text certifies, replayed by the kernel, as `load` says. Raises `CertificateError`."""
+    if not isinstance(smt, bool):
+        raise CertificateError(f"smt={brief(smt)}", required="smt=True or smt=False")
     with nullcontext() if smt else without_smt():
         return _replayed_from(text, RULES if rules is None else rules, formats)
 

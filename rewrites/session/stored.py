@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from atl.core.program import Program
+from atl.errors import brief
 from rewrites import tactics
 from rewrites.derivation import Derivation
 from rewrites.places.choosing import Chosen
@@ -42,9 +43,9 @@ def sparsify(self: S, name: str, form: OperandFormat, *, result: bool = False) -
     check_flags(result=result)
     made: S
     if result:
-        made = self._given(f"sparsify({name!r}, {form!r}, result=True)", name, OfResult(form), stored_as)
+        made = self._given(f"sparsify({brief(name)}, {brief(form)}, result=True)", name, OfResult(form), stored_as)
     else:
-        made = self._given(f"sparsify({name!r}, {form!r})", name, form, sparse_loops)
+        made = self._given(f"sparsify({brief(name)}, {brief(form)})", name, form, sparse_loops)
     return made
 
 
@@ -74,5 +75,5 @@ def view(self: S, name: str, layout: Storable) -> S:
       ⊞[j < m] Σ[i < n] A_laid[j, i]
     """
     form = Viewed(layout, self.goal.assumptions)
-    made: S = self._given(f"view({name!r}, {written(layout)})", name, form, read_where_it_lies)
+    made: S = self._given(f"view({brief(name)}, {written(layout)})", name, form, read_where_it_lies)
     return made

@@ -9,7 +9,7 @@ from atl.core.index import ONE, Bound, factor_of
 from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
 from atl.core.terms import Access, Gen, Guard, Reduce, Reshape
 from atl.core.traversal import Path
-from atl.errors import WrongArgument
+from atl.errors import WrongArgument, brief
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
@@ -45,6 +45,8 @@ def gpu_map(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
     if not 1 <= len(names) <= len(BLOCKS):
         raise WrongArgument(f"{len(names)} loops", required=f"one loop to {len(BLOCKS)}, the last one along x")
     factors = list(by) if len(names) > 1 and isinstance(by, list | tuple) else [by]
+    if len(factors) != len(names):
+        raise WrongArgument(f"by={brief(by)} for {len(names)} loops", required="a factor for each loop, in a list")
     called = [loops(work, each)[0].called[0] for each in names]
     start = loops(work, names[0])[0].path
     tile(work, names if len(names) > 1 else names[0], by)
@@ -140,11 +142,17 @@ def stage_shared(work: Derivation, what: Chosen, *, at: Chosen, name: str | None
     threads = _threads(work)
     if not threads:
         raise NoSite("no loop is one of threads", required='loops of threads: s.gpu_map("i", 32), or marks, first')
+    _need_name(name)
     called = name or f"{operand_called(reads_of(work, what, ())[0])}p"
     pack(work, what, at=at, name=called)
     let = lets_called(work, called)[-1]
     work.mark(let.path, LetMark.SHARED)
     _filled_by_threads(work, let, threads)
+
+
+def _need_name(name: object) -> None:
+    if name is not None and type(name) is not str:
+        raise WrongArgument(f"name={brief(name)}", required="a text, which the tensor is called by, or nothing")
 
 
 def _threads(work: Derivation) -> dict[LoopMark, int]:
@@ -203,6 +211,7 @@ def stage_registers(work: Derivation, what: Chosen, *, at: Chosen, name: str | N
         flatten ⊞[iio < 32 | thread.x] ⊞[iii < 2] [64*io + 2*iio + iii < n] · acc[iio, iii]
     """
     sums = [site for site in chosen(work.goal, what) if isinstance(site.term, Reduce) and site.term.monoid == "sum"]
+    _need_name(name)
     called = name or ("acc" if sums else "kept")
     if sums:
         accumulate(work, what, at=at, name=called)
