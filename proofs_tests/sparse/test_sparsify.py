@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +47,8 @@ def test_the_kernel_is_the_one_that_a_person_would_write(name: str) -> None:
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=repr)
 def test_matrix_times_vector_in_every_format(form: sparse.Format) -> None:
-    began = time.process_time()
     theorem = reschedule(SPMV).sparsify("A", form).done()
-    took = time.process_time() - began
-    assert took < 2, f"the derivation took {took:.1f} s"
+    assert len(theorem.steps) <= 60, "a derivation is a few dozen steps, and so takes less than a second"
     assert loads(dumps(theorem)).rhs == theorem.rhs
     kernel = compiled(theorem.rhs)
     for name, made in MATRICES.items():
