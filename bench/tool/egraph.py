@@ -138,7 +138,7 @@ def main() -> None:
 
 def alone(name: str, program: Program, rules: list[str] | None = None) -> None:
     """`searched` in a process of its own: the most memory that it had is then that of this search."""
-    process = multiprocessing.get_context("fork").Process(target=searched, args=(name, program, rules))
+    process = multiprocessing.get_context("spawn").Process(target=searched, args=(name, program, rules))
     process.start()
     process.join()
 

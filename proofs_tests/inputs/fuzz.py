@@ -17,7 +17,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -187,9 +187,10 @@ def _of_another_kind(error: Exception) -> Outcome:
 # -- a process of their own -------------------------------------------------------------------------------------------
 
 
-def _worker(pipe: Connection, seed: int, numbers: Sequence[int]) -> None:
+def _worker(pipe: Connection, seed: int, numbers: Sequence[int], ready: Callable[[], None]) -> None:
     """Says before each case what it is, and after it what became of it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ready()
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY if hard < 0 else min(MEMORY, hard), hard))
     os.chdir(setting.folder())  # a case may write a file by any name
@@ -207,13 +208,14 @@ def case_by_seed(seed: int, number: int) -> tuple[str, str]:
     return case(Seeded.by(f"inputs {seed}:{number}"))
 
 
-def outcomes(seed: int, numbers: Sequence[int]) -> Iterator[tuple[int, str, str, Outcome]]:
+def outcomes(seed: int, numbers: Sequence[int], ready: Callable[[], None]) -> Iterator[tuple[int, str, str, Outcome]]:
     """Each case with what became of it; where the process ends or hangs, that is what became of the case at hand."""
     left = list(numbers)
-    context = multiprocessing.get_context("fork")
+    # Not forked: egglog's threads do not live on in a child, and the first search there would wait for them for ever.
+    context = multiprocessing.get_context("spawn")
     while left:
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_worker, args=(theirs, seed, left), daemon=True)
+        process = context.Process(target=_worker, args=(theirs, seed, left, ready), daemon=True)
         process.start()
         theirs.close()
         at: tuple[int, str, str] | None = None
@@ -272,16 +274,26 @@ def _place(why: str) -> str:
 # -- the command ------------------------------------------------------------------------------------------------------
 
 
-def run_inputs(numbers: Sequence[int], seed: int, progress: Progress[Finding] | None = None) -> Report:
-    """Carries out these cases of a seed; of findings that are alike, one is made smaller and reported."""
+def run_inputs(
+    numbers: Sequence[int],
+    seed: int,
+    progress: Progress[Finding] | None = None,
+    *,
+    ready: Callable[[], None] | None = None,
+) -> Report:
+    """Carries out these cases of a seed; of findings that are alike, one is made smaller and reported.
+
+    `ready` is done before the cases, here and in their process: what every case needs, and faults on purpose.
+    """
+    ready = prepare if ready is None else ready
     report = Report(seed, len(numbers))
     with own_cache(), tempfile.TemporaryDirectory(prefix="atl-inputs-") as folder:
         os.environ["ATL_INPUTS"] = folder
         before = Path.cwd()
         try:
-            prepare()
+            ready()
             os.chdir(setting.folder())
-            try_all(report, outcomes(seed, numbers), lambda each: report.add(*each), progress)
+            try_all(report, outcomes(seed, numbers, ready), lambda each: report.add(*each), progress)
             if not report.interrupted:
                 alike = {_place(finding.why): finding for finding in reversed(report.findings)}
                 report.findings = [simpler(seed, finding) for finding in alike.values()]

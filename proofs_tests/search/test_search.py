@@ -368,6 +368,14 @@ def test_a_cost_model_that_is_none_is_refused(cost: Any) -> None:
         reschedule(matmul.naive()).auto(cost=cost, limit=1)
 
 
+def test_what_is_wrong_with_the_question_is_told_before_the_search() -> None:
+    looks: list[object] = []
+    for wrong in ({"k": 0}, {"k": "2"}, {"tiles": ()}, {"sizes": {"no": 3}}, {"cost": "time"}):
+        with pytest.raises(WrongArgument):
+            reschedule(matmul.naive()).auto(watch=looks.append, **wrong)
+    assert not looks
+
+
 class _Costs:
     """A model of which the costs are whatever is said."""
 

@@ -204,8 +204,7 @@ class Saturated:
         what is left is priced in haste: `hurried` says so. Raises `WrongArgument`.
         """
         pricing = _pricing(cost)
-        if not is_position(k) or k < 1:
-            raise WrongArgument(f"k={brief(k)}", required="how many schedules, at least one")
+        _checked_count(k)
         candidates = self._candidates(tiles)
         given = _checked_sizes(self.program, sizes)
         columns = {name: np.array([float(at[name]) for at in candidates]) for name in self.tile_sizes}
@@ -308,6 +307,7 @@ def searched(
     """A search, and the k best of it. What is wrong with the question is told before the search."""
     tiles, k = TILES if tiles is None else tiles, CHOICES if k is None else k
     _pricing(cost)
+    _checked_count(k)
     _checked_sizes(program, sizes)
     _checked_tiles(tiles)
     most = limit_of(limit, LIMIT)
@@ -358,6 +358,11 @@ def _pricing(cost: str | Pricing) -> Pricing:
         return made
 
     return own
+
+
+def _checked_count(k: object) -> None:
+    if not is_position(k) or k < 1:
+        raise WrongArgument(f"k={brief(k)}", required="how many schedules, at least one")
 
 
 def _checked_tiles(tiles: Sequence[int]) -> None:
