@@ -347,31 +347,54 @@ class _Kernel:
                 _, scope = scope.bind(s.variable, s.variable.name)
         return scope
 
-    def _of_folds(self, block: Block, extents: Extents) -> int:
-        """How many bytes of shared memory threads take to fold, for each operation."""
-        loops = [s for s in statements(block) if isinstance(s, For) and s.mark in THREADS]
-        folds = [fold for loop in loops for fold in folds_into(loop)]
-        functions = {(fold.op, fold.into.dtype, values_shared(fold, extents)) for fold in folds}
-        return sum(dtypes.bytes_of(count, dtype) or 0 for _, dtype, count in functions)
+    def _folds_that_share(self, block: Block, extents: Extents) -> dict[tuple[str, str, int], For]:
+        """What threads share to fold, by operation, type and how many values; with the first loop that does so."""
+        found: dict[tuple[str, str, int], For] = {}
+        for loop in statements(block):
+            if isinstance(loop, For) and loop.mark in THREADS:
+                for fold in folds_into(loop):
+                    if count := values_shared(fold, extents):
+                        found.setdefault((fold.op, fold.into.dtype, count), loop)
+        return found
 
     def _check_room(self, block: Block, places: Mapping[int, Where], extents: Extents) -> None:
         """Raises where a block has no room for what it shares, or a thread for what it has by itself."""
         made = [s for s in statements(block) if isinstance(s, Allocate)]
+        folds = self._folds_that_share(block, extents)
+        to_fold = sum(dtypes.bytes_of(count, dtype) or 0 for _, dtype, count in folds)
         for where, limit, whose in (("shared", SHARED_BYTES, "a block"), ("private", PRIVATE_BYTES, "a thread")):
             held = [s for s in made if places[s.buffer.uid] == where]
-            of_folds = self._of_folds(block, extents) if where == "shared" else 0
-            if held and sum(bytes_of(s) or 0 for s in held) + of_folds > limit:
-                largest = max(held, key=lambda s: bytes_of(s) or 0)
-                names = ", ".join(f"{s.buffer.name} ({bytes_of(s)})" for s in held)
-                names += f", and {of_folds} to fold" if of_folds else ""
-                raise UnsupportedMark(
-                    f"{whose} has no room for {largest.buffer.name}, which is {where}",
-                    binder=largest.buffer.name,
-                    mark=largest.mark.value,
-                    place=place_of(self.nest, largest.let),
-                    required=f"at most {limit} bytes in all; there are {names}",
-                    suggestions=("choose smaller tiles", f's.hoist("{largest.buffer.name}")'),
-                )
+            of_folds = to_fold if where == "shared" else 0
+            if sum(bytes_of(s) or 0 for s in held) + of_folds <= limit:
+                continue
+            if not held:
+                raise self._no_room_to_fold(next(iter(folds.values())), len(folds), of_folds, limit)
+            largest = max(held, key=lambda s: bytes_of(s) or 0)
+            names = ", ".join(f"{s.buffer.name} ({bytes_of(s)})" for s in held)
+            names += f", and {of_folds} to fold" if of_folds else ""
+            raise UnsupportedMark(
+                f"{whose} has no room for {largest.buffer.name}, which is {where}",
+                binder=largest.buffer.name,
+                mark=largest.mark.value,
+                place=place_of(self.nest, largest.let),
+                required=f"at most {limit} bytes in all; there are {names}",
+                suggestions=("choose smaller tiles", f's.hoist("{largest.buffer.name}")'),
+            )
+
+    def _no_room_to_fold(self, loop: For, ways: int, size: int, limit: int) -> UnsupportedMark:
+        name = loop.variable.name
+        return UnsupportedMark(
+            f"a block has no room for what its threads fold through, in {ways} ways",
+            binder=name,
+            mark=loop.mark.value,
+            place=place_of(self.nest, loop.binder),
+            required=f"at most {limit} bytes in all; to fold takes {size}: a value of each thread for each operation "
+            "and each type that they fold by over some axes",
+            suggestions=(
+                f's.tile("{name}", 32) with thread.x on the inner loop: threads of a warp share nothing to fold',
+                TAKEN_AWAY.format(name),
+            ),
+        )
 
     def _check_folds(self, loop: For, folds: tuple[Fold, ...], extents: Extents) -> None:
         """Raises where threads cannot fold into one scalar: those of a part of a warp can, and where all wait, any."""

@@ -303,7 +303,10 @@ def rest_of(position: Index, share: Share | None, thread: Index) -> Index:
         case "blocks":
             return position - share.factor * thread
         case "in turns":
-            return divided(position - thread, share.factor) or ZERO
+            rest = divided(position - thread, share.factor)
+            if rest is None:
+                raise AssertionError("a share is in turns where what is left of a position is divisible")
+            return rest
     assert_never(share.how)
 
 

@@ -15,6 +15,7 @@ from lowering.cuda.printer import print_cuda
 from lowering.gpu import machine
 from lowering.gpu.apart import report
 from lowering.gpu.formation import kernels
+from lowering.nest.loopnest import LoopNest
 from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
 from proofs_tests.gpu.test_gpu_kernels import arrays_for
 
@@ -85,3 +86,20 @@ def test_folds_over_some_axes_take_shared_memory_that_counts() -> None:
     )
     with pytest.raises(UnsupportedMark, match="a block has no room for s"):
         kernels(lower(atl.parse(text), target="cuda"))
+
+
+def _folded_over_x(arrays: str) -> LoopNest:
+    """The sum, product, least and greatest of the rows of arrays of three types, by threads of one axis of two."""
+    folds = [f"{op}[j < 48 | thread.x] {name}[i, t, j]" for op in ("Σ", "Π", "max", "min") for name in arrays]
+    text = " + ".join(f"cast(float64, {fold})" if " y[" not in fold else f"({fold})" for fold in folds)
+    declared = {"x": "float32", "y": "float64", "u": "int64"}
+    inputs = ", ".join(f"{name} : {declared[name]}[n, 3, 48]" for name in arrays)
+    program = f"f ({inputs}) : float64[n, 3] := ⊞[i < n | block.x] ⊞[t < 3 | thread.y] {text}"
+    return lower(atl.parse(program), target="cuda")
+
+
+def test_what_is_folded_through_needs_room_where_nothing_else_is_shared() -> None:
+    kernels(_folded_over_x("xy"))  # 4 · 1024 · (4 + 8) bytes: just all that there are
+    with pytest.raises(UnsupportedMark, match="no room for what its threads fold through, in 12 ways") as told:
+        kernels(_folded_over_x("xyu"))
+    assert "to fold takes 81920" in str(told.value)

@@ -115,6 +115,15 @@ def test_a_kernel_that_computes_something_else_is_told(
         transpose.kernel = right
 
 
+def test_a_program_for_none_of_the_sizes_that_are_drawn_is_told(device: Device) -> None:
+    x = atl.tensor("x", n := atl.sizes("n", min=1000))
+    doubled = atl.program("doubled", [x], atl.gen(n, lambda i: 2.0 * x[i]))
+    marked = reschedule(doubled).gpu_map("i", 32)
+    verdict = checked(Shipped("doubled", marked), device, seed=1, times=2)
+    assert verdict.checks == 0
+    assert "of 40 random sizes, the program is for 0; 2 were asked for, seed 1" in verdict.said
+
+
 def test_calls_are_checked_in_all_ways_that_are_here(kernels: list[Shipped], device: Device) -> None:
     (transpose,) = (each for each in kernels if each.name == "transpose")
     verdicts = {verdict.what: verdict for verdict in calls(transpose, device)}
