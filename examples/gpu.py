@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atl
 from atl import Program
-from examples.schedules import anchors, blur, convolution
+from examples.schedules import anchors, blur, convolution, everyday
 from rewrites import Session, reschedule
 from sparse import CSR
 
@@ -100,6 +100,20 @@ def row_sums_by_warps(rows: int = 4) -> Session:
     s.tile("i", rows).tile("j", 32).interchange("jo")
     s.mark("io", "block.x").mark("ii", "thread.y").mark("ji", "thread.x")
     return s
+
+
+def softmax_by_warps(rows: int = 4) -> Session:
+    """A warp for each row: its lanes find the maximum and the sum side by side, and compute each power twice.
+
+    A row of any length has no room in shared memory; to read it again and compute again costs less than to store it.
+    """
+    s = reschedule(everyday.softmax()).fuse("power").fuse("top").fuse("total")
+    s.stage("max[_ < m] _", at="j", name="top").hoist("top", out_of="j")
+    s.stage("Σ[_ < m] _", at="⊞[j < m] _", name="total").hoist("total", out_of="j")
+    for fold in ("max", "Σ"):
+        s.tile(f"{fold}[_ < m] _", 32).interchange(f"{fold}[_ < ⌈m / 32⌉] _").mark(f"{fold}[_ < 32] _", "thread.x")
+    s.tile("⊞[j < m] _", 32).mark("⊞[_ < 32] _", "thread.x")
+    return s.tile("i", rows).mark("io", "block.x").mark("ii", "thread.y")
 
 
 def whole_sum_in_two_launches(threads: int = 128, last: int = 1024) -> Session:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from atl.core.index import Leaf, Size, value_of
 from atl.core.program import Program
 from examples import gpu
+from examples.schedules import everyday
 from lowering import GpuKernel, random_inputs
 from lowering import compile as compile_program
 from rewrites import Session
@@ -72,6 +73,7 @@ WORKS: Final[dict[str, Work]] = {
     "transposed": Work(SQUARE, None, lambda a: a.T),
     "blur_fused": Work(SQUARE, None, _blurred),
     "row_sums": Work(SQUARE, None, lambda x: x.sum(axis=1)),
+    "softmax": Work(SQUARE, None, everyday.numpy_softmax),
     "whole_sum": Work(SQUARE, None, lambda x: np.asarray(x.sum())),
     "gather": Work(
         ({"B": 32, "C": 64, "W": 4096, "K": 64, "R": 5},),

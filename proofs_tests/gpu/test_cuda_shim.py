@@ -16,7 +16,7 @@ from lowering.cuda.printer import print_cuda
 from lowering.gpu.formation import kernels
 from proofs_tests.gpu.shim.mutants import Mutant, mutants
 from proofs_tests.gpu.shim.run import COMPILER, Finding, Shimmed, build
-from proofs_tests.gpu.test_gpu_kernels import SCHEDULES, arrays_for, scheduled
+from proofs_tests.gpu.test_gpu_kernels import SCHEDULES, arrays_for, same, scheduled
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 
@@ -75,6 +75,21 @@ EQUAL: Final[dict[tuple[str, str, str], str]] = {
         "const unsigned lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;",
     ): "of a whole warp, all lanes are in the mask, whichever asks",
     (
+        "softmax by warps",
+        "a bound is one too far",
+        "for (index_t jo = 0; jo < (m + 31) / 32; jo++) {",
+    ): "the test in the loop fails in one more iteration, and a maximum takes its last term once more",
+    (
+        "softmax by warps",
+        "a bound is one too far",
+        "return a < b ? a : b;",
+    ): "it chooses between equal numbers",
+    (
+        "softmax by warps",
+        "axes are exchanged",
+        "const unsigned lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;",
+    ): "of a whole warp, all lanes are in the mask, whichever asks",
+    (
         "sparse rows by warps",
         "axes are exchanged",
         "const unsigned lane = (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;",
@@ -120,7 +135,7 @@ def says(run: Shimmed, function: str, name: str) -> str:
             got = run(function, sizes, arrays, want.shape)
         except Finding as finding:
             return str(finding)
-        if not np.array_equal(got, want):
+        if not same(scheduled(name)[0], got, want):
             return "another result"
     return ""
 

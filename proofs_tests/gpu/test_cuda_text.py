@@ -29,6 +29,7 @@ SHIPPED: Final[dict[str, Callable[[], Session]]] = {
     "blur": gpu.blur_in_tiles,
     "row sums by blocks": gpu.row_sums_by_blocks,
     "row sums by warps": gpu.row_sums_by_warps,
+    "softmax by warps": gpu.softmax_by_warps,
     "whole sum": gpu.whole_sum_in_two_launches,
     "sparse rows by threads": gpu.spmv_by_threads,
     "sparse rows by warps": gpu.spmv_by_warps,

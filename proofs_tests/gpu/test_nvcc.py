@@ -34,6 +34,7 @@ USED: Final[dict[str, list[Used]]] = {
     "blur": [Used(22, 1, 1360)],
     "row sums by blocks": [Used(26, 1, 128)],
     "row sums by warps": [Used(24, 0, 0)],
+    "softmax by warps": [Used(29, 0, 0)],
     "whole sum": [Used(26, 1, 128), Used(25, 1, 128)],
     "sparse rows by threads": [Used(32, 0, 0)],
     "sparse rows by warps": [Used(32, 0, 0)],

@@ -42,6 +42,7 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     ("place_of_select", "n for i in place(n, i, b)"): "it has a meaning only where the other one is selected",
     ("transpose_of_place", "n for i in place(n, i, v[j])"): "it has a meaning only where there are no columns",
     ("tile_sum", "n + 1 in ceildiv(n, k)"): "a block more is guarded as a whole",
+    **{(f"{extremum}_repeat", "k + 1 in (lo, k)"): "the last term is taken once more" for extremum in ("min", "max")},
     **{
         (f"tile_{extremum}", f"{bound} in imin(k, n - o * k)"): "blocks that overlap have the same extremum"
         for extremum in ("min", "max")

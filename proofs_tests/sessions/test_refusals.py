@@ -224,12 +224,19 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         NoSite,
         ("required: T > 0; min= of T counts in programs with this size", "given=[T > 0]"),
     ),
-    "a triangle of maxima": (
+    "a triangle of maxima, of which the first has no term": (
         lambda: reschedule(
-            atl.program("g", [f], atl.gen(n, lambda i: atl.reduce("max", i + 1, lambda j: f[j])))
+            atl.program("g", [f], atl.gen(n, lambda i: atl.reduce("max", i, lambda j: f[j])))
         ).interchange("i"),
         NoSite,
-        ("the range of the loop j depends on the index i", "required: a range that does not, or a sum"),
+        ("the range of the loop j depends on the index i", "a maximum or a minimum of at least one term"),
+    ),
+    "a triangle of products": (
+        lambda: reschedule(
+            atl.program("g", [f], atl.gen(n, lambda i: atl.reduce("product", i + 1, lambda j: f[j])))
+        ).interchange("i"),
+        NoSite,
+        ("the range of the loop j depends on the index i", "required: a range that does not; or a sum"),
     ),
     "a split between two loops": (
         lambda: reschedule(

@@ -168,3 +168,24 @@ def test_a_generation_and_a_maximum_are_tiled_together_where_the_tiles_divide_th
     s = reschedule(rows).tile(["i", "j"], by)
     assert s.check()
     assert_agrees(s, SIZES)
+
+
+@pytest.mark.parametrize("monoid", ["max", "min"])
+def test_the_last_block_of_an_extremum_takes_its_last_term_again_to_be_as_long_as_the_others(monoid: Monoid) -> None:
+    rows = atl.program("rows", [z], atl.gen(n, lambda i: atl.reduce(monoid, m, lambda j: z[i, j])))
+    s = reschedule(rows).tile("j", 4).interchange("jo")
+    assert str(body(s)) == f"⊞[i < n] {monoid}[ji < 4] {monoid}[jo < ⌈m / 4⌉] z[i, 4*jo + min(m - 4*jo, ji + 1) - 1]"
+    assert_agrees(s, SIZES)
+    kernel = compiled(s.goal)
+    for size in SIZES:
+        sign = -1 if monoid == "max" else 1
+        array = sign * (1 + np.random.default_rng(3).random((size["n"], size["m"]), np.float32))
+        assert np.array_equal(kernel(array), atl.evaluate(rows, z=array)), "no zero comes in from beyond the end"
+
+
+@pytest.mark.parametrize("monoid", ["max", "min"])
+def test_a_triangle_of_extrema_is_turned(monoid: Monoid) -> None:
+    rows = atl.program("rows", [square], atl.gen(n, lambda i: atl.reduce(monoid, i + 1, lambda j: square[i, j])))
+    s = reschedule(rows).interchange("i")
+    assert str(body(s)) == f"{monoid}[j < n] ⊞[i < n] square[i, min(j + 1, i + 1) - 1]"
+    assert_agrees(s, SIZES)

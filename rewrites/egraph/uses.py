@@ -150,6 +150,7 @@ ASKS: Final = (
     "max_range-", "min_range+", "min_range-", "split_by+", "split_by-", "padl_by+", "padl_by-", "padr_by+",
     "padr_by-", "truncl_by+", "truncl_by-", "truncr_by+", "truncr_by-", "place_by+", "place_by-", "mul_padding-",
     "mul_zero-", "sub_self-", "tile_product+", "tile_product-", "tile_max+", "tile_max-", "tile_min+", "tile_min-",
+    "max_repeat+", "max_repeat-", "min_repeat+", "min_repeat-",
 )  # fmt: skip
 """The side to be rewritten does not tell all parameters, or is no pattern; no supply gives them yet."""
 

@@ -190,6 +190,14 @@ def tile_fold(m: Monoid, n: Index, k: Index, e: Body[Index]) -> Equation:
     )
 
 
+@rules(named="{}_repeat", over=("min", "max"), family="sums", source="idempotence")
+def repeat(m: Monoid, lo: Index, hi: Index, k: Index, e: Body[Index]) -> Equation:
+    """A minimum or a maximum may take its last term again and again."""
+    return equation(
+        reduce(m, (lo, hi), e), reduce(m, (lo, k), lambda i: e(imin(i + 1, hi) - 1)), given(lo < hi, hi <= k)
+    )
+
+
 @rules(named="{}_collapse", over=MONOIDS, family="sums", source="[R] flatten_gen_gen")
 def collapse(m: Monoid, n: Index, k: Index, e: Body[Index, Index]) -> Equation:
     """Two nested sums, or other folds, are one over as many terms."""

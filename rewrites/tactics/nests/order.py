@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
-from atl.core.index import Bound, atoms, shift
+from atl.core.index import Bound, Extremum, Index, atoms, shift
 from atl.core.terms import (
     Binary,
     Cast,
@@ -32,7 +32,7 @@ from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.places.choosing import Chosen
 from rewrites.places.site import Site
-from rewrites.tactics.indices import closed
+from rewrites.tactics.indices import closed, simplify_indices
 from rewrites.tactics.loops import WORD_OF, first_possible, loops
 from rewrites.tactics.nests.bounds import bounded
 from rewrites.tactics.simplification import simplify_guards
@@ -47,7 +47,8 @@ def interchange(work: Derivation, name: Chosen) -> None:
     A guard that stands between the two moves inside. Reshape operators between them go into a sum, or out of one; past
     a transpose, a generation of tiles is stored the other way round: flatten ⊞io transpose flatten ⊞jo e → transpose
     flatten ⊞jo transpose flatten ⊞io transpose e. Where the range of the inner loop depends on the outer index, the
-    other one does afterwards: Σ[i < n] Σ[j < i + 1] e → Σ[j < n] Σ[j <= i < n] e.
+    other one does afterwards: Σ[i < n] Σ[j < i + 1] e → Σ[j < n] Σ[j <= i < n] e. A maximum, or a minimum, takes its
+    last term again: max[i < n] max[j < i + 1] e(j) → max[j < n] max[i < n] e(min(j, i)).
 
     >>> s = reschedule(atl.parse("sums (A : float32[n, m]) : float32[n] := ⊞[i < n] Σ[j < m] A[i, j]"))
     >>> s.interchange("i")
@@ -195,9 +196,10 @@ def _is(term: Expr, op: type[Transpose | Flatten]) -> bool:
 
 
 def _widened(work: Derivation, path: Path) -> bool:
-    """Gives an inner sum, whose range depends on the index of the loop around it, a range that does not, and a guard.
+    """Gives an inner reduction, whose range depends on the index of the loop around it, a range that does not.
 
-    Σ[i < n] Σ[j < i + 1] e → Σ[i < n] Σ[j < n] [j < i + 1] · e. Says whether it did.
+    Σ[i < n] Σ[j < i + 1] e → Σ[i < n] Σ[j < n] [j < i + 1] · e. Says whether it left a guard: a maximum, or a minimum,
+    takes its last term again, max[j < i + 1] e(j) → max[j < n] e(min(j, i)).
     """
     site, inner = work.site(path), work.site((*path, 0))
     outer, loop = site.term, inner.term
@@ -205,10 +207,30 @@ def _widened(work: Derivation, path: Path) -> bool:
         return False
     low = lower_bound(site.scope.facts, inner.scope.index(loop.low), [site.loop])
     high = upper_bound(site.scope.facts, inner.scope.index(loop.high), [site.loop])
-    if low is None or high is None or not isinstance(loop, Reduce) or loop.monoid != "sum":
+    if low is None or high is None or not isinstance(loop, Reduce):
         return False
-    widest = {"lo": shift(closed(low, site.scope), 1), "hi": shift(closed(high, site.scope), 1)}
-    return work.attempt("sum_restrict", inner.path, reverse=True, a=loop.low, b=loop.high, **widest)
+    lowest, highest = shift(closed(low, site.scope), 1), shift(closed(high, site.scope), 1)
+    match loop.monoid:
+        case "sum":
+            limits = {"a": loop.low, "b": loop.high, "lo": lowest, "hi": highest}
+            return work.attempt("sum_restrict", inner.path, reverse=True, **limits)
+        case "min" | "max":
+            if work.attempt(f"{loop.monoid}_repeat", inner.path, k=_number_in(highest)):
+                simplify_indices(work, inner.path)
+        case "product":
+            pass
+        case _:
+            assert_never(loop.monoid)
+    return False
+
+
+def _number_in(most: Index) -> Index:
+    """The number in min(m, 32), if there is one: as many terms for each m as a tile has, some of them once more."""
+    match most.terms:
+        case (((Extremum("min", choices),), 1),):
+            return next((choice for choice in choices if choice.constant is not None), most)
+        case _:
+            return most
 
 
 def _depends_on_outer(loop: Gen | Reduce) -> bool:
@@ -235,7 +257,8 @@ def swap(work: Derivation, path: Path) -> Path:
             raise NoSite(
                 f"the range of the loop {inner.name} depends on the index {outer.name}",
                 place=place_of(work.goal, (*path, 0)),
-                required="a range that does not, or a sum, of which the range can be made a guard",
+                required="a range that does not; or a sum, of which the range can be made a guard; or a maximum or a "
+                "minimum of at least one term, of which the last one can be taken again",
             )
         case Gen(), Gen():
             work.rewrite("gen_interchange", path)
