@@ -18,9 +18,10 @@ demo: $(VENV)/.demo ## Runs the demonstration
 	$(warn_of_namesake)
 	$(BIN)/atl demo
 
+# Each process takes neighbours, which share what was derived and built for them, and helps out where it is done.
 test: $(VENV)/.dev ## Runs the tests, the doctests too (PYTEST_WORKERS=2 limits the processes)
 	$(warn_of_namesake)
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses=8
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --maxprocesses=8 --dist worksteal
 
 check: $(VENV)/.dev ## Lints, checks the formatting and the types
 	$(BIN)/ruff check

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
 
 import atl
 from rewrites import reschedule
+
+
+def pytest_configure() -> None:
+    """Terms are many, small and never in cycles: looking for cycles as often as Python does takes a fifteenth."""
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(autouse=True)

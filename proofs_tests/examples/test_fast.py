@@ -135,8 +135,8 @@ def derived(name: str) -> tuple[Session, Kernel]:
     return session, compile_kernel(session.goal)
 
 
-@pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("size", [*SIZES, "mixed"])
+@pytest.mark.parametrize("name", CASES)  # the slower one: so all sizes of a schedule come to one process
 def test_a_schedule_computes_what_numpy_does_at_every_size(name: str, size: int | str) -> None:
     case, (_, kernel) = CASES[name], derived(name)
     random = np.random.default_rng(5)

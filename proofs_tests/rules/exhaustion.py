@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
 from math import prod
 from random import Random
@@ -78,6 +79,16 @@ class Verdict:
     whole: bool = True
     counterexample: Counterexample | None = None
     ranks: set[int] = field(default_factory=set)
+
+
+@lru_cache(maxsize=1024)
+def symbols(name: str, extents: tuple[int, ...]) -> npt.NDArray[Any]:
+    """An array whose elements are symbols; made once, as the same ones serve all choices of a rule."""
+    made = np.empty(extents, dtype=object)
+    for at in np.ndindex(*extents):
+        made[at] = symbol(f"{name}{list(at)}")
+    made.setflags(write=False)
+    return made
 
 
 class Generic:
@@ -147,10 +158,7 @@ class Generic:
 
     def array(self, name: str, extents: list[int]) -> Tensor:
         if name not in self.arrays:
-            made = np.empty(extents, dtype=object)
-            for at in np.ndindex(*extents):
-                made[at] = symbol(f"{name}{list(at)}")
-            self.arrays[name] = made
+            self.arrays[name] = symbols(name, tuple(extents))
             self.inputs.append(Array(name, tuple(constant(extent) for extent in extents), "float64"))
         found = next(array for array in self.inputs if array.name == name)
         return Tensor(Input(found))

@@ -130,6 +130,7 @@ class Saturated:
         self.root = root
         self.tile_sizes = tiles
         """The sizes that stand for those of tiles, and the extents of the loops that they are for."""
+        self._drawn: Mapping[int, Node] | None = None
         self.hurried = False
         """Whether the last pricing was out of time, or interrupted: then what was left was looked at once."""
 
@@ -173,8 +174,7 @@ class Saturated:
         """
         if not is_position(most) or most < 1:
             raise WrongArgument(f"most={brief(most)}", required="how many classes to draw, at least one")
-        best = [choice] if choice is not None else self.best()
-        chosen = best[0].nodes if best else {}
+        chosen = self._of_the_best() if choice is None else choice.nodes
         text = drawn(self.nodes, self.search.terms.heads, self.class_of[self.root], chosen, most)
         try:
             write_whole({Path(path): lambda stream: stream.write(text.encode())})
@@ -183,6 +183,16 @@ class Saturated:
             raise WrongArgument(
                 f"the picture {path} cannot be written: {why}", required='a place for a file: "graph.svg"'
             ) from error
+
+    def _of_the_best(self) -> Mapping[int, Node]:
+        """The classes of the best by traffic, with its nodes; priced once for all pictures, unless in haste."""
+        if self._drawn is not None:
+            return self._drawn
+        best = self.best()
+        chosen = best[0].nodes if best else {}
+        if not self.hurried:
+            self._drawn = chosen
+        return chosen
 
     def contexts(self) -> list[str]:
         """The contexts of the graph with their facts."""
