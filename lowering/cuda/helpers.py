@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from atl.core.dtypes import DTYPES
+from atl.core.dtypes import DTYPES, is_integer
+from atl.text.names import INFIX
 from lowering.c.helpers import identifiers
 from lowering.c.values.scalars import C_TYPES
 from lowering.gpu.kernels import THREADS_OF_A_BLOCK, WARP, Folding
@@ -97,7 +98,8 @@ template <class index_t> {_DEVICE} index_t floor_mod(index_t a, index_t b)
     **{f"{kind}_index": _pick_of_indices(kind, sign) for kind, sign in (("min", "<"), ("max", ">"))},
     **{
         f"{op}_int{bits}": _wrapping(op, sign, bits)
-        for op, sign in (("add", "+"), ("sub", "-"), ("mul", "*"))
+        for op, sign in INFIX.items()
+        if op != "div"  # of floating-point numbers only
         for bits in (32, 64)
     },
     **{f"abs_int{bits}": _absolute(bits) for bits in (32, 64)},
@@ -130,9 +132,8 @@ def fold_name(op: Folding, dtype: str, *, of: Folders) -> str:
 
 def combined(op: Folding, dtype: str, left: str, right: str) -> str:
     """Two values as one, in the text of CUDA."""
-    signs = {"add": "+", "mul": "*"}
-    if op in signs and dtype.startswith("float"):
-        return f"{left} {signs[op]} {right}"
+    if op in INFIX and not is_integer(dtype):
+        return f"{left} {INFIX[op]} {right}"
     return f"{op}_{C_TYPES[dtype].removesuffix('_t')}({left}, {right})"
 
 

@@ -10,6 +10,7 @@ from atl.core.dtypes import is_integer
 from atl.core.index import Index
 from atl.core.predicate import Predicate, negation
 from atl.core.terms import BinaryOp
+from atl.text.names import INFIX
 from lowering.c.text import OR, TERNARY, UNARY, Text
 from lowering.c.values.index import predicate_text
 from lowering.c.values.scalars import C_TYPES, applied, helper, scalar_text, storage_text
@@ -84,9 +85,6 @@ def _applied(op: str, texts: list[Text], dtype: str) -> Text:
 def accumulated(here: Here, target: Cell | Scalar, op: BinaryOp, value: ScalarExpr) -> str:
     """target = target op value."""
     into, by = stored(here, target).text, scalar(here, value).text
-    if op in ("add", "sub", "mul", "div") and not is_integer(value.dtype):
-        return f"{into} {_SIGNS[op]}= {by};"
+    if op in INFIX and not is_integer(value.dtype):
+        return f"{into} {INFIX[op]}= {by};"
     return f"{into} = {helper(op, value.dtype)}({into}, {by});"
-
-
-_SIGNS: dict[str, str] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
