@@ -14,6 +14,7 @@ from atl.core.program import Program
 from atl.errors import ATLError
 from atl.meaning.interpret import evaluate
 from atl.parsing.parse import parse
+from atl.surface.einsum import einsum
 from atl.surface.operators import (
     abs,
     cast,
@@ -62,7 +63,7 @@ _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
 __version__ = "0.1.0"
 __all__ = [
     "ATLError", "Condition", "IndexExpr", "Program", "Size", "Tensor", "abs", "cast", "ceildiv", "check_safe",
-    "coiter", "concat", "evaluate", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum",
+    "coiter", "concat", "einsum", "evaluate", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum",
     "minimum", "padl", "padr", "parse", "place", "program", "reduce", "scatter", "select", "shear", "sizes", "split",
     "sqrt", "sum", "tanh", "tensor", "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip

@@ -31,7 +31,7 @@ def planted(body: str) -> Callable[..., Any]:
 
 
 FAULTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
-    "KeyError at atl/__init__.py": (atl, "guard", planted("return {}[arguments]")),
+    "KeyError at atl/__init__.py": (atl, "guard", planted("return {}[len(arguments)]")),
     "takes more than": (atl, "value", planted("while True: pass")),
     "what is no certificate is loaded": (rewrites, "load", lambda *_, **__: setting.theorem()),
     "an array that NumPy does not read is read": (arrays, "_array", lambda name, path: np.zeros((2, 3), np.float32)),
@@ -78,7 +78,7 @@ def with_a_fault() -> None:
 
 def test_a_finding_is_printed_so_that_it_can_be_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atl, "exp", atl.exp)
-    report = run_inputs(range(700), 1, ready=with_a_fault)
+    report = run_inputs(range(500), 3, ready=with_a_fault)
     (finding,) = report.findings
     assert finding.text.startswith("atl.exp(")
     assert len(finding.text) <= len("atl.exp(False)"), "it is made smaller"

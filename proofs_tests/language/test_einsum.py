@@ -1,0 +1,142 @@
+"""`atl.einsum` beside NumPy's: what is computed, what is written, and what is refused."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl.errors import ATLError, RankError, ShapeError, WrongArgument
+from lowering import compile as compiled
+
+n, m, k, b = atl.sizes("n m k b")
+SIZES = {"n": 3, "m": 4, "k": 5, "b": 2}
+OF = {"i": n, "j": m, "k": k, "b": b, "l": n}
+
+
+def meant(subscripts: str, *shapes: tuple[Any, ...], order: str = "->") -> tuple[Any, Any]:
+    """The result by our interpreter and by NumPy, of small integers, so that sums are exact in any order."""
+    inputs = [atl.tensor(f"x{at}", *shape) for at, shape in enumerate(shapes)]
+    program = atl.program("e", inputs, atl.einsum(subscripts, *inputs))
+    random = np.random.default_rng(1)
+    arrays = [
+        random.integers(-4, 5, [SIZES.get(str(extent), extent) for extent in shape]).astype(np.float32)
+        for shape in shapes
+    ]
+    given: dict[str, Any] = {f"x{at}": array for at, array in enumerate(arrays)}
+    return atl.evaluate(program, **given), np.einsum(subscripts, *arrays)
+
+
+CASES: dict[str, list[tuple[Any, ...]]] = {
+    "ij,jk->ik": [(n, m), (m, k)],
+    "ij,jk": [(n, m), (m, k)],
+    "ik,kj->ij": [(n, k), (k, m)],
+    "ba": [(n, m)],
+    "ii": [(n, n)],
+    "ii->i": [(n, n)],
+    "ij->": [(n, m)],
+    "ij->ji": [(n, m)],
+    "i,i": [(n,), (n,)],
+    "i,j": [(n,), (m,)],
+    "bij,bjk->bik": [(b, n, m), (b, m, k)],
+    "...ij,...jk->...ik": [(b, n, m), (b, m, k)],
+    "...ij,jk": [(b, n, m), (m, k)],
+    "...,...": [(n, m), (n, m)],
+    "i...->...": [(n, m, k)],
+    "...i,...i->...": [(1, m), (n, m)],
+    "ijk,jil->kl": [(n, m, k), (m, n, b)],
+    ",ij": [(), (n, m)],
+    "i,ij,j->": [(n,), (n, m), (m,)],
+    "iij,jk->ik": [(n, n, m), (m, k)],
+    "Ab,bA->A": [(n, m), (m, n)],
+    " i j , j k -> i k ": [(n, m), (m, k)],
+    "->": [()],
+}
+
+
+@pytest.mark.parametrize("subscripts", CASES)
+def test_a_sum_means_what_numpy_computes(subscripts: str) -> None:
+    ours, numpys = meant(subscripts, *CASES[subscripts])
+    assert ours.shape == numpys.shape
+    assert np.array_equal(ours, numpys)
+
+
+def drawn(random: Random) -> tuple[str, list[tuple[Any, ...]]]:
+    """Subscripts of up to three operands, with diagonals, dots and labels that are summed."""
+    wide = [random.choice((b, 1)) for _ in range(random.randrange(3))]
+    operands, shapes = [], []
+    for _ in range(random.randrange(1, 4)):
+        labels = [random.choice("ijkbl") for _ in range(random.randrange(4))]
+        shape: list[Any] = [OF[label] for label in labels]
+        if wide and random.random() < 0.5:
+            at = random.randrange(len(labels) + 1)
+            own = [random.choice((extent, 1)) for extent in wide[random.randrange(len(wide)) :]]
+            labels[at:at], shape[at:at] = ["..."], own
+        operands.append("".join(labels))
+        shapes.append(tuple(shape))
+    text = ",".join(operands)
+    if random.random() < 0.3:
+        return text, shapes
+    there = sorted({label for label in text if label.isalpha()})
+    result = random.sample(there, random.randrange(len(there) + 1))
+    if "..." in text:
+        result.insert(random.randrange(len(result) + 1), "...")
+    return f"{text}->{''.join(result)}", shapes
+
+
+def test_random_sums_mean_what_numpy_computes() -> None:
+    random = Random(5)
+    for _ in range(300):
+        subscripts, shapes = drawn(random)
+        ours, numpys = meant(subscripts, *shapes)
+        assert ours.shape == numpys.shape, (subscripts, shapes)
+        assert np.array_equal(ours, numpys), (subscripts, shapes)
+
+
+def test_it_is_written_as_one_would_write_it() -> None:
+    a, c, v = atl.tensor("A", n, k), atl.tensor("B", k, m), atl.tensor("v", b, 1, n)
+    assert str(atl.einsum("ij,jk->ik", a, c)) == "⊞[i < n] ⊞[k1 < m] Σ[j < k] A[i, j] * B[j, k1]"
+    assert str(atl.einsum("...i->...", v)) == "⊞[a < b] ⊞[b1 < 1] Σ[i < n] v[a, 0, i]"
+
+
+def test_a_kernel_computes_it() -> None:
+    a, c = atl.tensor("A", n, k), atl.tensor("B", k, m)
+    kernel = compiled(atl.program("product", [a, c], atl.einsum("ik,kj", a, c)))
+    left, right = np.arange(12, dtype=np.float32).reshape(3, 4), np.ones((4, 2), np.float32)
+    assert np.array_equal(kernel(left, right), left @ right)
+
+
+A, B, C = atl.tensor("A", n, k), atl.tensor("B", k, m), atl.tensor("C", n, m, dtype="float64")
+
+REFUSED: dict[str, tuple[tuple[Any, ...], type[ATLError], str]] = {
+    "no text": ((3, A), WrongArgument, "the subscripts 3"),
+    "no operand": (("ij",), WrongArgument, "there are 0"),
+    "an operand too few": (("ij,jk", A), WrongArgument, "for 2 operands, and there are 1"),
+    "an operand too many": (("ij", A, B), WrongArgument, "for 1 operands, and there are 2"),
+    "a digit": (("i1", A), WrongArgument, "has '1' in it"),
+    "two arrows": (("ij->i->j", A), WrongArgument, "has '-' in it"),
+    "dots twice": (("...i...", A), WrongArgument, "has '.' in it"),
+    "no letter of the alphabet": (("iµ", A), WrongArgument, "in it"),
+    "a label too few": (("i", A), RankError, "operand 1 has 2 dimensions, and 1 labels"),
+    "a label too many": (("ij,ijk", A, B), RankError, "operand 2 has 2 dimensions, and 3 labels"),
+    "two extents": (("ij,ij", A, B), ShapeError, "the label i of 'ij,ij' stands for dimensions of n and of k"),
+    "dots of two extents": (("...,...", A, B), ShapeError, "the dots of '...,...' stand for dimensions of"),
+    "an extent of one under a label": (("i,i", atl.tensor("o", 1), atl.tensor("v", n)), ShapeError, "of 1 and of n"),
+    "a label of the result only": (("ij->ijk", A), WrongArgument, "has k, and no operand does"),
+    "a label of the result twice": (("ij->ii", A), WrongArgument, "has a label twice"),
+    "dots of the result only": (("ij->...ij", A), WrongArgument, "has dots, and no operand does"),
+    "dots that the result lacks": (("i...->i", A), WrongArgument, "the result of 'i...->i' lacks the dots"),
+    "an array": (("ij", np.zeros((2, 2))), WrongArgument, "declare an input"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_no_sum_is_refused_in_words(what: str) -> None:
+    arguments, error, said = REFUSED[what]
+    with pytest.raises(error) as told:
+        atl.einsum(*arguments)
+    assert said in str(told.value)
+    assert "required:" in str(told.value)
