@@ -11,12 +11,12 @@ import pytest
 import lowering.c.walks
 from atl.checks.targets import marked_binders
 from lowering.toolchain import find_compiler, has_sanitizers
-from proofs_tests.nests.walks.programs import merge_case, runs_case
+from proofs_tests.nests.walks.programs import merge_case, nested_case, runs_case
 from proofs_tests.programs.agreement import Expected, compiled, expected, interpreted, own_cache
 from proofs_tests.programs.choices import Seeded
 from proofs_tests.programs.random_marks import legal
 
-TRIED = 16
+TRIED = 9
 pytestmark = pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the compiler has no sanitizers")
 
 
@@ -25,7 +25,7 @@ def walks() -> tuple[Expected, ...]:
     """What random merges and runs must give, of those whose marks are legal."""
     found = []
     for number in range(TRIED):
-        for make in (merge_case, runs_case):
+        for make in (merge_case, nested_case, runs_case):
             drawn = make(Seeded.by(f"agreement:{make.__name__}:{number}"))
             tried = replace(drawn, program=legal(drawn.program))
             wanted = expected(tried) if marked_binders(tried.program) else None

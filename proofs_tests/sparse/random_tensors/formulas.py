@@ -16,7 +16,7 @@ from atl.core.traversal import subterms
 from lowering import Kernel
 from lowering import compile as compiled
 from rewrites import Session, reschedule
-from sparse import COO, CSC, CSF, CSR, DCSR, VECTOR, Format
+from sparse import COO, CSC, CSF, CSR, DCSC, DCSR, VECTOR, Format
 
 n, m, k = atl.sizes("n m k")
 
@@ -63,8 +63,23 @@ def _elementwise(a: atl.Tensor, d: atl.Tensor, shape: tuple[Any, ...]) -> atl.Te
 
 def merged(s: Session) -> Session:
     """The schedule in which the two innermost sums, of which the condition compares the coordinates, are a merge."""
-    names = ["p", *(f"p{number}" for number in range(1, sum(isinstance(e, Reduce) for e in subterms(s.goal.body))))]
-    return s.mark(names[-2], "merge").mark(names[-1], "merge")
+    return _marked(s, _sums(s)[-2:])
+
+
+def merged_at_all_levels(s: Session) -> Session:
+    """The schedule in which all sums are merges, a pair of them for each level."""
+    return _marked(s, _sums(s))
+
+
+def _sums(s: Session) -> list[str]:
+    count = sum(isinstance(each, Reduce) for each in subterms(s.goal.body))
+    return ["p", *(f"p{number}" for number in range(1, count))]
+
+
+def _marked(s: Session, names: list[str]) -> Session:
+    for name in names:
+        s = s.mark(name, "merge")
+    return s
 
 
 def _in_runs(s: Session) -> Session:
@@ -108,6 +123,24 @@ FORMULAS: Final = (
         walk=merged,
     ),
     Formula(
+        "A * C merged twice, by rows",
+        lambda shape: shape,
+        _elementwise,
+        lambda a, c: a * c,
+        formats=(DCSR.in_order(),),
+        second=DCSR.in_order(),
+        walk=merged_at_all_levels,
+    ),
+    Formula(
+        "A * C merged twice, by columns",
+        lambda shape: shape,
+        _elementwise,
+        lambda a, c: a * c,
+        formats=(DCSC.in_order(),),
+        second=DCSC.in_order(),
+        walk=merged_at_all_levels,
+    ),
+    Formula(
         "A B merged, B by columns",
         lambda shape: (shape[-1], shape[0]),
         _times_matrix,
@@ -115,6 +148,16 @@ FORMULAS: Final = (
         formats=(CSR.in_order(), DCSR.in_order()),
         second=CSC.in_order(),
         walk=merged,
+    ),
+    Formula(
+        "A * C of three dimensions, merged",
+        lambda shape: shape,
+        _elementwise,
+        lambda a, c: a * c,
+        formats=(CSF.in_order(),),
+        cubes=(CSF.in_order(),),
+        second=CSF.in_order(),
+        walk=merged_at_all_levels,
     ),
     Formula(
         "A v in runs",
