@@ -33,8 +33,8 @@ def sparsify(work: Derivation) -> None:
     """Makes of dense loops over what is read of decompressed operands loops over their entries.
 
     Elements are computed where they are read, conditions gather, sums leave products, and sums over entries that meet
-    leave others; each loop whose index an equation fixes sinks to the equation and goes. What is left of a generation is
-    placed. Raises `NoSite` for a loop that is still dense.
+    leave others; each loop whose index an equation fixes sinks to the equation and goes. What is left of a generation
+    is placed. Raises `NoSite` for a loop that is still dense.
     """
     while work.exhaust(work.known((*READ, *GATHERED))) + _sums_out(work):
         pass
