@@ -280,6 +280,19 @@ def test_elements_that_are_indices_are_refused() -> None:
     assert "elements of at are used as indices" in text
 
 
+def test_truth_values_are_refused_with_the_numbers_that_do_the_same() -> None:
+    mask = atl.tensor("M", n, m, dtype="bool")
+    masked = atl.gen(n, lambda i: atl.sum(m, lambda j: atl.guard(mask[i, j], v[j])))
+    text = refused(NoSite, lambda: reschedule(atl.program("masked", [mask, v], masked)).sparsify("M", sparse.CSR))
+    assert "the truth values of M are read in conditions" in text
+    assert 'try: declare it of numbers, dtype="float64", with M[…] * e in the place of guard(M[…], e)' in text
+    number = atl.tensor("M", n, m, dtype=v.dtype)
+    counted = atl.gen(n, lambda i: atl.sum(m, lambda j: number[i, j] * v[j]))
+    kernel = compiled(reschedule(atl.program("masked", [number, v], counted)).sparsify("M", sparse.CSR).goal)
+    held = np.eye(3, 4, dtype=bool)
+    assert np.array_equal(kernel(held.astype(v.dtype), np.arange(4, dtype=v.dtype)), held @ np.arange(4.0))
+
+
 def test_a_call_with_the_wrong_operand_is_refused() -> None:
     kernel = compiled(reschedule(SPMV).sparsify("A", sparse.CSR).goal)
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
