@@ -286,7 +286,7 @@ def test_truth_values_are_refused_with_the_numbers_that_do_the_same() -> None:
     text = refused(NoSite, lambda: reschedule(atl.program("masked", [mask, v], masked)).sparsify("M", sparse.CSR))
     assert "the truth values of M are read in conditions" in text
     assert 'try: declare it of numbers, dtype="float64", with M[…] * e in the place of guard(M[…], e)' in text
-    number = atl.tensor("M", n, m, dtype=v.dtype)
+    number = atl.tensor("M", n, m, dtype="float64")
     counted = atl.gen(n, lambda i: atl.sum(m, lambda j: number[i, j] * v[j]))
     kernel = compiled(reschedule(atl.program("masked", [number, v], counted)).sparsify("M", sparse.CSR).goal)
     held = np.eye(3, 4, dtype=bool)
