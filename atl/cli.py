@@ -243,7 +243,7 @@ FUZZERS: Final[dict[str, tuple[str, str]]] = {
     "prover": ("attacks.prover_fuzz", "its answers against brute force"),
     "inputs": ("inputs.fuzz", "calls, texts, files and names that nobody means"),
     "layouts": ("layouts.fuzz", "their algebra against enumeration"),
-    "sparse": ("sparse.fuzz", "tensors in every format, through kernels"),
+    "sparse": ("sparse.random_tensors.fuzz", "tensors in every format, through kernels"),
     "cuda": ("gpu.fuzz", "kernels of a GPU, interpreted and under a C++ compiler"),
 }
 """Each fuzzer's module in `proofs_tests`, and what it compares."""

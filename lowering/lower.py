@@ -167,11 +167,12 @@ def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTO
 
     With `registers=False` it is that of Fig. 4.1 to the letter: a sum adds to its element of the buffer, arithmetic is
     done element by element, and the cells stored are exactly those of the elements that are not padding (Theorem 2).
-    With registers the output has the same values, but three kinds of cells are not those of Theorem 2. A sum runs in a
+    With registers the output has the same values, but four kinds of cells are not those of Theorem 2. A sum runs in a
     scalar variable, which is stored at the end: where the sum is empty, so that its element is padding, a zero is
-    stored. Where all other elements are stored, zeros are stored to pads and to rows whose guards are false. And an
+    stored. Where all other elements are stored, zeros are stored to pads and to rows whose guards are false. An
     addition of tensor sums is two statements with one destination: where neither of them stores, nothing is stored to
-    an element that is not padding, and it is zero because the buffer was.
+    an element that is not padding, and it is zero because the buffer was. A loop marked `runs` adds the sum of each run
+    to its element, with or without registers: a zero, where a condition leaves out all terms of the run.
 
     All passes (`lowering.passes`) run over either nest: each of them keeps the cells of the output that are stored, and
     the values in them. What they drop are stores to buffers and variables that the output does not depend on.

@@ -41,7 +41,7 @@ from sparse.formats import (
     VECTOR,
     Format,
 )
-from sparse.levels import Bitmask, Compressed, Dense, Hashed, Level
+from sparse.levels import Bitmask, Compressed, Declaring, Dense, Hashed, Level, Metadata, Stored
 from sparse.names import format_named, load
 from sparse.pictures import Picture, description, draw
 from sparse.tensors import SparseTensor
@@ -64,6 +64,7 @@ __all__ = [
     "Bitmask",
     "Blocked",
     "Compressed",
+    "Declaring",
     "Dense",
     "Diagonals",
     "Format",
@@ -71,11 +72,13 @@ __all__ = [
     "Hashed",
     "LawBroken",
     "Level",
+    "Metadata",
     "NoSpace",
     "NotSparse",
     "Permuted",
     "Picture",
     "SparseTensor",
+    "Stored",
     "Then",
     "View",
     "compress",

@@ -25,8 +25,8 @@ MOST: Final = 2**63 - 1
 class SparseTensor:
     """A tensor of this shape in a format: the metadata of its levels, from the outside in, and the values.
 
-    Where the arrays of the levels are read-only, as `pack` makes them, a kernel checks once what is declared of them,
-    and notes that in `known`.
+    Where nobody can write to the arrays of the levels, as `pack` makes them, a kernel checks once what is declared of
+    them, and notes that in `known`.
     """
 
     format: Storage
@@ -68,13 +68,13 @@ def _again(
 
 
 def _never_changes(array: AnyArray) -> bool:
-    """Whether nobody writes to the array: it is read-only, and what it is a view of too."""
+    """Whether nobody can write to the array: it is a view of bytes. An owner of memory may be made writeable again."""
     at: Any = array
     while isinstance(at, np.ndarray):
         if at.flags.writeable:
             return False
         at = at.base
-    return at is None or isinstance(at, bytes)
+    return isinstance(at, bytes)
 
 
 def need_sparse(tensor: object) -> None:
@@ -164,7 +164,7 @@ def _filled(count: int, positions: Integers, values: AnyArray) -> AnyArray:
 
 
 def narrowed(form: Storage, m: Metadata) -> Metadata:
-    """The arrays with indices of the format's type, copied and read-only.
+    """The arrays with indices of the format's type, copied into bytes, to which nobody can write.
 
     Raises `FormatError` where one is too large for it.
     """
@@ -177,9 +177,8 @@ def narrowed(form: Storage, m: Metadata) -> Metadata:
                 required="indices that fit",
                 suggestions=('use the format with larger indices: .with_index("int64")',),
             )
-        own = np.array(array, dtype=form.index, order="C")
-        own.flags.writeable = False
-        arrays[role] = own
+        held = np.asarray(array, dtype=form.index)
+        arrays[role] = np.frombuffer(held.tobytes(), dtype=form.index).reshape(held.shape)
     return Metadata(arrays, m.extents, m.count)
 
 

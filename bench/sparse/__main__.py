@@ -26,7 +26,7 @@ from bench.sparse.contest import (
     sampled,
     tensor_times_vector,
 )
-from bench.sparse.matrices import MATRICES, tensor
+from bench.sparse.matrices import EXAMPLES, MATRICES, example, tensor
 from lowering import ThreadClock
 
 Posed = tuple[str, str, Callable[[], tuple[int, Contest]]]
@@ -47,6 +47,8 @@ def contests(formats: Sequence[str], counts: Sequence[int], *, quick: bool) -> I
             if (name == "DIA" and kind not in DIAGONALS) or (name == "BCSR" and kind not in BLOCKS):
                 continue
             yield from ((name, f"{kind} {count:.0e}", partial(_product, name, make, count)) for count in counts)
+        if not quick and name != "DIA":
+            yield from ((name, f"{report.PYAMG} {kind}", partial(_example, name, kind)) for kind in EXAMPLES)
     if "SDDMM" in formats:
         for kind, make in MATRICES.items():
             yield from (("SDDMM", f"{kind} {count:.0e}", partial(_sampled, make, count)) for count in counts[:2])
@@ -58,6 +60,11 @@ def contests(formats: Sequence[str], counts: Sequence[int], *, quick: bool) -> I
 
 def _product(name: str, make: Callable[[int], Any], count: int) -> tuple[int, Contest]:
     matrix = make(count)
+    return matrix.nnz, product(name, matrix)
+
+
+def _example(name: str, kind: str) -> tuple[int, Contest]:
+    matrix = example(kind)
     return matrix.nnz, product(name, matrix)
 
 
@@ -94,7 +101,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines: list[Line] = []
     wrong = False
     for form, matrix, make in contests(chosen.formats or every, counts, quick=chosen.quick):
-        entries, contest = make()
+        try:
+            entries, contest = make()
+        except ModuleNotFoundError as missing:
+            print(f"{form:9} {matrix:24} SKIPPED: {missing.name} is not installed", flush=True)
+            continue
         try:
             samples = measured(contest, ThreadClock(), seconds=seconds, rounds=301)
         except WrongResult as error:

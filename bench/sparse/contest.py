@@ -79,11 +79,12 @@ def lines_of(samples: Samples, form: str, matrix: str, entries: int) -> list[Lin
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A format of matrices: our schedule of it, and scipy's name of it."""
+    """A format of matrices: our schedule of it, scipy's name of it, and the rival's, if it has another one."""
 
     form: sparse.Format
     schedule: Callable[[sparse.Format], Session]
     scipy: str = ""
+    taco: str = ""
 
 
 FORMS: Final[dict[str, Form]] = {
@@ -91,7 +92,8 @@ FORMS: Final[dict[str, Form]] = {
     "CSC": Form(sparse.CSC, ours.by_entries, "csc"),
     "DCSR": Form(sparse.DCSR, ours.by_entries),
     "DCSC": Form(sparse.DCSC, ours.by_entries),
-    "COO": Form(sparse.COO, ours.by_entries, "coo"),
+    "COO": Form(sparse.COO, ours.in_runs, "coo"),
+    "COO-cells": Form(sparse.COO, ours.by_entries, "coo", "COO"),
     "BCSR": Form(sparse.BCSR, ours.by_blocks, "bsr"),
     "DIA": Form(sparse.DIA, ours.by_diagonals, "dia"),
 }
@@ -119,10 +121,11 @@ def product(name: str, matrix: Matrix) -> Contest:
         # The same kernel called with scipy's matrix, whose indices each call checks.
         same = sparse.to_scipy(packed)
         rivals["ours, checked in each call"] = lambda: kernel(same, x, out=y)
-    if name in taco.KERNELS:
-        passed = [*packed.arrays, x, *_numbers(name, packed, n), y]
+    shape = form.taco or name
+    if shape in taco.KERNELS:
+        passed = [*packed.arrays, x, *_numbers(shape, packed, n), y]
         for called, flags in taco.FLAGS.items():
-            rivals[called] = taco.shaped(name, flags)(*passed)
+            rivals[called] = taco.shaped(shape, flags)(*passed)
     if form.scipy:
         theirs = sparse.to_scipy(packed)
         rivals["scipy"] = lambda: theirs @ x

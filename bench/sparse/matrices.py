@@ -68,6 +68,23 @@ MATRICES: Final[dict[str, Callable[[int], Matrix]]] = {
 }
 
 
+EXAMPLES: Final = (
+    "airfoil", "bar", "knot", "local_disc_galerkin_diffusion", "recirc_flow", "unit_cube", "unit_square",
+)  # fmt: skip
+"""The matrices of real numbers that pyamg ships, of 1,243 to 35,338 entries: at these sizes the call counts too."""
+
+
+def example(name: str) -> Matrix:
+    """One of pyamg's matrices, by rows. Raises `ModuleNotFoundError` where pyamg is not installed."""
+    import scipy.sparse as sp
+    from pyamg.gallery import load_example
+
+    held = sp.csr_array(load_example(name)["A"])
+    held.sum_duplicates()
+    indices, pos = held.indices.astype(np.int32), held.indptr.astype(np.int32)
+    return sp.csr_array((held.data.astype(np.float64), indices, pos), shape=held.shape)
+
+
 def _matrix(n: int, row: Any, column: Any) -> Matrix:
     """The matrix by rows, sorted, with a number between 0 and 1 at each place."""
     import scipy.sparse as sp

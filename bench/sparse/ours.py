@@ -23,6 +23,11 @@ def by_entries(form: sparse.Format) -> Session:
     return reschedule(_spmv()).sparsify("A", form)
 
 
+def in_runs(form: sparse.Format) -> Session:
+    """The same by coordinates: what entries of one row that stand together add is stored once."""
+    return by_entries(form).mark("p", "runs")
+
+
 def by_blocks(form: sparse.Format) -> Session:
     """The same by blocks of constant extents: the vector with zeros behind it, rows that hang over the edge apart."""
     return by_entries(form).pad("x").tails(strategy="split")

@@ -12,13 +12,17 @@ TACO = "TACO-shaped C"
 """With its flags for any processor and for this one; in each contest the faster one counts."""
 
 
+PYAMG = "pyamg"
+"""What the names of its matrices begin with: they are small, and have means of their own."""
+
+
 def shown(lines: Sequence[Line]) -> str:
     """One contest on one line: our time, and the ratio of each rival, of medians / of minima."""
     ours = next((line for line in lines if line.name == "ours"), None)
     if ours is None:
         return "no clean sample"
     rivals = (f"{line.name} {line.ratio:.2f}/{line.of_minima:.2f}" for line in lines if line is not ours)
-    return f"{ours.format:7} {ours.matrix:24} {ours.entries:9} entries {ours.ms:9.3f} ms   {'  '.join(rivals)}"
+    return f"{ours.format:9} {ours.matrix:24} {ours.entries:9} entries {ours.ms:9.3f} ms   {'  '.join(rivals)}"
 
 
 def best_of(lines: Iterable[Line]) -> list[Line]:
@@ -44,21 +48,22 @@ def geometric(values: Sequence[float]) -> float:
 
 
 def grouped(lines: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
-    """The lines of each format and rival."""
+    """The lines of each format and rival; those of pyamg's matrices apart."""
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in best_of(lines):
-        groups.setdefault((line.format, line.name), []).append(line)
-    return groups
+        form = f"{line.format}, {PYAMG}" if line.matrix.startswith(PYAMG) else line.format
+        groups.setdefault((form, line.name), []).append(line)
+    return dict(sorted(groups.items(), key=lambda group: PYAMG in group[0][0]))
 
 
 def means(lines: Iterable[Line]) -> str:
     """A table of the geometric means, of medians and of minima, over the matrices of each format."""
-    rows = [f"\n{'rival ÷ ours, geometric means':36}{'medians':>9}{'minima':>9}{'least':>9}{'contests':>10}"]
+    rows = [f"\n{'rival ÷ ours, geometric means':48}{'medians':>9}{'minima':>9}{'least':>9}{'contests':>10}"]
     for (form, rival), group in grouped(lines).items():
         ratios = [line.ratio for line in group]
         minima = [line.of_minima for line in group]
         said = f"{geometric(ratios):9.2f}{geometric(minima):9.2f}{min(ratios):9.2f}{len(group):10}"
-        rows.append(f"{form:10}{rival:26}{said}")
+        rows.append(f"{form:18}{rival:30}{said}")
     return "\n".join(rows)
 
 

@@ -134,6 +134,7 @@ class _Walk:
         self.found: list[Obligation] = []
         self.stores: dict[int, list[_Store]] = {nest.output.uid: []}
         self._strict = nest.strict
+        self._fingers: set[Var] = set()  # the loops of merges that were looked at with those around them
         self._room: dict[int, Index] = {}
         self._emptied: dict[int, int] = {nest.output.uid: 0}
 
@@ -161,8 +162,9 @@ class _Walk:
 
     def _order(self, loop: For, facts: Facts) -> None:
         """The keys of a merge rise."""
-        walk = merge_at(loop) if is_merge(loop) else None
+        walk = merge_at(loop) if is_merge(loop) and loop.variable not in self._fingers else None
         for finger in walk.fingers if isinstance(walk, Merge) else ():
+            self._fingers.add(finger.variable)
             asked = rising(finger, facts, strict=finger.variable in self._strict)
             self.found.append(Obligation("order", finger.variable.name, *asked))
 

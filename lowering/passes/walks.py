@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import assert_never
 
@@ -10,7 +10,7 @@ from atl.checks.scope import known_at_the_start
 from atl.core.index import Var
 from atl.prove import Facts, Proved
 from lowering.nest.loopnest import Accumulate, Allocate, Assign, Block, Clear, Declare, For, Free, If, LoopNest
-from lowering.nest.walks.merges import Merge, is_merge, merge_at
+from lowering.nest.walks.merges import Merge, fingers_in, is_merge, merge_at
 from lowering.nest.walks.order import rises
 
 
@@ -23,18 +23,21 @@ def with_strict_keys(nest: LoopNest) -> LoopNest:
     return replace(nest, strict=frozenset(_strict(nest.body, facts)))
 
 
-def _strict(block: Block, facts: Facts) -> Iterator[Var]:
+def _strict(block: Block, facts: Facts, fingers: Collection[Var] = ()) -> Iterator[Var]:
+    """The positions in a block; `fingers` are the loops of the merge that it stands in, which are none of their own."""
     for statement in block:
         match statement:
             case For(body=body):
-                walk = merge_at(statement) if is_merge(statement) else None
+                own = statement.variable not in fingers
+                walk = merge_at(statement) if own and is_merge(statement) else None
+                within = [each.variable for each in fingers_in(statement)] if own else fingers
                 if isinstance(walk, Merge):
                     for finger in walk.fingers:
                         if isinstance(rises(finger, facts, strict=True), Proved):
                             yield finger.variable
-                yield from _strict(body, facts.assume(statement.range))
+                yield from _strict(body, facts.assume(statement.range), within)
             case If(predicate, body):
-                yield from _strict(body, facts.assume(predicate))
+                yield from _strict(body, facts.assume(predicate), fingers)
             case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
                 pass
             case _:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bench.sparse import __main__ as command
 from bench.sparse import contest, report
 from bench.sparse.__main__ import contests, main
 from bench.sparse.contest import Contest, Line, WrongResult
-from bench.sparse.matrices import MATRICES, tensor
+from bench.sparse.matrices import MATRICES, example, tensor
 from bench.sparse.taco import KERNELS, NATIVE, shaped
 from lowering import Run, Samples, ThreadClock
 
@@ -25,7 +27,7 @@ def test_matrices_have_about_so_many_entries_and_are_the_same_each_time(kind: st
     assert matrix.indices.dtype == np.int32
 
 
-@pytest.mark.parametrize("name", ["CSR", "DCSC", "COO", "DIA"])
+@pytest.mark.parametrize("name", ["CSR", "DCSC", "COO", "COO-cells", "DIA"])
 def test_all_who_multiply_a_matrix_with_a_vector_agree(name: str) -> None:
     made = contest.product(name, MATRICES["banded"](3_000))
     samples = contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
@@ -77,6 +79,24 @@ def test_of_one_rival_with_two_kinds_of_flags_the_faster_counts(tmp_path: Path) 
     if find_spec("matplotlib") is not None:  # an extra
         report.plot(tmp_path / "ratios.png", lines)
         assert (tmp_path / "ratios.png").stat().st_size > 1000
+
+
+def test_a_matrix_that_is_not_installed_is_said_to_be_skipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyamg.gallery", None)
+    monkeypatch.setattr(command, "contests", lambda *_, **__: [("CSR", "pyamg bar", lambda: example("bar"))])
+    assert main(["CSR"]) == 0
+    assert "pyamg bar" in (said := capsys.readouterr().out)
+    assert "SKIPPED: pyamg.gallery is not installed" in said
+
+
+def test_means_of_small_matrices_stand_by_themselves() -> None:
+    lines = [Line("CSR", matrix, 7, "scipy", 1.0, ratio, ratio) for matrix, ratio in (("pyamg bar", 0.5), ("a", 2.0))]
+    said = report.means(lines).splitlines()
+    assert "2.00" in said[-2]
+    assert said[-1].startswith("CSR, pyamg")
+    assert "0.50" in said[-1]
 
 
 def test_what_is_measured_is_chosen_by_name_and_by_entries(capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,7 +51,6 @@ def elementwise(form: sparse.Format) -> Kernel:
 def rows_and_columns(form: sparse.Format) -> Kernel:
     s = reschedule(MATRICES_TIMES).sparsify("A", ROWS).sparsify("B", form)
     if form == DCSC.in_order():
-        s = s.interchange("p")
         return marked(s, "merge", "p1", "p2")
     return marked(s, "merge", "p", "p1")
 

@@ -249,6 +249,21 @@ def test_a_loop_that_stays_dense_is_named_with_the_reason(formula: Any, form: sp
     assert not s.steps
 
 
+def test_entries_that_are_found_within_those_of_another_operand_are_named_so() -> None:
+    other = atl.tensor("C", n, m, dtype="float64")
+    both = atl.program("both", [A, other], atl.gen(n, m, lambda i, j: A[i, j] * other[i, j]))
+    text = refused(NoSite, lambda: reschedule(both).sparsify("A", sparse.CSR).sparsify("C", sparse.CSC))
+    assert "the loop i is still dense: its index is that of entries which are found only within those of" in text
+    assert "required: formats that hold the dimensions in one order" in text
+
+
+def test_an_operator_that_a_sum_does_not_leave_is_called_by_its_name() -> None:
+    padded = atl.gen(n, lambda i: atl.padr(2, atl.gen(m, lambda j: A[i, j])))
+    assert "below padr, which" in refused(
+        NoSite, lambda: reschedule(atl.program("padded", [A], padded)).sparsify("A", sparse.CSC)
+    )
+
+
 def test_what_is_no_input_or_no_format_is_refused() -> None:
     s = reschedule(SPMV)
     assert "one of A, v" in refused(ATLError, lambda: s.sparsify("B", sparse.CSR))
@@ -263,6 +278,19 @@ def test_elements_that_are_indices_are_refused() -> None:
     program = atl.program("gather", [at, v], atl.gen(n, lambda i: v[at[i]]))
     text = refused(NoSite, lambda: reschedule(program).sparsify("at", sparse.VECTOR))
     assert "elements of at are used as indices" in text
+
+
+def test_truth_values_are_refused_with_the_numbers_that_do_the_same() -> None:
+    mask = atl.tensor("M", n, m, dtype="bool")
+    masked = atl.gen(n, lambda i: atl.sum(m, lambda j: atl.guard(mask[i, j], v[j])))
+    text = refused(NoSite, lambda: reschedule(atl.program("masked", [mask, v], masked)).sparsify("M", sparse.CSR))
+    assert "the truth values of M are read in conditions" in text
+    assert 'try: declare it of numbers, dtype="float64", with M[…] * e in the place of guard(M[…], e)' in text
+    number = atl.tensor("M", n, m, dtype="float64")
+    counted = atl.gen(n, lambda i: atl.sum(m, lambda j: number[i, j] * v[j]))
+    kernel = compiled(reschedule(atl.program("masked", [number, v], counted)).sparsify("M", sparse.CSR).goal)
+    held = np.eye(3, 4, dtype=bool)
+    assert np.array_equal(kernel(held.astype(v.dtype), np.arange(4, dtype=v.dtype)), held @ np.arange(4.0))
 
 
 def test_a_call_with_the_wrong_operand_is_refused() -> None:

@@ -4,6 +4,9 @@ In a nest they stay what they are, loops within loops with tests in them, so tha
 sees what is computed. `merge_at` is how they are run: the positions, its *fingers*, walk through their ranges together,
 and those that stand at a lesser key than another go on. That meets all positions with equal keys, each of these once,
 if the keys rise: strictly, but for those of one finger, which may also stay the same.
+
+Where marked loops stand in one another, those of which the range moves with a position begin a merge of their own,
+inside of the other one: rows that are matched, and within them their entries.
 """
 
 from __future__ import annotations
@@ -107,9 +110,14 @@ def _loops(loop: For) -> tuple[list[For], list[Predicate], Block]:
             tests.append(block[0].predicate)
             block = block[0].body
         inner = block[0] if len(block) == 1 else None
-        if not isinstance(inner, For) or inner.mark is not LoopMark.MERGE:
+        if not isinstance(inner, For) or inner.mark is not LoopMark.MERGE or _begins(inner, loops):
             return loops, tests, block
         loops.append(inner)
+
+
+def _begins(inner: For, around: Sequence[For]) -> bool:
+    """Whether a marked loop begins a merge of its own: its range moves with a position of the merge around it."""
+    return len(around) > 1 and bool((inner.low.free | inner.high.free) & {each.variable.uid for each in around})
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------

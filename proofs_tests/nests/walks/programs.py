@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -41,20 +41,27 @@ ORDERS: Final = ((6, "strict"), (3, "rising"), (1, ""))
 
 
 class _Keys:
-    """One array of keys: its declaration, and elements that hold it; ordered in each row, if it has rows."""
+    """One array of keys: its declaration, and elements that hold it; ordered in each row, if it has rows, n of them."""
 
-    def __init__(self, choices: Choices, number: int, rows: int | None) -> None:
+    def __init__(
+        self, choices: Choices, number: int, rows: int | None, n: atl.IndexExpr | None = None, *, of: int = KEYS
+    ) -> None:
         rises = weighted(choices, ORDERS)
         self.size = atl.sizes(f"z{number}")
         self.rows = None if rows is None or chance(choices, 40) else rows
-        self.count = choices.integer(0, LONGEST)
+        self.count = choices.integer(0, min(LONGEST, of))
         self.arrays: dict[str, AnyArray] = {}
         inputs: list[atl.Tensor] = []
         segments = [(0, self.count)]
         order: str | tuple[str, atl.Tensor] | None = rises or None
         if self.rows is not None:
             ends = sorted(choices.integer(0, self.count) for _ in range(self.rows + 1))
-            pos = atl.tensor(f"pos{number}", atl.sizes("n") + 1, dtype="int32", range=(0, self.size + 1))
+            if n is not None:  # a row for each outer key, and few keys: some of them are equal
+                ends = list(accumulate((choices.integer(0, of) for _ in range(self.rows)), initial=0))
+                self.count = ends[-1]
+            pos = atl.tensor(
+                f"pos{number}", (atl.sizes("n") if n is None else n) + 1, dtype="int32", range=(0, self.size + 1)
+            )
             inputs.append(pos)
             self.arrays[f"pos{number}"] = np.array(ends, np.int32)
             self.pos: atl.Tensor | None = pos
@@ -66,9 +73,9 @@ class _Keys:
         self.value = atl.tensor(f"v{number}", self.size, dtype="float64")
         self.mask = atl.tensor(f"is{number}", self.size, dtype="bool")
         self.inputs = [*inputs, self.key, self.value, self.mask]
-        keys = np.array([choices.integer(0, KEYS - 1) for _ in range(self.count)], np.int32)
+        keys = np.array([choices.integer(0, of - 1) for _ in range(self.count)], np.int32)
         for first, end in segments if rises else ():
-            keys[first:end] = _sorted(keys[first:end], strict=rises == "strict")
+            keys[first:end] = _sorted(keys[first:end], of, strict=rises == "strict")
         self.arrays[f"c{number}"] = keys
         self.arrays[f"is{number}"] = np.array([chance(choices, 60) for _ in range(self.count)], np.bool_)
         self.arrays[f"v{number}"] = np.array([choices.integer(-3, 4) for _ in range(self.count)], np.float64)
@@ -80,19 +87,19 @@ class _Keys:
         return 0, self.size
 
 
-def _sorted(keys: AnyArray, *, strict: bool) -> AnyArray:
+def _sorted(keys: AnyArray, of: int, *, strict: bool) -> AnyArray:
     if not strict:
         return np.sort(keys)
     distinct = list(dict.fromkeys(int(key) for key in np.sort(keys)))
-    left = [key for key in range(KEYS) if key not in distinct]
+    left = [key for key in range(of) if key not in distinct]
     while len(distinct) < len(keys):
         distinct.append(left.pop())
     return np.array(sorted(distinct), keys.dtype)
 
 
 def walk_case(choices: Choices) -> Case:
-    """A merge, or a sum to be run in runs; its marks may be illegal."""
-    return merge_case(choices) if chance(choices, 65) else runs_case(choices)
+    """A merge, one in another one, or a sum to be run in runs; its marks may be illegal."""
+    return choose(choices, (merge_case, merge_case, nested_case, runs_case))(choices)
 
 
 def merge_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, AnyArray]]]:
@@ -141,6 +148,39 @@ def merge_case(choices: Choices) -> Case:
 
     body = _around(choices, rows, sums)
     return _case("merged", keys, body, rows, "merge")
+
+
+def nested_case(choices: Choices) -> Case:
+    """Two sums whose terms count where keys are equal, and in each term two more, over what belongs to these keys."""
+    outer = [_Keys(choices, number, None, of=4) for number in range(2)]
+    inner = [_Keys(choices, 2 + number, each.count, each.size, of=3) for number, each in enumerate(outer)]
+    placed, masked, between = chance(choices, 35), chance(choices, 20), chance(choices, 20)
+    m = atl.sizes("m")
+
+    def entries(p: atl.IndexExpr, q: atl.IndexExpr) -> atl.Tensor:
+        def term(r: atl.IndexExpr, t: atl.IndexExpr) -> atl.Tensor:
+            met = inner[0].key[r] == inner[1].key[t]
+            product = inner[0].value[r] * inner[1].value[t] * outer[1].value[q]
+            return atl.guard(met & inner[1].mask[t] if masked else met, product)
+
+        def held(r: atl.IndexExpr) -> atl.Tensor:
+            within = atl.sum(inner[1].range(q), lambda t: term(r, t))
+            return atl.place(m, inner[0].key[r], within) if placed else within
+
+        return atl.sum(inner[0].range(p), held)
+
+    def rows(p: atl.IndexExpr, q: atl.IndexExpr) -> atl.Tensor:
+        met = outer[0].key[p] == outer[1].key[q]
+        return atl.guard(met & outer[0].mask[p] if between else met, entries(p, q))
+
+    def sums(_: atl.IndexExpr | None) -> atl.Tensor:
+        def first(p: atl.IndexExpr) -> atl.Tensor:
+            matched = atl.sum(outer[1].range(None), lambda q: rows(p, q))
+            return atl.place(m, outer[0].key[p], matched) if placed else matched
+
+        return atl.sum(outer[0].range(None), first)
+
+    return _case("nested", [*outer, *inner], _around(choices, None, sums), None, "merge")
 
 
 def _term(keys: list[_Keys], at: tuple[atl.IndexExpr, ...]) -> atl.Tensor:

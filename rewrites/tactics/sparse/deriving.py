@@ -7,7 +7,7 @@ from typing import Final
 
 from atl.core.index import AnyAtom, Bound, Read, atoms
 from atl.core.predicate import conjuncts, expressions
-from atl.core.terms import Binary, Expr, Gen, Guard, Reduce, Unary
+from atl.core.terms import Binary, Expr, Gen, Guard, Place, Reduce, Reshape, Unary
 from atl.core.traversal import Path
 from atl.errors import ATLError
 from atl.text.printing import place_of
@@ -15,11 +15,16 @@ from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.places.site import Site
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
+from rewrites.tactics.loops import WORD_OF
 from rewrites.tactics.nests.guards import apart
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
+from rewrites.tactics.sparse.meetings import meetings_out
 from rewrites.tactics.sparse.sinking import Stays, fixed_below, sink, solutions, speaks_of
 
 READ: Final = (*OF_ACCESSES, "place_access")
+ONLY_SUMS: Final = "an operand that is only multiplied, added, negated or divided, within loops and sums"
+WITHIN_ANOTHER: Final = "its index is that of entries which are found only within those of another operand"
+ONE_ORDER: Final = "formats that hold the dimensions in one order: all of them by rows, say, or all by columns"
 GATHERED: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "guard_div_left")
 """Conditions leave products."""
 
@@ -27,15 +32,17 @@ GATHERED: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "guard_di
 def sparsify(work: Derivation) -> None:
     """Makes of dense loops over what is read of decompressed operands loops over their entries.
 
-    Elements are computed where they are read, conditions gather, sums leave products; each loop whose index an equation
-    fixes sinks to the equation and goes. What is left of a generation is placed. Raises `NoSite` for a loop that is
-    still dense.
+    Elements are computed where they are read, conditions gather, sums leave products, and sums over entries that meet
+    leave others; each loop whose index an equation fixes sinks to the equation and goes. What is left of a generation
+    is placed. Raises `NoSite` for a loop that is still dense.
     """
     while work.exhaust(work.known((*READ, *GATHERED))) + _sums_out(work):
         pass
     _innermost(work)
     _divided(work)
     _innermost(work)
+    _guards_out(work)
+    meetings_out(work)
     while any(_sunk(work, site.path, within=False) for site in list(work.sites(top_down=True)) if _may_sink(site.term)):
         pass
     simplify_guards(work)
@@ -204,10 +211,11 @@ def _finished(work: Derivation) -> None:
         loops = [above for above in reversed(site.spine()[:-1]) if isinstance(above.term, Gen | Reduce)]
         for position, loop in enumerate(loops):
             if any(_is_entry(a, loops) for e in solutions(site.term.predicate, position) for a in atoms(e)):
+                why = _why(work, loop, site)
                 raise NoSite(
-                    f"the loop {loop.called[0]} is still dense: {_why(work, loop, site)}",
+                    f"the loop {loop.called[0]} is still dense: {why}",
                     place=place_of(work.goal, site.path),
-                    required="an operand that is only multiplied, added, negated or divided, within loops and sums",
+                    required=ONE_ORDER if why == WITHIN_ANOTHER else ONLY_SUMS,
                 )
 
 
@@ -226,6 +234,10 @@ def _why(work: Derivation, loop: Site, guard: Site) -> str:
                 return f"entries are found below {op}, which a sum does not leave"
             case Gen() | Guard():
                 pass
+            case Reshape(Place()):
+                return WITHIN_ANOTHER
+            case Reshape(op):
+                return f"entries are found below {WORD_OF[type(op)]}, which a sum does not leave"
             case Reduce(monoid):
                 if monoid != "sum":
                     return f"entries are found below a fold by {monoid}, which a sum does not leave"

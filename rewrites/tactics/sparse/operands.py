@@ -116,11 +116,22 @@ def _check_not_read(theorem: Theorem, array: Array) -> None:
     """Raises `NoSite` where an index or a condition speaks of the input's elements: they are no tensor there."""
     stated = [*(e for each in theorem.lhs.assumptions for e in expressions(each))]
     stated += [e for program in (theorem.lhs, theorem.rhs) for term in subterms(program.body) for e in indices_in(term)]
-    if any(isinstance(atom, Read) and atom.array == array for e in stated for atom in atoms(e)):
+    if not any(isinstance(atom, Read) and atom.array == array for e in stated for atom in atoms(e)):
+        return
+    name = array.name
+    if array.dtype == "bool":
         raise NoSite(
-            f"elements of {array.name} are used as indices",
-            required="an input of which elements are only computed with",
+            f"the truth values of {name} are read in conditions",
+            required="an input of numbers, of which elements are only computed with",
+            suggestions=(
+                f'declare it of numbers, dtype="float64", with {name}[…] * e in the place of guard({name}[…], e)',
+                f"a call is passed {name}.astype(np.float64) then",
+            ),
         )
+    raise NoSite(
+        f"elements of {name} are used as indices, or in conditions",
+        required="an input of which elements are only computed with",
+    )
 
 
 def _argument(argument: Argument, array: Array, meaning: Expr) -> Argument:

@@ -1,0 +1,56 @@
+"""Merges and runs of random arrays: the reference, the interpreter of loop nests and sanitized C say the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+import lowering.c.walks
+from atl.checks.targets import marked_binders
+from lowering.toolchain import find_compiler, has_sanitizers
+from proofs_tests.nests.walks.programs import merge_case, nested_case, runs_case
+from proofs_tests.programs.agreement import Expected, compiled, expected, interpreted, own_cache
+from proofs_tests.programs.choices import Seeded
+from proofs_tests.programs.random_marks import legal
+
+TRIED = 9
+pytestmark = pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the compiler has no sanitizers")
+
+
+@cache
+def walks() -> tuple[Expected, ...]:
+    """What random merges and runs must give, of those whose marks are legal."""
+    found = []
+    for number in range(TRIED):
+        for make in (merge_case, nested_case, runs_case):
+            drawn = make(Seeded.by(f"agreement:{make.__name__}:{number}"))
+            tried = replace(drawn, program=legal(drawn.program))
+            wanted = expected(tried) if marked_binders(tried.program) else None
+            if isinstance(wanted, Expected):
+                found.append(wanted)
+    return tuple(found)
+
+
+def test_the_interpreter_and_sanitized_c_agree_on_merges_and_runs_of_random_arrays() -> None:
+    kinds = Counter(marked_binders(wanted.case.program)[0].mark.value for wanted in walks())
+    assert min(kinds["merge"], kinds["runs"]) > TRIED / 4
+    assert [fault for wanted in walks() if (fault := interpreted(wanted)) is not None] == []
+    with own_cache():
+        assert [fault for fault in compiled(walks()) if fault is not None] == []
+
+
+def test_a_merge_that_looks_one_position_too_far_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = lowering.c.walks._walked
+
+    def too_far(*arguments: object) -> list[str]:
+        first, *lines = original(*arguments)  # type: ignore[arg-type]
+        return [first.replace(" < ", " <= "), *lines]
+
+    monkeypatch.setattr(lowering.c.walks, "_walked", too_far)
+    merges = [w for w in walks() if marked_binders(w.case.program)[0].mark.value == "merge"]
+    with own_cache():
+        faults = [fault for fault in compiled(merges[:4]) if fault is not None]
+    assert any(fault.is_report for fault in faults)

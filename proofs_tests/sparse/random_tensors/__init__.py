@@ -1,0 +1,1 @@
+"""Random sparse tensors through kernels: `atl fuzz sparse`."""

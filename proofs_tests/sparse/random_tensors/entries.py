@@ -1,0 +1,103 @@
+"""Tensors of special forms for `atl fuzz sparse`: their entries, and the ways to pass them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import scipy.sparse as sp
+
+from proofs_tests.programs.choices import Choices, chance, choose
+from sparse import Format
+from sparse.tensors import encoded
+
+Shape = tuple[int, ...]
+LARGEST: Final = 12
+INDIVISIBLE: Final = (5, 7, 11)
+"""Extents that no block of 2, 3 or 4 divides."""
+EDGES: Final = (
+    "any", "empty", "one entry", "full row", "empty rows", "no rows", "no columns", "zeros", "repeated", "in disorder",
+    "int64", "undivided",
+)  # fmt: skip
+WAYS: Final = ("packed", "scipy", "scipy", "dense")
+IN_SCIPY: Final = ("csr", "csc", "coo", "bsr", "lil")
+
+
+def tensor_at(choices: Choices, edge: str, rank: int, shape: Shape | None = None) -> tuple[Shape, list[Any], Any]:
+    """A shape, and entries: coordinates that may repeat, in any order, and values that may be zero, at an edge."""
+    shape = shape or _shape_at(choices, edge, rank)
+    room = int(np.prod(shape))
+    count = 0 if not room else choices.integer(1, max(1, (room * choices.integer(0, 120)) // 100))
+    count = {"empty": 0, "one entry": min(1, room)}.get(edge, count)
+    at = [np.array([choices.integer(0, extent - 1) for _ in range(count)], np.int64) for extent in shape]
+    if edge == "full row" and room:
+        row = choices.integer(0, shape[0] - 1)
+        whole = np.arange(shape[-1])
+        fixed = [np.full(shape[-1], row), *(np.zeros(shape[-1], np.int64) for _ in shape[1:-1]), whole][-rank:]
+        at = [np.concatenate(pair) for pair in zip(at, fixed, strict=True)]
+    if edge == "empty rows":
+        at[0] //= 3
+    if edge == "repeated":
+        at = [np.tile(each, 2) for each in at]
+    if edge != "in disorder" and chance(choices, 60) and len(at[0]):
+        order = np.lexsort(at[::-1])
+        at = [each[order] for each in at]
+    values = np.array([choices.integer(-3, 5) for _ in at[0]], np.float64)
+    return shape, at, np.zeros_like(values) if edge == "zeros" else values
+
+
+def _shape_at(choices: Choices, edge: str, rank: int) -> Shape:
+    largest = LARGEST if rank == 2 else LARGEST // 2
+    if edge == "undivided":
+        return tuple(choose(choices, INDIVISIBLE if rank == 2 else INDIVISIBLE[:2]) for _ in range(rank))
+    shape = [choices.integer(0 if edge == "any" else 1, largest) for _ in range(rank)]
+    if edge in ("no rows", "no columns"):
+        shape[0 if edge == "no rows" else -1] = 0
+    return tuple(shape)
+
+
+def dense_of_entries(shape: Shape, coordinates: list[Any], values: Any) -> Any:
+    """The tensor as an array, entries with equal coordinates added up."""
+    made = np.zeros(shape)
+    np.add.at(made, tuple(coordinates), values)
+    return made
+
+
+def passed_in(
+    choices: Choices, form: Format, shape: Shape, coordinates: list[Any], values: Any, *, wide: bool
+) -> tuple[str, Any]:
+    """What a call passes for a tensor, and what to call it: packed, as scipy has it, or an array.
+
+    What scipy holds is as the entries come: in disorder, and more than once. With `wide` its indices have 64 bits.
+    """
+    way = choose(choices, WAYS)
+    if way == "dense":
+        return way, dense_of_entries(shape, coordinates, values)
+    if way == "packed" or len(shape) > 2:
+        return "packed", encoded(form, shape, coordinates, values)
+    index = np.int64 if wide else np.int32
+    held = sp.coo_array((values, tuple(each.astype(index) for each in coordinates)), shape=shape)
+    if len(shape) == 1:
+        return "coo", held
+    kind = choose(choices, IN_SCIPY)
+    if kind in ("csr", "csc"):
+        return kind, _by_rows(kind, shape, coordinates, values, index)
+    return kind, held if kind == "coo" or 0 in shape else getattr(held, f"to{kind}")()
+
+
+def _by_rows(kind: str, shape: Shape, coordinates: list[Any], values: Any, index: Any) -> Any:
+    """A matrix by rows, or by columns, of which each has its entries in the order in which they come."""
+    outer, inner = coordinates if kind == "csr" else coordinates[::-1]
+    order = np.argsort(outer, kind="stable")
+    extent = shape[0 if kind == "csr" else 1]
+    pos = np.concatenate([[0], np.cumsum(np.bincount(outer, minlength=extent))]).astype(index)
+    made = getattr(sp, f"{kind}_array")(shape, dtype=np.float64)
+    made.indptr, made.indices, made.data = pos, inner[order].astype(index), values[order]
+    return made
+
+
+def is_sorted(matrix: Any) -> bool:
+    """Whether the entries of each row, or column, of a matrix of scipy's rise strictly."""
+    pos, crd = matrix.indptr, matrix.indices
+    owner = np.repeat(np.arange(len(pos) - 1), np.diff(pos))
+    return not bool(((owner[1:] == owner[:-1]) & (crd[1:] <= crd[:-1])).any())

@@ -1,0 +1,191 @@
+"""The formulas of `atl fuzz sparse`, each with the formats that it is tried in, and their kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+import atl
+import sparse
+from atl.core.terms import Reduce
+from atl.core.traversal import subterms
+from lowering import Kernel
+from lowering import compile as compiled
+from rewrites import Session, reschedule
+from sparse import COO, CSC, CSF, CSR, DCSC, DCSR, VECTOR, Format
+
+n, m, k = atl.sizes("n m k")
+
+MATRICES: Final = (
+    sparse.CSR, sparse.CSC, sparse.DCSR, sparse.DCSC, sparse.CSF, sparse.COO, sparse.BCSR, sparse.BCSR(2, 3),
+    sparse.CSB(3, 2), sparse.DIA, sparse.BITMASK, sparse.HASH, CSR.in_order(), DCSR.in_order(), COO.in_order(),
+)  # fmt: skip
+CUBES: Final = (sparse.CSF, sparse.COO, sparse.BITMASK, sparse.HASH, sparse.MODE_GENERIC, CSF.in_order())
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A formula on a tensor A and one more operand, by the extents of both.
+
+    `second` is the format of the other operand, if it is sparse too. `walk` finishes the schedule for a format of A.
+    With `result` the result is stored as A is.
+    """
+
+    name: str
+    operand: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+    body: Callable[[atl.Tensor, atl.Tensor, tuple[Any, ...]], atl.Tensor]
+    meant: Callable[[Any, Any], Any] = field(compare=False)
+    formats: tuple[Format, ...] = MATRICES
+    cubes: tuple[Format, ...] = ()
+    second: Format | None = None
+    walk: Callable[[Session], Session] = field(default=lambda s: s, compare=False)
+    result: bool = False
+
+
+def _times_vector(tensor: atl.Tensor, v: atl.Tensor, shape: tuple[Any, ...]) -> atl.Tensor:
+    def element(*at: atl.IndexExpr) -> atl.Tensor:
+        return atl.sum(shape[-1], lambda last: tensor[(*at, last)] * v[last])
+
+    return atl.gen(*shape[:-1], element)
+
+
+def _times_matrix(a: atl.Tensor, b: atl.Tensor, shape: tuple[Any, ...]) -> atl.Tensor:
+    return atl.gen(shape[0], b.shape[1], lambda i, r: atl.sum(shape[1], lambda j: a[i, j] * b[j, r]))
+
+
+def _elementwise(a: atl.Tensor, d: atl.Tensor, shape: tuple[Any, ...]) -> atl.Tensor:
+    return atl.gen(*shape, lambda *at: a[at] * d[at])
+
+
+def merged(s: Session) -> Session:
+    """The schedule in which the two innermost sums, of which the condition compares the coordinates, are a merge."""
+    return _marked(s, _sums(s)[-2:])
+
+
+def merged_at_all_levels(s: Session) -> Session:
+    """The schedule in which all sums are merges, a pair of them for each level."""
+    return _marked(s, _sums(s))
+
+
+def _sums(s: Session) -> list[str]:
+    count = sum(isinstance(each, Reduce) for each in subterms(s.goal.body))
+    return ["p", *(f"p{number}" for number in range(1, count))]
+
+
+def _marked(s: Session, names: list[str]) -> Session:
+    for name in names:
+        s = s.mark(name, "merge")
+    return s
+
+
+def _in_runs(s: Session) -> Session:
+    return s.mark("p", "runs")
+
+
+FORMULAS: Final = (
+    Formula("A v", lambda shape: shape[-1:], _times_vector, lambda a, v: a @ v, cubes=CUBES),
+    Formula("A B", lambda shape: (shape[-1], 2), _times_matrix, lambda a, b: a @ b),
+    Formula("A * D", lambda shape: shape, _elementwise, lambda a, d: a * d),
+    Formula(
+        "A + D",
+        lambda shape: shape,
+        lambda a, d, shape: atl.gen(*shape, lambda i, j: a[i, j] + d[i, j]),
+        lambda a, d: a + d,
+    ),
+    Formula(
+        "rows of A scaled, stored as A",
+        lambda shape: shape[:1],
+        lambda a, w, shape: atl.gen(*shape, lambda i, j: w[i] * a[i, j]),
+        lambda a, w: w[:, None] * a,
+        result=True,
+    ),
+    Formula(
+        "A x merged, x sparse",
+        lambda shape: shape[-1:],
+        _times_vector,
+        lambda a, x: a @ x,
+        formats=(CSR.in_order(), DCSR.in_order()),
+        cubes=(CSF.in_order(),),
+        second=VECTOR.in_order(),
+        walk=merged,
+    ),
+    Formula(
+        "A * C merged, C by rows",
+        lambda shape: shape,
+        _elementwise,
+        lambda a, c: a * c,
+        formats=(CSR.in_order(), DCSR.in_order()),
+        second=CSR.in_order(),
+        walk=merged,
+    ),
+    Formula(
+        "A * C merged twice, by rows",
+        lambda shape: shape,
+        _elementwise,
+        lambda a, c: a * c,
+        formats=(DCSR.in_order(),),
+        second=DCSR.in_order(),
+        walk=merged_at_all_levels,
+    ),
+    Formula(
+        "A * C merged twice, by columns",
+        lambda shape: shape,
+        _elementwise,
+        lambda a, c: a * c,
+        formats=(DCSC.in_order(),),
+        second=DCSC.in_order(),
+        walk=merged_at_all_levels,
+    ),
+    Formula(
+        "A B merged, B by columns",
+        lambda shape: (shape[-1], shape[0]),
+        _times_matrix,
+        lambda a, b: a @ b,
+        formats=(CSR.in_order(), DCSR.in_order()),
+        second=CSC.in_order(),
+        walk=merged,
+    ),
+    Formula(
+        "A * C of three dimensions, merged",
+        lambda shape: shape,
+        _elementwise,
+        lambda a, c: a * c,
+        formats=(CSF.in_order(),),
+        cubes=(CSF.in_order(),),
+        second=CSF.in_order(),
+        walk=merged_at_all_levels,
+    ),
+    Formula(
+        "A v in runs",
+        lambda shape: shape[-1:],
+        _times_vector,
+        lambda a, v: a @ v,
+        formats=(COO, COO.in_order()),
+        cubes=(COO,),
+        walk=_in_runs,
+    ),
+)  # fmt: skip
+
+
+@cache
+def kernel_for(form: Format, formula: Formula, rank: int) -> Kernel:
+    """The kernel of a formula on a tensor in a format."""
+    shape = (n, m, k)[:rank]
+    tensor = atl.tensor("A", *shape, dtype="float64")
+    other = atl.tensor("B", *formula.operand(shape), dtype="float64")
+    program = atl.program("formula", [tensor, other], formula.body(tensor, other, shape))
+    s = reschedule(program).sparsify("A", form, result=formula.result)
+    if formula.second is not None:
+        s = s.sparsify("B", formula.second)
+    return compiled(formula.walk(s).done().rhs)
+
+
+def dense_of(result: Any) -> Any:
+    """A result as an array, however it is stored."""
+    if isinstance(result, sparse.SparseTensor):
+        return sparse.decompress(result)
+    return result if isinstance(result, np.ndarray) else result.toarray()

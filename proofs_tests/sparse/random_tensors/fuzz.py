@@ -1,0 +1,162 @@
+"""Random sparse tensors in every format, through kernels: each cell of a result against the dense formula.
+
+`atl fuzz sparse --n 5000 --seed 1` prints how many tensors there were for each formula, format and edge, and of a cell
+that is wrong the entries of the tensor. A call may be refused for one reason: a kernel walks through entries in their
+order, and is given a matrix of scipy's whose entries have none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from atl.errors import ArrayError, ATLError
+from proofs_tests.fuzzing import Progress, Tally, command, try_all
+from proofs_tests.programs.choices import Choices, Seeded, chance, choose
+from proofs_tests.sparse.random_tensors.entries import EDGES, dense_of_entries, is_sorted, passed_in, tensor_at
+from proofs_tests.sparse.random_tensors.formulas import FORMULAS, Formula, dense_of, kernel_for
+from sparse import CSC, CSR, Format, decompress
+from sparse.tensors import encoded
+
+BLOCK: Final = 250
+"""So many tensors in a row meet one formula: a short run needs few kernels."""
+ORDERED: Final = {"csr": CSR.in_order(), "csc": CSC.in_order()}
+"""What scipy's matrices share their arrays with."""
+
+
+@dataclass(slots=True)
+class Report(Tally[str]):
+    """How many tensors there were, by formula, format and edge, how they were passed, and what was wrong."""
+
+    cells: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    ways: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
+    wrong: set[tuple[str, str, str]] = field(default_factory=set)
+
+    @property
+    def formats(self) -> set[str]:
+        """The formats that there were tensors in."""
+        return {form for _, form, _ in self.cells}
+
+    def __str__(self) -> str:
+        parts = (self._table(formula.name) for formula in FORMULAS if any(key[0] == formula.name for key in self.cells))
+        passed = ", ".join(f"{count} {way}" for way, count in sorted(self.ways.items()))
+        ways = f"passed as: {passed}; {self.refused} refused as they were in disorder and order was declared"
+        return "\n".join([self.opening("tensors"), *parts, ways, f"{len(self.findings)} findings", *self.findings])
+
+    def _table(self, formula: str) -> str:
+        """How many tensors there were in each format, at each edge; WRONG where one was."""
+        wide = [max(len(edge), 5) for edge in EDGES]
+        lines = [f"{formula:32}" + "  ".join(f"{edge:>{w}}" for edge, w in zip(EDGES, wide, strict=True))]
+        for form in sorted({name for of, name, _ in self.cells if of == formula}):
+            row = (self._cell((formula, form, edge), w) for edge, w in zip(EDGES, wide, strict=True))
+            lines.append(f"  {form:30}" + "  ".join(row))
+        return "\n".join(lines)
+
+    def _cell(self, key: tuple[str, str, str], wide: int) -> str:
+        return f"{'WRONG' if key in self.wrong else self.cells[key]:>{wide}}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A tensor by its entries, how a call passes it, and what it is."""
+
+    text: str
+    way: str
+    passed: Any
+    dense: Any
+
+
+def one(report: Report, number: int) -> None:
+    """Encodes a tensor, takes it apart again, and puts it through a kernel."""
+    choices = Seeded.by(f"sparse {report.seed} {number}")
+    formula, edge = FORMULAS[number // BLOCK % len(FORMULAS)], choose(choices, EDGES)
+    rank = 3 if formula.cubes and chance(choices, 30) else 2
+    form = choose(choices, formula.cubes if rank == 3 else formula.formats)
+    stored = form.with_index("int64") if edge == "int64" and chance(choices, 50) else form
+    key = (formula.name, repr(form), edge)
+    report.cells[key] += 1
+    shape, coordinates, values = tensor_at(choices, edge, rank)
+    said = f"tensor {number} of seed {report.seed}, {formula.name}, {stored!r} of shape {shape}, {edge}"
+    try:
+        found = decompress(encoded(stored, shape, coordinates, values))
+        tensor = _drawn(choices, stored, edge, (shape, coordinates, values))
+        other = _other(choices, formula, formula.operand(shape))
+        report.ways[tensor.way] += 1
+        made = _results(report, (stored, formula, rank), (tensor, other))
+    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (whatever is raised is what is looked for)
+        kind = "refused" if isinstance(error, ATLError) else type(error).__name__
+        report.wrong.add(key)
+        report.findings.append(f"{said}, entries {_entries(coordinates, values)}: {kind}: {error}")
+        return
+    meant = formula.meant(tensor.dense, other.dense)
+    for name, result, right in (("unpacked", found, tensor.dense), *((formula.name, each, meant) for each in made)):
+        if result.shape != right.shape or not np.array_equal(result, right):
+            at = tuple(np.argwhere(result != right)[0].tolist()) if result.shape == right.shape else result.shape
+            report.wrong.add(key)
+            what = f"{said}, A {tensor.text}, B {other.text}"
+            report.findings.append(f"{what}: {name}, the cell {at} is wrong: {result.tolist()}")
+
+
+def _drawn(choices: Choices, form: Format, edge: str, entries: tuple[tuple[int, ...], list[Any], Any]) -> _Drawn:
+    way, passed = passed_in(choices, form, *entries, wide=edge == "int64")
+    return _Drawn(f"passed as {way}, entries {_entries(*entries[1:])}", way, passed, dense_of_entries(*entries))
+
+
+def _other(choices: Choices, formula: Formula, extents: tuple[int, ...]) -> _Drawn:
+    """The second operand: numbers that tell where they stand, or entries at an edge of their own."""
+    if formula.second is not None:
+        edge = choose(choices, EDGES)
+        return _drawn(choices, formula.second, edge, tensor_at(choices, edge, len(extents), extents))
+    numbers = (np.arange(int(np.prod(extents))) % 7 - 2.0).reshape(extents)
+    return _Drawn(f"{numbers.tolist()}", "dense", numbers, numbers)
+
+
+def _entries(coordinates: list[Any], values: Any) -> list[Any]:
+    return list(zip(zip(*(each.tolist() for each in coordinates), strict=True), values.tolist(), strict=True))
+
+
+def _results(report: Report, of: tuple[Format, Formula, int], operands: tuple[_Drawn, _Drawn]) -> list[Any]:
+    """The results of two calls, in the second of which shapes are remembered; none, where order is rightly missed."""
+    form, formula, _ = of
+    kernel, passed = kernel_for(*of), [each.passed for each in operands]
+    pairs = zip((form, formula.second), operands, strict=True)
+    if any(held is not None and _must_be_refused(held, each) for held, each in pairs):
+        for _ in range(2):
+            with pytest.raises(ArrayError, match=r"pass sparse\.pack\("):
+                kernel(*passed)
+        report.refused += 1
+        return []
+    return [dense_of(kernel(*passed)) for _ in range(2)]
+
+
+def _must_be_refused(form: Format, drawn: _Drawn) -> bool:
+    """Whether a call shares the arrays of a matrix of scipy's, and these are not in the order that the format has."""
+    if not form.ordered or drawn.way not in ("csr", "csc"):
+        return False
+    shared = drawn.passed.indices.dtype == form.index and form.with_index("int32") == ORDERED[drawn.way]
+    return shared and not is_sorted(drawn.passed)
+
+
+def run_sparse(
+    numbers: Sequence[int], seed: int, progress: Progress[str] | None = None, *, first: bool = False
+) -> Report:
+    """These tensors of a seed; with `first`, no more than up to the first finding."""
+    report = Report(seed, len(numbers))
+    try_all(report, numbers, lambda number: one(report, number), progress, first=first)
+    return report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command: 0 without findings, 1 with some, 130 when interrupted."""
+    said = "Random sparse tensors in every format, through kernels."
+    return command(arguments, run_sparse, name="sparse", what="tensors", description=said)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

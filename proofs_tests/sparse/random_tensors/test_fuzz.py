@@ -1,0 +1,84 @@
+"""Random tensors come out of every format as they went in, and a planted fault does not stay unseen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import lowering.c.walks
+from proofs_tests.sparse.random_tensors import fuzz
+from proofs_tests.sparse.random_tensors.formulas import FORMULAS, kernel_for
+from sparse import CSR
+from sparse.levels import Compressed, Stored
+
+MERGED = next(formula for formula in FORMULAS if formula.name == "A x merged, x sparse")
+"""With the fewest loops around its merge."""
+
+
+@pytest.fixture
+def by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A merge of rows is all that is tried, and its kernel is made anew."""
+    monkeypatch.setattr(fuzz, "FORMULAS", (replace(MERGED, name="by rows", formats=(CSR.in_order(),), cubes=()),))
+    yield
+    kernel_for.cache_clear()
+
+
+def test_no_cell_of_random_tensors_is_wrong() -> None:
+    report = fuzz.run_sparse(range(150), 11)
+    assert report.findings == []
+    assert len(report.formats) >= 13
+    assert "in disorder" in str(report)
+    assert "A v" in str(report)
+
+
+def test_merges_and_runs_of_random_tensors_are_right_or_refused_for_their_disorder() -> None:
+    of = {formula.name: at * fuzz.BLOCK for at, formula in enumerate(FORMULAS)}
+    begins = (of["A x merged, x sparse"], of["A v in runs"])
+    report = fuzz.run_sparse([begin + at for begin in begins for at in range(60)], 5)
+    assert report.findings == []
+    assert report.refused > 0
+    assert {"csr", "csc", "coo", "packed", "dense"} <= set(report.ways)
+
+
+def test_a_cell_that_is_wrong_is_said_in_the_table_and_ends_the_command_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = replace(FORMULAS[0], meant=lambda a, v: 2.0 * (a @ v))
+    monkeypatch.setattr(fuzz, "FORMULAS", (broken,))
+    assert fuzz.main(["--n", "60", "--seed", "3"]) == 1
+    assert "WRONG" in capsys.readouterr().out
+
+
+def test_a_value_that_goes_to_its_neighbour_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Compressed.store
+
+    def shifted(self: Compressed, *arguments: Any, **options: Any) -> Stored:
+        made = original(self, *arguments, **options)
+        count = made.metadata.count
+        return Stored(made.metadata, (made.positions + 1) % count if count > 4 else made.positions)
+
+    monkeypatch.setattr(Compressed, "store", shifted)
+    report = fuzz.run_sparse(range(250), 11, first=True)
+    assert "is wrong" in report.findings[0]
+    assert "entries [" in report.findings[0]
+
+
+@pytest.mark.usefixtures("by_rows_alone")
+def test_a_wrong_step_of_a_merge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def both(positions: list[str], keys: list[str], _: list[bool]) -> list[str]:
+        (p, q), (a, b) = positions, keys
+        return [f"{p}++;", f"{q} += {b} <= {a};"]
+
+    monkeypatch.setattr(lowering.c.walks, "_two_steps", both)
+    report = fuzz.run_sparse(range(100), 5, first=True)
+    assert "is wrong" in report.findings[0]
+
+
+@pytest.mark.usefixtures("by_rows_alone")
+def test_a_refusal_without_need_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "is_sorted", lambda _: False)
+    report = fuzz.run_sparse(range(100), 5, first=True)
+    assert "DID NOT RAISE" in report.findings[0]

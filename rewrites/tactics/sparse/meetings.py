@@ -1,0 +1,66 @@
+"""Sums over entries that meet those of another operand leave the sums that they do not depend on."""
+
+from __future__ import annotations
+
+from atl.core.index import Bound, Index, Read, atoms
+from atl.core.predicate import Predicate, Zero, conjuncts
+from atl.core.terms import Expr, Guard, Place, Reduce, Reshape
+from atl.core.traversal import Path
+from rewrites.derivation import Derivation
+from rewrites.tactics.nests.guards import apart, conditions, used_positions
+
+
+def meetings_out(work: Derivation) -> None:
+    """Σp place m a[p] Σq [c = d[q]] · e → Σq [c = d[q]] · Σp place m a[p] e, where neither c, d nor the range has p.
+
+    So rows of two operands are matched before their entries are, each pair of sums beside each other: what a merge of
+    rows and, in it, one of entries is made of (Fig. 7.2, once for each level).
+    """
+    while any(_out(work, site.path) for site in list(work.sites(top_down=True)) if _holds_meeting(site.term)):
+        pass
+
+
+def _holds_meeting(term: Expr) -> bool:
+    """Whether this is a sum of placed sums, of which the inner one compares its own coordinates with others."""
+    if not (isinstance(term, Reduce) and term.monoid == "sum"):
+        return False
+    inner = term.body
+    while isinstance(inner, Reshape) and isinstance(inner.op, Place):
+        inner = inner.operand
+    return (
+        isinstance(inner, Reduce)
+        and inner.monoid == "sum"
+        and not _speaks_of(0, inner.low, inner.high)
+        and isinstance(inner.body, Guard)
+        and any(_compares(part) for part in conjuncts(inner.body.predicate))
+    )
+
+
+def _compares(part: Predicate) -> bool:
+    """Whether an equation is of a coordinate at the innermost index, and of nothing at the one around it."""
+    if not isinstance(part, Zero) or 1 in used_positions(part):
+        return False
+    return any(isinstance(atom, Read) and _speaks_of(0, *atom.indices) for atom in atoms(part.expression))
+
+
+def _speaks_of(position: int, *stated: Index) -> bool:
+    return any(atom == Bound(position) for e in stated for atom in atoms(e))
+
+
+def _out(work: Derivation, path: Path) -> bool:
+    """Brings the inner sum, with the conditions that do not depend on the outer index, out of the outer one."""
+    point = work.point
+    while isinstance(work.term((*path, 0)), Reshape):
+        at = (*path, 0)
+        while isinstance(work.term((*at, 0)), Reshape):
+            at = (*at, 0)
+        if not (work.attempt("place_of_sum", at) and work.attempt("place_of_guard", (*at, 0))):
+            work.back_to(point)
+            return False
+    if not work.attempt("sum_swap", path):
+        work.back_to(point)
+        return False
+    guard = (*path, 0, 0)
+    out = [part for part in conditions(work, guard) if 0 not in used_positions(part)]
+    apart(work, guard, out)
+    return work.attempt("sum_guard", (*path, 0), reverse=True)
