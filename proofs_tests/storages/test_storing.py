@@ -91,7 +91,7 @@ REFUSED = {
     "overlap": (Layout((n, m), (1, 1)), NoLayout, "no two elements at one place"),
     "no box": (Layout((2, 4), (5, 1)), MeetingPlaces, r"the element at \(\d+, \d+\) would be lost"),
     "offset": (Layout((n, m), (m, 1), offset=3), NoLayout, "begins at 3"),
-    "not addresses": (Layout((8, 8), (F2(9), F2(1))), NoLayout, "values that are no addresses"),
+    "not addresses": (Layout((n, m), (F2(9), F2(1))), NoLayout, "values that are no addresses"),
     "rank": (row_major(n), NoLayout, "has 1 mode"),
     "no way back": (IndexFunction((n, m), lambda i, j: (i, j), onto=Box((n, m), row_major=True)), NoLayout, "back="),
     "half": (
