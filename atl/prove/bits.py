@@ -71,7 +71,7 @@ def by_bits(facts: Facts, goal: Predicate) -> Predicate | None:
     value = reading.value(goal.expression)
     if isinstance(goal, Zero):
         if value.weights:
-            value = _reduced(value, _relations(reading, facts))
+            value = reading.folded(_reduced(value, _relations(reading, facts)))
         return None if value.weights or value.rest == goal.expression else zero(value.rest)
     least = reading.folded(value).least()
     return None if least == goal.expression else non_negative(least)
@@ -145,9 +145,9 @@ class _Reading:
     def _new(self, atom: AnyAtom) -> Value:
         match atom:
             case Size() | Bound() | Var():
-                if atom not in self.taken_apart:
-                    return Value({}, index(atom))
                 known = self.extents.get(atom)
+                if known is None and atom not in self.taken_apart:
+                    return Value({}, index(atom))
                 count = self.bits if known is None else known
                 high = floordiv(index(atom), constant(1 << count)) if known is None else ZERO
                 return Value({frozenset([(atom, k)]): 1 << k for k in range(count)}, high * (1 << count))

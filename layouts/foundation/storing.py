@@ -40,7 +40,7 @@ def stored_by_strides(
         raise NoLayout(f"{written} begins at {offset}", required="no offset: storage of its own begins at 0")
     extents = list(leaves(domain))
     moving = _in_order(extents, strides, known, written, copies=copies)
-    steps = _steps([stride for _, stride in moving], known, written)
+    steps = _steps([stride for _, stride in moving], known, written) if moving else [1]
     order = [place for place, _ in moving]
     outermost = [extents[order[-1]]] if order else []
     places = (*outermost, *reversed(steps))

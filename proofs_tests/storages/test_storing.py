@@ -12,6 +12,7 @@ from atl.core.program import Program
 from atl.errors import ATLError, WrongArgument
 from atl.surface.reindexing import Reindexing
 from layouts import F2, Box, IndexFunction, Layout, NoLayout, blocked, column_major, padded, row_major, skewed, swizzled
+from lowering import lower, print_nest
 from proofs_tests.sessions.session_programs import body, matmul, pipeline
 from proofs_tests.storages.ways import WAYS, T, faults_in_c
 from rewrites import NoSite, Session, load, reschedule
@@ -154,3 +155,26 @@ def test_fewer_rows_than_a_swizzle_turns_are_stored_with_a_tail(shape: str) -> N
     rows, columns = (6 if part == "m" else int(part) for part in shape.split(", "))
     given = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
     assert np.array_equal(atl.evaluate(s.goal, A=given), 2 * given)
+
+
+def test_loops_stay_those_over_the_elements_and_each_is_stored_where_it_goes() -> None:
+    program = atl.parse(
+        "f (A : float32[n, m]) : float32[m, n] := let t := ⊞[i < n] ⊞[j < m] 2 * A[i, j] in ⊞[j < m] ⊞[i < n] t[i, j]"
+    )
+    s = reschedule(program).store("t", skewed, loops="elements")
+    assert body(s) == (
+        "let t := Σ[i < n] Σ[j < m] place n i place m ((i + j) % m) (2 * A[i, j]) in "
+        "⊞[j < m] ⊞[i < n] t[i, (j + i) % m]"
+    )
+    assert "t[i, (i + j) % m] = 2.0 * A[i, j]" in print_nest(lower(s.goal))
+    column = reschedule(program).store("A", column_major, loops="elements")
+    assert faults_in_c([s, column]) == []
+
+
+def test_loops_over_elements_are_refused_where_a_place_may_have_none() -> None:
+    s = reschedule(matmul())
+    with pytest.raises(WrongArgument, match="some of the places may have no element"):
+        s.store("B", blocked(4, 8), loops="elements")
+    with pytest.raises(WrongArgument, match='loops="places" or loops="elements"'):
+        s.store("B", skewed, loops="rows")  # type: ignore[arg-type]
+    assert s.goal == matmul()
