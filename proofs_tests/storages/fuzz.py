@@ -14,7 +14,7 @@ import numpy as np
 
 import atl
 from atl.core.program import Program
-from atl.errors import ATLError
+from atl.errors import ATLError, WrongArgument
 from layouts import (
     F2,
     Function,
@@ -147,8 +147,8 @@ def tried(random: Random, what: str) -> tuple[str, str]:
             loops: Loops = "elements" if what == "by elements" else "places"
             session.store("y" if random.random() < 0.7 else "A", layout, loops=loops)
     except ATLError as refused:
-        if "some of the places may have no element" in str(refused):
-            return "places without elements", ""
+        if what == "by elements" and isinstance(refused, WrongArgument):
+            return "places without elements, or of many digits", ""
         if is_storage(layout, rows, columns) and not _may_be_refused(layout):
             return "refused", f"{layout} of {shape} is refused: {refused.args[0]}"
         return f"no storage, not {what}", ""

@@ -19,6 +19,7 @@ from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
+from rewrites.matching.patterns import MAX_ELEMENT_RANK
 from rewrites.places.choosing import Chosen, every
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.regions import note_growth
@@ -73,6 +74,12 @@ def store(
             f"loops={brief(loops)}, and some of the places may have no element",
             required="a place for each element, and an element for each place",
             suggestions=('loops="places", which leaves out those without one',),
+        )
+    if loops == "elements" and len(made.places) > MAX_ELEMENT_RANK:
+        raise WrongArgument(
+            f"loops={brief(loops)} for places of {len(made.places)} digits",
+            required=f"at most {MAX_ELEMENT_RANK}: so many dimensions rules reach through",
+            suggestions=('loops="places"',),
         )
     inner = steps.taken()
     work.mark(path, LetMark.NONE)
