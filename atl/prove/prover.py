@@ -46,6 +46,7 @@ from atl.core.predicate import (
 from atl.core.traversal import divisors, never_negative
 from atl.errors import ATLError
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
+from atl.prove.bits import by_bits
 from atl.prove.cases import of_alternatives, of_remainders
 from atl.prove.elements import lawful
 from atl.prove.ends import is_least_at_ends
@@ -233,6 +234,8 @@ class _Query:
     as_written: bool = False
 
     def answer(self) -> Answer:
+        if any(isinstance(atom, Xor) for atom in atoms_of(self.goal)) and self._by_bits(thorough=False):
+            return self._proved("linear")
         stated = self.facts.predicates, negation(self.goal)
         asked = stated if self.as_written else self._divided_out()
         solution = _solve_equalities(*asked)
@@ -279,9 +282,14 @@ class _Query:
             if isinstance(answer, Refuted) and not lawful(self._arrays(table), answer.model):
                 return Unknown("no array holds what is declared, with the numbers that were found")
             return answer
-        if _by_cases(self.facts, self.goal) or self._with_solved(solution):
+        if self._by_bits(thorough=True) or _by_cases(self.facts, self.goal) or self._with_solved(solution):
             return self._proved("linear")
         return self._by_z3(table, whole, solution)
+
+    def _by_bits(self, *, thorough: bool) -> bool:
+        """Whether what the goal says of bits holds, and what is left of it is proved."""
+        left = by_bits(self.facts, self.goal)
+        return left is not None and isinstance(_answered(self.facts, left, thorough), Proved)
 
     def _with_solved(self, solution: _Solution) -> bool:
         """Whether the goal is proved once what equalities give is put in: the parts of an exclusive or cancel then."""

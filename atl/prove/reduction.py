@@ -129,6 +129,10 @@ def _quotient(cache: _Cache, a: Index, b: Index) -> Index:
     if (value := _decided(shown, a, b)) is not None:
         return constant(value)
     inner = a.atom
+    if isinstance(inner, Xor) and b.constant is not None and not b.constant & (b.constant - 1):
+        parts = [_quotient(cache, part, b) for part in inner.parts]  # bits are dropped from each part by itself
+        if sum(part != ZERO for part in parts) < len(parts):
+            return exclusive_or(*parts)
     if isinstance(inner, Quotient) and shown(less(ZERO, inner.denominator)):
         return _quotient(cache, inner.numerator, inner.denominator * b)
     for factor, whole, remainder in _shared_factors(a, b):

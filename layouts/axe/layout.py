@@ -11,7 +11,9 @@ from itertools import product as combinations
 from math import prod
 from typing import Any
 
+from atl.core.index import Index
 from atl.errors import WrongArgument, brief
+from atl.surface.reindexing import Reindexing
 from layouts.axe.axes import Axis, Iter, Place, iter_of, place_of
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
@@ -19,7 +21,8 @@ from layouts.foundation.function import Function, plain
 from layouts.foundation.known import EMPTY
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import Coordinate, Stride
-from layouts.foundation.tuples import shown
+from layouts.foundation.storing import stored_by_strides
+from layouts.foundation.tuples import Shape, shown
 
 
 class Axe(Function):
@@ -110,6 +113,31 @@ class Axe(Function):
     def where(self, **sizes: int) -> Axe:  # noqa: ARG002 (it has no symbolic sizes)
         return self
 
+    def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
+        """Where the elements of a tensor go whose indices, row by row, are the iters: along the first axis outermost.
+
+        >>> from atl.core.index import constant, size
+        >>> from layouts.axe import S, axis
+        >>> lane, reg = axis("lane"), axis("reg")
+        >>> stored = S[(2, 4, 2):(4 @ lane, 1 @ lane, 1 @ reg)].stored((constant(2), constant(8)))
+        >>> stored.places, stored.place((size("i"), size("j")))
+        ((2, 4, 2), (i, j // 2, j % 2))
+        """
+        if self.spread()[0] or self.offset.parts:
+            raise NoLayout(
+                f"{self} does not store: elements have several places, or the places begin elsewhere than at 0",
+                required="one place for each element, and no offset: storage of its own begins at 0",
+            )
+        rooms = {each.axis: 1 for each in self.sharded}
+        for each in self.sharded:  # a multiple of every stride along the axis, as larger ones are of smaller ones
+            rooms[each.axis] = max(rooms[each.axis], each.extent * abs(each.stride))
+        units: dict[Axis, int] = {}
+        for at in reversed(self.axes):
+            units[at] = prod(rooms[beyond] for beyond in units)
+        modes, strides = _by_dimension(self.sharded, shape, str(self))
+        steps = [each.stride * units[each.axis] for each in strides]
+        return stored_by_strides(shape, modes, steps, 0, self.known, copies=copies)
+
     # -- as it is written ---------------------------------------------------------------------------------------------
 
     def __add__(self, other: object) -> Axe:
@@ -138,6 +166,29 @@ class Axe(Function):
         parts += [f"R{_bracketed(self.replicated)}"] if self.replicated else []
         parts += [str(self.offset)] if self.offset.parts else []
         return " + ".join(parts)
+
+
+def _by_dimension(iters: Sequence[Iter], shape: Sequence[Index], name: str) -> tuple[tuple[Shape, ...], list[Iter]]:
+    """The extents of the iters of each dimension, and the iters in that order: from the fastest one on in each."""
+    modes: list[Shape] = []
+    order: list[Iter] = []
+    left = list(iters)
+    for extent in shape:
+        taken: list[Iter] = []
+        while left and prod(each.extent for each in taken) != extent.constant:
+            taken.append(left.pop(0))
+        if prod(each.extent for each in taken) != extent.constant:
+            break
+        modes.append(tuple(each.extent for each in reversed(taken)) if taken else 1)
+        order += reversed(taken) if taken else [Iter(1, 0)]
+    if left and all(each.extent == 1 for each in left):
+        left = []
+    if left or len(modes) < len(shape):
+        raise NoLayout(
+            f"the iters of {name} do not make up the dimensions of the tensor",
+            required="for each dimension iters whose extents multiply to its extent, row by row: group(L, shape)",
+        )
+    return tuple(modes), order
 
 
 class Written:

@@ -16,6 +16,7 @@ from layouts.errors import NoLayout, NotByTable
 from layouts.foundation.box import Box
 from layouts.foundation.known import Known, positive
 from layouts.foundation.semimodule import F2, MACHINE, Array, Coordinate
+from layouts.foundation.storing_bits import columns_of, stored_by_bits
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, mapped, modes_of, product, shown
 
 MOST_PLACES: Final = 2**20
@@ -117,12 +118,31 @@ class Function(ABC):
     def where(self, **sizes: int) -> Function:
         """This function with numbers for sizes."""
 
-    def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:  # noqa: ARG002
+    def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         """Where the elements of a tensor of this shape are stored, with the way back: for `s.store(name, layout)`.
 
-        With `copies` elements may share a place, and no way back is needed: for `s.view(name, layout)`.
+        With `copies` elements may share a place, and no way back is needed: for `s.view(name, layout)`. Functions of
+        powers of two are stored bit by bit, where they are linear over F2: compositions with swizzles are.
         """
-        raise NoLayout(f"{self} has no way back", required="a layout, or an IndexFunction with back= and onto=")
+        made = self._stored_by_bits(shape, copies=copies)
+        if made is None:
+            raise NoLayout(
+                f"{self} has no way back",
+                required="a layout, a function of powers of two that is linear over F2, "
+                "or an IndexFunction with back= and onto=",
+            )
+        return made
+
+    def _stored_by_bits(self, shape: tuple[Index, ...], *, copies: bool) -> Reindexing | None:
+        """Where elements go by the bits of their indices, if bits say where."""
+        modes = modes_of(self.shape)
+        sizes = [size for mode in modes if isinstance(size := product(mode), int) and size & -size == size]
+        nested = any(isinstance(mode, tuple) for mode in modes)
+        if not self.has_table or len(sizes) < len(modes) or (nested and self.box.row_major):
+            return None
+        counts = [size.bit_length() - 1 for size in sizes]
+        found = columns_of(self.colexicographic(), counts)
+        return None if found is None else stored_by_bits(shape, *found, name=str(self), copies=copies)
 
 
 def need_function(value: object) -> None:
@@ -207,6 +227,8 @@ class IndexFunction(Function):
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         own = tuple(map(index, leaves(self.shape)))
         if (self.back is None and not copies) or self.onto is None or not self.onto.row_major:
+            if (by_bits := self._stored_by_bits(shape, copies=copies)) is not None:
+                return by_bits
             raise NoLayout(
                 f"{self} does not say where elements are stored",
                 required="back=, the way back, and onto=Box(…, row_major=True), the box of the places",
@@ -305,6 +327,27 @@ class Chain(Function):
     def _all(self, places: int) -> Any:  # noqa: ARG002
         return self._after(self.inner.table())
 
+    def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
+        """Bit by bit; or else at one flat place, that which the outer function makes of the inner one's."""
+        outer = self.outer
+        by_bits = self._stored_by_bits(shape, copies=copies)
+        if by_bits is not None or not isinstance(outer, IndexFunction) or isinstance(outer.shape, tuple):
+            return by_bits or super().stored(shape, copies=copies)
+        if outer.onto is not None or outer.back is None:
+            return super().stored(shape, copies=copies)
+        inner = self.inner.stored(shape, copies=copies)
+        box = Box(tuple(map(extent_of, inner.places)), row_major=True)
+        there, back = outer.to, outer.back
+
+        def to(*at: Any) -> tuple[Any, ...]:
+            return (there(box.join([plain(part) for part in inner.to(*at)])),)
+
+        def origin(p: Any) -> Any:
+            (flat,) = back(plain(p))
+            return () if inner.back is None else inner.back(*box.digits(plain(flat)))
+
+        return Reindexing(shape, (index(product(box.shape)),), to, None if inner.back is None else origin)
+
     @property
     def is_numeric(self) -> bool:
         digits = [isinstance(extent, int) for extent in leaves(self.outer.shape)]
@@ -355,6 +398,8 @@ def swizzle(bits: int, base: int, shift: int, size: int | None = None) -> IndexF
     read = ((1 << bits) - 1) << (base + max(shift, 0))
 
     def to(at: Any) -> Any:
+        if isinstance(at, Index | IndexExpr):  # these have no bits of their own
+            return at ^ (at // 2 ** (base + max(shift, 0)) % 2**bits * 2 ** (base + max(-shift, 0)))
         taken = at & read
         return at ^ (taken >> shift if shift >= 0 else taken << -shift)
 

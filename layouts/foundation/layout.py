@@ -225,7 +225,10 @@ class Layout(Function):
         >>> stored.places, stored.place((size("i"), size("j")))
         ((m, n), (j, i))
         """
-        return stored_by_strides(shape, self.shape, list(leaves(self.stride)), self.offset, self.known, copies=copies)
+        by_bits = self._stored_by_bits(shape, copies=copies) if self.semimodule is BITS else None
+        return by_bits or stored_by_strides(
+            shape, self.shape, list(leaves(self.stride)), self.offset, self.known, copies=copies
+        )
 
     def where(self, **sizes: int) -> Layout:
         """This layout with numbers for sizes. Raises `LayoutError` for numbers that break what is known of them.

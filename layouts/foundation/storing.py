@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from itertools import product as combinations
+from math import prod
+from typing import Any, Final
 
-from atl.core.index import Index, index
+from atl.core.index import ZERO, Index, imax, index
 from atl.surface.reindexing import Reindexing
 from layouts.errors import NoLayout
 from layouts.foundation.box import Box
 from layouts.foundation.known import Known, in_order
 from layouts.foundation.tuples import Extent, Shape, leaves, modes_of, shown
+
+MOST_ELEMENTS: Final = 2**14
+"""Among so many elements two are looked for that meet."""
 
 
 def stored_by_strides(
@@ -25,9 +30,9 @@ def stored_by_strides(
 ) -> Reindexing:
     """Where the elements of a tensor of this shape go by the strides of a domain with a mode for each dimension.
 
-    The places are a box whose extents are the quotients of strides that follow one another. Raises `NoLayout` where two
-    elements meet, and where strides do not divide one another: then no box of digits has these places. With `copies`
-    elements may meet along modes of stride 0, and nowhere else.
+    The places are a box whose extents are the quotients of strides that follow one another; where strides do not divide
+    one another, flat addresses, from which each digit is found by a quotient, that of the largest stride first. Raises
+    `NoLayout` where two elements meet. With `copies` elements may meet, and addresses may begin anywhere.
     """
     modes = modes_of(domain)
     written = f"{shown(domain)} with strides {', '.join(map(str, strides))}"
@@ -36,11 +41,13 @@ def stored_by_strides(
             f"{written} has {len(modes)} mode{'s' if len(modes) > 1 else ''}",
             required=f"one for each dimension of the tensor, which has {len(shape)}",
         )
-    if offset != 0:
+    if offset != 0 and not copies:
         raise NoLayout(f"{written} begins at {offset}", required="no offset: storage of its own begins at 0")
     extents = list(leaves(domain))
     moving = _in_order(extents, strides, known, written, copies=copies)
-    steps = _steps([stride for _, stride in moving], known, written)
+    steps = None if moving is None or offset != 0 else _steps([stride for _, stride in moving], known)
+    if steps is None or moving is None:
+        return _at_addresses(shape, modes, strides, offset, moving, copies=copies)
     order = [place for place, _ in moving]
     outermost = [extents[order[-1]]] if order else []
     places = (*outermost, *reversed(steps))
@@ -60,10 +67,45 @@ def stored_by_strides(
     return Reindexing(shape, tuple(map(index, places)), to, None if copies else back)
 
 
+def _at_addresses(
+    shape: tuple[Index, ...],
+    modes: Sequence[Shape],
+    strides: Sequence[object],
+    offset: object,
+    moving: Sequence[tuple[int, Extent]] | None,
+    *,
+    copies: bool,
+) -> Reindexing:
+    """Elements at flat addresses; the digits of the modes that move are found by their strides, the largest first."""
+    steps = [stride for stride in strides if isinstance(stride, int | Index)]
+    start = offset if isinstance(offset, int | Index) else 0
+    most: Extent = start
+    for extent, step in zip((extent for mode in modes for extent in leaves(mode)), steps, strict=True):
+        most = most if isinstance(step, int) and step < 0 else most + (extent - 1) * step
+    room = most + 1 if isinstance(most, int) else imax(ZERO, most + 1)
+
+    def to(*at: Any) -> tuple[Any, ...]:
+        digits = [digit for mode, x in zip(modes, at, strict=True) for digit in Box(mode).digits(x)]
+        return (sum((digit * step for digit, step in zip(digits, steps, strict=True)), start),)
+
+    def back(p: Any) -> tuple[Any, ...]:
+        digits: list[Any] = [index(0)] * len(steps)
+        for place, step in reversed(moving or ()):
+            digits[place] = p // step
+            p = p % step
+        left = iter(digits)
+        return tuple(Box(mode).join([next(left) for _ in leaves(mode)]) for mode in modes)
+
+    return Reindexing(shape, (index(max(room, 0) if isinstance(room, int) else room),), to, None if copies else back)
+
+
 def _in_order(
     extents: Sequence[Extent], strides: Sequence[object], known: Known, written: str, *, copies: bool
-) -> list[tuple[int, Extent]]:
-    """The modes that move, each with its stride, ordered so that each stride exceeds what those before it span."""
+) -> list[tuple[int, Extent]] | None:
+    """The modes that move, each with its stride, ordered so that each stride exceeds what those before it span.
+
+    With `copies`, None where there is no such order.
+    """
     moving: list[tuple[int, Extent, Extent]] = []
     for place, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
         if not isinstance(stride, int | Index):
@@ -84,11 +126,15 @@ def _in_order(
             )
         moving.append((place, extent, stride))
     ordered = in_order([(extent, stride) for _, extent, stride in moving], known)
+    if ordered is None and copies:
+        return None
     if ordered is None:
+        met = _meeting(extents, strides)
         raise NoLayout(
-            f"it is not known that {written} stores no two elements at one place",
+            f"it is not known that {written} stores no two elements at one place"
+            if met is None
+            else f"{written} stores two elements at one place: those with the digits {met[0]} and {met[1]}",
             required="an order of the modes in which each stride exceeds all that the modes before it span",
-            suggestions=("an IndexFunction with onto=: there elements may share places",) if copies else (),
         )
     out = []
     for wanted in ordered:
@@ -98,20 +144,27 @@ def _in_order(
     return out
 
 
-def _steps(strides: Sequence[Extent], known: Known, written: str) -> list[Extent]:
-    """The extents of the places but for the outermost one, from the innermost on."""
-    inner = [1] if strides and strides[0] != 1 else []
-    return list(_quotients([*inner, *strides], known, written))
+def _meeting(extents: Sequence[Extent], strides: Sequence[object]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The digits of two elements that meet, of not too many."""
+    counts = [extent for extent in extents if isinstance(extent, int)]
+    if len(counts) < len(extents) or prod(counts) > MOST_ELEMENTS:
+        return None
+    seen: dict[object, tuple[int, ...]] = {}
+    for digits in combinations(*map(range, counts)):
+        place = index(0)
+        for digit, stride in zip(digits, strides, strict=True):
+            place = place + (digit * stride if isinstance(stride, int | Index) else 0)
+        if place in seen:
+            return seen[place], digits
+        seen[place] = digits
+    return None
 
 
-def _quotients(strides: Sequence[Extent], known: Known, written: str) -> Iterator[Extent]:
-    for below, above in pairwise(strides):
-        quotient = known.quotient(above, below)
-        if quotient is None:
-            raise NoLayout(
-                f"the places of {written} are those of no box of digits: the stride {above} is not known to be a "
-                f"multiple of {below}",
-                required=f"{below} divides {above}",
-                suggestions=("a pitch that is a multiple of what it spans",),
-            )
-        yield quotient
+def _steps(strides: Sequence[Extent], known: Known) -> list[Extent] | None:
+    """The extents of the places but for the outermost one, from the innermost on; None where one does not divide."""
+    if not strides:
+        return [1]
+    inner = [1] if strides[0] != 1 else []
+    quotients = [known.quotient(above, below) for below, above in pairwise([*inner, *strides])]
+    found = [quotient for quotient in quotients if quotient is not None]
+    return found if len(found) == len(quotients) else None

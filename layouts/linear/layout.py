@@ -14,11 +14,13 @@ import numpy as np
 
 from atl.core.index import Index
 from atl.errors import WrongArgument, brief
+from atl.surface.reindexing import Reindexing
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.function import Function
 from layouts.foundation.known import EMPTY
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import F2
+from layouts.foundation.storing_bits import stored_by_bits
 from layouts.foundation.tuples import Extent
 from layouts.linear import bits
 from layouts.linear.names import Dims, divided, joined, need_all, power, same_names, split_of
@@ -121,6 +123,20 @@ class LinearLayout(Function):
     def columns(self) -> tuple[int, ...]:
         """The matrix: for each bit of the digits, in order, the place that it goes to."""
         return self._columns
+
+    def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
+        """Where the elements of a tensor go, whose indices are the digits in order: for `s.store` and `s.view`.
+
+        A place is the number that the layout gives: the last of `out_dims` is the outermost coordinate.
+
+        >>> from atl.core.index import constant, size
+        >>> swizzled = LinearLayout.from_bases([("i", [5, 10]), ("j", [1, 2])], ["bank"])
+        >>> stored = swizzled.stored((constant(4), constant(4)))
+        >>> stored.places, stored.place((size("i"), size("j")))
+        ((4, 4), (i, xor(i, j)))
+        """
+        widths = list(self._outs.widths.values())[::-1]
+        return stored_by_bits(shape, list(self._ins.values()), widths, repr(self), copies=copies)
 
     @property
     def rank(self) -> int:

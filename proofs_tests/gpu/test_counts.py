@@ -11,6 +11,7 @@ import pytest
 
 import atl
 from examples import gpu
+from layouts import skewed, swizzled
 from lowering import compile as compile_program
 from proofs_tests.gpu.shim.counts import Count, counts
 from proofs_tests.gpu.shim.run import COMPILER, Shimmed
@@ -71,18 +72,37 @@ def test_warps_access_memory_in_the_fewest_steps(name: str, tmp_path: Path) -> N
     assert more == {named for named in NAMED if named[0] == name}
 
 
-def test_a_tile_whose_rows_are_not_padded_has_32_rounds_for_each_column(tmp_path: Path) -> None:
+def transposed_in_tiles() -> Session:
     n, m = atl.sizes("n m")
     a = atl.tensor("A", n, m)
     s = reschedule(atl.program("transposed", [a], atl.gen(m, n, lambda j, i: a[i, j])))
-    s.tile(["j", "i"], [32, 32]).stage("A[_, _]", at="io", name="tile")
-    s.mark("jo", "block.y").mark("io", "block.x").mark("tile", "shared")
+    return s.tile(["j", "i"], [32, 32]).stage("A[_, _]", at="io", name="tile")
+
+
+def on_blocks(s: Session) -> Session:
+    return s.mark("jo", "block.y").mark("io", "block.x").mark("tile", "shared")
+
+
+def test_a_tile_whose_rows_are_not_padded_has_32_rounds_for_each_column(tmp_path: Path) -> None:
+    s = on_blocks(transposed_in_tiles())
     s.mark("⊞[ji < 32] ⊞[ii < 32] [_] · A[_, _]", "thread.x").mark("⊞[ii < 32] [_] · A[_, _]", "thread.y")
     s.mark("⊞[ji < 32] ⊞[ii < 32] [_] · tile[_, _]", "thread.y").mark("⊞[ii < 32] [_] · tile[_, _]", "thread.x")
     (stored,) = (c for c in counted(s, {"n": 32, "m": 32}, tmp_path) if (c.memory, c.how) == ("shared", "write"))
     assert (stored.accesses, stored.cost, stored.fewest, stored.worst) == (32, 1024, 32, 31)
     (tmp_path / "padded").mkdir()  # a library of the same path would be the one that is loaded
     assert not any(c.conflicts for c in counted(s.pad_rows("tile"), {"n": 32, "m": 32}, tmp_path / "padded"))
+
+
+@pytest.mark.parametrize(
+    ("layout", "read"), [(skewed, "tile[_, _]"), (swizzled(32), "tile[_, _, _]")], ids=["skewed", "swizzled"]
+)
+def test_a_tile_that_is_stored_through_a_layout_has_no_conflicts(layout: Any, read: str, tmp_path: Path) -> None:
+    s = on_blocks(transposed_in_tiles().store("tile", layout, loops="elements"))
+    s.mark("Σ[ji < 32] _", "thread.x").mark("Σ[ii < 32] _", "thread.y")
+    s.mark(f"⊞[ji < 32] ⊞[ii < 32] [_] · {read}", "thread.y").mark(f"⊞[ii < 32] [_] · {read}", "thread.x")
+    found = counted(s, {"n": 33, "m": 32}, tmp_path)
+    assert [c.worst for c in found if c.memory == "shared"] == [0, 0]
+    assert all("+=" not in c.line for c in found)
 
 
 def test_rows_that_are_read_along_columns_touch_a_sector_for_each_element(tmp_path: Path) -> None:

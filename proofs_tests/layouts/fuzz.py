@@ -19,6 +19,7 @@ from layouts import F2, Chain, E, Layout, NoLayout
 from proofs_tests.fuzzing import Progress, Tally, command, try_all
 from proofs_tests.layouts.enumeration import is_expressed
 from proofs_tests.layouts.test_unary import has_gaps
+from proofs_tests.storages.fuzz import tried
 
 EXTENTS: Final = (1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9, 12, 16)
 MOST: Final = 240
@@ -332,10 +333,21 @@ def associates(case: Case) -> str:
     return "composition of three"
 
 
+def stores(case: Case) -> str:
+    """A tensor of a program stored through a layout, or loops that run in its order: the program is what it was."""
+    done, wrong = tried(case.random, case.random.choice(("stored", "by elements", "reordered")))
+    case.need(not wrong, wrong)
+    return done
+
+
 KINDS: Final[tuple[Callable[[Case], str], ...]] = (
     composes, composes, composes, coalesces, complements, inverts, judges, divides, multiplies, recasts, symbols,
     adds_without_carries, moves_along_axes, associates,
 )  # fmt: skip
+
+
+PROGRAMS: Final = 50
+"""One operation of so many stores a tensor of a program, which takes as long as hundreds of the others."""
 
 
 def run_layouts(
@@ -348,7 +360,8 @@ def run_layouts(
         random = Random(f"{seed}/{number}")
         before = len(report.findings)
         try:
-            report.counts[random.choice(KINDS)(Case(random, report))] += 1
+            kind = stores if number % PROGRAMS == PROGRAMS - 1 else random.choice(KINDS)
+            report.counts[kind(Case(random, report))] += 1
         except Exception as error:  # noqa: BLE001 (whatever is raised where a result was due is a finding)
             report.findings.append(f"{type(error).__name__}: {error}")
         for place in range(before, len(report.findings)):

@@ -19,6 +19,7 @@ from lowering.passes import (
     invariants,
     natural,
     simplification,
+    single_stores,
     sums_on_the_way,
     walks,
 )
@@ -27,6 +28,7 @@ from lowering.passes.conditions import with_conditions_joined
 from lowering.passes.invariants import with_invariant_tests_outside
 from lowering.passes.natural import with_natural_numerators
 from lowering.passes.simplification import simplified
+from lowering.passes.single_stores import with_single_stores
 from lowering.passes.storage import early_frees, registers, rings, sharing, stack
 from lowering.passes.storage.early_frees import with_early_frees
 from lowering.passes.storage.registers import with_tiles_in_registers
@@ -117,6 +119,9 @@ FAULTS: Final[dict[str, tuple[Any, str, object, Pass]]] = {
     "of two ends the later one counts": (bounds, "imin", imax, with_tests_as_bounds),
     "what is tested beside a bound is lost": (bounds, "conjunction", lambda _: TRUE, with_tests_as_bounds),
     "what a bound divides by is taken for positive": (bounds, "has_meaning", lambda *_: True, with_tests_as_bounds),
+    "a cell is taken to be stored once": (single_stores, "_are_one", lambda *_, **__: True, with_single_stores),
+    "every way back is taken to lead back": (single_stores, "_leads_back", lambda *_: True, with_single_stores),
+    "every cell is taken to be reached": (single_stores, "_reaches_all", lambda *_: True, with_single_stores),
     "a sum reads what another iteration stores": (sums_on_the_way, "_is_own", lambda *_: True, with_sums_on_the_way),
     "a sum joins whatever loop is before it": (sums_on_the_way, "_may_join", lambda *_: True, with_sums_on_the_way),
     "statements that meet are taken apart": (registers, "_are_apart", lambda *_: True, with_tiles_in_registers),

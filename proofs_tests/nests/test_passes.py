@@ -54,6 +54,7 @@ from lowering.passes import (
     after_passes,
 )
 from lowering.passes.natural import with_natural_numerators
+from lowering.passes.single_stores import with_single_stores
 from lowering.passes.walks import with_strict_keys
 from proofs_tests.nests.by_hand import (
     at,
@@ -76,6 +77,7 @@ from proofs_tests.nests.by_hand import (
 )
 from proofs_tests.nests.planted_passes import FAULTS
 from proofs_tests.nests.ring_programs import ring_nests
+from proofs_tests.nests.scatters.nests import scatters
 from proofs_tests.nests.sharing_programs import sharing_nests
 from proofs_tests.nests.sums import nest_of_sums
 from proofs_tests.nests.tiles import tile_nests
@@ -132,7 +134,8 @@ def calls_before(of: Pass) -> tuple[Call, ...]:
         return (*by_hand(), *generated(), *examples(), *tile_nests(), *ring_nests(), *sharing_nests())
     earlier = PASSES[PASSES.index(of) - 1]
     calls = tuple((earlier(before), sizes, arrays) for before, sizes, arrays in calls_before(earlier))
-    return (*calls, *merge_nests()) if of == with_strict_keys else calls  # a merge runs where its strict keys are known
+    # A merge runs where its strict keys are known.
+    return (*calls, *(merge_nests() if of == with_strict_keys else scatters() if of == with_single_stores else ()))
 
 
 @lru_cache(maxsize=1)

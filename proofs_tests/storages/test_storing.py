@@ -11,7 +11,21 @@ import atl
 from atl.core.program import Program
 from atl.errors import ATLError, WrongArgument
 from atl.surface.reindexing import Reindexing
-from layouts import F2, Box, IndexFunction, Layout, NoLayout, blocked, column_major, padded, row_major, skewed, swizzled
+from layouts import (
+    F2,
+    Box,
+    IndexFunction,
+    Layout,
+    LinearLayout,
+    NoLayout,
+    blocked,
+    column_major,
+    padded,
+    row_major,
+    skewed,
+    swizzled,
+)
+from lowering import lower, print_nest
 from proofs_tests.sessions.session_programs import body, matmul, pipeline
 from proofs_tests.storages.ways import WAYS, T, faults_in_c
 from rewrites import NoSite, Session, load, reschedule
@@ -91,7 +105,7 @@ REFUSED = {
     "overlap": (Layout((n, m), (1, 1)), NoLayout, "no two elements at one place"),
     "no box": (Layout((2, 4), (5, 1)), MeetingPlaces, r"the element at \(\d+, \d+\) would be lost"),
     "offset": (Layout((n, m), (m, 1), offset=3), NoLayout, "begins at 3"),
-    "not addresses": (Layout((8, 8), (F2(9), F2(1))), NoLayout, "values that are no addresses"),
+    "not addresses": (Layout((n, m), (F2(9), F2(1))), NoLayout, "values that are no addresses"),
     "rank": (row_major(n), NoLayout, "has 1 mode"),
     "no way back": (IndexFunction((n, m), lambda i, j: (i, j), onto=Box((n, m), row_major=True)), NoLayout, "back="),
     "half": (
@@ -134,10 +148,25 @@ def test_what_is_no_reindexing_is_refused_where_it_is_made() -> None:
         reschedule(matmul()).view(0, skewed)  # type: ignore[arg-type]
 
 
-def test_strides_that_do_not_divide_are_refused_with_both() -> None:
+def test_strides_that_do_not_divide_store_at_addresses() -> None:
+    program = atl.parse("f (A : float32[2, 4]) : float32[2, 4] := ⊞[i < 2] ⊞[j < 4] 2 * A[i, j]")
+    s = reschedule(program).store("A", Layout((2, 4), (7, 2)))
+    assert body(s) == (
+        "let As := ⊞[p < 14] [(p % 7) % 2 = 0] · A[p // 7, (p % 7) // 2] in ⊞[i < 2] ⊞[j < 4] 2 * As[7*i + 2*j]"
+    )
+    symbolic = atl.parse("f (A : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * A[i, j]")
+    wide = reschedule(symbolic).store("A", Layout((n, m), (2 * m + 1, 2)))
+    assert body(wide).endswith("2 * As[2*i*m + 2*j + i]")
+    assert faults_in_c([s], [{}]) == []
+    assert faults_in_c([wide], [{"n": a, "m": b} for a, b in ((3, 5), (0, 2), (2, 0), (1, 1))]) == []
+
+
+def test_strides_that_meet_are_refused_with_two_elements() -> None:
     program = atl.parse("f (A : float32[2, 4]) : float32[2, 4] := 2 * A")
-    with pytest.raises(NoLayout, match="the stride 7 is not known to be a multiple of 2"):
-        reschedule(program).store("A", Layout((2, 4), (7, 2)))
+    with pytest.raises(NoLayout, match=r"two elements at one place: those with the digits \(0, 3\) and \(1, 0\)"):
+        reschedule(program).store("A", Layout((2, 4), (3, 1)))
+    one = atl.parse("f (A : float32[1, 1]) : float32[1, 1] := 2 * A")
+    assert "As[0]" in body(reschedule(one).store("A", Layout((1, 1), (1, 1))))
 
 
 def test_a_program_that_ends_in_a_stored_tensor_is_what_it_was() -> None:
@@ -154,3 +183,29 @@ def test_fewer_rows_than_a_swizzle_turns_are_stored_with_a_tail(shape: str) -> N
     rows, columns = (6 if part == "m" else int(part) for part in shape.split(", "))
     given = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
     assert np.array_equal(atl.evaluate(s.goal, A=given), 2 * given)
+
+
+def test_loops_stay_those_over_the_elements_and_each_is_stored_where_it_goes() -> None:
+    program = atl.parse(
+        "f (A : float32[n, m]) : float32[m, n] := let t := ⊞[i < n] ⊞[j < m] 2 * A[i, j] in ⊞[j < m] ⊞[i < n] t[i, j]"
+    )
+    s = reschedule(program).store("t", skewed, loops="elements")
+    assert body(s) == (
+        "let t := Σ[i < n] Σ[j < m] place n i place m ((i + j) % m) (2 * A[i, j]) in "
+        "⊞[j < m] ⊞[i < n] t[i, (j + i) % m]"
+    )
+    assert "t[i, (i + j) % m] = 2.0 * A[i, j]" in print_nest(lower(s.goal))
+    column = reschedule(program).store("A", column_major, loops="elements")
+    assert faults_in_c([s, column]) == []
+
+
+def test_loops_over_elements_are_refused_where_a_place_may_have_none() -> None:
+    s = reschedule(matmul())
+    with pytest.raises(WrongArgument, match="some of the places may have no element"):
+        s.store("B", blocked(4, 8), loops="elements")
+    bits = LinearLayout.from_bases([("i", [1]), ("j", [8, 16, 12, 2])], [("at", 32)])
+    with pytest.raises(WrongArgument, match="places of 5 digits"):
+        reschedule(atl.parse("f (A : float32[2, 16]) : float32[2, 16] := 2 * A")).store("A", bits, loops="elements")
+    with pytest.raises(WrongArgument, match='loops="places" or loops="elements"'):
+        s.store("B", skewed, loops="rows")  # type: ignore[arg-type]
+    assert s.goal == matmul()

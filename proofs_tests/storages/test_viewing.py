@@ -10,7 +10,7 @@ import pytest
 
 import atl
 from atl.errors import ATLError, WrongArgument
-from layouts import Box, IndexFunction, Layout, NoLayout, blocked, column_major
+from layouts import Box, IndexFunction, Layout, blocked, column_major
 from lowering import compile as compiled
 from proofs_tests.sessions.session_programs import body, k, m, matmul
 from proofs_tests.storages.ways import WAYS, T, at_sizes, variables
@@ -61,6 +61,21 @@ def test_copies_may_be_read() -> None:
     assert np.array_equal(pairs(A=A, B_laid=B[:5], k=9), A @ B[np.arange(9) // 2])
 
 
+def test_strides_that_meet_or_begin_elsewhere_are_read_at_addresses() -> None:
+    hankel = compiled(reschedule(matmul()).view("B", Layout((k, m), (1, 1))).goal)
+    row = np.arange(21, dtype=np.float32)
+    assert np.array_equal(hankel(A=A, B_laid=row, k=9, m=13), A @ np.lib.stride_tricks.sliding_window_view(row, 13))
+    small = atl.parse("f (x : float32[2, 4]) : float32[2, 4] := 2 * x")
+    flat = np.arange(12, dtype=np.float32)
+    for strides, offset in (((4, -1), 3), ((-4, 1), 4), ((1, 2), 0), ((6, 1), 2)):
+        s = reschedule(small).view("x", Layout((2, 4), strides, offset=offset))
+        (laid,) = s.goal.inputs
+        wanted = [[flat[offset + i * strides[0] + j * strides[1]] for j in range(4)] for i in range(2)]
+        assert np.array_equal(atl.evaluate(s.goal, x_laid=flat[: laid.shape[0].constant]), 2 * np.array(wanted))
+    with pytest.raises(MeetingPlaces, match="is not within"):
+        reschedule(small).view("x", Layout((2, 4), (4, -1)))
+
+
 def test_what_cannot_be_read_is_refused() -> None:
     outside = IndexFunction((k, m), lambda i, j: (i + 1, j), onto=Box((k, m), row_major=True))
     with pytest.raises(MeetingPlaces, match=r"the element at \(0, 0\) would be lost"):
@@ -68,13 +83,6 @@ def test_what_cannot_be_read_is_refused() -> None:
     apart = IndexFunction((k, m), lambda i, j: (i // 2 + 1, j), onto=Box(((k + 1) // 2, m), row_major=True))
     with pytest.raises(MeetingPlaces, match=r"would be lost: its place \(\d+, \d+\) is not within"):
         reschedule(matmul()).view("B", apart)  # two elements meet too, which they may
-    with pytest.raises(NoLayout, match=r"strides 1, 1 stores no two elements at one place(.|\n)*an IndexFunction"):
-        reschedule(matmul()).view("B", Layout((k, m), (1, 1)))
-    diagonals = IndexFunction((k, m), lambda i, j: (i + j,), onto=Box((k + m - 1,), row_major=True))
-    hankel = compiled(reschedule(matmul(), given=[k >= 1, m >= 1]).view("B", diagonals).goal)
-    row = np.arange(21, dtype=np.float32)
-    wanted = A @ np.lib.stride_tricks.sliding_window_view(row, 13)
-    assert np.array_equal(hankel(A=A, B_laid=row, m=13), wanted)
     with pytest.raises(WrongArgument, match="no layout"):
         reschedule(atl.parse("f (x : float32) : float32 := 2 * x")).view("x", blocked(4))
     with pytest.raises(ATLError, match="input"):

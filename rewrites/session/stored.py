@@ -13,6 +13,7 @@ from rewrites.places.choosing import Chosen
 from rewrites.session.display import written
 from rewrites.session.options import check_flags
 from rewrites.tactics.reindexing.formulas import Storable
+from rewrites.tactics.reindexing.storing import Loops
 from rewrites.tactics.reindexing.viewing import Viewed, read_where_it_lies
 from rewrites.tactics.sparse.deriving import sparsify as sparse_loops
 from rewrites.tactics.sparse.operands import InputForm, OfResult, OperandFormat
@@ -49,9 +50,9 @@ def sparsify(self: S, name: str, form: OperandFormat, *, result: bool = False) -
     return made
 
 
-def store(self: S, what: Chosen, layout: Storable, *, name: str | None = None) -> S:
+def store(self: S, what: Chosen, layout: Storable, *, name: str | None = None, loops: Loops = "places") -> S:
     """Stores a let, or a copy of an input, through a layout: … y[i, j] … → … y[to(i, j)] …; the way back is proved."""
-    done: S = self.do(tactics.store, what, layout, name=name)
+    done: S = self.do(tactics.store, what, layout, name=name, **({} if loops == "places" else {"loops": loops}))
     return done
 
 

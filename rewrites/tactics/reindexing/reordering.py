@@ -47,17 +47,24 @@ def reorder(work: Derivation, name: Chosen | Sequence[Chosen], layout: Storable)
     """
     names = loops_meant(name)
     inner = [{site.path for site in loops(work, each)} for each in names[1:]]
-    first_possible(work, names[0], lambda site: _Order(work, site, inner, layout).taken())
+    first_possible(work, names[0], lambda site: Order(work, site, inner, layout).taken())
 
 
-class _Order:
+class Order:
     """One nest of loops: sums over the places are put in, change places with the loops, and take their indices away."""
 
-    def __init__(self, work: Derivation, site: Site, inner: Sequence[set[Path]], layout: Storable) -> None:
+    def __init__(
+        self,
+        work: Derivation,
+        site: Site,
+        inner: Sequence[set[Path]],
+        layout: Storable,
+        names: Sequence[str] = (),
+    ) -> None:
         self.work, self.path = work, site.path
         self.ranges = self._nest(site, inner)
         self.made = reindexing_at(layout, tuple(self.ranges), site.scope.facts)
-        self.places = [Var(_PLACES + k, name) for k, name in enumerate(self.made.names[1])]
+        self.places = [Var(_PLACES + k, name) for k, name in enumerate(names or self.made.names[1])]
         self.rank = len(self.ranges)
 
     def _nest(self, site: Site, inner: Sequence[set[Path]]) -> list[Index]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from atl.core.index import ZERO, Index, Var, index, map_leaves, shift
 from atl.core.marks import LetMark
@@ -19,23 +19,34 @@ from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
+from rewrites.matching.patterns import MAX_ELEMENT_RANK
 from rewrites.places.choosing import Chosen, every
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.regions import note_growth
 from rewrites.tactics.reindexing.formulas import Storable, closed_formula, closed_predicate, put, reindexing_at
+from rewrites.tactics.reindexing.reordering import Order
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.storage.binding import bind, check_name
 
 _PLACES: Final = (1 << 57) + 200
+Loops: TypeAlias = Literal["places", "elements"]
+"""Over what the loops run that fill a stored tensor."""
 
 
-def store(work: Derivation, what: Chosen, layout: Storable, *, name: str | None = None) -> None:
+def store(
+    work: Derivation, what: Chosen, layout: Storable, *, name: str | None = None, loops: Loops = "places"
+) -> None:
     """Stores a let, or a copy of an input, through a layout: what is read of it is read where it went.
 
     let y := e in … y[i, j] …  →  let y := ⊞[p < P] ⊞[q < Q] [hit(p, q)] · e[back(p, q)] in … y[to(i, j)] …
 
     The layout is proved to give every element a place of its own: its places are within its extents, and the way back
     from the place of an element leads to that element. Places that no element has are padding.
+
+    With `loops="elements"` the loops stay those over the elements, each stored where it goes: for threads that read
+    neighbours. Then every place is to have an element.
+
+    let y := e in …  →  let y := Σ[i < n] Σ[j < m] place P to(i, j) e[i, j] in …
 
     >>> import layouts
     >>> s = reschedule(atl.parse(
@@ -48,13 +59,29 @@ def store(work: Derivation, what: Chosen, layout: Storable, *, name: str | None 
     -- As holds m x n elements: it grows with m and n
     """
     check_name(name)
+    if loops not in ("places", "elements"):
+        raise WrongArgument(f"loops={brief(loops)}", required='loops="places" or loops="elements"')
     path = _let_of(work, what, name)
     let = work.term(path)
     assert isinstance(let, Let)
     value = work.site((*path, 0))
     made = reindexing_at(layout, value.scope.shape(value.term.type), value.scope.facts)
     called, mark = let.name, let.mark
-    inner = _Steps(work, (*path, 0), made).taken()
+    called_loops = _loops_of(let.value, made)
+    steps = _Steps(work, (*path, 0), made)
+    if loops == "elements" and steps.guarded:
+        raise WrongArgument(
+            f"loops={brief(loops)}, and some of the places may have no element",
+            required="a place for each element, and an element for each place",
+            suggestions=('loops="places", which leaves out those without one',),
+        )
+    if loops == "elements" and len(made.places) > MAX_ELEMENT_RANK:
+        raise WrongArgument(
+            f"loops={brief(loops)} for places of {len(made.places)} digits",
+            required=f"at most {MAX_ELEMENT_RANK}: so many dimensions rules reach through",
+            suggestions=('loops="places"',),
+        )
+    inner = steps.taken()
     work.mark(path, LetMark.NONE)
     bind(work, path, (0, *inner), called, mark)
     work.rewrite("unfold_let", (*path, 1))
@@ -64,6 +91,8 @@ def store(work: Derivation, what: Chosen, layout: Storable, *, name: str | None 
     simplify_guards(work, (*path, 1))
     simplify_conditions(work, path)
     simplify_indices(work, path)
+    if loops == "elements":
+        _over_elements(work, (*path, 0), made, called_loops)
     note_growth(work, path)
 
 
@@ -86,6 +115,24 @@ def _let_of(work: Derivation, what: Chosen, name: str | None) -> Path:
         )
     bind(work, (), site.path, name or f"{site.term.array.name}s")
     return ()
+
+
+def _loops_of(value: Expr, made: Reindexing) -> list[str]:
+    """What the loops over the elements are called: as those of a generation are, where there is one."""
+    names = list(made.names[0])
+    for position in range(len(names)):
+        if not isinstance(value, Gen):
+            break
+        names[position], value = value.name, value.body
+    return names
+
+
+def _over_elements(work: Derivation, path: Path, made: Reindexing, names: Sequence[str]) -> None:
+    """⊞[p < P] e[back(p)] → Σ[i < n] place P to(i) e[i]: loops in the order of elements, that of the way back."""
+    assert made.back is not None
+    inner = [{(*path, *(0,) * depth)} for depth in range(1, len(made.places))]
+    backwards = Reindexing(made.places, made.shape, made.back, made.to)
+    Order(work, work.site(path), inner, backwards, names).taken()
 
 
 class _Steps:

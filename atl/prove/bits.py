@@ -1,0 +1,353 @@
+"""Index expressions by their bits: a number is a sum of weights times sums over F2 of the bits of variables.
+
+Functions x -> f(x) of bits, where f is a sum over F2, are linearly independent over the integers but for 1 ^ f = 1 - f
+(they are halves of characters, shifted). So where an expression is made of bits altogether, what is gathered here is a
+normal form: two are equal exactly where their weights are. What is no bits stays as it is, beside the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import xor
+from typing import Final, TypeAlias, assert_never
+
+from atl.core.index import (
+    ZERO,
+    AnyAtom,
+    Bound,
+    Extremum,
+    Index,
+    Leaf,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    Xor,
+    atoms,
+    constant,
+    exclusive_or,
+    floordiv,
+    index,
+    linear,
+    polynomial,
+)
+from atl.core.predicate import NonNegative, Predicate, Zero, conjuncts, expressions, non_negative, zero
+from atl.prove.facts import Facts
+
+MOST_BITS: Final = 24
+"""A variable has at most so many bits that are looked at one by one."""
+
+Bit: TypeAlias = tuple[Leaf, int]
+Form: TypeAlias = frozenset[Bit]
+"""A sum over F2 of bits."""
+
+
+@dataclass(slots=True)
+class Value:
+    """Σ weight · form + rest, the rest being what is not made of bits."""
+
+    weights: dict[Form, int]
+    rest: Index
+
+    def least(self) -> Index:
+        """At least this, whatever the bits are."""
+        return self.rest + sum(weight for weight in self.weights.values() if weight < 0)
+
+    def most(self) -> Index:
+        return self.rest + sum(weight for weight in self.weights.values() if weight > 0)
+
+
+def by_bits(facts: Facts, goal: Predicate) -> Predicate | None:
+    """A predicate from which the goal follows, given the facts, with the bits of variables worked out.
+
+    Of an equality the weights must vanish, by themselves or by what the facts say over F2; an inequality is asked for
+    the bits that make it false if any do. None where bits have no say, or say nothing.
+    """
+    if not isinstance(goal, Zero | NonNegative) or not (_speaks_of_bits(goal) or _equates_bits(facts, goal)):
+        return None
+    reading = _Reading(facts, goal)
+    value = reading.value(goal.expression)
+    if isinstance(goal, Zero):
+        if value.weights:
+            value = reading.folded(_reduced(value, _relations(reading, facts)))
+        return None if value.weights or value.rest == goal.expression else zero(value.rest)
+    least = reading.folded(value).least()
+    return None if least == goal.expression else non_negative(least)
+
+
+def _speaks_of_bits(goal: Predicate) -> bool:
+    """Whether there is an exclusive or, or a quotient by a power of two of one that may be taken apart."""
+    return any(_power(atom) for part in expressions(goal) for atom in atoms(part))
+
+
+def _equates_bits(facts: Facts, goal: Predicate) -> bool:
+    """Whether the goal is an equality, and so is a fact about an exclusive or."""
+    equalities = (fact for fact in facts.predicates if isinstance(fact, Zero)) if isinstance(goal, Zero) else ()
+    return any(isinstance(atom, Xor) for fact in equalities for part in expressions(fact) for atom in atoms(part))
+
+
+def _power(atom: AnyAtom) -> int:
+    """The bits that a quotient takes off, and that the last part, a number, of an exclusive or has."""
+    if isinstance(atom, Quotient):
+        divisor = atom.denominator.constant or 0
+        return divisor.bit_length() - 1 if divisor > 1 and not divisor & (divisor - 1) else 0
+    if isinstance(atom, Xor):
+        return max(1, (atom.parts[-1].constant or 0).bit_length())
+    return 0
+
+
+def _parts(atom: AnyAtom) -> tuple[Index, ...]:
+    return atom.parts if isinstance(atom, Xor) else (atom.numerator,) if isinstance(atom, Quotient) else ()
+
+
+# -- what an expression is --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Reading:
+    """How variables are read: as so many bits if they lie below a power of two, others as low bits and a quotient."""
+
+    facts: Facts
+    goal: Predicate
+    extents: dict[Leaf, int] = field(default_factory=dict)
+    taken_apart: frozenset[Hashable] = frozenset()
+    bits: int = 0
+    done: dict[AnyAtom, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.extents = dict(_extents(self.facts))
+        asked = [self.goal, *(fact for fact in self.facts.predicates if isinstance(fact, Zero))]
+        found = [atom for each in asked for part in expressions(each) for atom in atoms(part) if _power(atom)]
+        self.taken_apart = frozenset(leaf for atom in found for part in _parts(atom) for leaf in atoms(part))
+        largest = max(self.extents.values(), default=0)
+        self.bits = min(max([*map(_power, found), largest]), MOST_BITS)
+
+    def value(self, expression: Index) -> Value:
+        weights: dict[Form, int] = {}
+        rest: list[tuple[int, Index]] = []
+        for monomial, coefficient in expression.terms:
+            if len(monomial) != 1:
+                rest.append((coefficient, polynomial({monomial: 1})))
+                continue
+            part = self._atom(monomial[0])
+            rest.append((coefficient, part.rest))
+            _gather(weights, ((form, coefficient * weight) for form, weight in part.weights.items()))
+        return Value(weights, linear(rest))
+
+    def _atom(self, atom: AnyAtom) -> Value:
+        found = self.done.get(atom)
+        if found is None:
+            found = self.done[atom] = self._new(atom)
+        return found
+
+    def _new(self, atom: AnyAtom) -> Value:
+        match atom:
+            case Size() | Bound() | Var():
+                known = self.extents.get(atom)
+                if known is None and atom not in self.taken_apart:
+                    return Value({}, index(atom))
+                count = self.bits if known is None else known
+                high = floordiv(index(atom), constant(1 << count)) if known is None else ZERO
+                return Value({frozenset([(atom, k)]): 1 << k for k in range(count)}, high * (1 << count))
+            case Quotient(numerator, _):
+                bits = _power(atom)
+                out = None if not bits else _shifted(self.value(numerator), bits)
+                return out or Value({}, index(atom))
+            case Xor(parts):
+                return self._exclusive_or(parts) or Value({}, index(atom))
+            case Extremum() | Read():
+                return Value({}, index(atom))
+        assert_never(atom)
+
+    def folded(self, value: Value) -> Value:
+        """The value with the bits of a variable that stand as they do in it taken together: as a quotient of it."""
+        weights, rest = dict(value.weights), value.rest
+        for leaf in dict.fromkeys(bit[0] for form in value.weights if len(form) == 1 for bit in form):
+            known = self.extents.get(leaf)
+            count = self.bits if known is None else known
+            alone = [weights.get(frozenset([(leaf, k)]), 0) for k in range(count)]
+            top = alone[-1]
+            high = Quotient(index(leaf), constant(1 << count))
+            above = next((factor for monomial, factor in rest.terms if monomial == (high,)), 0)
+            if not top or (known is None and above != 2 * top):
+                continue
+            first = next((k for k in reversed(range(count)) if alone[k] << (count - 1 - k) != top), -1) + 1
+            whole = floordiv(index(leaf), constant(1 << first)) * alone[first]
+            rest = rest - (ZERO if known is not None else index(high) * above) + whole
+            for k in range(first, count):
+                del weights[frozenset([(leaf, k)])]
+        return Value(weights, rest)
+
+    def _exclusive_or(self, parts: Sequence[Index]) -> Value | None:
+        strings = [_string(self.value(part)) for part in parts]
+        known = [each for each in strings if each is not None]
+        if len(known) < len(parts):
+            return None
+        length = max(len(each.bits) for each in known)
+        if any(each.high != ZERO and len(each.bits) < length for each in known):
+            return None
+        weights: dict[Form, int] = {}
+        offset = 0
+        for k in range(length):
+            at = [each.bits[k] for each in known if k < len(each.bits)]
+            form = reduce(xor, (form for form, _ in at))
+            odd = sum(one for _, one in at) % 2
+            offset += odd << k
+            _gather(weights, [(form, (-1 if odd else 1) << k)])
+        high = exclusive_or(*(each.high for each in known))
+        return Value(weights, high * (1 << length) + offset)
+
+
+def _gather(weights: dict[Form, int], more: Iterable[tuple[Form, int]]) -> None:
+    for form, weight in more:
+        total = weights.get(form, 0) + weight
+        if total and form:
+            weights[form] = total
+        else:
+            weights.pop(form, None)
+
+
+def _extents(facts: Facts) -> Iterator[tuple[Leaf, int]]:
+    """Leaves that are not negative, with the bits of the largest number that they may be."""
+    most: dict[Leaf, int] = {}
+    natural: set[Leaf] = set()
+    for fact in facts.predicates:
+        for part in conjuncts(fact):
+            if not isinstance(part, NonNegative):
+                continue
+            ((monomial, factor), *_) = part.expression.terms or (((), 0),)
+            leaf = monomial[0] if len(monomial) == 1 else None
+            if not isinstance(leaf, Size | Bound | Var) or (part.expression - factor * index(leaf)).constant is None:
+                continue
+            if factor == 1 and part.expression.offset <= 0:
+                natural.add(leaf)
+            elif factor == -1:
+                most[leaf] = min(most.get(leaf, part.expression.offset), part.expression.offset)
+    for leaf, value in most.items():
+        if (leaf in natural or isinstance(leaf, Size)) and 0 <= value < 1 << MOST_BITS:
+            yield leaf, value.bit_length()
+
+
+def _shifted(value: Value, bits: int) -> Value | None:
+    """value // 2**bits, if what is not divided lies within one multiple of it."""
+    step = 1 << bits
+    out = {form: weight // step for form, weight in value.weights.items() if weight % step == 0}
+    low = [weight for weight in value.weights.values() if weight % step]
+    whole = [(monomial, factor) for monomial, factor in value.rest.terms if monomial]
+    if any(factor % step for _, factor in whole):
+        return None
+    offset = value.rest.offset
+    first = (offset + sum(weight for weight in low if weight < 0)) // step
+    last = (offset + sum(weight for weight in low if weight > 0)) // step
+    if first != last:
+        return None
+    return Value(out, polynomial({monomial: factor // step for monomial, factor in whole}) + first)
+
+
+@dataclass(slots=True)
+class _String:
+    """Bits from the lowest on, each a form and whether 1 is added, and the number that stands above them."""
+
+    bits: list[tuple[Form, bool]]
+    high: Index
+
+
+def _string(value: Value) -> _String | None:
+    """The value as a string of bits, if no two of its weights are at one place and none is beside a power of two."""
+    places: dict[int, tuple[Form, bool]] = {}
+    offset = value.rest.offset
+    for form, weight in value.weights.items():
+        place = abs(weight).bit_length() - 1
+        if abs(weight) != 1 << place or place in places:
+            return None
+        places[place] = form, weight < 0
+        offset += min(weight, 0)  # -w·f is w·(1 ^ f) - w
+    above = value.rest - value.rest.offset
+    length = max(places, default=-1) + 1
+    if above.terms:
+        least = min((factor & -factor).bit_length() - 1 for _, factor in above.terms)
+        if least < length:
+            return None
+        length = least
+    if offset < 0 and not above.terms:
+        length = max(length, (-offset).bit_length())
+    elif not above.terms:
+        length = max(length, offset.bit_length())
+    low = offset % (1 << length)
+    if any(low >> place & 1 for place in places):
+        return None
+    bits = [places.get(k, (frozenset(), bool(low >> k & 1))) for k in range(length)]
+    high = polynomial({monomial: factor >> length for monomial, factor in above.terms}) + (offset >> length)
+    return _String(bits, high)
+
+
+# -- what facts say over F2 -------------------------------------------------------------------------------------------
+
+Relation: TypeAlias = tuple[Form, bool]
+"""A sum of bits that is even, or odd."""
+
+
+def _relations(reading: _Reading, facts: Facts) -> dict[Bit, Relation]:
+    """What equalities of numbers say of their bits, solved: what each leading bit is, by others."""
+    solved: dict[Bit, Relation] = {}
+    for fact in facts.predicates:
+        for part in conjuncts(fact):
+            if isinstance(part, Zero):
+                for relation in _equal_bits(reading.value(part.expression)):
+                    _solve(solved, relation)
+    return solved
+
+
+def _equal_bits(value: Value) -> Iterator[Relation]:
+    """Two numbers are equal, so their bits are: those with weights 2^k and -2^k, if there is one each for a k."""
+    ups: dict[int, Form] = {}
+    downs: dict[int, Form] = {}
+    for form, weight in value.weights.items():
+        side, place = (ups if weight > 0 else downs), abs(weight).bit_length() - 1
+        if abs(weight) != 1 << place or place in side:
+            return
+        side[place] = form
+    steps = [(factor & -factor).bit_length() - 1 for _, factor in value.rest.terms]
+    length = max([*ups, *downs], default=-1) + 1
+    if any(step < length for step in steps):
+        return
+    # Modulo 2^length both sides are strings of bits: one is the other, bit by bit.
+    for place in sorted({*ups, *downs}):
+        yield ups.get(place, frozenset()) ^ downs.get(place, frozenset()), False
+
+
+def _solve(solved: dict[Bit, Relation], relation: Relation) -> None:
+    form, odd = _put(relation, solved)
+    if not form:
+        return
+    lead = max(form, key=_order)
+    own = form - {lead}, odd
+    for bit, (other, parity) in list(solved.items()):
+        if lead in other:
+            solved[bit] = (other - {lead}) ^ own[0], parity ^ own[1]
+    solved[lead] = own
+
+
+def _order(bit: Bit) -> tuple[str, int]:
+    return repr(bit[0].order), bit[1]
+
+
+def _put(relation: Relation, solved: dict[Bit, Relation]) -> Relation:
+    form, odd = relation
+    for bit in relation[0]:
+        if bit in solved:
+            form = form ^ {bit} ^ solved[bit][0]
+            odd ^= solved[bit][1]
+    return form, odd
+
+
+def _reduced(value: Value, solved: dict[Bit, Relation]) -> Value:
+    weights: dict[Form, int] = {}
+    offset = 0
+    for form, weight in value.weights.items():
+        less, odd = _put((form, False), solved)
+        offset += weight if odd else 0
+        _gather(weights, [(less, -weight if odd else weight)])
+    return Value(weights, value.rest + offset)

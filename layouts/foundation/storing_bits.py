@@ -1,0 +1,165 @@
+"""Functions that are linear over F2 as a way to store a tensor: the bits of a place are sums of bits of the indices.
+
+Bits that go together are kept together: a place is the exclusive or of fields of the indices, as in a swizzle, and the
+digits of places are as wide as such fields are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import xor
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from atl.core.index import Index, constant
+from atl.surface.reindexing import Reindexing
+from layouts.errors import NoLayout
+from layouts.foundation.semimodule import Array
+
+Source: TypeAlias = tuple[int, int]
+"""Which number, and which bit of it."""
+Row: TypeAlias = frozenset[Source]
+"""The bits that are added up to one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Neighbouring bits, from `first` on, that are sums of fields as wide, each of a number and from a bit on."""
+
+    first: int
+    width: int
+    sources: Row
+
+
+def stored_by_bits(
+    shape: tuple[Index, ...], columns: Sequence[Sequence[int]], widths: Sequence[int], name: str, *, copies: bool
+) -> Reindexing:
+    """Where the elements of a tensor go by the places, as bits, of the single bits of its indices.
+
+    `columns` has those of each dimension, the lowest bit first; `widths` the bits of each coordinate of a place, the
+    outermost first, in whose order the bits of a column are, the innermost being the lowest. Raises `NoLayout` with the
+    elements that meet, but with `copies`.
+    """
+    if len(columns) != len(shape):
+        raise NoLayout(f"{name} is of {len(columns)} dimensions", required=f"{len(shape)}, as the tensor has")
+    counts = [len(each) for each in columns]
+    sources = [(dimension, bit) for dimension, count in enumerate(counts) for bit in range(count)]
+    flat = [column for each in columns for column in each]
+    rows = [
+        frozenset(s for s, column in zip(sources, flat, strict=True) if column >> k & 1) for k in range(sum(widths))
+    ]
+    fields = [
+        field
+        for start, width in _coordinates(widths)
+        for field in reversed(_fields(rows[start : start + width], start))
+    ]
+    inverse = None if copies else _way_back(flat, sources, counts, name)
+    placed = {field.first + k: (digit, k) for digit, field in enumerate(fields) for k in range(field.width)}
+    found = [
+        None if inverse is None else _fields([frozenset(placed[k] for k in row) for row in inverse[dimension]], 0)
+        for dimension in range(len(shape))
+    ]
+    digits = [field.width for field in fields]
+
+    def to(*at: Any) -> tuple[Any, ...]:
+        return tuple(_sum(field, at, counts) for field in fields)
+
+    def back(*at: Any) -> tuple[Any, ...]:
+        return tuple(sum(_sum(field, at, digits) * 2**field.first for field in each or ()) for each in found)
+
+    extents = tuple(constant(1 << field.width) for field in fields)
+    own = tuple(constant(1 << count) for count in counts)
+    if not fields:
+        return Reindexing(own, (constant(1),), lambda *_: (0,), None if copies else lambda _: (0,) * len(shape))
+    return Reindexing(own, extents, to, None if copies else back)
+
+
+def columns_of(values: Array, counts: Sequence[int]) -> tuple[list[list[int]], list[int]] | None:
+    """The columns of each dimension, of so many bits, and the widths of coordinates, if a table is linear over F2.
+
+    The values are those at all indices, the first dimension moving fastest; places with coordinates are rows.
+    """
+    rows = values.reshape((len(values), -1)).astype(np.int64)
+    if rows.min() < 0 or rows[0].any() or len(rows) != 1 << sum(counts):
+        return None
+    for bit in range(sum(counts)):
+        half = 1 << bit
+        if not np.array_equal(rows[half : 2 * half], rows[:half] ^ rows[half]):
+            return None
+    widths = [int(most).bit_length() for most in rows.max(axis=0)]
+    flat = []
+    for bit in range(sum(counts)):
+        column = 0
+        for part, width in zip(rows[1 << bit], widths, strict=True):
+            column = column << width | int(part)
+        flat.append(column)
+    left = iter(flat)
+    return [[next(left) for _ in range(count)] for count in counts], widths
+
+
+def _coordinates(widths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where the bits of each coordinate begin, and how many they are; the outermost has the highest."""
+    start = sum(widths)
+    for width in widths:
+        start -= width
+        if width:
+            yield start, width
+
+
+def _fields(rows: Sequence[Row], start: int) -> list[Field]:
+    """The bits in as few fields as there are, from the lowest on: each bit is as the one before it, one bit higher."""
+    out: list[Field] = []
+    for place, row in enumerate(rows):
+        last = out[-1] if out else None
+        if last is not None and row == frozenset((number, bit + last.width) for number, bit in last.sources):
+            out[-1] = Field(last.first, last.width + 1, last.sources)
+        else:
+            out.append(Field(start + place, 1, row))
+    return out
+
+
+def _sum(field: Field, numbers: Sequence[Any], widths: Sequence[int]) -> Any:
+    """The exclusive or of the fields, of numbers of so many bits."""
+    parts = []
+    for number, bit in sorted(field.sources):
+        part = numbers[number] if not bit else numbers[number] // 2**bit
+        parts.append(part if bit + field.width == widths[number] else part % 2**field.width)
+    return reduce(xor, parts) if parts else 0
+
+
+def _way_back(flat: Sequence[int], sources: Sequence[Source], counts: Sequence[int], name: str) -> list[list[set[int]]]:
+    """For each bit of each index the bits of a place that add up to it."""
+    pivots: dict[int, tuple[int, int]] = {}
+    for number, column in enumerate(flat):
+        vector, whence = column, 1 << number
+        for pivot, (other, before) in pivots.items():
+            if vector >> pivot & 1:
+                vector, whence = vector ^ other, whence ^ before
+        if not vector:
+            met = [0] * len(counts)
+            for k, (dimension, bit) in enumerate(sources):
+                met[dimension] += (whence >> k & 1) << bit
+            first = _shown([0] * len(counts))
+            raise NoLayout(
+                f"{name} stores two elements at one place: that at {first} and that at {_shown(met)}",
+                required="a place of its own for each element: columns of full rank",
+                suggestions=("s.view(…), for an input that a call gives so",),
+            )
+        new = vector.bit_length() - 1
+        for pivot, (other, before) in list(pivots.items()):
+            if other >> new & 1:
+                pivots[pivot] = (other ^ vector, before ^ whence)
+        pivots[new] = (vector, whence)
+    out: list[list[set[int]]] = []
+    number = 0
+    for count in counts:
+        out.append([{p for p, (_, whence) in pivots.items() if whence >> number + bit & 1} for bit in range(count)])
+        number += count
+    return out
+
+
+def _shown(at: Sequence[int]) -> str:
+    return f"({', '.join(map(str, at))})"

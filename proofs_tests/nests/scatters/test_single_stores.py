@@ -1,0 +1,74 @@
+"""What is stored once to each cell is a plain store, and nothing is cleared where all cells are reached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import atl
+from layouts import blocked
+from lowering import lower, print_c, print_nest
+from lowering.nest.loopnest import Accumulate, LoopNest, statements
+from lowering.passes.single_stores import with_single_stores
+from proofs_tests.nests.by_hand import at, cell, i, j, loop, m, n, nest, output, tensor, vi, vj
+from proofs_tests.nests.scatters.nests import ONCE, TWICE, scatters
+from proofs_tests.storages.ways import WAYS, T, faults_in_c
+from rewrites import reschedule
+
+
+def passed(name: str) -> LoopNest:
+    return next(with_single_stores(of) for of, *_ in scatters() if of.name == name.replace(" ", "_"))
+
+
+def adds(of: LoopNest) -> int:
+    return sum(isinstance(statement, Accumulate) for statement in statements(of.body))
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_what_no_two_iterations_reach_is_stored(name: str) -> None:
+    assert adds(passed(name)) == 0
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_what_two_iterations_may_reach_is_added(name: str) -> None:
+    assert adds(passed(name)) == 1
+
+
+def test_nothing_is_cleared_where_every_cell_is_reached() -> None:
+    found = {of.name for of, *_ in scatters() if with_single_stores(of).complete and not of.complete}
+    assert found == {"transposed", "turned", "backwards", "in_one_row", "tiles"}
+
+
+def test_a_buffer_that_each_iteration_fills_is_stored_and_one_that_all_fill_is_not() -> None:
+    assert [adds(passed(name)) for name in ("buffer for each", "buffer for all", "half")] == [0, 1, 1]
+    assert "clear" not in print_nest(passed("buffer for each"))
+
+
+def test_a_buffer_to_which_two_statements_add_is_left_alone() -> None:
+    x, X = tensor("x", n, m)  # noqa: N806
+    out = output(n, m)
+    adding = Accumulate(cell(out, i, j), "add", at(X, i, j))
+    loops = loop(vi, n, loop(vj, m, adding))
+    of = nest("twice", [x], out, loops, loops, sizes="n m", complete=False)
+    assert with_single_stores(of) is of
+    less = nest("less", [x], out, loop(vi, n, loop(vj, m, replace(adding, op="sub"))), sizes="n m", complete=False)
+    assert with_single_stores(less) is less
+
+
+@pytest.mark.parametrize("name", sorted(set(WAYS) - {"turning", "swizzled in chunks", "padded", "column-major"}))
+def test_a_generation_that_is_run_in_the_order_of_a_layout_is_stored_plainly(name: str) -> None:
+    program = atl.parse("f (A : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * A[i, j]")
+    s = reschedule(program, given=[T >= 1]).reorder(["i", "j"], WAYS[name])
+    of = lower(s.goal)
+    assert (adds(of), of.complete) == (0, True)
+
+
+def test_its_c_has_no_zeros_and_no_sums() -> None:
+    program = atl.parse("f (A : float32[n, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] 2 * A[i, j]")
+    s = reschedule(program).reorder(["i", "j"], blocked(4, 8))
+    text = print_c(lower(s.goal))
+    assert "+=" not in text
+    assert "memset" not in text
+    sizes = [{"n": a, "m": b} for a, b in ((3, 5), (8, 16), (0, 2))]
+    assert faults_in_c([s], sizes) == []
