@@ -13,6 +13,7 @@ from layouts.algebra.complement import complement, downcast, nullspace, upcast
 from layouts.algebra.composition import composition
 from layouts.algebra.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
 from layouts.algebra.inverses import left_inverse, right_inverse
+from layouts.algebra.parts import flatten, local_tile, select
 from layouts.algebra.products import (
     blocked_product,
     flat_product,
@@ -44,10 +45,13 @@ from layouts.linear.banks import BankConflicts, ChosenSwizzle, bank_conflicts, c
 from layouts.linear.conversion import as_linear
 from layouts.linear.layout import LinearLayout
 from layouts.linear.names import supremum
+from layouts.pictures.asking import Asked, ask
 from layouts.pictures.explain import Explanation, explain
 from layouts.pictures.grid import Picture, draw
+from layouts.pictures.matrix import families_table
 from layouts.pictures.reading import read_condition, read_layout
 from layouts.pictures.report import described, result_of, steps_of, verdict
+from layouts.pictures.words import read_function
 from layouts.proofs.equality import equal
 from layouts.proofs.injectivity import bijective, injective
 from layouts.proofs.places import image, inverse
@@ -56,6 +60,7 @@ from layouts.storages.words import antidiagonal, backwards, blocked, morton, pad
 
 __all__ = [
     "F2",
+    "Asked",
     "BankConflicts",
     "Box",
     "Chain",
@@ -82,6 +87,7 @@ __all__ = [
     "as_layout",
     "as_lego",
     "as_linear",
+    "ask",
     "backwards",
     "bank_conflicts",
     "bijective",
@@ -104,14 +110,17 @@ __all__ = [
     "draw",
     "equal",
     "explain",
+    "families_table",
     "filter",
     "filter_zeros",
     "flat_divide",
     "flat_product",
+    "flatten",
     "image",
     "injective",
     "inverse",
     "left_inverse",
+    "local_tile",
     "logical_divide",
     "logical_product",
     "make_layout",
@@ -121,10 +130,12 @@ __all__ = [
     "raked_product",
     "rank",
     "read_condition",
+    "read_function",
     "read_layout",
     "result_of",
     "right_inverse",
     "row_major",
+    "select",
     "size",
     "skewed",
     "steps_of",

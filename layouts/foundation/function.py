@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from atl.core.index import Index, Leaf, Size, Var, atoms, index, value_of
+from atl.core.predicate import TRUE, Predicate
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
 from atl.surface.values import IndexExpr
@@ -44,6 +45,10 @@ class Function(ABC):
     @abstractmethod
     def at(self, digits: Sequence[Any]) -> Any:
         """The value at these digits: integers, NumPy arrays of them, or index expressions."""
+
+    def partial(self, digits: Sequence[Any]) -> tuple[Predicate, Any]:
+        """Under which condition there is a place for these digits, and the place."""
+        return TRUE, self.at(digits)
 
     @property
     def box(self) -> Box:
@@ -395,11 +400,13 @@ def swizzle(bits: int, base: int, shift: int, size: int | None = None) -> IndexF
         raise WrongArgument(
             f"a swizzle that reads {brief(base + bits + abs(shift))} bits", required=f"at most {MOST_BITS}"
         )
-    read = ((1 << bits) - 1) << (base + max(shift, 0))
+    lowest = base + max(shift, 0)
+    read = ((1 << bits) - 1) << lowest
 
     def to(at: Any) -> Any:
-        if isinstance(at, Index | IndexExpr):  # these have no bits of their own
-            return at ^ (at // 2 ** (base + max(shift, 0)) % 2**bits * 2 ** (base + max(-shift, 0)))
+        if isinstance(at, Index | IndexExpr):  # these have no `&`
+            bit: Any = at // (1 << lowest) % (1 << bits)
+            return at ^ bit * (1 << (lowest - shift))
         taken = at & read
         return at ^ (taken >> shift if shift >= 0 else taken << -shift)
 

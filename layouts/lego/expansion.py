@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 
 from atl.core.index import ZERO, Index, index
-from atl.core.predicate import conjunction, within
+from atl.core.predicate import TRUE, Predicate, conjunction, conjuncts, within
 from atl.errors import WrongArgument, brief
 from atl.surface.values import Condition, IndexExpr
-from layouts.errors import LayoutError
+from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
 from layouts.foundation.function import Function
+from layouts.foundation.known import Known
 from layouts.foundation.tuples import product, shown
+from layouts.lego.digits import seen_by
 from layouts.lego.permutations import extents
-from layouts.lego.sizes import placed, plain
+from layouts.lego.sizes import placed
+from layouts.lego.slices import Slice, chosen
 from layouts.lego.words import GroupBy
 
 
@@ -47,9 +50,9 @@ class ExpandBy(Function):
         for held, wide in zip(self.dims, self.expanded, strict=True):
             if self.known.less(wide, held):
                 raise LayoutError(f"the extent {held} is expanded to {wide}", required="no less")
-        size = self.known.simple(product(self.expanded))
-        if not self.known.same(self.known.simple(product(group.dims)), size):
-            raise LayoutError(f"{group} has {product(group.dims)} elements", required=f"{size}, the expanded ones")
+        size, held = product(self.expanded), product(group.dims)
+        if size != held and not self.known.same(self.known.simple(held), self.known.simple(size)):
+            raise LayoutError(f"{group} has {held} elements", required=f"{size}, the expanded ones")
 
     @property
     def box(self) -> Box:
@@ -59,12 +62,19 @@ class ExpandBy(Function):
     def at(self, digits: Sequence[Any]) -> Any:
         found = self._coordinate(self.group.at(digits))
         if any(isinstance(part, Index) for part in found):
-            raise TypeError("what lies beyond the array has no place: guarded(...) says under which condition")
+            raise NoLayout(
+                f"{self} has no place for what lies beyond the array",
+                required="numbers",
+                suggestions=("guarded(...), or a slice, says under which condition there is one",),
+            )
         inside = np.logical_and.reduce(
             [np.less(part, np.asarray(extent)) for part, extent in zip(found, self.dims, strict=True)]
         )
         place = np.where(inside, Box(self.dims, row_major=True).join(found), -1)
         return place if place.ndim else int(place)
+
+    def partial(self, digits: Sequence[Any]) -> tuple[Predicate, Any]:
+        return self._guarded(digits)
 
     def _coordinate(self, place: Any) -> tuple[Any, ...]:
         return Box(self.expanded, row_major=True).digits(place)
@@ -82,11 +92,35 @@ class ExpandBy(Function):
         >>> ExpandBy([n], [8 * t], TileBy([t], [8]).OrderBy(Row(8 * t))).guarded(t - 1, i)[1]
         8*t + i - 8
         """
-        flat = index(plain(self.group.apply(*coordinate)))
-        known = self.group.inside(coordinate)
-        parts = [known.simple(part) for part in self._coordinate(flat)]
-        inside = conjunction(within(ZERO, index(x), index(n)) for x, n in zip(parts, self.dims, strict=True))
-        return Condition(inside), IndexExpr(index(known.simple(Box(self.dims, row_major=True).join(parts))))
+        inside, place = self._guarded(coordinate)
+        return Condition(inside), IndexExpr(place)
+
+    def _guarded(self, coordinate: Sequence[object]) -> tuple[Predicate, Index]:
+        """What of being inside is not known, and the place."""
+        digits = self.group.coordinate(coordinate)
+        known = self.group.inside(digits)
+        parts = [known.simple(part) for part in self._parts(digits, known)]
+        bounds = [part for x, n in zip(parts, self.dims, strict=True) for part in _bounds(index(x), index(n))]
+        inside = conjunction(part for part in bounds if not known.holds(part))
+        return inside, index(known.simple(Box(self.dims, row_major=True).join(parts)))
+
+    def _parts(self, digits: Sequence[Any], known: Known) -> Sequence[Any]:
+        """The coordinate in the expanded extents: digit by digit, where the last link of the chain has them."""
+        place = self.group.place_digits(digits, known)
+        return seen_by(place, self.expanded, known)
+
+    def __getitem__(self, parts: object) -> Slice:
+        """The places of a part of the view, and under which condition there are any: a colon is a whole dimension.
+
+        >>> import atl
+        >>> from layouts.lego import CoverBy
+        >>> M, N, B, row, block = atl.sizes("M N B row block")
+        >>> CoverBy([M, N], [1, B])[row, block, 0, :]
+        B*block + N*row + i over [i < B] where B*block + i < N
+        """
+        digits, axes = chosen(parts, self.group.dims, self.dims)
+        inside, place = self._guarded(digits)
+        return Slice(place, axes, None if inside == TRUE else inside)
 
     def inv(self, place: int) -> Any:
         """The coordinate of an element of the array, by its flat place."""
@@ -102,4 +136,9 @@ class ExpandBy(Function):
         return ExpandBy(dims, expanded, self.group.where(**sizes))
 
     def __repr__(self) -> str:
-        return f"ExpandBy({shown(self.dims)}, {shown(self.expanded)}, {self.group})"
+        dims, expanded = (",".join(map(str, each)) for each in (self.dims, self.expanded))
+        return f"ExpandBy([{dims}], [{expanded}], {self.group})"
+
+
+def _bounds(x: Index, extent: Index) -> tuple[Predicate, ...]:
+    return tuple(conjuncts(within(ZERO, x, extent)))
