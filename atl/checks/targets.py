@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, assert_never
 
 from atl.core.forms import TensorBinder
-from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark, Mark
+from atl.core.marks import BLOCKS, LANES, THREADS, LetMark, LoopMark, Mark
 from atl.core.program import Program
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, names_bound, names_given
@@ -133,7 +133,7 @@ class Support:
 SUPPORT: Final[Mapping[str, Support]] = {
     "c": Support(
         "C",
-        loops=frozenset((LoopMark.PARALLEL, LoopMark.VECTOR, LoopMark.UNROLL, LoopMark.MERGE, LoopMark.RUNS)),
+        loops=frozenset((LoopMark.PARALLEL, *LANES, LoopMark.UNROLL, LoopMark.MERGE, LoopMark.RUNS)),
         # A variable of a function stands in a register where the compiler has one, else on the stack.
         scalars=frozenset((LetMark.REGISTERS, LetMark.STACK)),
         buffers=frozenset((LetMark.REGISTERS, LetMark.STACK, LetMark.HEAP, LetMark.RING)),

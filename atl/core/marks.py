@@ -23,6 +23,8 @@ class LoopMark(Enum):
     """At the same time, shared out among the threads of a CPU."""
     VECTOR = "vector"
     """At the same time, as the lanes of vector instructions."""
+    STREAM = "stream"
+    """At the same time, as the lanes of vector instructions, which store whole lines past the caches."""
     UNROLL = "unroll"
     """One after the other, written out one by one."""
     BLOCK_X = "block.x"
@@ -70,7 +72,10 @@ BLOCKS: Final = (LoopMark.BLOCK_X, LoopMark.BLOCK_Y, LoopMark.BLOCK_Z)
 THREADS: Final = (LoopMark.THREAD_X, LoopMark.THREAD_Y, LoopMark.THREAD_Z)
 """The axes of a GPU's block, in their order."""
 
-AT_ONCE: Final = frozenset((LoopMark.PARALLEL, LoopMark.VECTOR, *BLOCKS, *THREADS))
+LANES: Final = (LoopMark.VECTOR, LoopMark.STREAM)
+"""The marks of loops whose iterations are the lanes of vector instructions."""
+
+AT_ONCE: Final = frozenset((LoopMark.PARALLEL, *LANES, *BLOCKS, *THREADS))
 """The marks of loops whose iterations run at the same time, so that none may touch what another one changes."""
 
 CALLED: Final[dict[type[Enum], str]] = {LoopMark: "a loop", LetMark: "a let"}

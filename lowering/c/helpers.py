@@ -7,6 +7,7 @@ from typing import Final
 
 from lowering.c.functions.exponential import EXPONENTIALS
 from lowering.c.functions.extremes import EXTREMES, KEYS, REDUCTIONS, extreme_of_vectors
+from lowering.c.functions.streams import STREAMS
 
 OUT_OF_MEMORY: Final = 1
 """What a kernel returns in place of 0 when storage for a buffer could not be had."""
@@ -21,7 +22,7 @@ _HEADERS: Final = {
         *(f"{f}{s}" for f in ("fabs", "sqrt", "exp", "log", "tanh", "fma") for s in ("", "f")),
     },
     "stdint.h": {
-        *("int32_t", "int64_t", "INT64_C", "PTRDIFF_MAX"),
+        *("int32_t", "int64_t", "uintptr_t", "INT64_C", "PTRDIFF_MAX"),
         *(f"INT{bits}_{end}" for bits in (32, 64) for end in ("MIN", "MAX")),
     },
     "stdlib.h": {"aligned_alloc", "free"},
@@ -93,6 +94,7 @@ static inline int64_t floor_mod(int64_t a, int64_t b)
     **KEYS,
     **EXPONENTIALS,
     **REDUCTIONS,
+    **STREAMS,
     **{f"abs_{c_type.removesuffix('_t')}": _absolute(c_type) for c_type in ("int32_t", "int64_t")},
 }
 

@@ -50,8 +50,9 @@ def directives(scope: TextScope, loop: For, *more: str) -> list[str]:
     match loop.mark:
         case LoopMark.NONE:
             return [APART] if stands_apart(loop) else []
-        case LoopMark.MERGE | LoopMark.RUNS:
-            return []  # a merge of one position is a plain loop; the others are printed by `walks`
+        case LoopMark.MERGE | LoopMark.RUNS | LoopMark.STREAM:
+            # A merge of one position is a plain loop, and so is a stream of less than a line; others are printed apart.
+            return []
         case LoopMark.PARALLEL:
             return [" ".join([PARALLEL, *_reductions(scope, loop), *more])]
         case LoopMark.VECTOR:

@@ -20,6 +20,7 @@ from lowering.c.helpers import identifiers, preamble
 from lowering.c.loops import directives, has_heap_buffers
 from lowering.c.memory import Heap, allocated, asked_for, ending, on_heap, on_stack, opened, way_out
 from lowering.c.names import Names
+from lowering.c.streams import FENCE, has_streams, streamed
 from lowering.c.text import PRODUCT, WIDTH, indented, wrapped
 from lowering.c.values.index import count_text, index_text, predicate_text
 from lowering.c.values.keys import fold_of_keys, with_keys
@@ -32,6 +33,7 @@ from lowering.nest.loopnest import (
     Assign,
     Block,
     Buffer,
+    CacheLines,
     Clear,
     Declare,
     For,
@@ -115,7 +117,7 @@ def _function(nest: LoopNest, name: str, *, static: bool) -> str:
         *_comment(nest, name, scope),
         *wrapped(head),
         "{",
-        *indented([*pointers, *body, "return 0;"]),
+        *indented([*pointers, *body, *([FENCE] if has_streams(nest.body) else []), "return 0;"]),
         *ending(inside, heap),
         "}",
     ]
@@ -217,6 +219,8 @@ def _loop(scope: TextScope, heap: Heap, loop: For, *clauses: str) -> Lines:
     inside, before, after = with_keys(scope, loop)
     name, inside = inside.bind(loop.variable, loop.variable.name)
     lines = _block(inside.under(loop.range), heap, loop.body)
+    if loop.mark is LoopMark.PARALLEL and has_streams(loop.body):
+        lines.append(FENCE)  # of this thread
     head = f"for (int64_t {name} = {first}; {name} < {last}; {name}++)"
     return [*before, *directives(scope, loop, *clauses), *_braced(head, lines), *after] if lines else []
 
@@ -227,6 +231,8 @@ def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accu
             return [operation(scope, statement)]
         case For() if is_merge(statement):
             return merged(scope, statement, lambda inside, body: _block(inside, heap, body))
+        case For(lines=CacheLines() as lines):
+            return streamed(scope, statement, lines, lambda inside, body: _block(inside, heap, body))
         case For(mark=LoopMark.RUNS):
             return run_by_run(scope, statement, lambda inside, body: _block(inside, heap, body))
         case For():

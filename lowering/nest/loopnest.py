@@ -198,7 +198,8 @@ ScalarExpr: TypeAlias = Number | Load | FromIndex | Apply | Choose | Convert
 class For:
     """for (variable = low; variable < high; variable++) body.
 
-    `binder` is the path of the marked binder in the program; a loop without a mark has none.
+    `binder` is the path of the marked binder in the program; a loop without a mark has none. `lines` is how a loop that
+    is marked `stream` stores whole lines, or why it does not; nothing, before the pass that looks at that.
     """
 
     variable: Var
@@ -207,6 +208,7 @@ class For:
     body: Block
     mark: LoopMark = LoopMark.NONE
     binder: Path | None = None
+    lines: CacheLines | NoLines | None = None
 
     @property
     def range(self) -> Predicate:
@@ -299,6 +301,46 @@ class Free:
 
 Statement: TypeAlias = For | If | Assign | Accumulate | Declare | Allocate | Clear | Free
 Block: TypeAlias = tuple[Statement, ...]
+
+
+# -- loops that store whole lines -------------------------------------------------------------------------------------
+
+LINE_BYTES: Final = 64
+"""The size of a line of the cache: of x86 processors, and of most others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A store of a streamed loop, whose lanes are gathered in a buffer, line by line: `around` are the loops and tests
+    that it stands in there, and `counts` are how many iterations each of these loops has at most."""
+
+    store: Assign
+    buffer: Buffer
+    around: tuple[For | If, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLines:
+    """How a streamed loop stores a line of the cache for each of its stores: `width` iterations from `first` on.
+
+    `body` computes these iterations, with stores to the buffers of the lines in place of those to the tensor; then the
+    lines are stored.
+    """
+
+    first: Var
+    width: int
+    lines: tuple[Line, ...]
+    body: Block
+
+
+@dataclass(frozen=True, slots=True)
+class NoLines:
+    """Why a loop stores no whole lines, and what would have to be so."""
+
+    summary: str
+    required: str
+    suggestions: tuple[str, ...] = ()
 
 
 # -- nests ------------------------------------------------------------------------------------------------------------

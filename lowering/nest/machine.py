@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.index import Array, Index, Leaf, Size, Var, value_of
-from atl.core.marks import AT_ONCE, LoopMark
+from atl.core.marks import AT_ONCE
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, negation
 from atl.core.predicate import Any as AnyOf
 from atl.core.terms import BinaryOp, UnaryOp
@@ -58,9 +58,10 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.tiles import cells_of, occurs, over_lanes, tiles_of
 from lowering.nest.traps import Trap
-from lowering.nest.walks.merges import Merge, NoMerge, is_merge, merge_at
-from lowering.nest.walks.running import meetings, runs_in
-from lowering.nest.walks.runs import NoRuns, Runs, runs_at
+from lowering.nest.walks.merges import Merge, NoMerge
+from lowering.nest.walks.running import meetings, runs_in, streamed_in, walk_at
+from lowering.nest.walks.runs import NoRuns, Runs
+from lowering.nest.walks.streams import Stream
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 
@@ -224,8 +225,8 @@ class Run:
             case For(variable, low, high, body):
                 if variable in self._variables:
                     raise Trap("redeclared", f"the loop variable {variable.name} is in use")
-                if self._chance is not None and (is_merge(statement) or statement.mark is LoopMark.RUNS):
-                    self._walk(merge_at(statement) if is_merge(statement) else runs_at(statement))
+                if self._chance is not None and (walk := walk_at(statement)) is not None:
+                    self._walk(walk)
                     return
                 values = range(self._index(low), self._index(high))
                 outside = self._enter(statement)
@@ -263,8 +264,8 @@ class Run:
             case _:
                 assert_never(statement)
 
-    def _walk(self, walk: Merge | NoMerge | Runs | NoRuns) -> None:
-        """Runs a merge, or a loop in runs, as it is printed."""
+    def _walk(self, walk: Merge | NoMerge | Runs | NoRuns | Stream) -> None:
+        """Runs a merge, a loop in runs or a streamed loop as it is printed."""
         outside = self._conditions
         match walk:
             case Merge(_, conditions, within, body):
@@ -282,6 +283,13 @@ class Run:
                     if ends:
                         self._statement(last)
                         del self._stack[total]
+            case Stream(loop):
+                self._conditions = under(outside, loop.range)
+                self._watch.begin(loop.variable.name, loop.mark)
+                for position, block in streamed_in(walk, self._index, self._variables, cast(Random, self._chance)):
+                    self._watch.iterate(position)
+                    self._block(block)
+                self._watch.end()
             case NoMerge(summary) | NoRuns(summary):
                 raise Trap("walk", summary)
             case _:

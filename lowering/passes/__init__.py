@@ -23,6 +23,7 @@ from lowering.passes.storage.registers import with_tiles_in_registers
 from lowering.passes.storage.rings import with_rings
 from lowering.passes.storage.sharing import with_lets_in_rows, with_storage_shared
 from lowering.passes.storage.stack import with_stack_in_bounds
+from lowering.passes.streams import with_lines
 from lowering.passes.sums_on_the_way import with_sums_on_the_way
 from lowering.passes.walks import with_strict_keys
 
@@ -42,6 +43,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     with_lets_in_rows,  # of the output, if nothing stands there yet
     with_early_frees,  # after all that leaves statements out
     with_strict_keys,  # of loops as they will run
+    with_lines,  # of loops as they will run: no later pass changes them
     with_natural_numerators,  # last: it speaks of the very expressions that are printed and run
 )
 
@@ -53,6 +55,7 @@ _FOR_CPUS: Final = (
     with_tests_as_bounds,
     with_storage_shared,
     with_lets_in_rows,
+    with_lines,
 )
 PASSES_OF: Final[Mapping[str, tuple[Pass, ...]]] = {
     "c": PASSES,

@@ -38,6 +38,7 @@ from lowering.nest.loopnest import (
     Free,
     If,
     LoopNest,
+    NoLines,
     Refused,
     Scalar,
     accessed,
@@ -77,6 +78,8 @@ def illegal_marks(nest: LoopNest) -> Iterator[IllegalMark]:
             within.update(inner.variable for inner in fingers_in(loop))
         if loop.mark is LoopMark.UNROLL and (loop.high - loop.low).constant is None:
             yield _not_constant(nest, loop, scope)
+        if isinstance(loop.lines, NoLines):
+            yield _no_lines(nest, loop, loop.lines)
         if loop.mark in AT_ONCE:
             found = conflict(loop, known, scope)
             if found is not None:
@@ -231,6 +234,11 @@ def _no_ring(nest: LoopNest, refused: Refused) -> IllegalMark:
         numbers=refused.numbers,
         suggestions=(*refused.suggestions, f's.mark("{refused.name}", None) takes the mark away'),
     )
+
+
+def _no_lines(nest: LoopNest, loop: For, found: NoLines) -> IllegalMark:
+    summary = f"the loop {loop.variable.name} is marked {loop.mark.value}, and {found.summary}"
+    return _illegal(nest, loop, summary, found.required, None, *found.suggestions)
 
 
 def _not_constant(nest: LoopNest, loop: For, scope: TextScope) -> IllegalMark:

@@ -13,7 +13,7 @@ from atl.checks.targets import (
     unsupported,
     unsupported_marks,
 )
-from atl.core.marks import LetMark, LoopMark
+from atl.core.marks import LANES, LetMark, LoopMark
 from atl.core.program import Program
 from atl.core.traversal import Path
 from atl.errors import Location, RefusedMark, UnsupportedMark
@@ -138,14 +138,17 @@ def _within_others(nest: LoopNest, block: Block, around: tuple[For, ...]) -> Ite
     for statement in block:
         match statement:
             case For(mark=mark, body=body):
-                over = next((loop for loop in around if loop.mark in (LoopMark.PARALLEL, LoopMark.VECTOR)), None)
+                lanes = next((loop for loop in around if loop.mark in LANES), None)
+                over = next((loop for loop in around if loop.mark is LoopMark.PARALLEL), lanes)
                 if mark is LoopMark.PARALLEL and over is not None:
                     yield _parallel_within(statement, over, nest)
+                if mark is LoopMark.STREAM and lanes is not None:
+                    yield _stream_within(statement, lanes, nest)
                 yield from _within_others(nest, body, around if mark is LoopMark.NONE else (*around, statement))
             case If(body=body):
                 yield from _within_others(nest, body, around)
             case Allocate(storage="heap"):
-                vector = next((loop for loop in around if loop.mark is LoopMark.VECTOR), None)
+                vector = next((loop for loop in around if loop.mark in LANES), None)
                 if vector is not None:
                     yield _heap_within(statement, vector, nest)
             case Allocate() | Declare() | Assign() | Accumulate() | Clear() | Free():
@@ -162,6 +165,18 @@ def _parallel_within(loop: For, over: For, nest: LoopNest) -> UnsupportedMark:
         mark=loop.mark.value,
         place=place_of(nest, loop.binder),
         required="one loop whose iterations are shared out among the threads, with no other one around it",
+        suggestions=(f's.mark("{name}", None)', f's.mark("{outer}", None)'),
+    )
+
+
+def _stream_within(loop: For, over: For, nest: LoopNest) -> UnsupportedMark:
+    name, outer = loop.variable.name, over.variable.name
+    return UnsupportedMark(
+        f"the loop {name} is marked {loop.mark.value} within the loop {outer}, which is marked {over.mark.value}",
+        binder=name,
+        mark=loop.mark.value,
+        place=place_of(nest, loop.binder),
+        required="one loop whose iterations are lanes, with no other one around it",
         suggestions=(f's.mark("{name}", None)', f's.mark("{outer}", None)'),
     )
 

@@ -1,14 +1,18 @@
-"""Merges and runs as the loop-nest interpreter runs them: position by position, as they are printed."""
+"""Merges, runs and streams as the loop-nest interpreter runs them: position by position, as they are printed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, MutableMapping
 from itertools import pairwise
+from random import Random
 
 from atl.core.index import Index, Var
+from atl.core.marks import LoopMark
+from lowering.nest.loopnest import Block, CacheLines, For
 from lowering.nest.traps import Trap
-from lowering.nest.walks.merges import Finger, Merge
-from lowering.nest.walks.runs import Runs
+from lowering.nest.walks.merges import Finger, Merge, NoMerge, is_merge, merge_at
+from lowering.nest.walks.runs import NoRuns, Runs, runs_at
+from lowering.nest.walks.streams import Stream, of_lines
 
 Value = Callable[[Index], int]
 Positions = MutableMapping[Var, int]
@@ -88,3 +92,33 @@ def runs_in(runs: Runs, value: Value, at: Positions) -> Iterator[tuple[bool, boo
         yield begins, ends
         begins = ends
     at.pop(variable, None)
+
+
+def walk_at(loop: For) -> Merge | NoMerge | Runs | NoRuns | Stream | None:
+    """How a loop is run that is not run position by position."""
+    if is_merge(loop):
+        return merge_at(loop)
+    if loop.mark is LoopMark.RUNS:
+        return runs_at(loop)
+    return Stream(loop, loop.lines) if isinstance(loop.lines, CacheLines) else None
+
+
+def streamed_in(stream: Stream, value: Value, at: Positions, chance: Random) -> Iterator[tuple[int, Block]]:
+    """The statements of each line and of each iteration beside lines, with the first iteration that they are of.
+
+    Where the first line begins is left to chance, and so is the order.
+    """
+    loop, lines = stream.loop, stream.lines
+    if loop.variable in at:
+        raise Trap("redeclared", f"the loop variable {loop.variable.name} is in use")
+    low, high = value(loop.low), value(loop.high)
+    begins = low + chance.randrange(lines.width)
+    positions = range(low, max(low, high))
+    whole = [start for start in positions[begins - low :: lines.width] if start + lines.width <= high]
+    beside = [each for each in positions if not whole or not whole[0] <= each < whole[-1] + lines.width]
+    together = of_lines(stream)
+    for position in chance.sample([*whole, *beside], len(whole) + len(beside)):
+        variable, block = (lines.first, together) if position in whole else (loop.variable, loop.body)
+        at[variable] = position
+        yield position, block
+        del at[variable]

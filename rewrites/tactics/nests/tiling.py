@@ -177,7 +177,9 @@ def marks_of_tiles(mark: LoopMark) -> tuple[LoopMark, LoopMark]:
             return mark, LoopMark.NONE
         case LoopMark.BLOCK_X | LoopMark.BLOCK_Y | LoopMark.BLOCK_Z:
             return mark, LoopMark.NONE
-        case LoopMark.VECTOR | LoopMark.UNROLL | LoopMark.THREAD_X | LoopMark.THREAD_Y | LoopMark.THREAD_Z:
+        case LoopMark.VECTOR | LoopMark.STREAM | LoopMark.UNROLL:
+            return LoopMark.NONE, mark
+        case LoopMark.THREAD_X | LoopMark.THREAD_Y | LoopMark.THREAD_Z:
             return LoopMark.NONE, mark
         case _:
             assert_never(mark)

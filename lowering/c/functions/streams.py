@@ -1,0 +1,48 @@
+"""Functions that store lines of the cache past the caches, and order what is stored so."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lowering.nest.loopnest import LINE_BYTES
+
+_BEGINS: Final = f"""\
+/* Whether an element of an array, of so many bytes each, begins a line of the cache. */
+static inline int begins_line(const void *array, int64_t at, size_t size)
+{{
+    return ((uintptr_t)array + (uintptr_t)at * size) % {LINE_BYTES} == 0;
+}}
+"""
+
+_STORED: Final = f"""\
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+/* A line stored past the caches, where one begins; else as ever. */
+static inline void stream_line(void *to, const void *line)
+{{
+#if defined(__SSE2__)
+    if ((uintptr_t)to % {LINE_BYTES} == 0) {{
+        for (int part = 0; part < {LINE_BYTES // 16}; part++) {{
+            _mm_stream_si128((__m128i *)to + part, _mm_load_si128((const __m128i *)line + part));
+        }}
+        return;
+    }}
+#endif
+    memcpy(to, line, {LINE_BYTES});
+}}
+"""
+
+_ORDERED: Final = """\
+/* Lines that were stored past the caches are there for whoever looks, from here on. */
+static inline void stream_fence(void)
+{
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+"""
+
+STREAMS: Final = {"begins_line": _BEGINS, "stream_line": _STORED, "stream_fence": _ORDERED}
+"""The functions by their names."""

@@ -1,0 +1,123 @@
+"""Streamed loops in C: iterations up to where a line of the cache begins, then those of a line at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Final, TypeAlias, assert_never
+
+from lowering.c.loops import VECTOR
+from lowering.c.names import Names
+from lowering.c.text import COMPARISON, indented
+from lowering.c.values.index import address_text, index_text, predicate_text
+from lowering.c.values.scalars import C_TYPES, storage_text
+from lowering.nest.loopnest import LINE_BYTES, Block, CacheLines, Cell, For, If, Line, elements, key, statements
+from lowering.nest.text_scope import TextScope
+from lowering.nest.walks.streams import Stream, begins, row_of
+
+Text: TypeAlias = list[str]
+Printed: TypeAlias = Callable[[TextScope, Block], Text]
+"""How statements are printed at a place."""
+
+FENCE: Final = "stream_fence();"
+
+
+def has_streams(block: Block) -> bool:
+    """Whether something is stored past the caches."""
+    return any(isinstance(each, For) and isinstance(each.lines, CacheLines) for each in statements(block))
+
+
+def streamed(scope: TextScope, loop: For, lines: CacheLines, printed: Printed) -> Text:
+    """A streamed loop.
+
+    for (int64_t x = 0; x < m; x++) {
+        if (begins_line(out, y * m + x, sizeof *out)) {
+            for (; x + 16 <= m; x += 16) {
+                _Alignas(64) float line[16];
+                #pragma omp simd
+                for (int64_t lane = 0; lane < 16; lane++) {
+                    const int64_t x_lane = x + lane;
+                    line[x_lane - x] = a[y * m + x_lane] + b[y * m + x_lane];
+                }
+                stream_line(&out[y * m + x], &line[0]);
+            }
+            if (x >= m) {
+                break;
+            }
+        }
+        out[y * m + x] = a[y * m + x] + b[y * m + x];
+    }
+    """
+    low, high = index_text(scope, loop.low).text, index_text(scope, loop.high).at(COMPARISON + 1)
+    name, inside = scope.bind(loop.variable, loop.variable.name)
+    inside = inside.under(loop.range)
+    alone = printed(inside, loop.body)
+    begun = begins(Stream(loop, lines))
+    array = inside.name(key(begun.buffer))
+    together = [
+        f"for (; {name} + {lines.width} <= {high}; {name} += {lines.width}) {{",
+        *indented(_together(inside, loop, lines, printed)),
+        "}",
+        f"if ({name} >= {high}) {{",
+        *indented(["break;"]),
+        "}",
+    ]
+    return [
+        f"for (int64_t {name} = {low}; {name} < {high}; {name}++) {{",
+        *indented(
+            [
+                f"if (begins_line({array}, {address_text(inside, begun.placed).text}, sizeof *{array})) {{",
+                *indented(together),
+                "}",
+                *alone,
+            ]
+        ),
+        "}",
+    ]
+
+
+def _together(scope: TextScope, loop: For, lines: CacheLines, printed: Printed) -> Text:
+    """The iterations of a line: all are computed into buffers, and these stored."""
+    name = scope.name(loop.variable)
+    lane, inside = scope.bind(("lane", loop.variable), "lane")
+    there, inside = inside.bind(("there", loop.variable), f"{name}_lane")
+    made: Text = []
+    for line in lines.lines:
+        room, inside = inside.bind(key(line.buffer), line.buffer.name)
+        kind, count = C_TYPES[line.buffer.dtype], elements(line.buffer.extents).constant
+        made.append(f"_Alignas({LINE_BYTES}) {kind} {room}[{count}];")
+    inside = _called(inside, lines.first, name)
+    computed = printed(_called(inside, loop.variable, there), lines.body)
+    # So many iterations that compilers see how many: with -fwrapv from x to x + 16 might be none.
+    head = f"for (int64_t {lane} = 0; {lane} < {lines.width}; {lane}++) {{"
+    computed = [f"const int64_t {there} = {name} + {lane};", *computed]
+    stored = [text for line in lines.lines for text in _stored(inside, line)]
+    return [*made, VECTOR, head, *indented(computed), "}", *stored]
+
+
+def _called(scope: TextScope, what: Hashable, name: str) -> TextScope:
+    return replace(scope, names=Names({**scope.names.of, what: name}, scope.names.taken))
+
+
+def _stored(scope: TextScope, line: Line) -> Text:
+    """The lines of a store, one by one."""
+    heads: Text = []
+    for around in line.around:
+        match around:
+            case For(variable, low, high):
+                first, last = index_text(scope, low).text, index_text(scope, high).text
+                name, scope = scope.bind(variable, variable.name)
+                scope = scope.under(around.range)
+                heads.append(f"for (int64_t {name} = {first}; {name} < {last}; {name}++)")
+            case If(predicate):
+                heads.append(f"if ({predicate_text(scope, predicate).text})")
+                scope = scope.under(predicate)
+            case _:
+                assert_never(around)
+    assert isinstance(line.store.target, Cell)
+    to = storage_text(scope, line.store.target).text
+    row = storage_text(scope, row_of(line)).text
+    out = [f"stream_line(&{to}, &{row});"]
+    for head in reversed(heads):
+        out = [f"{head} {{", *indented(out), "}"]
+    return out
