@@ -128,6 +128,24 @@ def blur_six_rows(rows: int = 6) -> Session:
     return s
 
 
+def blur_streamed(rows: int = 6) -> Session:
+    """The same, whose rows go to memory past the caches: for pictures larger than these.
+
+    Memory is not read then before it is overwritten. It is so where a row begins with a line of the cache as the one
+    above it does: its length is a multiple of 64 bytes.
+    """
+    s = reschedule(blur.two_stage())
+    s.jam("⊞[y < n] _", rows, share="buf")
+    s.mark("⊞[x < m] _", "stream")
+    s.tails(strategy="split")
+    return s
+
+
+def addition_streamed() -> Session:
+    """The sum goes to memory past the caches, which is not read before it is overwritten."""
+    return reschedule(anchors.addition()).mark("j", "stream")
+
+
 def blur_by_ring() -> Session:
     """The sums of three neighbours in a row are computed as the rows go that add them up: three rows of them are kept.
 

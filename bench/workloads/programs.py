@@ -14,12 +14,6 @@ def transpose() -> Program:
     return atl.program("transposed", [x], atl.gen(m, n, lambda j, i: x[i, j]))
 
 
-def addition() -> Program:
-    """The sum of two matrices."""
-    a, b = atl.tensor("a", n, m), atl.tensor("b", n, m)
-    return atl.program("added", [a, b], atl.gen(n, m, lambda i, j: a[i, j] + b[i, j]))
-
-
 def matrix_vector() -> Program:
     """A matrix times a vector."""
     a, x = atl.tensor("a", n, m), atl.tensor("x", m)

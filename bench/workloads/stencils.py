@@ -50,6 +50,7 @@ BLUR: Final = Workload(
     posed(_blurred, lambda n: ((n, n),) * 2),
     (
         Ours(fast.blur_six_rows, parallel=("yo",)),
+        Ours(fast.blur_streamed, parallel=("yo",)),
         Ours(fast.blur_by_ring),
         Ours(fast.blur_by_rings_in_strips),
         Ours(fast.blur_in_tiles, parallel=("yo",)),
@@ -111,7 +112,7 @@ ADDITION: Final = Workload(
     "the sum of two n x n matrices",
     (2000,),
     posed(np.add, lambda n: ((n, n),) * 3),
-    (Ours(programs.addition),),
+    (Ours(anchors.addition), Ours(fast.addition_streamed)),
     (
         numpy("NumPy", lambda a, b, out: np.add(a, b, out=out)),
         torch("PyTorch", lambda library, a, b, out: library.add(a, b, out=out)),

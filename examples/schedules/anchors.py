@@ -33,6 +33,18 @@ def matrix_vector() -> Program:
     return atl.program("matrix_vector", [a, x], atl.gen(n, lambda i: atl.sum(k, lambda p: a[i, p] * x[p])))
 
 
+def addition() -> Program:
+    """The sum of two matrices."""
+    a, b = atl.tensor("A", n, m), atl.tensor("B", n, m)
+    return atl.program("added", [a, b], atl.gen(n, m, lambda i, j: a[i, j] + b[i, j]))
+
+
+def numpy_addition(a: Array, b: Array) -> Array:
+    """What `addition` computes."""
+    out: Array = a + b
+    return out
+
+
 def transpose() -> Program:
     """The transpose of a matrix."""
     a = atl.tensor("A", n, m)

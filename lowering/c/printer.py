@@ -33,7 +33,6 @@ from lowering.nest.loopnest import (
     Assign,
     Block,
     Buffer,
-    CacheLines,
     Clear,
     Declare,
     For,
@@ -49,6 +48,7 @@ from lowering.nest.loopnest import (
 from lowering.nest.text_scope import TextScope, outermost, show_condition, show_index, shown
 from lowering.nest.tiles import over_lanes
 from lowering.nest.walks.merges import is_merge
+from lowering.nest.walks.streams import stream_at
 from lowering.targets.support import check_nest
 
 Lines: TypeAlias = list[str]
@@ -231,8 +231,8 @@ def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accu
             return [operation(scope, statement)]
         case For() if is_merge(statement):
             return merged(scope, statement, lambda inside, body: _block(inside, heap, body))
-        case For(lines=CacheLines() as lines):
-            return streamed(scope, statement, lines, lambda inside, body: _block(inside, heap, body))
+        case For() if (stream := stream_at(statement)) is not None:
+            return streamed(scope, stream, lambda inside, body: _block(inside, heap, body))
         case For(mark=LoopMark.RUNS):
             return run_by_run(scope, statement, lambda inside, body: _block(inside, heap, body))
         case For():

@@ -11,9 +11,9 @@ from lowering.c.names import Names
 from lowering.c.text import COMPARISON, indented
 from lowering.c.values.index import address_text, index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES, storage_text
-from lowering.nest.loopnest import LINE_BYTES, Block, CacheLines, Cell, For, If, Line, elements, key, statements
+from lowering.nest.loopnest import LINE_BYTES, Block, CacheLines, Cell, For, If, elements, key, statements
 from lowering.nest.text_scope import TextScope
-from lowering.nest.walks.streams import Stream, begins, row_of
+from lowering.nest.walks.streams import Line, Stream, begins, row_of
 
 Text: TypeAlias = list[str]
 Printed: TypeAlias = Callable[[TextScope, Block], Text]
@@ -27,7 +27,7 @@ def has_streams(block: Block) -> bool:
     return any(isinstance(each, For) and isinstance(each.lines, CacheLines) for each in statements(block))
 
 
-def streamed(scope: TextScope, loop: For, lines: CacheLines, printed: Printed) -> Text:
+def streamed(scope: TextScope, stream: Stream, printed: Printed) -> Text:
     """A streamed loop.
 
     for (int64_t x = 0; x < m; x++) {
@@ -48,15 +48,16 @@ def streamed(scope: TextScope, loop: For, lines: CacheLines, printed: Printed) -
         out[y * m + x] = a[y * m + x] + b[y * m + x];
     }
     """
+    loop, width = stream.loop, stream.width
     low, high = index_text(scope, loop.low).text, index_text(scope, loop.high).at(COMPARISON + 1)
     name, inside = scope.bind(loop.variable, loop.variable.name)
     inside = inside.under(loop.range)
     alone = printed(inside, loop.body)
-    begun = begins(Stream(loop, lines))
+    begun = begins(stream)
     array = inside.name(key(begun.buffer))
     together = [
-        f"for (; {name} + {lines.width} <= {high}; {name} += {lines.width}) {{",
-        *indented(_together(inside, loop, lines, printed)),
+        f"for (; {name} + {width} <= {high}; {name} += {width}) {{",
+        *indented(_together(inside, stream, printed)),
         "}",
         f"if ({name} >= {high}) {{",
         *indented(["break;"]),
@@ -76,22 +77,23 @@ def streamed(scope: TextScope, loop: For, lines: CacheLines, printed: Printed) -
     ]
 
 
-def _together(scope: TextScope, loop: For, lines: CacheLines, printed: Printed) -> Text:
+def _together(scope: TextScope, stream: Stream, printed: Printed) -> Text:
     """The iterations of a line: all are computed into buffers, and these stored."""
-    name = scope.name(loop.variable)
-    lane, inside = scope.bind(("lane", loop.variable), "lane")
-    there, inside = inside.bind(("there", loop.variable), f"{name}_lane")
+    variable, lines = stream.loop.variable, stream.lines
+    name = scope.name(variable)
+    lane, inside = scope.bind(("lane", variable), "lane")
+    there, inside = inside.bind(("there", variable), f"{name}_lane")
     made: Text = []
-    for line in lines.lines:
+    for line in lines:
         room, inside = inside.bind(key(line.buffer), line.buffer.name)
         kind, count = C_TYPES[line.buffer.dtype], elements(line.buffer.extents).constant
-        made.append(f"_Alignas({LINE_BYTES}) {kind} {room}[{count}];")
-    inside = _called(inside, lines.first, name)
-    computed = printed(_called(inside, loop.variable, there), lines.body)
+        made.append(f"_Alignas({LINE_BYTES}) {kind} {room}[{max(count or 0, 1)}];")
+    inside = _called(inside, stream.first, name)
+    computed = printed(_called(inside, variable, there), stream.body)
     # So many iterations that compilers see how many: with -fwrapv from x to x + 16 might be none.
-    head = f"for (int64_t {lane} = 0; {lane} < {lines.width}; {lane}++) {{"
+    head = f"for (int64_t {lane} = 0; {lane} < {stream.width}; {lane}++) {{"
     computed = [f"const int64_t {there} = {name} + {lane};", *computed]
-    stored = [text for line in lines.lines for text in _stored(inside, line)]
+    stored = [text for line in lines for text in _stored(inside, line)]
     return [*made, VECTOR, head, *indented(computed), "}", *stored]
 
 

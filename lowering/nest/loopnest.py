@@ -310,28 +310,16 @@ LINE_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A store of a streamed loop, whose lanes are gathered in a buffer, line by line: `around` are the loops and tests
-    that it stands in there, and `counts` are how many iterations each of these loops has at most."""
-
-    store: Assign
-    buffer: Buffer
-    around: tuple[For | If, ...]
-    counts: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class CacheLines:
-    """How a streamed loop stores a line of the cache for each of its stores: `width` iterations from `first` on.
+    """That a streamed loop stores a line of the cache for each of its stores: `width` iterations from `first` on.
 
-    `body` computes these iterations, with stores to the buffers of the lines in place of those to the tensor; then the
-    lines are stored.
+    There is a buffer for each store in the order of the text. Its dimensions are how often that runs in an iteration of
+    each loop around it, at most, and the width.
     """
 
     first: Var
     width: int
-    lines: tuple[Line, ...]
-    body: Block
+    buffers: tuple[Buffer, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,10 @@ def _matrix(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int,
     return ((size(), size()),)
 
 
+def _two_of_one_shape(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
+    return ((size(), size()),) * 2
+
+
 def _field(size: Callable[[], int], few: Callable[[], int]) -> tuple[tuple[int, ...], ...]:
     return ((few(), size(), size()),)
 
@@ -116,6 +120,8 @@ CASES: Final = {
     ),
     "windows": Case(fast.windows_in_registers, anchors.numpy_whole_windows, _long, 8, sizes=_width),
     "blur": Case(fast.blur_six_rows, anchors.numpy_blur, _matrix, 3, least=1),
+    "blur, streamed": Case(fast.blur_streamed, anchors.numpy_blur, _matrix, 3, least=1),
+    "addition, streamed": Case(fast.addition_streamed, anchors.numpy_addition, _two_of_one_shape, 1),
     "blur by ring": Case(fast.blur_by_ring, anchors.numpy_blur, _matrix, 2, least=1),
     "blur by rings in strips": Case(fast.blur_by_rings_in_strips, anchors.numpy_blur, _matrix, 5, least=1),
     "blur, tiles": Case(fast.blur_in_tiles, anchors.numpy_blur, _matrix, 3, least=1),
@@ -186,7 +192,16 @@ def test_no_loop_that_multiplies_tests_anything(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["product, by panels", "blur", "blur by ring", "blur, tiles", "blur, two stages", "transpose", "seven points"],
+    [
+        "product, by panels",
+        "blur",
+        "blur, streamed",
+        "blur by ring",
+        "blur, tiles",
+        "blur, two stages",
+        "transpose",
+        "seven points",
+    ],
 )
 def test_no_innermost_loop_tests_anything_where_tails_are_split_off(name: str) -> None:
     for loop in innermost(lower(derived(name)[0].goal).body):

@@ -39,7 +39,7 @@ from lowering.nest.loopnest import (
 
 AnyArray = npt.NDArray[Any]
 
-MARKS: Final = (LoopMark.PARALLEL, LoopMark.VECTOR, LoopMark.BLOCK_X, LoopMark.THREAD_Y)
+MARKS: Final = (LoopMark.PARALLEL, LoopMark.VECTOR, LoopMark.STREAM, LoopMark.BLOCK_X, LoopMark.THREAD_Y)
 N, M = size("n"), size("m")
 ROW, COLUMN = Var(1, "i"), Var(2, "j")
 I, J = index(ROW), index(COLUMN)  # noqa: E741

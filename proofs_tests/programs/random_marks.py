@@ -32,6 +32,7 @@ _LOOPS: Final[_Weighted] = (
     (2, LoopMark.NONE),
     (4, LoopMark.PARALLEL),
     (4, LoopMark.VECTOR),
+    (4, LoopMark.STREAM),
     (2, LoopMark.UNROLL),
 )
 _SCALARS: Final[_Weighted] = ((1, LetMark.NONE), (2, LetMark.REGISTERS), (1, LetMark.STACK))

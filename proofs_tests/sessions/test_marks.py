@@ -324,7 +324,7 @@ def test_a_script_gives_the_names_and_marks_that_its_steps_do_not() -> None:
 def test_a_mark_goes_to_the_loop_over_tiles_or_to_the_one_within(
     mark: LoopMark, loop: str, names: tuple[str, str]
 ) -> None:
-    inner = mark.value.startswith(("vector", "unroll", "thread."))
+    inner = mark.value.startswith(("vector", "stream", "unroll", "thread."))
     s = reschedule(matmul()).mark(loop, mark)
     assert marked(s.branch().tile(loop, 4)) == {names[inner]: mark.value}
     assert marked(s.branch().tile(["i", "j"], 4)).get("ji" if inner else "jo", "") == (

@@ -8,11 +8,11 @@ from random import Random
 
 from atl.core.index import Index, Var
 from atl.core.marks import LoopMark
-from lowering.nest.loopnest import Block, CacheLines, For
+from lowering.nest.loopnest import Block, For
 from lowering.nest.traps import Trap
 from lowering.nest.walks.merges import Finger, Merge, NoMerge, is_merge, merge_at
 from lowering.nest.walks.runs import NoRuns, Runs, runs_at
-from lowering.nest.walks.streams import Stream, of_lines
+from lowering.nest.walks.streams import Stream, of_lines, stream_at
 
 Value = Callable[[Index], int]
 Positions = MutableMapping[Var, int]
@@ -100,7 +100,7 @@ def walk_at(loop: For) -> Merge | NoMerge | Runs | NoRuns | Stream | None:
         return merge_at(loop)
     if loop.mark is LoopMark.RUNS:
         return runs_at(loop)
-    return Stream(loop, loop.lines) if isinstance(loop.lines, CacheLines) else None
+    return stream_at(loop)
 
 
 def streamed_in(stream: Stream, value: Value, at: Positions, chance: Random) -> Iterator[tuple[int, Block]]:
@@ -108,17 +108,17 @@ def streamed_in(stream: Stream, value: Value, at: Positions, chance: Random) -> 
 
     Where the first line begins is left to chance, and so is the order.
     """
-    loop, lines = stream.loop, stream.lines
+    loop, width = stream.loop, stream.width
     if loop.variable in at:
         raise Trap("redeclared", f"the loop variable {loop.variable.name} is in use")
     low, high = value(loop.low), value(loop.high)
-    begins = low + chance.randrange(lines.width)
+    begins = low + chance.randrange(width)
     positions = range(low, max(low, high))
-    whole = [start for start in positions[begins - low :: lines.width] if start + lines.width <= high]
-    beside = [each for each in positions if not whole or not whole[0] <= each < whole[-1] + lines.width]
+    whole = [start for start in positions[begins - low :: width] if start + width <= high]
+    beside = [each for each in positions if not whole or not whole[0] <= each < whole[-1] + width]
     together = of_lines(stream)
     for position in chance.sample([*whole, *beside], len(whole) + len(beside)):
-        variable, block = (lines.first, together) if position in whole else (loop.variable, loop.body)
+        variable, block = (stream.first, together) if position in whole else (loop.variable, loop.body)
         at[variable] = position
         yield position, block
         del at[variable]

@@ -9,8 +9,9 @@ those that are left over. Where a line begins is up to the array that a caller h
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import Final, assert_never
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Final, TypeAlias, assert_never
 
 from atl.core.dtypes import bytes_of
 from atl.core.index import ZERO, Var, constant, index
@@ -32,7 +33,6 @@ from lowering.nest.loopnest import (
     For,
     Free,
     If,
-    Line,
     Load,
     NoLines,
     Scalar,
@@ -51,12 +51,60 @@ WITHIN: Final = (LoopMark.NONE, LoopMark.VECTOR, LoopMark.UNROLL)
 """The marks of loops that may stand between a streamed loop and its stores."""
 
 
+Around: TypeAlias = tuple[For | If, ...]
+"""The loops and tests that a statement stands in, the outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A store of a streamed loop, in these loops and tests of its body, and the buffer that gathers its lanes."""
+
+    store: Assign
+    around: Around
+    buffer: Buffer
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A loop that stores whole lines, and how it does so."""
+    """A streamed loop as it is run: `body` gathers the iterations of a line, and then the lines are stored."""
 
     loop: For
-    lines: CacheLines
+    first: Var
+    width: int
+    lines: tuple[Line, ...]
+    body: Block
+
+
+def stream_at(loop: For) -> Stream | None:
+    """The stream of a loop that stores whole lines."""
+    if not isinstance(loop.lines, CacheLines):
+        return None
+    first, buffers = loop.lines.first, iter(loop.lines.buffers)
+    lines: list[Line] = []
+
+    def gathered(block: Block, around: Around) -> Block:
+        out: list[Statement] = []
+        for statement in block:
+            match statement:
+                case For(body=body) | If(body=body):
+                    out.append(replace(statement, body=gathered(body, (*around, statement))))
+                case Assign(Cell() as cell) if is_stored(cell.buffer):
+                    line = Line(statement, around, next(buffers))
+                    lines.append(line)
+                    out.append(replace(statement, target=gathered_in(line, loop.variable, first)))
+                case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+                    out.append(statement)
+                case _:
+                    assert_never(statement)
+        return tuple(out)
+
+    body = gathered(loop.body, ())
+    return Stream(loop, first, loop.lines.width, tuple(lines), body)
+
+
+def is_stored(buffer: Buffer) -> bool:
+    """Whether a buffer is the result, which is what streamed loops store to."""
+    return buffer.role == "output"
 
 
 class _None(Exception):
@@ -82,19 +130,49 @@ def lines_of(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines | NoLine
 def _lines_of(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines:
     stored = _stored(loop)
     width = LINE_BYTES // (bytes_of(1, stored.dtype) or LINE_BYTES)
-    gathering = _Gathering(loop, stored, width, Var(next(ids), "first"), ids)
-    body = gathering.block(loop.body, facts.assume(loop.range), ())
-    if sum(_lines_in(line) for line in gathering.lines) > MOST_LINES:
+    first = Var(next(ids), "first")
+    shapes = [_shape(loop, at) for at in _stores(loop.body, (), facts.assume(loop.range))]
+    if sum(map(prod, shapes)) > MOST_LINES:
         raise _None(
             f"each of its iterations stores more than {MOST_LINES} elements of {stored.name}",
             f"at most {MOST_LINES} elements in an iteration: so many lines are gathered at a time",
             f"s.tile(…) of a loop in {loop.variable.name}, brought outside of it by s.interchange",
         )
-    return CacheLines(gathering.first, width, tuple(gathering.lines), body)
+    return CacheLines(
+        first,
+        width,
+        tuple(Buffer(next(ids), "line", stored.dtype, tuple(map(constant, (*shape, width)))) for shape in shapes),
+    )
 
 
-def _lines_in(line: Line) -> int:
-    return elements(line.buffer.extents[:-1]).constant or 0
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a store stands, and what is known there."""
+
+    around: Around
+    facts: Facts
+
+
+def _stores(block: Block, around: Around, facts: Facts) -> Iterator[_Place]:
+    for statement in block:
+        match statement:
+            case For(body=body):
+                yield from _stores(body, (*around, statement), facts.assume(statement.range))
+            case If(predicate, body):
+                yield from _stores(body, (*around, statement), facts.assume(predicate))
+            case Assign(Cell() as cell) if is_stored(cell.buffer):
+                yield _Place(around, facts)
+            case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
+                pass
+            case _:
+                assert_never(statement)
+
+
+def _shape(loop: For, at: _Place) -> tuple[int, ...]:
+    """How many iterations each of the loops around a store has at most."""
+    for statement in at.around:
+        _check(loop, statement)
+    return tuple(_most(statement, at.facts) for statement in at.around if isinstance(statement, For))
 
 
 def _stored(loop: For) -> Buffer:
@@ -123,7 +201,7 @@ def _stored(loop: For) -> Buffer:
     if found is None:
         raise _None("it stores nothing", ONE_TENSOR)
     for statement in statements(loop.body):
-        if any(accessed(read) == key(found) for read in _read(statement)):
+        if any(isinstance(read, Cell) and read.buffer == found for read in _read(statement)):
             raise _None(f"it reads elements of {found.name}, which is what it stores to", ONE_TENSOR)
     return found
 
@@ -138,7 +216,7 @@ def _target(loop: For, statement: Assign | Accumulate) -> Buffer:
         raise _None(f"its iterations fold into one number, {cell.name}", ONE_TENSOR, f's.mark("{name}", "vector")')
     if isinstance(statement, Accumulate):
         raise _None(f"it adds to elements of {cell.buffer.name}, which are read for that", ONE_TENSOR)
-    if cell.buffer.storage.role != "output":
+    if not is_stored(cell.buffer):
         raise _None(
             f"it stores to {cell.buffer.name}, which is read again: past the caches it would have to come back",
             ONE_TENSOR,
@@ -167,79 +245,42 @@ def _read(statement: Statement) -> Iterator[Cell | Scalar]:
             assert_never(statement)
 
 
-@dataclass(slots=True)
-class _Gathering:
-    """The body of a loop with stores to lines in place of those to the tensor, one line for each store of its text."""
+def _check(loop: For, statement: For | If) -> None:
+    """Raises where a loop or a test around a store is not the same in all lanes."""
+    name, own = loop.variable.name, loop.variable.uid
+    parts = (statement.low, statement.high) if isinstance(statement, For) else expressions(statement.predicate)
+    if any(own in part.free for part in parts):
+        what = f"the loop {statement.variable.name}" if isinstance(statement, For) else "a test"
+        raise _None(
+            f"it stores in {what} that is not the same in all of its iterations",
+            "iterations that all store alike",
+            f's.tails("{name}") splits the loop where it is a border that is tested for',
+        )
+    if isinstance(statement, For) and statement.mark not in WITHIN:
+        raise _None(
+            f"the loop {statement.variable.name} in it is marked {statement.mark.value}",
+            "loops in it that are not marked, or marked vector or unroll",
+            f's.mark("{statement.variable.name}", None) takes that mark away',
+        )
 
-    loop: For
-    stored: Buffer
-    width: int
-    first: Var
-    ids: Iterator[int]
-    lines: list[Line] = field(default_factory=list)
 
-    def block(self, block: Block, facts: Facts, around: tuple[For | If, ...]) -> Block:
-        out: list[Statement] = []
-        for statement in block:
-            match statement:
-                case For(body=body):
-                    inside = facts.assume(statement.range)
-                    out.append(replace(statement, body=self.block(body, inside, (*around, statement))))
-                case If(predicate, body):
-                    out.append(If(predicate, self.block(body, facts.assume(predicate), (*around, statement))))
-                case Assign(Cell(buffer) as cell) if buffer == self.stored:
-                    out.append(replace(statement, target=self._gathered(statement, cell, facts, around)))
-                case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
-                    out.append(statement)
-                case _:
-                    assert_never(statement)
-        return tuple(out)
-
-    def _gathered(self, store: Assign, cell: Cell, facts: Facts, around: tuple[For | If, ...]) -> Cell:
-        loops = [statement for statement in around if isinstance(statement, For)]
-        for statement in around:
-            self._check(statement)
-        counts = tuple(self._most(inner, facts) for inner in loops)
-        extents = tuple(map(constant, (*counts, self.width)))
-        line = Line(store, Buffer(next(self.ids), "line", cell.buffer.dtype, extents), around, counts)
-        self.lines.append(line)
-        return gathered_in(line, self.loop.variable, self.first)
-
-    def _check(self, statement: For | If) -> None:
-        """Raises where a loop or a test around a store is not the same in all lanes."""
-        name, own = self.loop.variable.name, self.loop.variable.uid
-        parts = (statement.low, statement.high) if isinstance(statement, For) else expressions(statement.predicate)
-        if any(own in part.free for part in parts):
-            what = f"the loop {statement.variable.name}" if isinstance(statement, For) else "a test"
-            raise _None(
-                f"it stores to {self.stored.name} in {what} that is not the same in all of its iterations",
-                "iterations that all store alike",
-                f's.tails("{name}") splits the loop where it is a border that is tested for',
-            )
-        if isinstance(statement, For) and statement.mark not in WITHIN:
-            raise _None(
-                f"the loop {statement.variable.name} in it is marked {statement.mark.value}",
-                "loops in it that are not marked, or marked vector or unroll",
-                f's.mark("{statement.variable.name}", None) takes that mark away',
-            )
-
-    def _most(self, inner: For, facts: Facts) -> int:
-        """How many iterations a loop around a store has at most."""
-        extent = inner.high - inner.low
-        if extent.constant is not None:
-            return max(extent.constant, 0)
-        least, most = 0, MOST_LINES
-        if not holds(facts, at_most(extent, constant(most))):
-            raise _None(
-                f"the loop {inner.variable.name} in it, in which it stores, is not proved to have at most "
-                f"{most} iterations",
-                f"at most {most} elements in an iteration: so many lines are gathered at a time",
-                f's.tile("{inner.variable.name}", 8), and the loop over tiles brought outside by s.interchange',
-            )
-        while least + 1 < most:
-            middle = (least + most) // 2
-            least, most = (least, middle) if holds(facts, at_most(extent, constant(middle))) else (middle, most)
-        return most
+def _most(inner: For, facts: Facts) -> int:
+    """How many iterations a loop around a store has at most."""
+    extent = inner.high - inner.low
+    if extent.constant is not None:
+        return max(extent.constant, 0)
+    least, most = 0, MOST_LINES
+    if not holds(facts, at_most(extent, constant(most))):
+        raise _None(
+            f"the loop {inner.variable.name} in it, in which it stores, is not proved to have at most "
+            f"{most} iterations",
+            f"at most {most} elements in an iteration: so many lines are gathered at a time",
+            f's.tile("{inner.variable.name}", 8), and the loop over tiles brought outside by s.interchange',
+        )
+    while least + 1 < most:
+        middle = (least + most) // 2
+        least, most = (least, middle) if holds(facts, at_most(extent, constant(middle))) else (middle, most)
+    return most
 
 
 def row_of(line: Line) -> Cell:
@@ -259,7 +300,7 @@ def gathered_in(line: Line, lane: Var, first: Var) -> Cell:
 
 def begins(stream: Stream) -> Cell:
     """The element of an iteration that tells where lines begin: the first that it stores."""
-    line = stream.lines.lines[0]
+    line = stream.lines[0]
     cell = line.store.target
     assert isinstance(cell, Cell)
     for inner in reversed(line.around):
@@ -269,15 +310,14 @@ def begins(stream: Stream) -> Cell:
 
 
 def of_lines(stream: Stream) -> Block:
-    """The iterations of a line as statements, from `lines.first` on: all of them gathered, and then stored."""
-    loop, lines = stream.loop, stream.lines
-    low, high = index(lines.first), index(lines.first) + lines.width
-    together = replace(loop, low=low, high=high, mark=LoopMark.VECTOR, lines=None)
-    buffers = [line.buffer for line in lines.lines]
+    """The iterations of a line as statements, from the first on: all of them gathered, and then stored."""
+    low, high = index(stream.first), index(stream.first) + stream.width
+    together = replace(stream.loop, low=low, high=high, mark=LoopMark.VECTOR, lines=None)
+    buffers = [line.buffer for line in stream.lines]
     return (
         *(Allocate(buffer, elements(buffer.extents), "stack", zeroed=False) for buffer in buffers),
-        replace(together, body=lines.body),
-        *(_stored_from(line, together, lines.first) for line in lines.lines),
+        replace(together, body=stream.body),
+        *(_stored_from(line, together, stream.first) for line in stream.lines),
         *map(Free, reversed(buffers)),
     )
 

@@ -11,7 +11,7 @@ import pytest
 
 import atl
 import lowering.c.walks
-import lowering.nest.machine
+import lowering.nest.walks.running
 from atl.core.program import Program
 from atl.errors import IllegalMark
 from lowering import compile as compiled
@@ -125,7 +125,7 @@ def test_runs_that_do_not_end_where_the_key_changes_are_found(monkeypatch: pytes
 
     given = {"row": np.array([0, 1]), "a": np.ones(2, np.float32)}
     monkeypatch.setattr(lowering.c.walks, "runs_at", without_keys)
-    monkeypatch.setattr(lowering.nest.machine, "runs_at", without_keys)
+    monkeypatch.setattr(lowering.nest.walks.running, "runs_at", without_keys)
     assert run(lower(added_up()), {"n": 2, "z": 2}, given).tolist() != [1, 1]
     with pytest.raises(atl.ATLError):
         compiled(added_up())  # `p_first` is not there, by which the element is found
