@@ -285,7 +285,13 @@ class IndexReader:
         match token.kind, token.text:
             case "number", text:
                 if not text.isdigit():
-                    raise self.error(f"the index {text} is not whole", required="an integer")
+                    compared = self.after_next.text in ("<", "<=", ">", ">=", "==", "!=")
+                    by_values = "conditions are about indices: to choose by values, write min(…) and max(…)"
+                    raise self.error(
+                        f"the index {text} is not whole",
+                        required="an integer",
+                        suggestions=(by_values,) if compared else (),
+                    )
                 self.advance()
                 with self.placed(token.start):
                     return index(int(text))

@@ -145,6 +145,13 @@ def test_a_first_line_that_does_not_fit_is_refused(text: str, kind: type[ATLErro
     assert summary in error.summary
 
 
+def test_a_comparison_of_values_is_answered_with_what_chooses_by_them() -> None:
+    with pytest.raises(ParseError, match=r"the index 0\.0 is not whole") as caught:
+        parse("f (x : float32[n]) := gen[i < n] select(0.0 < x[i], x[i], 0.0)")
+    assert caught.value.suggestions == ("conditions are about indices: to choose by values, write min(…) and max(…)",)
+    parse("f (x : float32[n]) := gen[i < n] max(x[i], 0.0)")
+
+
 def test_a_message_shows_the_place_what_is_required_and_what_to_do() -> None:
     error = refusal("scale (weights : float32[n]) : float32[n] :=\n  ⊞[i < n] 2 * weigths[i]")
     assert str(error) == (
