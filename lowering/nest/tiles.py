@@ -51,6 +51,9 @@ SIGNS: Final[Mapping[str, str]] = {"add": "+", "sub": "-", "mul": "*", "div": "/
 LANE_BY_LANE: Final = frozenset((*SIGNS, "min", "max"))
 """The operations of two operands that are done to all lanes at once."""
 
+OF_EACH_LANE: Final = frozenset(("neg", "abs", "sqrt", "exp"))
+"""The operations of one operand that are. (`log` and `tanh` are the C library's, which has them of single numbers.)"""
+
 Tiles: TypeAlias = Mapping[int, tuple[int, ...]]
 """The tiles in registers by the `uid` of their buffer: the lengths of the vectors that each row is made of."""
 
@@ -195,7 +198,7 @@ def _has_lanes(e: ScalarExpr, variable: Var, target: Cell) -> bool:
     match e:
         case Load(Cell() as cell):
             return step(cell.address, variable) == 1
-        case Apply(op, arguments) if op in LANE_BY_LANE or op == "neg":
+        case Apply(op, arguments) if op in LANE_BY_LANE | OF_EACH_LANE:
             return all(_has_lanes(argument, variable, target) for argument in arguments)
         case Number() | Load() | FromIndex() | Apply() | Choose() | Convert():
             return False

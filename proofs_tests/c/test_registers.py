@@ -166,6 +166,28 @@ def test_the_same_value_for_all_lanes_keeps_the_sign_of_zero() -> None:
     assert np.signbit(compiled(same)(np.array([-0.0], np.float32))).all()
 
 
+def test_functions_of_one_operand_are_those_of_each_lane() -> None:
+    edges = [0.0, -0.0, 1.5, -1.5, 2.25, -1e-40, 1e30, -1e30, np.inf, -np.inf, np.nan, 88.0, -100.0]
+    for dtype, functions in (
+        ("float32", "abs sqrt exp"),
+        ("float64", "abs sqrt exp"),
+        ("int32", "abs"),
+        ("int64", "abs"),
+    ):
+        least = [int(np.iinfo(dtype).min), -7] if dtype.startswith("int") else edges
+        given = np.resize(np.array(least, dtype), (3, 22))
+        for function in functions.split():
+            bound = f"let a | registers := ⊞[c < 22] {function}(f[r, c]) in ⊞[c < 22] a[c]"
+            text = f"t (f : {dtype}[n, 22]) := ⊞[r < n] {bound}"
+            in_lanes, plain = atl.parse(text), atl.parse(text.replace(" | registers", ""))
+            for size in (16, 64):
+                assert f"{function}_vector" in print_c(lower(in_lanes, vector_bytes=size))
+            with np.errstate(all="ignore"):
+                wanted, got = compiled(plain)(given), compiled(in_lanes)(given)
+            assert wanted.tobytes() == got.tobytes(), (dtype, function)
+            assert run(lower(in_lanes), {"n": 3}, {"f": given}).shape == (3, 22)
+
+
 def test_c_with_tiles_is_compiled_without_a_warning() -> None:
     made = [tiled(f"warnings:{seed}") for seed in range(16)]
     nests = [lower(one.case.program) for one in made if one is not None]
