@@ -8,8 +8,8 @@ read by the loop that stores that row, stands in the row. Marked lets stand wher
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from atl.checks.scope import known_at_the_start
@@ -38,7 +38,7 @@ from lowering.nest.loopnest import (
 from lowering.nest.overtaking import overtaken
 from lowering.nest.substitution import in_other_buffers, in_rows
 from lowering.nest.text_scope import TextScope, outermost
-from lowering.nest.tiles import cells_of, loads_from, stores_to
+from lowering.nest.tiles import cells_of, stores_to
 
 
 def with_storage_shared(nest: LoopNest) -> LoopNest:
@@ -62,44 +62,76 @@ def _is_free_to_move(statement: Statement) -> bool:
 def _without_copies(block: Block, output: Buffer | None) -> Block:
     """The statements without what only copies: an input to a let, or a let to the output or to another let."""
     out = tuple(replace(s, body=_without_copies(s.body, None)) if isinstance(s, For | If) else s for s in block)
+    cleared = _cleared(out)
+    places = _places(out)
     for statement in out:
-        if isinstance(statement, Allocate) and _is_free_to_move(statement):
-            out = _without_copy_to(statement.buffer, out)
+        if isinstance(statement, Allocate) and _is_free_to_move(statement) and statement.buffer not in cleared:
+            left = _without_copy_to(statement.buffer, out, places)
+            if left is not out:
+                out, places = left, _places(left)
     for statement in out:
-        if isinstance(statement, Allocate) and _is_free_to_move(statement):
-            out = _without_copy_of(statement, out, output)
+        if isinstance(statement, Allocate) and _is_free_to_move(statement) and statement.buffer not in cleared:
+            left = _without_copy_of(statement, out, places, cleared, output)
+            if left is not out:
+                out, places = left, _places(left)
     return out
 
 
-def _without_copy_to(buffer: Buffer, block: Block) -> Block:
+def _without_copy_to(buffer: Buffer, block: Block, places: _Places) -> Block:
     """The statements in which an input is read in place of its copy."""
-    stores = [s for s in block if stores_to(s, buffer)]
+    stores = [block[at] for at in places.stores.get(buffer, [])]
     source = _copied(stores[0], buffer) if len(stores) == 1 else None
-    if source is None or source.role != "input" or _is_cleared(block, buffer):
+    if source is None or source.role != "input":
         return block
     return in_other_buffers(tuple(s for s in block if s is not stores[0] and not _is_of(s, buffer)), {buffer: source})
 
 
-def _without_copy_of(allocate: Allocate, block: Block, output: Buffer | None) -> Block:
+def _without_copy_of(
+    allocate: Allocate, block: Block, places: _Places, cleared: Set[Buffer], output: Buffer | None
+) -> Block:
     """The statements in which a tensor is computed where it would be copied to."""
     buffer = allocate.buffer
-    reading = [s for s in block if loads_from(s, buffer)]
-    if len(reading) != 1 or _is_cleared(block, buffer):
+    at = places.loads.get(buffer, [])
+    if len(at) != 1:
         return block
-    into = [s for s in block if isinstance(s, Allocate) and _is_free_to_move(s) and not _is_cleared(block, s.buffer)]
+    reading = block[at[0]]
+    into = [s for s in block if isinstance(s, Allocate) and _is_free_to_move(s) and s.buffer not in cleared]
     targets: list[tuple[Buffer, Block]] = [(to.buffer, (to,)) for to in into]
     targets += [(output, ())] if output is not None else []
     for target, place in targets:
-        if _copied(reading[0], target) == buffer and [s for s in block if stores_to(s, target)] == reading:
+        if places.stores.get(target, []) == at and _copied(reading, target) == buffer:
             # Storage for what it is copied to is had where that for it would be.
             left = tuple(
                 one
                 for s in block
-                if s is not reading[0] and s != Free(buffer) and s not in place
+                if s is not reading and s != Free(buffer) and s not in place
                 for one in (place if s == allocate else (s,))
             )
             return in_other_buffers(left, {buffer: target})
     return block
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Which statements of a block read each buffer, and which store to it, at any depth."""
+
+    loads: Mapping[Buffer, list[int]]
+    stores: Mapping[Buffer, list[int]]
+
+
+def _places(block: Block) -> _Places:
+    """One look at all statements serves all buffers: with one for each, a block of many lets took cubic time."""
+    loads: dict[Buffer, list[int]] = {}
+    stores: dict[Buffer, list[int]] = {}
+    for at, statement in enumerate(block):
+        for buffer, stored in dict.fromkeys((cell.buffer, stored) for cell, stored in cells_of((statement,))):
+            (stores if stored else loads).setdefault(buffer, []).append(at)
+    return _Places(loads, stores)
+
+
+def _cleared(block: Block) -> frozenset[Buffer]:
+    """The buffers that are cleared, at any depth."""
+    return frozenset(s.buffer for s in statements(block) if isinstance(s, Clear))
 
 
 def _is_of(statement: Statement, buffer: Buffer) -> bool:
@@ -118,10 +150,6 @@ def _copied(statement: Statement, to: Buffer) -> Buffer | None:
         case For() | If() | Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
             return None
     assert_never(statement)
-
-
-def _is_cleared(block: Block, buffer: Buffer) -> bool:
-    return any(isinstance(s, Clear) and s.buffer == buffer for s in statements(block))
 
 
 # -- storage ----------------------------------------------------------------------------------------------------------
@@ -150,16 +178,18 @@ def _block(facts: Facts, scope: TextScope, block: Block, output: Buffer | None) 
 def _makes_room(facts: Facts, scopes: list[TextScope], block: Block, output: Buffer | None) -> Mapping[Buffer, Buffer]:
     """The buffers of a block that make room for another one, each with that one."""
     free = [s.buffer for s in block if isinstance(s, Allocate) and _is_free_to_move(s) and s.storage == "heap"]
-    free = [buffer for buffer in free if not _is_cleared(block, buffer)]
+    cleared, places = _cleared(block), _places(block)
+    free = [buffer for buffer in free if buffer not in cleared]
     found: dict[Buffer, Buffer] = {}
     for buffer in free:
-        reading = [at for at, s in enumerate(block) if loads_from(s, buffer)]
+        reading = places.loads.get(buffer, [])
         loop = block[reading[0]] if len(reading) == 1 else None
         if not isinstance(loop, For):
             continue
         for other in (*free, *([output] if output is not None else [])):
-            stores = [at for at, s in enumerate(block) if stores_to(s, other)]
-            if other == buffer or other in found.values() or not _are_alike(buffer, other) or stores != reading:
+            if places.stores.get(other, []) != reading or other == buffer or other in found.values():
+                continue
+            if not _are_alike(buffer, other):
                 continue
             done = list(accesses(loop, facts, scopes[reading[0]]))
             if overtaken(done, buffer, other, (loop,)) is None:
@@ -215,12 +245,12 @@ def with_lets_in_rows(nest: LoopNest) -> LoopNest:
     It is computed in full wherever it is read, and the loop that reads it last stores every element of the row: nothing
     of it is left there.
     """
+    if sum(cell.buffer.storage == nest.output for cell, _ in cells_of(nest.body)) != 1:
+        return nest
     facts = known_at_the_start(nest.assumptions, nest.inputs)
     for allocate in statements(nest.body):
         if not isinstance(allocate, Allocate) or not _is_free_to_move(allocate) or allocate.storage != "heap":
             continue
-        if sum(cell.buffer.storage == nest.output for cell, _ in cells_of(nest.body)) != 1:
-            return nest
         body = _in_row(facts, outermost(nest), nest.body, allocate.buffer, nest.output)
         if body is not None:
             return replace(nest, body=_without_storage(body, allocate.buffer))
