@@ -4,7 +4,7 @@
        │
     loop nest ──▶ its interpreter          a heap of partial maps, which traps what C would do silently
        │
-       C ──▶ -O1 under sanitizers, every array in a block of exactly its size
+       C ──▶ -O0 under sanitizers, every array in a block of exactly its size
          ──▶ -O3, as users run it, and once more into an output that holds garbage
 
 Elements that no legal order of evaluation can round differently must be equal; the others must lie within the bound

@@ -164,7 +164,7 @@ def _ways(in_c: bool) -> str:
         return f"{two} (C was not asked for)"
     if not _can_sanitize():
         return f"{two} (there is no C compiler with sanitizers here: NOTHING WAS COMPILED)"
-    return f"{two}, C -O1 with sanitizers, C -O3, C -O3 into a poisoned output; compiler: {find_compiler()}"
+    return f"{two}, C -O0 with sanitizers, C -O3, C -O3 into a poisoned output; compiler: {find_compiler()}"
 
 
 def _blocks(seed: int, numbers: Sequence[range], *, in_c: bool, marked: bool, workers: int) -> Iterator[Report]:
