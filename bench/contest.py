@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from atl import Program
 from atl.meaning.arguments import bind
-from lowering import Run, measure, tolerance
+from lowering import Kernel, Run, measure, tolerance
 from lowering import compile as compiled
 from rewrites import Session, autotune
 
@@ -90,22 +90,45 @@ class Ours:
 
     def made(self, threads: int = 1) -> tuple[Program, bool]:
         """The program for so many threads, and whether it was derived (or else stands as somebody wrote it)."""
-        made = self.make(**self.tiles)
-        if not isinstance(made, Session):
-            return made, False
-        derived = bool(made.steps)
-        for loop in self.parallel if threads > 1 else ():
-            made.mark(loop, "parallel")
-        return made.goal, derived
+        return _made(self.make, tuple(self.tiles.items()), self.parallel if threads > 1 else ())
 
     def contestant(self, problem: Problem, threads: int = 1) -> tuple[Run, bool]:
         """What runs it, and whether it was derived (or else stands as somebody wrote it)."""
-        made, derived = self.made(threads)
         fixed = self.fixed(problem.size) if self.fixed is not None else {}
-        kernel = compiled(made, sizes=fixed or None)
+        marked = self.parallel if threads > 1 else ()
+        kernel, derived = _built(self.make, tuple(self.tiles.items()), marked, tuple(fixed.items()))
         given = {**self.sizes, **dict.fromkeys(self.size_as, problem.size)}
         inputs, out, sizes = problem.inputs, problem.out, {k: v for k, v in given.items() if k not in fixed}
         return lambda: kernel(*inputs, out=out, **sizes), derived
+
+
+_Numbers: TypeAlias = tuple[tuple[str, int], ...]
+"""Names with their numbers, as a key."""
+
+
+# A schedule that is asked for at several sizes, or for several threads, is derived and built once in a process.
+
+
+@cache
+def _derived(make: Callable[..., Made], tiles: _Numbers) -> Made:
+    return make(**dict(tiles))
+
+
+@cache
+def _made(make: Callable[..., Made], tiles: _Numbers, marked: tuple[str, ...]) -> tuple[Program, bool]:
+    made = _derived(make, tiles)
+    if not isinstance(made, Session):
+        return made, False
+    shared = made.branch()
+    for loop in marked:
+        shared.mark(loop, "parallel")
+    return shared.goal, bool(made.steps)
+
+
+@cache
+def _built(make: Callable[..., Made], tiles: _Numbers, marked: tuple[str, ...], fixed: _Numbers) -> tuple[Kernel, bool]:
+    program, derived = _made(make, tiles, marked)
+    return compiled(program, sizes=dict(fixed) or None), derived
 
 
 @dataclass(frozen=True, slots=True)

@@ -317,8 +317,8 @@ def test_everybody_in_the_tables_has_a_name_of_its_own() -> None:
 
 
 # Of the rivals those that are installed: the others are checked whenever they are measured.
-@pytest.mark.parametrize("name", WORKLOADS)
 @pytest.mark.parametrize("size", [3, 37])
+@pytest.mark.parametrize("name", WORKLOADS)  # the slower one: so both sizes of a workload come to one process
 def test_everybody_computes_what_the_reference_does(name: str, size: int) -> None:
     each = WORKLOADS[name]
     found = measured(each, Case(name, size, rounds=0), watch=lambda _: None)
