@@ -14,6 +14,7 @@ from typing import Final, assert_never
 
 from atl.core.dtypes import is_integer
 from atl.core.marks import LoopMark
+from atl.text.names import INFIX
 from lowering.c.values.scalars import helper
 from lowering.nest.at_once import How, folds
 from lowering.nest.loopnest import (
@@ -41,8 +42,6 @@ from lowering.nest.tiles import cells, sources, step
 PARALLEL: Final = "#pragma omp parallel for schedule(static)"
 VECTOR: Final = "#pragma omp simd"
 APART: Final = "#pragma GCC ivdep"
-
-_SIGNS: Final[dict[How, str]] = {"add": "+", "mul": "*"}
 
 
 def directives(scope: TextScope, loop: For, *more: str) -> list[str]:
@@ -115,8 +114,8 @@ def _reductions(scope: TextScope, loop: For) -> Iterator[str]:
 
 def _reduction(how: How, dtype: str) -> str:
     """What OpenMP calls a folding; its own maximum and minimum of floats do not keep NaN."""
-    if how in _SIGNS:
-        return _SIGNS[how]
+    if how == "add" or how == "mul":  # noqa: PLR1714 (mypy narrows by these)
+        return INFIX[how]
     return how if is_integer(dtype) else f"fold_{helper(how, dtype)}"
 
 

@@ -16,6 +16,7 @@ from atl.core.declared import AtLeast, Below, Rising, facts_of, is_truths
 from atl.core.index import ONE, Array, Index, Size
 from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate, negation
+from atl.text.names import INFIX
 from lowering.c.helpers import identifiers, preamble
 from lowering.c.loops import directives, has_heap_buffers
 from lowering.c.memory import Heap, allocated, asked_for, ending, on_heap, on_stack, opened, way_out
@@ -245,8 +246,7 @@ def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accu
             into, by = storage_text(scope, target).text, scalar_text(scope, value).text
             match op:
                 case "add" | "sub" | "mul" | "div":
-                    sign = {"add": "+", "sub": "-", "mul": "*", "div": "/"}[op]
-                    return [f"{into} {sign}= {by};"]
+                    return [f"{into} {INFIX[op]}= {by};"]
                 case "min" | "max":
                     return [fold_of_keys(scope, statement, by) or f"{into} = {helper(op, value.dtype)}({into}, {by});"]
             assert_never(op)

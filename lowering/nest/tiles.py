@@ -16,6 +16,7 @@ import numpy as np
 
 from atl.core.index import Index, Var, factor_of
 from atl.core.predicate import expressions
+from atl.text.names import INFIX
 from lowering.nest.loopnest import (
     Accumulate,
     Allocate,
@@ -45,10 +46,7 @@ from lowering.nest.substitution import at_iteration
 LEAST_VECTOR: Final = 16
 """Fewer bytes make no vector: such elements are scalar variables."""
 
-SIGNS: Final[Mapping[str, str]] = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-"""The operations of two operands that vectors have, by their signs."""
-
-LANE_BY_LANE: Final = frozenset((*SIGNS, "min", "max"))
+LANE_BY_LANE: Final = frozenset((*INFIX, "min", "max"))
 """The operations of two operands that are done to all lanes at once."""
 
 OF_EACH_LANE: Final = frozenset(("neg", "abs", "sqrt", "exp"))

@@ -10,6 +10,7 @@ import numpy as np
 from atl.core.dtypes import is_integer, range_of
 from atl.core.predicate import negation
 from atl.core.terms import BinaryOp, UnaryOp
+from atl.text.names import INFIX
 from lowering.c.text import OR, PRIMARY, PRODUCT, SUM, TERNARY, UNARY, Text
 from lowering.c.values.index import address_text, index_text, predicate_text
 from lowering.nest.loopnest import Apply, Cell, Choose, Convert, FromIndex, Load, Number, Scalar, ScalarExpr, key
@@ -18,12 +19,7 @@ from lowering.nest.tiles import element
 
 C_TYPES: Final = {"float32": "float", "float64": "double", "int32": "int32_t", "int64": "int64_t", "bool": "uint8_t"}
 
-_SIGNS: Final[dict[BinaryOp, tuple[str, int]]] = {
-    "add": ("+", SUM),
-    "sub": ("-", SUM),
-    "mul": ("*", PRODUCT),
-    "div": ("/", PRODUCT),
-}
+_LEVELS: Final[dict[BinaryOp, int]] = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": PRODUCT}
 
 
 def helper(operation: str, dtype: str) -> str:
@@ -136,8 +132,8 @@ def applied(op: UnaryOp | BinaryOp, texts: list[Text], dtype: str) -> Text:
         case "min" | "max":
             return Text(f"{helper(op, dtype)}({texts[0].text}, {texts[1].text})")
         case "add" | "sub" | "mul" | "div":
-            sign, level = _SIGNS[op]
-            return Text(f"{texts[0].at(level)} {sign} {texts[1].at(level + 1)}", level)
+            level = _LEVELS[op]
+            return Text(f"{texts[0].at(level)} {INFIX[op]} {texts[1].at(level + 1)}", level)
     assert_never(op)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import assert_never
 
+from atl.text.names import INFIX
 from lowering.c.helpers import vector_type
 from lowering.c.text import SUM, UNARY, Text
 from lowering.c.values.scalars import C_TYPES, applied, literal, scalar_text, storage_text, variable_of
@@ -26,7 +27,7 @@ from lowering.nest.loopnest import (
 )
 from lowering.nest.substitution import cell_at
 from lowering.nest.text_scope import TextScope
-from lowering.nest.tiles import SIGNS, Vector, varies, vectors, vectors_read
+from lowering.nest.tiles import Vector, varies, vectors, vectors_read
 
 
 def declared(scope: TextScope, statement: Allocate, rest: Block) -> tuple[TextScope, list[str]]:
@@ -65,8 +66,8 @@ def operation(scope: TextScope, loop: For) -> str:
     lanes = _Lanes(scope.under(loop.range), loop, length)
     into, by = lanes.stored(statement.target), lanes.value(statement.value)
     if isinstance(statement, Accumulate):
-        if statement.op in SIGNS:
-            return f"{into} {SIGNS[statement.op]}= {by.text};"
+        if statement.op in INFIX:
+            return f"{into} {INFIX[statement.op]}= {by.text};"
         called = f"{statement.op}_{vector_type(statement.value.dtype, length)}"
         return f"{into} = {called}({into}, {lanes.vector(statement.value).text});"
     return f"{into} = {lanes.vector(statement.value).text};"
