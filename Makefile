@@ -37,7 +37,7 @@ clean: ## Removes everything that was made here
 
 # What each target needs is installed again only when pyproject.toml has changed.
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,egraph,sparse,isl,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,egraph,sparse,layouts,dev]'
 	@touch $(VENV)/.demo $@
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python

@@ -27,3 +27,9 @@ class NotByTable(ATLError, ValueError):
     """Something was to be computed place by place, and there are too many places or sizes that are not known."""
 
     code = "ATL653"
+
+
+class TemplateError(ATLError, ValueError):
+    """A template cannot be filled: a name that is not given, what is no place, a language without such text."""
+
+    code = "ATL655"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from atl.core.index import ONE, Index, Leaf, Monomial, Quotient, Size, floordiv, index, polynomial
+from atl.core.index import ONE, Index, Leaf, Monomial, Quotient, Size, floordiv, index, polynomial, without
 from atl.core.index import atoms as atoms_of
 from atl.core.predicate import FALSE, Predicate, Zero, at_most, equal, less, substitute
 from atl.prove import Facts, Proved, prove, simplify
@@ -150,16 +150,21 @@ def _divided(whole: Index, part: Index) -> Index | None:
 
 
 def _multiplied_out(value: Index, whole: Index, part: Index, quotient: Quotient) -> Index:
-    """The value with c * part * quotient written as c * whole: they are known to be equal."""
-    factors: dict[Monomial, int] = {}
-    rest: dict[Monomial, int] = {}
-    for monomial, coefficient in value.terms:
-        if monomial.count(quotient) == 1:
-            factors[tuple(atom for atom in monomial if atom != quotient)] = coefficient
-        else:
-            rest[monomial] = coefficient
-    multiple = _divided(polynomial(factors), part) if factors else None
-    return value if multiple is None else polynomial(rest) + multiple * whole
+    """The value with c * part * quotient written as c * whole, as often as it occurs: they are known to be equal."""
+    while True:
+        factors: dict[Monomial, int] = {}
+        rest: dict[Monomial, int] = {}
+        for monomial, coefficient in value.terms:
+            left = without(monomial, (quotient,))
+            # A part of several terms divides all of what stands with the quotient, or nothing of it.
+            if left is not None and (len(part.terms) > 1 or _divided(polynomial({left: coefficient}), part) is not None):
+                factors[left] = coefficient
+            else:
+                rest[monomial] = coefficient
+        multiple = _divided(polynomial(factors), part) if factors else None
+        if multiple is None:
+            return value
+        value = polynomial(rest) + multiple * whole
 
 
 EMPTY: Final = Known()

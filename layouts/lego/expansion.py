@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 
 from atl.core.index import ZERO, Index, index
-from atl.core.predicate import conjunction, within
+from atl.core.predicate import TRUE, Predicate, conjunction, conjuncts, within
 from atl.errors import WrongArgument, brief
 from atl.surface.values import Condition, IndexExpr
 from layouts.errors import LayoutError
 from layouts.foundation.box import Box
 from layouts.foundation.function import Function
+from layouts.foundation.known import Known
 from layouts.foundation.tuples import product, shown
+from layouts.lego.digits import seen_by
 from layouts.lego.permutations import extents
-from layouts.lego.sizes import placed, plain
+from layouts.lego.sizes import placed
+from layouts.lego.slices import Slice, chosen
 from layouts.lego.words import GroupBy
 
 
@@ -82,11 +85,35 @@ class ExpandBy(Function):
         >>> ExpandBy([n], [8 * t], TileBy([t], [8]).OrderBy(Row(8 * t))).guarded(t - 1, i)[1]
         8*t + i - 8
         """
-        flat = index(plain(self.group.apply(*coordinate)))
-        known = self.group.inside(coordinate)
-        parts = [known.simple(part) for part in self._coordinate(flat)]
-        inside = conjunction(within(ZERO, index(x), index(n)) for x, n in zip(parts, self.dims, strict=True))
-        return Condition(inside), IndexExpr(index(known.simple(Box(self.dims, row_major=True).join(parts))))
+        inside, place = self._guarded(coordinate)
+        return Condition(inside), IndexExpr(place)
+
+    def _guarded(self, coordinate: Sequence[object]) -> tuple[Predicate, Index]:
+        """What of being inside is not known, and the place."""
+        digits = self.group.coordinate(coordinate)
+        known = self.group.inside(digits)
+        parts = [known.simple(part) for part in self._parts(digits, known)]
+        bounds = [part for x, n in zip(parts, self.dims, strict=True) for part in _bounds(index(x), index(n))]
+        inside = conjunction(part for part in bounds if not known.holds(part))
+        return inside, index(known.simple(Box(self.dims, row_major=True).join(parts)))
+
+    def _parts(self, digits: Sequence[Any], known: Known) -> Sequence[Any]:
+        """The coordinate in the expanded extents: digit by digit, where the last link of the chain has them."""
+        place = self.group.place_digits(digits, known)
+        return seen_by(place, self.expanded, known)
+
+    def __getitem__(self, parts: object) -> Slice:
+        """The places of a part of the view, and under which condition there are any: a colon is a whole dimension.
+
+        >>> import atl
+        >>> from layouts.lego import CoverBy
+        >>> M, N, B, row, block = atl.sizes("M N B row block")
+        >>> CoverBy([M, N], [1, B])[row, block, 0, :]
+        B*block + N*row + i over [i < B] where B*block + i < N
+        """
+        digits, axes = chosen(parts, self.group.dims, self.dims)
+        inside, place = self._guarded(digits)
+        return Slice(place, axes, None if inside == TRUE else inside)
 
     def inv(self, place: int) -> Any:
         """The coordinate of an element of the array, by its flat place."""
@@ -103,3 +130,7 @@ class ExpandBy(Function):
 
     def __repr__(self) -> str:
         return f"ExpandBy({shown(self.dims)}, {shown(self.expanded)}, {self.group})"
+
+
+def _bounds(x: Index, extent: Index) -> tuple[Predicate, ...]:
+    return tuple(conjuncts(within(ZERO, x, extent)))

@@ -1,17 +1,23 @@
-"""Slices of a layout: the places over index variables, and how they are written."""
+"""Slices of a layout: the places over index variables, where they are, and how they are written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from atl.core.index import Index, Leaf, Size, Var, atoms, value_of
-from layouts.errors import NotByTable
+from atl.core.index import ZERO, Index, Leaf, Size, Var, atoms, index, value_of
+from atl.core.predicate import NonNegative, Predicate, conjuncts, within
+from atl.prove import simplify
+from atl.surface.values import IndexExpr
+from atl.text.printing import show_predicate
+from layouts.errors import LayoutError, NoLayout, NotByTable
+from layouts.foundation.function import Function, need_function
 from layouts.foundation.semimodule import Array
-from layouts.foundation.tuples import Extent
+from layouts.foundation.tuples import Extent, modes_of, product, shown
+from layouts.lego.sizes import plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,8 @@ class Slice:
 
     place: Index
     axes: tuple[tuple[Var, Extent], ...]
+    inside: Predicate | None = None
+    """Under which condition there is a place; none where there always is."""
 
     def table(self, **sizes: int) -> Array:
         """The places as an array, a dimension for each axis; sizes are given numbers.
@@ -39,18 +47,79 @@ class Slice:
         def leaf(atom: Leaf) -> Any:
             return held[atom] if atom in held else sizes[atom.name]  # type: ignore[union-attr]
 
-        return np.broadcast_to(value_of(self.place, leaf, _no_element), tuple(extents))
+        found: Array = np.broadcast_to(value_of(self.place, leaf, _no_element), tuple(extents))
+        if self.inside is None:
+            return found
+        holds = [value_of(part, leaf, _no_element) >= 0 for part in _at_least_zero(self.inside)]
+        return np.where(np.logical_and.reduce(np.broadcast_arrays(*holds, found == found)), found, -1)
 
     def _atoms(self) -> list[Leaf]:
         found = list(atoms(self.place))
+        found += [atom for part in _at_least_zero(self.inside) for atom in atoms(part)] if self.inside else []
         for _, extent in self.axes:
             found += atoms(extent) if isinstance(extent, Index) else []
         return [atom for atom in found if isinstance(atom, Size | Var)]
 
     def __str__(self) -> str:
-        return f"{self.place} over {' '.join(f'[{axis.name} < {extent}]' for axis, extent in self.axes) or 'one place'}"
+        where = " ".join(f"[{axis.name} < {extent}]" for axis, extent in self.axes) or "one place"
+        return f"{self.place} over {where}" + (f" where {show_predicate(self.inside)}" if self.inside else "")
 
     __repr__ = __str__
+
+
+def part_of(function: Function, *parts: Any) -> Slice:
+    """The places of a part of any layout, by its modes: a colon, `slice(None)`, is a whole one.
+
+    Raises `NoLayout` where places are coordinates, not integers.
+
+    >>> from layouts import Layout
+    >>> part_of(Layout((4, 8), (8, 1)), 2, slice(None))
+    i + 16 over [i < 8]
+    """
+    need_function(function)
+    digits, axes = chosen(parts, [product(mode) for mode in modes_of(function.shape)])
+    found = function(*digits)
+    place = found.node if isinstance(found, IndexExpr) else found
+    if isinstance(place, bool) or not isinstance(place, int | Index):
+        raise NoLayout(f"the places of {function} are no integers", required="a layout of memory")
+    symbolic = [(plain(digit), n) for digit, n in zip(digits, map(product, modes_of(function.shape)), strict=True)]
+    known = function.known.assume(*(within(ZERO, x, index(n)) for x, n in symbolic if isinstance(x, Index)))
+    return Slice(index(known.simple(simplify(known.facts, index(place)))), axes)
+
+
+LETTERS: Final = (*"ijklmnopqrstuvwxyz", *(f"i{number}" for number in range(100)))
+"""What index variables are called, unless a size is called so."""
+
+
+def chosen(
+    given: object, dims: Sequence[Extent], others: Iterable[Extent] = ()
+) -> tuple[list[Any], tuple[tuple[Var, Extent], ...]]:
+    """The digits that the parts of a slice mean, with a variable for each colon; and the variables.
+
+    Raises `LayoutError` for another slice, or another number of parts than of extents.
+    """
+    given = given if isinstance(given, tuple) else (given,)
+    if len(given) != len(dims):
+        raise LayoutError(f"{len(given)} parts of a view of {shown(tuple(dims))}", required=f"{len(dims)}")
+    written = [plain(part) for part in (*given, *dims, *others)]
+    taken = {atom.name for each in written if isinstance(each, Index) for atom in atoms(each) if isinstance(atom, Size)}
+    names = (name for name in LETTERS if name not in taken)
+    digits: list[Any] = []
+    axes: list[tuple[Var, Extent]] = []
+    for part, extent in zip(given, dims, strict=True):
+        if isinstance(part, slice) and part == slice(None):
+            axes.append((Var((1 << 58) + len(axes), next(names)), extent))
+            digits.append(IndexExpr(index(axes[-1][0])))
+        elif isinstance(part, slice):
+            raise LayoutError(f"the slice {part}", required="an index, or a colon for the whole dimension")
+        else:
+            digits.append(part)
+    return digits, tuple(axes)
+
+
+def _at_least_zero(condition: Predicate) -> list[Index]:
+    """The expressions of which a conjunction says that they are 0 or more."""
+    return [part.expression for part in conjuncts(condition) if isinstance(part, NonNegative)]
 
 
 def _value(extent: Extent, sizes: Mapping[str, int]) -> int:

@@ -8,9 +8,9 @@ of its permutations is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
-from atl.core.index import ZERO, Index, Size, Var, atoms, index
+from atl.core.index import ZERO, Index, index
 from atl.core.predicate import within
 from atl.errors import WrongArgument, brief
 from atl.prove import simplify
@@ -26,11 +26,7 @@ from layouts.foundation.tuples import Extent, product, shown
 from layouts.lego.digits import Digits, joined, seen_by
 from layouts.lego.permutations import Permutation, RegP, extents
 from layouts.lego.sizes import placed, plain
-from layouts.lego.slices import Slice
-
-LETTERS: Final = (*"ijklmnopqrstuvwxyz", *(f"i{number}" for number in range(100)))
-"""What index variables are called, unless a size is called so."""
-
+from layouts.lego.slices import Slice, chosen
 
 class OrderBy:
     """Tiles within tiles, the outermost first, each with a permutation of its own.
@@ -190,6 +186,10 @@ class GroupBy(Function):
     def _laid_down(self, digits: Sequence[Any], known: Known) -> Any:
         return joined(self._place(digits, known))
 
+    def place_digits(self, digits: Sequence[Any], known: Known) -> Digits:
+        """The place of the element at these digits, as digits with their extents, the slowest first."""
+        return self._place(digits, known)
+
     def _place(self, digits: Sequence[Any], known: Known) -> Digits:
         place: Digits = list(zip(digits, self.dims, strict=True))
         for link in self.chain:
@@ -281,26 +281,9 @@ class GroupBy(Function):
         >>> TileBy([2, 3], [4, 8]).OrderBy(Row(8, 24))[1, 0, :, :]
         24*i + j + 96 over [i < 4] [j < 8]
         """
-        given = parts if isinstance(parts, tuple) else (parts,)
-        if len(given) != len(self.dims):
-            raise LayoutError(f"{len(given)} parts of a view of {shown(self.dims)}", required=f"{len(self.dims)}")
-        written = [plain(part) for part in (*given, *self.dims, *(n for link in self.chain for n in link.dims))]
-        taken = {
-            atom.name for each in written if isinstance(each, Index) for atom in atoms(each) if isinstance(atom, Size)
-        }
-        names = (name for name in LETTERS if name not in taken)
-        digits: list[Any] = []
-        axes: list[tuple[Var, Extent]] = []
-        for part, extent in zip(given, self.dims, strict=True):
-            if isinstance(part, slice) and part == slice(None):
-                axes.append((Var((1 << 58) + len(axes), next(names)), extent))
-                digits.append(IndexExpr(index(axes[-1][0])))
-            elif isinstance(part, slice):
-                raise LayoutError(f"the slice {part}", required="an index, or a colon for the whole dimension")
-            else:
-                digits.append(part)
+        digits, axes = chosen(parts, self.dims, (n for link in self.chain for n in link.dims))
         found = self.apply(*digits)
-        return Slice(found.node if isinstance(found, IndexExpr) else index(found), tuple(axes))
+        return Slice(found.node if isinstance(found, IndexExpr) else index(found), axes)
 
     # -- in the other words -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,294 @@
+"""Templates: a text with places in it, `{{ place }}`, which layouts fill with index expressions in its language.
+
+The templates are jinja2's, sandboxed, and a name that is not given is refused. They are trusted in nothing else: what
+stands around the places is the text of whoever wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from itertools import count
+from typing import Any, Final
+
+from atl.core.index import Index, Leaf, index, map_leaves, size
+from atl.core.predicate import TRUE, NonNegative, Predicate, at_most, substitute
+from atl.errors import WrongArgument, brief
+from atl.surface.values import Condition, IndexExpr
+from atl.text.index_notation import Written, write_condition
+from atl.text.printing import show_predicate
+from layouts.errors import TemplateError
+from layouts.foundation.function import Function
+from layouts.foundation.known import EMPTY, Known
+from layouts.lego import Slice
+from layouts.templates.forms import called, common, meaning, operations, shortest
+from layouts.templates.languages import LANGUAGES, Infix, Language, Static
+
+INDEX_TYPES: Final[Mapping[Language, str]] = {"triton": "", "c": "const int64_t ", "cuda": "const int64_t ", "mlir": ""}
+"""What stands before a name that is defined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A template that is filled: its text, and how many operations the index expressions in it have, place by place."""
+
+    text: str
+    operations: Mapping[str, int]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def fill(
+    template: str, language: Language, places: Mapping[str, object], *, given: Iterable[object] = ()
+) -> Filled:
+    """The template with text of its language at its places: "triton", "cuda", "c" or "mlir".
+
+    A place is an index expression, a slice of a layout, a condition, a number or a text. What is printed has the fewest
+    operations of the forms in `layouts.templates.forms`. A slice has in Triton a `tl.arange` for each colon; elsewhere
+    its variables keep their names, or have those that it is called with: `{{ tile("ty", "tx") }}`. `{{ define(a, b) }}`
+    defines what is common to places that stand further below; MLIR has all of its operations in such lines.
+
+    `given` are conditions on sizes, and layouts whose facts hold; indices and sizes are 0 or more. Raises
+    `TemplateError` for a name that is not given, what is no place, and a template that is none; `WrongArgument` where
+    jinja2 or sympy is not installed.
+
+    >>> import atl
+    >>> from layouts.lego import Row, TileBy
+    >>> M, K, BM, BK, i, k = atl.sizes("M K BM BK i k")
+    >>> tiles = TileBy([M // BM, K // BK], [BM, BK], given=[M % BM == 0, K % BK == 0]).OrderBy(Row(M, K))
+    >>> print(fill("a_ptrs = a_ptr + {{ tile }}", "triton", {"tile": tiles[i, k, :, :]}))
+    a_ptrs = a_ptr + BK*k + K*(BM*i + tl.arange(0, BM)[:, None]) + tl.arange(0, BK)[None, :]
+    >>> print(fill("A[{{ tile('y', 'x') }}]", "c", {"tile": tiles[i, k, :, :]}))
+    A[BK*k + K*(BM*i + y) + x]
+    """
+    _need(template, language, places)
+    known = EMPTY
+    for fact in given:
+        known = known.joined(fact.known) if isinstance(fact, Function) else known.given([fact])
+    writer = _Writer(language, known, _names(template, places))
+    held = {name: _Held(writer, name, value) if _is_place(value) else _plain(name, value) for name, value in places.items()}
+    import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    try:
+        text = environment.from_string(template).render(**held, define=writer.define)
+    except jinja2.UndefinedError as error:
+        raise TemplateError(
+            f"the template asks for what is not given: {error}", required=f"one of {', '.join([*places, 'define'])}"
+        ) from error
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(
+            f"the template is none: {error.message}, line {error.lineno}", required="jinja2's words: {{ place }}"
+        ) from error
+    except (jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+        if isinstance(error, TemplateError):
+            raise
+        raise TemplateError(f"the template fails: {error}", required="places, printed or called with names") from error
+    return Filled(text, writer.counts)
+
+
+def _need(template: object, language: object, places: object) -> None:
+    if not isinstance(template, str):
+        raise WrongArgument(f"{brief(template)} is no template", required="a text with places: {{ name }}")
+    if language not in LANGUAGES:
+        raise WrongArgument(f"the language {brief(language)}", required=f"one of {', '.join(LANGUAGES)}")
+    if not isinstance(places, Mapping) or not all(isinstance(name, str) and name.isidentifier() for name in places):
+        raise WrongArgument(f"the places {brief(places)}", required="a value for each name of the template")
+    if "define" in places:
+        raise WrongArgument("a place called define", required="another name: define(…) defines what is common")
+    for module in ("jinja2", "sympy"):
+        if find_spec(module) is None:
+            raise WrongArgument(
+                f"templates need {module}, which is not installed",
+                required=f"the package {module}",
+                suggestions=("pip install 'atl-tensor[layouts]'",),
+            )
+
+
+def _is_place(value: object) -> bool:
+    return isinstance(value, IndexExpr | Index | Slice | Condition)
+
+
+def _plain(name: str, value: object) -> str | int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise TemplateError(
+            f"the place {name} is {brief(value)}",
+            required="an index expression, a slice of a layout, a condition, a number or a text",
+        )
+    return value
+
+
+def _names(template: str, places: Mapping[str, object]) -> Iterator[str]:
+    """Names that occur in nobody's text."""
+    taken = template + " ".join(f"{name} {value}" for name, value in places.items())
+    letter = next(word for word in ("t", "at", "atl_t", "atl_index_") if not any(f"{word}{n}" in taken for n in range(10)))
+    return (f"{letter}{number}" for number in count())
+
+
+class _Held:
+    """A place in a template: its text, or that with other names for the variables of a slice."""
+
+    __slots__ = ("_name", "_names", "_value", "_writer")
+
+    def __init__(self, writer: _Writer, name: str, value: Any, names: tuple[str, ...] = ()) -> None:
+        self._writer = writer
+        self._name = name
+        self._value = value
+        self._names = names
+
+    def __call__(self, *names: object) -> _Held:
+        axes = len(self._value.axes) if isinstance(self._value, Slice) else 0
+        if len(names) != axes or not all(isinstance(name, str) for name in names):
+            raise TemplateError(f"{self._name} with {brief(names)}", required=f"a name for each of {axes} variables")
+        return _Held(self._writer, self._name, self._value, tuple(map(str, names)))
+
+    def __str__(self) -> str:
+        return self._writer.text(self.said, self._value, self._names)
+
+    @property
+    def inside(self) -> str:
+        """The condition under which a slice has places."""
+        return self._writer.inside(self._value, self._names)
+
+    @property
+    def said(self) -> str:
+        """How the template says it."""
+        return f"{self._name}({', '.join(self._names)})" if self._names else self._name
+
+    def written(self) -> tuple[Written, _Spelled]:
+        """The notation, the names as they are printed, and what is known of them."""
+        return self._writer.written(self._value, self._names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spelled:
+    """How names are printed, and what is known of them."""
+
+    names: Mapping[str, str]
+    known: Known
+
+    def not_negative(self, written: Written) -> bool:
+        """Whether an expression over these names is 0 or more: by its form, or by the prover."""
+        return self.known.holds(NonNegative(meaning(written, size)))
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Prints the places of one template, and counts."""
+
+    language: Language
+    known: Known
+    names: Iterator[str]
+    counts: dict[str, int] = field(default_factory=dict)
+    defined: dict[str, str] = field(default_factory=dict)
+
+    def written(self, value: Any, names: tuple[str, ...]) -> tuple[Written, _Spelled]:
+        if isinstance(value, Condition):
+            raise TemplateError(f"the condition {value} is defined", required="index expressions; conditions are printed")
+        expression = value.place if isinstance(value, Slice) else value.node if isinstance(value, IndexExpr) else value
+        spelled, sizes = self._spelled(value, names)
+        return shortest(map_leaves(expression, sizes)), spelled
+
+    def _spelled(self, value: Any, names: tuple[str, ...]) -> tuple[_Spelled, Callable[[Leaf], Index]]:
+        """How the variables of a slice are printed, with their bounds; and the sizes that stand for them."""
+        axes = value.axes if isinstance(value, Slice) else ()
+        known, spelled = self.known, dict[str, str]()
+        for place, (var, extent) in enumerate(axes):
+            known = known.assume(at_most(size(var.name) + 1, index(extent)))
+            spelled[var.name] = names[place] if names else self._axis(place, len(axes), var.name, extent)
+        sizes: dict[Leaf, Index] = {var: size(var.name) for var, _ in axes}
+        return _Spelled(spelled, known), lambda leaf: sizes.get(leaf, index(leaf))
+
+    def _axis(self, place: int, axes: int, name: str, extent: Any) -> str:
+        if self.language != "triton":
+            return name
+        bound = Infix("triton", _Spelled({}, self.known).not_negative).text(shortest(index(extent)))
+        along = ", ".join(":" if at == place else "None" for at in range(axes))
+        return f"tl.arange(0, {bound})" + (f"[{along}]" if axes > 1 else "")
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+
+    def text(self, said: str, value: Any, names: tuple[str, ...]) -> str:
+        """What is printed at a place."""
+        if said in self.defined:
+            return self.defined[said]
+        if isinstance(value, Condition):
+            return self._condition(value.node, _Spelled({}, self.known))
+        written, spelled = self.written(value, names)
+        self.counts[said] = operations(written)
+        if self.language == "mlir":
+            static = Static(spelled.not_negative, self.names, spelled.names)
+            made = static.value(written)
+            if static.lines:
+                raise TemplateError(
+                    f"{said} is computed by {len(static.lines)} operations of MLIR",
+                    required=f"{{{{ define({said}) }}}} on lines before it",
+                )
+            return made
+        text = Infix(self.language, spelled.not_negative, spelled.names).text(written)
+        return text
+
+    def inside(self, value: Any, names: tuple[str, ...]) -> str:
+        """Under which condition a slice has places, as text."""
+        if not isinstance(value, Slice):
+            raise TemplateError("the inside of what is no slice", required="a slice of a layout: ExpandBy(…)[i, :]")
+        spelled, sizes = self._spelled(value, names)
+        return self._condition(TRUE if value.inside is None else substitute(value.inside, sizes), spelled)
+
+    def _condition(self, condition: Predicate, spelled: _Spelled) -> str:
+        if self.language == "mlir":
+            raise TemplateError(
+                f"the condition {show_predicate(condition)} in MLIR", required="places: MLIR's conditions are operations"
+            )
+        infix = Infix(self.language, spelled.not_negative, spelled.names)
+        return infix.condition(write_condition(condition, called))
+
+    def define(self, *places: _Held) -> str:
+        """Lines that define what is common to the places, which are then printed by the names."""
+        if not places or not all(isinstance(place, _Held) for place in places):
+            raise TemplateError("define of what is no place", required="places: {{ define(a, b) }}")
+        found = [place.written() for place in places]
+        names = {name: text for _, spelled in found for name, text in spelled.names.items()}
+        known = self.known
+        for _, spelled in found:
+            known = known.joined(spelled.known)
+        spelled = _Spelled(names, known)
+        if any(other.names[name] != names[name] for _, other in found for name in other.names):
+            raise TemplateError(
+                f"define({', '.join(place.said for place in places)}): one variable has two names",
+                required="slices whose variables have the same names, or a define for each",
+            )
+        lines: list[str] = []
+        if self.language == "mlir":
+            static = Static(spelled.not_negative, self.names, names)
+            for place, (written, _) in zip(places, found, strict=True):
+                self.defined[place.said] = static.value(written)
+            self.counts[self._said(places)] = sum(" = arith.constant" not in line for line in static.lines)
+            return "\n".join(static.lines)
+        shared = common([written for written, _ in found], self.names)
+        parts = dict(shared.parts)
+        infix = Infix(self.language, partial(_whole, parts, spelled), names)
+        lines += [f"{INDEX_TYPES[self.language]}{name} = {infix.text(part)}" for name, part in shared.parts]
+        for place, rest in zip(places, shared.rest, strict=True):
+            name = next(self.names)
+            lines.append(f"{INDEX_TYPES[self.language]}{name} = {infix.text(rest)}")
+            self.defined[place.said] = name
+        self.counts[self._said(places)] = shared.operations
+        end = "" if self.language == "triton" else ";"
+        return "\n".join(line + end for line in lines)
+
+    def _said(self, places: Iterable[_Held]) -> str:
+        return f"define({', '.join(place.said for place in places)})"
+
+
+def _whole(parts: Mapping[str, Written], spelled: _Spelled, written: Written) -> bool:
+    """Whether an expression over defined names is 0 or more: they stand for their parts."""
+
+    def leaf(name: str) -> Index:
+        return meaning(parts[name], leaf) if name in parts else size(name)
+
+    return spelled.known.holds(NonNegative(meaning(written, leaf)))

@@ -1,0 +1,345 @@
+"""Of one index many texts: expanded, by Horner's scheme, factored, with what is common taken out. The shortest counts.
+
+All have the same value at all sizes that are 0 or more: what is chosen is among equal expressions. The polynomial part
+is sympy's, to which quotients are symbols; what it answers is multiplied out again and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
+
+from atl.core.index import Bound, Index, Leaf, Quotient, atoms, exclusive_or, extremum, index, quotient_exactly
+from atl.errors import TooLarge
+from atl.text.index_notation import Division, Element, Extreme, Name, Number, Product, Sum, Written, write_index
+from layouts.errors import TemplateError
+
+MOST_TERMS: Final = 60
+"""Of longer polynomials only the expanded form is looked at."""
+
+
+def operations(written: Written) -> int:
+    """How many arithmetic operations the text has: additions, products, quotients, remainders, extrema.
+
+    >>> from atl import sizes
+    >>> K, BM, i, j = sizes("K BM i j")
+    >>> operations(shortest((BM * K * i + K * j).node))
+    3
+    """
+    match written:
+        case Number() | Name():
+            return 0
+        case Sum(terms):
+            signs = len(terms) - 1 + (1 if terms[0][0] else 0)
+            return signs + sum(operations(term) for _, term in terms)
+        case Product(parts) | Extreme(_, parts):
+            return len(parts) - 1 + sum(map(operations, parts))
+        case Division("ceiling", left, right):
+            return 3 + operations(left) + 2 * operations(right)
+        case Division(_, left, right):
+            return 1 + operations(left) + operations(right)
+        case Element(_, indices):
+            return sum(map(operations, indices))
+        case _:
+            assert_never(written)
+
+
+def shortest(expression: Index) -> Written:
+    """The form with the fewest operations; of equally short ones the first of those named above.
+
+    >>> from atl import sizes
+    >>> from atl.text.printing import UNICODE, index_text
+    >>> M, BK, k, pid, GM, n = sizes("M BK k pid GM n")
+    >>> index_text(shortest((BK * M * k + M * n + 1).node), UNICODE)
+    'M*(BK*k + n) + 1'
+    >>> index_text(shortest((pid // GM - pid // (GM * n) * n).node), UNICODE)
+    '(pid // GM) % n'
+    """
+    return min((_improved(write_index(each, called)) for each in _nested(expression)), key=operations)
+
+
+def called(leaf: Leaf) -> str:
+    """What a size or a variable is called."""
+    if isinstance(leaf, Bound):
+        raise TemplateError("an index of a program's loop", required="sizes, and variables of slices")
+    return leaf.name
+
+
+def _nested(expression: Index) -> Iterator[Index]:
+    """The expression, and the same with a // (b * c) as (a // b) // c where a // b occurs too.
+
+    These are equal where b * c is positive, and elsewhere neither has a value.
+    """
+    yield expression
+    quotients = sorted({atom for atom in atoms(expression) if isinstance(atom, Quotient)}, key=lambda atom: atom.order)
+    instead: dict[Quotient, Index] = {}
+    for each in quotients:
+        for other in quotients:
+            if other.numerator == each.numerator and other != each:
+                rest = quotient_exactly(each.denominator, other.denominator)
+                if rest is not None and rest.constant is None:
+                    instead[each] = index(Quotient(index(other), rest))
+    if instead:
+        total = index(0)
+        for monomial, coefficient in expression.terms:
+            term = index(coefficient)
+            for atom in monomial:
+                term = term * (instead[atom] if isinstance(atom, Quotient) and atom in instead else index(atom))
+            total = total + term
+        yield total
+
+
+# -- by sympy ---------------------------------------------------------------------------------------------------------
+
+
+def _improved(written: Written) -> Written:
+    """The shortest form of the polynomial, after those of what it is made of."""
+    held: dict[Written, Name] = {}
+    inner = _opaque(written, held)
+    if operations(inner) < 3 or _terms(inner) > MOST_TERMS:
+        return _put_back(inner, held)
+    candidates = [inner, *_by_sympy(inner)]
+    return _put_back(min(candidates, key=operations), held)
+
+
+def _terms(written: Written) -> int:
+    return len(written.terms) if isinstance(written, Sum) else 1
+
+
+def _opaque(written: Written, held: dict[Written, Name]) -> Written:
+    """The polynomial, with a name for each part that is none: these are improved first."""
+    match written:
+        case Number() | Name():
+            return written
+        case Sum(terms):
+            return Sum(tuple((taken, _opaque(term, held)) for taken, term in terms))
+        case Product(factors):
+            return Product(tuple(_opaque(factor, held) for factor in factors))
+        case Division(kind, left, right):
+            made: Written = Division(kind, _improved(left), _improved(right))
+        case Extreme(kind, choices):
+            made = Extreme(kind, tuple(map(_improved, choices)))
+        case Element(array, indices):
+            made = Element(array, tuple(map(_improved, indices)))
+        case _:
+            assert_never(written)
+    return held.setdefault(made, Name(f"{_OPAQUE}{len(held)}"))
+
+
+_OPAQUE: Final = "#"
+"""How names begin that stand for parts: no name of a person's does."""
+
+
+def _put_back(written: Written, held: dict[Written, Name]) -> Written:
+    parts = {name: part for part, name in held.items()}
+    return replaced(written, lambda each: parts.get(each) if isinstance(each, Name) else None)
+
+
+def replaced(written: Written, instead: Callable[[Written], Written | None]) -> Written:
+    """The notation with other parts wherever `instead` has one; what it gives is left as it is."""
+    if (found := instead(written)) is not None:
+        return found
+    match written:
+        case Number() | Name():
+            return written
+        case Sum(terms):
+            return Sum(tuple((taken, replaced(term, instead)) for taken, term in terms))
+        case Product(factors):
+            return Product(tuple(replaced(factor, instead) for factor in factors))
+        case Division(kind, left, right):
+            return Division(kind, replaced(left, instead), replaced(right, instead))
+        case Extreme(kind, choices):
+            return Extreme(kind, tuple(replaced(choice, instead) for choice in choices))
+        case Element(array, indices):
+            return Element(array, tuple(replaced(each, instead) for each in indices))
+        case _:
+            assert_never(written)
+
+
+def _by_sympy(written: Written) -> list[Written]:
+    """The polynomial by Horner's scheme, in two orders of its variables, and factored; each with the same value."""
+    import sympy
+
+    names = sorted(set(_names(written)))
+    known = {name: sympy.Symbol(name) for name in names}
+    whole = sympy.Poly(_sympy(written, known), *known.values())
+    monomials = whole.monoms()
+    often = sorted(range(len(names)), key=lambda at: (-sum(each[at] > 0 for each in monomials), names[at]))
+    expanded = whole.as_expr()
+    orders = ([known[names[at]] for at in often], [known[names[at]] for at in reversed(often)])
+    made = [sympy.horner(expanded, *order) for order in orders]
+    made.append(sympy.factor(expanded))
+    return [_written(each) for each in made if sympy.Poly(each, *known.values()) == whole]
+
+
+def _names(written: Written) -> Iterator[str]:
+    match written:
+        case Name(name):
+            yield name
+        case Sum(terms):
+            for _, term in terms:
+                yield from _names(term)
+        case Product(factors):
+            for factor in factors:
+                yield from _names(factor)
+        case Number() | Division() | Extreme() | Element():
+            pass
+        case _:
+            assert_never(written)
+
+
+def _sympy(written: Written, known: dict[str, Any]) -> Any:
+    match written:
+        case Number(value):
+            return value
+        case Name(name):
+            return known[name]
+        case Sum(terms):
+            total: Any = 0
+            for taken, term in terms:
+                total = total - _sympy(term, known) if taken else total + _sympy(term, known)
+            return total
+        case Product(factors):
+            product: Any = 1
+            for factor in factors:
+                product = product * _sympy(factor, known)
+            return product
+        case Division() | Extreme() | Element():
+            raise TooLarge("a part of a polynomial is none", required="a polynomial")
+        case _:
+            assert_never(written)
+
+
+def _written(expression: Any) -> Written:
+    """What sympy answers, with positive terms first."""
+    if expression.is_Integer:
+        return Number(int(expression))
+    if expression.is_Symbol:
+        return Name(expression.name)
+    if expression.is_Pow:
+        return Product((_written(expression.base),) * int(expression.exp))
+    if expression.is_Mul:
+        factors: list[Written] = []
+        for part in expression.as_ordered_factors():
+            made = _written(part)
+            factors += made.factors if isinstance(made, Product) else (made,)
+        return _signed(factors)
+    terms = [_term(part) for part in expression.as_ordered_terms()]
+    terms.sort(key=lambda term: (term[0], isinstance(term[1], Number)))
+    return Sum(tuple(terms))
+
+
+def _signed(factors: list[Written]) -> Written:
+    """A product; a leading -1 is a sign."""
+    if factors[0] == Number(-1):
+        rest = factors[1:]
+        return Sum(((True, rest[0] if len(rest) == 1 else Product(tuple(rest))),))
+    return Product(tuple(factors))
+
+
+def _term(expression: Any) -> tuple[bool, Written]:
+    made = _written(-expression) if expression.could_extract_minus_sign() else _written(expression)
+    return bool(expression.could_extract_minus_sign()), made
+
+
+# -- what is common ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """Parts that are computed once, in order, under names; and what is left of each expression."""
+
+    parts: tuple[tuple[str, Written], ...]
+    rest: tuple[Written, ...]
+
+    @property
+    def operations(self) -> int:
+        """How many operations the parts and what is left have together."""
+        return sum(operations(part) for _, part in self.parts) + sum(map(operations, self.rest))
+
+
+def common(written: Sequence[Written], names: Iterator[str]) -> Common:
+    """Each part that occurs more than once, computed once.
+
+    >>> from atl import sizes
+    >>> K, i, j = sizes("K i j")
+    >>> found = common([shortest((K * i + 1).node), shortest((K * i + j).node)], iter("ab"))
+    >>> found.parts, found.operations
+    ((('a', Product(factors=(Name(name='K'), Name(name='i')))),), 3)
+    """
+    parts: list[tuple[str, Written]] = []
+    rest = list(written)
+    while True:
+        seen: dict[Written, int] = {}
+        for each in (*(part for _, part in parts), *rest):
+            for part in _parts(each):
+                seen[part] = seen.get(part, 0) + 1
+        often = [part for part, times in seen.items() if times > 1]
+        if not often:
+            return Common(_in_order(parts), tuple(rest))
+        most = max(often, key=operations)
+        name = Name(next(names))
+
+        def instead(each: Written, most: Written = most, name: Name = name) -> Written | None:
+            return name if each == most else None
+
+        parts = [(known, replaced(part, instead)) for known, part in parts]
+        rest = [replaced(each, instead) for each in rest]
+        parts.append((name.name, most))
+
+
+def _in_order(parts: list[tuple[str, Written]]) -> tuple[tuple[str, Written], ...]:
+    """Each part after those that it is made of: one found later never contains one that was found before it."""
+    return tuple(reversed(parts))
+
+
+def _parts(written: Written) -> Iterator[Written]:
+    """All parts that have an operation, the whole among them."""
+    if operations(written):
+        yield written
+    match written:
+        case Number() | Name():
+            pass
+        case Sum(terms):
+            for _, term in terms:
+                yield from _parts(term)
+        case Product(parts) | Extreme(_, parts) | Element(_, parts):
+            for part in parts:
+                yield from _parts(part)
+        case Division(_, left, right):
+            yield from _parts(left)
+            yield from _parts(right)
+        case _:
+            assert_never(written)
+
+
+def meaning(written: Written, leaf: Callable[[str], Index]) -> Index:
+    """The expression that is written so."""
+    match written:
+        case Number(value):
+            return index(value)
+        case Name(name):
+            return leaf(name)
+        case Sum(terms):
+            total = index(0)
+            for taken, term in terms:
+                total = total - meaning(term, leaf) if taken else total + meaning(term, leaf)
+            return total
+        case Product(factors):
+            product = index(1)
+            for factor in factors:
+                product = product * meaning(factor, leaf)
+            return product
+        case Division(kind, left, right):
+            above, below = meaning(left, leaf), meaning(right, leaf)
+            if kind == "ceiling":
+                return (above + below - 1) // below
+            return above // below if kind == "floor" else above % below
+        case Extreme(kind, choices):
+            options = [meaning(choice, leaf) for choice in choices]
+            return exclusive_or(*options) if kind == "xor" else extremum(kind, *options)
+        case Element(array, _):
+            raise TemplateError(f"an index that reads {array}", required="an index over sizes and digits")
+        case _:
+            assert_never(written)

@@ -1,0 +1,215 @@
+"""Index expressions as Triton's, CUDA's, C's and MLIR's text.
+
+Indices are 0 or more. Quotients and remainders round towards 0 in these languages, and here towards minus infinity, so
+that a numerator that is not known to be 0 or more gets a text of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias, assert_never, get_args
+
+from atl.text.index_notation import (
+    Comparison,
+    Condition,
+    Connected,
+    Division,
+    Element,
+    Extreme,
+    Name,
+    Number,
+    Product,
+    Statement,
+    Sum,
+    Truth,
+    Written,
+)
+from layouts.errors import TemplateError
+
+Language: TypeAlias = Literal["triton", "cuda", "c", "mlir"]
+LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
+
+Sign: TypeAlias = Callable[[Written], bool]
+"""Whether an expression is known to be 0 or more."""
+
+_SUM, _PRODUCT, _OPERAND = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Infix:
+    """The text of expressions in a language with infix operators: C, CUDA, Triton's Python."""
+
+    language: Language
+    not_negative: Sign
+    spelled: Mapping[str, str] = field(default_factory=dict)
+    """What stands for a name in the text: a range of Triton's, a thread's number."""
+
+    def text(self, written: Written, at_least: int = _SUM) -> str:
+        """The text, in parentheses where it binds less than what stands around."""
+        text, binds = self._text(written)
+        return text if binds >= at_least else f"({text})"
+
+    def _text(self, written: Written) -> tuple[str, int]:
+        match written:
+            case Number(value):
+                return str(value), _OPERAND if value >= 0 else _SUM
+            case Name(name):
+                return self.spelled.get(name, name), _OPERAND
+            case Sum(terms):
+                out = ["-"] if terms[0][0] else []
+                for place, (taken, term) in enumerate(terms):
+                    out += [" - " if taken else " + "] if place else []
+                    out.append(self.text(term, _OPERAND if taken else _PRODUCT))
+                return "".join(out), _SUM
+            case Product(factors):
+                return "*".join(self.text(factor, _OPERAND) for factor in factors), _PRODUCT
+            case Division(kind, left, right):
+                return self._division(kind, left, right), _PRODUCT
+            case Extreme(kind, choices):
+                return self._extreme(kind, choices), _OPERAND
+            case Element(array, _):
+                raise _unwritten(f"an index that reads {array}")
+            case _:
+                assert_never(written)
+
+    def _division(self, kind: str, left: Written, right: Written) -> str:
+        if kind == "ceiling":
+            return self._division("floor", Sum(((False, left), (False, right), (True, Number(1)))), right)
+        over = "//" if self.language == "triton" else "/"
+        above, below = self.text(left, _OPERAND), self.text(right, _OPERAND)
+        if self.not_negative(left):
+            return f"{above} {over if kind == 'floor' else '%'} {below}"
+        rest = f"({above} % {below} + {below}) % {below}"
+        return rest if kind == "remainder" else f"({above} - {rest}) {over} {below}"
+
+    def _extreme(self, kind: Literal["min", "max", "xor"], choices: tuple[Written, ...]) -> str:
+        if kind == "xor":
+            return f"({' ^ '.join(self.text(choice, _OPERAND) for choice in choices)})"
+        text = self.text(choices[0])
+        for choice in map(self.text, choices[1:]):
+            if self.language == "triton":
+                text = f"tl.{kind}imum({text}, {choice})"
+            elif self.language == "cuda":
+                text = f"{kind}({text}, {choice})"
+            else:
+                text = f"(({text}) {'<' if kind == 'min' else '>'} ({choice}) ? ({text}) : ({choice}))"
+        return text
+
+    def condition(self, condition: Condition) -> str:
+        """The text of a condition, in parentheses."""
+        word = " & " if self.language == "triton" else " && "
+        match condition:
+            case Truth(value):
+                return ("True" if value else "False") if self.language == "triton" else str(int(value))
+            case Comparison(operands, relations):
+                pairs = zip(operands, relations, operands[1:], strict=False)
+                parts = [f"({self.text(a)} {_SIGN[sign]} {self.text(b)})" for a, sign, b in pairs]
+                return parts[0] if len(parts) == 1 else f"({word.join(parts)})"
+            case Connected(every, conditions):
+                joint = word if every else word.replace("&", "|")
+                return f"({joint.join(map(self.condition, conditions))})"
+            case Statement(name, _, _, _):
+                raise _unwritten(f"a condition that reads {name}")
+            case _:
+                assert_never(condition)
+
+
+_SIGN: Final = {"<": "<", "<=": "<=", "=": "==", "!=": "!="}
+
+
+@dataclass(slots=True)
+class Static:
+    """MLIR's text: a line for each operation, of `arith` on `index`; equal operations are written once."""
+
+    not_negative: Sign
+    names: Iterator[str]
+    spelled: Mapping[str, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    held: dict[str, str] = field(default_factory=dict)
+
+    def value(self, written: Written) -> str:
+        """The name of the value, after the lines that compute it."""
+        match written:
+            case Number(value):
+                return self._line(f"arith.constant {value} : index")
+            case Name(name):
+                return f"%{self.spelled.get(name, name)}"
+            case Sum(terms):
+                total = self.value(terms[0][1])
+                if terms[0][0]:
+                    total = self._two("subi", self.value(Number(0)), total)
+                for taken, term in terms[1:]:
+                    total = self._two("subi" if taken else "addi", total, self.value(term))
+                return total
+            case Product(factors):
+                return self._fold(lambda a, b: self._two("muli", a, b), factors)
+            case Division(kind, left, right):
+                return self._division(kind, left, right)
+            case Extreme("xor", choices):
+                return self._fold(lambda a, b: self._two("xori", a, b), choices)
+            case Extreme(kind, choices):
+                return self._fold(lambda a, b: self._extreme("slt" if kind == "min" else "sgt", a, b), choices)
+            case Element(array, _):
+                raise _unwritten(f"an index that reads {array}")
+            case _:
+                assert_never(written)
+
+    def _division(self, kind: str, left: Written, right: Written) -> str:
+        if kind == "ceiling":
+            return self._division("floor", Sum(((False, left), (False, right), (True, Number(1)))), right)
+        above, below = self.value(left), self.value(right)
+        known = self.not_negative(left)
+        if kind == "floor":
+            return self._two("divsi" if known else "floordivsi", above, below)
+        if known:
+            return self._two("remsi", above, below)
+        return self._two("subi", above, self._two("muli", self._two("floordivsi", above, below), below))
+
+    def _extreme(self, relation: str, a: str, b: str) -> str:
+        which = self._line(f"arith.cmpi {relation}, {a}, {b} : index")
+        return self._line(f"arith.select {which}, {a}, {b} : index")
+
+    def _fold(self, of: Callable[[str, str], str], parts: tuple[Written, ...]) -> str:
+        made = self.value(parts[0])
+        for part in parts[1:]:
+            made = of(made, self.value(part))
+        return made
+
+    def _two(self, operation: str, a: str, b: str) -> str:
+        return self._line(f"arith.{operation} {a}, {b} : index")
+
+    def _line(self, operation: str) -> str:
+        if operation not in self.held:
+            self.held[operation] = f"%{next(self.names)}"
+            self.lines.append(f"{self.held[operation]} = {operation}")
+        return self.held[operation]
+
+    def condition(self, condition: Condition) -> str:
+        """The name of the truth value, after the lines that compute it."""
+        match condition:
+            case Truth(value):
+                return self._line(f"arith.constant {str(value).lower()}")
+            case Comparison(operands, relations):
+                values = [self.value(each) for each in operands]
+                pairs = zip(values, relations, values[1:], strict=False)
+                return self._all("andi", [self._line(f"arith.cmpi {_RELATION[r]}, {a}, {b} : index") for a, r, b in pairs])
+            case Connected(every, parts):
+                return self._all("andi" if every else "ori", [self.condition(part) for part in parts])
+            case Statement(name, _, _, _):
+                raise _unwritten(f"a condition that reads {name}")
+            case _:
+                assert_never(condition)
+
+    def _all(self, operation: str, values: list[str]) -> str:
+        made = values[0]
+        for value in values[1:]:
+            made = self._line(f"arith.{operation} {made}, {value} : i1")
+        return made
+
+
+_RELATION: Final = {"<": "slt", "<=": "sle", "=": "eq", "!=": "ne"}
+
+
+def _unwritten(what: str) -> TemplateError:
+    return TemplateError(f"{what} has no text", required="sizes and digits only")
