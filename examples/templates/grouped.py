@@ -1,4 +1,4 @@
-"""Many products of matrices of different sizes, in one launch of Triton: a program takes tiles of all of them in turn."""
+"""Many products of matrices of different sizes, in one launch of Triton: a program takes tiles of them in turn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from atl import sizes
 from layouts.lego import GroupBy, Row, TileBy, TileInto
 from layouts.templates import Filled, fill
 
-TEMPLATE: Final = '''\
+TEMPLATE: Final = """\
 import triton
 import triton.language as tl
 
@@ -39,7 +39,7 @@ def grouped(a_ptr, b_ptr, c_ptr, extents_ptr, starts_ptr, G, P, BM: tl.constexpr
             tl.store(c_ptr + c_of + {{ c }}, total.to(tl.float16))
             tile += P
         done = last
-'''
+"""
 
 
 def grouped() -> Filled:

@@ -1,7 +1,7 @@
 """The inner step of an LU decomposition in CUDA, with threads that do more: coarsening is a layout (Table I, 12b).
 
-A block of R T x R T elements is the work of T x T threads, each of which has R x R of them: GroupBy([R, R], [T, T]) says
-which. So one text serves all degrees of coarsening.
+A block of R T x R T elements is the work of T x T threads, each of which has R x R of them: that is what the layout
+GroupBy([R, R], [T, T]) says. So one text serves all degrees of coarsening.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ extern "C" int decompose(float *a, int n)
 """
 
 
-def lud(R: int = 4, T: int = 16) -> Filled:  # noqa: N803 (as in the paper)
+def lud(R: int = 4, T: int = 16) -> Filled:
     """The decomposition by blocks of R T x R T, in blocks of T x T threads."""
     n, r, q, ty, tx = sizes("n r q ty tx")
     inside = [r < R, q < R, ty < T, tx < T]

@@ -1,7 +1,7 @@
 """A product of matrices in Triton, for four layouts of its operands: one template, and another layout (Figs. 1 and 10).
 
-Programs run in groups of GM rows of tiles. As it is printed in the paper that layout loses tiles where GM does not divide
-their number; here that it does is a fact of the layout, without which the layout is not made.
+Programs run in groups of GM rows of tiles. As it is printed in the paper, that layout loses tiles where GM does not
+divide their number; here that it does is a fact of the layout, without which it is not made.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from atl import sizes
 from layouts.lego import Col, Row, TileBy, TileInto
 from layouts.templates import Filled, fill
 
-TEMPLATE: Final = '''\
+TEMPLATE: Final = """\
 import triton
 import triton.language as tl
 
@@ -30,14 +30,14 @@ def matmul(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK:
         b = tl.load(b_ptr + {{ b }})
         total = tl.dot(a, b, total)
     tl.store(c_ptr + {{ c }}, total.to(tl.float16))
-'''
+"""
 
 
 def matmul(a: str = "row", b: str = "row") -> Filled:
     """The kernel for operands that lie row by row, or column by column.
 
     >>> print(matmul("row", "column").text.splitlines()[14].strip())
-    b = tl.load(b_ptr + BK*k + K*(BN*pid_n + tl.arange(0, BN)[None, :]) + tl.arange(0, BK)[:, None])
+    b = tl.load(b_ptr + K*(BN*pid_n + tl.arange(0, BN)[None, :]) + BK*k + tl.arange(0, BK)[:, None])
     """
     M, N, K, BM, BN, BK, GM = sizes("M N K BM BN BK GM")
     nt_m, nt_n, pid, pid_m, pid_n, k = sizes("nt_m nt_n pid pid_m pid_n k")

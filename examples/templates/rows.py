@@ -8,26 +8,26 @@ from __future__ import annotations
 from typing import Final
 
 from atl import sizes
-from layouts.lego import CoverBy, Slice
+from layouts.lego import CoverBy
 from layouts.templates import Filled, fill
 
-HEAD: Final = '''\
+HEAD: Final = """\
 import triton
 import triton.language as tl
 
 
 @triton.jit
-'''
+"""
 
-SOFTMAX: Final = '''\
+SOFTMAX: Final = """\
 def softmax(x_ptr, y_ptr, N, BS: tl.constexpr):
     row = tl.program_id(0)
     x = tl.load(x_ptr + {{ row }}, mask={{ row.inside }}, other=-float("inf"))
     e = tl.exp(x - tl.max(x, axis=0))
     tl.store(y_ptr + {{ row }}, e / tl.sum(e, axis=0), mask={{ row.inside }})
-'''
+"""
 
-FORWARD: Final = '''\
+FORWARD: Final = """\
 def forward(x_ptr, y_ptr, w_ptr, b_ptr, mean_ptr, rstd_ptr, N, eps, BS: tl.constexpr):
     row = tl.program_id(0)
     total = tl.zeros([BS], dtype=tl.float32)
@@ -47,9 +47,9 @@ def forward(x_ptr, y_ptr, w_ptr, b_ptr, mean_ptr, rstd_ptr, N, eps, BS: tl.const
         b = tl.load(b_ptr + {{ column }}, mask={{ column.inside }})
         x = tl.load(x_ptr + {{ part }}, mask={{ part.inside }}, other=0.0)
         tl.store(y_ptr + {{ part }}, (x - mean) * rstd * w + b, mask={{ part.inside }})
-'''
+"""
 
-BACKWARD_X: Final = '''\
+BACKWARD_X: Final = """\
 def backward_x(dx_ptr, dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, N, BS: tl.constexpr):
     row = tl.program_id(0)
     x = tl.load(x_ptr + {{ row }}, mask={{ row.inside }}, other=0.0)
@@ -61,9 +61,9 @@ def backward_x(dx_ptr, dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, N, BS: tl.const
     along = tl.sum(apart * w * dy, axis=0) / N
     level = tl.sum(w * dy, axis=0) / N
     tl.store(dx_ptr + {{ row }}, (w * dy - (apart * along + level)) * rstd, mask={{ row.inside }})
-'''
+"""
 
-BACKWARD_W: Final = '''\
+BACKWARD_W: Final = """\
 def backward_w(dw_ptr, db_ptr, dy_ptr, x_ptr, mean_ptr, rstd_ptr, M, N, BM: tl.constexpr, BS: tl.constexpr):
     block = tl.program_id(0)
     dw = tl.zeros([BM, BS], dtype=tl.float32)
@@ -77,21 +77,7 @@ def backward_w(dw_ptr, db_ptr, dy_ptr, x_ptr, mean_ptr, rstd_ptr, M, N, BM: tl.c
         db += dy
     tl.store(dw_ptr + {{ column }}, tl.sum(dw, axis=0), mask={{ column.inside }})
     tl.store(db_ptr + {{ column }}, tl.sum(db, axis=0), mask={{ column.inside }})
-'''
-
-
-def _places() -> dict[str, Slice]:
-    """A row and a vector in one block, a block of them, and a tile of rows."""
-    M, N, BM, BS, row, rows, block = sizes("M N BM BS row rows block")
-    matrix, vector = CoverBy([M, N], [1, BS]), CoverBy([N], [BS])
-    return {
-        "row": matrix[row, 0, 0, :],
-        "whole": vector[0, :],
-        "part": matrix[row, block, 0, :],
-        "column": vector[block, :],
-        "tile": CoverBy([M, N], [BM, BS])[rows, block, :, :],
-        "of_rows": CoverBy([M], [BM])[rows, :],
-    }
+"""
 
 
 def softmax() -> Filled:
@@ -100,11 +86,18 @@ def softmax() -> Filled:
     >>> print(softmax().text.splitlines()[7].strip())
     x = tl.load(x_ptr + N*row + tl.arange(0, BS), mask=(tl.arange(0, BS) < N), other=-float("inf"))
     """
-    return fill(HEAD + SOFTMAX, "triton", _places())
+    M, N, BS, row = sizes("M N BS row")
+    return fill(HEAD + SOFTMAX, "triton", {"row": CoverBy([M, N], [1, BS])[row, 0, 0, :]})
 
 
 def layer_norm() -> tuple[Filled, Filled, Filled]:
     """The normalization of each row; the way back to its input, and to its weights."""
-    places = _places()
-    forward, of_x, of_w = (fill(HEAD + each, "triton", places) for each in (FORWARD, BACKWARD_X, BACKWARD_W))
-    return forward, of_x, of_w
+    M, N, BM, BS, row, rows, block = sizes("M N BM BS row rows block")
+    matrix, vector = CoverBy([M, N], [1, BS]), CoverBy([N], [BS])
+    column = vector[block, :]
+    tile, of_rows = CoverBy([M, N], [BM, BS])[rows, block, :, :], CoverBy([M], [BM])[rows, :]
+    return (
+        fill(HEAD + FORWARD, "triton", {"part": matrix[row, block, 0, :], "column": column}),
+        fill(HEAD + BACKWARD_X, "triton", {"row": matrix[row, 0, 0, :], "whole": vector[0, :]}),
+        fill(HEAD + BACKWARD_W, "triton", {"tile": tile, "of_rows": of_rows, "column": column}),
+    )

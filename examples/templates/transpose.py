@@ -84,7 +84,7 @@ func.func @transpose(%x : memref<?xf32>, %y : memref<?xf32>, %N : index, %M : in
 """
 
 
-def _places(T: int) -> dict[str, object]:  # noqa: N803
+def _places(T: int) -> dict[str, object]:
     N, M, by, bx, ty, tx, i, j = sizes("N M by bx ty tx i j")
     x = TileInto([N, M], [T, T]).OrderBy(Row(N, M))
     y = TileInto([M, N], [T, T]).OrderBy(Row(M, N))
@@ -96,11 +96,11 @@ def _places(T: int) -> dict[str, object]:  # noqa: N803
     }  # fmt: skip
 
 
-def in_cuda(T: int = 32, *, staged: bool = True) -> Filled:  # noqa: N803
+def in_cuda(T: int = 32, *, staged: bool = True) -> Filled:
     """The kernel in tiles of T x T, each by as many threads."""
     return fill((CUDA_STAGED if staged else CUDA_NAIVE) + CUDA_HOST, "cuda", _places(T))
 
 
-def in_mlir(T: int = 4, *, staged: bool = True) -> Filled:  # noqa: N803
+def in_mlir(T: int = 4, *, staged: bool = True) -> Filled:
     """The same by loops of MLIR's, through a buffer in its layout."""
     return fill(MLIR_STAGED if staged else MLIR_NAIVE, "mlir", _places(T))

@@ -74,7 +74,7 @@ def antidiagonals(n: int) -> GenP:
     return GenP([n, n], place, element)
 
 
-def wavefront(B: int = 16, *, by_diagonals: bool = True) -> Filled:  # noqa: N803 (as in the paper)
+def wavefront(B: int = 16, *, by_diagonals: bool = True) -> Filled:
     """The kernel for tiles of B x B, whose buffer lies along its antidiagonals or row by row."""
     n, by, bx, i, t = sizes("n by bx i t")
     side = B + 1

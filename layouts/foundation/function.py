@@ -352,9 +352,13 @@ def swizzle(bits: int, base: int, shift: int, size: int | None = None) -> IndexF
         raise WrongArgument(
             f"a swizzle that reads {brief(base + bits + abs(shift))} bits", required=f"at most {MOST_BITS}"
         )
-    read = ((1 << bits) - 1) << (base + max(shift, 0))
+    lowest = base + max(shift, 0)
+    read = ((1 << bits) - 1) << lowest
 
     def to(at: Any) -> Any:
+        if isinstance(at, Index | IndexExpr):  # these have no `&`
+            bit: Any = at // (1 << lowest) % (1 << bits)
+            return at ^ bit * (1 << (lowest - shift))
         taken = at & read
         return at ^ (taken >> shift if shift >= 0 else taken << -shift)
 

@@ -157,7 +157,9 @@ def _multiplied_out(value: Index, whole: Index, part: Index, quotient: Quotient)
         for monomial, coefficient in value.terms:
             left = without(monomial, (quotient,))
             # A part of several terms divides all of what stands with the quotient, or nothing of it.
-            if left is not None and (len(part.terms) > 1 or _divided(polynomial({left: coefficient}), part) is not None):
+            if left is not None and (
+                len(part.terms) > 1 or _divided(polynomial({left: coefficient}), part) is not None
+            ):
                 factors[left] = coefficient
             else:
                 rest[monomial] = coefficient

@@ -50,9 +50,9 @@ class ExpandBy(Function):
         for held, wide in zip(self.dims, self.expanded, strict=True):
             if self.known.less(wide, held):
                 raise LayoutError(f"the extent {held} is expanded to {wide}", required="no less")
-        size = self.known.simple(product(self.expanded))
-        if not self.known.same(self.known.simple(product(group.dims)), size):
-            raise LayoutError(f"{group} has {product(group.dims)} elements", required=f"{size}, the expanded ones")
+        size, held = product(self.expanded), product(group.dims)
+        if size != held and not self.known.same(self.known.simple(held), self.known.simple(size)):
+            raise LayoutError(f"{group} has {held} elements", required=f"{size}, the expanded ones")
 
     @property
     def box(self) -> Box:

@@ -51,7 +51,7 @@ class Slice:
         if self.inside is None:
             return found
         holds = [value_of(part, leaf, _no_element) >= 0 for part in _at_least_zero(self.inside)]
-        return np.where(np.logical_and.reduce(np.broadcast_arrays(*holds, found == found)), found, -1)
+        return np.where(np.logical_and.reduce(np.broadcast_arrays(*holds, np.ones_like(found, dtype=bool))), found, -1)
 
     def _atoms(self) -> list[Leaf]:
         found = list(atoms(self.place))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from atl.core.index import ceildiv, index
 from atl.core.predicate import equal
@@ -32,13 +33,15 @@ def TileInto(  # noqa: N802 (as LEGO's other names)
     levels = _levels(whole, tiles)
     known, facts = positive(n for level in levels for n in level).given(given), [*given]
     counts: list[list[Extent]] = []
-    for above, below in zip(levels, levels[1:], strict=False):
+    for above, below in pairwise(levels):
         counts.append([])
         for n, b in zip(above, below, strict=True):
             if isinstance(n, int) and isinstance(b, int):
                 if n % b:
                     raise LayoutError(
-                        f"{n} in tiles of {b}", required="tiles that divide it", suggestions=("CoverBy, for partial tiles",)
+                        f"{n} in tiles of {b}",
+                        required="tiles that divide it",
+                        suggestions=("CoverBy, for partial tiles",),
                     )
             elif known.quotient(n, b) is None:
                 facts.append(Condition(equal(index(n) % index(b), index(0))))

@@ -28,6 +28,7 @@ from layouts.lego.permutations import Permutation, RegP, extents
 from layouts.lego.sizes import placed, plain
 from layouts.lego.slices import Slice, chosen
 
+
 class OrderBy:
     """Tiles within tiles, the outermost first, each with a permutation of its own.
 
@@ -136,8 +137,8 @@ class GroupBy(Function):
         known = self.known
         for each in link.permutations:
             known = known.joined(each.known)
-        whole, held = known.simple(product(self.dims)), known.simple(product(link.dims))
-        if not known.same(whole, held):
+        whole, held = product(self.dims), product(link.dims)
+        if whole != held and not known.same(whole := known.simple(whole), held := known.simple(held)):
             raise LayoutError(
                 f"{link} has {held} elements, and the view {shown(self.dims)} {whole}",
                 required="equally many, for all sizes",

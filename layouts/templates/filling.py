@@ -41,9 +41,7 @@ class Filled:
         return self.text
 
 
-def fill(
-    template: str, language: Language, places: Mapping[str, object], *, given: Iterable[object] = ()
-) -> Filled:
+def fill(template: str, language: Language, places: Mapping[str, object], *, given: Iterable[object] = ()) -> Filled:
     """The template with text of its language at its places: "triton", "cuda", "c" or "mlir".
 
     A place is an index expression, a slice of a layout, a condition, a number or a text. What is printed has the fewest
@@ -60,16 +58,18 @@ def fill(
     >>> M, K, BM, BK, i, k = atl.sizes("M K BM BK i k")
     >>> tiles = TileBy([M // BM, K // BK], [BM, BK], given=[M % BM == 0, K % BK == 0]).OrderBy(Row(M, K))
     >>> print(fill("a_ptrs = a_ptr + {{ tile }}", "triton", {"tile": tiles[i, k, :, :]}))
-    a_ptrs = a_ptr + BK*k + K*(BM*i + tl.arange(0, BM)[:, None]) + tl.arange(0, BK)[None, :]
+    a_ptrs = a_ptr + K*(BM*i + tl.arange(0, BM)[:, None]) + BK*k + tl.arange(0, BK)[None, :]
     >>> print(fill("A[{{ tile('y', 'x') }}]", "c", {"tile": tiles[i, k, :, :]}))
-    A[BK*k + K*(BM*i + y) + x]
+    A[K*(BM*i + y) + BK*k + x]
     """
     _need(template, language, places)
     known = EMPTY
     for fact in given:
         known = known.joined(fact.known) if isinstance(fact, Function) else known.given([fact])
     writer = _Writer(language, known, _names(template, places))
-    held = {name: _Held(writer, name, value) if _is_place(value) else _plain(name, value) for name, value in places.items()}
+    held = {
+        name: _Held(writer, name, value) if _is_place(value) else _plain(name, value) for name, value in places.items()
+    }
     import jinja2
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -125,7 +125,9 @@ def _plain(name: str, value: object) -> str | int:
 def _names(template: str, places: Mapping[str, object]) -> Iterator[str]:
     """Names that occur in nobody's text."""
     taken = template + " ".join(f"{name} {value}" for name, value in places.items())
-    letter = next(word for word in ("t", "at", "atl_t", "atl_index_") if not any(f"{word}{n}" in taken for n in range(10)))
+    letter = next(
+        word for word in ("t", "at", "atl_t", "atl_index_") if not any(f"{word}{n}" in taken for n in range(10))
+    )
     return (f"{letter}{number}" for number in count())
 
 
@@ -188,7 +190,9 @@ class _Writer:
 
     def written(self, value: Any, names: tuple[str, ...]) -> tuple[Written, _Spelled]:
         if isinstance(value, Condition):
-            raise TemplateError(f"the condition {value} is defined", required="index expressions; conditions are printed")
+            raise TemplateError(
+                f"the condition {value} is defined", required="index expressions; conditions are printed"
+            )
         expression = value.place if isinstance(value, Slice) else value.node if isinstance(value, IndexExpr) else value
         spelled, sizes = self._spelled(value, names)
         return shortest(map_leaves(expression, sizes)), spelled
@@ -229,8 +233,7 @@ class _Writer:
                     required=f"{{{{ define({said}) }}}} on lines before it",
                 )
             return made
-        text = Infix(self.language, spelled.not_negative, spelled.names).text(written)
-        return text
+        return Infix(self.language, spelled.not_negative, spelled.names).text(written)
 
     def inside(self, value: Any, names: tuple[str, ...]) -> str:
         """Under which condition a slice has places, as text."""
@@ -242,7 +245,8 @@ class _Writer:
     def _condition(self, condition: Predicate, spelled: _Spelled) -> str:
         if self.language == "mlir":
             raise TemplateError(
-                f"the condition {show_predicate(condition)} in MLIR", required="places: MLIR's conditions are operations"
+                f"the condition {show_predicate(condition)} in MLIR",
+                required="places: MLIR's conditions are operations",
             )
         infix = Infix(self.language, spelled.not_negative, spelled.names)
         return infix.condition(write_condition(condition, called))

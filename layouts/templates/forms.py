@@ -1,16 +1,29 @@
 """Of one index many texts: expanded, by Horner's scheme, factored, with what is common taken out. The shortest counts.
 
-All have the same value at all sizes that are 0 or more: what is chosen is among equal expressions. The polynomial part
-is sympy's, to which quotients are symbols; what it answers is multiplied out again and compared.
+All have the same value at all sizes that are 0 or more. Quotients are variables to the polynomial part; each form of it
+is multiplied out again and compared. Where Horner's reads every variable once, nothing is shorter; else sympy factors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import Any, Final, assert_never
 
-from atl.core.index import Bound, Index, Leaf, Quotient, atoms, exclusive_or, extremum, index, quotient_exactly
+from atl.core.index import (
+    Bound,
+    Index,
+    Leaf,
+    Quotient,
+    Size,
+    atoms,
+    exclusive_or,
+    extremum,
+    index,
+    quotient_exactly,
+    size,
+)
 from atl.errors import TooLarge
 from atl.text.index_notation import Division, Element, Extreme, Name, Number, Product, Sum, Written, write_index
 from layouts.errors import TemplateError
@@ -99,8 +112,12 @@ def _improved(written: Written) -> Written:
     inner = _opaque(written, held)
     if operations(inner) < 3 or _terms(inner) > MOST_TERMS:
         return _put_back(inner, held)
-    candidates = [inner, *_by_sympy(inner)]
-    return _put_back(min(candidates, key=operations), held)
+    whole = meaning(inner, size)
+    candidates = [inner, *_by_horner(whole)]
+    if len(reads := list(_names(candidates[-1]))) > len(set(reads)):
+        candidates += _factored(inner)
+    equal = [each for each in candidates if meaning(each, size) == whole]
+    return _put_back(min(equal, key=operations), held)
 
 
 def _terms(written: Written) -> int:
@@ -157,20 +174,81 @@ def replaced(written: Written, instead: Callable[[Written], Written | None]) -> 
             assert_never(written)
 
 
-def _by_sympy(written: Written) -> list[Written]:
-    """The polynomial by Horner's scheme, in two orders of its variables, and factored; each with the same value."""
+def _factored(written: Written) -> list[Written]:
+    """The polynomial in factors, by sympy."""
     import sympy
 
-    names = sorted(set(_names(written)))
-    known = {name: sympy.Symbol(name) for name in names}
-    whole = sympy.Poly(_sympy(written, known), *known.values())
-    monomials = whole.monoms()
-    often = sorted(range(len(names)), key=lambda at: (-sum(each[at] > 0 for each in monomials), names[at]))
-    expanded = whole.as_expr()
-    orders = ([known[names[at]] for at in often], [known[names[at]] for at in reversed(often)])
-    made = [sympy.horner(expanded, *order) for order in orders]
-    made.append(sympy.factor(expanded))
-    return [_written(each) for each in made if sympy.Poly(each, *known.values()) == whole]
+    known = {name: sympy.Symbol(name) for name in sorted(set(_names(written)))}
+    return [_written(sympy.factor(_sympy(written, known)))]
+
+
+# -- Horner's scheme --------------------------------------------------------------------------------------------------
+
+Terms = dict[tuple[str, ...], int]
+"""Coefficients of products of names."""
+
+
+def _by_horner(expression: Index) -> list[Written]:
+    """By Horner's scheme: what stands in most terms is taken out first, or in fewest that are several."""
+    terms: Terms = {}
+    for monomial, coefficient in expression.terms:
+        terms[tuple(atom.name for atom in monomial if isinstance(atom, Size))] = coefficient
+    return [_horner(terms, max), _horner(terms, min)]
+
+
+def _horner(terms: Terms, first: Callable[..., str]) -> Written:
+    shared = gcd(*terms.values())
+    if shared > 1 and len(terms) > 1:
+        inner = _horner({monomial: value // shared for monomial, value in terms.items()}, first)
+        return _times(shared, [], inner)
+    counts: dict[str, int] = {}
+    for monomial in terms:
+        for name in sorted(set(monomial)):
+            counts[name] = counts.get(name, 0) + 1
+    several = [name for name, count in counts.items() if count > 1]
+    if not several:
+        return _sum(terms)
+    name = first(several, key=lambda each: counts[each])
+    taken: Terms = {}
+    rest: Terms = {}
+    for monomial, value in terms.items():
+        if name in monomial:
+            at = monomial.index(name)
+            taken[monomial[:at] + monomial[at + 1 :]] = value
+        else:
+            rest[monomial] = value
+    product = _times(1, [name], _horner(taken, first))
+    if not rest:
+        return product
+    left = _horner(rest, first)
+    if isinstance(left, Sum):
+        return Sum(_positive_first(((False, product), *left.terms)))
+    return Sum(_positive_first(((False, product), (False, left))))
+
+
+def _times(number: int, names: list[str], inner: Written) -> Written:
+    """A product, of which one factor is a sum or a product."""
+    factors: list[Written] = [Number(number)] if number != 1 else []
+    factors += map(Name, names)
+    if inner != Number(1):
+        factors += inner.factors if isinstance(inner, Product) else [inner]
+    return factors[0] if len(factors) == 1 else Product(tuple(factors))
+
+
+def _sum(terms: Terms) -> Written:
+    """The terms, which have no name in common."""
+    out: list[tuple[bool, Written]] = []
+    for monomial, value in terms.items():
+        made = _times(abs(value), [*monomial], Number(1)) if monomial else Number(abs(value))
+        out.append((value < 0, made))
+    if len(out) == 1 and not out[0][0]:
+        return out[0][1]
+    return Sum(_positive_first(tuple(out)))
+
+
+def _positive_first(terms: tuple[tuple[bool, Written], ...]) -> tuple[tuple[bool, Written], ...]:
+    """What is added, what is subtracted; the number last of each."""
+    return tuple(sorted(terms, key=lambda term: (term[0], isinstance(term[1], Number))))
 
 
 def _names(written: Written) -> Iterator[str]:

@@ -193,7 +193,9 @@ class Static:
             case Comparison(operands, relations):
                 values = [self.value(each) for each in operands]
                 pairs = zip(values, relations, values[1:], strict=False)
-                return self._all("andi", [self._line(f"arith.cmpi {_RELATION[r]}, {a}, {b} : index") for a, r, b in pairs])
+                return self._all(
+                    "andi", [self._line(f"arith.cmpi {_RELATION[r]}, {a}, {b} : index") for a, r, b in pairs]
+                )
             case Connected(every, parts):
                 return self._all("andi" if every else "ori", [self.condition(part) for part in parts])
             case Statement(name, _, _, _):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from atl.prove import Proved
 from examples.templates.bricks import bricks
 from examples.templates.lud import lud
 from examples.templates.transpose import in_cuda, in_mlir
@@ -79,13 +80,13 @@ def test_alignment_along_antidiagonals(by_diagonals: bool, tmp_path: Path) -> No
 
 def test_antidiagonals_are_side_by_side() -> None:
     layout = GroupBy([17, 17]).OrderBy(antidiagonals(17))
-    assert bijective(layout)
+    assert isinstance(bijective(layout), Proved)
     places = [[layout.apply(i, d - i) for i in range(max(0, d - 16), min(d, 16) + 1)] for d in range(33)]
     assert [place for line in places for place in line] == list(range(17 * 17))
 
 
 @needs_gxx
-@pytest.mark.parametrize(("coarse", "threads"), [(1, 4), (2, 2), (2, 4)])
+@pytest.mark.parametrize(("coarse", "threads"), [(1, 4), (2, 2)])
 def test_a_decomposition_is_the_same_however_much_each_thread_does(coarse: int, threads: int, tmp_path: Path) -> None:
     n = 3 * coarse * threads
     a = np.random.default_rng(5).normal(size=(n, n)).astype(np.float32) + n * np.eye(n, dtype=np.float32)
@@ -105,7 +106,7 @@ def test_a_transposition_in_cuda(staged: bool, tmp_path: Path) -> None:
 # -- C ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("shape", "reach"), [("star", 1), ("star", 2), ("cube", 1), ("cube", 2)])
+@pytest.mark.parametrize(("shape", "reach"), [("star", 2), ("cube", 1)])
 def test_a_stencil_over_bricks_is_that_over_rows(shape: str, reach: int, tmp_path: Path) -> None:
     n, b = 8, 4
     x = np.random.default_rng(6).integers(-9, 10, (n, n, n)).astype(np.float32)
@@ -124,7 +125,10 @@ def stencil(text: str, folder: Path, x: Array) -> Array:
     number = len(list(folder.iterdir()))
     source, library = folder / f"s{number}.c", folder / f"s{number}.so"
     source.write_text(text, encoding="utf-8")
-    subprocess.run([find_compiler().path, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    subprocess.run(
+        [find_compiler().path, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", str(source), "-o", str(library)],
+        check=True,
+    )
     y = np.zeros_like(x)
     run = ctypes.CDLL(str(library)).stencil
     run(x.ctypes.data_as(ctypes.c_void_p), y.ctypes.data_as(ctypes.c_void_p), ctypes.c_int64(len(x)))

@@ -1,0 +1,242 @@
+"""The form of an index: the same value, in every language, with no more operations than it had."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import subprocess
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import atl
+from atl.core.index import Index, value_of
+from atl.surface.values import IndexExpr
+from atl.text.index_notation import write_index
+from examples.templates import grouped, matmul, rows
+from layouts.lego import CoverBy, GroupBy, Row, TileInto
+from layouts.templates import fill
+from layouts.templates.forms import called, common, operations, shortest
+from lowering.toolchain import find_compiler
+
+NAMES = ("a", "b", "c", "d")
+
+
+def drawn(random: Random, depth: int = 3) -> Any:
+    """A random index expression over four sizes; divisors are 1 or more."""
+    if depth == 0 or random.random() < 0.15:
+        return random.choice([atl.sizes(name) for name in NAMES] + [random.randint(0, 6) + 0 * atl.sizes("a")])
+    x, y = drawn(random, depth - 1), drawn(random, depth - 1)
+    match random.randrange(9):
+        case 0 | 1 | 2:
+            return x + y
+        case 3 | 4:
+            return x * y
+        case 5:
+            return x - y
+        case 6:
+            return x // (random.choice([atl.sizes("a"), atl.sizes("b") * atl.sizes("c")]) + 1)
+        case 7:
+            return x % random.choice([2, 3, 4])
+        case _:
+            return random.choice([atl.imin, atl.imax])(x, y)
+
+
+def value(expression: Index, sizes: dict[str, int]) -> int:
+    """Its value, by the definition."""
+    return value_of(expression, lambda leaf: sizes[leaf.name], lambda *_: 0)  # type: ignore[union-attr]
+
+
+def expressions(count: int) -> list[Index]:
+    """So many that depend on sizes."""
+    random = Random(11)
+    found: list[Index] = []
+    while len(found) < count:
+        made = drawn(random)
+        if isinstance(made, IndexExpr) and made.node.constant is None and len(made.node.terms) < 30:
+            found.append(made.node)
+    return found
+
+
+def test_the_form_that_is_chosen_has_no_more_operations_than_any_that_is_tried() -> None:
+    for each in expressions(60):
+        assert operations(shortest(each)) <= operations(write_index(each, called))
+
+
+@pytest.mark.parametrize("language", ["c", "triton"])
+def test_text_has_the_value_of_the_index_rounded_down(language: Any, tmp_path: Path) -> None:
+    random = Random(12)
+    chosen = expressions(40)
+    texts = [fill("{{ x }}|{{ define(x) }}|{{ x }}", language, {"x": each}).text.split("|") for each in chosen]
+    sizes = [{name: random.randint(0, 5) for name in NAMES} for _ in range(8)]
+    got = (in_c if language == "c" else in_python)(texts, sizes, tmp_path)
+    for place, each in enumerate(chosen):
+        for numbers, inline, defined in zip(sizes, *got[place], strict=True):
+            assert inline == defined == value(each, numbers), f"{each} at {numbers}: {texts[place]}"
+
+
+def in_c(texts: list[list[str]], sizes: list[dict[str, int]], folder: Path) -> list[tuple[list[int], list[int]]]:
+    """The values by a C compiler: as they stand, and with definitions."""
+    head = f"#include <stdint.h>\nint64_t %s({', '.join(f'int64_t {name}' for name in NAMES)}) {{\n"
+    parts = [
+        head % f"x{n}" + f"return {inline};\n}}\n" + head % f"y{n}" + f"{lines}\nreturn {last};\n}}\n"
+        for n, (inline, lines, last) in enumerate(texts)
+    ]
+    (folder / "x.c").write_text("\n".join(parts), encoding="utf-8")
+    library = folder / "x.so"
+    subprocess.run([find_compiler().path, "-shared", "-fPIC", str(folder / "x.c"), "-o", str(library)], check=True)
+    opened = ctypes.CDLL(str(library))
+
+    def run(name: str) -> list[int]:
+        function = getattr(opened, name)
+        function.restype = ctypes.c_int64
+        return [function(*(ctypes.c_int64(each[size]) for size in NAMES)) for each in sizes]
+
+    return [(run(f"x{n}"), run(f"y{n}")) for n in range(len(texts))]
+
+
+def in_python(texts: list[list[str]], sizes: list[dict[str, int]], _: Path) -> list[tuple[list[int], list[int]]]:
+    """The values with Triton's operators on integers, which are Python's where nothing is negative."""
+    tl = ModuleType("tl")
+    tl.minimum, tl.maximum = min, max  # type: ignore[attr-defined]
+
+    def run(lines: str, last: str) -> list[int]:
+        out = []
+        for each in sizes:
+            scope: dict[str, Any] = {"tl": tl, **each}
+            exec(lines, scope)
+            out.append(eval(last, scope))
+        return out
+
+    return [(run("", inline), run(lines, last)) for inline, lines, last in texts]
+
+
+def test_what_is_common_is_computed_once() -> None:
+    x, y, k = atl.sizes("x y k")
+    found = common([shortest((k * x + y).node), shortest((k * x + y + 1).node * 2)], iter("pqrs"))
+    assert found.operations < operations(shortest((k * x + y).node)) + operations(shortest((2 * (k * x + y + 1)).node))
+
+
+# -- the paper's counts -----------------------------------------------------------------------------------------------
+
+FIGURE_10 = {"pid_m": 13, "pid_n": 5, "a": 6, "b": 6, "c": 6}
+"""Operations of the index expressions in Fig. 10, the pointer's own addition not counted."""
+
+
+@pytest.mark.parametrize("a", ["row", "column"])
+@pytest.mark.parametrize("b", ["row", "column"])
+def test_our_text_of_a_product_has_at_most_the_operations_of_figure_10(a: str, b: str) -> None:
+    counted = matmul.matmul(a, b).operations
+    assert counted.keys() == FIGURE_10.keys()
+    assert all(counted[name] <= FIGURE_10[name] for name in counted), counted
+
+
+TABLE_IV = {"layer_norm": 1 + 0, "softmax": 0, "grouped": 6, "matmul": 9}
+"""Operations on indices that a user writes, in layouts and template together (LayerNorm: forward and backward)."""
+
+
+def written_by_a_user(source: str) -> int:
+    """Arithmetic on indices in a module of layouts and templates: of what adds a place to a pointer, and of data, none.
+
+    Data is what is loaded, and all that is made of it.
+    """
+    tree = ast.parse(source)
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    templates = [text for text in texts if "{{" in text and "def " in text]
+    spec = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return sum(map(in_spec, spec)) + sum(map(in_template, templates))
+
+
+ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv)
+
+
+def in_spec(function: ast.FunctionDef) -> int:
+    """Operators in what says the layouts; that a size divides another is a condition, and its % none of these."""
+    texts = {id(part) for node in ast.walk(function) if isinstance(node, ast.Call) for part in node.args[:1]}
+    return sum(
+        isinstance(node, ast.BinOp) and isinstance(node.op, ARITHMETIC) and id(node) not in texts
+        for node in ast.walk(function)
+    )
+
+
+def in_template(text: str) -> int:
+    """Operators of a template on what is no data and no pointer."""
+    for place in ("row.inside", "part.inside", "column.inside", "whole.inside", "tile.inside", "of_rows.inside"):
+        text = text.replace(f"{{{{ {place} }}}}", "place")
+    while "{{" in text:
+        text = text[: text.index("{{")] + "place" + text[text.index("}}") + 2 :]
+    (function,) = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    data: set[str] = {"eps"}
+    assigned = [node for node in ast.walk(function) if isinstance(node, ast.Assign | ast.AugAssign)]
+    for _ in assigned:
+        for node in assigned:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and is_data(node.value, data):
+                data.add(target.id)
+    count = sum(
+        isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id not in data
+        for node in ast.walk(function)
+    )
+    for each in ast.walk(function):
+        if isinstance(each, ast.BinOp) and not is_data(each, data):
+            pointer = any(isinstance(part, ast.Name) and part.id.endswith("_ptr") for part in ast.walk(each))
+            count += not pointer
+    return count
+
+
+def is_data(node: ast.AST, data: set[str]) -> bool:
+    """Whether elements are computed with: what is loaded as an element of a table is an index."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and part.id in data:
+            return True
+        if isinstance(part, ast.Attribute) and part.attr in ("zeros", "dot", "exp", "sum", "sqrt"):
+            return True
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == "load":
+            return "extents_ptr" not in ast.unparse(part) and "starts_ptr" not in ast.unparse(part)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("module", "names"), [(matmul, ["matmul"]), (rows, ["layer_norm", "softmax"]), (grouped, ["grouped"])]
+)
+def test_a_user_writes_at_most_the_operations_of_table_iv(module: Any, names: list[str]) -> None:
+    counted = written_by_a_user(Path(module.__file__).read_text(encoding="utf-8"))
+    assert counted <= sum(TABLE_IV[name] for name in names), counted
+
+
+def test_operations_that_a_user_writes_are_counted() -> None:
+    kernel = "def f(x_ptr, n):\\n    i = tl.program_id(0) * 4 + 1\\n    x = tl.load(x_ptr + {{ a }})\\n    y = x * 2\\n"
+    assert written_by_a_user(f"T = '{kernel}'\ndef g():\n    return GroupBy([n // 4, 4 * m])\n") == 2 + 2
+
+
+# -- tiles ------------------------------------------------------------------------------------------------------------
+
+
+def test_tiles_of_tiles_have_the_places_of_the_array() -> None:
+    n, b, c = atl.sizes("n b c")
+    tiles = TileInto([n, n], [b, b], [c, c]).OrderBy(Row(n, n)).where(n=12, b=6, c=2)
+    numbers = TileInto([12, 12], [6, 6], [2, 2]).OrderBy(Row(12, 12))
+    assert tiles.dims == (2, 2, 3, 3, 2, 2)
+    assert tiles.table().tolist() == numbers.table().tolist()
+    assert sorted(numbers.table().tolist()) == list(range(144))
+
+
+def test_tiles_that_cover_an_array_take_each_of_its_elements_once() -> None:
+    n, m, b = atl.sizes("n m b")
+    cover = CoverBy([n, m], [b, 2])
+    for numbers in ({"n": 5, "m": 3, "b": 2}, {"n": 1, "m": 1, "b": 4}, {"n": 6, "m": 4, "b": 3}):
+        places = [place for place in cover.where(**numbers).table().tolist() if place >= 0]
+        assert sorted(places) == list(range(numbers["n"] * numbers["m"]))
+    part = cover[1, 0, :, :].table(n=5, m=1, b=3)
+    assert part.tolist() == [[3, -1], [4, -1], [-1, -1]]
+
+
+def test_a_view_of_bricks_of_symbolic_size_is_the_view_of_numbers() -> None:
+    n, b = atl.sizes("n b")
+    bricks = GroupBy([n, n, n], given=[n % b == 0]).TileOrderBy(Row([n // b] * 3), Row(b, b, b))
+    numbers = GroupBy([6, 6, 6]).TileOrderBy(Row(2, 2, 2), Row(3, 3, 3))
+    assert bricks.where(n=6, b=3).table().tolist() == numbers.table().tolist()
+    assert bricks[:, :, :].table(n=6, b=3).ravel().tolist() == numbers.table().tolist()
