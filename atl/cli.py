@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -205,31 +206,28 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _declare_layout(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("layout", metavar="LAYOUT", help='a layout, as in "(4,8):(8,1)"; names are symbolic sizes')
-    parser.add_argument("operation", nargs="?", help="composition, logical_divide, complement, right_inverse, equal, …")
-    parser.add_argument("others", nargs="*", metavar="LAYOUT", help="what the operation takes besides")
+    forms = "(4,8):(8,1), TileBy([3,2],[4,5]).OrderBy(Row(12,10)), S[8:4@lane] + R[2:1@warp], Swizzle(3,0,3)"
+    parser.add_argument(
+        "words", nargs="+", metavar="WORD",
+        help=f"a layout, as in {forms}, where names are symbolic sizes; or an operation (composition, logical_divide, "
+        "complement, right_inverse, as_lego, equal, …), before or after the first of its layouts",
+    )  # fmt: skip
     parser.add_argument(
         "--given", action="append", default=[], metavar="CONDITION", help='a fact about sizes: "N %% 4 == 0"'
     )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the result as SVG")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
 
 def _layout(arguments: argparse.Namespace) -> int:
-    from layouts import Function, described, draw, read_condition, read_layout, result_of, steps_of, verdict
+    from layouts import Function, ask, draw, read_condition
 
-    given = [read_condition(text) for text in arguments.given]
-    made = [read_layout(text, given=given) for text in (arguments.layout, *arguments.others)]
-    shown: Function = made[0]
-    if arguments.operation is not None:
-        result = result_of(arguments.operation, made)
-        if not isinstance(result, Function):
-            print(verdict(result))
-            return 0
-        shown = result
-        print(f"{steps_of(arguments.operation, made)}\n")
-    print(described(shown))
+    asked = ask(arguments.words, given=[read_condition(text) for text in arguments.given])
+    print(json.dumps(asked.data, ensure_ascii=False) if arguments.json else asked.text)
     if arguments.svg is not None:
-        draw(shown).save(arguments.svg)
+        if not isinstance(asked.result, Function):
+            raise WrongArgument("an answer is not drawn", required="--svg with a layout, or what gives one")
+        draw(asked.result).save(arguments.svg)
     return 0
 
 

@@ -44,10 +44,12 @@ from layouts.linear.banks import BankConflicts, ChosenSwizzle, bank_conflicts, c
 from layouts.linear.conversion import as_linear
 from layouts.linear.layout import LinearLayout
 from layouts.linear.names import supremum
+from layouts.pictures.asking import Asked, ask
 from layouts.pictures.explain import Explanation, explain
 from layouts.pictures.grid import Picture, draw
 from layouts.pictures.reading import read_condition, read_layout
 from layouts.pictures.report import described, result_of, steps_of, verdict
+from layouts.pictures.words import read_function
 from layouts.proofs.equality import equal
 from layouts.proofs.injectivity import bijective, injective
 from layouts.proofs.places import image, inverse
@@ -56,6 +58,7 @@ from layouts.storages.words import antidiagonal, backwards, blocked, morton, pad
 
 __all__ = [
     "F2",
+    "Asked",
     "BankConflicts",
     "Box",
     "Chain",
@@ -82,6 +85,7 @@ __all__ = [
     "as_layout",
     "as_lego",
     "as_linear",
+    "ask",
     "backwards",
     "bank_conflicts",
     "bijective",
@@ -121,6 +125,7 @@ __all__ = [
     "raked_product",
     "rank",
     "read_condition",
+    "read_function",
     "read_layout",
     "result_of",
     "right_inverse",

@@ -62,7 +62,6 @@ def bounds(a: Function) -> tuple[Extent, Extent] | None:
         return low, high
     if isinstance(a, Layout) and a.semimodule is COORDINATES:
         return None
-    if a.has_table:
-        values = a.table()
+    if a.has_table and (values := a.table()).ndim == 1:  # of coordinates each part would need bounds of its own
         return int(values.min(initial=0)), int(values.max(initial=0))
     return None

@@ -11,7 +11,7 @@ from atl.core.index import ZERO, Index, index
 from atl.core.predicate import TRUE, Predicate, conjunction, conjuncts, within
 from atl.errors import WrongArgument, brief
 from atl.surface.values import Condition, IndexExpr
-from layouts.errors import LayoutError
+from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
 from layouts.foundation.function import Function
 from layouts.foundation.known import Known
@@ -62,7 +62,11 @@ class ExpandBy(Function):
     def at(self, digits: Sequence[Any]) -> Any:
         found = self._coordinate(self.group.at(digits))
         if any(isinstance(part, Index) for part in found):
-            raise TypeError("what lies beyond the array has no place: guarded(...) says under which condition")
+            raise NoLayout(
+                f"{self} has no place for what lies beyond the array",
+                required="numbers",
+                suggestions=("guarded(...), or a slice, says under which condition there is one",),
+            )
         inside = np.logical_and.reduce(
             [np.less(part, np.asarray(extent)) for part, extent in zip(found, self.dims, strict=True)]
         )
@@ -129,7 +133,8 @@ class ExpandBy(Function):
         return ExpandBy(dims, expanded, self.group.where(**sizes))
 
     def __repr__(self) -> str:
-        return f"ExpandBy({shown(self.dims)}, {shown(self.expanded)}, {self.group})"
+        dims, expanded = (",".join(map(str, each)) for each in (self.dims, self.expanded))
+        return f"ExpandBy([{dims}], [{expanded}], {self.group})"
 
 
 def _bounds(x: Index, extent: Index) -> tuple[Predicate, ...]:

@@ -229,12 +229,20 @@ class GenP(Permutation):
 
     def _flat(self, digits: Sequence[Any]) -> Any:
         if self._table is not None and not any(isinstance(digit, Index) for digit in digits):
-            found = self._table[Box(self.dims, row_major=True).join([np.asarray(digit) for digit in digits])]
+            found = self._table[self._inside(Box(self.dims, row_major=True).join([np.asarray(each) for each in digits]))]
             return found if found.ndim else int(found)
         try:
             return self._formula(*digits)
         except (TypeError, ValueError) as error:
             raise _only_a_table(error) from error
+
+    def _inside(self, places: Any) -> Any:
+        """The places, if they are all in the tile; a table is read at them."""
+        size = product(self.dims)
+        outside = places[(places < 0) | (places >= size)] if isinstance(size, int) else places[:0]
+        if outside.size:
+            raise LayoutError(f"element {outside.flat[0]} of {self}", required=f"one of its {size}")
+        return places
 
     def element(self, place: Sequence[Any]) -> tuple[Any, ...]:
         (flat,) = place
@@ -244,7 +252,7 @@ class GenP(Permutation):
         if self.back is None:
             raise LayoutError("a GenP without a way back has no inv", required="its way back, as the third argument")
         if self._digits is not None and not isinstance(place, Index):
-            rows = self._digits[np.asarray(place)]
+            rows = self._digits[self._inside(np.asarray(place))]
             return tuple(rows.T) if rows.ndim > 1 else tuple(rows.tolist())
         try:
             parts = _tuple(self.back(IndexExpr(place)))

@@ -15,10 +15,14 @@ from layouts.algebra.composition import composition
 from layouts.algebra.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
 from layouts.algebra.inverses import left_inverse, right_inverse
 from layouts.algebra.products import blocked_product, logical_product, raked_product
+from layouts.axe import Axe, canonicalize, places, span
+from layouts.families import as_axe, as_layout, as_lego
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.reach import cosize
 from layouts.foundation.semimodule import COORDINATES
+from layouts.linear.conversion import as_linear
+from layouts.linear.layout import LinearLayout
 from layouts.pictures.explain import explain
 from layouts.pictures.grid import draw
 from layouts.proofs.equality import equal
@@ -30,6 +34,8 @@ OPERATIONS: Final[Mapping[str, tuple[Callable[..., Any], int]]] = {
     "blocked_product": (blocked_product, 2), "raked_product": (raked_product, 2), "equal": (equal, 2),
     "coalesce": (coalesce, 1), "filter": (filtered, 1), "complement": (complement, 1),
     "right_inverse": (right_inverse, 1), "left_inverse": (left_inverse, 1), "nullspace": (nullspace, 1),
+    "as_layout": (as_layout, 1), "as_linear": (as_linear, 1), "as_axe": (as_axe, 1), "as_lego": (as_lego, 1),
+    "canonicalize": (canonicalize, 1), "invert": (LinearLayout.invert, 1),
 }  # fmt: skip
 """The operations by name, with the number of layouts that each takes."""
 
@@ -37,17 +43,34 @@ DRAWN: Final = 256
 """Up to so many places a layout is drawn unasked."""
 
 
-def result_of(operation: str, layouts: Sequence[Layout]) -> Any:
+def result_of(operation: str, layouts: Sequence[Function]) -> Any:
     """The result of the operation of this name; raises `WrongArgument` where there is none, or of other layouts."""
     if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
         raise WrongArgument(f"there is no operation {brief(operation)}", required=", ".join(OPERATIONS))
     function, count = OPERATIONS[operation]
     if len(layouts) != count and not (operation == "complement" and len(layouts) == 2):
         raise WrongArgument(f"{operation} of {len(layouts)} layouts", required=f"{count}")
+    takes = LinearLayout if operation == "invert" else Axe if operation == "canonicalize" else Function
+    if operation not in _OF_ALL and takes is Function:
+        takes = Layout
+    for each in layouts:
+        if not isinstance(each, takes):
+            raise WrongArgument(
+                f"{operation} of {each}",
+                required=_REQUIRED[takes.__name__],
+                suggestions=("as_layout, as_linear, as_axe",),
+            )
     return function(*layouts)
 
 
-def steps_of(operation: str, layouts: Sequence[Layout]) -> str:
+_OF_ALL: Final = ("equal", "as_layout", "as_linear", "as_axe", "as_lego")
+"""What takes layouts of any family."""
+_REQUIRED: Final = {
+    "Layout": "a shape with strides", "LinearLayout": "a LinearLayout", "Axe": "a layout in Axe's words: S[...]"
+}  # fmt: skip
+
+
+def steps_of(operation: str, layouts: Sequence[Function]) -> str:
     """How the operation comes to its result. Raises `WrongArgument` where there is none of this name."""
     if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
         raise WrongArgument(f"there is no operation {brief(operation)}", required=", ".join(OPERATIONS))
@@ -70,9 +93,11 @@ def described(function: Function) -> str:
     1 | 4 5 6 7
     """
     need_function(function)
+    if isinstance(function, Axe) and len(function.replicas()) > 1:
+        return _replicated(function)
     lines = [("layout" if isinstance(function, Layout) else "function", str(function))]
     small = function.has_table
-    coordinates = isinstance(function, Layout) and function.semimodule is COORDINATES
+    coordinates = _has_coordinates(function)
     reach = (
         ""
         if coordinates or (not small and not isinstance(function, Layout))
@@ -90,6 +115,26 @@ def described(function: Function) -> str:
     if small and function.places is not None and function.places <= DRAWN:
         return f"{text}\n\n{str(draw(function)).partition(chr(10))[2]}"
     return text
+
+
+def _has_coordinates(function: Function) -> bool:
+    """Whether places are coordinates, and not integers."""
+    if isinstance(function, Layout):
+        return function.semimodule is COORDINATES
+    return function.has_table and function.table().ndim > 1
+
+
+def _replicated(layout: Axe) -> str:
+    """What there is to say of a layout whose elements have several places."""
+    spans = ", ".join(f"{steps} along {at}" for at, steps in span(layout).items())
+    lines = [
+        ("layout", str(layout)),
+        ("size", f"{layout.size}, each element at {len(layout.replicas())} places"),
+        ("canonical", str(canonicalize(layout))),
+        ("span", spans),
+        ("element 0", ", ".join(map(str, places(layout, 0)))),
+    ]
+    return "\n".join(f"{word:10} {said}" for word, said in lines)
 
 
 def verdict(answer: Answer) -> str:

@@ -1,0 +1,98 @@
+"""What is asked on a line: a layout, or an operation on layouts, in text; and the answer as text or as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from atl.errors import WrongArgument, brief
+from atl.prove import Answer, Proved, Refuted, Unknown
+from atl.text.printing import show_predicate
+from layouts.axe import Axe, places
+from layouts.errors import NotByTable
+from layouts.foundation.function import Function
+from layouts.pictures.report import DRAWN, OPERATIONS, described, result_of, steps_of, verdict
+from layouts.pictures.words import read_function
+from layouts.proofs.injectivity import bijective, injective
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question about layouts, with its answer: a layout, or what is proved or refuted."""
+
+    operation: str | None
+    layouts: tuple[Function, ...]
+    result: Function | Answer
+
+    @property
+    def text(self) -> str:
+        """The answer in words: the steps that lead to it, and what there is to say of it."""
+        if not isinstance(self.result, Function):
+            return verdict(self.result)
+        shown = described(self.result)
+        return shown if self.operation is None else f"{steps_of(self.operation, self.layouts)}\n\n{shown}"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The answer as data that JSON knows."""
+        made: dict[str, Any] = {"layouts": [str(each) for each in self.layouts]}
+        if self.operation is not None:
+            made = {"operation": self.operation, **made}
+        if not isinstance(self.result, Function):
+            return {**made, "answer": _answer(self.result)}
+        return {**made, "result": _facts(self.result)}
+
+
+def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Asked:
+    """What a line of words asks: `LAYOUT`, `LAYOUT OPERATION LAYOUT`, or `OPERATION LAYOUT LAYOUT`.
+
+    >>> ask(["equal", "TileBy([2,2],[2,2]).OrderBy(Row(4,4))", "(2,2,2,2):(8,2,4,1)"]).result
+    Proved(layer='table', vacuous=False)
+    >>> ask(["(4,8):(8,1)", "as_lego"]).data["result"]["layout"]
+    'GroupBy([4,8]).OrderBy(RegP([4,8], [1,2]))'
+    """
+    if not isinstance(words, list | tuple) or not words:
+        raise WrongArgument(f"the question {brief(words)}", required="a layout, and an operation if one is asked for")
+    given = list(given)
+    first, *rest = words
+    if first in OPERATIONS:
+        operation, texts = first, rest
+    else:
+        operation, texts = rest[0] if rest else "", [first, *rest[1:]]
+    made = tuple(read_function(text, given=given) for text in texts)
+    if not operation:
+        return Asked(None, made, made[0])
+    return Asked(operation, made, result_of(operation, made))
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    match answer:
+        case Proved(layer):
+            return {"answer": "proved", "by": layer}
+        case Refuted(model):
+            return {"answer": "refuted", "numbers": dict(model.numbers)}
+        case Unknown(reason):
+            return {"answer": "unknown", "reason": reason}
+
+
+def _facts(function: Function) -> dict[str, Any]:
+    made: dict[str, Any] = {"layout": str(function), "family": type(function).__name__, "size": _number(function.size)}
+    if function.known.facts.predicates:
+        made["given"] = [show_predicate(fact) for fact in function.known.facts.predicates]
+    if isinstance(function, Axe) and len(function.replicas()) > 1:
+        return {
+            **made,
+            "places": [[str(place) for place in places(function, at)] for at in range(min(function.size, DRAWN))],
+        }
+    made["injective"] = _answer(injective(function))
+    made["onto"] = _answer(bijective(function))
+    try:
+        table = function.table()
+    except NotByTable:
+        return made
+    return {**made, "places": table.tolist()} if len(table) <= DRAWN else made
+
+
+def _number(size: object) -> int | str:
+    return size if isinstance(size, int) else str(size)

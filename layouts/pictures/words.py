@@ -1,0 +1,200 @@
+"""Layouts of all families read from text as they are printed: LEGO's chains, Axe's iters, matrices, swizzles.
+
+A text is parsed, never evaluated: it has the words that are listed here, numbers, names of sizes and axes, arithmetic.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import atl
+from atl.errors import ATLError, ParseError, WrongArgument, brief
+from layouts.algebra.composition import composition
+from layouts.axe import Axe, Place, R, S, axis
+from layouts.foundation.function import Chain, Function, swizzle
+from layouts.foundation.layout import Layout, column_major, row_major
+from layouts.lego import Col, CoverBy, ExpandBy, GroupBy, OrderBy, RegP, Row, TileBy, TileInto
+from layouts.linear.layout import LinearLayout
+from layouts.pictures.reading import read_condition, read_layout
+from layouts.storages.words import antidiagonal, backwards, blocked, morton, padded, skewed, swizzled
+
+WORDS: Final[Mapping[str, Callable[..., Any]]] = {
+    "GroupBy": GroupBy, "TileBy": TileBy, "TileInto": TileInto, "CoverBy": CoverBy, "ExpandBy": ExpandBy,
+    "OrderBy": OrderBy, "RegP": RegP, "Row": Row, "Col": Col,
+    "Swizzle": swizzle, "row_major": row_major, "column_major": column_major,
+    "antidiagonal": antidiagonal, "backwards": backwards, "blocked": blocked, "morton": morton, "padded": padded,
+    "skewed": skewed, "swizzled": swizzled,
+}  # fmt: skip
+"""What may be called by a name."""
+
+METHODS: Final[Mapping[tuple[str, str], Callable[..., Any]]] = {
+    ("LinearLayout", "from_bases"): LinearLayout.from_bases,
+    ("LinearLayout", "identity_1d"): LinearLayout.identity_1d,
+    ("LinearLayout", "strided_1d"): LinearLayout.strided_1d,
+    ("LinearLayout", "zeros_1d"): LinearLayout.zeros_1d,
+}
+"""What may be called after a word and a dot."""
+
+LINKS: Final = ("OrderBy", "TileOrderBy")
+"""What may be called after a chain of LEGO's and a dot."""
+
+FORMS: Final = (
+    "(4,8):(8,1), TileBy([3,2],[4,5]).OrderBy(Row(12,10)), S[(8,4):(4@lane,1@lane)] + R[2:4@warp], Swizzle(3,0,3), "
+    'LinearLayout.from_bases([("lane",[1,2,4])],["i"]), and two of them with o between'
+)
+
+
+def read_function(text: str, *, given: Iterable[object] = ()) -> Function:
+    """The layout of any family that is written so, as it is printed or called; `a o b` is a after b.
+
+    What is given of the sizes goes to each part. Raises `ParseError` where it is not read, and what its words raise.
+
+    >>> read_function("TileBy([3,2],[4,5]).OrderBy(Row(12,10))")(2, 1, 3, 4)
+    119
+    >>> read_function("S[(8,4):(4@lane,1@lane)] + R[2:4@warp] + 5@warp")
+    S[(8,4):(4@lane,1@lane)] + R[2:4@warp] + 5@warp
+    >>> read_function("reg: 1,2; lane: 4,8 in i: 16"), read_function("Swizzle(2,0,2) o (4,4):(4,1)")
+    (reg: 1,2; lane: 4,8 in i: 16, Swizzle<2,0,2>(16) o (4,4):(4,1))
+    """
+    if not isinstance(text, str):
+        raise WrongArgument(f"{brief(text)} is not a text", required=f"a layout as it is printed: {FORMS}")
+    facts = list(given)
+    parts = [_one(part.strip(), text, facts) for part in re.split(r"\s+(?:o|∘)\s+", text)]
+    made = parts[-1]
+    for outer in reversed(parts[:-1]):
+        both = isinstance(outer, Layout) and isinstance(made, Layout)
+        made = composition(outer, made) if both else Chain(outer, made, "it is written as a chain")
+    return made
+
+
+def _one(text: str, whole: str, given: list[object]) -> Function:
+    if printed := re.fullmatch(r"((?:\w+: [^;:]+;? ?)+) in (\w+: \d+(?:, \w+: \d+)*)", text):
+        return _matrix(printed[1], printed[2], whole)
+    text = re.sub(r"Swizzle<([^<>]*)>\((\d+)\)", r"Swizzle(\1,\2)", text)
+    text = re.sub(r"Swizzle<([^<>]*)>", r"Swizzle(\1)", text)
+    if not re.search(rf"\b[SR]\s*\[|\b({'|'.join(WORDS)}|GenP|LinearLayout)\s*[(.]", text):
+        return read_layout(text, given=given)
+    try:
+        made = _Reader(whole, given).value(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if isinstance(error, ATLError):
+            raise
+        why = "GenP has functions, which are not read from a text" if "GenP" in text else "it is no expression"
+        raise _unread(whole, why) from error
+    if not isinstance(made, Function):
+        raise _unread(whole, f"{brief(made)} is no layout")
+    return made
+
+
+def _matrix(digits: str, places: str, whole: str) -> LinearLayout:
+    """A linear layout as it is printed."""
+    outs = [(name, int(size)) for name, size in re.findall(r"(\w+): (\d+)", places)]
+    bases: list[tuple[str, list[list[int]]]] = []
+    for part in digits.split(";"):
+        name, _, listed = part.strip().partition(": ")
+        found = re.fullmatch(r"-|(\d+|\([\d,]+\))(,(\d+|\([\d,]+\)))*", listed)
+        if not found:
+            raise _unread(whole, f"{brief(listed)} are no bases")
+        texts = [] if listed == "-" else re.findall(r"\d+(?![^(]*\))|\([\d,]+\)", listed)
+        bases.append((name, [[int(each) for each in re.findall(r"\d+", basis)] for basis in texts]))
+    return LinearLayout.from_bases(bases, outs)
+
+
+class _Reader:
+    """Reads one expression."""
+
+    def __init__(self, text: str, given: list[object]) -> None:
+        self.text = text
+        self.given = given
+
+    def value(self, node: ast.expr) -> Any:
+        """What an expression means."""
+        match node:
+            case ast.Constant(value=int() | str() as value) if not isinstance(value, bool):
+                return value
+            case ast.Name(id="S"):
+                return S
+            case ast.Name(id="R"):
+                return R
+            case ast.Name(id=name) if name not in WORDS:
+                return atl.sizes(name)
+            case ast.Tuple(elts=parts):
+                return tuple(self.value(part) for part in parts)
+            case ast.List(elts=parts):
+                return [self.value(part) for part in parts]
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return self._computed(lambda: -self.value(operand))
+            case ast.BinOp(left=left, op=ast.MatMult(), right=ast.Name(id=name)):
+                return self._computed(lambda: self.value(left) @ axis(name))
+            case ast.BinOp(left=left, op=op, right=right):
+                return self._operation(op, self.value(left), self.value(right))
+            case ast.Compare():
+                return read_condition(ast.unparse(node))
+            case ast.Subscript(value=ast.Name(id="S" | "R" as word), slice=ast.Slice(lower=low, upper=high, step=None)):
+                if low is None or high is None:
+                    raise _unread(self.text, f"{word} without extents, or without strides")
+                return (S if word == "S" else R)[self.value(low) : self.value(high)]
+            case ast.Call():
+                return self._called(node)
+            case _:
+                raise _unread(self.text, f"{brief(ast.unparse(node))} is no word of a layout")
+
+    def _called(self, node: ast.Call) -> Any:
+        function = self._function(node.func)
+        if any(isinstance(part, ast.Starred) for part in node.args):
+            raise _unread(self.text, "a * stands for nothing here")
+        values = [self.value(part) for part in node.args]
+        named = {str(word.arg): self.value(word.value) for word in node.keywords}
+        if self.given and function in (GroupBy, TileBy, TileInto, CoverBy):
+            named["given"] = [*named.get("given", ()), *self.given]
+        return self._computed(lambda: function(*values, **named))
+
+    def _function(self, node: ast.expr) -> Callable[..., Any]:
+        match node:
+            case ast.Name(id="GenP"):
+                raise _unread(self.text, "GenP has functions, which are not read from a text")
+            case ast.Name(id=name) if name in WORDS:
+                return WORDS[name]
+            case ast.Attribute(value=ast.Name(id=word), attr=name) if (word, name) in METHODS:
+                return METHODS[word, name]
+            case ast.Attribute(value=inner, attr=name) if name in LINKS:
+                made = self.value(inner)
+                if isinstance(made, GroupBy):
+                    return made.OrderBy if name == "OrderBy" else made.TileOrderBy
+                raise _unread(self.text, f"{brief(made)} has no {name}")
+            case ast.Call(func=ast.Name(id="blocked" | "padded" | "swizzled" | "morton")):
+                storage: Callable[..., Any] = self._called(node)
+                return storage
+            case _:
+                raise _unread(self.text, f"{brief(ast.unparse(node))} is no word of a layout")
+
+    def _operation(self, op: ast.operator, a: Any, b: Any) -> Any:
+        layouts = isinstance(a, Axe | Place | LinearLayout) or isinstance(b, Axe | Place | LinearLayout)
+        match op:
+            case ast.Add():
+                return self._computed(lambda: a + b)
+            case ast.Mult():
+                return self._computed(lambda: a * b)
+            case ast.Sub() if not layouts:
+                return self._computed(lambda: a - b)
+            case ast.FloorDiv() if not layouts:
+                return self._computed(lambda: a // b)
+            case ast.Mod() if not layouts:
+                return self._computed(lambda: a % b)
+            case _:
+                raise _unread(self.text, f"{type(op).__name__} of these is no layout")
+
+    def _computed(self, made: Callable[[], Any]) -> Any:
+        try:
+            return made()
+        except ATLError:
+            raise
+        except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+            raise _unread(self.text, str(error)) from error
+
+
+def _unread(text: str, why: str) -> ParseError:
+    return ParseError(f"{brief(text)} is not read: {why}", required=FORMS)

@@ -1,0 +1,1 @@
+"""Layouts of all families as text: read, printed, asked about, described."""

@@ -1,0 +1,133 @@
+"""Layouts of all families are read as they are printed, and what is none is refused; nothing is evaluated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import atl
+from atl import cli
+from atl.errors import ATLError, ParseError
+from atl.prove import Proved, Refuted
+from layouts import Chain, LinearLayout, ask, bijective, draw, read_function
+from layouts.axe import Axe
+from layouts.foundation.function import Function
+from layouts.lego import GenP, GroupBy
+from proofs_tests.layouts.axe.test_enumeration import drawn
+from proofs_tests.layouts.lego.by_hand import any_chain
+from proofs_tests.layouts.linear import drawing
+
+
+def same(a: Function, b: Function) -> bool:
+    """Whether two read the same: those that can be, are compared; else all values are."""
+    if isinstance(a, Axe | LinearLayout):
+        return a == b
+    return str(a) == str(b) and a.table().tolist() == b.table().tolist()
+
+
+def test_what_is_printed_is_read_back_in_every_family() -> None:
+    random = Random(21)
+    for _ in range(40):
+        for made in (drawing.any_layout(random, 2), drawn(random), any_chain(random)[0]):
+            if isinstance(made, GroupBy) and any(isinstance(p, GenP) for link in made.chain for p in link.permutations):
+                with pytest.raises(ParseError, match="functions"):
+                    read_function(str(made))
+                continue
+            if isinstance(made, LinearLayout) and not made.in_dims:
+                continue  # it is printed in words
+            assert same(read_function(str(made)), made), str(made)
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "place"),
+    [
+        ("TileBy([3,2],[4,5]).OrderBy(Row(12,10))", (2, 1, 3, 4), 119),
+        ("GroupBy([4, 6]).TileOrderBy(Row(2, 3), Col(2, 2))", (1, 2), 5),
+        ("TileInto([4,6],[2,3]).OrderBy(Col(4,6))", (1, 0, 0, 2), 10),
+        ("CoverBy([5],[3])", (1, 2), -1),
+        ("ExpandBy([10], [12], TileBy([3],[4]).OrderBy(Row(12)))", (2, 1), 9),
+        ("Swizzle(2, 0, 3)", (8,), 9),
+        ("Swizzle<2,0,3>(32)", (8,), 9),
+        ("LinearLayout.identity_1d(4, 'lane', 'i') * LinearLayout.identity_1d(2, 'reg', 'i')", (1, 1), 5),
+        ("Swizzle(1,0,2) o (4,2):(2,1)", (2, 0), 5),
+        ("(4,8):(8,1) ∘ (2,4):(1,8)", (1, 1), 10),
+        ("swizzled(4)((4, 4))", (1, 0), 5),
+        ("padded(1)((4, 4))", (1, 0), 5),
+        ("antidiagonal((2,2))", (1, 0), 3),
+        ("S[(4,2):(2,1)] + 3", (1, 1), 6),
+        ("3 + S[(4,2):(2,1)]", (1, 1), 6),
+        ("(4,8):(8,1)+3", (1, 1), 12),
+    ],
+)
+def test_each_word_is_read(text: str, at: tuple[int, ...], place: int) -> None:
+    found = read_function(text)(*at)
+    assert (next(iter(found)) if isinstance(found, tuple) else int(getattr(found, "parts", [found])[0])) == place
+
+
+REFUSED = (
+    "GenP([2], f)", "__import__('os')", "Row(3)", "S[3]", "S[3:]", "GroupBy([4]).foo(3)", "GroupBy([4]).OrderBy(3)",
+    "4@lane", "S[4:1] - 3", "LinearLayout.empty()", "GroupBy(*[3])", "GroupBy(", "Swizzle(1.5,2,3)",
+    "GroupBy([4])[0,:]",
+    "GroupBy([2])+3", "swizzled(8)", "GroupBy([2]).at.__class__()", "GroupBy([1e3])", "GroupBy('abc')",
+    "GroupBy([2**9])",
+    "S[(8,4):(4@lane,1@lane)]+S[2:1]", "x: 3 in y: 1", "Row(2,foo=3)", "(4,8):(8,1) o", "S[lambda: 3:1]",
+    "GroupBy([x for x in (1,2)])", "S[2:1](3)", "R[2:1].at(3)", "GroupBy([True])", "x: 1,, in y: 2", "", " o ", "[",
+    "GroupBy([2]) if S[2:1] else S[3:1]", "GroupBy([0])", "S[2:1@2]", "(" * 300 + "S[2:1]", "Swizzle<a,b,c>",
+    "TileBy([3,2],[4,5]).OrderBy(Row(12,11))", "-S[2:1]", "S[2:1] // 0", "LinearLayout.from_bases(3, 4)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_no_layout_is_refused_by_an_error_of_ours(text: str) -> None:
+    with pytest.raises(ATLError):
+        draw(read_function(text))
+
+
+def test_facts_reach_the_layouts_that_are_read() -> None:
+    M, B = atl.sizes("M B")  # noqa: N806
+    text = "TileBy([M // B],[B]).OrderBy(Row(M))"
+    with pytest.raises(ATLError, match="equally many"):
+        read_function(text)
+    assert str(read_function(text, given=[M % B == 0]))
+    assert str(read_function("TileBy([M // B],[B], given=[M % B == 0]).OrderBy(Row(M))"))
+
+
+def test_the_places_of_several_axes_are_no_numbers_below_a_size() -> None:
+    assert isinstance(bijective(read_function("S[(4,2):(2@a,1@b)]")), Refuted)
+    assert isinstance(bijective(read_function("S[(4,2):(1@a,1@b)]"), (4, 2)), Proved)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (["equal", "S[(4,8):(8,1)]", "(4,8):(8,1)"], Proved),
+        (["S[(4,8):(8,1)]", "equal", "(4,8):(1,4)"], Refuted),
+        (["(4,8):(1,4)", "as_lego"], GroupBy),
+        (["as_linear", "Swizzle(2,0,3)"], LinearLayout),
+        (["canonicalize", "S[(2,2):(2,1)]"], Axe),
+        (["composition", "(6,2):(1,7)", "(3,2):(2,3)"], Chain),
+    ],
+)
+def test_an_operation_stands_before_or_after_its_first_layout(words: list[str], kind: type) -> None:
+    asked = ask(words)
+    assert isinstance(asked.result, kind)
+    assert asked.text
+    assert json.loads(json.dumps(asked.data))["operation"] in words
+
+
+def test_the_command_answers_in_json_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    chain = "TileBy([3,2],[4,5]).OrderBy(Row(12,10))"
+    assert cli.main(["layout", chain, "--json", "--svg", str(tmp_path / "out.svg")]) == 0
+    told = json.loads(capsys.readouterr().out)["result"]
+    assert (told["size"], told["onto"], told["places"][:6]) == (
+        120,
+        {"answer": "proved", "by": "structure"},
+        [0, 1, 2, 3, 4, 10],
+    )
+    assert (tmp_path / "out.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert cli.main(["layout", "S[4:1@lane] + R[2:4@warp]"]) == 0
+    assert "each element at 2 places" in capsys.readouterr().out
+    assert cli.main(["layout", "equal", chain, chain, "--svg", str(tmp_path / "no.svg")]) == 2
