@@ -11,8 +11,10 @@ from itertools import product as combinations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from atl.errors import WrongArgument, brief
-from layouts.axe.axes import Axis, Iter, Place, iter_of, place_of
+from layouts.axe.axes import MEMORY, Axis, Iter, Place, iter_of, place_of
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
 from layouts.foundation.function import Function, plain
@@ -105,7 +107,13 @@ class Axe(Function):
                 required="one place for each element",
                 suggestions=("places(layout, at) gives all of them",),
             )
-        return self.strides().at(list(digits)[::-1])
+        found = self.strides().at(list(digits)[::-1])
+        if self.axes not in ((), (MEMORY,)):
+            return found
+        # Along memory alone a place is an integer, as in other layouts.
+        if isinstance(found, Coordinate):
+            return found[0]
+        return found[..., 0] if isinstance(found, np.ndarray) and found.ndim > 1 else found
 
     def where(self, **sizes: int) -> Axe:  # noqa: ARG002 (it has no symbolic sizes)
         return self

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from atl.core.index import Index, Leaf, Size, Var, atoms, index, value_of
+from atl.core.predicate import TRUE, Predicate
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
 from atl.surface.values import IndexExpr
@@ -43,6 +44,10 @@ class Function(ABC):
     @abstractmethod
     def at(self, digits: Sequence[Any]) -> Any:
         """The value at these digits: integers, NumPy arrays of them, or index expressions."""
+
+    def partial(self, digits: Sequence[Any]) -> tuple[Predicate, Any]:
+        """Under which condition there is a place for these digits, and the place."""
+        return TRUE, self.at(digits)
 
     @property
     def box(self) -> Box:

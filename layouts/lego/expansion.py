@@ -73,6 +73,9 @@ class ExpandBy(Function):
         place = np.where(inside, Box(self.dims, row_major=True).join(found), -1)
         return place if place.ndim else int(place)
 
+    def partial(self, digits: Sequence[Any]) -> tuple[Predicate, Any]:
+        return self._guarded(digits)
+
     def _coordinate(self, place: Any) -> tuple[Any, ...]:
         return Box(self.expanded, row_major=True).digits(place)
 

@@ -38,8 +38,8 @@ def test_layouts_that_go_on_in_one_another_are_equal() -> None:
 def test_a_relation_is_the_pairs_of_a_table() -> None:
     layout = Layout((4, 3), (5, 2))
     pairs = Relation(layout)
-    assert pairs.map.wrap().count_val().to_python() == 12
-    assert pairs.inverse().is_equal(pairs.map.reverse())
+    assert pairs.count() == 12
+    assert pairs.reverse().reverse().is_equal(pairs)
     assert not Relation(Layout((4, 3), (1, 2))).is_injective()
 
 

@@ -1,0 +1,324 @@
+"""Functions as isl reads them: affine in digits and sizes, with quotients by numbers, and exclusive ors bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from atl.core.index import (
+    AnyAtom,
+    Bound,
+    Extremum,
+    Index,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    Xor,
+    atoms,
+    index,
+)
+from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
+from atl.core.predicate import Any as Either
+from atl.surface.values import IndexExpr
+from layouts.axe.layout import Axe
+from layouts.errors import NoLayout, NotByTable
+from layouts.foundation.function import Chain, Function
+from layouts.foundation.known import Known
+from layouts.foundation.layout import Layout
+from layouts.foundation.semimodule import BITS, INTEGERS, Coordinate
+from layouts.linear.conversion import as_linear
+from layouts.linear.layout import LinearLayout
+from layouts.proofs.witness import sizes_of
+
+MOST_PAIRS: Final = 512
+"""Of so many coordinates a function is written pair by pair, where it has no formula."""
+MOST_BITS: Final = 20
+"""So wide exclusive ors are written."""
+
+
+def written(function: Function, known: Known, *, bits: bool = False) -> str:
+    """The relation as isl reads it. Raises `NoLayout` where it cannot be written."""
+    if bits:
+        return _of_matrix(as_linear(function), natural=False)
+    if isinstance(function, Axe):
+        return _of_axe(function)
+    if isinstance(function, LinearLayout):
+        return _of_matrix(function, natural=True)
+    if isinstance(function, Layout) and function.semimodule is BITS:
+        return _of_matrix(as_linear(function), natural=True)
+    if _by_strides(function):
+        digits, conditions, place = _of_strides(function, "i")
+        return _laid_out(sizes_of(function), known, digits, conditions, [place], _Writer({}))
+    try:
+        return _of_formula(function, known)
+    except (NoLayout, NotByTable, TypeError):
+        if function.places is None or not function.has_table or function.places > MOST_PAIRS:
+            raise
+        return _of_pairs(function)
+
+
+def _by_strides(function: Function) -> bool:
+    match function:
+        case Layout():
+            return function.semimodule is INTEGERS
+        case Chain(outer=Layout() as outer, inner=inner) if outer.semimodule is INTEGERS:
+            return _by_strides(inner) and outer.box.row_major == inner.box.row_major
+        case _:
+            return False
+
+
+def _laid_out(
+    sizes: Iterable[str],
+    known: Known,
+    digits: Sequence[str],
+    conditions: Sequence[tuple[str, str]],
+    places: Sequence[str],
+    writer: _Writer,
+) -> str:
+    """`[sizes] -> { [digits] -> [places] : conditions }`; a name that is no digit is one that exists."""
+    facts = [writer.condition(fact) for fact in known.facts.predicates]
+    outs = ["p"] if len(places) == 1 else [f"p{k}" for k in range(len(places))]
+    held = [*conditions, *writer.inner]
+    inner = list(dict.fromkeys(name for name, _ in held if name not in digits))
+    equations = [f"{out} = {place}" for out, place in zip(outs, places, strict=True)]
+    holds = " and ".join([*equations, *(text for _, text in held), *facts])
+    body = f"exists {', '.join(inner)} : {holds}" if inner else holds
+    known_sizes = (expression for fact in known.facts.predicates for expression in expressions(fact))
+    names = sorted({*sizes, *_sizes(known_sizes)})
+    return f"[{', '.join(names)}] -> {{ [{', '.join(digits)}] -> [{', '.join(outs)}] : {body} }}"
+
+
+def _sizes(parts: Iterable[Index]) -> set[str]:
+    return {atom.name for part in parts for atom in atoms(part) if isinstance(atom, Size)}
+
+
+# -- a formula --------------------------------------------------------------------------------------------------------
+
+
+def _of_formula(function: Function, known: Known) -> str:
+    """The formula over its digits, with the condition under which there is a place."""
+    extents = function.box.extents
+    variables = [Var(_DIGITS + k, f"i{k}") for k in range(len(extents))]
+    inside, found = function.partial([index(variable) for variable in variables])
+    parts = list(found) if isinstance(found, Coordinate) else [found]
+    parts = [part.node if isinstance(part, IndexExpr) else part for part in parts]
+    if not all(isinstance(part, int | Index) for part in parts):
+        raise NoLayout(f"the places of {function} have no formula", required="integers, or coordinates")
+    names = {variable.uid: variable.name for variable in variables}
+    writer = _Writer(names, {v.name: n for v, n in zip(variables, extents, strict=True) if isinstance(n, int)})
+    places = [writer.text(index(part)) for part in parts]
+    digits = [variable.name for variable in variables]
+    conditions = [(d, f"0 <= {d} < {writer.text(index(n))}") for d, n in zip(digits, extents, strict=True)]
+    conditions.append((digits[0], writer.condition(inside)))
+    sizes = _sizes([*map(index, parts), *map(index, extents), *expressions(inside)])
+    return _laid_out(sizes, known, digits, conditions, places, writer)
+
+
+_DIGITS: Final = 1 << 57
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes index expressions; what isl has no word for gets a name, and conditions."""
+
+    names: dict[int, str]
+    extents: dict[str, int] = field(default_factory=dict)
+    inner: list[tuple[str, str]] = field(default_factory=list)
+
+    def text(self, expression: Index) -> str:
+        """An affine expression with quotients by numbers."""
+        terms: list[str] = []
+        for monomial, coefficient in expression.terms:
+            if len(monomial) > 1:
+                raise NoLayout(f"isl has no products or quotients: {expression}", required="a sum of sizes and digits")
+            terms.append("*".join([str(coefficient), *map(self._atom, monomial)]))
+        return f"({' + '.join(terms) or '0'})"
+
+    def _atom(self, atom: AnyAtom) -> str:
+        match atom:
+            case Size(name, _):
+                return name
+            case Var(uid, name):
+                if uid not in self.names:
+                    raise NoLayout(f"the index {name}", required="sizes and digits")
+                return self.names[uid]
+            case Quotient(above, below):
+                if below.constant is None:
+                    raise NoLayout(f"isl has no quotient by {below}", required="a number")
+                return f"floor({self.text(above)}/{below.constant})"
+            case Extremum(kind, choices):
+                return self._extreme(kind, [self.text(choice) for choice in choices])
+            case Xor(parts):
+                return self._xor(parts)
+            case Bound() | Read():
+                raise NoLayout("isl knows no loops and no arrays", required="sizes and digits")
+
+    def _new(self) -> str:
+        return f"e{len(self.inner)}"
+
+    def _extreme(self, kind: str, choices: list[str]) -> str:
+        name = self._new()
+        order = ">=" if kind == "max" else "<="
+        every = " and ".join(f"{name} {order} {choice}" for choice in choices)
+        some = " or ".join(f"{name} = {choice}" for choice in choices)
+        self.inner.append((name, f"{every} and ({some})"))
+        return name
+
+    def _xor(self, parts: Sequence[Index]) -> str:
+        width = max(self._greatest(part) for part in parts).bit_length()
+        if width > MOST_BITS:
+            raise NoLayout(f"an exclusive or of {width} bits", required=f"up to {MOST_BITS}")
+        columns = [[f"{self._new()}_{place}_{bit}" for bit in range(width)] for place in range(len(parts))]
+        for bits, part in zip(columns, parts, strict=True):
+            for bit in bits:
+                self.inner.append((bit, f"0 <= {bit} <= 1"))
+            total = " + ".join(f"{1 << k}*{bit}" for k, bit in enumerate(bits)) or "0"
+            self.inner.append((bits[0] if bits else "e", f"{self.text(part)} = {total}"))
+        name = self._new()
+        result = [f"{1 << k}*(({' + '.join(column[k] for column in columns)}) mod 2)" for k in range(width)]
+        self.inner.append((name, f"{name} = {' + '.join(result) or '0'}"))
+        return name
+
+    def _greatest(self, expression: Index) -> int:
+        """A bound of an expression of digits whose extents are numbers; none of its terms is negative."""
+        for atom in atoms(expression):
+            if isinstance(atom, Quotient) and (below := atom.denominator.constant):
+                if expression == atom.numerator - below * index(atom):
+                    return below - 1  # a remainder
+        total = 0
+        for monomial, coefficient in expression.terms:
+            part = coefficient
+            for atom in monomial:
+                part *= self._greatest_atom(atom)
+            total += max(part, 0)
+        return total
+
+    def _greatest_atom(self, atom: AnyAtom) -> int:
+        match atom:
+            case Var(uid, _) if (name := self.names.get(uid)) in self.extents:
+                return self.extents[str(name)] - 1
+            case Quotient(above, below) if below.constant:
+                return self._greatest(above) // below.constant
+            case Extremum(_, choices) | Xor(choices):
+                return (1 << max(map(self._greatest, choices)).bit_length()) - 1
+            case _:
+                raise NoLayout("an exclusive or of what has no bound", required="digits of numbers")
+
+    def condition(self, fact: Predicate) -> str:
+        """A condition on sizes and digits."""
+        match fact:
+            case NonNegative(expression):
+                return f"{self.text(expression)} >= 0"
+            case Zero(expression):
+                return f"{self.text(expression)} = 0"
+            case NonZero(expression):
+                return f"{self.text(expression)} != 0"
+            case All(parts):
+                return f"({' and '.join(map(self.condition, parts)) or '0 = 0'})"
+            case Either(parts):
+                return f"({' or '.join(map(self.condition, parts)) or '0 = 1'})"
+
+
+# -- matrices, axes, pairs --------------------------------------------------------------------------------------------
+
+
+def _of_matrix(layout: LinearLayout, *, natural: bool) -> str:
+    """A matrix over F2, between bits, or between the numbers that they make up."""
+    bits = [[f"b{k}_{bit}" for bit in range(size.bit_length() - 1)] for k, size in enumerate(layout.in_dims.values())]
+    inputs = [bit for each in bits for bit in each]
+    count = max((column.bit_length() for column in layout.columns), default=0)
+    outputs = [
+        f"(({' + '.join(bit for bit, c in zip(inputs, layout.columns, strict=True) if c >> k & 1) or '0'}) mod 2)"
+        for k in range(max(count, sum(size.bit_length() - 1 for size in layout.out_dims.values())))
+    ]
+    ranges = [f"0 <= {bit} <= 1" for bit in inputs]
+    if not natural:
+        outs = [f"y{k}" for k in range(len(outputs))]
+        equal = [f"{out} = {value}" for out, value in zip(outs, outputs, strict=True)]
+        return f"{{ [{', '.join(inputs)}] -> [{', '.join(outs)}] : {' and '.join([*equal, *ranges]) or '0 = 0'} }}"
+    digits = [f"i{k}" for k in range(len(bits))] or ["i0"]
+    sums = [" + ".join(f"{1 << k}*{bit}" for k, bit in enumerate(each)) or "0" for each in bits] or ["0"]
+    place = " + ".join(f"{1 << k}*{value}" for k, value in enumerate(outputs)) or "0"
+    holds = [f"p = {place}", *(f"{d} = {total}" for d, total in zip(digits, sums, strict=True)), *ranges]
+    exists = f"exists {', '.join(inputs)} : " if inputs else ""
+    return f"{{ [{', '.join(digits)}] -> [p] : {exists}{' and '.join(holds)} }}"
+
+
+def _of_axe(layout: Axe) -> str:
+    """Steps along each axis; each replica is a pair."""
+    digits = [f"i{k}" for k in range(len(layout.sharded))]
+    replicas = [f"r{k}" for k in range(len(layout.replicated))]
+    steps = [*zip(digits, layout.sharded, strict=True), *zip(replicas, layout.replicated, strict=True)]
+    axes = layout.axes or (None,)
+    places = [
+        " + ".join([str(layout.offset[at]) if at else "0", *(f"{e.stride}*{d}" for d, e in steps if e.axis == at)])
+        for at in axes
+    ]
+    outs = ["p"] if len(places) == 1 else [f"p{k}" for k in range(len(places))]
+    holds = [f"{out} = {place}" for out, place in zip(outs, places, strict=True)]
+    holds += [f"0 <= {digit} < {each.extent}" for digit, each in steps]
+    shown = digits or ["i0"]
+    holds += [] if digits else ["i0 = 0"]
+    exists = f"exists {', '.join(replicas)} : " if replicas else ""
+    return f"{{ [{', '.join(shown)}] -> [{', '.join(outs)}] : {exists}{' and '.join(holds)} }}"
+
+
+def _of_pairs(function: Function) -> str:
+    """Each coordinate with its place."""
+    table = function.table()
+    pairs = []
+    for at, place in enumerate(table.tolist()):
+        parts = place if isinstance(place, list) else [place]
+        digits = function.box.digits(at)
+        pairs.append(f"[{', '.join(str(int(d)) for d in digits)}] -> [{', '.join(map(str, parts))}]")
+    return "{ " + "; ".join(pairs) + " }"
+
+
+# -- strides ----------------------------------------------------------------------------------------------------------
+
+
+def _of_strides(function: Function, name: str) -> tuple[list[str], list[tuple[str, str]], str]:
+    """The names of the digits, each name with the bounds of what it stands for, and the place."""
+    match function:
+        case Layout() if function.semimodule is INTEGERS:
+            digits = [f"{name}{k}" for k in range(len(function.modes))]
+            bounds = [
+                (digit, f"0 <= {digit} < {_affine(n)}") for digit, (n, _) in zip(digits, function.modes, strict=True)
+            ]
+            parts = [f"{_number(d)} {digit}" for digit, (_, d) in zip(digits, function.modes, strict=True)]
+            return digits, bounds, " + ".join([_affine(function.offset), *parts])
+        case Chain(outer=Layout() as outer, inner=inner) if outer.semimodule is INTEGERS:
+            digits, bounds, place = _of_strides(inner, name)
+            split, inside, value = _of_strides(outer, f"{name}_")
+            width: Any = 1
+            joined: list[str] = []
+            for digit, (n, _) in zip(split, outer.modes, strict=True):
+                joined.append(f"{_number(width)} {digit}")
+                width = width * n if isinstance(n, int) else None
+            inside[-1] = (split[-1], f"0 <= {split[-1]}")  # the last mode takes what is left
+            inside.append((split[-1], f"{place} = {' + '.join(joined)}"))
+            return digits, [*bounds, *inside], value
+        case _:
+            raise NoLayout(
+                f"{function} is no relation that is known here", required="integer strides, or a chain of such"
+            )
+
+
+def _number(value: object) -> str:
+    if type(value) is not int:
+        raise NoLayout(f"isl has no products with {value}", required="a number")
+    return str(value)
+
+
+def _affine(value: object) -> str:
+    """A sum of sizes with numbers for coefficients."""
+    if not isinstance(value, int | Index):
+        raise NoLayout(f"isl does not know {value}", required="a sum of sizes")
+    terms: list[str] = []
+    for monomial, coefficient in index(value).terms:
+        if len(monomial) > 1 or not all(isinstance(atom, Size) for atom in monomial):
+            raise NoLayout(f"isl has no products or quotients: {value}", required="a sum of sizes")
+        terms.append(" ".join([str(coefficient), *(atom.name for atom in monomial if isinstance(atom, Size))]))
+    return f"({' + '.join(terms) or '0'})"

@@ -1,0 +1,1 @@
+"""Relations by isl, of every family and between them, beside plain enumeration."""

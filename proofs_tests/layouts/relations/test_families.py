@@ -1,0 +1,190 @@
+"""The relation of a layout of any family is the set of its pairs; its operations are those on sets of pairs."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+import atl
+from atl.errors import ATLError
+from layouts import F2, Box, Chain, E, IndexFunction, Layout, LinearLayout, NoLayout, Relation, Swizzle, as_linear
+from layouts.axe import Axe, R, S, axis, places
+from layouts.foundation.function import Function
+from layouts.foundation.semimodule import COORDINATES, Coordinate
+from layouts.lego import CoverBy, GenP, GroupBy, Row, TileBy
+from layouts.pictures.matrix import families
+from layouts.proofs import relation
+from proofs_tests.layouts.axe.test_enumeration import drawn
+from proofs_tests.layouts.lego.by_hand import any_chain
+from proofs_tests.layouts.linear import drawing
+
+pytest.importorskip("islpy", reason="isl, which is not needed: pip install 'atl-tensor[layouts]'")
+n, m, b = atl.sizes("n m b")
+
+
+def pairs(function: Function) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The pairs by enumeration; an element beyond an array has no place."""
+    found = set()
+    size = function.size
+    assert isinstance(size, int)
+    for at in range(size):
+        digits = tuple(int(d) for d in function.box.digits(at))
+        if isinstance(function, Axe):
+            axes = function.axes
+            for place in places(function, digits if len(digits) > 1 else digits[0]):
+                found.add((digits, tuple(place[each] for each in axes) or (0,)))
+            continue
+        value = function.at(digits)
+        wide = isinstance(function, Layout) and function.semimodule is COORDINATES
+        place = tuple(map(int, value)) if isinstance(value, Coordinate) else (0, 0) if wide else (int(value),)
+        if place != (-1,):
+            found.add((digits, place))
+    return found
+
+
+def same(made: Relation, wanted: set[Any]) -> bool:
+    """Whether a relation has these pairs, and no others."""
+    found: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for digits, place in sorted(wanted):
+        found.setdefault(digits, []).append(place)
+    return made.count() == len(wanted) and all(made.places(*digits) == out for digits, out in found.items())
+
+
+def width(made: Relation) -> tuple[int, int]:
+    import islpy
+
+    return made.map.dim(islpy.dim_type.in_), made.map.dim(islpy.dim_type.out)
+
+
+@pytest.mark.parametrize("name", [each for each in families() if "sizes" not in each])
+def test_the_relation_of_each_family_has_its_pairs(name: str) -> None:
+    function = families()[name]
+    assert same(Relation(function), pairs(function))
+
+
+def test_relations_of_random_layouts_have_their_pairs() -> None:
+    random = Random(31)
+    for _ in range(12):
+        for function in (drawing.any_layout(random, 2), drawn(random), any_chain(random)[0]):
+            size = function.size
+            if isinstance(size, int) and 0 < size <= 48 and (not isinstance(function, LinearLayout) or function.in_dims):
+                made = Relation(function)
+                wanted = pairs(function)
+                if width(made)[1] == len(next(iter(wanted))[1]):
+                    assert same(made, wanted), str(function)
+
+
+def test_replicas_that_overlap_are_one_place() -> None:
+    lane = axis("lane")
+    made = Relation(S[4 : 1 @ lane] + R[3 : 1 @ lane] + R[2 : 2 @ lane])
+    assert made.places(0) == [(0,), (1,), (2,), (3,), (4,)]
+    assert not made.is_single_valued()
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        GroupBy([n, 8]).OrderBy(Row(n, 8)),
+        TileBy([n, 4], [2, 8]).OrderBy(Row(2 * n, 32)),
+        CoverBy([n], [4]),
+        Layout((4, n), (1, 4)),
+        Layout((4, n), (E(0), E(1))),
+        IndexFunction((n, 8), lambda i, j: (i, (i + j) % 8), onto=Box((n, 8), row_major=True)),
+        IndexFunction((n, 8), lambda i, j: 8 * i + (i % 8 ^ j)),
+    ],
+    ids=range(7),
+)
+def test_extents_may_be_sizes(layout: Function) -> None:
+    made = Relation(layout)
+    assert made.is_injective()
+    for number in (1, 3, 5):
+        placed = layout.where(n=number)
+        fixed = made.map.intersect_params(Relation.of(f"[n] -> {{ [] -> [] : n = {number} }}").map.params())
+        assert Relation(placed).is_equal(Relation._made(fixed.project_out(_parameter(), 0, 1)))
+
+
+def _parameter() -> Any:
+    import islpy
+
+    return islpy.dim_type.param
+
+
+def test_products_of_sizes_are_said_to_be_beyond_isl() -> None:
+    for layout in (GroupBy([n, m]).OrderBy(Row(n, m)), TileBy([n], [b]).OrderBy(Row(n * b))):
+        with pytest.raises(NoLayout, match="no products"):
+            Relation(layout)
+
+
+def test_compositions_are_those_of_functions() -> None:
+    swizzle, rows = Swizzle(2, 0, 2), Layout(16, 1)
+    made = Relation(rows).compose(Relation(swizzle))
+    assert same(made, {((i,), (int(swizzle(rows(i))),)) for i in range(16)})
+    assert made.is_equal(Relation(Chain(swizzle, rows)))
+    assert Relation(swizzle).compose(Relation(swizzle)).is_equal(Relation(Layout(16, 1)))
+
+
+def test_sets_of_pairs_are_joined_met_and_taken_from_one_another() -> None:
+    one, other = Layout((3, 4), (4, 1)), Layout((3, 4), (1, 3))
+    a, c = pairs(one), pairs(other)
+    x, y = Relation(one), Relation(other)
+    assert same(x.union(y), a | c)
+    assert same(x.intersect(y), a & c)
+    assert same(x.subtract(y), a - c)
+    assert x.subtract(x).is_empty()
+    assert x.subtract(x).witness() is None
+    assert x.section().compose(x).is_equal(Relation(Layout(12, 1)))
+    left = Relation(Layout(4, 3)).complement(12)
+    assert same(left, {((p,), (p,)) for p in range(12) if p % 3})
+
+
+def test_a_witness_is_a_pair_with_numbers_for_sizes() -> None:
+    both = Relation(Layout((2, n), (1, 2))).subtract(Relation(Layout((2, n), (1, 3))))
+    sizes, digits, place = both.witness() or ({}, (), ())
+    assert sizes["n"] > digits[1] >= 1
+    assert place == (digits[0] + 2 * digits[1],)
+
+
+def test_bits_are_related_where_functions_are_linear() -> None:
+    for layout in (Swizzle(3, 4, 3), Layout((8, 8), (F2(9), F2(1))), as_linear(Layout((4, 8), (8, 1)))):
+        made = Relation(layout, bits=True)
+        assert made.is_injective()
+        assert width(made)[0] == sum(len(each) for each in as_linear(layout).bases.values())
+        assert made.count() == layout.size
+    with pytest.raises(NoLayout):
+        Relation(Layout(6, 1), bits=True)
+
+
+def test_what_has_no_formula_is_related_pair_by_pair() -> None:
+    table = [3, 1, 0, 2]
+    made = GroupBy([4]).OrderBy(GenP([4], lambda i: table[i], lambda x: (table.index(x),)))
+    assert same(Relation(made), pairs(made))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Relation(3),
+        lambda: Relation.of("no relation"),
+        lambda: Relation(Layout(4)).compose(3),
+        lambda: Relation(Layout((4, n), (1, 4))).count(),
+        lambda: Relation.of("{ [i] -> [i] }").count(),
+        lambda: Relation.of("{ [i] -> [j] }").places(3),
+        lambda: Relation(Layout(4)).places(1, 2),
+        lambda: Relation(Layout(4)).places("1"),
+        lambda: Relation(Layout(4)).complement("x"),
+        lambda: Relation(Layout(4)).union(Relation(Layout((2, 2)))),
+    ],
+    ids=range(10),
+)
+def test_what_is_no_relation_is_refused(call: Any) -> None:
+    with pytest.raises(ATLError):
+        call()
+
+
+def test_operations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Relation(Swizzle(3, 0, 3))
+    monkeypatch.setattr(relation, "MOST_OPERATIONS", 10)
+    with pytest.raises(NoLayout, match="within 10 operations"):
+        made.compose(made).is_injective()
