@@ -208,7 +208,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _declare_layout(parser: argparse.ArgumentParser) -> None:
     forms = "(4,8):(8,1), TileBy([3,2],[4,5]).OrderBy(Row(12,10)), S[8:4@lane] + R[2:1@warp], Swizzle(3,0,3)"
     parser.add_argument(
-        "words", nargs="+", metavar="WORD",
+        "words", nargs="*", metavar="WORD",
         help=f"a layout, as in {forms}, where names are symbolic sizes; or an operation (composition, logical_divide, "
         "complement, right_inverse, as_lego, equal, …), before or after the first of its layouts",
     )  # fmt: skip
@@ -217,11 +217,17 @@ def _declare_layout(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the result as SVG")
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    parser.add_argument(
+        "--families", action="store_true", help="print what can be done with each family of layouts, as Markdown"
+    )
 
 
 def _layout(arguments: argparse.Namespace) -> int:
-    from layouts import Function, ask, draw, read_condition
+    from layouts import Function, ask, draw, families_table, read_condition
 
+    if arguments.families:
+        print(families_table(), end="")
+        return 0
     asked = ask(arguments.words, given=[read_condition(text) for text in arguments.given])
     print(json.dumps(asked.data, ensure_ascii=False) if arguments.json else asked.text)
     if arguments.svg is not None:

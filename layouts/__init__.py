@@ -47,6 +47,7 @@ from layouts.linear.names import supremum
 from layouts.pictures.asking import Asked, ask
 from layouts.pictures.explain import Explanation, explain
 from layouts.pictures.grid import Picture, draw
+from layouts.pictures.matrix import families_table
 from layouts.pictures.reading import read_condition, read_layout
 from layouts.pictures.report import described, result_of, steps_of, verdict
 from layouts.pictures.words import read_function
@@ -108,6 +109,7 @@ __all__ = [
     "draw",
     "equal",
     "explain",
+    "families_table",
     "filter",
     "filter_zeros",
     "flat_divide",

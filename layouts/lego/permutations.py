@@ -229,7 +229,9 @@ class GenP(Permutation):
 
     def _flat(self, digits: Sequence[Any]) -> Any:
         if self._table is not None and not any(isinstance(digit, Index) for digit in digits):
-            found = self._table[self._inside(Box(self.dims, row_major=True).join([np.asarray(each) for each in digits]))]
+            found = self._table[
+                self._inside(Box(self.dims, row_major=True).join([np.asarray(each) for each in digits]))
+            ]
             return found if found.ndim else int(found)
         try:
             return self._formula(*digits)

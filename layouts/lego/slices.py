@@ -15,9 +15,11 @@ from atl.surface.values import IndexExpr
 from atl.text.printing import show_predicate
 from layouts.errors import LayoutError, NoLayout, NotByTable
 from layouts.foundation.function import Function, need_function
-from layouts.foundation.semimodule import Array
+from layouts.foundation.layout import Layout
+from layouts.foundation.semimodule import BITS, Array
 from layouts.foundation.tuples import Extent, modes_of, product, shown
 from layouts.lego.sizes import plain
+from layouts.linear.conversion import as_linear
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ def part_of(function: Function, *parts: Any) -> Slice:
     i + 16 over [i < 8]
     """
     need_function(function)
+    if isinstance(function, Layout) and function.semimodule is BITS:
+        function = as_linear(function)  # whose value is an exclusive or of bits of digits
     digits, axes = chosen(parts, [product(mode) for mode in modes_of(function.shape)])
     found = function(*digits)
     place = found.node if isinstance(found, IndexExpr) else found

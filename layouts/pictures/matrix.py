@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import atl
-from atl.errors import ATLError
+from atl.core.index import index
+from atl.errors import ATLError, brief
 from atl.prove import Proved, Refuted, Unknown
 from layouts.algebra.coalesce import coalesce
 from layouts.algebra.complement import complement
@@ -20,6 +21,7 @@ from layouts.foundation.function import Chain, Function, IndexFunction, swizzle
 from layouts.foundation.layout import Layout
 from layouts.foundation.reach import cosize
 from layouts.foundation.semimodule import F2, E
+from layouts.foundation.tuples import modes_of, product
 from layouts.lego import CoverBy, GenP, GroupBy, Row, TileInto, part_of
 from layouts.linear.banks import bank_conflicts
 from layouts.linear.conversion import as_linear
@@ -35,6 +37,10 @@ LONGEST: Final = 32
 """An answer that is longer is named by its type."""
 
 
+def _turned(place: Any) -> Any:
+    return 7 - place
+
+
 def families() -> Mapping[str, Function]:
     """A small layout of each family, of numbers and of sizes where it has these."""
     n, b = atl.sizes("n b")
@@ -46,9 +52,9 @@ def families() -> Mapping[str, Function]:
         "linear": LinearLayout.from_bases([("reg", [1, 2]), ("lane", [4, 8, 16])], ["i"]),
         "LEGO": TileInto([4, 8], [2, 4]).OrderBy(Row(4, 8)),
         "LEGO, sizes": TileInto([n], [b]).OrderBy(Row(n)),
-        "LEGO, GenP": GroupBy([2, 4]).OrderBy(GenP([8], lambda i: 7 - i, lambda x: (7 - x,))),
+        "LEGO, GenP": GroupBy([2, 4]).OrderBy(GenP([8], _turned, _turned)),
         "LEGO, partial": CoverBy([5], [3]),
-        "Axe": S[(4, 8):(8, 1)],
+        "Axe": S[(4, 8) : (8, 1)],
         "Axe, two axes": S[(4, 8) : (1 @ axis("warp"), 1 @ axis("lane"))],
         "Axe, replicas": S[8 : 1 @ axis("lane")] + R[2 : 1 @ axis("warp")],
         "swizzle": swizzle(2, 0, 3),
@@ -57,7 +63,7 @@ def families() -> Mapping[str, Function]:
     }
 
 
-OPERATIONS: Final[Mapping[str, Callable[[Function], Any]]] = {
+OPERATIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "value at its last element": lambda a: a.table()[-1],
     "size": lambda a: a.size,
     "`cosize`": cosize,
@@ -95,9 +101,7 @@ def _rank(a: Function) -> int:
 
 
 def _shape(a: Function) -> tuple[Any, ...]:
-    from atl.core.index import index
-
-    return tuple(index(extent) for extent in (a.shape if isinstance(a.shape, tuple) else (a.shape,)))
+    return tuple(index(product(mode)) for mode in modes_of(a.shape))
 
 
 def families_table() -> str:
@@ -110,14 +114,15 @@ def families_table() -> str:
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     samples = "\n".join(f"- **{name}**: `{layout}`" for name, layout in held.items())
     listed = "\n".join(f"{number}. {reason}" for reason, number in reasons.items())
-    return f"The layouts in the table:\n\n{samples}\n\n{table}\n\nWhere a number stands there is no result, because:\n\n{listed}\n"
+    parts = ["The layouts in the table:", samples, table, "Where a number stands, there is no result, because:", listed]
+    return "\n\n".join(parts) + "\n"
 
 
 def _cell(operation: Callable[[Function], Any], layout: Function, reasons: dict[str, int]) -> str:
     try:
         made = operation(layout)
     except ATLError as error:
-        reason = _one_line(error)
+        reason = _one_line(error).replace(str(layout), "it").replace(brief(layout), "it")
         return f"({reasons.setdefault(reason, len(reasons) + 1)})"
     return _short(made)
 
@@ -125,7 +130,7 @@ def _cell(operation: Callable[[Function], Any], layout: Function, reasons: dict[
 def _one_line(error: ATLError) -> str:
     told = str(error).splitlines()
     required = next((line.partition("required: ")[2] for line in told if "required: " in line), "")
-    return f"{told[0].partition(' [ATL')[0]}" + (f"; required: {required}" if required else "")
+    return f"{told[0].rpartition(' [ATL')[0]}" + (f"; required: {required}" if required else "")
 
 
 def _short(made: object) -> str:

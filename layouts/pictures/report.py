@@ -50,9 +50,8 @@ def result_of(operation: str, layouts: Sequence[Function]) -> Any:
     function, count = OPERATIONS[operation]
     if len(layouts) != count and not (operation == "complement" and len(layouts) == 2):
         raise WrongArgument(f"{operation} of {len(layouts)} layouts", required=f"{count}")
-    takes = LinearLayout if operation == "invert" else Axe if operation == "canonicalize" else Function
-    if operation not in _OF_ALL and takes is Function:
-        takes = Layout
+    takes: type[Function] = Function if operation in _OF_ALL else Layout
+    takes = {"invert": LinearLayout, "canonicalize": Axe}.get(operation, takes)
     for each in layouts:
         if not isinstance(each, takes):
             raise WrongArgument(

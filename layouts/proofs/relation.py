@@ -24,7 +24,7 @@ MOST_OPERATIONS: Final = 400_000
 
 
 class Relation:
-    """The pairs of digits and places of a function, as isl's map `map`; a coordinate may have any number of places.
+    """The pairs of digits and places of a function, as isl's map `map`; digits may have any number of places.
 
     A digit for each leaf of the shape, a place that is an integer, or a coordinate along each axis. With `bits=True`, of
     functions that are linear over F2, a bit for each digit, lowest first. Relations are the value where no layout
@@ -118,6 +118,7 @@ class Relation:
 
     def count(self) -> int:
         """How many pairs there are. Raises `NoLayout` where sizes have no numbers, or there is no end."""
+
         def number(isl: Any) -> Any:
             pairs = self.map.wrap()
             return None if self.map.dim(isl.dim_type.param) or not pairs.is_bounded() else pairs.count_val()

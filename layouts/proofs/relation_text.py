@@ -184,9 +184,9 @@ class _Writer:
     def _greatest(self, expression: Index) -> int:
         """A bound of an expression of digits whose extents are numbers; none of its terms is negative."""
         for atom in atoms(expression):
-            if isinstance(atom, Quotient) and (below := atom.denominator.constant):
-                if expression == atom.numerator - below * index(atom):
-                    return below - 1  # a remainder
+            below = atom.denominator.constant if isinstance(atom, Quotient) else None
+            if isinstance(atom, Quotient) and below and expression == atom.numerator - below * index(atom):
+                return below - 1  # a remainder
         total = 0
         for monomial, coefficient in expression.terms:
             part = coefficient

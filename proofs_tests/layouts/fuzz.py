@@ -19,6 +19,7 @@ from layouts import F2, Chain, E, Layout, NoLayout
 from proofs_tests.fuzzing import Progress, Tally, command, try_all
 from proofs_tests.layouts.enumeration import is_expressed
 from proofs_tests.layouts.test_unary import has_gaps
+from proofs_tests.layouts.texts import fuzzing
 
 EXTENTS: Final = (1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8, 9, 12, 16)
 MOST: Final = 240
@@ -336,6 +337,7 @@ KINDS: Final[tuple[Callable[[Case], str], ...]] = (
     composes, composes, composes, coalesces, complements, inverts, judges, divides, multiplies, recasts, symbols,
     adds_without_carries, moves_along_axes, associates,
 )  # fmt: skip
+"""What is tried of CuTe's algebra; what is tried of all families stands beside it."""
 
 
 def run_layouts(
@@ -348,7 +350,11 @@ def run_layouts(
         random = Random(f"{seed}/{number}")
         before = len(report.findings)
         try:
-            report.counts[random.choice(KINDS)(Case(random, report))] += 1
+            case = Case(random, report)
+            if random.random() < 0.5:
+                report.counts[random.choice(KINDS)(case)] += 1
+            else:
+                report.counts[random.choice(fuzzing.KINDS)(random, case.need)] += 1
         except Exception as error:  # noqa: BLE001 (whatever is raised where a result was due is a finding)
             report.findings.append(f"{type(error).__name__}: {error}")
         for place in range(before, len(report.findings)):

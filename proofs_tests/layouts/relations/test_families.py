@@ -37,10 +37,13 @@ def pairs(function: Function) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
                 found.add((digits, tuple(place[each] for each in axes) or (0,)))
             continue
         value = function.at(digits)
-        wide = isinstance(function, Layout) and function.semimodule is COORDINATES
-        place = tuple(map(int, value)) if isinstance(value, Coordinate) else (0, 0) if wide else (int(value),)
-        if place != (-1,):
-            found.add((digits, place))
+        if isinstance(function, Layout) and function.semimodule is COORDINATES:
+            at_each = value if isinstance(value, Coordinate) else Coordinate(())
+            numbers = tuple(int(at_each[k]) for k in range(function.width))  # type: ignore[arg-type]
+        else:
+            numbers = (int(value),)
+        if numbers != (-1,):
+            found.add((digits, numbers))
     return found
 
 
@@ -69,7 +72,11 @@ def test_relations_of_random_layouts_have_their_pairs() -> None:
     for _ in range(12):
         for function in (drawing.any_layout(random, 2), drawn(random), any_chain(random)[0]):
             size = function.size
-            if isinstance(size, int) and 0 < size <= 48 and (not isinstance(function, LinearLayout) or function.in_dims):
+            if (
+                isinstance(size, int)
+                and 0 < size <= 48
+                and (not isinstance(function, LinearLayout) or function.in_dims)
+            ):
                 made = Relation(function)
                 wanted = pairs(function)
                 if width(made)[1] == len(next(iter(wanted))[1]):
@@ -165,15 +172,15 @@ def test_what_has_no_formula_is_related_pair_by_pair() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: Relation(3),
+        lambda: Relation(3),  # type: ignore[arg-type]
         lambda: Relation.of("no relation"),
-        lambda: Relation(Layout(4)).compose(3),
+        lambda: Relation(Layout(4)).compose(3),  # type: ignore[arg-type]
         lambda: Relation(Layout((4, n), (1, 4))).count(),
         lambda: Relation.of("{ [i] -> [i] }").count(),
         lambda: Relation.of("{ [i] -> [j] }").places(3),
         lambda: Relation(Layout(4)).places(1, 2),
-        lambda: Relation(Layout(4)).places("1"),
-        lambda: Relation(Layout(4)).complement("x"),
+        lambda: Relation(Layout(4)).places("1"),  # type: ignore[arg-type]
+        lambda: Relation(Layout(4)).complement("x"),  # type: ignore[arg-type]
         lambda: Relation(Layout(4)).union(Relation(Layout((2, 2)))),
     ],
     ids=range(10),

@@ -1,0 +1,32 @@
+"""The page on families is what the command prints, and says of everything what comes of it or why nothing does."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from layouts import families_table
+from layouts.pictures.matrix import OPERATIONS, families
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "layout-families.md"
+
+
+@pytest.mark.skipif(find_spec("islpy") is None, reason="isl, for the row of relations: pip install 'atl-tensor[layouts]'")
+def test_the_page_is_what_the_command_prints() -> None:
+    _, _, printed = PAGE.read_text(encoding="utf-8").partition("The layouts in the table:")
+    _, _, made = families_table().partition("The layouts in the table:")
+    assert printed == made, "atl layout --families, below the head of docs/layout-families.md"
+
+
+def test_no_cell_is_empty_and_every_number_has_its_reason() -> None:
+    table = families_table()
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
+    assert len(rows) == len(OPERATIONS) + 2
+    reasons = {line.partition(". ")[0] for line in table.splitlines() if line[:1].isdigit()}
+    for row in rows[2:]:
+        cells = [cell.strip() for cell in row]
+        assert len(cells) == len(families()) + 1
+        assert all(cells)
+        assert {cell[1:-1] for cell in cells if cell.startswith("(") and cell[1:-1].isdigit()} <= reasons
