@@ -51,7 +51,7 @@ def result_of(operation: str, layouts: Sequence[Function]) -> Any:
     if len(layouts) != count and not (operation == "complement" and len(layouts) == 2):
         raise WrongArgument(f"{operation} of {len(layouts)} layouts", required=f"{count}")
     takes: type[Function] = Function if operation in _OF_ALL else Layout
-    takes = {"invert": LinearLayout, "canonicalize": Axe}.get(operation, takes)
+    takes = LinearLayout if operation == "invert" else Axe if operation == "canonicalize" else takes
     for each in layouts:
         if not isinstance(each, takes):
             raise WrongArgument(

@@ -26,8 +26,8 @@ MOST_OPERATIONS: Final = 400_000
 class Relation:
     """The pairs of digits and places of a function, as isl's map `map`; digits may have any number of places.
 
-    A digit for each leaf of the shape, a place that is an integer, or a coordinate along each axis. With `bits=True`, of
-    functions that are linear over F2, a bit for each digit, lowest first. Relations are the value where no layout
+    A digit for each leaf of the shape, a place that is an integer, or a coordinate along each axis. With `bits=True`,
+    of functions that are linear over F2, a bit for each digit, lowest first. Relations are the value where no layout
     exists: unions, complements, replicas that overlap. Each operation is bounded.
 
     Raises `WrongArgument` where islpy is not installed, `NoLayout` where isl cannot write the function (products of two

@@ -187,6 +187,7 @@ class _Writer:
     names: Iterator[str]
     counts: dict[str, int] = field(default_factory=dict)
     defined: dict[str, str] = field(default_factory=dict)
+    printed: dict[str, str] = field(default_factory=dict)
 
     def written(self, value: Any, names: tuple[str, ...]) -> tuple[Written, _Spelled]:
         if isinstance(value, Condition):
@@ -220,6 +221,11 @@ class _Writer:
         """What is printed at a place."""
         if said in self.defined:
             return self.defined[said]
+        if said not in self.printed:
+            self.printed[said] = self._text(said, value, names)
+        return self.printed[said]
+
+    def _text(self, said: str, value: Any, names: tuple[str, ...]) -> str:
         if isinstance(value, Condition):
             return self._condition(value.node, _Spelled({}, self.known))
         written, spelled = self.written(value, names)

@@ -49,7 +49,7 @@ def operations(written: Written) -> int:
         case Product(parts) | Extreme(_, parts):
             return len(parts) - 1 + sum(map(operations, parts))
         case Division("ceiling", left, right):
-            return 3 + operations(left) + 2 * operations(right)
+            return (2 if isinstance(right, Number) else 3) + operations(left) + 2 * operations(right)
         case Division(_, left, right):
             return 1 + operations(left) + operations(right)
         case Element(_, indices):

@@ -36,6 +36,13 @@ Sign: TypeAlias = Callable[[Written], bool]
 _SUM, _PRODUCT, _OPERAND = range(3)
 
 
+def raised(left: Written, right: Written) -> Written:
+    """The numerator whose quotient rounded down is the given one rounded up."""
+    if isinstance(right, Number):
+        return Sum(((False, left), (False, Number(right.value - 1))))
+    return Sum(((False, left), (False, right), (True, Number(1))))
+
+
 @dataclass(frozen=True, slots=True)
 class Infix:
     """The text of expressions in a language with infix operators: C, CUDA, Triton's Python."""
@@ -75,7 +82,7 @@ class Infix:
 
     def _division(self, kind: str, left: Written, right: Written) -> str:
         if kind == "ceiling":
-            return self._division("floor", Sum(((False, left), (False, right), (True, Number(1)))), right)
+            return self._division("floor", raised(left, right), right)
         over = "//" if self.language == "triton" else "/"
         above, below = self.text(left, _OPERAND), self.text(right, _OPERAND)
         if self.not_negative(left):
@@ -157,7 +164,7 @@ class Static:
 
     def _division(self, kind: str, left: Written, right: Written) -> str:
         if kind == "ceiling":
-            return self._division("floor", Sum(((False, left), (False, right), (True, Number(1)))), right)
+            return self._division("floor", raised(left, right), right)
         above, below = self.value(left), self.value(right)
         known = self.not_negative(left)
         if kind == "floor":

@@ -189,7 +189,8 @@ def judges(random: Random, need: Need) -> str:
     function = drawn(random)
     found = [at(function, where) for where in coordinates(function)]
     if any(len(each) > 1 for each in found):
-        same = equal(function, canonicalize(function)) if isinstance(function, Axe) else Proved("")
+        assert isinstance(function, Axe)
+        same = equal(function, canonicalize(function))
         need(isinstance(same, Proved), f"{function} and its canonical form: {same}")
         return "replicas"
     once = len(set(found)) == len(found)
@@ -264,12 +265,12 @@ def relates(random: Random, need: Need) -> str:
             value: Any = function.at(digits)
             if isinstance(function, Layout) and function.width > 1:
                 wanted = (
-                    [tuple(int(value[k]) for k in range(function.width))]
+                    [tuple(int(str(value[k])) for k in range(function.width))]
                     if isinstance(value, Coordinate)
                     else [(0,) * function.width]
                 )
             else:
-                number_of = int(value[0]) if isinstance(value, Coordinate) else int(value)
+                number_of = int(str(value[0])) if isinstance(value, Coordinate) else int(value)
                 wanted = [] if number_of == -1 and not isinstance(function, Layout) else [(number_of,)]
         need(
             made.places(*digits) == wanted, f"{function} at {digits} is related to {made.places(*digits)}, not {wanted}"

@@ -13,7 +13,9 @@ from layouts.pictures.matrix import OPERATIONS, families
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "layout-families.md"
 
 
-@pytest.mark.skipif(find_spec("islpy") is None, reason="isl, for the row of relations: pip install 'atl-tensor[layouts]'")
+@pytest.mark.skipif(
+    find_spec("islpy") is None, reason="isl, for the row of relations: pip install 'atl-tensor[layouts]'"
+)
 def test_the_page_is_what_the_command_prints() -> None:
     _, _, printed = PAGE.read_text(encoding="utf-8").partition("The layouts in the table:")
     _, _, made = families_table().partition("The layouts in the table:")
