@@ -1,4 +1,4 @@
-"""How long the kernels of the LEGO paper take to be generated, beside its Table III: `python -m bench.tool.templates`."""
+"""How long the LEGO paper's kernels take to be generated, beside Table III: `python -m bench.tool.templates`."""
 
 from __future__ import annotations
 
