@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from atl.core.index import Index, index
 from layouts.foundation.box import Box
 from layouts.foundation.known import Known
 from layouts.foundation.tuples import Extent
@@ -53,6 +54,7 @@ def _taken(left: Digits, extent: Extent, known: Known) -> Any:
         if known.quotient(needed, held) is not None:
             digit, span = digit + part * span, span * held
         elif (rest := known.quotient(held, needed)) is not None:
+            part = index(part) if isinstance(part, int) and isinstance(needed, Index) else part
             left.append((part // needed, rest))
             return digit + part % needed * span
         else:
