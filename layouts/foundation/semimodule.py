@@ -269,7 +269,12 @@ class Coordinates(_OfIntegers, Semimodule[Coordinate]):
         return isinstance(a, Coordinate) and isinstance(b, Coordinate)
 
     def multiples(self, digits: Array, a: Coordinate, width: int) -> Array:
-        steps = np.array([a[k] for k in range(width)], dtype=digits.dtype)
+        parts = [a[k] for k in range(width)]
+        most = int(np.abs(digits).max(initial=1)) * max(
+            (abs(part) for part in parts if isinstance(part, int)), default=1
+        )
+        # So far below the machine's limit that many of them are added up without one that is passed.
+        steps = np.array(parts, dtype=digits.dtype if most < MACHINE >> 6 else object)
         rows: Array = digits[..., None] * steps
         return rows
 

@@ -85,7 +85,11 @@ def meeting(a: Function) -> Refuted | None:
 
 def _repeated(values: Array) -> tuple[int, int] | None:
     """The indices of two equal values."""
-    if values.ndim > 1:
+    if values.ndim > 1 and values.dtype == object:  # beyond machine integers, which NumPy sorts no rows of
+        rows = [tuple(row) for row in values.tolist()]
+        first = {row: at for at, row in reversed(list(enumerate(rows)))}
+        values = np.array([first[row] for row in rows], dtype=np.int64)
+    elif values.ndim > 1:
         _, values = np.unique(values, axis=0, return_inverse=True)
         values = values.reshape(-1)
     if not len(values):
@@ -379,8 +383,9 @@ def _not_onto(a: Function, target: Shape) -> Refuted | None:
     for axis in range(max(rows.shape[1], len(extents))):
         part = rows[:, axis] if axis < rows.shape[1] else np.zeros(len(rows), dtype=np.int64)
         extent = extents[axis] if axis < len(extents) else 1
-        inside &= (part >= 0) & (part < extent)
-        flat += np.asarray(part, dtype=np.int64) * step
+        within = np.asarray((part >= 0) & (part < extent), dtype=bool)
+        inside &= within
+        flat += np.where(within, part, 0).astype(np.int64) * step  # what is outside may be no machine integer
         step *= extent
     if not inside.all():
         return refuted(a, ("i", int(np.argmin(inside))))

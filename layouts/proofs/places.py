@@ -34,6 +34,8 @@ def image(a: Function) -> Array:
     """
     need_function(a)
     values = a.table()
+    if values.ndim > 1 and values.dtype == object:  # beyond machine integers, which NumPy sorts no rows of
+        return np.array(sorted({tuple(row) for row in values.tolist()}), dtype=object)
     return np.unique(values, axis=0) if values.ndim > 1 else np.unique(values)
 
 

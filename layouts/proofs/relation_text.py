@@ -46,12 +46,12 @@ def written(function: Function, known: Known, *, bits: bool = False) -> str:
         return _of_axe(function)
     if isinstance(function, LinearLayout):
         return _of_matrix(function, natural=True)
-    if isinstance(function, Layout) and function.semimodule is BITS:
-        return _of_matrix(as_linear(function), natural=True)
     if _by_strides(function):
         digits, conditions, place = _of_strides(function, "i")
         return _laid_out(sizes_of(function), known, digits, conditions, [place], _Writer({}))
     try:
+        if isinstance(function, Layout) and function.semimodule is BITS:
+            return _of_matrix(as_linear(function), natural=True)
         return _of_formula(function, known)
     except (NoLayout, NotByTable, TypeError):
         if function.places is None or not function.has_table or function.places > MOST_PAIRS:

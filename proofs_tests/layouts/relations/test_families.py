@@ -164,6 +164,7 @@ def test_bits_are_related_where_functions_are_linear() -> None:
 
 
 def test_what_has_no_formula_is_related_pair_by_pair() -> None:
+    assert same(Relation(Layout((3, 2), (F2(5), F2(1)))), pairs(Layout((3, 2), (F2(5), F2(1)))))
     table = [3, 1, 0, 2]
     made = GroupBy([4]).OrderBy(GenP([4], lambda i: table[i], lambda x: (table.index(x),)))
     assert same(Relation(made), pairs(made))

