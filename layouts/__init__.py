@@ -13,6 +13,7 @@ from layouts.algebra.complement import complement, downcast, nullspace, upcast
 from layouts.algebra.composition import composition
 from layouts.algebra.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
 from layouts.algebra.inverses import left_inverse, right_inverse
+from layouts.algebra.parts import flatten, local_tile, select
 from layouts.algebra.products import (
     blocked_product,
     flat_product,
@@ -114,10 +115,12 @@ __all__ = [
     "filter_zeros",
     "flat_divide",
     "flat_product",
+    "flatten",
     "image",
     "injective",
     "inverse",
     "left_inverse",
+    "local_tile",
     "logical_divide",
     "logical_product",
     "make_layout",
@@ -132,6 +135,7 @@ __all__ = [
     "result_of",
     "right_inverse",
     "row_major",
+    "select",
     "size",
     "skewed",
     "steps_of",
