@@ -17,6 +17,9 @@ from layouts.errors import TemplateError
 from layouts.lego import CoverBy, GroupBy, TileInto
 from layouts.templates import fill, part_of
 
+for needed in ("jinja2", "sympy"):
+    pytest.importorskip(needed, reason=f"{needed}, which templates need: pip install 'atl-tensor[layouts]'")
+
 n, i, j = atl.sizes("n i j")
 TILE = GroupBy([n, 4])[:, :]
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import re
 import subprocess
+from collections.abc import Callable
+from operator import add, floordiv, mul, sub, xor
 from pathlib import Path
 from random import Random
 from types import ModuleType
@@ -21,6 +24,9 @@ from layouts.lego import CoverBy, GroupBy, Row, TileInto
 from layouts.templates import fill
 from layouts.templates.forms import called, common, operations, shortest
 from lowering.toolchain import find_compiler
+
+for needed in ("jinja2", "sympy"):
+    pytest.importorskip(needed, reason=f"{needed}, which templates need: pip install 'atl-tensor[layouts]'")
 
 NAMES = ("a", "b", "c", "d")
 
@@ -112,6 +118,41 @@ def in_python(texts: list[list[str]], sizes: list[dict[str, int]], _: Path) -> l
         return out
 
     return [(run("", inline), run(lines, last)) for inline, lines, last in texts]
+
+
+def test_operations_of_mlir_have_the_value_of_the_index() -> None:
+    random = Random(13)
+    for each in expressions(40):
+        lines, _, name = fill("{{ define(x) }}|{{ x }}", "mlir", {"x": each}).text.partition("|")
+        for _ in range(6):
+            numbers = {size: random.randint(0, 5) for size in NAMES}
+            assert in_mlir(lines, numbers)[name] == value(each, numbers), f"{each} at {numbers}: {lines}"
+
+
+def in_mlir(lines: str, sizes: dict[str, int]) -> dict[str, int]:
+    """The values of all names, by the meaning of each operation; divsi and remsi round towards 0."""
+    held = {f"%{name}": number for name, number in sizes.items()}
+
+    def towards_zero(a: int, b: int) -> int:
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+    binary: dict[str, Callable[[int, int], int]] = {
+        "addi": add, "subi": sub, "muli": mul, "xori": xor, "floordivsi": floordiv,
+        "divsi": towards_zero, "remsi": lambda a, b: a - towards_zero(a, b) * b,
+    }  # fmt: skip
+    for line in lines.splitlines():
+        name, _, operation = line.partition(" = arith.")
+        kind, *operands = re.split(r"[ ,]+", operation.partition(" :")[0])
+        if kind == "constant":
+            held[name] = int(operands[0])
+        elif kind == "cmpi":
+            a, b = held[operands[1]], held[operands[2]]
+            held[name] = {"slt": a < b, "sgt": a > b}[operands[0]]
+        elif kind == "select":
+            held[name] = held[operands[1]] if held[operands[0]] else held[operands[2]]
+        else:
+            held[name] = binary[kind](held[operands[0]], held[operands[1]])
+    return held
 
 
 def test_what_is_common_is_computed_once() -> None:

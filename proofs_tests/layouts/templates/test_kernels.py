@@ -24,6 +24,9 @@ from proofs_tests.gpu.shim.machine import Shim
 from proofs_tests.gpu.shim.run import COMPILER, build
 from proofs_tests.layouts.templates.in_triton import NAMES
 
+for needed in ("jinja2", "sympy"):
+    pytest.importorskip(needed, reason=f"{needed}, which templates need: pip install 'atl-tensor[layouts]'")
+
 needs_gxx = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 Array = np.ndarray[Any, Any]
 

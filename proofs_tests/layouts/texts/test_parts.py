@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from random import Random
 
@@ -56,7 +57,7 @@ def test_a_tile_has_the_places_of_its_part_of_the_layout() -> None:
 
 def test_what_is_no_part_is_refused() -> None:
     layout = Layout((8, 6), (6, 1))
-    for call in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: flatten(3),  # type: ignore[arg-type]
         lambda: select(layout),
         lambda: select(layout, 2),
@@ -66,6 +67,7 @@ def test_what_is_no_part_is_refused() -> None:
         lambda: local_tile(layout, (4, 3), (0, 0, 0)),
         lambda: local_tile(layout, (4, 3), "x"),
         lambda: local_tile(layout, "x", 0),
-    ):
+    )
+    for call in calls:
         with pytest.raises(ATLError):
             call()
