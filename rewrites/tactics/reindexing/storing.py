@@ -69,18 +69,8 @@ def store(
     called, mark = let.name, let.mark
     called_loops = _loops_of(let.value, made)
     steps = _Steps(work, (*path, 0), made)
-    if loops == "elements" and steps.guarded:
-        raise WrongArgument(
-            f"loops={brief(loops)}, and some of the places may have no element",
-            required="a place for each element, and an element for each place",
-            suggestions=('loops="places", which leaves out those without one',),
-        )
-    if loops == "elements" and len(made.places) > MAX_ELEMENT_RANK:
-        raise WrongArgument(
-            f"loops={brief(loops)} for places of {len(made.places)} digits",
-            required=f"at most {MAX_ELEMENT_RANK}: so many dimensions rules reach through",
-            suggestions=('loops="places"',),
-        )
+    if loops == "elements":
+        _check_elements(steps)
     inner = steps.taken()
     work.mark(path, LetMark.NONE)
     bind(work, path, (0, *inner), called, mark)
@@ -125,6 +115,23 @@ def _loops_of(value: Expr, made: Reindexing) -> list[str]:
             break
         names[position], value = value.name, value.body
     return names
+
+
+def _check_elements(steps: _Steps) -> None:
+    """That loops over the elements fill all of the places, which are of no more digits than rules reach through."""
+    digits = len(steps.made.places)
+    if steps.guarded:
+        raise WrongArgument(
+            'loops="elements", and some of the places may have no element',
+            required="a place for each element, and an element for each place",
+            suggestions=('loops="places", which leaves out those without one',),
+        )
+    if digits > MAX_ELEMENT_RANK:
+        raise WrongArgument(
+            f'loops="elements" for places of {digits} digits',
+            required=f"at most {MAX_ELEMENT_RANK}: so many dimensions rules reach through",
+            suggestions=('loops="places"',),
+        )
 
 
 def _over_elements(work: Derivation, path: Path, made: Reindexing, names: Sequence[str]) -> None:
