@@ -366,13 +366,18 @@ def _check(arguments: argparse.Namespace) -> int:
 def _declare_certify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a certificate, as theorem.save writes it")
     parser.add_argument("--out", help="where the file of Rocq goes (default: beside the certificate)")
+    parser.add_argument(
+        "--nest", action="store_true", help="go on to the loop nest that the last program is lowered to"
+    )
 
 
 def _certify(arguments: argparse.Namespace) -> int:
     _need_checkout("atl certify")
     from proofs_tests.rocq.certify import main as certify
 
-    return certify([*([f"--out={arguments.out}"] if arguments.out else []), "--", arguments.file])
+    options = [f"--out={arguments.out}"] if arguments.out else []
+    options += ["--nest"] if arguments.nest else []
+    return certify([*options, "--", arguments.file])
 
 
 # -- atl rules --------------------------------------------------------------------------------------------------------

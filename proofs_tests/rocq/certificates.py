@@ -86,10 +86,18 @@ def derivation(theorem: Theorem) -> Derivation:
     return Derivation(tuple(programs), theorem.steps)
 
 
-def text_of(derived: Derivation, seconds: int = SECONDS_EACH) -> str:
+def text_of(
+    derived: Derivation,
+    seconds: int = SECONDS_EACH,
+    *,
+    library: str = "Congruence",
+    more: Iterable[str] = (),
+    theorem: str = "certified",
+) -> str:
     """The file: the rules that are used, the programs, a lemma for each step, and the theorem `certified`.
 
-    A proof of a step is given up after so many seconds.
+    A proof of a step is given up after so many seconds. With `more` lines after it, which need this part of the
+    library, `theorem` is what they come to.
     """
     rules = {step.rule.name: step.rule for step in derived.steps}
     first, last = derived.programs[0], derived.programs[-1]
@@ -99,9 +107,9 @@ def text_of(derived: Derivation, seconds: int = SECONDS_EACH) -> str:
         return Notation().term(program.body)
 
     lines = [
-        "Require Import Congruence.",
+        f"Require Import {library}.",
         "Module Certificate (S : SCALARS).",
-        "Module Import L := Congruence.Make S.",
+        f"Module Import L := {library}.Make S.",
         "",
         *map(lemma, rules.values()),
         "Section Programs.",
@@ -133,8 +141,9 @@ def text_of(derived: Derivation, seconds: int = SECONDS_EACH) -> str:
         *(f"  rewrite step_{k} by assumption." for k in range(len(derived.steps))),
         "  reflexivity.",
         "Qed.",
+        *more,
         "End Programs.",
-        "Print Assumptions certified.",
+        f"Print Assumptions {theorem}.",
         "End Certificate.",
     ]
     return "\n".join(lines) + "\n"
@@ -191,6 +200,11 @@ def _rising(array: Array, fact: Rising, at: list[str], notation: Notation) -> st
     rows = notation.index(fact.between.shape[-1])
     inside = f"{last} + 1 < {notation.index(array.shape[-1])} -> 0 <= j' -> j' + 1 < {rows} -> "
     return f"forall j' : Z, {inside}{first} <= {last} -> {last} + 1 < {second} -> {element} {less} {following}"
+
+
+def equal_within(program: Program, left: str, right: str) -> str:
+    """That two tensors are equal at all positions within the shape of a program."""
+    return _Shape.of(program).equal(left, right)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).parent
-LIBRARY: Final = ("Meaning", "Lemmas", "Congruence", "Numbers")
+LIBRARY: Final = ("Meaning", "Lemmas", "Congruence", "Numbers", "Nests", "Storing")
 """The files of the library, each after those that it needs."""
 WORKPLACE: Final = HERE.parents[1] / "build" / "rocq"
 HOW_TO_GET: Final = (

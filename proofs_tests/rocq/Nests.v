@@ -1,0 +1,84 @@
+(* What loop nests do: to be believed, as `Meaning.v` is, beside the printing of a nest.
+
+   A nest takes one state to another: what each cell (a buffer, or a scalar variable, and a list of indices) holds. It is
+   safe if every index that it loads from or stores to lies within its extent, and storage has room for what is in it.
+   Storage is named by numbers; inputs are only read. What storage holds that has not been zeroed may be anything. *)
+Require Export Congruence.
+
+Fixpoint within (shape p : list Z) : Prop :=
+  match shape, p with
+  | [], [] => True
+  | n :: shape, i :: p => 0 <= i < n /\ within shape p
+  | _, _ => False
+  end.
+Definition size (shape : list Z) : Z := fold_right Z.mul 1 shape.
+Fixpoint same (p q : list Z) : bool :=
+  match p, q with [], [] => true | i :: p, j :: q => (i =? j) && same p q | _, _ => false end.
+
+Module Make (S : SCALARS).
+Module C := Congruence.Make S.
+Export C.
+
+Definition state : Type := Z -> list Z -> scalar.
+(* The extents by which an address is computed stand beside those of the storage, which they must be. *)
+Inductive value : Type :=
+  | Number (x : scalar)
+  | Element (a : tensor) (shape extents at_ : list Z)
+  | Load (u : Z) (shape extents at_ : list Z)
+  | Of_one (g : scalar -> scalar) (x : value)
+  | Of_two (g : scalar -> scalar -> scalar) (x y : value)
+  | Choose (b : bool) (x y : value).
+Inductive statement : Type :=
+  | Skip
+  | Then (a b : statement)
+  | When (b : bool) (a : statement)
+  | For (lo hi : Z) (body : Z -> statement)
+  | Assign (u : Z) (shape extents at_ : list Z) (x : value)
+  | Accumulate (g : scalar -> scalar -> scalar) (u : Z) (shape extents at_ : list Z) (x : value)
+  | Storage (u : Z) (shape : list Z) (count room : Z) (holds : tensor)
+  | Look (shape at_ : list Z).  (* an element of an array of integers is read, in an index or a condition *)
+
+Fixpoint eval (s : state) (x : value) : scalar :=
+  match x with
+  | Number x => x
+  | Element a _ _ p => a p
+  | Load u _ _ p => s u p
+  | Of_one g x => g (eval s x)
+  | Of_two g x y => g (eval s x) (eval s y)
+  | Choose b x y => if b then eval s x else eval s y
+  end.
+Definition put (u : Z) (p : list Z) (x : scalar) (s : state) : state :=
+  fun v q => if (v =? u) && same q p then x else s v q.
+Fixpoint times (n : nat) (f : nat -> state -> state) (s : state) : state :=
+  match n with O => s | Datatypes.S m => f m (times m f s) end.
+Fixpoint run (c : statement) (s : state) : state :=
+  match c with
+  | Skip | Look _ _ => s
+  | Then a b => run b (run a s)
+  | When b a => if b then run a s else s
+  | For lo hi body => times (Z.to_nat (hi - lo)) (fun k => run (body (lo + Z.of_nat k))) s
+  | Assign u _ _ p x => put u p (eval s x) s
+  | Accumulate g u _ _ p x => put u p (g (s u p) (eval s x)) s
+  | Storage u _ _ _ holds => fun v q => if v =? u then holds q else s v q
+  end.
+
+Fixpoint safe_value (x : value) : Prop :=
+  match x with
+  | Number _ => True
+  | Element _ shape extents p | Load _ shape extents p => extents = shape /\ within shape p
+  | Of_one _ x => safe_value x
+  | Of_two _ x y => safe_value x /\ safe_value y
+  | Choose b x y => (b = true -> safe_value x) /\ (b = false -> safe_value y)
+  end.
+Fixpoint safe (c : statement) : Prop :=
+  match c with
+  | Skip => True
+  | Then a b => safe a /\ safe b
+  | When b a => b = true -> safe a
+  | For lo hi body => forall i, lo <= i < hi -> safe (body i)
+  | Assign _ shape extents p x | Accumulate _ _ shape extents p x =>
+      (extents = shape /\ within shape p) /\ safe_value x
+  | Storage _ shape count room _ => size shape <= count <= room
+  | Look shape p => within shape p
+  end.
+End Make.
