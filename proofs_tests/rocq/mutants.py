@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from atl.core.index import Extremum, Index, Leaf, Quotient, Var, Xor, index
+from atl.core.predicate import Predicate, atoms_of, substitute
+from atl.surface.values import as_index
 from proofs_tests.rocq import coqc
 from proofs_tests.rocq.rules import OPENING
 from proofs_tests.rocq.statements import statement
 from proofs_tests.rules.exhaustion import decide, found_spelled_out
 from proofs_tests.rules.mutation import Mutant, declared_once, mutants
+from rewrites.rule import Equation, Rule
 
 SECONDS_EACH: Final = 2
 """What the proof of one mutant may take; no rule takes as long."""
@@ -92,8 +96,34 @@ def try_all(names: Sequence[str] = (), folder: Path | None = None, *, every: int
 def is_false(mutant: Mutant) -> bool:
     """Whether some choice of sizes, indices and elements makes the sides of a mutant differ."""
     try:
-        return decide(mutant.rule, 2400).counterexample is not None or any(
-            found_spelled_out(mutant.rule, seed) for seed in range(1, 4)
+        rule = as_stated(mutant.rule)
+        return decide(rule, 2400).counterexample is not None or any(
+            found_spelled_out(rule, seed) for seed in range(1, 4)
         )
     except Exception:  # noqa: BLE001 (a mutant that has no meaning anywhere is not false)
         return False
+
+
+def as_stated(rule: Rule) -> Rule:
+    """The rule with what its statement asks of indices as premises.
+
+    A divisor that is written must be positive, also where it leaves the terms when it is given: 0 // -1 is 0 there.
+    """
+    stated = statement(rule)
+    names = {uid: name for uid, name in stated.pattern.names.items() if rule.metavariables[name].sort == "index"}
+    goals = [each.goal for each in stated.hypotheses if not each.facts and _of_indices(each.goal, names)]
+
+    def states(**arguments: object) -> Equation:
+        def at(leaf: Leaf) -> Index:
+            return as_index(arguments[names[leaf.uid]]) if isinstance(leaf, Var) else index(leaf)
+
+        equation = rule.states(**arguments)
+        return replace(equation, premises=(*equation.premises, *(substitute(goal, at) for goal in goals)))
+
+    return replace(rule, states=states)
+
+
+def _of_indices(goal: Predicate, names: Collection[int]) -> bool:
+    """Whether a condition speaks of these variables only."""
+    plain = [atom for atom in atoms_of(goal) if not isinstance(atom, Quotient | Extremum | Xor)]
+    return all(isinstance(atom, Var) and atom.uid in names for atom in plain)

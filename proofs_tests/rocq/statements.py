@@ -33,11 +33,10 @@ class Hypothesis:
     facts: tuple[Predicate, ...] = ()
 
     def text(self, notation: Notation) -> str:
-        if not self.indices:
-            return " -> ".join(f"{notation.predicate(p)} = true" for p in (*self.facts, self.goal))
         binders = " ".join(notation.index(i) for i in self.indices)
         facts = "".join(f"{notation.predicate(fact)} = true -> " for fact in self.facts)
-        return f"(forall {binders} : Z, {facts}{notation.predicate(self.goal)} = true)"
+        # In parentheses: the facts are those of the hypothesis, and not hypotheses themselves.
+        return f"({f'forall {binders} : Z, ' if binders else ''}{facts}{notation.predicate(self.goal)} = true)"
 
 
 @dataclass(frozen=True, slots=True)
