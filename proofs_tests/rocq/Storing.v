@@ -270,8 +270,8 @@ Ltac picked := match goal with a : Z |- fold add ?lo ?hi _ = _ =>
 Ltac values n := first [ solve [descend 1%nat] | solve [folds] | lazymatch n with
   | O => fail
   | Datatypes.S ?m => first
-      [ solve [inside; values m] | solve [narrower; inside; values m] | solve [picked; values m]
-      | solve [f_equal; extended; values m] ] end ].
+      [ solve [inside; declared; values m] | solve [narrower; inside; declared; values m] | solve [picked; values m]
+      | solve [decided; f_equal; extended; values m] ] end ].
 Ltac by_value := looked_up; computed; declared; first [ descend 2%nat | values 4%nat ].
 Ltac by_zeros := intros; looked_up; symbols; reflexivity.
 Ltac by_zero := looked_up; computed; decided; leaf.
