@@ -1,8 +1,9 @@
 """`make rocq`: what Rocq checks, as a table; without `coqc` one line that says how to get it.
 
-python -m proofs_tests.rocq rules [NAME ...]    every rule is proved (`make rocq` does this, and the next two)
+python -m proofs_tests.rocq rules [NAME ...]    every rule is proved (`make rocq` does this, and the next three)
 python -m proofs_tests.rocq definitions         what the operators mean, against the reference interpreter
 python -m proofs_tests.rocq faults              what is wrong is refused
+python -m proofs_tests.rocq nests [NAME ...]    loop nests compute their programs, and wrong ones are refused
 python -m proofs_tests.rocq mutants [NAME ...]  no mutant of a rule that is found false is proved
 python -m proofs_tests.rocq figure              the derivations of Fig. 8.6
 """
@@ -14,17 +15,19 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from proofs_tests.rocq import coqc, evaluation, figure, mutants, refusals, rules
+from proofs_tests.rocq.nests import checked
 
 Report = TypeVar("Report")
 PARTS: Final[dict[str, Callable[[Sequence[str]], tuple[object, bool]]]] = {
     "rules": lambda names: _judged(rules.prove_all(names), lambda report: report.as_expected),
     "definitions": lambda _: _judged(evaluation.compare(100), lambda report: not report.wrong),
     "faults": lambda _: _judged(refusals.all_faults(), lambda report: not report.unseen),
+    "nests": lambda names: _judged(checked.check_all(names), lambda report: report.as_expected),
     "mutants": lambda names: _judged(mutants.try_all(names), lambda report: not report.wrong),
     "figure": lambda names: _judged(figure.check_all(names), lambda report: not report.refused),
 }
 """What can be run, and whether it went well."""
-USUAL: Final = ("rules", "definitions", "faults")
+USUAL: Final = ("rules", "definitions", "faults", "nests")
 
 
 def _judged(report: Report, good: Callable[[Report], bool]) -> tuple[object, bool]:

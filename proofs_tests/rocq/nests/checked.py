@@ -1,0 +1,96 @@
+"""The loop nests that Rocq is shown: each computes its program as written, and a nest with a fault is refused.
+
+`python -m proofs_tests.rocq nests` checks those of `NESTS`, of which each has a certificate before it that leads from
+the program as written to the one that is lowered; with names, those only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from examples import derivations
+from examples.schedules import blur, matmul
+from lowering import lower
+from proofs_tests.rocq import coqc
+from proofs_tests.rocq.certificates import derivation
+from proofs_tests.rocq.nests.faults import wrong_nests
+from proofs_tests.rocq.nests.kernels import text_of
+from proofs_tests.rocq.refusals import PROOF_FAILED
+from rewrites.kernel import Theorem, reflexivity
+
+NESTS: Final[dict[str, Callable[[], Theorem]]] = {
+    "product": lambda: reflexivity(matmul.naive()),
+    "product in tiles": lambda: derivations.matmul_tiled().done(),
+    "product in tiles with tails": lambda: derivations.matmul_tiled_with_tails().done(),
+    "pipeline": lambda: reflexivity(derivations.pipeline()),
+    "pipeline fused": lambda: derivations.pipeline_fused().done(),
+    "pipeline in tiles": lambda: derivations.pipeline_tiled().done(),
+    "blur": lambda: reflexivity(blur.two_stage()),
+    "blur fused": lambda: derivations.blur_fused().done(),
+    "scatter to gather": lambda: derivations.scatter_to_gather().done(),
+}
+"""What is lowered, each with the derivation that leads there."""
+
+
+@dataclass(slots=True)
+class Report:
+    """Which nests are accepted, how many faults were planted, and which of them Rocq did not see."""
+
+    accepted: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    planted: int = 0
+    unseen: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        lines = [
+            f"loop nests       {len(self.accepted)} of {len(self.accepted) + len(self.refused)} compute their programs"
+        ]
+        if self.planted:
+            lines += [f"faults           {self.planted - len(self.unseen)} of {self.planted} in loop nests are seen"]
+        lines += [f"all              {self.seconds:.0f} s"]
+        lines += [f"REFUSED          {name}: {why}" for name, why in self.refused.items()]
+        return "\n".join([*lines, *(f"NOT SEEN         {fault}" for fault in self.unseen)])
+
+    @property
+    def as_expected(self) -> bool:
+        return not self.refused and not self.unseen
+
+
+def check_all(names: Sequence[str] = (), folder: Path | None = None) -> Report:
+    """Checks the nests of these names; or all of them, and plants every fault."""
+    begun, report, at = time.monotonic(), Report(), coqc.library(folder or coqc.WORKPLACE)
+    with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        texts = {name: _text(NESTS[name]()) for name in names or NESTS}
+        wrong = {} if names else {planted.name: planted.text for planted in wrong_nests()}
+        answers = {name: pool.submit(coqc.check, _file(name), text, at) for name, text in (texts | wrong).items()}
+    for name in texts:
+        answer = answers[name].result()
+        beyond = coqc.assumed(answer.text) - coqc.allowed()
+        if answer.accepted and not beyond:
+            report.accepted.append(name)
+        else:
+            report.refused[name] = f"rests on {sorted(beyond)}" if beyond else f"line {answer.line}: {answer.reason}"
+    for name in wrong:
+        report.planted += 1
+        answer = answers[name].result()
+        # A fault is seen by a proof that fails, not by a word that Rocq does not know.
+        if answer.line is None or not PROOF_FAILED.search(answer.reason):
+            report.unseen.append(f"{name}: {answer.reason}")
+    report.seconds = time.monotonic() - begun
+    return report
+
+
+def _text(theorem: Theorem) -> str:
+    return text_of(derivation(theorem), lower(theorem.rhs))
+
+
+def _file(name: str) -> str:
+    return "Nest_" + re.sub(r"\W", "_", name)

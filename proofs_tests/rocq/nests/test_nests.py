@@ -1,0 +1,106 @@
+"""What is printed of loop nests is well-formed, and what has no proof is refused: these tests need no Rocq."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import atl
+from atl import cli
+from atl.errors import WrongArgument
+from examples import derivations
+from examples.schedules import matmul
+from lowering import lower
+from proofs_tests.rocq import coqc
+from proofs_tests.rocq.certificates import derivation
+from proofs_tests.rocq.nests import checked
+from proofs_tests.rocq.nests.faults import FAULTS, programs, wrong_nests
+from proofs_tests.rocq.nests.kernels import text_of
+from rewrites.kernel import reflexivity
+
+n, m = atl.sizes("n m")
+x, y = atl.tensor("x", n), atl.tensor("y", m)
+
+
+def text(program: atl.Program) -> str:
+    return text_of(derivation(reflexivity(program)), lower(program))
+
+
+def test_a_file_has_the_nest_and_says_that_it_is_safe_and_computes_the_program_as_written() -> None:
+    theorem = derivations.pipeline_fused().done()
+    file = text_of(derivation(theorem), lower(theorem.rhs))
+    assert "Theorem certified" in file
+    assert "Definition nest : statement" in file
+    assert "Lemma nest_safe : safe nest." in file
+    says = file[file.index("Theorem lowered") : file.index("Proof.", file.index("Theorem lowered"))]
+    assert "safe nest /\\" in says
+    assert re.search(r"run nest s \d+ \(p'0::nil\) = program_0 \(p'0::nil\)", says)
+    assert "Print Assumptions lowered." in file
+    assert "Admitted" not in file
+
+
+def test_statements_are_printed_with_the_declared_extents_beside_those_of_the_address() -> None:
+    file = text(matmul.naive())
+    nest = file[file.index("Definition nest") : file.index("Lemma nest_safe")]
+    assert nest.count("(For ") == 3
+    assert "(Element m1' (M'::K'::nil) (M'::K'::nil)" in nest
+    assert nest.count("(") == nest.count(")")
+
+
+def test_storage_that_is_not_zeroed_holds_anything_also_when_it_is_freed() -> None:
+    file = text(derivations.pipeline())
+    garbage = re.findall(r"Variable (garbage'\d+) : tensor\.", file)
+    assert len(garbage) == 2  # from the allocation to the first store, and after the storage is freed
+    assert all(file.count(name) > 1 for name in garbage)
+
+
+def test_an_output_of_which_not_all_is_stored_is_zeroed_first() -> None:
+    file = text(atl.program("shift", [x], atl.gen(n, lambda i: atl.guard(i >= 2, x[i - 2]))))
+    assert re.search(
+        r"Definition nest : statement :=\n\(Then \(Storage \d+ \(n'::nil\) n' n' \(fun _ => zero\)\)", file
+    )
+
+
+def test_elements_that_indices_read_are_looked_at() -> None:
+    at = atl.tensor("at", n, dtype="int64", range=(0, m))
+    file = text(atl.program("gather", [at, y], atl.gen(n, lambda i: y[at[i]])))
+    assert re.search(r"\(Then \(Look \(n'::nil\) \(i'\d+::nil\)\)\n\(Assign ", file)
+
+
+def test_what_has_no_scalar_or_no_storage_of_its_own_is_refused_in_words() -> None:
+    highest = atl.program("highest", [x], atl.reduce("max", n, lambda i: x[i]))
+    with pytest.raises(WrongArgument, match="the literal -inf"):
+        text(highest)
+    shared = atl.let(
+        atl.gen(n, lambda i: x[i] * 2),
+        lambda a: atl.let(atl.gen(n, lambda i: a[i] + 1), lambda b: atl.gen(n, lambda i: a[i] * b[i])),
+    )
+    with pytest.raises(WrongArgument, match="stands in the storage of"):
+        text(atl.program("shared", [x], shared))
+
+
+def test_each_fault_is_planted_somewhere_and_changes_the_nest() -> None:
+    planted = list(wrong_nests())
+    assert len(planted) >= 20
+    assert {name.partition(": ")[2] for name in (each.name for each in planted)} >= set(FAULTS)
+    whole = {text(program) for program in programs()}
+    assert not whole & {each.text for each in planted}
+
+
+def test_the_nests_that_are_shown_go_from_the_program_as_written() -> None:
+    assert {"product", "product in tiles", "product in tiles with tails", "pipeline fused", "blur fused"} <= set(
+        checked.NESTS
+    )
+
+
+def test_certify_goes_on_to_the_nest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coqc, "found", lambda: None)
+    file = tmp_path / "fused.atl.json"
+    derivations.pipeline_fused().done().save(file)
+    assert cli.main(["certify", "--nest", str(file)]) == 0
+    assert "the theorem `lowered`" in capsys.readouterr().out
+    assert "Theorem lowered" in (tmp_path / "fused.v").read_text()
