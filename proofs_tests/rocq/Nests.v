@@ -1,7 +1,8 @@
 (* What loop nests do: to be believed, as `Meaning.v` is, beside the printing of a nest.
 
    A nest takes one state to another: what each cell (a buffer, or a scalar variable, and a list of indices) holds. It is
-   safe if every index that it loads from or stores to lies within its extent, and storage has room for what is in it.
+   safe if every index that it loads from or stores to lies within its extent, of storage that is there with these
+   extents, and storage has room for what is in it. A scalar variable has no extents.
    Storage is named by numbers; inputs are only read. What storage holds that has not been zeroed may be anything. *)
 Require Export Congruence.
 
@@ -62,22 +63,32 @@ Fixpoint run (c : statement) (s : state) : state :=
   | Storage u _ _ _ holds => fun v q => if v =? u then holds q else s v q
   end.
 
-Fixpoint safe_value (x : value) : Prop :=
+(* The extents of what storage is for: of what is freed there is nothing left. *)
+Definition only (u : Z) (shape : list Z) : Z -> list Z := fun v => if v =? u then shape else [].
+Fixpoint begun (e : Z -> list Z) (c : statement) : Z -> list Z :=
+  match c with
+  | Then a b => begun (begun e a) b
+  | Storage u shape _ _ _ => fun v => if v =? u then shape else e v
+  | _ => e
+  end.
+Definition lies (e : Z -> list Z) (u : Z) (shape extents p : list Z) : Prop :=
+  (shape = [] \/ e u = shape) /\ extents = shape /\ within shape p.
+Fixpoint safe_value (e : Z -> list Z) (x : value) : Prop :=
   match x with
   | Number _ => True
-  | Element _ shape extents p | Load _ shape extents p => extents = shape /\ within shape p
-  | Of_one _ x => safe_value x
-  | Of_two _ x y => safe_value x /\ safe_value y
-  | Choose b x y => (b = true -> safe_value x) /\ (b = false -> safe_value y)
+  | Element _ shape extents p => extents = shape /\ within shape p
+  | Load u shape extents p => lies e u shape extents p
+  | Of_one _ x => safe_value e x
+  | Of_two _ x y => safe_value e x /\ safe_value e y
+  | Choose b x y => (b = true -> safe_value e x) /\ (b = false -> safe_value e y)
   end.
-Fixpoint safe (c : statement) : Prop :=
+Fixpoint safe (e : Z -> list Z) (c : statement) : Prop :=
   match c with
   | Skip => True
-  | Then a b => safe a /\ safe b
-  | When b a => b = true -> safe a
-  | For lo hi body => forall i, lo <= i < hi -> safe (body i)
-  | Assign _ shape extents p x | Accumulate _ _ shape extents p x =>
-      (extents = shape /\ within shape p) /\ safe_value x
+  | Then a b => safe e a /\ safe (begun e a) b
+  | When b a => b = true -> safe e a
+  | For lo hi body => forall i, lo <= i < hi -> safe e (body i)
+  | Assign u shape extents p x | Accumulate _ u shape extents p x => lies e u shape extents p /\ safe_value e x
   | Storage _ shape count room _ => size shape <= count <= room
   | Look shape p => within shape p
   end.

@@ -197,7 +197,8 @@ Proof. intros R s K [|] []. cbn [run]. rewrite put_here. cbn. apply known_value;
 Lemma fills_sum k a b u shape t v : keeps k a -> fills k a u shape t -> adds k b u v ->
   fills k (Then a b) u shape (fun p => add (t p) (v p)).
 Proof. intros H F A s K p P. cbn [run]. rewrite (A _ (kept _ _ _ H K)), F by assumption. reflexivity. Qed.
-Lemma fills_alike k c u shape t v : fills k c u shape v -> (forall p, within shape p -> v p = t p) -> fills k c u shape t.
+Lemma fills_alike k c u shape t v : fills k c u shape v -> (forall p, within shape p -> v p = t p) ->
+  fills k c u shape t.
 Proof. intros F E s K p P. rewrite F by assumption. auto. Qed.
 
 Lemma adds_nothing k c u : spares u c -> adds k c u (fun _ => zero).
@@ -214,7 +215,8 @@ Proof.
   intros R s K p. cbn [run]. rewrite put_here. destruct (same p q) eqn:E; [| ring].
   apply same_is in E. subst. rewrite (known_value k s) by assumption. ring.
 Qed.
-Lemma adds_then k a b u v w : keeps k a -> adds k a u v -> adds k b u w -> adds k (Then a b) u (fun p => add (v p) (w p)).
+Lemma adds_then k a b u v w : keeps k a -> adds k a u v -> adds k b u w ->
+  adds k (Then a b) u (fun p => add (v p) (w p)).
 Proof. intros H A B s K p. cbn [run]. rewrite B, A by (try apply kept; assumption). ring. Qed.
 Lemma adds_when k b a u v : (b = true -> adds k a u v) -> adds k (When b a) u (fun p => if b then v p else zero).
 Proof. intros H s K p. cbn [run]. destruct b; [apply H; auto | ring]. Qed.
@@ -248,11 +250,14 @@ Ltac each_part := repeat lazymatch goal with
   | |- True => exact I
   | |- _ /\ _ => split
   | |- @eq (list _) _ _ => first [reflexivity | same_term]
+  | |- _ \/ _ => first [left; reflexivity | right]
   | |- @eq bool _ _ -> _ => intros ?
   | |- forall _ : Z, _ => intro
   | |- _ <= _ < _ -> _ => intros ? end; known.
 Ltac at_hand := cbn [ready shape_of Z.eqb Pos.eqb within]; each_part.
-Ltac safely := cbn [safe safe_value within size fold_right]; each_part.
+Ltac safely :=
+  cbn [safe safe_value begun within size fold_right Z.eqb Pos.eqb]; unfold lies, only; cbn [within Z.eqb Pos.eqb];
+  each_part.
 (* Contents of storage, by what was said of them. *)
 Ltac looked_up := cbn [eval held Z.eqb Pos.eqb same andb];
   repeat match goal with c := _ : tensor |- _ => subst c end; cbv beta iota.

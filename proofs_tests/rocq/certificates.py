@@ -103,9 +103,6 @@ def text_of(
     first, last = derived.programs[0], derived.programs[-1]
     shape = _Shape.of(first)
 
-    def term(program: Program) -> str:
-        return Notation().term(program.body)
-
     lines = [
         f"Require Import {library}.",
         "Module Certificate (S : SCALARS).",

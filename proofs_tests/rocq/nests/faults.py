@@ -155,6 +155,13 @@ def _less_room(statement: Statement) -> Statement | None:
     return replace(statement, capacity=statement.capacity - 1) if isinstance(statement, Allocate) else None
 
 
+def _other_extents(statement: Statement) -> Statement | None:
+    if not isinstance(statement, Allocate):
+        return None
+    first, *rest = statement.buffer.extents
+    return replace(statement, buffer=replace(statement.buffer, extents=(first - 1, *rest)))
+
+
 FAULTS: Final[dict[str, Fault]] = {
     "a store to the next element": _another_index,
     "a load from the next element": _another_load,
@@ -166,6 +173,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "another start of a sum": _another_start,
     "another number": _another_number,
     "less room than elements": _less_room,
+    "room for a smaller tensor": _other_extents,
 }
 """What is planted, each in the first statement that it fits."""
 

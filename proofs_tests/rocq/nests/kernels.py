@@ -67,7 +67,8 @@ def _nest(derived: Derivation, nest: LoopNest, seconds: int) -> Iterator[str]:
         yield f"Variable {name} : {'Z -> ' * arity}tensor."
     yield f"(* The nest of {last.name}; its output is storage {nest.output.uid}. *)"
     yield f"Definition nest : statement :=\n{text}.\n"
-    yield f"Lemma nest_safe : safe nest.\nProof. timeout {seconds} (unfold nest; safely). Qed.\n"
+    there = f"(only {nest.output.uid} {shape})"
+    yield f"Lemma nest_safe : safe {there} nest.\nProof. timeout {seconds} (unfold nest; safely). Qed.\n"
     yield f"Lemma nest_fills : fills [] nest {nest.output.uid} {shape} program_0."
     yield "Proof.\n  unfold nest."
     yield from (f"  {line}" for line in script)
@@ -80,7 +81,7 @@ def _theorem(first: Program, nest: LoopNest) -> Iterator[str]:
     within = "".join(f"0 <= {p} < {printer.index(e)} -> " for p, e in zip(at, first.type.shape, strict=True))
     bound = " ".join(["(s : state)", *(f"({p} : Z)" for p in at)])
     place = positions(at)
-    yield "Theorem lowered : safe nest /\\"
+    yield f"Theorem lowered : safe (only {nest.output.uid} {printer.shape(nest.output)}) nest /\\"
     yield f"  forall {bound}, {within}run nest s {nest.output.uid} {place} = program_0 {place}."
     yield "Proof."
     yield "  split; [exact nest_safe | intros; apply nest_fills; [exact I | cbn [within]; each_part]]."

@@ -33,9 +33,9 @@ def test_a_file_has_the_nest_and_says_that_it_is_safe_and_computes_the_program_a
     file = text_of(derivation(theorem), lower(theorem.rhs))
     assert "Theorem certified" in file
     assert "Definition nest : statement" in file
-    assert "Lemma nest_safe : safe nest." in file
+    assert re.search(r"Lemma nest_safe : safe \(only \d+ \(n'::nil\)\) nest\.", file)
     says = file[file.index("Theorem lowered") : file.index("Proof.", file.index("Theorem lowered"))]
-    assert "safe nest /\\" in says
+    assert "nest /\\" in says
     assert re.search(r"run nest s \d+ \(p'0::nil\) = program_0 \(p'0::nil\)", says)
     assert "Print Assumptions lowered." in file
     assert "Admitted" not in file
