@@ -272,11 +272,12 @@ def test_a_loop_of_one_thread_deals_its_elements_too() -> None:
     agree(held, held.nest.marks[0].program, {"n": 3})
 
 
-def test_all_threads_fill_a_tile_that_is_cut_short() -> None:
-    s = reschedule(matmul()).gpu_map(["i", "j"], [4, 4]).tile("p", 4)
+@pytest.mark.parametrize(("rows", "axes"), [(4, {"x", "y"}), (1, {"x"})])
+def test_all_threads_fill_a_tile_that_is_cut_short(rows: int, axes: set[str]) -> None:
+    s = reschedule(matmul()).gpu_map(["i", "j"], [rows, 4]).tile("p", 4)
     s.stage_registers("po", at="jo").stage_shared("A", at="po").stage_shared("B", at="po")
     (fill, _) = str(s.goal).partition("let Bp | shared :=")[2].split("let Ap | shared :=")
-    assert {axis for axis in "xyz" if f"| thread.{axis}]" in fill} == {"x", "y"}
+    assert {axis for axis in "xyz" if f"| thread.{axis}]" in fill} == axes
     held = kernels(lower(s.goal, target="cuda"))
     agree(held, s.goal, {"n": 5, "m": 6, "k": 7})
 

@@ -182,7 +182,7 @@ def _filled_by_threads(work: Derivation, let: Site, threads: dict[LoopMark, int]
     first = next((loop.path for site in reads if (loop := _side_by_side(site)) is not None), None)
     along = next((each for each in fill if each[0] == first), fill[-1] if fill else None)
     rest = sorted((each for each in fill if each is not along), key=lambda each: -each[1])
-    axes = [mark for mark in THREADS if mark in threads]
+    axes = [mark for mark in THREADS if threads.get(mark, 1) > 1]
     dealt = list(zip(([along] if along else []) + rest, axes, strict=False))
     # Inner loops first: tiling them moves nothing that stands outside of them.
     for (at, most), mark in sorted(dealt, key=lambda each: -len(each[0][0])):
