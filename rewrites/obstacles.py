@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import padtypes
 from atl.checks.safety import unsafe_accesses
@@ -13,6 +15,12 @@ from atl.checks.targets import MarkedBinder, check_names, marked_binders, unsupp
 from atl.checks.wellformed import without_meaning
 from atl.core.program import Program
 from atl.errors import ATLError, UnsupportedMark
+
+_ASKED: Final[Mapping[str, str]] = {
+    "c": "s.check(also=lowering.lower)",
+    "cuda": 's.check(target="cuda", also=lowering.compile)',
+}
+"""What tells whether loops may run as marked: of a GPU also what the threads of a block share, and their registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,7 @@ class Report:
             if not self.untold:
                 return found
             loops = ", ".join(f"{binder.name} as {binder.mark.value}" for binder in self.untold)
-            return f"{found}, if its loops may run as marked ({loops}): s.check(also=lowering.lower) tells"
+            return f"{found}, if its loops may run as marked ({loops}): {_ASKED[self.target]} tells"
         many = len(self.obstacles)
         head = f"{many} thing{'s stand' if many > 1 else ' stands'} in the way of compiling {self.name}"
         parts = [f"{number}. {type(error).__name__}: {error}" for number, error in enumerate(self.obstacles, 1)]
@@ -51,16 +59,26 @@ class Report:
     __repr__ = __str__
 
 
-def report(program: Program, target: str = "c", also: Callable[[Program], object] | None = None) -> Report:
-    """All that is known to stand in the way of compiling a program; `also` may raise what else there is."""
+def report(program: Program, target: str = "c", also: Callable[..., object] | None = None) -> Report:
+    """All that is known to stand in the way of compiling a program; `also` may raise what else there is.
+
+    It is told the target if it takes one.
+    """
     found = list(obstacles(program, target))
     if also is not None and not found:
         try:
-            also(program)
+            also(program, **({"target": target} if _takes_a_target(also) else {}))
         except ATLError as error:
             found.append(error)
     loops = [] if also is not None else [binder for binder in marked_binders(program) if binder.kind == "loop"]
     return Report(program.name, target, tuple(found), tuple(loops))
+
+
+def _takes_a_target(function: Callable[..., object]) -> bool:
+    try:
+        return "target" in inspect.signature(function).parameters
+    except ValueError:
+        return False  # of what is written in C nothing is known
 
 
 def obstacles(program: Program, target: str = "c") -> list[ATLError]:

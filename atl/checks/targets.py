@@ -174,13 +174,14 @@ def unsupported(
     """Why a target does not carry out a mark, if it does not."""
     if not mark.value or mark in support.of(kind):
         return None
+    others = (f'target="{target}" carries it out' for target, other in SUPPORT.items() if mark in other.of(kind))
     return UnsupportedMark(
         f"the {kind} {name} is marked {mark.value}, which the {support.name} target does not carry out yet",
         binder=name,
         mark=mark.value,
         place=None if binder is None else binder.place,
         required=f"marks that it carries out ({support})",
-        suggestions=(f's.mark("{name}", None) takes the mark away',),
+        suggestions=(f's.mark("{name}", None) takes the mark away', *others),
     )
 
 

@@ -53,7 +53,7 @@ def dealt(nest: LoopNest, allocate: Allocate, steps: Steps, place: Place, extent
     first: _Access | None = None
     for access in _accesses(steps, place, allocate.buffer.uid):
         shares = tuple(_share(access, position) for position, _ in access.cell.pairs)
-        missing = {axis for axis, extent in enumerate(extents) if extent > 1} ^ {s.axis for s in shares if s}
+        missing = {axis for axis, extent in enumerate(extents) if extent > 1} - {s.axis for s in shares if s}
         if missing:
             raise _not_told_apart(nest, allocate, access, min(missing))
         if found is not None and first is not None and shares != found:

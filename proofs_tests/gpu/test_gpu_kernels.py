@@ -262,6 +262,26 @@ def test_registers_are_dealt_in_blocks_or_in_turns(share: Share) -> None:
     agree(held, held.nest.marks[0].program, {"n": 3})
 
 
+def test_a_loop_of_one_thread_deals_its_elements_too() -> None:
+    inner = "⊞[q < 1 | thread.y] ⊞[t < 8 | thread.x] x[i] + 1"
+    text = f"⊞[i < n | block.x] let a | registers := {inner} in {inner.replace('x[i] + 1', 'a[q, t]')}"
+    held = of_text(text, "f (x : float32[n]) : float32[n, 1, 8]")
+    (launch,) = launches(held.body)
+    (dealt,) = [place for place in launch.places.values() if isinstance(place, Dealt)]
+    assert dealt.extents == (1, 1)
+    agree(held, held.nest.marks[0].program, {"n": 3})
+
+
+@pytest.mark.parametrize(("rows", "axes"), [(4, {"x", "y"}), (1, {"x"})])
+def test_all_threads_fill_a_tile_that_is_cut_short(rows: int, axes: set[str]) -> None:
+    s = reschedule(matmul()).gpu_map(["i", "j"], [rows, 4]).tile("p", 4)
+    s.stage_registers("po", at="jo").stage_shared("A", at="po").stage_shared("B", at="po")
+    (fill, _) = str(s.goal).partition("let Bp | shared :=")[2].split("let Ap | shared :=")
+    assert {axis for axis in "xyz" if f"| thread.{axis}]" in fill} == axes
+    held = kernels(lower(s.goal, target="cuda"))
+    agree(held, s.goal, {"n": 5, "m": 6, "k": 7})
+
+
 def _read(share: Share) -> str:
     return "a[4*t + r]" if share.how == "blocks" else "a[8*r + t]"
 

@@ -403,7 +403,7 @@ def test_c_refuses_the_marks_of_loops_that_it_does_not_carry_out_at_their_place(
     assert pointed_at(caught.value).startswith("⊞[j < m | ")
     assert caught.value.place is not None
     assert caught.value.place.source is not None
-    assert caught.value.suggestions == ('s.mark("j", None) takes the mark away',)
+    assert caught.value.suggestions == ('s.mark("j", None) takes the mark away', 'target="cuda" carries it out')
     with pytest.raises(UnsupportedMark, match=f"the loop j is marked {mark.value}"):
         print_c(lower(s.goal))
     kernel = compiled(s.mark("j", None).goal)

@@ -126,7 +126,8 @@ def test_a_report_has_the_places_and_what_helps() -> None:
     assert shown.startswith("2 things stand in the way of compiling p for target='c':\n1. UnsupportedMark: the loop i")
     assert "2. UnsafeAccess: an access at i + 1 to f, of extent n, goes out of bounds" in shown
     assert shown.count("^^^") >= 2
-    assert shown.count("  try: ") == 2
+    assert shown.count("  try: ") == 3
+    assert '  try: target="cuda" carries it out\n' in shown
     assert repr(reschedule(matmul()).check()) == "nothing stands in the way of compiling matmul for target='c'"
 
 
@@ -162,7 +163,10 @@ def test_what_only_lowering_can_tell_comes_in() -> None:
         s.check(also=3)  # type: ignore[arg-type]
     with pytest.raises(WrongArgument, match="target='metal'"):
         s.check(target="metal")
+    assert s.mark("i", "parallel").check(target="c", also=lower)
     assert not s.mark("i", "block.x").check(target="cuda").obstacles
+    assert str(s.check(target="cuda")).endswith('s.check(target="cuda", also=lowering.compile) tells')
+    assert s.check(target="cuda", also=compiled)
     assert s.check(target="c").obstacles
 
 

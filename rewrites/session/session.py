@@ -143,12 +143,13 @@ class Session(OnGpu):
         """The theorem: the start equals the goal."""
         return self.theorem
 
-    def check(self, *, target: str = "c", also: Callable[[Program], object] | None = None) -> Report:
+    def check(self, *, target: str = "c", also: Callable[..., object] | None = None) -> Report:
         """Whether the goal compiles, and all that stands in its way: unsafe accesses and truncations, marks, names.
 
         Nothing is compiled, and no rewrite is refused for it: a goal may well be on its way. What only a loop nest can
         tell comes in with `also`, a function that raises it, such as whether marked loops may run so:
-        `s.check(also=lowering.lower)`, or `lowering.compile`.
+        `s.check(also=lowering.lower)`, and for a GPU `s.check(target="cuda", also=lowering.compile)`, which looks at
+        what a block shares and at registers too. It is told the target if it takes one.
 
         >>> import atl
         >>> x = atl.tensor("x", atl.sizes("n"))

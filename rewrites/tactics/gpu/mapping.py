@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 from atl.core.index import ONE, Bound, factor_of
@@ -126,7 +127,9 @@ def stage_shared(work: Derivation, what: Chosen, *, at: Chosen, name: str | None
 
     It is packed in the order in which it is read (`pack`): guards that speak of the operand become zeros of the tile,
     and go from what is computed with it. Threads along x fill it along the loop whose elements lie side by side in
-    memory, those along y along the longest of the others; both in tiles where these loops are longer than the block.
+    memory, those along y along the longest of the others; both in tiles where these loops may be longer than the
+    block. Of reads that lie apart, as x[i] and x[i + 1], it copies the first one: a tile with a border, for a stencil,
+    is made by `pad`.
 
     >>> s = reschedule(atl.parse(
     ...     "f (x : float32[n, 16], y : float32[16, n]) : float32[n] := ⊞[i < n] Σ[p < 16] x[i, p] * y[p, i]"))
@@ -167,25 +170,24 @@ def _threads(work: Derivation) -> dict[LoopMark, int]:
 
 def _filled_by_threads(work: Derivation, let: Site, threads: dict[LoopMark, int]) -> None:
     """Gives the loops that fill a let to the threads of a block."""
-    fill: list[tuple[Path, int]] = []
+    fill: list[tuple[Path, float]] = []
     path = (*let.path, 0)
     while isinstance(term := work.term(path), Gen | Guard | Reshape):
         if isinstance(term, Gen):
             work.mark(path, LoopMark.NONE)
             count = (term.high - term.low).constant
-            if count is not None:
-                fill.append((path, count))
+            fill.append((path, inf if count is None else count))
         path = (*path, 0)
     reads = [site for site in work.sites(path) if isinstance(site.term, Access) and not site.term.type.rank]
     first = next((loop.path for site in reads if (loop := _side_by_side(site)) is not None), None)
     along = next((each for each in fill if each[0] == first), fill[-1] if fill else None)
     rest = sorted((each for each in fill if each is not along), key=lambda each: -each[1])
-    axes = [mark for mark in THREADS if mark in threads]
+    axes = [mark for mark in THREADS if threads.get(mark, 1) > 1]
     dealt = list(zip(([along] if along else []) + rest, axes, strict=False))
     # Inner loops first: tiling them moves nothing that stands outside of them.
-    for (at, count), mark in sorted(dealt, key=lambda each: -len(each[0][0])):
+    for (at, most), mark in sorted(dealt, key=lambda each: -len(each[0][0])):
         inner = at
-        if count > threads[mark]:
+        if most > threads[mark]:
             inner = one_tile(work, at, as_bound(threads[mark], work.site(at)))
         work.mark(inner, mark)
     simplify_guards(work, (*let.path, 0))
