@@ -257,7 +257,7 @@ def test_buffers_on_the_heap_are_freed_on_every_way_out() -> None:
         free(a);
         return OUT_OF_MEMORY;
     }
-    c[0] += a[0] + b[0];
+    c[0] = a[0] + b[0];
     free(b);
     free(a);
     *out = c[0];
