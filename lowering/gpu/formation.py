@@ -337,7 +337,13 @@ class _Kernel:
             required=f"a constant size; it has room for {show_index(self._scope(), allocate.capacity)} elements"
             if allocate.capacity.constant is None
             else "a buffer in global memory outside of the loops of blocks, which all of them see",
-            suggestions=(f's.hoist("{name}") puts it into global memory, filled by a launch of its own',),
+            suggestions=(f"{self._hoisted(name)} puts it into global memory, filled by a launch of its own",),
+        )
+
+    def _hoisted(self, name: str) -> str:
+        """The call that takes a let out of all loops of the grid."""
+        return (
+            f's.hoist("{name}", out_of="{self.grid[0].variable.name}")' if len(self.grid) > 1 else f's.hoist("{name}")'
         )
 
     def _scope(self) -> TextScope:
