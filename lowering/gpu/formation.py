@@ -122,7 +122,9 @@ class _Host:
                     freed.append(statement)
                 case For() | If() if _has_blocks(statement):
                     launched()
-                    self._check_scalars(statement, declared, place)
+                    # What waits still are declarations: they go with what comes after these blocks.
+                    waiting = {s.variable for s in alone if isinstance(s, Declare)}
+                    self._check_scalars(statement, declared | waiting, place)
                     out += self._around_launches(statement, place)
                 case For() | If() | Assign() | Accumulate() | Declare():
                     self._check_scalars(statement, declared, place)
@@ -200,7 +202,8 @@ class _Host:
                     f"the loop {loop.variable.name} is marked {loop.mark.value}, and beside its blocks "
                     f"{access.storage.name} is needed in another kernel than the one that computes it",
                     "numbers that each kernel computes by itself, or reads from a tensor in global memory",
-                    f's.inline("{access.storage.name}")',
+                    f's.inline("{access.storage.name}"), if it is a let',
+                    TAKEN_AWAY.format(loop.variable.name),
                 )
 
 

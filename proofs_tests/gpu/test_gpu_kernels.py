@@ -362,6 +362,18 @@ REFUSED: Final[dict[str, tuple[str, str, type[Exception], str]]] = {
         IllegalMark,
         "s is needed in another kernel than the one that computes it",
     ),
+    "a number of the host that blocks need": (
+        "let s := 2 in ⊞[i < n | block.x] s * x[i]",
+        "f (x : float32[n]) : float32[n]",
+        IllegalMark,
+        "s is needed in another kernel than the one that computes it",
+    ),
+    "a sum over one block": (
+        "⊞[j < n] Σ[i < 1 | block.x] x[j]",
+        "f (x : float32[n]) : float32[n]",
+        IllegalMark,
+        "total is needed in another kernel than the one that computes it",
+    ),
     "a mark of a CPU": ("⊞[i < n | parallel] x[i]", "f (x : float32[n]) : float32[n]", UnsupportedMark, "CUDA target"),
 }
 
