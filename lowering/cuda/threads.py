@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias, assert_never
@@ -15,11 +15,11 @@ from lowering.c.helpers import identifiers
 from lowering.c.text import SUM, indented
 from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES, literal
-from lowering.cuda.helpers import OF_THREAD, combined, fold_name
+from lowering.cuda.helpers import OF_THREAD, Folders, combined, fold_name
 from lowering.cuda.scalars import Here, accumulated, scalar, stored
 from lowering.cuda.vectors import wide_loop
 from lowering.folds import neutral
-from lowering.gpu.folds import folds_into, over_some_axes, waits_for_all, within_a_warp
+from lowering.gpu.folds import by_itself, folds_into, over_some_axes, within_a_warp
 from lowering.gpu.kernels import (
     AXES,
     Barrier,
@@ -50,6 +50,7 @@ from lowering.nest.loopnest import (
     If,
     Scalar,
     key,
+    statements,
 )
 from lowering.nest.text_scope import TextScope
 
@@ -98,18 +99,23 @@ class Threads:
         """Whether all threads fold together here, and once more afterwards, in the same shared memory."""
         runs = list(self._runs_that_fold(self.launch.body, goes_round=False))
         at = next((at for at, (found, _) in enumerate(runs) if found is run), len(runs))
-        here = self._functions(run)
-        return any(here & self._functions(later) for later, _ in runs[at + 1 :]) or (at < len(runs) and runs[at][1])
+        here = self._functions(run.sums)
+        return any(here & self._functions_in(later) for later, _ in runs[at + 1 :]) or (at < len(runs) and runs[at][1])
 
-    def _functions(self, run: Run) -> frozenset[str]:
-        """The functions by which all threads of the block fold in a statement."""
-        folds = (fold for fold in run.sums if waits_for_all(fold, self.launch.threads))
-        return frozenset(fold_name(fold.op, fold.into.dtype, of="block") for fold in folds)
+    def _functions(self, folds: Iterable[Fold]) -> frozenset[str]:
+        """The functions by which all threads of the block fold."""
+        of_block = (fold for fold in folds if self._folders(fold) == "block")
+        return frozenset(fold_name(fold.op, fold.into.dtype, of="block") for fold in of_block)
+
+    def _functions_in(self, run: Run) -> frozenset[str]:
+        """The same of a whole statement, with those of its loops within loops of threads."""
+        loops = (s for s in statements((run.statement,)) if isinstance(s, For) and axis_of(s.mark) is not None)
+        return frozenset(name for loop in loops for name in self._functions(folds_into(loop)))
 
     def _runs_that_fold(self, steps: Steps, *, goes_round: bool) -> Iterator[tuple[Run, bool]]:
         """The statements in which all threads of the block fold, each with whether it is in a loop."""
         for step in steps:
-            if isinstance(step, Run) and self._functions(step):
+            if isinstance(step, Run) and self._functions_in(step):
                 yield step, goes_round
             elif isinstance(step, Repeat | Branch):
                 yield from self._runs_that_fold(step.body, goes_round=goes_round or isinstance(step, Repeat))
@@ -173,19 +179,37 @@ class Threads:
             c_type = C_TYPES[fold.into.dtype]
             before.append(f"{c_type} {part} = {_neutral(fold)};")
             after.append(f"{total} = {combined(fold.op, fold.into.dtype, total, self._folded(fold, part))};")
+            if here.threads and self._folders(fold) == "block":
+                after.append("__syncthreads(); /* the next fold within this loop of threads is in the same memory */")
         lines = self._bound(loop, replace(here, scope=scope), folding | {fold.into for fold in folds})
         return ["{", *indented([*before, *lines, *after]), "}"] if folds else lines
+
+    def _folders(self, fold: Fold) -> Folders | None:
+        """Who folds into a scalar, if there are several."""
+        threads = self.launch.threads
+        if by_itself(fold, threads):
+            return None
+        if within_a_warp(fold, threads):
+            return "lanes"
+        return "axes" if over_some_axes(fold, threads) else "block"
 
     def _folded(self, fold: Fold, part: str) -> str:
         """The parts of all threads that fold into a scalar, folded."""
         threads = self.launch.threads
-        if within_a_warp(fold, threads):
-            return f"{fold_name(fold.op, fold.into.dtype, of='lanes')}({part}, {threads[0]})"
-        if not over_some_axes(fold, threads):
-            return f"{fold_name(fold.op, fold.into.dtype, of='block')}({part})"
-        strides = (1, threads[0], threads[0] * threads[1])
-        axes = [f"{strides[axis]}, {threads[axis]}" for axis in fold.axes if threads[axis] > 1]
-        return f"{fold_name(fold.op, fold.into.dtype, of='axes')}({part}, {', '.join([*axes, '1, 1'][:2])})"
+        folders = self._folders(fold)
+        if folders is None:
+            return part
+        function = fold_name(fold.op, fold.into.dtype, of=folders)
+        match folders:
+            case "lanes":
+                return f"{function}({part}, {threads[0]})"
+            case "block":
+                return f"{function}({part})"
+            case "axes":
+                strides = (1, threads[0], threads[0] * threads[1])
+                axes = [f"{strides[axis]}, {threads[axis]}" for axis in fold.axes if threads[axis] > 1]
+                return f"{function}({part}, {', '.join([*axes, '1, 1'][:2])})"
+        assert_never(folders)
 
     def _bound(self, loop: For, here: Here, folding: frozenset[Scalar]) -> Lines:
         """The body of a loop of threads for the index that is the thread's, if it has one."""

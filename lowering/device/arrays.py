@@ -7,6 +7,7 @@ will be used, and its library puts into it what has to be waited for. Neither is
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -21,6 +22,10 @@ from lowering.device.runtime import LEGACY
 
 ON_A_GPU: Final = (2, 13)
 """DLPack's numbers for the memory of a GPU by CUDA, and for managed memory."""
+ADDRESSES: Final = 1 << 64
+"""Less than this is every address, and every number of a stream, which is one."""
+MOST_BYTES: Final = (1 << 63) - 1
+"""So many bytes an array has at most."""
 KINDS: Final = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 """DLPack's numbers for kinds of elements, with NumPy's letters."""
 
@@ -61,7 +66,7 @@ def told_stream(value: object) -> int | None:
     stream = interface.get("stream") if interface is not None else None
     if stream is None:
         return None
-    if isinstance(stream, bool) or not isinstance(stream, Integral) or stream < 0:
+    if isinstance(stream, bool) or not isinstance(stream, Integral) or not 0 <= int(stream) < ADDRESSES:
         raise ArgumentError(
             f"an array is said to be made in the stream {brief(stream, kind=True)}", required="the number of a stream"
         )
@@ -76,8 +81,15 @@ def on_gpu(name: str, value: object, stream: int) -> OnGpu:
     """
     interface = _interface(name, value)
     if interface is not None and (interface.get("stream") is not None or not _has_dlpack(value)):
-        return _by_interface(name, interface, told_stream(value), value)
-    return _by_dlpack(name, value, stream)
+        held = _by_interface(name, interface, told_stream(value), value)
+    else:
+        held = _by_dlpack(name, value, stream)
+    if min(held.shape, default=0) < 0 or prod(max(e, 1) for e in held.shape) * held.dtype.itemsize > MOST_BYTES:
+        raise ArrayError(
+            f"{name} says that it has the shape {held.shape}",
+            required=f"extents from 0 on, and at most {MOST_BYTES} bytes in all",
+        )
+    return held
 
 
 def _has_dlpack(value: object) -> bool:
@@ -107,13 +119,15 @@ def _interface(name: str, value: object) -> Mapping[str, Any] | None:
 
 def _by_interface(name: str, interface: Mapping[str, Any], stream: int | None, kept: object) -> OnGpu:
     try:
-        shape = tuple(int(extent) for extent in interface["shape"])
+        shape = tuple(operator.index(extent) for extent in interface["shape"])
         dtype = np.dtype(interface["typestr"])
-        pointer, readonly = int(interface["data"][0] or 0), bool(interface["data"][1])
+        pointer, readonly = operator.index(interface["data"][0] or 0), bool(interface["data"][1])
         strides = interface.get("strides")
-        strides = None if strides is None else tuple(int(stride) for stride in strides)
+        strides = None if strides is None else tuple(operator.index(stride) for stride in strides)
         if min(shape, default=0) < 0 or len(shape if strides is None else strides) != len(shape):
             raise ValueError(f"shape {shape}, strides {strides}")
+        if not 0 <= pointer < ADDRESSES:
+            raise ValueError(f"data at {pointer:#x}")
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ArgumentError(
             f"{name} has a __cuda_array_interface__ that says too little: {brief(str(error))}",

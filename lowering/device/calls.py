@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ from atl.core.program import Program
 from atl.errors import ArrayError, ATLError, OutOfMemory, WrongArgument, brief
 from atl.meaning.arguments import Arguments, bind, index_elements
 from lowering.c.values.scalars import C_TYPES
-from lowering.device.arrays import OnGpu, is_on_gpu, on_gpu, told_stream
+from lowering.device.arrays import ADDRESSES, OnGpu, is_on_gpu, on_gpu, told_stream
 from lowering.device.building import Declared, Functions, Kind
 from lowering.device.grids import check_grids
 from lowering.device.runtime import DECLARED, LEGACY, OF_A_DEVICE, PER_THREAD, Runtime
@@ -58,12 +59,12 @@ def stream_number(stream: object) -> int:
         stream = told()[1]
     for attribute in ("cuda_stream", "ptr"):
         stream = getattr(stream, attribute, stream)
-    if isinstance(stream, bool) or not isinstance(stream, int) or stream < 0:
+    if isinstance(stream, bool) or not isinstance(stream, Integral) or not 0 <= int(stream) < ADDRESSES:
         raise WrongArgument(
             f"stream={brief(stream, kind=True)}",
             required="a stream of CUDA: its number, or an object with __cuda_stream__, cuda_stream or ptr",
         )
-    return stream or LEGACY
+    return int(stream) or LEGACY
 
 
 @dataclass(slots=True)

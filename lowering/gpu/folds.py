@@ -91,7 +91,17 @@ def within_a_warp(fold: Fold, extents: Extents) -> bool:
 
     Threads along x are numbered in a row, so that as many of them as divide a warp are of one.
     """
-    return all(axis == 0 or extents[axis] == 1 for axis in fold.axes) and WARP % extents[0] == 0
+    return by_itself(fold, extents) or (_told_apart(fold, extents) == (0,) and WARP % extents[0] == 0)
+
+
+def by_itself(fold: Fold, extents: Extents) -> bool:
+    """Whether each thread has a whole value, as there is a single one along each axis of the fold."""
+    return not _told_apart(fold, extents)
+
+
+def _told_apart(fold: Fold, extents: Extents) -> tuple[int, ...]:
+    """The axes of a fold along which there are several threads."""
+    return tuple(axis for axis in fold.axes if extents[axis] > 1)
 
 
 def all_come(loop: For, inner: For, extents: Extents) -> bool:

@@ -122,7 +122,9 @@ class _Host:
                     freed.append(statement)
                 case For() | If() if _has_blocks(statement):
                     launched()
-                    self._check_scalars(statement, declared, place)
+                    # What waits still are declarations: they go with what comes after these blocks.
+                    waiting = {s.variable for s in alone if isinstance(s, Declare)}
+                    self._check_scalars(statement, declared | waiting, place)
                     out += self._around_launches(statement, place)
                 case For() | If() | Assign() | Accumulate() | Declare():
                     self._check_scalars(statement, declared, place)
@@ -200,7 +202,8 @@ class _Host:
                     f"the loop {loop.variable.name} is marked {loop.mark.value}, and beside its blocks "
                     f"{access.storage.name} is needed in another kernel than the one that computes it",
                     "numbers that each kernel computes by itself, or reads from a tensor in global memory",
-                    f's.inline("{access.storage.name}")',
+                    f's.inline("{access.storage.name}"), if it is a let',
+                    TAKEN_AWAY.format(loop.variable.name),
                 )
 
 
@@ -337,7 +340,13 @@ class _Kernel:
             required=f"a constant size; it has room for {show_index(self._scope(), allocate.capacity)} elements"
             if allocate.capacity.constant is None
             else "a buffer in global memory outside of the loops of blocks, which all of them see",
-            suggestions=(f's.hoist("{name}") puts it into global memory, filled by a launch of its own',),
+            suggestions=(f"{self._hoisted(name)} puts it into global memory, filled by a launch of its own",),
+        )
+
+    def _hoisted(self, name: str) -> str:
+        """The call that takes a let out of all loops of the grid."""
+        return (
+            f's.hoist("{name}", out_of="{self.grid[0].variable.name}")' if len(self.grid) > 1 else f's.hoist("{name}")'
         )
 
     def _scope(self) -> TextScope:

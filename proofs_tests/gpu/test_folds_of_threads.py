@@ -51,6 +51,35 @@ def test_folds_over_some_axes_are_those_that_are_meant(tmp_path: Path) -> None:
         assert report(held)
 
 
+IN_A_LOOP: Final = {
+    "two side by side": "⊞[t < 1 | thread.y] (Σ[j < 40 | thread.x] x[i, j]) * (Σ[j < 40 | thread.x] x[i, j + t])",
+    "one again and again": "Σ[q < 3] ⊞[t < 1 | thread.y] Σ[j < 40 | thread.x] x[i, j + q]",
+    "after one of all": "let s := Σ[j < 40 | thread.x] x[i, j] in ⊞[t < 1 | thread.y] s * Σ[j < 40 | thread.x] x[i, j]",
+}
+"""Folds of a whole block that stand within a loop of one thread: they are of one statement, and use the same memory."""
+
+ALONE: Final = [
+    f"⊞[t < {width} | thread.x] {fold}[j < 1 | thread.y] x[i, j + t]"
+    for width in (32, 40)
+    for fold in ("Σ", "∏", "max", "min")
+]
+"""Folds along an axis of one thread, beside threads along x of which they are none."""
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
+@pytest.mark.parametrize("bodies", [list(IN_A_LOOP.values()), ALONE], ids=["in a loop of one thread", "of one thread"])
+def test_folds_beside_axes_of_one_thread_are_those_that_are_meant(bodies: list[str], tmp_path: Path) -> None:
+    extents = [body.partition("⊞[t < ")[2].partition(" ")[0] for body in bodies]
+    heads = [f"f{number} (x : float32[n, 48]) : float32[n, {extent}]" for number, extent in enumerate(extents)]
+    programs = [atl.parse(f"{head} := ⊞[i < n | block.x] {body}") for head, body in zip(heads, bodies, strict=True)]
+    made = [kernels(lower(program, target="cuda")) for program in programs]
+    library = build([print_cuda(held) for held in made], tmp_path)
+    for program, held in zip(programs, made, strict=True):
+        arrays = arrays_for(program, {"n": 2})
+        want = atl.evaluate(program, **arrays)
+        assert np.array_equal(Shimmed(library, held.nest)(program.name, {"n": 2}, arrays, want.shape), want)
+
+
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: no printed kernel is run here")
 def test_no_barrier_of_a_fold_over_some_axes_can_be_left_out(tmp_path: Path) -> None:
     program = atl.parse(text_of("y twice", "Σ", "float32"))

@@ -213,7 +213,7 @@ def test_a_kernel_is_called_in_a_stream_of_the_callers(kernel: GpuKernel, held: 
         def __cuda_stream__(self) -> tuple[int, int]:
             return (0, A_STREAM)
 
-    for stream in (A_STREAM, OfPyTorch(), OfTheProtocol()):
+    for stream in (A_STREAM, np.int64(A_STREAM), OfPyTorch(), OfTheProtocol()):
         shim.reset()
         x, y, out = (ByDLPack(at, held.x, shim) for at in held.at)
         kernel.on(stream)(x, y, held.c, out=out)
@@ -221,7 +221,7 @@ def test_a_kernel_is_called_in_a_stream_of_the_callers(kernel: GpuKernel, held: 
         assert shim.waiting(A_STREAM) > 0
         assert shim.synchronize(A_STREAM) == 0
         assert np.array_equal(held.read(), meant(held.x, held.y, held.c))
-    for wrong in ("4096", -1, None, True):
+    for wrong in ("4096", -1, None, True, 1 << 64):
         with pytest.raises(WrongArgument, match="stream="):
             kernel.on(wrong)
 
@@ -259,6 +259,12 @@ REFUSED: Final[dict[str, tuple[Callable[[Held], object], str]]] = {
     "strides by DLPack": (lambda h: ByDLPack(h.at[0], h.x, h.shim, strides=(2,)), "not C-contiguous"),
     "nothing said": (lambda h: ByInterface(h.at[0], h.x, changed={"data": None}), "says too little"),
     "a shape below zero": (lambda h: ByInterface(h.at[0], h.x, changed={"shape": (-5,)}), "says too little"),
+    "a shape of fractions": (lambda h: ByInterface(h.at[0], h.x, changed={"shape": (5.5,)}), "says too little"),
+    "more than there can be": (lambda h: ByInterface(h.at[0], h.x, changed={"shape": (1 << 62,)}), "at most .* bytes"),
+    "more of nothing": (lambda h: ByInterface(h.at[0], h.x, changed={"shape": (0, 1 << 65)}), "at most .* bytes"),
+    "an address below zero": (lambda h: ByInterface(-8, h.x), "says too little"),
+    "an address of 70 bits": (lambda h: ByInterface(1 << 70, h.x), "says too little"),
+    "a stream of 70 bits": (lambda h: ByInterface(h.at[0], h.x, changed={"stream": 1 << 70}), "made in the stream"),
     "strides of another rank": (lambda h: ByInterface(h.at[0], h.x, changed={"strides": (4, 4)}), "says too little"),
     "no stream": (lambda h: ByInterface(h.at[0], h.x, changed={"stream": "a"}), "made in the stream 'a'"),
     "no capsule": (lambda h: ByNothing(h.at[0], h.x, h.shim), "is not handed out by its library"),

@@ -37,6 +37,7 @@ from lowering.nest.loopnest import Allocate, For
 from lowering.nest.traps import Trap
 from proofs_tests.sessions.session_programs import A, f, k, matmul, n
 from rewrites import Session, reschedule
+from rewrites.errors import NoSite
 
 Sizes = dict[str, int]
 Made = Callable[[], Session]
@@ -381,6 +382,18 @@ REFUSED: Final[dict[str, tuple[str, str, type[Exception], str]]] = {
         IllegalMark,
         "s is needed in another kernel than the one that computes it",
     ),
+    "a number of the host that blocks need": (
+        "let s := 2 in ⊞[i < n | block.x] s * x[i]",
+        "f (x : float32[n]) : float32[n]",
+        IllegalMark,
+        "s is needed in another kernel than the one that computes it",
+    ),
+    "a sum over one block": (
+        "⊞[j < n] Σ[i < 1 | block.x] x[j]",
+        "f (x : float32[n]) : float32[n]",
+        IllegalMark,
+        "total is needed in another kernel than the one that computes it",
+    ),
     "a mark of a CPU": ("⊞[i < n | parallel] x[i]", "f (x : float32[n]) : float32[n]", UnsupportedMark, "CUDA target"),
 }
 
@@ -463,3 +476,37 @@ def test_a_scalar_that_only_some_threads_change_is_refused() -> None:
     (launch,) = launches(held.body)
     assert launch.threads == (4, 1, 1)
     agree(held, made_of, {"n": 3})
+
+
+# -- tiles that no block could share ----------------------------------------------------------------------------------
+
+
+def tiles_of_a_product() -> Session:
+    return reschedule(matmul()).gpu_map(["i", "j"], [8, 8])
+
+
+def test_a_tile_is_not_shared_within_a_loop_of_threads() -> None:
+    s = tiles_of_a_product().tile("p", 8)
+    before = str(s)
+    with pytest.raises(NoSite, match="within the loop ii of threads") as refused:
+        s.stage_shared("A", at="po")
+    assert str(s) == before
+    place, registers = refused.value.suggestions
+    assert place == 'at="jo"'
+    assert registers.startswith('s.stage_registers("po", at="jo") first')
+    s.stage_registers("po", at="jo").stage_shared("A", at="po")
+    assert kernels(lower(s.goal, target="cuda")).body
+
+
+def test_a_single_number_is_no_tile() -> None:
+    with pytest.raises(NoSite, match="Ap is a single number"):
+        tiles_of_a_product().stage_shared("A", at="p")
+
+
+def test_a_tile_that_grows_leaves_the_whole_grid() -> None:
+    s = tiles_of_a_product().stage_shared("A", at="jo")
+    with pytest.raises(IllegalMark, match="has no constant size") as refused:
+        kernels(lower(s.goal, target="cuda"))
+    assert refused.value.suggestions[0].startswith('s.hoist("Ap", out_of="io")')
+    s.hoist("Ap", out_of="io").mark("Ap", "global")
+    assert len(list(launches(kernels(lower(s.goal, target="cuda")).body))) == 2

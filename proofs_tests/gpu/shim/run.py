@@ -103,7 +103,7 @@ class Shimmed:
         for array in self.nest.inputs:
             value = np.ascontiguousarray(arrays[array.name], dtype=array.dtype)
             if not array.shape:
-                given.append(np.ctypeslib.as_ctypes_type(value.dtype)(value[()]))
+                given.append(np.ctypeslib.as_ctypes_type(value.dtype)(value.item()))
                 continue
             pointer = value.ctypes.data_as(ctypes.c_void_p)
             held.append(ctypes.c_void_p(library.shim_array(ctypes.c_size_t(value.nbytes), pointer)))

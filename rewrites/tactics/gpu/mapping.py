@@ -8,7 +8,7 @@ from typing import Any
 
 from atl.core.index import ONE, Bound, factor_of
 from atl.core.marks import BLOCKS, THREADS, LetMark, LoopMark
-from atl.core.terms import Access, Gen, Guard, Reduce, Reshape
+from atl.core.terms import Access, Gen, Guard, Let, Reduce, Reshape
 from atl.core.traversal import Path
 from atl.errors import WrongArgument, brief
 from atl.text.printing import place_of
@@ -149,8 +149,38 @@ def stage_shared(work: Derivation, what: Chosen, *, at: Chosen, name: str | None
     called = name or f"{operand_called(reads_of(work, what, ())[0])}p"
     pack(work, what, at=at, name=called)
     let = lets_called(work, called)[-1]
+    _check_shared(work, let)
     work.mark(let.path, LetMark.SHARED)
     _filled_by_threads(work, let, threads)
+
+
+def _check_shared(work: Derivation, let: Site) -> None:
+    """Raises where a tile is no tensor that all threads of a block could have in common."""
+    assert isinstance(let.term, Let)
+    called, place = let.term.name, place_of(work.goal, let.path)
+    if not let.term.value.type.rank:
+        raise NoSite(
+            f"{called} is a single number: of the operand one element is read in each iteration",
+            place=place,
+            required="a loop outside of those that read the tile: at=… names it",
+        )
+    around = [at.term for at in let.spine()[:-1] if isinstance(at.term, Gen | Reduce)]
+    threads = next((loop for loop in around if loop.mark in THREADS), None)
+    if threads is None:
+        return
+    block = next((loop.name for loop in reversed(around) if loop.mark in BLOCKS), None)
+    total = next((loop.name for loop in around if isinstance(loop, Reduce) and loop.mark not in THREADS), None)
+    advice = [f'at="{block}"'] if block else []
+    if block and total:
+        advice.append(
+            f's.stage_registers("{total}", at="{block}") first: the sum then goes round outside of the threads'
+        )
+    raise NoSite(
+        f"{called} would stand within the loop {threads.name} of threads, each of which would have one of its own",
+        place=place,
+        required="a place outside of all loops of threads: those of a block fill the tile together",
+        suggestions=tuple(advice),
+    )
 
 
 def _need_name(name: object) -> None:
