@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from atl.core.index import ZERO, ceildiv, constant, floordiv, imax
 from atl.core.predicate import TRUE, Predicate, disjunction, equal, less
 from atl.prove import Facts, Proved
-from lowering.nest.loopnest import Allocate, Buffer, Choose, Clear, key
+from lowering.nest.loopnest import Allocate, Buffer, CacheLines, Choose, Clear, For, NoLines, key
 from lowering.nest.substitution import at_iteration, in_other_buffers
+from lowering.nest.walks.streams import lines_of
 from lowering.passes import (
     Pass,
     bounds,
@@ -20,6 +21,7 @@ from lowering.passes import (
     natural,
     simplification,
     single_stores,
+    streams,
     sums_on_the_way,
     walks,
 )
@@ -35,6 +37,7 @@ from lowering.passes.storage.registers import with_tiles_in_registers
 from lowering.passes.storage.rings import with_rings
 from lowering.passes.storage.sharing import with_lets_in_rows, with_storage_shared
 from lowering.passes.storage.stack import with_stack_in_bounds
+from lowering.passes.streams import with_lines
 from lowering.passes.sums_on_the_way import with_sums_on_the_way
 from lowering.passes.walks import with_strict_keys
 from proofs_tests.nests.by_hand import k
@@ -52,6 +55,14 @@ def _with_a_row_less(others: Mapping[Buffer, Buffer]) -> dict[Buffer, Buffer]:
     return {one: replace(other, rows=max(other.rows - 1, 1)) for one, other in others.items()}
 
 
+def _for_one_row(loop: For, facts: Facts, ids: Iterator[int]) -> CacheLines | NoLines | None:
+    """The lines of a loop, with a buffer for the first of several rows only."""
+    lines = lines_of(loop, facts, ids)
+    if not isinstance(lines, CacheLines):
+        return lines
+    return replace(lines, buffers=tuple(replace(b, extents=(constant(1), *b.extents[1:])) for b in lines.buffers))
+
+
 LOADED: Final = dead_stores.loaded
 IN_LOOP: Final = stack._in_loop
 
@@ -64,6 +75,7 @@ FAULTS: Final[dict[str, tuple[Any, str, object, Pass]]] = {
         *(dead_stores, "loaded", lambda e: [] if isinstance(e, Choose) else LOADED(e)),
         dead_stores.without_dead_stores,
     ),
+    "lines are gathered for one row of several": (streams, "lines_of", _for_one_row, with_lines),
     "all keys of a merge are taken to rise strictly": (
         *(walks, "rises", _proves_everything),
         with_strict_keys,

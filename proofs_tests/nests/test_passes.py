@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, Final
@@ -55,6 +55,7 @@ from lowering.passes import (
 )
 from lowering.passes.natural import with_natural_numerators
 from lowering.passes.single_stores import with_single_stores
+from lowering.passes.streams import with_lines
 from lowering.passes.walks import with_strict_keys
 from proofs_tests.nests.by_hand import (
     at,
@@ -81,7 +82,7 @@ from proofs_tests.nests.scatters.nests import scatters
 from proofs_tests.nests.sharing_programs import sharing_nests
 from proofs_tests.nests.sums import nest_of_sums
 from proofs_tests.nests.tiles import tile_nests
-from proofs_tests.nests.walks.programs import merge_nests
+from proofs_tests.nests.walks.programs import merge_nests, stream_nests
 from proofs_tests.programs.generate import Case, case_by_seed
 
 STEPS: Final = 5_000
@@ -134,8 +135,16 @@ def calls_before(of: Pass) -> tuple[Call, ...]:
         return (*by_hand(), *generated(), *examples(), *tile_nests(), *ring_nests(), *sharing_nests())
     earlier = PASSES[PASSES.index(of) - 1]
     calls = tuple((earlier(before), sizes, arrays) for before, sizes, arrays in calls_before(earlier))
-    # A merge runs where its strict keys are known.
-    return (*calls, *(merge_nests() if of == with_strict_keys else scatters() if of == with_single_stores else ()))
+    own = OWN_CALLS.get(of)
+    return calls if own is None else (*calls, *own())
+
+
+OWN_CALLS: Final[dict[Pass, Callable[[], Iterable[Call]]]] = {
+    with_single_stores: scatters,
+    with_lines: stream_nests,
+    with_strict_keys: merge_nests,  # a merge runs where its strict keys are known
+}
+"""Nests that a pass has something to do to, and the passes before it nothing."""
 
 
 @lru_cache(maxsize=1)

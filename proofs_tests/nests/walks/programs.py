@@ -113,6 +113,22 @@ def merge_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, An
         yield lower_unchecked(made.program), made.sizes, made.arrays
 
 
+STREAMED: Final = (
+    "rows (x : float32[n, m]) := ⊞[i < n] ⊞[j < m | stream] 2 * x[i, j]",
+    "three (x : float32[n, m]) := transpose ⊞[j < m | stream] ⊞[i < 3] [i < n] · x[i, j]",
+    "let_in_it (x : float32[n, m]) := ⊞[i < n] ⊞[j < m | stream] let b := x[i, j] + 1 in b * b",
+)
+
+
+def stream_nests() -> Iterator[tuple[LoopNest, Mapping[str, int], Mapping[str, AnyArray]]]:
+    """Nests with loops that store whole lines, before any pass, with sizes and arrays."""
+    for text in STREAMED:
+        for rows, columns in ((3, 40), (4, 16), (3, 5)):
+            x = np.arange(1, rows * columns + 1, dtype=np.float32).reshape(rows, columns)
+            given = text.replace(":=", "given n >= 3 :=") if "i < 3" in text else text
+            yield lower_unchecked(atl.parse(given)), {"n": rows, "m": columns}, {"x": x}
+
+
 def merge_case(choices: Choices) -> Case:
     """Two or three sums, one in the other, whose terms count where keys are equal; all are marked `merge`."""
     rows = choices.integer(0, ROWS) if chance(choices, 60) else None
