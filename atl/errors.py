@@ -332,7 +332,10 @@ class CheckoutNeeded(ATLError, RuntimeError):
 
 
 class RefusedMark(ATLError):
-    """A mark that is refused where it stands: `binder` is the name of what is marked, `mark` the mark."""
+    """A mark that is refused where it stands: `binder` is the name of what is marked, `mark` the mark.
+
+    `others` are the marks that were refused with it, which its summary names.
+    """
 
     def __init__(
         self,
@@ -348,6 +351,7 @@ class RefusedMark(ATLError):
         super().__init__(summary, place=place, required=required, numbers=numbers, suggestions=suggestions)
         self.binder = binder
         self.mark = mark
+        self.others: tuple[RefusedMark, ...] = ()
 
 
 class UnsupportedMark(RefusedMark, NotImplementedError):

@@ -169,10 +169,13 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A field of a class: its name and role, what is bound and known there if it is a part, and the set of a mark."""
+    """A field of a class: its name, its role and what it holds by that; for a part what is bound and known there, for a
+    mark its set.
+    """
 
     name: str
     role: Role
+    held: Any
     part: Part
     indices: int = 0
     tensors: int = 0
@@ -201,6 +204,7 @@ def layout(of: type, form: Form) -> tuple[Slot, ...]:
             Slot(
                 name,
                 known,
+                _OF_ROLE[known],
                 over,
                 len(over.indices),
                 len(over.tensors),
@@ -240,7 +244,7 @@ class Formed(Node):
         free = NOTHING_FREE
         for slot in slots_of(type(self)):
             value: Any = getattr(self, slot.name)
-            if not isinstance(value, _OF_ROLE[slot.role]):
+            if not isinstance(value, slot.held):
                 raise self._refused(slot, value)
             match slot.role:
                 case Role.PART:
@@ -252,6 +256,9 @@ class Formed(Node):
                     key.append(value.identity)
                     parts.append(value)
                     loose = max(loose, value.loose)
+                case Role.HINT | Role.MARK:
+                    if slot.marks is not None:
+                        _need_mark(slot.marks, value)
                 case Role.INDICES | Role.PARTS:
                     if not all(isinstance(part, _ELEMENT_OF_ROLE[slot.role]) for part in value):
                         raise self._refused(slot, value)
@@ -275,9 +282,6 @@ class Formed(Node):
                         free = frozenset((value,))
                 case Role.STATIC | Role.LITERAL | Role.DTYPE:
                     key.append(value)
-                case Role.HINT | Role.MARK:
-                    if slot.marks is not None:
-                        _need_mark(slot.marks, value)
                 case _:
                     assert_never(slot.role)
         self._seal(tuple(key), tuple(parts), loose=loose, loose_tensors=loose_tensors, free=free)

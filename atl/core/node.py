@@ -119,20 +119,22 @@ class Node:
         free: frozenset[int] = NOTHING_FREE,
     ) -> None:
         """Sets what is derived from the fields; called once, when a node is made."""
-        put = object.__setattr__
         depth, size = 0, 1
         for part in parts:
-            depth = max(depth, part.depth)
+            if part.depth > depth:  # noqa: PLR1730 (a call of max takes longer than all else here)
+                depth = part.depth
             size += part.size
             if part.free and not part.free <= free:
                 free = free | part.free
-        check_limits(depth + 1, size, self._what)
-        put(self, "identity", identity((type(self), key)))
-        put(self, "depth", depth + 1)
-        put(self, "size", size)
-        put(self, "loose", loose)
-        put(self, "loose_tensors", loose_tensors)
-        put(self, "free", free)
+        depth += 1
+        if depth > MAX_DEPTH or size > MAX_SIZE:
+            check_limits(depth, size, self._what)
+        _put_identity(self, identity((type(self), key)))
+        _put_depth(self, depth)
+        _put_size(self, size)
+        _put_loose(self, loose)
+        _put_loose_tensors(self, loose_tensors)
+        _put_free(self, free)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Written as what its constructors were given, each node once: read back, it is made as every node is."""
@@ -151,6 +153,15 @@ class Node:
 
     def __hash__(self) -> int:
         return hash(self.identity)
+
+
+# Nodes are frozen: what is derived is put where its slot is, once, past their `__setattr__`.
+_put_identity: Final = Node.__dict__["identity"].__set__
+_put_depth: Final = Node.__dict__["depth"].__set__
+_put_size: Final = Node.__dict__["size"].__set__
+_put_loose: Final = Node.__dict__["loose"].__set__
+_put_loose_tensors: Final = Node.__dict__["loose_tensors"].__set__
+_put_free: Final = Node.__dict__["free"].__set__
 
 
 class _Entry:

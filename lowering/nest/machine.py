@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from atl.core.index import Array, Index, Leaf, Size, Var, value_of
 from atl.core.marks import AT_ONCE
+from atl.core.node import Identity
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, negation
 from atl.core.predicate import Any as AnyOf
 from atl.core.terms import BinaryOp, UnaryOp
@@ -156,6 +157,7 @@ class Run:
         self._heap: dict[int, Memory] = {}
         self._freed: set[int] = set()
         self._conditions: Conditions = frozenset()  # that the run stands under
+        self._fixed: dict[Identity, int] = {}  # by expressions in which there is no loop variable
         self._numerators: dict[Index, tuple[Index, ...]] = {}
         self._scalars = Machine()
         self._tiles = tiles_of(nest)
@@ -168,8 +170,7 @@ class Run:
         output = self._nest.output
         shape = tuple(self._index(extent) for extent in output.extents)
         count = prod(shape)
-        memory = Memory(count, zeroed=0 if self._nest.complete else count)
-        self._heap[output.uid] = memory
+        memory = self._heap[output.uid] = Memory(count, zeroed=0 if self._nest.complete else count)
         for buffer in self._nest.in_place:
             for address, element in enumerate(self._arrays[buffer.name].reshape(-1)):
                 memory.cells[address] = self._scalars.element(element, buffer.dtype)
@@ -179,11 +180,9 @@ class Run:
         if self._nest.complete and len(stored) < count:
             missing = next(address for address in range(count) if address not in stored)
             raise Trap("incomplete", f"nothing is stored at {missing} of the output, which is said to be complete")
-        left = next((address for address in memory.cells if address not in stored), None)
-        if left is not None:
+        if (left := next((address for address in memory.cells if address not in stored), None)) is not None:
             raise Trap("taken", f"{output.name} at {left}, where another tensor in its storage is left")
-        scalars = self._scalars
-        return Outcome(shape, output.dtype, stored, scalars.divisions_by_zero, scalars.undefined)
+        return Outcome(shape, output.dtype, stored, self._scalars.divisions_by_zero, self._scalars.undefined)
 
     def _whole(self) -> None:
         """Runs the body of the nest."""
@@ -474,13 +473,13 @@ class Run:
 
     def _positions(self, cell: Cell) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The values of a cell's pairs, each index within its extent, and the extents those of the buffer."""
-        at = tuple(self._index(position) for position, _ in cell.pairs)
-        extents = tuple(self._index(extent) for _, extent in cell.pairs)
+        at = tuple([self._index(position) for position, _ in cell.pairs])
+        extents = tuple([self._index(extent) for _, extent in cell.pairs])
         name = cell.buffer.name
         for position, extent in zip(at, extents, strict=True):
             if not 0 <= position < extent:
                 raise Trap("out of bounds", f"{name}{list(at)}, of shape {extents}")
-        declared = tuple(self._index(extent) for extent in cell.buffer.extents)
+        declared = tuple([self._index(extent) for extent in cell.buffer.extents])
         if extents != declared:
             raise Trap("shape", f"{name} of shape {declared} is addressed as one of shape {extents}")
         return at, extents
@@ -534,12 +533,14 @@ class Run:
     # -- indices ------------------------------------------------------------------------------------------------------
 
     def _index(self, expression: Index) -> int:
-        value = expression.constant
-        if value is not None:
-            return value
-        if self._nest.natural:
+        if self._nest.natural and expression.constant is None:
             self._look_at_numerators(expression)
-        return value_of(expression, self._leaf, self._element)
+        value = self._fixed.get(expression.identity)
+        if value is None:
+            value = value_of(expression, self._leaf, self._element)
+            if not expression.free:
+                self._fixed[expression.identity] = value
+        return value
 
     def _holds(self, predicate: Predicate) -> bool:
         """Whether the predicate is true; its parts are tested from left to right, each under those before it."""
@@ -581,10 +582,9 @@ class Run:
         if found is None:
             found = self._numerators[expression] = tuple(numerators(expression))
         for numerator in found:
-            if (self._conditions, numerator) in self._nest.natural:
-                value = value_of(numerator, self._leaf, self._element)
-                if value < 0:
-                    raise Trap("numerator", f"{value} is divided where the nest says that it is not negative")
+            stated = (self._conditions, numerator) in self._nest.natural
+            if stated and (value := value_of(numerator, self._leaf, self._element)) < 0:
+                raise Trap("numerator", f"{value} is divided where the nest says that it is not negative")
 
     def _leaf(self, leaf: Leaf) -> int:
         if isinstance(leaf, Size):

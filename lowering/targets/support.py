@@ -77,6 +77,7 @@ def raise_all(refused: Iterable[RefusedMark | None]) -> None:
         )
         first.summary += ", ".join(f"{error.mark} of {error.binder}" for error in others)
         first.suggestions = tuple(dict.fromkeys(hint for error in errors for hint in error.suggestions))
+        first.others = tuple(others)
     raise first
 
 

@@ -205,8 +205,9 @@ def test_what_is_not_proved_is_refused_and_said_not_to_be_proved(monkeypatch: py
 
 def test_all_loops_that_may_not_run_as_marked_are_told_at_once() -> None:
     s = reschedule(matmul()).interchange("j").interchange("i").mark("p", "parallel").mark("i", "unroll")
-    with pytest.raises(IllegalMark, match="another mark is refused: unroll of i"):
+    with pytest.raises(IllegalMark, match="another mark is refused: unroll of i") as caught:
         lower(s.goal)
+    assert [(other.binder, other.mark) for other in caught.value.others] == [("i", "unroll")]
 
 
 def test_a_loop_that_others_compute_is_refused() -> None:

@@ -84,10 +84,10 @@ class Expected:
 # -- one case ---------------------------------------------------------------------------------------------------------
 
 
-def expected(tried: Case) -> Expected | Discarded | Fault:
-    """The reference's answer, once the program is lowered."""
+def expected(tried: Case, nest: LoopNest | None = None) -> Expected | Discarded | Fault:
+    """The reference's answer, once the program is lowered, if it was not before."""
     try:
-        nest = lower(tried.program)
+        nest = nest or lower(tried.program)
     except (UnsafeAccess, UnsafeTruncation, TooLarge) as error:
         return Discarded(type(error).__name__)
     except Exception as error:  # noqa: BLE001 (any other exception is what is looked for)
@@ -178,9 +178,9 @@ def disagreement(got: AnyArray, wanted: Expected) -> str | None:
 
 def compiled(batch: Sequence[Expected]) -> list[Fault | None]:
     """What is wrong with the C of each case. A kernel whose sanitized run is at fault is not run in this process."""
-    programs = [wanted.case.program for wanted in batch]
+    programs, nests = [wanted.case.program for wanted in batch], [wanted.nest for wanted in batch]
     try:
-        sanitized, kernels = Sanitized(programs), compile_many(programs)
+        sanitized, kernels = Sanitized(programs, nests), compile_many(programs, nests=nests)
     except Exception as error:  # noqa: BLE001
         if len(batch) == 1:
             return [Fault("compiler", f"{type(error).__name__}: {error}")]

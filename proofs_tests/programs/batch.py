@@ -36,13 +36,18 @@ POISON: Final = 0x7F
 _KERNEL: Final = re.compile(r"\bkernel_(\d+)\b")
 
 
-def compile_many(programs: Sequence[Program], *, fast_math: bool = False) -> list[Kernel]:
-    """A kernel for each program, all of them in one shared object. Raises what `lowering.compile` raises."""
+def compile_many(
+    programs: Sequence[Program], *, nests: Sequence[LoopNest] | None = None, fast_math: bool = False
+) -> list[Kernel]:
+    """A kernel for each program, all of them in one shared object; `nests` are what they are lowered to, if known.
+
+    Raises what `lowering.compile` raises.
+    """
     if not programs:
         return []
     for program in programs:
         check_names(program)
-    nests = [lower(program) for program in programs]
+    nests = [lower(program) for program in programs] if nests is None else nests
     names = function_names(nests)
     source = print_unit(nests)
     path = build_shared(source, name="kernels", fast_math=fast_math)
@@ -75,12 +80,13 @@ class Sanitized:
     """Programs compiled together with the sanitizers, and run in a process of their own.
 
     Every array lies in a block of memory of exactly its size, so that an access outside of it by one element is seen;
-    the output is poisoned before the call.
+    the output is poisoned before the call. `nests` are what the programs are lowered to, if known.
     """
 
-    def __init__(self, programs: Sequence[Program]) -> None:
+    def __init__(self, programs: Sequence[Program], nests: Sequence[LoopNest] | None = None) -> None:
         self.programs: Final = tuple(programs)
-        self.nests: Final = tuple(replace(lower(p), name=f"kernel_{at}") for at, p in enumerate(programs))
+        nests = tuple(map(lower, programs)) if nests is None else nests
+        self.nests: Final = tuple(replace(nest, name=f"kernel_{at}") for at, nest in enumerate(nests))
         runners = map(_runner, range(len(self.nests)), self.nests)
         parts = ["#include <stdint.h>\n", print_unit(self.nests, static=True), *runners, _main(self.nests)]
         self.source: Final = "\n".join(parts)

@@ -23,6 +23,7 @@ from typing import Final
 from atl.checks.targets import marked_binders
 from atl.core.marks import LetMark, LoopMark, marks
 from atl.errors import CompilerMissing
+from lowering.nest.loopnest import LoopNest
 from lowering.toolchain import find_compiler, has_sanitizers
 from proofs_tests.fuzzing import MANY, SEED
 from proofs_tests.programs.agreement import Discarded, Expected, Fault, compiled, expected, interpreted, own_cache
@@ -187,7 +188,7 @@ def run_block(seed: int, numbers: Iterable[int], *, in_c: bool, marked: bool = F
         case = drawn_case(Seeded.by(f"{seed}:{number}"), always=marked)
         report.drawn.update(case.drawn)
         report.refused.update(case.refused)
-        match _examined(case.made):
+        match _examined(case.made, case.nest):
             case Discarded(reason):
                 report.discarded[reason] += 1
             case (Fault() as fault, found):
@@ -212,15 +213,15 @@ def run_block(seed: int, numbers: Iterable[int], *, in_c: bool, marked: bool = F
     return report
 
 
-def _examined(made: Made) -> Expected | Discarded | tuple[Fault, Case | Broken]:
-    """A case as far as the interpreters tell."""
+def _examined(made: Made, nest: LoopNest | None = None) -> Expected | Discarded | tuple[Fault, Case | Broken]:
+    """A case as far as the interpreters tell; its nest, if it is lowered already."""
     match made:
         case Rejected(reason):
             return Discarded(reason)
         case Broken(message):
             return Fault("language", message), made
         case _:
-            wanted = expected(made)
+            wanted = expected(made, nest)
     match wanted:
         case Fault():
             return wanted, made

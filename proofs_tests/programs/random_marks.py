@@ -14,8 +14,9 @@ from atl.core.substitution import with_children
 from atl.core.terms import Expr, Gen, Let, Reduce
 from atl.core.traversal import Path, children
 from atl.errors import RefusedMark
-from lowering.c.printer import print_c
 from lowering.lower import lower
+from lowering.nest.loopnest import LoopNest
+from lowering.targets.support import check_nest
 from proofs_tests.nests.walks.programs import walk_case
 from proofs_tests.programs.choices import Choices, Seeded, chance, weighted
 from proofs_tests.programs.generate import Case, Made, Rejected, case
@@ -52,6 +53,8 @@ class Drawn:
     made: Made
     drawn: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
+    nest: LoopNest | None = None
+    """What the case is lowered to, where that is known already."""
 
 
 def drawn_case(choices: Choices, *, always: bool = False) -> Drawn:
@@ -70,11 +73,11 @@ def drawn_case(choices: Choices, *, always: bool = False) -> Drawn:
 
 def _kept(made: Case, *, always: bool = True) -> Drawn:
     """The case without the marks that are refused."""
-    program = legal(made.program)
+    program, nest = lowered(made.program)
     drawn, kept = _counted(made.program), _counted(program)
     if always and not kept:
         return Drawn(UNMARKED, drawn, drawn)
-    return Drawn(replace(made, program=program), drawn, drawn - kept)
+    return Drawn(replace(made, program=program), drawn, drawn - kept, nest)
 
 
 def _marks_of(at: Gen | Reduce | Let) -> _Weighted:
@@ -99,24 +102,28 @@ def _counted(program: Program) -> Counter[str]:
 
 def legal(program: Program) -> Program:
     """The program without the marks that lowering or C refuse."""
-    while (refused := _refused(program)) is not None:
-        marked = marked_binders(program)
-        dropped = [
-            binder.path for binder in marked if (binder.name, binder.mark.value) == (refused.binder, refused.mark)
-        ]
-        assert dropped, f"{refused} is about no mark of the program"
+    return lowered(program)[0]
+
+
+def lowered(program: Program) -> tuple[Program, LoopNest | None]:
+    """The program without the marks that lowering or C refuse, and its nest, where nothing else is wrong with it.
+
+    What is refused together goes together, but for merges: one may stand where another one is none any more.
+    """
+    while True:
+        try:
+            nest = lower(program)
+            check_nest(nest, "c")
+        except RefusedMark as refused:
+            others = [each for each in refused.others if each.mark != LoopMark.MERGE.value]
+            gone = {(each.binder, each.mark) for each in (refused, *others)}
+        except Exception:  # noqa: BLE001 (whatever else goes wrong is looked at later, as of every program)
+            return program, None
+        else:
+            return program, nest
+        dropped = [binder.path for binder in marked_binders(program) if (binder.name, binder.mark.value) in gone]
+        assert dropped, f"{gone} are no marks of the program"
         program = _marked(program, dict.fromkeys(dropped))
-    return program
-
-
-def _refused(program: Program) -> RefusedMark | None:
-    try:
-        print_c(lower(program))
-    except RefusedMark as refused:
-        return refused
-    except Exception:  # noqa: BLE001 (whatever else goes wrong is looked at later, as of every program)
-        return None
-    return None
 
 
 def with_marks(program: Program, of: Mapping[Path, str]) -> Program:

@@ -28,7 +28,7 @@ from lowering import reindex
 from lowering.c import helpers as c_helpers
 from lowering.nest.loopnest import Accumulate, Allocate, Assign, Block, Cell, Clear, For, If, LoopNest, Number
 from lowering.toolchain import find_compiler, has_sanitizers
-from proofs_tests.programs import agreement, batch, differential
+from proofs_tests.programs import agreement, batch, differential, random_marks
 from proofs_tests.programs.agreement import (
     Discarded,
     Expected,
@@ -267,7 +267,7 @@ def nests_become(monkeypatch: pytest.MonkeyPatch, change: Callable[[LoopNest], L
         return change(lowered(program, registers=registers))
 
     monkeypatch.setattr(agreement, "lower", faulty)
-    monkeypatch.setattr(batch, "lower", faulty)
+    monkeypatch.setattr(random_marks, "lower", faulty)
 
 
 def each_statement(block: Block, change: Callable[[Any], Block]) -> Block:
@@ -379,32 +379,24 @@ def pad_program() -> Case:
     return Case(made, {"n": 3}, {"x": np.ones(3, np.float32)}, frozenset())
 
 
-def fault_in_c(tried: Case) -> Fault | None:
+def fault_in_c(tried: Case, fault: Callable[[LoopNest], LoopNest] = lambda nest: nest) -> Fault | None:
     wanted = expected(tried)
     assert isinstance(wanted, Expected)
     with own_cache():
-        return compiled([wanted])[0]
+        return compiled([replace(wanted, nest=fault(wanted.nest))])[0]
 
 
 @with_c
 def test_faults_in_c_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = pad_program()
     assert fault_in_c(tried) is None
-    with monkeypatch.context() as patch:
-        patch.setattr(batch, "lower", lambda program: replace(lowered(program), complete=True))
-        fault = fault_in_c(tried)
-        assert fault is not None
-        assert "in place of np.float32(0.0)" in fault.message
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            batch,
-            "lower",
-            lambda program: replace(lowered(program), body=each_statement(lowered(program).body, one_more_round)),
-        )
-        fault = fault_in_c(tried)
-        assert fault is not None
-        assert fault.is_report
-        assert "heap-buffer-overflow" in fault.message
+    fault = fault_in_c(tried, lambda nest: replace(nest, complete=True))
+    assert fault is not None
+    assert "in place of np.float32(0.0)" in fault.message
+    fault = fault_in_c(tried, lambda nest: replace(nest, body=each_statement(nest.body, one_more_round)))
+    assert fault is not None
+    assert fault.is_report
+    assert "heap-buffer-overflow" in fault.message
     with monkeypatch.context() as patch:
         text = c_helpers._HELPERS["floor_div"].replace("a / b - (a % b < 0)", "a / b")
         patch.setitem(c_helpers._HELPERS, "floor_div", text)
@@ -436,6 +428,7 @@ def test_an_error_that_no_user_should_see_is_a_mismatch(monkeypatch: pytest.Monk
         raise KeyError("lost")
 
     monkeypatch.setattr(agreement, "lower", failing)
+    monkeypatch.setattr(random_marks, "lower", failing)
     report = run_block(1, range(3), in_c=False)
     assert {mismatch.fault for mismatch in report.mismatches} == {Fault("lowering", "KeyError: 'lost'")}
 

@@ -23,6 +23,7 @@ from layouts import (
     skewed,
     swizzled,
 )
+from lowering.lower import lower
 from proofs_tests.programs.agreement import own_cache
 from proofs_tests.programs.batch import Call, Sanitized, compile_many
 from proofs_tests.sessions.session_programs import extent_at
@@ -75,7 +76,8 @@ def faults_in_c(sessions: Sequence[Session], sizes: Sequence[Mapping[str, int]] 
     goals = [session.goal for session in sessions]
     found: list[str] = []
     with own_cache():
-        sanitized, kernels = Sanitized(goals), compile_many(goals)
+        nests = [lower(goal) for goal in goals]
+        sanitized, kernels = Sanitized(goals, nests), compile_many(goals, nests=nests)
         asked = [(at, arguments(session.theorem.lhs, each)) for at, session in enumerate(sessions) for each in sizes]
         results = sanitized.run([Call(at, given) for at, given in asked])
         for (at, given), result in zip(asked, results, strict=True):

@@ -246,16 +246,16 @@ class Index(Printed, Node):
         # The key is made of the atoms' identities, not of the atoms: those hash and compare without a call in Python.
         atoms: dict[Identity, AnyAtom] = {}
         key: list[tuple[tuple[Identity, ...], int]] = []
+        loose = 0
         for monomial, coefficient in self.terms:
-            if len(monomial) == 1:
-                own = monomial[0].identity
-                atoms[own] = monomial[0]
-                key.append(((own,), coefficient))
-            else:
-                key.append((tuple([atom.identity for atom in monomial]), coefficient))
-                atoms.update(zip(key[-1][0], monomial, strict=True))
-        parts = tuple(atoms.values())
-        self._seal(tuple(key), parts, loose=max([atom.loose for atom in parts], default=0))
+            own = []
+            for atom in monomial:
+                own.append(atom.identity)
+                atoms[atom.identity] = atom
+                if atom.loose > loose:  # noqa: PLR1730 (as in `_seal`)
+                    loose = atom.loose
+            key.append((tuple(own), coefficient))
+        self._seal(tuple(key), tuple(atoms.values()), loose=loose)
 
     @property
     def order(self) -> Order:

@@ -14,7 +14,7 @@ from lowering.toolchain import find_compiler, has_sanitizers
 from proofs_tests.nests.walks.programs import merge_case, nested_case, runs_case
 from proofs_tests.programs.agreement import Expected, compiled, expected, interpreted, own_cache
 from proofs_tests.programs.choices import Seeded
-from proofs_tests.programs.random_marks import legal
+from proofs_tests.programs.random_marks import lowered
 
 TRIED = 9
 pytestmark = pytest.mark.skipif(not has_sanitizers(find_compiler()), reason="the compiler has no sanitizers")
@@ -27,8 +27,8 @@ def walks() -> tuple[Expected, ...]:
     for number in range(TRIED):
         for make in (merge_case, nested_case, runs_case):
             drawn = make(Seeded.by(f"agreement:{make.__name__}:{number}"))
-            tried = replace(drawn, program=legal(drawn.program))
-            wanted = expected(tried) if marked_binders(tried.program) else None
+            program, nest = lowered(drawn.program)
+            wanted = expected(replace(drawn, program=program), nest) if marked_binders(program) else None
             if isinstance(wanted, Expected):
                 found.append(wanted)
     return tuple(found)
