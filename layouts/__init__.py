@@ -14,6 +14,7 @@ from layouts.algebra.composition import composition
 from layouts.algebra.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
 from layouts.algebra.inverses import left_inverse, right_inverse
 from layouts.algebra.parts import flatten, local_tile, select
+from layouts.algebra.predicates import PredicateTensor
 from layouts.algebra.products import (
     blocked_product,
     flat_product,
@@ -78,6 +79,7 @@ __all__ = [
     "NoMode",
     "NotByTable",
     "Picture",
+    "PredicateTensor",
     "Relation",
     "Semimodule",
     "Swizzle",
