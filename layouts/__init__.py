@@ -57,7 +57,16 @@ from layouts.proofs.equality import equal
 from layouts.proofs.injectivity import bijective, injective
 from layouts.proofs.places import image, inverse
 from layouts.proofs.relation import Relation
-from layouts.storages.words import antidiagonal, backwards, blocked, morton, padded, skewed, swizzled
+from layouts.storages.words import (
+    antidiagonal,
+    backwards,
+    blocked,
+    compact_antidiagonal,
+    morton,
+    padded,
+    skewed,
+    swizzled,
+)
 
 __all__ = [
     "F2",
@@ -99,6 +108,7 @@ __all__ = [
     "column_major",
     "common_coarsening",
     "common_refinement",
+    "compact_antidiagonal",
     "compatible",
     "complement",
     "composition",

@@ -117,8 +117,7 @@ def test_what_is_known_is_left_out() -> None:
     assert str(PredicateTensor(cut, n)(ii, io)) == "8*io + ii < n"
     assert str(PredicateTensor(cut, n, given=[n % 8 == 0])(ii, io)) == "true"
     assert (
-        str(PredicateTensor(Layout((8, 4), (E(0), -8 * E(0)), offset=E(0) * (n - 8)), n)(ii, io))
-        == "8*io + 7 < ii + n"
+        str(PredicateTensor(Layout((8, 4), (E(0), -8 * E(0)), offset=E(0) * (n - 8)), n)(ii, io)) == "8*io + 7 < ii + n"
     )
     assert str(PredicateTensor(cut, n)(9, io)) == "8*io + 9 < n"
 
