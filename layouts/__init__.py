@@ -14,6 +14,7 @@ from layouts.algebra.composition import composition
 from layouts.algebra.divide import flat_divide, logical_divide, tiled_divide, zipped_divide
 from layouts.algebra.inverses import left_inverse, right_inverse
 from layouts.algebra.parts import flatten, local_tile, select
+from layouts.algebra.predicates import PredicateTensor
 from layouts.algebra.products import (
     blocked_product,
     flat_product,
@@ -56,7 +57,16 @@ from layouts.proofs.equality import equal
 from layouts.proofs.injectivity import bijective, injective
 from layouts.proofs.places import image, inverse
 from layouts.proofs.relation import Relation
-from layouts.storages.words import antidiagonal, backwards, blocked, morton, padded, skewed, swizzled
+from layouts.storages.words import (
+    antidiagonal,
+    backwards,
+    blocked,
+    compact_antidiagonal,
+    morton,
+    padded,
+    skewed,
+    swizzled,
+)
 
 __all__ = [
     "F2",
@@ -78,6 +88,7 @@ __all__ = [
     "NoMode",
     "NotByTable",
     "Picture",
+    "PredicateTensor",
     "Relation",
     "Semimodule",
     "Swizzle",
@@ -97,6 +108,7 @@ __all__ = [
     "column_major",
     "common_coarsening",
     "common_refinement",
+    "compact_antidiagonal",
     "compatible",
     "complement",
     "composition",

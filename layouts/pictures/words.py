@@ -19,13 +19,23 @@ from layouts.foundation.layout import Layout, column_major, row_major
 from layouts.lego import Col, CoverBy, ExpandBy, GroupBy, OrderBy, RegP, Row, TileBy, TileInto
 from layouts.linear.layout import LinearLayout
 from layouts.pictures.reading import read_condition, read_layout
-from layouts.storages.words import antidiagonal, backwards, blocked, morton, padded, skewed, swizzled
+from layouts.storages.words import (
+    antidiagonal,
+    backwards,
+    blocked,
+    compact_antidiagonal,
+    morton,
+    padded,
+    skewed,
+    swizzled,
+)
 
 WORDS: Final[Mapping[str, Callable[..., Any]]] = {
     "GroupBy": GroupBy, "TileBy": TileBy, "TileInto": TileInto, "CoverBy": CoverBy, "ExpandBy": ExpandBy,
     "OrderBy": OrderBy, "RegP": RegP, "Row": Row, "Col": Col,
     "Swizzle": swizzle, "row_major": row_major, "column_major": column_major,
-    "antidiagonal": antidiagonal, "backwards": backwards, "blocked": blocked, "morton": morton, "padded": padded,
+    "antidiagonal": antidiagonal, "backwards": backwards, "blocked": blocked,
+    "compact_antidiagonal": compact_antidiagonal, "morton": morton, "padded": padded,
     "skewed": skewed, "swizzled": swizzled,
 }  # fmt: skip
 """What may be called by a name."""

@@ -167,7 +167,7 @@ def backwards(shape: Sequence[Any]) -> IndexFunction:
 
 
 def antidiagonal(shape: Sequence[Any]) -> IndexFunction:
-    """A row for each antidiagonal: element (i, j) in row i + j, at i.
+    """A row for each antidiagonal: element (i, j) in row i + j, at i. `compact_antidiagonal` leaves no room free.
 
     >>> antidiagonal((2, 3)).table().reshape(3, 2).T
     array([[0, 2, 4],
@@ -177,6 +177,24 @@ def antidiagonal(shape: Sequence[Any]) -> IndexFunction:
     n, m = extents
     rows = imax(index(0), index(n + m - 1))
     return _function("antidiagonal", extents, lambda i, j: (i + j, i), lambda d, i: (i, d - i), (rows, n))
+
+
+def compact_antidiagonal(shape: Sequence[Any]) -> IndexFunction:
+    """Antidiagonals side by side, without padding: element (i, j) in row (i + j) % m, at i.
+
+    Antidiagonals d, d + m, d + 2m, … share a row: one ends where the next begins. The neighbours on an antidiagonal are
+    neighbours in memory, and n x m elements have n x m places.
+
+    >>> compact_antidiagonal((3, 3)).table().reshape(3, 3).T
+    array([[0, 3, 6],
+           [4, 7, 1],
+           [8, 2, 5]])
+    """
+    extents = _extents("compact_antidiagonal", shape, 2, 2)
+    n, m = extents
+    return _function(
+        "compact_antidiagonal", extents, lambda i, j: ((i + j) % m, i), lambda d, i: (i, (d - i) % m), (m, n)
+    )
 
 
 # -- what they are made of --------------------------------------------------------------------------------------------

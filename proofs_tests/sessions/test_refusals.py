@@ -9,6 +9,7 @@ import pytest
 
 import atl
 from atl.errors import ContradictoryAssumptions, ParseError, WrongArgument
+from layouts import blocked
 from lowering import compile as compiled
 from proofs_tests.sessions.session_programs import f, k, m, matmul, n, pipeline
 from rewrites import Derivation, NoMatch, NoSite, Session, Undetermined, reschedule, rules
@@ -34,6 +35,13 @@ def _biased(around: str) -> Session:
     return reschedule(
         atl.parse(f"g (b : float32[m], x : float32[n]) := {around}gen[c < m] b[c] + sum[j < n] x[j] * b[c]")
     )
+
+
+def _of_five() -> Session:
+    return reschedule(atl.parse(
+        "five (A : float32[a, b, c, d, e]) : float32[a, b, c, d, e] := "
+        "⊞[i < a] ⊞[j < b] ⊞[k < c] ⊞[l < d] ⊞[p < e] 2 * A[i, j, k, l, p]"
+    ))  # fmt: skip
 
 
 def test_what_a_session_says_to_do_first_lets_the_next_call_pass() -> None:
@@ -91,6 +99,16 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         lambda: reschedule(matmul()).rw("gen_interchange", at="j"),
         NoSite,
         ("no place below 'j' matches", 'try: it applies elsewhere, at the whole program: s.rw("gen_interchange")'),
+    ),
+    "more dimensions than rules reach through": (
+        lambda: _of_five().reorder(["i", "j"], blocked(2, 2)),
+        NoSite,
+        ("no place in the goal matches sum_guard, which reaches through 4 dimensions at most: here are 5",),
+    ),
+    "more dimensions around what fits": (
+        lambda: _of_five().rw("sum_guard"),
+        NoSite,
+        ("no place in the goal matches sum_guard [ATL704]",),
     ),
     "only scalars": (
         lambda: reschedule(matmul()).rw("truncr_flatten_split", around="_ * _", reverse=True, k=3),

@@ -25,6 +25,7 @@ from layouts import (
     backwards,
     blocked,
     column_major,
+    compact_antidiagonal,
     composition,
     morton,
     padded,
@@ -60,6 +61,7 @@ WORDS: Final[tuple[Callable[[Random], Any], ...]] = (
     lambda r: morton(r.choice((1, 2, 4))),
     lambda _: backwards,
     lambda _: antidiagonal,
+    lambda _: compact_antidiagonal,
 )
 
 

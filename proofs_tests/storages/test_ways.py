@@ -12,7 +12,15 @@ import atl
 from atl.core.index import Index, index, size
 from atl.prove import Facts, Proved, forget, statistics, without_smt
 from atl.surface.reindexing import Reindexing
-from layouts import IndexFunction, LayoutError, blocked, injective, morton, swizzled
+from layouts import (
+    IndexFunction,
+    LayoutError,
+    blocked,
+    compact_antidiagonal,
+    injective,
+    morton,
+    swizzled,
+)
 from proofs_tests.storages.ways import WAYS, T, at_sizes, variables
 from rewrites import reschedule
 from rewrites.errors import MeetingPlaces
@@ -56,6 +64,16 @@ def test_bricks_are_blocks_of_three_dimensions() -> None:
     shape = (N, M, size("k"))
     check_reindexing(blocked(2, 4, 8)(shape).stored(shape), Facts())
     check_reindexing(morton(8)(shape).stored(shape), Facts())
+
+
+def test_an_antidiagonal_lies_side_by_side_without_padding_in_its_compact_storage() -> None:
+    for n, m in ((1, 1), (4, 4), (3, 5), (7, 2)):
+        layout = compact_antidiagonal((n, m))
+        assert sorted(layout.table().tolist()) == list(range(n * m))
+        neighbours = [(i, j) for i, j in product(range(n - 1), range(1, m))]
+        assert all(layout(i + 1, j - 1) == layout(i, j) + 1 for i, j in neighbours)
+    program = atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")
+    assert "⊞[d < m] ⊞[i < n] A[i, (d - i) % m]" in str(reschedule(program).store("A", compact_antidiagonal))
 
 
 def test_a_storage_of_six_digits_is_checked_by_few_questions_without_a_search() -> None:

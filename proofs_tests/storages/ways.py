@@ -18,6 +18,7 @@ from layouts import (
     backwards,
     blocked,
     column_major,
+    compact_antidiagonal,
     morton,
     padded,
     skewed,
@@ -60,6 +61,7 @@ WAYS: Final[dict[str, Callable[[Any], Any]]] = {
     "morton": morton(4),
     "backwards": backwards,
     "antidiagonal": antidiagonal,
+    "compact antidiagonal": compact_antidiagonal,
     "turning": turning,
 }
 """Storages of a matrix of any shape."""

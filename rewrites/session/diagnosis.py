@@ -27,7 +27,8 @@ from rewrites.derivation import Derivation, Given, NotApplicable, arguments_of
 from rewrites.errors import NoMatch, NoSite, NotEqual, Part, PremiseFailed, Undetermined, side_name
 from rewrites.instantiation import Argument, Function
 from rewrites.matching.match import Mismatch, match
-from rewrites.matching.rule_index import heads
+from rewrites.matching.patterns import MAX_ELEMENT_RANK, all_patterns
+from rewrites.matching.rule_index import heads, may_match
 from rewrites.obstacles import none_is_new, obstacles
 from rewrites.places.site import Site, site_at
 from rewrites.rule import Kind, Rule
@@ -198,9 +199,8 @@ def _nothing_matches(asked: Asked, nearest: tuple[Site, Mismatch] | None) -> ATL
     rank = nearest[0].term.type.rank if nearest is not None else 0
     law = f"the {side_name(reverse)} side of the rule, {side_text(rule, reverse, rank)}"
     if nearest is None or nearest[1].matched <= 0:
-        scalars = nearest is not None and nearest[1].matched < 0 and all(not s.term.type.rank for s in asked.places)
         return NoSite(
-            f"no place {where} matches {rule.name}{', which is about tensors: here are scalars' if scalars else ''}",
+            f"no place {where} matches {rule.name}{_of_ranks(asked, nearest)}",
             required=law,
             suggestions=tuple(_elsewhere(asked)[:MOST_SUGGESTIONS]),
         )
@@ -213,6 +213,18 @@ def _nothing_matches(asked: Asked, nearest: tuple[Site, Mismatch] | None) -> ATL
         required=law,
         suggestions=(*islice(_first(asked, site, mismatch), MOST_SUGGESTIONS), *_elsewhere(asked)),
     )
+
+
+def _of_ranks(asked: Asked, nearest: tuple[Site, Mismatch] | None) -> str:
+    """The rank of the tensors, if it keeps the rule from the places where nothing of it matched."""
+    if nearest is not None and nearest[1].matched < 0 and all(not site.term.type.rank for site in asked.places):
+        return ", which is about tensors: here are scalars"
+    reach = max((pattern.term.type.rank for pattern in all_patterns(asked.rule, asked.reverse)), default=0)
+    alike = [site for site in asked.places if may_match(asked.rule, asked.reverse, site.term)]
+    least = min((site.term.type.rank for site in alike), default=0)
+    if least <= reach or reach < MAX_ELEMENT_RANK:
+        return ""
+    return f", which reaches through {reach} dimensions at most: here are {least}"
 
 
 # -- what would help --------------------------------------------------------------------------------------------------
