@@ -76,7 +76,7 @@ def _by_table(function: Function) -> Layout | str:
     found = separated(values, extents, COORDINATES if values.ndim > 1 else INTEGERS)
     if isinstance(found, Broken):
         at = Box(tuple(extents)).digits(found.index)
-        return f"at {at if len(at) > 1 else at[0]} the place is {values[found.index].tolist()}"
+        return f"at {at if len(at) > 1 else at[0]} the place is {np.asarray(values[found.index]).tolist()}"
     start: Any = Coordinate(tuple(map(int, values[0]))) if values.ndim > 1 else int(values[0])
     parts = [Layout.of_modes(modes) for modes in found]
     if len(parts) == 1:

@@ -237,6 +237,8 @@ def places(layout: Axe, at: int | Sequence[int]) -> list[Place]:
     """All places of the element at an index, or at a coordinate of the iters."""
     need_axe(layout)
     digits = layout.box.coordinate_digits(plain(at))
+    if not layout.sharded:  # replicas of one element
+        layout, digits = Axe([Iter(1, 1)], layout.replicated, layout.offset), digits[:1]
     for digit, each in zip(digits, layout.sharded, strict=True):
         if not 0 <= digit < each.extent:
             raise LayoutError(f"the element {brief(at)} of {layout}", required=f"one of {layout.size} elements")

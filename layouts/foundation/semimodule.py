@@ -125,6 +125,10 @@ Stride: TypeAlias = int | Index | Coordinate | F2
 X = TypeVar("X", bound=Stride)
 
 
+MOST_AXES: Final = 256
+"""A coordinate holds a number for each axis, up to so many."""
+
+
 def E(axis: int) -> Coordinate:  # noqa: N802 (CuTe's name)
     """The stride that moves by one along an axis, all others standing still.
 
@@ -132,8 +136,8 @@ def E(axis: int) -> Coordinate:  # noqa: N802 (CuTe's name)
     >>> Layout((4, 8), (E(0), E(1)))(2, 5)
     (2,5)
     """
-    if type(axis) is not int or axis < 0:
-        raise WrongArgument(f"E({brief(axis)})", required="the number of an axis, from 0")
+    if type(axis) is not int or not 0 <= axis < MOST_AXES:
+        raise WrongArgument(f"E({brief(axis)})", required=f"the number of an axis, from 0 and below {MOST_AXES}")
     return Coordinate((0,) * axis + (1,))
 
 

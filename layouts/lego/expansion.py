@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from atl.core.index import ZERO, Index, index
-from atl.core.predicate import TRUE, Predicate, conjunction, conjuncts, within
+from atl.core.predicate import TRUE, Predicate, at_most, conjunction, conjuncts, within
 from atl.errors import WrongArgument, brief
 from atl.surface.values import Condition, IndexExpr
 from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
 from layouts.foundation.function import Function
-from layouts.foundation.known import Known
-from layouts.foundation.tuples import product, shown
+from layouts.foundation.known import Known, positive
+from layouts.foundation.tuples import Extent, product, shown
 from layouts.lego.digits import seen_by
 from layouts.lego.permutations import extents
 from layouts.lego.sizes import placed
@@ -29,6 +29,8 @@ class ExpandBy(Function):
     `apply` gives the flat place in the array, or -1; `guarded`, for index expressions, the condition under which there
     is one, and the place. `inv` gives the coordinate of an element of the array (Fig. 9 of the LEGO paper).
 
+    Raises `LayoutError` where an extent is expanded to less, or is not known not to be: `given` states it of the sizes.
+
     >>> from layouts.lego import ExpandBy, Row, TileBy
     >>> tiles = ExpandBy([5], [6], TileBy([2], [3]).OrderBy(Row(6)))
     >>> tiles.apply(1, 1), tiles.apply(1, 2), tiles.inv(4)
@@ -37,22 +39,33 @@ class ExpandBy(Function):
 
     __slots__ = ("dims", "expanded", "group", "known", "shape")
 
-    def __init__(self, dims: Iterable[object], expanded: Iterable[object], group: GroupBy) -> None:
+    def __init__(
+        self, dims: Iterable[object], expanded: Iterable[object], group: GroupBy, *, given: Iterable[object] = ()
+    ) -> None:
         if not isinstance(group, GroupBy):
             raise WrongArgument(f"ExpandBy of {brief(group)}", required="a layout made by GroupBy or TileBy")
         self.dims = extents(dims)
         self.expanded = extents(expanded)
         self.group = group
-        self.known = group.known
+        self.known = positive(self.dims).joined(group.known).given(given)
         self.shape = group.shape
         if len(self.dims) != len(self.expanded):
             raise LayoutError(f"{shown(self.dims)} and {shown(self.expanded)}", required="equally many extents")
         for held, wide in zip(self.dims, self.expanded, strict=True):
-            if self.known.less(wide, held):
-                raise LayoutError(f"the extent {held} is expanded to {wide}", required="no less")
+            self._need_no_less(wide, held)
         size, held = product(self.expanded), product(group.dims)
         if size != held and not self.known.same(self.known.simple(held), self.known.simple(size)):
             raise LayoutError(f"{group} has {held} elements", required=f"{size}, the expanded ones")
+
+    def _need_no_less(self, wide: Extent, held: Extent) -> None:
+        if self.known.less(wide, held):
+            raise LayoutError(f"the extent {held} is expanded to {wide}", required=f"{wide} >= {held}")
+        if not self.known.holds(at_most(index(held), index(wide))):
+            raise LayoutError(
+                f"the extent {held} is expanded to {wide}, which for some sizes may be less",
+                required=f"{wide} >= {held}",
+                suggestions=(f"state it: ExpandBy(…, given=[{wide} >= {held}])", "CoverBy expands to whole tiles"),
+            )
 
     @property
     def box(self) -> Box:
@@ -89,7 +102,7 @@ class ExpandBy(Function):
         >>> import atl
         >>> from layouts.lego import ExpandBy, Row, TileBy
         >>> n, t, i = atl.sizes("n t i")
-        >>> ExpandBy([n], [8 * t], TileBy([t], [8]).OrderBy(Row(8 * t))).guarded(t - 1, i)[1]
+        >>> ExpandBy([n], [8 * t], TileBy([t], [8]).OrderBy(Row(8 * t)), given=[n <= 8 * t]).guarded(t - 1, i)[1]
         8*t + i - 8
         """
         inside, place = self._guarded(coordinate)
@@ -98,7 +111,7 @@ class ExpandBy(Function):
     def _guarded(self, coordinate: Sequence[object]) -> tuple[Predicate, Index]:
         """What of being inside is not known, and the place."""
         digits = self.group.coordinate(coordinate)
-        known = self.group.inside(digits)
+        known = self.group.inside(digits).joined(self.known)
         parts = [known.simple(part) for part in self._parts(digits, known)]
         bounds = [part for x, n in zip(parts, self.dims, strict=True) for part in _bounds(index(x), index(n))]
         inside = conjunction(part for part in bounds if not known.holds(part))
@@ -133,7 +146,8 @@ class ExpandBy(Function):
     def where(self, **sizes: int) -> ExpandBy:
         """This layout with numbers for sizes."""
         dims, expanded = ([placed(extent, sizes) for extent in each] for each in (self.dims, self.expanded))
-        return ExpandBy(dims, expanded, self.group.where(**sizes))
+        facts = [Condition(fact) for fact in self.known.where(sizes).facts.predicates]
+        return ExpandBy(dims, expanded, self.group.where(**sizes), given=facts)
 
     def __repr__(self) -> str:
         dims, expanded = (",".join(map(str, each)) for each in (self.dims, self.expanded))

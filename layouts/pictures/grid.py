@@ -179,8 +179,9 @@ def _tells(part: str, name: str, names: Sequence[str]) -> bool:
 
 
 def _of_places(function: Function, colour: str | Colour) -> Picture:
-    first = product(modes_of(function.shape)[0])
-    rows = first if isinstance(first, int) and len(modes_of(function.shape)) > 1 else 1
+    modes = modes_of(function.shape)
+    first = product(modes[0]) if len(modes) > 1 else 1
+    rows = first if isinstance(first, int) else 1
     table = function.table().tolist()
     columns = len(table) // rows
     down, right = (columns, 1) if function.box.row_major else (1, rows)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -81,9 +83,19 @@ def _parsed(text: str, whole: str) -> ast.expr:
     if not isinstance(text, str):
         raise _no_layout(whole, "it is no text")
     try:
-        return ast.parse(text.strip(), mode="eval").body
+        return expression_of(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _no_layout(whole, "it is no expression") from error
+
+
+def expression_of(text: str) -> ast.expr:
+    """The expression, parsed by Python and never evaluated; a quotient that is rounded up is read as it is printed."""
+    for _ in range(text.count("⌈")):  # the inner ones first
+        text = re.sub(r"⌈([^⌈⌉]+) / ([^⌈⌉/]+)⌉", r"((\1 + (\2) - 1) // (\2))", text)
+    # Python warns of `4and` and the like, which tells nobody anything.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text, mode="eval").body
 
 
 def _value(node: ast.expr, text: str) -> Any:
@@ -95,7 +107,7 @@ def _value(node: ast.expr, text: str) -> Any:
         case ast.Tuple(elts=parts):
             return tuple(_value(part, text) for part in parts)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, text)
+            return _combined(ast.Sub(), 0, _value(operand, text), text)
         case ast.BinOp(
             left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv() | ast.Mod() as op, right=right
         ):

@@ -18,7 +18,7 @@ from layouts.foundation.function import Chain, Function, swizzle
 from layouts.foundation.layout import Layout, column_major, row_major
 from layouts.lego import Col, CoverBy, ExpandBy, GroupBy, OrderBy, RegP, Row, TileBy, TileInto
 from layouts.linear.layout import LinearLayout
-from layouts.pictures.reading import read_condition, read_layout
+from layouts.pictures.reading import expression_of, read_condition, read_layout
 from layouts.storages.words import (
     antidiagonal,
     backwards,
@@ -88,7 +88,7 @@ def _one(text: str, whole: str, given: list[object]) -> Function:
     if not re.search(rf"\b[SR]\s*\[|\b({'|'.join(WORDS)}|GenP|LinearLayout)\s*[(.]", text):
         return read_layout(text, given=given)
     try:
-        made = _Reader(whole, given).value(ast.parse(text, mode="eval").body)
+        made = _Reader(whole, given).value(expression_of(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, ATLError):
             raise
@@ -158,7 +158,7 @@ class _Reader:
             raise _unread(self.text, "a * stands for nothing here")
         values = [self.value(part) for part in node.args]
         named = {str(word.arg): self.value(word.value) for word in node.keywords}
-        if self.given and function in (GroupBy, TileBy, TileInto, CoverBy):
+        if self.given and function in (GroupBy, TileBy, TileInto, CoverBy, ExpandBy):
             named["given"] = [*named.get("given", ()), *self.given]
         return self._computed(lambda: function(*values, **named))
 
@@ -182,6 +182,8 @@ class _Reader:
                 raise _unread(self.text, f"{brief(ast.unparse(node))} is no word of a layout")
 
     def _operation(self, op: ast.operator, a: Any, b: Any) -> Any:
+        if isinstance(a, str | list | tuple) or isinstance(b, str | list | tuple):
+            raise _unread(self.text, "names and lists are not computed with")  # Python would repeat them
         layouts = isinstance(a, Axe | Place | LinearLayout) or isinstance(b, Axe | Place | LinearLayout)
         match op:
             case ast.Add():

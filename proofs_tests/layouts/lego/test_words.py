@@ -65,7 +65,7 @@ def test_partial_tiles(size: int, tile: int) -> None:
 
 def test_partial_tiles_of_symbolic_size() -> None:
     i, x = atl.sizes("i x")
-    layout = ExpandBy([n], [8 * m], TileBy([m], [8]).OrderBy(Row(8 * m)))
+    layout = ExpandBy([n], [8 * m], TileBy([m], [8]).OrderBy(Row(8 * m)), given=[n <= 8 * m])
     condition, place = layout.guarded(i, x)
     assert str(place) == "8*i + x"
     assert str(condition) in ("0 <= 8*i + x < n", "8*i + x < n")
@@ -134,8 +134,11 @@ def test_symbolic_functions_are_proved() -> None:
         (lambda: GroupBy([2, 2]).apply(1), "1 indices of a view"),
         (lambda: ExpandBy([5], [4], GroupBy([4])), "is expanded to 4"),
         (lambda: ExpandBy([5], [8], GroupBy([4])), "8, the expanded ones"),
+        (lambda: ExpandBy([n], [8 * m], GroupBy([8 * m])), r"may be less(.|\n)*given=\[8\*m >= n\]"),
+        (lambda: ExpandBy([n], [8], GroupBy([8])), "required: 8 >= n"),
+        (lambda: ExpandBy([n], [8], GroupBy([8]), given=[n <= 8]).where(n=9), r"does not hold for n = 9"),
     ],
-    ids=range(15),
+    ids=range(18),
 )
 def test_what_is_refused(made: Any, message: str) -> None:
     with pytest.raises(LayoutError, match=message):

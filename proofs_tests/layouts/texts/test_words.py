@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from random import Random
 
@@ -12,10 +13,10 @@ import atl
 from atl import cli
 from atl.errors import ATLError, ParseError
 from atl.prove import Proved, Refuted
-from layouts import Chain, LinearLayout, ask, bijective, draw, read_function
-from layouts.axe import Axe
+from layouts import Chain, LinearLayout, as_layout, ask, bijective, draw, read_function
+from layouts.axe import Axe, places
 from layouts.foundation.function import Function
-from layouts.lego import GenP, GroupBy
+from layouts.lego import CoverBy, GenP, GroupBy
 from proofs_tests.layouts.axe.test_enumeration import drawn
 from proofs_tests.layouts.lego.by_hand import any_chain
 from proofs_tests.layouts.linear import drawing
@@ -77,6 +78,7 @@ REFUSED = (
     "GroupBy([x for x in (1,2)])", "S[2:1](3)", "R[2:1].at(3)", "GroupBy([True])", "x: 1,, in y: 2", "", " o ", "[",
     "GroupBy([2]) if S[2:1] else S[3:1]", "GroupBy([0])", "S[2:1@2]", "(" * 300 + "S[2:1]", "Swizzle<a,b,c>",
     "TileBy([3,2],[4,5]).OrderBy(Row(12,11))", "-S[2:1]", "S[2:1] // 0", "LinearLayout.from_bases(3, 4)",
+    "-(4,8):1", "(2,2):(E(0),E(4294967296))", "Row('%99999999d' % 5)", "GroupBy([1]*100000000)", "Row('a'*10**9)",
 )  # fmt: skip
 
 
@@ -86,12 +88,38 @@ def test_what_is_no_layout_is_refused_by_an_error_of_ours(text: str) -> None:
         draw(read_function(text))
 
 
+def test_no_warning_of_python_is_printed_for_a_text_that_is_none() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(ParseError):
+            read_function("4and:1")
+    assert not told
+
+
+def test_quotients_that_are_rounded_up_are_read_as_they_are_printed() -> None:
+    n, m = atl.sizes("n m")
+    for made in (CoverBy([n], [4]), CoverBy([n, 7], [m, 2], given=[m >= 1]), GroupBy([((n + 3) // 4 + m - 1) // m])):
+        again = read_function(str(made), given=[m >= 1])
+        assert str(again) == str(made)
+        assert again.where(n=11, m=3).table().tolist() == made.where(n=11, m=3).table().tolist()
+
+
+def test_the_least_layouts_and_the_largest_strides_are_drawn_and_told_of() -> None:
+    assert str(draw(read_function("()"))).endswith("0")
+    assert [str(place) for place in places(read_function("R[2:4@warp] + 1"), 0)] == ["1@m", "1@m + 4@warp"]
+    with pytest.raises(ATLError, match="the place is"):
+        as_layout(read_function(f"Swizzle(2,0,2) o (4,4):({10**20 - 1},1)"))
+
+
 def test_facts_reach_the_layouts_that_are_read() -> None:
     M, B = atl.sizes("M B")  # noqa: N806
     text = "TileBy([M // B],[B]).OrderBy(Row(M))"
     with pytest.raises(ATLError, match="equally many"):
         read_function(text)
     assert str(read_function(text, given=[M % B == 0]))
+    with pytest.raises(ATLError, match="given="):
+        read_function("ExpandBy([M], [8*B], TileBy([B], [8]))")
+    assert str(read_function("ExpandBy([M], [8*B], TileBy([B], [8]))", given=[M <= 8 * B]))
     assert str(read_function("TileBy([M // B],[B], given=[M % B == 0]).OrderBy(Row(M))"))
 
 
