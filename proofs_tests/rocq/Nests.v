@@ -2,7 +2,7 @@
 
    A nest takes one state to another: what each cell (a buffer, or a scalar variable, and a list of indices) holds. It is
    safe if every index that it loads from or stores to lies within its extent, of storage that is there with these
-   extents, and storage has room for what is in it. A scalar variable has no extents.
+   extents, storage has room for what is in it, and only what is there is freed. A scalar variable has no extents.
    Storage is named by numbers; inputs are only read. What storage holds that has not been zeroed may be anything. *)
 Require Export Congruence.
 
@@ -29,6 +29,8 @@ Inductive value : Type :=
   | Of_one (g : scalar -> scalar) (x : value)
   | Of_two (g : scalar -> scalar -> scalar) (x y : value)
   | Choose (b : bool) (x y : value).
+(* The memory that storage is put into: of its own, so large; that of other storage; none, for what had this shape. *)
+Inductive memory : Type := Own (room : Z) | Of (v room : Z) | Freed (shape : list Z).
 Inductive statement : Type :=
   | Skip
   | Then (a b : statement)
@@ -36,7 +38,7 @@ Inductive statement : Type :=
   | For (lo hi : Z) (body : Z -> statement)
   | Assign (u : Z) (shape extents at_ : list Z) (x : value)
   | Accumulate (g : scalar -> scalar -> scalar) (u : Z) (shape extents at_ : list Z) (x : value)
-  | Storage (u : Z) (shape : list Z) (count room : Z) (holds : tensor)
+  | Storage (u : Z) (shape : list Z) (count : Z) (m : memory) (holds : tensor)
   | Look (shape at_ : list Z).  (* an element of an array of integers is read, in an index or a condition *)
 
 Fixpoint eval (s : state) (x : value) : scalar :=
@@ -73,6 +75,17 @@ Fixpoint begun (e : Z -> list Z) (c : statement) : Z -> list Z :=
   end.
 Definition lies (e : Z -> list Z) (u : Z) (shape extents p : list Z) : Prop :=
   (shape = [] \/ e u = shape) /\ extents = shape /\ within shape p.
+(* A loop or a branch leaves what was there before it as it was. *)
+Fixpoint lasting (e : Z -> list Z) (c : statement) : Prop :=
+  match c with
+  | Then a b => lasting e a /\ lasting e b
+  | When _ a => lasting e a
+  | For _ _ body => forall i, lasting e (body i)
+  | Storage u shape _ _ _ => e u = [] \/ e u = shape
+  | _ => True
+  end.
+Definition roomy (e : Z -> list Z) (u n : Z) (m : memory) : Prop :=
+  match m with Own r => n <= r | Of v r => e v = [r] /\ n <= r | Freed shape => e u = shape end.
 Fixpoint safe_value (e : Z -> list Z) (x : value) : Prop :=
   match x with
   | Number _ => True
@@ -86,10 +99,10 @@ Fixpoint safe (e : Z -> list Z) (c : statement) : Prop :=
   match c with
   | Skip => True
   | Then a b => safe e a /\ safe (begun e a) b
-  | When b a => b = true -> safe e a
-  | For lo hi body => forall i, lo <= i < hi -> safe e (body i)
+  | When b a => (b = true -> safe e a) /\ lasting e a
+  | For lo hi body => forall i, (lo <= i < hi -> safe e (body i)) /\ lasting e (body i)
   | Assign u shape extents p x | Accumulate _ u shape extents p x => lies e u shape extents p /\ safe_value e x
-  | Storage _ shape count room _ => size shape <= count <= room
+  | Storage u shape n m _ => size shape <= n /\ roomy e u n m
   | Look shape p => within shape p
   end.
 End Make.

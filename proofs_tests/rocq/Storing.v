@@ -256,8 +256,8 @@ Ltac each_part := repeat lazymatch goal with
   | |- _ <= _ < _ -> _ => intros ? end; known.
 Ltac at_hand := cbn [ready shape_of Z.eqb Pos.eqb within]; each_part.
 Ltac safely :=
-  cbn [safe safe_value begun within size fold_right Z.eqb Pos.eqb]; unfold lies, only; cbn [within Z.eqb Pos.eqb];
-  each_part.
+  cbn [safe safe_value lasting roomy begun within size fold_right Z.eqb Pos.eqb]; unfold lies, only;
+  cbn [within Z.eqb Pos.eqb]; each_part.
 (* Contents of storage, by what was said of them. *)
 Ltac looked_up := cbn [eval held Z.eqb Pos.eqb same andb];
   repeat match goal with c := _ : tensor |- _ => subst c end; cbv beta iota.

@@ -160,7 +160,7 @@ def context(programs: Iterable[Program]) -> Iterator[str]:
     for name in sizes:
         yield f"Hypothesis {word(name)}natural : 0 <= {word(name)}."
     for number, fact in enumerate(outermost(listed[-1]).facts.predicates):
-        yield f"Hypothesis given'{number} : {notation.predicate(fact)} = true."
+        yield f"Hypothesis given''{number} : {notation.predicate(fact)} = true."
     for array in inputs.values():
         if holds_integers(array):
             yield from _declared(array, notation)
@@ -168,7 +168,7 @@ def context(programs: Iterable[Program]) -> Iterator[str]:
 
 def _declared(array: Array, notation: Notation) -> Iterator[str]:
     """What is declared of the elements of an array of integers."""
-    at = [f"p'{d}" for d in range(len(array.shape))]
+    at = [f"p''{d}" for d in range(len(array.shape))]
     within = "".join(f"0 <= {p} < {notation.index(e)} -> " for p, e in zip(at, array.shape, strict=True))
     binders = f"forall {' '.join(at)} : Z, " if at else ""
     for number, fact in enumerate(facts_of(array)):
@@ -190,13 +190,13 @@ def _rising(array: Array, fact: Rising, at: list[str], notation: Notation) -> st
     last, less = at[-1], "<" if fact.strict else "<="
     element, following = (f"{word(array.name)} {positions([*at[:-1], p])}" for p in (last, f"{last} + 1"))
     if fact.between is None:
-        later = positions([*at[:-1], "q'"])
+        later = positions([*at[:-1], "q''"])
         following = f"{word(array.name)} {later}"
-        return f"forall q' : Z, {last} < q' < {notation.index(array.shape[-1])} -> {element} {less} {following}"
-    first, second = (f"{word(fact.between.name)} {positions([j])}" for j in ("j'", "j' + 1"))
+        return f"forall q'' : Z, {last} < q'' < {notation.index(array.shape[-1])} -> {element} {less} {following}"
+    first, second = (f"{word(fact.between.name)} {positions([j])}" for j in ("j''", "j'' + 1"))
     rows = notation.index(fact.between.shape[-1])
-    inside = f"{last} + 1 < {notation.index(array.shape[-1])} -> 0 <= j' -> j' + 1 < {rows} -> "
-    return f"forall j' : Z, {inside}{first} <= {last} -> {last} + 1 < {second} -> {element} {less} {following}"
+    inside = f"{last} + 1 < {notation.index(array.shape[-1])} -> 0 <= j'' -> j'' + 1 < {rows} -> "
+    return f"forall j'' : Z, {inside}{first} <= {last} -> {last} + 1 < {second} -> {element} {less} {following}"
 
 
 def equal_within(program: Program, left: str, right: str) -> str:
@@ -214,7 +214,7 @@ class _Shape:
     @staticmethod
     def of(program: Program) -> _Shape:
         notation = Notation()
-        at = tuple(f"p'{d}" for d in range(program.type.rank))
+        at = tuple(f"p''{d}" for d in range(program.type.rank))
         extents = map(notation.index, program.type.shape)
         return _Shape(at, tuple(f"0 <= {p} < {e}" for p, e in zip(at, extents, strict=True)))
 

@@ -1,6 +1,7 @@
 """Index expressions, conditions and tensor expressions in the notation of Rocq: the words are those of `Meaning.v`.
 
-Every name that a person gave ends in a prime or has one inside, and no name of the library has: so none hides another.
+Every name that a person gave has a prime at its end, or one before a number, and no name of the library has. Names
+that the exporters make up have two. So none hides another.
 """
 
 from __future__ import annotations

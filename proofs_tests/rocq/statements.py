@@ -60,7 +60,7 @@ class Statement:
         lhs, rhs = self.equation.lhs, self.equation.rhs
         pairs = zip(lhs.type.shape, rhs.type.shape, strict=True)
         shapes = [f"{notation.index(a)} = {notation.index(b)}" for a, b in pairs if a != b]
-        at = [f"p'{d}" for d in range(lhs.type.rank)]
+        at = [f"p''{d}" for d in range(lhs.type.rank)]
         within = [f"0 <= {p} < {notation.index(e)} ->" for p, e in zip(at, lhs.type.shape, strict=True)]
         place = positions(at, "rest")
         bound = " ".join([*(f"({p} : Z)" for p in at), "(rest : list Z)"])

@@ -53,7 +53,7 @@ def test_what_is_declared_of_sizes_and_arrays_is_given() -> None:
     assert "Variable x' : tensor." in given
     assert "Hypothesis n'natural : 0 <= n'." in given
     assert sum("at'fact" in line for line in given) == 3
-    assert "forall p'0 : Z, 0 <= p'0 < n' -> at' (p'0::nil) < m'." in " ".join(given)
+    assert "forall p''0 : Z, 0 <= p''0 < n' -> at' (p''0::nil) < m'." in " ".join(given)
 
 
 def test_a_theorem_without_steps_is_written_too() -> None:
@@ -119,7 +119,9 @@ def test_orders_within_rows_and_truth_values_are_given() -> None:
     x = atl.tensor("x", n)
     program = atl.program("some", [pos, idx, kept, x], atl.sum(n, lambda i: atl.guard(kept[i], x[i])))
     given = " ".join(context([program]))
-    assert "pos' (p'0::nil) <= pos' (q'::nil)" in given
-    assert "pos' (j'::nil) <= p'0 -> p'0 + 1 < pos' (j' + 1::nil) -> idx' (p'0::nil) < idx' (p'0 + 1::nil)" in given
+    assert "pos' (p''0::nil) <= pos' (q''::nil)" in given
+    assert (
+        "pos' (j''::nil) <= p''0 -> p''0 + 1 < pos' (j'' + 1::nil) -> idx' (p''0::nil) < idx' (p''0 + 1::nil)" in given
+    )
     assert "Variable kept' : list Z -> Z." in given
     assert "kept' (i'1::nil)" in Notation().term(program.body)

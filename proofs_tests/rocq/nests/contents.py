@@ -271,7 +271,7 @@ def held_by(found: Sequence[Found], position: Sequence[Var], writer: Writer) -> 
         value = here.text(each.store.at.value)
         text = value if each.region == TRUE else f"if {writer.predicate(each.region)} then {value} else {text}"
     names = positions(Notation().index(index(p)) for p in position)
-    return f"(fun at' => match at' with {names} => {text} | _ => zero end)"
+    return f"(fun at'' => match at'' with {names} => {text} | _ => zero end)"
 
 
 __all__ = ["Found", "Store", "Writer", "found_at", "held_by", "scalar_of", "stores_of"]

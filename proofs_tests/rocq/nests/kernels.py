@@ -13,7 +13,8 @@ from proofs_tests.rocq.certificates import Derivation, equal_within
 from proofs_tests.rocq.nests.plan import Plan, hoisted_in, plan_of
 from proofs_tests.rocq.nests.printing import Printer
 from proofs_tests.rocq.nests.proofs import Place, Prover
-from proofs_tests.rocq.notation import holds_integers, positions
+from proofs_tests.rocq.nests.storage import check_storage
+from proofs_tests.rocq.notation import positions
 
 SECONDS: Final = 300
 """What the proof of one nest may take."""
@@ -29,20 +30,20 @@ def text_of(derived: Derivation, nest: LoopNest, seconds: int = SECONDS) -> str:
     return certificates.text_of(derived, library="Storing", more=more, theorem="lowered")
 
 
-def printer_of(nest: LoopNest) -> Printer:
-    """The printer of a nest."""
+def printer_of(nest: LoopNest, program: Program) -> Printer:
+    """The printer of a nest that is to compute a program."""
+    check_storage(nest, program)
     rooms = {uid: at.capacity for uid, at in hoisted_in(statements(nest.body)).items()}
-    integers = frozenset(array.name for array in nest.inputs if holds_integers(array))
-    return Printer(rooms, frozenset(array.name for array in nest.inputs), integers)
+    return Printer(rooms, {array.name: array for array in program.inputs})
 
 
 def _as_written(derived: Derivation) -> Iterator[str]:
     """Back from the last program to the first."""
     yield f"Lemma as_written : {equal_within(derived.programs[0], f'program_{len(derived.steps)}', 'program_0')}."
     yield "Proof."
-    yield "  intros. symmetry. pose proof certified as equal'."
-    yield "  repeat lazymatch type of equal' with _ /\\ _ => destruct equal' as [_ equal'] end."
-    yield "  apply equal'; assumption."
+    yield "  intros. symmetry. pose proof certified as equal''."
+    yield "  repeat lazymatch type of equal'' with _ /\\ _ => destruct equal'' as [_ equal''] end."
+    yield "  apply equal''; assumption."
     yield "Qed.\n"
 
 
@@ -54,15 +55,16 @@ def _nest(derived: Derivation, nest: LoopNest, seconds: int) -> Iterator[str]:
         looks.insert(
             last.body.size > first.body.size, f"rewrite <- as_written by known; unfold program_{len(derived.steps)}"
         )
-    printer = printer_of(nest)
+    printer = printer_of(nest, last)
     prover = Prover(printer, tuple(looks))
     plan: Plan = plan_of(nest.body, nest.output.uid, frozenset(printer.rooms))
     place = Place(known_at_the_start(nest.assumptions, nest.inputs))
-    text, extents = prover.text(plan), elements(nest.output.extents)
+    text = prover.text(plan)
+    # The caller's array has the extents that the program says, whatever the nest says of its output.
+    shape, cells = positions(map(printer.index, first.type.shape)), printer.index(elements(first.type.shape))
     if not nest.complete:
-        text = f"(Then {printer.storage(nest.output, extents, extents, True, ())}\n{text})"
+        text = f"(Then (Storage {nest.output.uid} {shape} {cells} (Own {cells}) (fun _ => zero))\n{text})"
     script = prover.output(plan, nest.output, place, zeroed=not nest.complete)
-    shape = printer.shape(nest.output)
     for name, arity in printer.garbage.items():
         yield f"Variable {name} : {'Z -> ' * arity}tensor."
     yield f"(* The nest of {last.name}; its output is storage {nest.output.uid}. *)"
@@ -76,12 +78,13 @@ def _nest(derived: Derivation, nest: LoopNest, seconds: int) -> Iterator[str]:
 
 
 def _theorem(first: Program, nest: LoopNest) -> Iterator[str]:
-    printer = printer_of(nest)
-    at = [f"p'{d}" for d in range(first.type.rank)]
+    printer = printer_of(nest, first)
+    at = [f"p''{d}" for d in range(first.type.rank)]
     within = "".join(f"0 <= {p} < {printer.index(e)} -> " for p, e in zip(at, first.type.shape, strict=True))
     bound = " ".join(["(s : state)", *(f"({p} : Z)" for p in at)])
     place = positions(at)
-    yield f"Theorem lowered : safe (only {nest.output.uid} {printer.shape(nest.output)}) nest /\\"
+    shape = positions(map(printer.index, first.type.shape))
+    yield f"Theorem lowered : safe (only {nest.output.uid} {shape}) nest /\\"
     yield f"  forall {bound}, {within}run nest s {nest.output.uid} {place} = program_0 {place}."
     yield "Proof."
     yield "  split; [exact nest_safe | intros; apply nest_fills; [exact I | cbn [within]; each_part]]."

@@ -6,13 +6,13 @@ are printed as in programs, by `proofs_tests.rocq.notation`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from math import isfinite
 from typing import Final, assert_never
 
-from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, index
+from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, index
 from atl.core.predicate import TRUE, All, Any, NonNegative, NonZero, Predicate, Zero, conjunction, negation
 from atl.core.terms import BinaryOp, UnaryOp
 from atl.errors import WrongArgument
@@ -37,7 +37,7 @@ from lowering.nest.loopnest import (
     ScalarExpr,
     Statement,
 )
-from proofs_tests.rocq.notation import BINARY, UNARY, Notation, number, positions, word
+from proofs_tests.rocq.notation import BINARY, UNARY, Notation, holds_integers, number, positions, word
 
 Under = tuple[Predicate, Read]
 """An element that is read, and what was tested before."""
@@ -47,10 +47,10 @@ Under = tuple[Predicate, Read]
 class Printer:
     """Prints the statements of one nest; collects what its storage may hold before anything is stored there."""
 
-    rooms: dict[int, Index]
+    rooms: Mapping[int, Index]
     """What each buffer is allocated for that is emptied elsewhere."""
-    inputs: frozenset[str]
-    integers: frozenset[str]
+    inputs: Mapping[str, Array]
+    """The inputs, as the programs declare them."""
     notation: Notation = field(default_factory=Notation)
     garbage: dict[str, int] = field(default_factory=dict)
     """What is declared: for each piece of storage a tensor of any contents, which depends on so many indices."""
@@ -89,23 +89,33 @@ class Printer:
                 return f"(Assign {self._target(variable)} {self.value(initial)})"
             case Allocate(buffer, capacity, zeroed=zeroed):
                 if buffer.uid in self.rooms:
-                    return "Skip"  # it is emptied within loops, and holds something from there on
-                return self.storage(buffer, capacity, capacity, zeroed, loops)
+                    return self._memory(buffer, f"Own {self.index(capacity)}", loops)
+                return self.storage(buffer, capacity, f"(Own {self.index(capacity)})", zeroed, loops)
             case Clear(buffer, cells, zeroed, row):
                 if row is not None:
                     raise WrongArgument(f"the rows of the ring {buffer.name}", required="a nest without rings")
-                return self.storage(buffer, cells, self.rooms[buffer.uid], zeroed, loops)
+                memory = f"(Of {_memory_of(buffer)} {self.index(self.rooms[buffer.uid])})"
+                return self.storage(buffer, cells, memory, zeroed, loops)
+            case Free(buffer) if buffer.uid in self.rooms:
+                room = positions([self.index(self.rooms[buffer.uid])])
+                gone = f"(Storage {buffer.uid} nil 1 (Own 1) {self._anything(loops)})"
+                return f"(Then {gone}\n(Storage {_memory_of(buffer)} nil 1 (Freed {room}) {self._anything(loops)}))"
             case Free(buffer):
-                return f"(Storage {buffer.uid} nil 1 1 {self._anything(loops)})"
+                return f"(Storage {buffer.uid} nil 1 (Freed {self.shape(buffer)}) {self._anything(loops)})"
             case For() | If():
                 raise AssertionError("loops and branches have bodies")
             case _:
                 assert_never(at)
 
-    def storage(self, buffer: Buffer, cells: Index, room: Index, zeroed: bool, loops: tuple[Var, ...]) -> str:
+    def storage(self, buffer: Buffer, cells: Index, memory: str, zeroed: bool, loops: tuple[Var, ...]) -> str:
         """Storage that holds zeros, or whatever it happens to hold."""
         holds = "(fun _ => zero)" if zeroed else self._anything(loops)
-        return f"(Storage {buffer.uid} {self.shape(buffer)} {self.index(cells)} {self.index(room)} {holds})"
+        return f"(Storage {buffer.uid} {self.shape(buffer)} {self.index(cells)} {memory} {holds})"
+
+    def _memory(self, buffer: Buffer, memory: str, loops: tuple[Var, ...]) -> str:
+        """Memory into which a tensor of another shape is put in each iteration."""
+        room = self.index(self.rooms[buffer.uid])
+        return f"(Storage {_memory_of(buffer)} {positions([room])} {room} ({memory}) {self._anything(loops)})"
 
     def shape(self, of: Buffer | Scalar) -> str:
         """The declared extents."""
@@ -119,7 +129,7 @@ class Printer:
         return positions(map(self.index, of.extents))
 
     def _anything(self, loops: tuple[Var, ...]) -> str:
-        name = f"garbage'{next(self.numbers)}"
+        name = f"garbage''{next(self.numbers)}"
         self.garbage[name] = len(loops)
         return f"({' '.join([name, *(self.index(index(variable)) for variable in loops)])})"
 
@@ -130,7 +140,18 @@ class Printer:
 
     def _place(self, cell: Cell) -> str:
         extents = positions(self.index(extent) for _, extent in cell.pairs)
-        return f"{self.shape(cell.buffer)} {extents} {positions(self.index(at) for at, _ in cell.pairs)}"
+        name = cell.buffer.name
+        shape = self.declared(name) if cell.buffer.role == "input" else self.shape(cell.buffer)
+        return f"{shape} {extents} {positions(self.index(at) for at, _ in cell.pairs)}"
+
+    def declared(self, name: str) -> str:
+        """The extents of an input, which are those that the programs declare, whatever the nest says of them."""
+        return positions(map(self.index, self._input(name).shape))
+
+    def _input(self, name: str) -> Array:
+        if name not in self.inputs:
+            raise WrongArgument(f"{name} stands where the output does", required="inputs of their own")
+        return self.inputs[name]
 
     # -- values
 
@@ -162,15 +183,18 @@ class Printer:
 
     def input(self, name: str) -> str:
         """An input as a tensor."""
-        if name not in self.inputs:
-            raise WrongArgument(f"{name} stands where the output does", required="inputs of their own")
-        return f"(integers {word(name)})" if name in self.integers else word(name)
+        return f"(integers {word(name)})" if holds_integers(self._input(name)) else word(name)
 
     def look(self, under: Predicate, read: Read) -> str:
         """That an element is read, in an index or a condition."""
         place = positions(map(self.index, read.indices))
-        text = f"(Look {positions(map(self.index, read.array.shape))} {place})"
+        text = f"(Look {self.declared(read.array.name)} {place})"
         return text if under == TRUE else f"(When {self.predicate(under)} {text})"
+
+
+def _memory_of(buffer: Buffer) -> str:
+    """The storage that stands for the memory of a buffer which is allocated in one place and emptied in another."""
+    return f"({-1 - buffer.uid})"
 
 
 FUNCTIONS: Final[dict[BinaryOp | UnaryOp, str]] = dict((*BINARY.items(), *UNARY.items()))

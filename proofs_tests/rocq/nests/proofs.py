@@ -80,7 +80,7 @@ class Prover:
                 filled = [*zeros, *_part(self.add(plan, held.uid, place))]
             else:
                 filled = self.fill(plan, held, place, known=False)
-            values = [f"intros at' P'. {script}", self._seen(held, place, "by_sums")]
+            values = [f"intros at'' P''. {script}", self._seen(held, place, "by_sums")]
             return ["eapply fills_alike.", *_part(filled), *values]
         if zeroed:
             return self._zeroed(["apply fills_zeros."], plan, held, place)
@@ -149,12 +149,12 @@ class Prover:
             if not assigns_some(filling, held.uid):
                 return place, []
             text = place.scalars[held.uid](Writer(self.printer, place.contents, place.scalars))
-            name = f"content'{held.uid}"
+            name = f"content''{held.uid}"
             line = f"pose ({name} := (fun _ => {text}) : tensor)."
             return replace(place, contents={**place.contents, held.uid: name}), [line]
         if sums(filling, held.uid):
             return place, []
-        name = f"content'{held.uid}"
+        name = f"content''{held.uid}"
         position, facts = self._position(held, place)
         found = [found_at(each, position, facts) for each in stores_of(filling, held.uid, place.scalars)]
         text = held_by(found, position, Writer(self.printer, place.contents, place.scalars))
@@ -266,12 +266,12 @@ class Prover:
         return position, facts
 
     def _positions(self, held: Held, place: Place) -> tuple[tuple[Var, ...], str]:
-        """A position with the tactic that names it: `at'` is within by the hypothesis `P'`."""
+        """A position with the tactic that names it: `at''` is within by the hypothesis `P''`."""
         position, _ = self._position(held, place)
         script = ""
         for p in position:
-            script += f"destruct at' as [|{self.printer.index(index(p))} at']; [easy|]; destruct P' as [? P']; "
-        return position, script + "destruct at'; [clear P' | easy]."
+            script += f"destruct at'' as [|{self.printer.index(index(p))} at'']; [easy|]; destruct P'' as [? P'']; "
+        return position, script + "destruct at''; [clear P'' | easy]."
 
     def _covered(self, plan: Plan, held: Held, place: Place, *, zeroed: bool) -> list[str]:
         """That each element is stored by some iteration, or is zero where that is what the storage held before."""
@@ -279,7 +279,7 @@ class Prover:
         facts = place.facts
         for p, extent in zip(position, () if isinstance(held, Scalar) else held.extents, strict=True):
             facts = facts.assume(within(ZERO, index(p), extent))
-        lines = [f"intros at' P'. {script}"]
+        lines = [f"intros at'' P''. {script}"]
         for each in stores_of(plan, held.uid, place.scalars):
             found = found_at(each, position, facts)
             way = f"{'left; ' if zeroed else ''}{self._way(found)}reached."

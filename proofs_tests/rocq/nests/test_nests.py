@@ -36,7 +36,7 @@ def test_a_file_has_the_nest_and_says_that_it_is_safe_and_computes_the_program_a
     assert re.search(r"Lemma nest_safe : safe \(only \d+ \(n'::nil\)\) nest\.", file)
     says = file[file.index("Theorem lowered") : file.index("Proof.", file.index("Theorem lowered"))]
     assert "nest /\\" in says
-    assert re.search(r"run nest s \d+ \(p'0::nil\) = program_0 \(p'0::nil\)", says)
+    assert re.search(r"run nest s \d+ \(p''0::nil\) = program_0 \(p''0::nil\)", says)
     assert "Print Assumptions lowered." in file
     assert "Admitted" not in file
 
@@ -51,7 +51,7 @@ def test_statements_are_printed_with_the_declared_extents_beside_those_of_the_ad
 
 def test_storage_that_is_not_zeroed_holds_anything_also_when_it_is_freed() -> None:
     file = text(derivations.pipeline())
-    garbage = re.findall(r"Variable (garbage'\d+) : tensor\.", file)
+    garbage = re.findall(r"Variable (garbage''\d+) : tensor\.", file)
     assert len(garbage) == 2  # from the allocation to the first store, and after the storage is freed
     assert all(file.count(name) > 1 for name in garbage)
 
@@ -59,7 +59,7 @@ def test_storage_that_is_not_zeroed_holds_anything_also_when_it_is_freed() -> No
 def test_an_output_of_which_not_all_is_stored_is_zeroed_first() -> None:
     file = text(atl.program("shift", [x], atl.gen(n, lambda i: atl.guard(i >= 2, x[i - 2]))))
     assert re.search(
-        r"Definition nest : statement :=\n\(Then \(Storage \d+ \(n'::nil\) n' n' \(fun _ => zero\)\)", file
+        r"Definition nest : statement :=\n\(Then \(Storage \d+ \(n'::nil\) n' \(Own n'\) \(fun _ => zero\)\)", file
     )
 
 
