@@ -91,6 +91,36 @@ def test_a_certificate_is_written_where_there_is_no_rocq(
     assert beside(Path("3 × 3.json")).name == "_3___3.v"
 
 
+def test_certify_writes_where_a_file_of_rocq_can_be_and_over_no_certificate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "fused.atl.json"
+    derivations.pipeline_fused().done().save(file)
+    before = file.read_text()
+    for out in (file, tmp_path / "with space.v", tmp_path / "Meaning.v", tmp_path / "missing" / "fused.v"):
+        assert cli.main(["certify", str(file), "--out", str(out)]) == cli.REFUSED
+        said = capsys.readouterr().err
+        assert "is no place for a file of Rocq" in said or "cannot be written" in said
+    assert file.read_text() == before
+
+
+def test_names_of_the_exporters_hide_none_of_a_program() -> None:
+    j, q, p, n = atl.sizes("j q p n")
+    pos = atl.tensor("pos", q + 1, dtype="int64", range=(0, j + 1))
+    idx = atl.tensor("idx", j, dtype="int64", range=(0, n), order=("strict", pos))
+    at = atl.tensor("at", j, p)
+    body = atl.gen(j, lambda p: atl.gen(n, lambda q: at[p, 0]))
+    program = atl.program("rows", [pos, idx, at], body, given=[p >= 1])
+    file = text_of(derivation(reflexivity(program)))
+    bound = re.findall(r"forall ([\w']+) :", file) + re.findall(r"\(([\w']+) : Z\)", file)
+    binders = re.findall(r"fun ([\w']+) =>", file)
+    assert {"p''0", "p''1", "j''"} <= set(bound)
+    assert {"p'1", "q'2"} == set(binders)
+    names = {word(name) for name in (*program.sizes, *(array.name for array in program.inputs))}
+    assert not names & {*bound, *binders}
+    assert not set(bound) & set(binders)
+
+
 def test_certify_needs_a_checkout_and_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
