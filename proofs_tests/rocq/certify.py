@@ -61,6 +61,8 @@ def main(arguments: Sequence[str]) -> int:
     answer = coqc.check_alone("Certificate", text, folder)
     if not answer.accepted:
         print(f"Rocq refuses it, line {answer.line}, after {answer.seconds:.0f} s: {answer.reason}")
+        if lemma := open_at(text, answer.line or 0):
+            print(f"the proof of `{lemma}` is not found: it is false, or needs more than the exporter's hints")
         return 1
     beyond = coqc.assumed(answer.text) - coqc.allowed()
     if beyond:
@@ -79,6 +81,12 @@ def written(out: Path, text: str) -> None:
         write_whole({out: lambda stream: stream.write(text.encode())})
     except (OSError, ValueError) as error:  # ValueError: no file has such a name
         raise WrongArgument(f"{out} cannot be written: {error}", required="a place for a file") from error
+
+
+def open_at(text: str, line: int) -> str | None:
+    """The lemma or theorem whose proof stands at a line."""
+    begun = re.findall(r"^(?:Lemma|Theorem) (\w+)", "\n".join(text.splitlines()[:line]), re.MULTILINE)
+    return begun[-1] if begun else None
 
 
 def beside(certificate: Path) -> Path:

@@ -12,7 +12,7 @@ from atl import cli
 from examples import derivations
 from proofs_tests.rocq import coqc, refusals
 from proofs_tests.rocq.certificates import Derivation, context, derivation, text_of
-from proofs_tests.rocq.certify import beside
+from proofs_tests.rocq.certify import beside, open_at
 from proofs_tests.rocq.figure import sessions
 from proofs_tests.rocq.notation import Notation, word
 from proofs_tests.rocq.test_statements import unbound
@@ -102,6 +102,11 @@ def test_certify_writes_where_a_file_of_rocq_can_be_and_over_no_certificate(
         said = capsys.readouterr().err
         assert "is no place for a file of Rocq" in said or "cannot be written" in said
     assert file.read_text() == before
+
+
+def test_a_refusal_names_the_lemma_whose_proof_is_not_found() -> None:
+    text = "Lemma step_0 : a.\nProof. b.\nQed.\nTheorem certified : c.\nProof. d.\n"
+    assert [open_at(text, line) for line in (0, 2, 5)] == [None, "step_0", "certified"]
 
 
 def test_names_of_the_exporters_hide_none_of_a_program() -> None:
