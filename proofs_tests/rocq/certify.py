@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from atl.errors import WrongArgument
 from atl.files.whole import write_whole
 from lowering import lower
 from proofs_tests.rocq import coqc
@@ -19,6 +20,8 @@ from proofs_tests.rocq.nests import kernels
 from rewrites.certificates.certificate import describe
 from sparse import load
 
+MODULE: Final = re.compile(r"[A-Za-z_]\w*\.v", re.ASCII)
+"""What a file of Rocq is called: `coqc` takes its name for that of a module."""
 LOWERED: Final = """\
 and that its loop nest computes the first program: every index of every load and store lies within its extent,
 and the output holds what the program means, whatever storage held before
@@ -35,11 +38,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--nest", action="store_true")
     options = parser.parse_args(arguments)
+    out = options.out or beside(options.file)
+    if not MODULE.fullmatch(out.name) or out.stem in coqc.LIBRARY:
+        raise WrongArgument(
+            f"{out} is no place for a file of Rocq",
+            required="a name of ASCII letters, digits and underscores that ends in .v, and is none of the library's",
+            suggestions=("name one: --out certificate.v",),
+        )
     theorem = load(options.file)
     derived = derivation(theorem)
     text = kernels.text_of(derived, lower(theorem.rhs)) if options.nest else text_of(derived)
-    out = options.out or beside(options.file)
-    write_whole({out: lambda stream: stream.write(text.encode())})
+    written(out, text)
     proved = (
         "the theorem `certified`, the loop nest, and the theorem `lowered`"
         if options.nest
@@ -49,9 +58,11 @@ def main(arguments: Sequence[str]) -> int:
     if coqc.without_coqc():
         return 0
     folder = coqc.library()
-    answer = coqc.check("Certificate", text, folder)
+    answer = coqc.check_alone("Certificate", text, folder)
     if not answer.accepted:
         print(f"Rocq refuses it, line {answer.line}, after {answer.seconds:.0f} s: {answer.reason}")
+        if lemma := open_at(text, answer.line or 0):
+            print(f"the proof of `{lemma}` is not found: it is false, or needs more than the exporter's hints")
         return 1
     beyond = coqc.assumed(answer.text) - coqc.allowed()
     if beyond:
@@ -62,6 +73,20 @@ def main(arguments: Sequence[str]) -> int:
     if options.nest:
         print(LOWERED)
     return 0
+
+
+def written(out: Path, text: str) -> None:
+    """Writes the file, or raises `WrongArgument`."""
+    try:
+        write_whole({out: lambda stream: stream.write(text.encode())})
+    except (OSError, ValueError) as error:  # ValueError: no file has such a name
+        raise WrongArgument(f"{out} cannot be written: {error}", required="a place for a file") from error
+
+
+def open_at(text: str, line: int) -> str | None:
+    """The lemma or theorem whose proof stands at a line."""
+    begun = re.findall(r"^(?:Lemma|Theorem) (\w+)", "\n".join(text.splitlines()[:line]), re.MULTILINE)
+    return begun[-1] if begun else None
 
 
 def beside(certificate: Path) -> Path:

@@ -12,7 +12,7 @@ from atl import cli
 from examples import derivations
 from proofs_tests.rocq import coqc, refusals
 from proofs_tests.rocq.certificates import Derivation, context, derivation, text_of
-from proofs_tests.rocq.certify import beside
+from proofs_tests.rocq.certify import beside, open_at
 from proofs_tests.rocq.figure import sessions
 from proofs_tests.rocq.notation import Notation, word
 from proofs_tests.rocq.test_statements import unbound
@@ -89,6 +89,41 @@ def test_a_certificate_is_written_where_there_is_no_rocq(
     assert "apt-get install coq" in said.err
     assert "Theorem certified" in (tmp_path / "fused_pipeline.v").read_text()
     assert beside(Path("3 × 3.json")).name == "_3___3.v"
+
+
+def test_certify_writes_where_a_file_of_rocq_can_be_and_over_no_certificate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "fused.atl.json"
+    derivations.pipeline_fused().done().save(file)
+    before = file.read_text()
+    for out in (file, tmp_path / "with space.v", tmp_path / "Meaning.v", tmp_path / "missing" / "fused.v"):
+        assert cli.main(["certify", str(file), "--out", str(out)]) == cli.REFUSED
+        said = capsys.readouterr().err
+        assert "is no place for a file of Rocq" in said or "cannot be written" in said
+    assert file.read_text() == before
+
+
+def test_a_refusal_names_the_lemma_whose_proof_is_not_found() -> None:
+    text = "Lemma step_0 : a.\nProof. b.\nQed.\nTheorem certified : c.\nProof. d.\n"
+    assert [open_at(text, line) for line in (0, 2, 5)] == [None, "step_0", "certified"]
+
+
+def test_names_of_the_exporters_hide_none_of_a_program() -> None:
+    j, q, p, n = atl.sizes("j q p n")
+    pos = atl.tensor("pos", q + 1, dtype="int64", range=(0, j + 1))
+    idx = atl.tensor("idx", j, dtype="int64", range=(0, n), order=("strict", pos))
+    at = atl.tensor("at", j, p)
+    body = atl.gen(j, lambda p: atl.gen(n, lambda q: at[p, 0]))
+    program = atl.program("rows", [pos, idx, at], body, given=[p >= 1])
+    file = text_of(derivation(reflexivity(program)))
+    bound = re.findall(r"forall ([\w']+) :", file) + re.findall(r"\(([\w']+) : Z\)", file)
+    binders = re.findall(r"fun ([\w']+) =>", file)
+    assert {"p''0", "p''1", "j''"} <= set(bound)
+    assert {"p'1", "q'2"} == set(binders)
+    names = {word(name) for name in (*program.sizes, *(array.name for array in program.inputs))}
+    assert not names & {*bound, *binders}
+    assert not set(bound) & set(binders)
 
 
 def test_certify_needs_a_checkout_and_says_so(

@@ -89,6 +89,10 @@ def found_at(store: Store, position: Sequence[Var], facts: Facts) -> Found:
     """Where in the loops a position is stored, if it is."""
     target = store.at.target
     pairs = target.pairs if isinstance(target, Cell) else ()
+    if len(pairs) != len(position):
+        raise WrongArgument(
+            f"a store by {len(pairs)} indices to a tensor of rank {len(position)}", required="an index for each extent"
+        )
     values = _solved([at for at, _ in pairs], [extent for _, extent in pairs], store.loops, position)
 
     def at(leaf: Leaf) -> Index:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 import atl
+from atl.core.index import ZERO, Var, index
 from atl.core.predicate import TRUE
 from atl.core.program import Program
 from atl.errors import WrongArgument
@@ -53,6 +54,7 @@ def programs() -> Iterator[Program]:
     body = atl.let(stage, lambda buf: atl.gen(n, lambda i: atl.guard(i >= 1, buf[i - 1]) + buf[i]), name="buf")
     yield atl.program("pipeline", [f], body)
     yield atl.program("shift", [f], atl.gen(n, lambda i: atl.guard(i >= 2, f[i - 2])))
+    yield atl.program("copy", [a], atl.gen(n, k, lambda i, p: a[i, p]))
     yield atl.program("outer", [a, b], atl.sum(k, lambda p: atl.gen(n, m, lambda i, j: a[i, p] * b[p, j])))
 
 
@@ -162,6 +164,21 @@ def _other_extents(statement: Statement) -> Statement | None:
     return replace(statement, buffer=replace(statement.buffer, extents=(first - 1, *rest)))
 
 
+def _freed_twice(statement: Statement) -> Statement | None:
+    return For(Var(99, "twice"), ZERO, index(2), (statement,)) if isinstance(statement, Free) else None
+
+
+def _longer_rows(statement: Statement) -> Statement | None:
+    if not isinstance(statement, Assign) or not isinstance(statement.value, Load):
+        return None
+    source = statement.value.source
+    if not isinstance(source, Cell) or source.buffer.role != "input":
+        return None
+    extents = (*source.buffer.extents[:-1], source.buffer.extents[-1] + 1)
+    pairs = tuple((at, extent) for (at, _), extent in zip(source.pairs, extents, strict=True))
+    return replace(statement, value=Load(Cell(replace(source.buffer, extents=extents), pairs)))
+
+
 FAULTS: Final[dict[str, Fault]] = {
     "a store to the next element": _another_index,
     "a load from the next element": _another_load,
@@ -174,6 +191,8 @@ FAULTS: Final[dict[str, Fault]] = {
     "another number": _another_number,
     "less room than elements": _less_room,
     "room for a smaller tensor": _other_extents,
+    "storage that is freed twice": _freed_twice,
+    "an input with longer rows": _longer_rows,
 }
 """What is planted, each in the first statement that it fits."""
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import atl
 from atl import cli
+from atl.core.index import index
 from atl.errors import WrongArgument
 from examples import derivations
 from examples.schedules import matmul
 from lowering import lower
+from lowering.nest.loopnest import Allocate, Assign, Buffer, Cell, Clear, For, Free, Load, Number
 from proofs_tests.rocq import coqc
 from proofs_tests.rocq.certificates import derivation
 from proofs_tests.rocq.nests import checked
@@ -79,6 +82,48 @@ def test_what_has_no_scalar_or_no_storage_of_its_own_is_refused_in_words() -> No
     )
     with pytest.raises(WrongArgument, match="stands in the storage of"):
         text(atl.program("shared", [x], shared))
+
+
+def test_inputs_and_the_output_have_the_extents_that_the_program_declares_whatever_the_nest_says() -> None:
+    a = atl.tensor("a", n, m)
+    program = atl.program("copy", [a], atl.gen(n, m, lambda i, j: a[i, j]))
+    nest = lower(program)
+    (outer,) = nest.body
+    assert isinstance(outer, For)
+    (inner,) = outer.body
+    assert isinstance(inner, For)
+    (store,) = inner.body
+    assert isinstance(store, Assign)
+    assert isinstance(store.value, Load)
+    assert isinstance(store.value.source, Cell)
+    source = store.value.source
+    wider = (source.buffer.extents[0], source.buffer.extents[1] + 1)
+    moved = Cell(
+        replace(source.buffer, extents=wider), tuple((at, e) for (at, _), e in zip(source.pairs, wider, strict=True))
+    )
+    wrong = replace(outer, body=(replace(inner, body=(replace(store, value=Load(moved)),)),))
+    file = text_of(derivation(reflexivity(program)), replace(nest, body=(wrong,)))
+    assert "(Element a' (n'::m'::nil) (n'::(m' + 1)::nil)" in file
+
+
+def test_statements_that_are_none_for_their_storage_are_refused_in_words() -> None:
+    program = atl.program("double", [x], atl.gen(n, lambda i: 2 * x[i]))
+    nest = lower(program)
+    assert nest.complete
+    given = Buffer(0, "x", "float32", nest.output.extents, "input")
+    first = Cell(given, ((index(0), nest.output.extents[0]),))
+    alone = Buffer(900, "alone", "float32", ())
+    for statement, why in (
+        (Assign(first, Number(5, "float32")), "a store to the input x"),
+        (Free(given), "x, which is no local tensor"),
+        (Assign(Cell(alone, ()), Number(5, "float32")), "alone is a buffer of rank 0"),
+        (Clear(Buffer(901, "late", "float32", nest.output.extents), index(1)), "late is emptied but never allocated"),
+        (Allocate(Buffer(nest.output.uid, "t", "float32", nest.output.extents), index(1)), "t and out have the number"),
+    ):
+        with pytest.raises(WrongArgument, match=why):
+            text_of(derivation(reflexivity(program)), replace(nest, body=(statement, *nest.body)))
+    with pytest.raises(WrongArgument, match="out holds int8"):
+        text_of(derivation(reflexivity(program)), replace(nest, body=(), output=replace(nest.output, dtype="int8")))
 
 
 def test_each_fault_is_planted_somewhere_and_changes_the_nest() -> None:
