@@ -254,10 +254,12 @@ class IndexFunction(Function):
         return Reindexing(own, tuple(map(index, self.onto.extents)), self.to, self.back)
 
     def formula(self) -> tuple[tuple[Var, ...], tuple[Index, ...]] | None:
-        """The digits, and what `to` gives at them; None for a function of numbers only."""
+        """The digits, and what `to` gives at them, in segments the place; None for a function of numbers only."""
         variables = tuple(Var(_DIGITS + k, f"i{k}") for k, _ in enumerate(leaves(self.shape)))
         try:
-            return variables, tuple(map(index, self.digits_of_place([index(variable) for variable in variables])))
+            digits = [index(variable) for variable in variables]
+            place = (self.at(digits),) if isinstance(self.onto, Segments) else self.digits_of_place(digits)
+            return variables, tuple(map(index, place))
         except (TypeError, ValueError, LookupError, AttributeError):  # what functions of numbers make of an expression
             return None
 
@@ -278,16 +280,14 @@ class IndexFunction(Function):
         variables, formulae = found
         shape = mapped(lambda extent: _placed(index(extent), sizes), self.shape)
         onto = None
-        if isinstance(self.onto, Segments):
-            formulae = (index(self.at([index(variable) for variable in variables])),)
-        elif self.onto is not None:
+        if self.onto is not None and not isinstance(self.onto, Segments):
             onto = Box(mapped(lambda extent: _placed(index(extent), sizes), self.onto.shape), self.onto.row_major)
 
         def to(*digits: Any) -> Any:
             values: dict[Leaf, Any] = dict(zip(variables, digits, strict=True))
 
             def leaf(atom: Leaf) -> Any:
-                return values[atom] if atom in values else sizes[atom.name]  # type: ignore[union-attr]
+                return values[atom] if atom in values else _placed(index(atom), sizes)
 
             if any(isinstance(digit, np.ndarray) for digit in digits):
                 place = tuple(_of_arrays(formula, leaf) for formula in formulae)

@@ -8,7 +8,7 @@ import pytest
 
 import atl
 from atl.prove import Proved, Refuted, Unknown
-from layouts import IndexFunction, NoLayout, Segments, column_major, injective
+from layouts import IndexFunction, NoLayout, NotByTable, Segments, column_major, injective
 from layouts.errors import LayoutError
 from rewrites import reschedule
 
@@ -86,6 +86,11 @@ def test_rows_whose_pitch_grows_are_segments() -> None:
     rows = IndexFunction((n, m), lambda i, j: (i, j), lambda i, j: (i, j), onto=growing)
     assert injective(rows) == Proved("linear")
     assert [rows.where(n=3, m=2)(i, j) for i in range(3) for j in range(2)] == [0, 1, 3, 4, 8, 9]
+    with pytest.raises(NotByTable, match="m is not known"):
+        IndexFunction((n, 2), lambda i, j: (i, j), onto=growing).where(n=3).table()
+    shrinking = Segments(n, lambda i: -2 * i * m, lambda _: 2)  # made of a size that the shape has not
+    met = injective(IndexFunction((n, 2), lambda i, j: (i, m * j), lambda i, q: (i, q), onto=shrinking))
+    assert isinstance(met, Refuted)
 
 
 def test_what_is_no_segment_is_refused_and_so_is_storing_in_them() -> None:
