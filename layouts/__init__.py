@@ -30,6 +30,7 @@ from layouts.foundation.function import Chain, Function, IndexFunction
 from layouts.foundation.function import swizzle as Swizzle  # noqa: N812 (CuTe's name)
 from layouts.foundation.layout import Layout, column_major, coordinates, make_layout, row_major
 from layouts.foundation.reach import cosize, size
+from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import F2, Coordinate, E, Semimodule
 from layouts.foundation.tuples import (
     common_coarsening,
@@ -90,6 +91,7 @@ __all__ = [
     "Picture",
     "PredicateTensor",
     "Relation",
+    "Segments",
     "Semimodule",
     "Swizzle",
     "antidiagonal",

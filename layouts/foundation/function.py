@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import xor
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from atl.core.index import Index, Leaf, Size, Var, atoms, index, value_of
+from atl.core.index import AnyAtom, Bound, Extremum, Index, Leaf, Quotient, Read, Size, Var, Xor, atoms, index, value_of
 from atl.core.predicate import TRUE, Predicate
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
@@ -16,6 +18,7 @@ from atl.surface.values import IndexExpr
 from layouts.errors import NoLayout, NotByTable
 from layouts.foundation.box import Box
 from layouts.foundation.known import Known, positive
+from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import F2, MACHINE, Array, Coordinate
 from layouts.foundation.storing_bits import columns_of, stored_by_bits
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, mapped, modes_of, product, shown
@@ -183,6 +186,7 @@ class IndexFunction(Function):
     `to` takes a digit for each leaf of the shape and gives a place; with `onto`, the digits of a place in that box,
     which are joined on exit. `back` takes what `to` gives and gives the digits. Both are given integers, arrays and
     index expressions, so they use `+ - * // %` only. A way back is best written on digits, where nothing is divided.
+    With `onto=Segments(…)` the digits are a key and a position: runs of different lengths, as rows of a triangle are.
 
     Sizes may be symbolic, with facts in `given=`; extents are assumed to be at least 1.
 
@@ -206,7 +210,7 @@ class IndexFunction(Function):
         to: Callable[..., Any],
         back: Callable[..., Sequence[Any]] | None = None,
         *,
-        onto: Box | None = None,
+        onto: Box | Segments | None = None,
         name: str = "function",
         given: Iterable[object] = (),
     ) -> None:
@@ -231,6 +235,11 @@ class IndexFunction(Function):
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         own = tuple(map(index, leaves(self.shape)))
+        if isinstance(self.onto, Segments):
+            raise NoLayout(
+                f"{self} has a place that is joined of segments",
+                required="a box of places: in programs a way back from the place itself is asked for",
+            )
         if (self.back is None and not copies) or self.onto is None or not self.onto.row_major:
             if (by_bits := self._stored_by_bits(shape, copies=copies)) is not None:
                 return by_bits
@@ -245,10 +254,12 @@ class IndexFunction(Function):
         return Reindexing(own, tuple(map(index, self.onto.extents)), self.to, self.back)
 
     def formula(self) -> tuple[tuple[Var, ...], tuple[Index, ...]] | None:
-        """The digits, and what `to` gives at them; None for a function of numbers only."""
+        """The digits, and what `to` gives at them, in segments the place; None for a function of numbers only."""
         variables = tuple(Var(_DIGITS + k, f"i{k}") for k, _ in enumerate(leaves(self.shape)))
         try:
-            return variables, tuple(map(index, self.digits_of_place([index(variable) for variable in variables])))
+            digits = [index(variable) for variable in variables]
+            place = (self.at(digits),) if isinstance(self.onto, Segments) else self.digits_of_place(digits)
+            return variables, tuple(map(index, place))
         except (TypeError, ValueError, LookupError, AttributeError):  # what functions of numbers make of an expression
             return None
 
@@ -269,16 +280,19 @@ class IndexFunction(Function):
         variables, formulae = found
         shape = mapped(lambda extent: _placed(index(extent), sizes), self.shape)
         onto = None
-        if self.onto is not None:
+        if self.onto is not None and not isinstance(self.onto, Segments):
             onto = Box(mapped(lambda extent: _placed(index(extent), sizes), self.onto.shape), self.onto.row_major)
 
         def to(*digits: Any) -> Any:
             values: dict[Leaf, Any] = dict(zip(variables, digits, strict=True))
 
             def leaf(atom: Leaf) -> Any:
-                return values[atom] if atom in values else sizes[atom.name]  # type: ignore[union-attr]
+                return values[atom] if atom in values else _placed(index(atom), sizes)
 
-            place = tuple(value_of(formula, leaf, _no_element) for formula in formulae)
+            if any(isinstance(digit, np.ndarray) for digit in digits):
+                place = tuple(_of_arrays(formula, leaf) for formula in formulae)
+            else:
+                place = tuple(value_of(formula, leaf, _no_element) for formula in formulae)
             return place if onto is not None else place[0]
 
         return IndexFunction(shape, to, onto=onto, name=self.name)
@@ -303,6 +317,34 @@ def _placed(expression: Index, sizes: Mapping[str, int]) -> int:
         raise NotByTable(f"{expression} is not known", required="a number for each size")
 
     return value_of(expression, leaf, _no_element)
+
+
+def _of_arrays(expression: Index, leaf: Callable[[Leaf], Any]) -> Any:
+    """The values of an expression, place by place, where leaves are arrays."""
+    total: Any = 0
+    for monomial, coefficient in expression.terms:
+        term: Any = coefficient
+        for atom in monomial:
+            term = term * _of_atom(atom, leaf)
+        total = total + term
+    return total
+
+
+def _of_atom(atom: AnyAtom, leaf: Callable[[Leaf], Any]) -> Any:
+    match atom:
+        case Size() | Bound() | Var():
+            return leaf(atom)
+        case Quotient(numerator, denominator):
+            divisor = _of_arrays(denominator, leaf)
+            if np.any(divisor <= 0):
+                raise ZeroDivisionError(divisor)
+            return _of_arrays(numerator, leaf) // divisor
+        case Extremum(kind, choices):
+            return reduce(np.minimum if kind == "min" else np.maximum, (_of_arrays(each, leaf) for each in choices))
+        case Xor(parts):
+            return reduce(xor, (_of_arrays(part, leaf) for part in parts))
+        case Read():
+            return _no_element(None, None)
 
 
 class Chain(Function):

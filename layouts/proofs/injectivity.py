@@ -11,22 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import gcd, prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from atl.core.index import ZERO, Index, Leaf, Size, Var, index
+from atl.core.predicate import Predicate, within
 from atl.core.predicate import equal as same_index
-from atl.core.predicate import within
 from atl.errors import WrongArgument, brief
 from atl.prove import Answer, Model, Proved, Refuted, Unknown, prove, without_smt
 from atl.prove.facts import Facts
 from atl.surface.values import IndexExpr
+from atl.text.printing import show_predicate
 from layouts.algebra.coalesce import is_zero, same_stride
 from layouts.foundation.function import MOST_PLACES, Chain, Function, IndexFunction, need_function
 from layouts.foundation.known import Known, in_order
 from layouts.foundation.layout import Layout, compact, part_of
 from layouts.foundation.reach import bounds
+from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordinate
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, product
 from layouts.linear.bits import dependence, rank
@@ -277,7 +279,10 @@ def _by_way_back(a: IndexFunction, known: Known) -> Answer:
         raise WrongArgument(
             f"the way back of {a} gives {len(returned)} digits", required=f"{len(digits)}, one for each extent"
         )
-    if a.onto is not None:
+    if isinstance(a.onto, Segments):
+        if (open_ := _open_of_segments(a.onto, place, known.facts, facts)) is not None:
+            return Unknown(f"it is not known whether {show_predicate(open_)}, of the segments of the places")
+    elif a.onto is not None:
         # Flat places differ where their digits do, as long as each is within its extent.
         for part, extent in zip(place, a.onto.extents, strict=True):
             if not isinstance(prove(facts, within(ZERO, index(part), index(extent)), thorough=False), Proved):
@@ -291,6 +296,14 @@ def _by_way_back(a: IndexFunction, known: Known) -> Answer:
         if not isinstance(answer, Proved):
             return Unknown(f"it is not known whether the way back gives {came} = {digit}")
     return Proved("linear")
+
+
+def _open_of_segments(segments: Segments, place: Sequence[Any], known: Facts, inside: Facts) -> Predicate | None:
+    """What is not proved of segments in which places lie: that they are within one, and of two the one ends first."""
+    one, other = (index(Var((1 << 58) + 64 + k, name)) for k, name in enumerate(("a", "b")))
+    limits, apart = segments.apart(one, other)
+    goals = [*((inside, goal) for goal in segments.inside(place)), (known.assume(*limits), apart)]
+    return next((goal for facts, goal in goals if not isinstance(prove(facts, goal), Proved)), None)
 
 
 def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ()) -> Answer:

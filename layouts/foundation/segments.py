@@ -1,0 +1,61 @@
+"""Segments: places that lie in runs of different lengths, one after the other. A packed triangle is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from atl.core.index import ZERO, Index, index
+from atl.core.predicate import Predicate, at_most, less, within
+from atl.errors import WrongArgument, brief
+from atl.surface.values import IndexExpr
+from layouts.errors import LayoutError
+from layouts.foundation.tuples import Extent, extent_of
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Segments:
+    """Places (key, position) for 0 <= key < count and 0 <= position < length(key); the place is start(key) + position.
+
+    start(a) + length(a) <= start(b) for a < b makes that injective; an inverse of `start` is not asked for, which may
+    be one that no formula says.
+
+    >>> Segments(4, lambda i: i * (i + 1) // 2, lambda i: i + 1).join((2, 1))
+    4
+    """
+
+    count: Extent
+    start: Callable[[Any], Any]
+    length: Callable[[Any], Any]
+
+    def __init__(self, count: object, start: Callable[[Any], Any], length: Callable[[Any], Any]) -> None:
+        for formula in (start, length):
+            if not callable(formula):
+                raise WrongArgument(f"{brief(formula)} is no function", required="a formula over the key of a segment")
+        object.__setattr__(self, "count", extent_of(count))
+        object.__setattr__(self, "start", start)
+        object.__setattr__(self, "length", length)
+
+    def join(self, place: Sequence[Any]) -> Any:
+        """The place at a position of a segment."""
+        if len(place) != 2:
+            raise LayoutError(f"{len(place)} digits of a place in segments", required="two: a key and a position")
+        key, position = place
+        return plain_index(self.start(key)) + position
+
+    def inside(self, place: Sequence[Any]) -> tuple[Predicate, Predicate]:
+        """That the key is one of a segment, and the position within it."""
+        key, position = place
+        own = index(plain_index(self.length(key)))
+        return within(ZERO, index(key), index(self.count)), within(ZERO, index(position), own)
+
+    def apart(self, one: Index, other: Index) -> tuple[tuple[Predicate, ...], Predicate]:
+        """What is assumed of the keys of two segments, and that the one ends where the other begins, or before."""
+        limits = [within(ZERO, key, index(self.count)) for key in (one, other)]
+        ends = index(plain_index(self.start(one))) + index(plain_index(self.length(one)))
+        return (*limits, less(one, other)), at_most(ends, index(plain_index(self.start(other))))
+
+
+def plain_index(value: Any) -> Any:
+    return value.node if isinstance(value, IndexExpr) else value
