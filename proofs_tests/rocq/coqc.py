@@ -1,17 +1,18 @@
-"""Running `coqc`, Rocq's compiler: the library is compiled once into `build/rocq`, beside what is checked."""
+"""Running `coqc`, Rocq's compiler: the library is compiled once into `build/rocq`, each file checked by itself."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 HERE: Final = Path(__file__).parent
@@ -50,31 +51,42 @@ def found() -> str | None:
 
 
 def library(folder: Path = WORKPLACE, names: Iterable[str] = LIBRARY) -> Path:
-    """The folder with the compiled library; what has changed since is compiled again."""
+    """The folder with the compiled library, in this one, named by what it was compiled from.
+
+    It is put there whole: another run meets all of it or nothing.
+    """
+    texts = {name: (HERE / f"{name}.v").read_text(encoding="utf-8") for name in names}
+    compiled = folder / sha256("\0".join((_version(), *texts.values())).encode()).hexdigest()[:16]
+    if compiled.is_dir():
+        return compiled
     folder.mkdir(parents=True, exist_ok=True)
-    known = folder / "library.sha256"
-    texts = [(HERE / f"{name}.v").read_text(encoding="utf-8") for name in names]
-    digest = sha256("\0".join((_version(), *texts)).encode()).hexdigest()
-    if not known.exists() or known.read_text() != digest:
-        known.unlink(missing_ok=True)
-        for name, text in zip(names, texts, strict=True):
-            answer = check(name, text, folder)
+    with tempfile.TemporaryDirectory(prefix="library-", dir=folder) as own:
+        made = Path(own) / compiled.name
+        made.mkdir()
+        for name, text in texts.items():
+            answer = _compiled(made, name, text, LIMIT)
             if not answer.accepted:
                 raise RuntimeError(f"{name}.v is not accepted, line {answer.line}: {answer.text}")
-        known.write_text(digest)
-    return folder
+        with contextlib.suppress(OSError):  # another run was sooner
+            made.rename(compiled)
+    return compiled
 
 
 def _version() -> str:
     return subprocess.run(["coqc", "--version"], capture_output=True, text=True, check=True).stdout
 
 
-def check(name: str, text: str, folder: Path = WORKPLACE, limit: float = LIMIT) -> Answer:
-    """Compiles a file of this name in a folder where the library is."""
+def check(name: str, text: str, library: Path, limit: float = LIMIT) -> Answer:
+    """Compiles a file of this name by itself: what is answered is of this text, whatever else is checked meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="atl-rocq-") as own:
+        return _compiled(Path(own), name, text, limit, "-R", str(library), "")
+
+
+def _compiled(folder: Path, name: str, text: str, limit: float, *options: str) -> Answer:
     path = folder / f"{name}.v"
     path.write_text(text, encoding="utf-8")
     begun = time.monotonic()
-    command = ["coqc", "-q", "-noglob", "-w", "none", path.name]
+    command = ["coqc", "-q", "-noglob", "-w", "none", *options, path.name]
     try:
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=limit, stdin=subprocess.DEVNULL, check=False
@@ -87,14 +99,6 @@ def check(name: str, text: str, folder: Path = WORKPLACE, limit: float = LIMIT) 
         return Answer(said, spent)
     where = re.search(rf'File "\./{name}\.v", line (\d+)', said)
     return Answer(said, spent, int(where[1]) if where else 0)
-
-
-def check_alone(name: str, text: str, folder: Path = WORKPLACE, limit: float = LIMIT) -> Answer:
-    """As `check`, in a folder of its own with the library beside: of two runs at once, none checks the other's file."""
-    with TemporaryDirectory(dir=folder) as own:
-        for each in folder.glob("*.vo"):
-            (Path(own) / each.name).symlink_to(each)
-        return check(name, text, Path(own), limit)
 
 
 _AXIOM: Final = re.compile(r"^([\w.']+)\s*:", re.MULTILINE)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from atl import cli
 from examples import derivations
 from proofs_tests.rocq import coqc, refusals
 from proofs_tests.rocq.certificates import Derivation, context, derivation, text_of
-from proofs_tests.rocq.certify import beside, open_at
+from proofs_tests.rocq.certify import beside, refusal
 from proofs_tests.rocq.figure import sessions
 from proofs_tests.rocq.notation import Notation, word
 from proofs_tests.rocq.test_statements import unbound
@@ -104,11 +106,6 @@ def test_certify_writes_where_a_file_of_rocq_can_be_and_over_no_certificate(
     assert file.read_text() == before
 
 
-def test_a_refusal_names_the_lemma_whose_proof_is_not_found() -> None:
-    text = "Lemma step_0 : a.\nProof. b.\nQed.\nTheorem certified : c.\nProof. d.\n"
-    assert [open_at(text, line) for line in (0, 2, 5)] == [None, "step_0", "certified"]
-
-
 def test_names_of_the_exporters_hide_none_of_a_program() -> None:
     j, q, p, n = atl.sizes("j q p n")
     pos = atl.tensor("pos", q + 1, dtype="int64", range=(0, j + 1))
@@ -160,3 +157,79 @@ def test_orders_within_rows_and_truth_values_are_given() -> None:
     )
     assert "Variable kept' : list Z -> Z." in given
     assert "kept' (i'1::nil)" in Notation().term(program.body)
+
+
+# -- atl certify -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fused(tmp_path: Path) -> Path:
+    file = tmp_path / "fused.atl.json"
+    derivations.pipeline_fused().done().save(file)
+    return file
+
+
+def test_two_files_of_one_name_are_checked_each_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    read: list[str] = []
+
+    def run(command: list[str], cwd: Path, **_: Any) -> subprocess.CompletedProcess[str]:
+        if not read:
+            read.append("")
+            coqc.check("Certificate", "the other", tmp_path)
+        read.append((Path(cwd) / command[-1]).read_text())
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert coqc.check("Certificate", "this one", tmp_path).accepted
+    assert read == ["", "the other", "this one"]
+
+
+def test_no_file_is_named_as_one_of_the_library(fused: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert beside(Path("a/Lemmas.atl.json")) == Path("a/_Lemmas.v")
+    assert beside(Path("my fused.json")) == Path("my_fused.v")
+    for name in ("Lemmas.v", "my-own.v"):
+        assert cli.main(["certify", str(fused), "--out", str(fused.with_name(name))]) == cli.REFUSED
+        assert f"{name} is no place for a file of Rocq" in capsys.readouterr().err
+        assert not fused.with_name(name).exists()
+
+
+def test_a_place_that_cannot_be_written_is_said(fused: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["certify", str(fused), "--out", str(fused.parent / "nowhere" / "x.v")]) == cli.REFUSED
+    assert "x.v cannot be written" in capsys.readouterr().err
+
+
+def test_a_nest_without_a_proof_leaves_the_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    n, m = atl.sizes("n m")
+    a = atl.tensor("a", n, m)
+    largest = atl.program("largest", [a], atl.gen(n, lambda i: atl.reduce("max", m, lambda j: a[i, j])))
+    reschedule(largest).tile("i", 8).done().save(tmp_path / "largest.json")
+    assert cli.main(["certify", "--nest", str(tmp_path / "largest.json")]) == cli.REFUSED
+    assert "try: the certificate alone, without --nest" in capsys.readouterr().err
+
+
+def test_a_refusal_names_the_lemma_and_its_step() -> None:
+    text = text_of(derivation(derivations.pipeline_fused().done()))
+    line = text[: text.index("Lemma step_1")].count("\n") + 3
+    said = refusal(text, coqc.Answer("Error: No applicable tactic.", 2.0, line))
+    assert said.startswith("Rocq refuses it at `step_1` (get_gen, at [0, 0, 0]), line ")
+    assert "which is no\ncounterexample" in said
+    assert refusal(text, coqc.Answer("Error: more than 600 s", 600.0, 0)).startswith("Rocq refuses it, line 0")
+
+
+def test_what_is_believed_is_named_as_it_is_in_the_file() -> None:
+    theorem = derivations.pipeline_fused().done()
+    last = f"program_{len(theorem.steps)}"
+    assert f"Definition {last} " in text_of(derivation(theorem))
+    assert f"that program_0 and {last} of the file of Rocq are these" in describe(theorem, checked_by_rocq=True)
+
+
+def test_an_accepted_nest_is_shown_whole(
+    fused: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coqc, "without_coqc", lambda: False)
+    monkeypatch.setattr(coqc, "library", lambda: Path("library"))
+    monkeypatch.setattr(coqc, "check", lambda *_: coqc.Answer("", 1.0))
+    assert cli.main(["certify", "--nest", str(fused)]) == 0
+    said = capsys.readouterr().out
+    assert "    pipeline(f[n]) -> out[n]\n        for i in 0..n:" in said
+    assert "`nest` of the file of Rocq is this loop nest" in said

@@ -504,16 +504,18 @@ def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None, check
         _indented(show_program(theorem.rhs)),
         f"for all sizes {_under(theorem.lhs)}",
         "trusting",
-        *(_ROCQ if checked_by_rocq else _ourselves(theorem, grades or {})),
+        *(_rocq(count) if checked_by_rocq else _ourselves(theorem, grades or {})),
     ]
     return "\n".join(parts)
 
 
-_ROCQ: Final = (
-    "  the kernel of Rocq, and that functions of equal values are equal",
-    "  what the operators mean, as proofs_tests/rocq/Meaning.v defines them over any scalars with its laws",
-    "  that these two programs are printed there as they stand here",
-)
+def _rocq(steps: int) -> list[str]:
+    return [
+        "  the kernel of Rocq, and that functions of equal values are equal",
+        "  what the operators mean, as proofs_tests/rocq/Meaning.v defines them over any scalars with its laws",
+        "  (floating point, which rounds, has not all of them)",
+        f"  that program_0 and program_{steps} of the file of Rocq are these two programs",
+    ]
 
 
 def _ourselves(theorem: Theorem, grades: Mapping[str, str]) -> list[str]:
