@@ -18,8 +18,8 @@ from layouts.foundation.box import Box
 from layouts.foundation.function import MOST_PLACES, IndexFunction
 from layouts.foundation.known import Known, positive
 from layouts.foundation.semimodule import Array
+from layouts.foundation.sizes import placed
 from layouts.foundation.tuples import Extent, extent_of, product, shown
-from layouts.lego.sizes import placed
 from layouts.proofs.injectivity import injective
 
 
