@@ -67,7 +67,7 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
         case Axe() if not a.replicates:
             answer = _of_strides(Layout.of_modes(a.strides().modes[::-1], offset=a.strides().offset), known)
         case IndexFunction():
-            answer = _by_way_back(a, known)
+            answer = undone(a, known)
         case LinearLayout():
             met = dependence(a.columns)
             return refuted(a, ("i", met), ("j", 0)) if met else Proved("structure")
@@ -266,8 +266,8 @@ def _of_chain(a: Chain, outer: Function, inner: Function) -> Answer:
     return first if first.layer == "table" else second
 
 
-def _by_way_back(a: IndexFunction, known: Known) -> Answer:
-    """back(to(x)) = x, digit by digit, for symbolic digits in the box."""
+def undone(a: IndexFunction, known: Known) -> Answer:
+    """Whether the way back undoes the function: back(to(x)) = x, digit by digit, for symbolic digits in the box."""
     extents = list(leaves(a.shape))
     if a.back is None:
         return Unknown(f"{a} has no way back")
