@@ -55,16 +55,15 @@ def as_layout(function: Function) -> Layout:
 
 
 def _of_axe(layout: Axe) -> Layout:
-    several = places(layout, 0)
-    if len(several) > 1:
-        raise NoLayout(f"element 0 of {layout} is at {several}", required="one place for each element")
+    if layout.replicates:
+        raise NoLayout(f"element 0 of {layout} is at {places(layout, 0)}", required="one place for each element")
     in_memory = layout.axes in ((), (MEMORY,))
     units: dict[Axis, Any] = {at: 1 if in_memory else Coordinate((0,) * k + (1,)) for k, at in enumerate(layout.axes)}
     start: Any = 0
     for at, steps in layout.offset.parts.items():
         start = start + units[at] * steps
     modes = [(each.extent, units[each.axis] * each.stride) for each in layout.sharded]
-    return Layout.of_modes(modes, offset=start)
+    return Layout.of_modes(modes, offset=start, known=layout.known)
 
 
 def _by_table(function: Function) -> Layout | str:
@@ -100,7 +99,7 @@ def as_axe(function: Function, axes: Sequence[str | Axis] | None = None) -> Axe:
         if not isinstance(made, Layout):
             raise NoLayout(f"{layout} is no sum of steps along axes: {made}", required="steps along axes that add up")
         layout = made
-    if not layout.is_constant:
+    if layout.semimodule is BITS:
         raise NoLayout(f"{layout} is no sum of steps along axes", required="numbers for all sizes")
     wide = layout.width if layout.semimodule is COORDINATES else 1
     if axes is None:
@@ -111,10 +110,10 @@ def as_axe(function: Function, axes: Sequence[str | Axis] | None = None) -> Axe:
     iters = []
     for extent, stride in _row_by_row(layout, whole=not isinstance(function.shape, tuple)):
         moving = _steps(stride, names)
-        if len(moving) != 1 or not isinstance(extent, int):
+        if len(moving) != 1:
             raise NoLayout(f"{extent}:{stride} in {layout} is no iter", required="a stride along one axis, not 0")
         iters.append(Iter(extent, moving[0][1], moving[0][0]))
-    return Axe(iters or [Iter(1, 1)], (), Place(dict(_steps(layout.offset, names))))
+    return Axe(iters or [Iter(1, 1)], (), Place(dict(_steps(layout.offset, names))), known=layout.known)
 
 
 def _row_by_row(layout: Layout, *, whole: bool = False) -> list[tuple[Extent, Any]]:
@@ -123,9 +122,9 @@ def _row_by_row(layout: Layout, *, whole: bool = False) -> list[tuple[Extent, An
     return [mode for modes in parts for mode in reversed(modes) if mode[0] != 1]
 
 
-def _steps(stride: Any, names: Sequence[Axis]) -> list[tuple[Axis, int]]:
+def _steps(stride: Any, names: Sequence[Axis]) -> list[tuple[Axis, Extent]]:
     parts = tuple(stride) if isinstance(stride, Coordinate) else (stride,)
-    return [(at, part) for at, part in zip(names, parts, strict=False) if isinstance(part, int) and part != 0]
+    return [(at, part) for at, part in zip(names, parts, strict=False) if part != 0]
 
 
 def as_lego(function: Function) -> GroupBy:

@@ -82,14 +82,17 @@ class Symbolic:
 
     __rpow__ = __pow__
 
-    def __matmul__(self, other: object) -> NoReturn:
+    def __matmul__(self, other: object) -> Any:
+        if getattr(type(other), "takes_steps", False):
+            return NotImplemented  # a step along an axis of hardware, `n @ lane`: the axis says what it is
+        return self.__rmatmul__(other)
+
+    def __rmatmul__(self, other: object) -> NoReturn:
         raise WrongArgument(
             "there is no operator @",
             place=_here(),
             suggestions=(f"write a product of matrices as {_MATRIX_PRODUCT}",),
         )
-
-    __rmatmul__ = __matmul__
 
     def __setitem__(self, position: object, value: object) -> NoReturn:
         raise SymbolicValue(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
+from atl.core.index import Index
 from atl.errors import WrongArgument, brief
+from atl.surface.values import IndexExpr
+from layouts.foundation.tuples import Extent, extent_of
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -18,12 +21,13 @@ class Axis:
     (4@lane, 5@lane + 1@warp)
     """
 
+    takes_steps: ClassVar[bool] = True
     name: str
 
-    def __rmatmul__(self, steps: int) -> Place:
-        if type(steps) is not int:
-            raise WrongArgument(f"{brief(steps)} @ {self}", required="an integer, as in 4 @ lane")
-        return Place({self: steps})
+    def __rmatmul__(self, steps: object) -> Place:
+        if type(steps) is not int and not isinstance(steps, IndexExpr | Index):
+            raise WrongArgument(f"{brief(steps)} @ {self}", required="an integer or an extent, as in 4 @ lane")
+        return Place({self: extent_of(steps)})
 
     def __repr__(self) -> str:
         return self.name
@@ -43,14 +47,15 @@ MEMORY: Final = Axis("m")
 
 
 class Place:
-    """A place: an integer on each axis, 0 where nothing is said."""
+    """A place: an integer on each axis, or an expression over sizes; 0 where nothing is said."""
 
     __slots__ = ("parts",)
 
-    def __init__(self, parts: Mapping[Axis, int]) -> None:
-        self.parts = {axis: parts[axis] for axis in sorted(parts) if parts[axis]}
+    def __init__(self, parts: Mapping[Axis, Extent]) -> None:
+        steps = {axis: extent_of(parts[axis]) for axis in sorted(parts)}
+        self.parts = {axis: each for axis, each in steps.items() if each != 0}
 
-    def __getitem__(self, at: Axis) -> int:
+    def __getitem__(self, at: Axis) -> Extent:
         return self.parts.get(at, 0)
 
     def plus(self, other: Place) -> Place:
@@ -67,15 +72,19 @@ class Place:
         return hash(tuple(self.parts.items()))
 
     def __repr__(self) -> str:
-        return " + ".join(f"{steps}@{at}" for at, steps in self.parts.items()) or "0"
+        return " + ".join(f"{_factor(steps)}@{at}" for at, steps in self.parts.items()) or "0"
+
+
+def _factor(steps: Extent) -> str:
+    return f"({steps})" if isinstance(steps, Index) and len(steps.terms) > 1 else str(steps)
 
 
 def place_of(value: object) -> Place:
     """What a person means: an integer is along memory."""
     if isinstance(value, Place):
         return value
-    if type(value) is int:
-        return Place({MEMORY: value})
+    if type(value) is int or isinstance(value, IndexExpr | Index):
+        return Place({MEMORY: extent_of(value)})
     raise WrongArgument(f"{brief(value)} is no place", required="an integer, or steps along axes: 4 @ lane + 1 @ warp")
 
 
@@ -83,25 +92,26 @@ def place_of(value: object) -> Place:
 class Iter:
     """So many steps of a stride along one axis."""
 
-    extent: int
-    stride: int
+    extent: Extent
+    stride: Extent
     axis: Axis = MEMORY
 
     @property
-    def reach(self) -> int:
+    def reach(self) -> Extent:
         """How far the last step is from the first."""
         return (self.extent - 1) * self.stride
 
     def __repr__(self) -> str:
-        return f"{self.extent}:{self.stride}" + ("" if self.axis == MEMORY else f"@{self.axis}")
+        return f"{self.extent}:" + (str(self.stride) if self.axis == MEMORY else f"{_factor(self.stride)}@{self.axis}")
 
 
 def iter_of(extent: object, stride: object) -> Iter:
     """An iter that a person writes. Raises `WrongArgument` for what is none."""
     at = place_of(stride)
-    if type(extent) is not int or extent < 1:
-        raise WrongArgument(f"the extent {brief(extent)} of an iter", required="an integer of at least 1")
-    if len(at.parts) > 1 or (not at.parts and extent > 1):
+    many = extent_of(extent) if type(extent) is int or isinstance(extent, IndexExpr | Index) else 0
+    if isinstance(many, int) and many < 1:
+        raise WrongArgument(f"the extent {brief(extent)} of an iter", required="an integer of at least 1, or sizes")
+    if len(at.parts) > 1 or (not at.parts and many != 1):
         raise WrongArgument(f"the stride {at} of an iter", required="a stride along one axis that is not 0: 4 @ lane")
     ((along, steps),) = at.parts.items() or ((MEMORY, 1),)
-    return Iter(extent, steps, along)
+    return Iter(many, steps, along)

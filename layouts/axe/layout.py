@@ -17,14 +17,16 @@ from atl.core.index import Index
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
 from layouts.axe.axes import MEMORY, Axis, Iter, Place, iter_of, place_of
-from layouts.errors import LayoutError, NoLayout
+from layouts.axe.replicas import MOST_REPLICAS, Copies, copies_of, listed, number, sign
+from layouts.errors import LayoutError, NoLayout, NotByTable
 from layouts.foundation.box import Box
 from layouts.foundation.function import Function, plain
-from layouts.foundation.known import EMPTY
+from layouts.foundation.known import EMPTY, Known, positive
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import Coordinate, Stride
+from layouts.foundation.sizes import placed
 from layouts.foundation.storing import stored_by_strides
-from layouts.foundation.tuples import Shape, shown
+from layouts.foundation.tuples import Extent, Shape, product, shown
 
 
 class Axe(Function):
@@ -44,7 +46,14 @@ class Axe(Function):
 
     __slots__ = ("axes", "known", "offset", "one_to_one", "replicated", "shape", "sharded")
 
-    def __init__(self, sharded: Iterable[Iter], replicated: Iterable[Iter] = (), offset: Place | None = None) -> None:
+    def __init__(
+        self,
+        sharded: Iterable[Iter],
+        replicated: Iterable[Iter] = (),
+        offset: Place | None = None,
+        *,
+        known: Known = EMPTY,
+    ) -> None:
         self.sharded = tuple(sharded)
         self.replicated = tuple(replicated)
         self.offset = Place({}) if offset is None else offset
@@ -52,15 +61,36 @@ class Axe(Function):
         self.axes: tuple[Axis, ...] = tuple(sorted(named))
         extents = tuple(each.extent for each in self.sharded)
         self.shape = extents if len(extents) > 1 else extents[0] if extents else 1
-        self.known = EMPTY
+        self.known = positive(each.extent for each in (*self.sharded, *self.replicated)).joined(known)
         self.one_to_one = False
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
     @property
-    def size(self) -> int:
+    def size(self) -> Extent:
         """The number of elements."""
-        return prod(each.extent for each in self.sharded)
+        return product(tuple(each.extent for each in self.sharded))
+
+    def symbolic(self) -> list[Index]:
+        """The extents, strides and offsets that are no numbers."""
+        iters = (*self.sharded, *self.replicated)
+        parts = [part for each in iters for part in (each.extent, each.stride)]
+        return [part for part in (*parts, *self.offset.parts.values()) if isinstance(part, Index)]
+
+    @property
+    def is_numeric(self) -> bool:
+        return not self.symbolic()
+
+    def given(self, *conditions: object) -> Axe:
+        """This layout with what is stated of its sizes.
+
+        >>> import atl
+        >>> from layouts.axe import R, S, axis, canonicalize
+        >>> n, lane = atl.sizes("n"), axis("lane")
+        >>> canonicalize((S[(n, 4):(4 @ lane, 1 @ lane)] + R[2:n @ lane]).given(n >= 1))
+        S[4*n:1@lane] + R[2:n@lane]
+        """
+        return Axe(self.sharded, self.replicated, self.offset, known=self.known.given(conditions))
 
     @property
     def box(self) -> Box:
@@ -70,41 +100,51 @@ class Axe(Function):
     def strides(self, axes: Sequence[Axis] | None = None) -> Layout:
         """D and O by strides along the axes, or along these, on flat indices that count row by row."""
         units = {at: Coordinate((0,) * place + (1,)) for place, at in enumerate(self.axes if axes is None else axes)}
-        modes: list[tuple[int, Stride]] = [(each.extent, units[each.axis] * each.stride) for each in self.sharded]
+        modes: list[tuple[Extent, Stride]] = [(each.extent, units[each.axis] * each.stride) for each in self.sharded]
         start: Any = 0
         for at, steps in self.offset.parts.items():
             start = start + units[at] * steps
-        return Layout.of_modes(modes[::-1], offset=start)
+        return Layout.of_modes(modes[::-1], offset=start, known=self.known)
 
-    def spread(self) -> tuple[dict[Axis, tuple[int, ...]], Place]:
-        """The set of R: its steps along each axis, in ascending order from 0 on, and the place from where they go.
+    def spread(self) -> tuple[dict[Axis, Copies], Place]:
+        """The set of R: its steps along each axis from 0 on, and the place from where they go.
 
-        Each iter goes along one axis, so that the set is the product of these.
+        Each iter goes along one axis, so that the set is the product of these. Raises `NoLayout` and `NotByTable` where
+        sizes are symbolic and the set is not decided.
         """
-        steps: dict[Axis, set[int]] = {each.axis: {0} for each in self.replicated}
         least = Place({})
-        for each in self.replicated:
-            least = least.plus(Place({each.axis: min(each.reach, 0)}))
-            steps[each.axis] = {step + k * abs(each.stride) for step in steps[each.axis] for k in range(each.extent)}
-        return {at: tuple(sorted(steps[at])) for at in sorted(steps) if len(steps[at]) > 1}, least
+        moving = [each for each in self.replicated if each.extent != 1]
+        for each in moving:
+            if sign(each.stride, self.known) < 0:
+                least = least.plus(Place({each.axis: each.reach}))
+        along = sorted({each.axis for each in moving})
+        return {at: copies_of([each for each in moving if each.axis == at], self.known) for at in along}, least
 
-    def normal(self, axes: Sequence[Axis]) -> tuple[Layout, dict[Axis, tuple[int, ...]]]:
+    def normal(self, axes: Sequence[Axis]) -> tuple[Layout, dict[Axis, Copies]]:
         """D by strides along these axes, from the least of the replicas on, and the steps from there to the others.
 
         Layouts with the same places of each element have the same, but for how D is divided into modes.
         """
         steps, least = self.spread()
-        return Axe(self.sharded, (), self.offset.plus(least)).strides(axes), steps
+        return Axe(self.sharded, (), self.offset.plus(least), known=self.known).strides(axes), steps
 
     def replicas(self) -> list[Place]:
         """The places of R, each once, in order of the axes."""
         steps, least = self.spread()
-        return [least.plus(Place(dict(zip(steps, each, strict=True)))) for each in combinations(*steps.values())]
+        lists = [listed(each) for each in steps.values()]
+        if prod(map(len, lists)) > MOST_REPLICAS:
+            raise NotByTable(f"an element of {self} has {prod(map(len, lists))} places", required=f"{MOST_REPLICAS}")
+        return [least.plus(Place(dict(zip(steps, each, strict=True)))) for each in combinations(*lists)]
+
+    @property
+    def replicates(self) -> bool:
+        """Whether elements have several places, or may have, as sizes are."""
+        return any(each.extent != 1 for each in self.replicated)
 
     # -- meaning ------------------------------------------------------------------------------------------------------
 
     def at(self, digits: Sequence[Any]) -> Any:
-        if self.spread()[0]:
+        if self.replicates:
             raise NoLayout(
                 f"the elements of {self} have several places",
                 required="one place for each element",
@@ -118,8 +158,23 @@ class Axe(Function):
             return found[0]
         return found[..., 0] if isinstance(found, np.ndarray) and found.ndim > 1 else found
 
-    def where(self, **sizes: int) -> Axe:  # noqa: ARG002 (it has no symbolic sizes)
-        return self
+    def where(self, **sizes: int) -> Axe:
+        """This layout with numbers for sizes.
+
+        >>> import atl
+        >>> from layouts.axe import S, axis
+        >>> n = atl.sizes("n")
+        >>> S[(n, 4):(4, 1)].where(n=8)
+        S[(8,4):(4,1)]
+        """
+
+        known = self.known.where(sizes)
+
+        def numbers(iters: Iterable[Iter]) -> list[Iter]:
+            return [iter_of(placed(each.extent, sizes), _step(each, sizes)) for each in iters]
+
+        offset = Place({at: placed(steps, sizes) for at, steps in self.offset.parts.items()})
+        return Axe(numbers(self.sharded), numbers(self.replicated), offset, known=known)
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         """Where the elements of a tensor go whose indices, row by row, are the iters: along the first axis outermost.
@@ -131,14 +186,16 @@ class Axe(Function):
         >>> stored.places, stored.place((size("i"), size("j")))
         ((2, 4, 2), (i, j // 2, j % 2))
         """
-        if self.spread()[0] or self.offset.parts:
+        if self.symbolic():
+            raise NotByTable(f"{self} stores by numbers", required="numbers for sizes: layout.where(...)")
+        if self.replicates or self.offset.parts:
             raise NoLayout(
                 f"{self} does not store: elements have several places, or the places begin elsewhere than at 0",
                 required="one place for each element, and no offset: storage of its own begins at 0",
             )
         rooms = {each.axis: 1 for each in self.sharded}
         for each in self.sharded:  # a multiple of every stride along the axis, as larger ones are of smaller ones
-            rooms[each.axis] = max(rooms[each.axis], each.extent * abs(each.stride))
+            rooms[each.axis] = max(rooms[each.axis], number(each.extent) * abs(number(each.stride)))
         units: dict[Axis, int] = {}
         for at in reversed(self.axes):
             units[at] = prod(rooms[beyond] for beyond in units)
@@ -153,8 +210,9 @@ class Axe(Function):
             if self.sharded and other.sharded:
                 raise LayoutError(f"{self} + {other}", required="one S[...]; direct_sum adds two layouts")
             sharded = self.sharded or other.sharded
-            return Axe(sharded, (*self.replicated, *other.replicated), self.offset.plus(other.offset))
-        return Axe(self.sharded, self.replicated, self.offset.plus(place_of(other)))
+            known = self.known.joined(other.known)
+            return Axe(sharded, (*self.replicated, *other.replicated), self.offset.plus(other.offset), known=known)
+        return Axe(self.sharded, self.replicated, self.offset.plus(place_of(other)), known=self.known)
 
     def __radd__(self, other: object) -> Axe:
         return self + other
@@ -176,6 +234,11 @@ class Axe(Function):
         return " + ".join(parts)
 
 
+def _step(each: Iter, sizes: Mapping[str, int]) -> Place:
+    """The stride with numbers for sizes: of one element it may be 0."""
+    return Place({each.axis: placed(each.stride, sizes)})
+
+
 def _by_dimension(iters: Sequence[Iter], shape: Sequence[Index], name: str) -> tuple[tuple[Shape, ...], list[Iter]]:
     """The extents of the iters of each dimension, and the iters in that order: from the fastest one on in each."""
     modes: list[Shape] = []
@@ -183,9 +246,9 @@ def _by_dimension(iters: Sequence[Iter], shape: Sequence[Index], name: str) -> t
     left = list(iters)
     for extent in shape:
         taken: list[Iter] = []
-        while left and prod(each.extent for each in taken) != extent.constant:
+        while left and product(tuple(each.extent for each in taken)) != extent.constant:
             taken.append(left.pop(0))
-        if prod(each.extent for each in taken) != extent.constant:
+        if product(tuple(each.extent for each in taken)) != extent.constant:
             break
         modes.append(tuple(each.extent for each in reversed(taken)) if taken else 1)
         order += reversed(taken) if taken else [Iter(1, 0)]
@@ -233,14 +296,24 @@ def need_axe(*values: object) -> None:
             raise WrongArgument(f"{brief(value)} has no axes", required="a layout in Axe's words: S[...] + R[...]")
 
 
-def places(layout: Axe, at: int | Sequence[int]) -> list[Place]:
-    """All places of the element at an index, or at a coordinate of the iters."""
+def places(layout: Axe, at: object) -> list[Place]:
+    """All places of the element at an index, or at a coordinate of the iters, which may be index expressions.
+
+    Raises `LayoutError` where it is not known to be an element, `NotByTable` where its places are too many, or as many
+    as sizes say.
+
+    >>> import atl
+    >>> from layouts.axe import R, S, axis
+    >>> n = atl.sizes("n")
+    >>> places(S[(n, 4):(4, 1)] + R[2:4 * n], (n - 1, 2))
+    [(4*n - 2)@m, (8*n - 2)@m]
+    """
     need_axe(layout)
     digits = layout.box.coordinate_digits(plain(at))
     if not layout.sharded:  # replicas of one element
-        layout, digits = Axe([Iter(1, 1)], layout.replicated, layout.offset), digits[:1]
+        layout, digits = Axe([Iter(1, 1)], layout.replicated, layout.offset, known=layout.known), digits[:1]
     for digit, each in zip(digits, layout.sharded, strict=True):
-        if not 0 <= digit < each.extent:
+        if not layout.known.less(-1, digit) or not layout.known.less(digit, each.extent):
             raise LayoutError(f"the element {brief(at)} of {layout}", required=f"one of {layout.size} elements")
     first = layout.offset
     for digit, each in zip(digits, layout.sharded, strict=True):
@@ -248,8 +321,10 @@ def places(layout: Axe, at: int | Sequence[int]) -> list[Place]:
     return [first.plus(other) for other in layout.replicas()]
 
 
-def span(layout: Axe) -> Mapping[Axis, int]:
+def span(layout: Axe) -> Mapping[Axis, Extent]:
     """Along each axis, the largest less the smallest place, plus one; where it starts does not count.
+
+    Raises `NoLayout` where it is not decided for all sizes which way a stride goes.
 
     >>> from layouts.axe import S, axis
     >>> dict(span(S[(8, 4):(8, 2)] + 5))
@@ -258,18 +333,21 @@ def span(layout: Axe) -> Mapping[Axis, int]:
     return {at: last - first + 1 for at, (first, last) in ranges(layout).items()}
 
 
-def ranges(layout: Axe) -> dict[Axis, tuple[int, int]]:
+def ranges(layout: Axe) -> dict[Axis, tuple[Extent, Extent]]:
     """Along each axis, the smallest place and the largest."""
     need_axe(layout)
-    found: dict[Axis, tuple[int, int]] = {at: (layout.offset[at], layout.offset[at]) for at in layout.axes}
+    found: dict[Axis, tuple[Extent, Extent]] = {at: (layout.offset[at], layout.offset[at]) for at in layout.axes}
     for each in (*layout.sharded, *layout.replicated):
         first, last = found[each.axis]
-        found[each.axis] = first + min(each.reach, 0), last + max(each.reach, 0)
+        if each.extent == 1:
+            continue
+        down = sign(each.stride, layout.known) < 0
+        found[each.axis] = (first + each.reach, last) if down else (first, last + each.reach)
     return found
 
 
 def _bracketed(iters: Sequence[Iter]) -> str:
     if len(iters) == 1:
         return f"[{iters[0]}]"
-    strides = ",".join(str(each).split(":")[1] for each in iters)
+    strides = ",".join(str(each).partition(":")[2] for each in iters)
     return f"[{shown(tuple(each.extent for each in iters))}:({strides})]"

@@ -6,25 +6,31 @@ paper's appendices accept some wrong factors and refuse some true ones; none of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from random import Random
 from typing import Any, Final
 
 import numpy as np
 
+from atl.core.index import Index, Size, atoms
 from atl.errors import WrongArgument, brief
+from atl.surface.values import IndexExpr
 from layouts.algebra.coalesce import coalesced, same_stride
 from layouts.axe.axes import Axis, Iter, Place, axis
 from layouts.axe.layout import Axe, need_axe, ranges, span
-from layouts.errors import LayoutError, NoLayout
-from layouts.foundation.known import EMPTY
+from layouts.axe.replicas import Run, listed, number, same_copies
+from layouts.errors import LayoutError, NoLayout, NotByTable
+from layouts.foundation.known import EMPTY, Known, positive
 from layouts.foundation.layout import Mode
 from layouts.foundation.recovery import Broken, recovered
 from layouts.foundation.semimodule import COORDINATES, Coordinate
-from layouts.foundation.tuples import shown
+from layouts.foundation.tuples import Extent, extent_of, product, shown
 
-Shape = Sequence[int]
+Shape = Sequence[object]
+MOST_TRIED: Final = 20
+"""So many choices of numbers for sizes are tried, to tell layouts apart."""
 MOST_WORK: Final = 500_000
 """A set of replicas is taken apart by looking at so many elements, some 0.1 s; then it is written as it was given."""
 
@@ -34,26 +40,82 @@ def canonicalize(layout: Axe) -> Axe:
 
     Replicas are written by their set: along each axis by the longest runs of the least strides whose sums it is, or as
     they are given where those overlap in so many ways that none are found in some 0.1 s. Those that go down go up from
-    a lower offset.
+    a lower offset. Of symbolic sizes iters are one where they are known to go on from one another, for all sizes; what
+    is not known keeps them apart. Raises `NoLayout` and `NotByTable` where a set of replicas is not decided.
 
     >>> from layouts.axe import R, S
     >>> canonicalize(S[(8, 2, 4, 2, 3, 6):(2, 1, 4, 24, 6, 1)]), canonicalize(S[4:1] + R[(2, 2):(2, 1)])
     (S[(16,4,2,18):(1,4,24,1)], S[4:1] + R[4:1])
+    >>> import atl
+    >>> n = atl.sizes("n")
+    >>> canonicalize(S[(n, 4):(4, 1)] + R[(2, n):(n, 1)])
+    S[4*n:1] + R[2*n:1]
     """
     need_axe(layout)
-    modes = coalesced(layout.strides().modes, EMPTY)
+    modes = coalesced(layout.strides().modes, layout.known)
     sharded = _iters(modes, layout.axes)
     replicated, down = _replicas(layout)
-    return Axe(sharded, replicated, layout.offset.plus(down))
+    return Axe(sharded, replicated, layout.offset.plus(down), known=layout.known)
 
 
 def same_places(first: Axe, second: Axe) -> bool:
-    """Whether each element has the same set of places in both."""
+    """Whether each element has the same set of places in both, for all sizes that meet what is known of them.
+
+    Raises `NotByTable` where that is not decided: nothing proves it, and no sizes that are tried refute it.
+
+    >>> import atl
+    >>> from layouts.axe import S
+    >>> n = atl.sizes("n")
+    >>> same_places(S[(n, 4):(4, 1)], S[4 * n:1]), same_places(S[(n, 4):(4, 1)], S[(4, n):(n, 2)])
+    (True, False)
+    """
     need_axe(first, second)
     axes = sorted({*first.axes, *second.axes})
-    (one, its), (other, others) = first.normal(axes), second.normal(axes)
-    same = same_stride(one.offset, other.offset, EMPTY) and its == others
-    return same and coalesced(one.modes, EMPTY) == coalesced(other.modes, EMPTY)
+    known = first.known.joined(second.known)
+    if _known_to_be_the_same(first, second, axes, known):
+        return True
+    symbolic = [*first.symbolic(), *second.symbolic()]
+    if not symbolic:
+        return False
+    for numbers in _numbers(symbolic):
+        try:
+            one, other = first.where(**numbers), second.where(**numbers)
+            known.where(numbers)
+            if not _known_to_be_the_same(one, other, axes, EMPTY):
+                return False
+        except (LayoutError, NoLayout, WrongArgument):  # these numbers are none that they have
+            continue
+    raise NotByTable(
+        f"whether {first} and {second} have the same places is not decided for all sizes",
+        required="numbers for sizes, or facts from which it follows: layout.where(...), layout.given(...)",
+    )
+
+
+def _known_to_be_the_same(first: Axe, second: Axe, axes: Sequence[Axis], known: Known) -> bool:
+    try:
+        (one, its), (other, others) = (
+            Axe(each.sharded, each.replicated, each.offset, known=known).normal(axes) for each in (first, second)
+        )
+    except (NoLayout, NotByTable):
+        if first.symbolic() or second.symbolic():
+            return first == second
+        raise
+    modes, wanted = coalesced(one.modes, known), coalesced(other.modes, known)
+    return (
+        same_stride(one.offset, other.offset, known)
+        and its.keys() == others.keys()
+        and all(same_copies(its[at], others[at], known) for at in its)
+        and len(modes) == len(wanted)
+        and all(known.same(n, m) and same_stride(d, e, known) for (n, d), (m, e) in zip(modes, wanted, strict=True))
+    )
+
+
+def _numbers(symbolic: Sequence[Index]) -> Iterator[dict[str, int]]:
+    """Numbers for the sizes in these expressions, some of each."""
+    names = sorted({atom.name for part in symbolic for atom in atoms(part) if isinstance(atom, Size)})
+    random = Random(0)
+    for _ in range(MOST_TRIED):
+        yield {name: random.choice((1, 2, 3, 4, 5, 6, 8, 12, 16)) for name in names}
 
 
 def _iters(modes: Sequence[Mode], axes: Sequence[Axis]) -> list[Iter]:
@@ -64,7 +126,7 @@ def _iters(modes: Sequence[Mode], axes: Sequence[Axis]) -> list[Iter]:
             continue
         steps = [(at, stride[place]) for place, at in enumerate(axes)] if isinstance(stride, Coordinate) else []
         moving = [(at, step) for at, step in steps if step != 0]
-        if len(moving) != 1 or not isinstance(extent, int) or not isinstance(moving[0][1], int):
+        if len(moving) != 1:
             raise NoLayout(
                 f"a part of extent {extent} moves by {' + '.join(f'{step}@{at}' for at, step in moving) or '0'}",
                 required="iters along one axis each",
@@ -77,7 +139,10 @@ def _replicas(layout: Axe) -> tuple[list[Iter], Place]:
     steps, down = layout.spread()
     found: list[Iter] = []
     for at, reached in steps.items():
-        iters = [each for each in layout.replicated if each.axis == at and each.extent > 1]
+        if isinstance(reached, Run):
+            found += [Iter(reached.extent, reached.stride, at)]
+            continue
+        iters = [each for each in layout.replicated if each.axis == at and each.extent != 1]
         found += [Iter(extent, stride, at) for extent, stride in _sums_of_runs(reached) or _merged(iters)]
     return found, down
 
@@ -131,7 +196,9 @@ def _from(starts: set[int], stride: int, extent: int) -> set[int]:
 def _merged(iters: Sequence[Iter]) -> list[tuple[int, int]]:
     """The iters that are given, ordered, two that go on from one another as one."""
     found: list[tuple[int, int]] = []
-    for each in sorted(iters, key=lambda each: (abs(each.stride), each.extent)):
+    for each in sorted(iters, key=lambda each: (abs(number(each.stride)), number(each.extent))):
+        assert isinstance(each.extent, int)  # a list is of numbers alone
+        assert isinstance(each.stride, int)
         extent, stride = each.extent, abs(each.stride)
         if found:
             before, step = found[-1]
@@ -157,7 +224,7 @@ class Grouped:
 def group(layout: Axe, shape: Shape) -> Grouped:
     """The same layout with iters split so that they fall into blocks of these extents.
 
-    Raises `NoLayout` where an iter would have to be split at no factor of it.
+    Raises `NoLayout` where an iter would have to be split at no factor of it, or it is not known to be one.
 
     >>> from layouts.axe import S
     >>> group(S[30:1], (6, 5)), group(group(S[30:1], (6, 5)).layout, (2, 15))
@@ -165,34 +232,38 @@ def group(layout: Axe, shape: Shape) -> Grouped:
     """
     need_axe(layout)
     extents = _extents(shape)
-    if prod(extents) != layout.size:
-        raise LayoutError(f"{layout} has {layout.size} elements, and {shown(tuple(extents))} {prod(extents)}",
+    known = layout.known.joined(positive(extents))
+    if not known.same(product(tuple(extents)), layout.size):
+        raise LayoutError(f"{layout} has {layout.size} elements, and {shown(tuple(extents))} {product(tuple(extents))}",
                           required="equally many")  # fmt: skip
-    left = [each for each in layout.sharded if each.extent > 1]
+    left = [each for each in layout.sharded if each.extent != 1]
     blocks: list[list[Iter]] = []
     for extent in reversed(extents):
         block: list[Iter] = []
         needed = extent
-        while needed > 1:
-            last = left.pop()
-            if needed % last.extent == 0:
+        while needed != 1:
+            last = left.pop() if left else Iter(1, 1)
+            if last.extent == 1:
+                rest: Extent | None = None
+            elif (rest := known.quotient(needed, last.extent)) is not None:
                 block.insert(0, last)
-                needed //= last.extent
-            elif last.extent % needed == 0:
-                left.append(Iter(last.extent // needed, last.stride * needed, last.axis))
+                needed = rest
+            elif (rest := known.quotient(last.extent, needed)) is not None:
+                left.append(Iter(rest, last.stride * needed, last.axis))
                 block.insert(0, Iter(needed, last.stride, last.axis))
                 needed = 1
-            else:
+            if rest is None:
                 raise NoLayout(
                     f"{layout} is not grouped by {shown(tuple(extents))}: {last} meets a block that lacks {needed}",
-                    required="one of the two extents divides the other",
+                    required="one of the two extents divides the other, and is known to where sizes are symbolic",
                 )
         blocks.insert(0, block)
     separators = [0]
     for block in blocks:
         separators.append(separators[-1] + len(block))
     iters = [each for block in blocks for each in block]
-    return Grouped(Axe(iters or [Iter(1, 1)], layout.replicated, layout.offset), tuple(separators))
+    made = Axe(iters or [Iter(1, 1)], layout.replicated, layout.offset, known=layout.known)
+    return Grouped(made, tuple(separators))
 
 
 def direct_sum(first: Axe, second: Axe, first_shape: Shape, second_shape: Shape) -> Axe:
@@ -210,7 +281,8 @@ def direct_sum(first: Axe, second: Axe, first_shape: Shape, second_shape: Shape)
         each for number in range(len(_extents(first_shape))) for part in (outer, inner) for each in part.block(number)
     ]  # fmt: skip
     replicated = (*first.replicated, *second.replicated)
-    return canonicalize(Axe(iters or [Iter(1, 1)], replicated, first.offset.plus(second.offset)))
+    known = first.known.joined(second.known)
+    return canonicalize(Axe(iters or [Iter(1, 1)], replicated, first.offset.plus(second.offset), known=known))
 
 
 def tile(outer: Axe, inner: Axe, outer_shape: Shape, inner_shape: Shape) -> Axe:
@@ -224,12 +296,12 @@ def tile(outer: Axe, inner: Axe, outer_shape: Shape, inner_shape: Shape) -> Axe:
     return direct_sum(_scaled(outer, span(inner)), inner, outer_shape, inner_shape)
 
 
-def _scaled(layout: Axe, by: Mapping[Axis, int]) -> Axe:
+def _scaled(layout: Axe, by: Mapping[Axis, Extent]) -> Axe:
     def times(iters: Sequence[Iter]) -> list[Iter]:
         return [Iter(each.extent, each.stride * by.get(each.axis, 1), each.axis) for each in iters]
 
     offset = Place({at: steps * by.get(at, 1) for at, steps in layout.offset.parts.items()})
-    return Axe(times(layout.sharded), times(layout.replicated), offset)
+    return Axe(times(layout.sharded), times(layout.replicated), offset, known=layout.known)
 
 
 def direct_sum_of(whole: Axe, second: Axe, whole_shape: Shape, second_shape: Shape) -> Axe:
@@ -245,21 +317,24 @@ def direct_sum_of(whole: Axe, second: Axe, whole_shape: Shape, second_shape: Sha
     return _first_summand(whole, second, whole_shape, second_shape, {})
 
 
-def _first_summand(whole: Axe, second: Axe, whole_shape: Shape, second_shape: Shape, spans: Mapping[Axis, int]) -> Axe:
+def _first_summand(
+    whole: Axe, second: Axe, whole_shape: Shape, second_shape: Shape, spans: Mapping[Axis, Extent]
+) -> Axe:
     """The first layout of a direct sum, whose replicas go along each axis by multiples of these."""
-    shape = _quotient(whole_shape, second_shape)
+    known = whole.known.joined(second.known)
+    shape = _quotient(whole_shape, second_shape, known)
     mixed = [extent for pair in zip(shape, _extents(second_shape), strict=True) for extent in pair]
     parts = group(canonicalize(whole), mixed)
     iters = [each for number in range(len(shape)) for each in parts.block(2 * number)]
     first, other = canonicalize(whole), canonicalize(second)
     offset = Place({at: first.offset[at] - other.offset[at] for at in {*whole.axes, *second.axes}})
-    found = Axe(iters or [Iter(1, 1)], _left_of_replicas(first, other, spans), offset)
+    found = Axe(iters or [Iter(1, 1)], _left_of_replicas(first, other, spans), offset, known=known)
     if same_places(direct_sum(found, second, shape, second_shape), whole):
         return canonicalize(found)
     raise NoLayout(f"{whole} is no direct sum with {second}", required="a layout of which it is a part")
 
 
-def _left_of_replicas(whole: Axe, part: Axe, spans: Mapping[Axis, int]) -> list[Iter]:
+def _left_of_replicas(whole: Axe, part: Axe, spans: Mapping[Axis, Extent]) -> list[Iter]:
     """The replicas that, added to those of the part, are the whole's: along each axis, all that keep within those and
     are multiples of what is given.
     """
@@ -269,9 +344,15 @@ def _left_of_replicas(whole: Axe, part: Axe, spans: Mapping[Axis, int]) -> list[
         if at not in added:
             found += [each for each in whole.replicated if each.axis == at]
             continue
-        held = set(all_)
-        inside = (step for step in held if all(step + other in held for other in added[at]))
-        left = sorted(step for step in inside if step % spans.get(at, 1) == 0)
+        if same_copies(all_, added[at], whole.known.joined(part.known)):
+            continue
+        held, others, by = (
+            set(map(number, listed(all_))),
+            tuple(map(number, listed(added[at]))),
+            number(spans.get(at, 1)),
+        )
+        inside = (step for step in held if all(step + other in held for other in others))
+        left = sorted(step for step in inside if step % by == 0)
         if left and left[0] == 0:
             found += [Iter(extent, stride, at) for extent, stride in _sums_of_runs(left) or ()]
     return found
@@ -287,23 +368,32 @@ def tile_of(whole: Axe, inner: Axe, whole_shape: Shape, inner_shape: Shape) -> A
     need_axe(whole, inner)
     spans = span(inner)
     try:
-        outer = _first_summand(whole, Axe(inner.sharded, inner.replicated), whole_shape, inner_shape, spans)
+        tiles = Axe(inner.sharded, inner.replicated, known=inner.known)
+        outer = _first_summand(whole, tiles, whole_shape, inner_shape, spans)
     except NoLayout as refused:
         raise NoLayout(f"{whole} is not made of tiles {inner}", required="tiles that are found in it") from refused
     start = Place({at: outer.offset[at] - inner.offset[at] for at in {*outer.axes, *inner.axes}})
-    steps = [(each.stride, spans.get(each.axis, 1)) for each in (*outer.sharded, *outer.replicated) if each.extent > 1]
+    steps = [(each.stride, spans.get(each.axis, 1)) for each in (*outer.sharded, *outer.replicated) if each.extent != 1]
     steps += [(start[at], spans.get(at, 1)) for at in start.parts]
-    if any(stride % by for stride, by in steps):
+    if any(outer.known.quotient(stride, by) is None for stride, by in steps):
         raise NoLayout(
             f"{whole} is not made of tiles {inner}: they stand at {outer}",
             required=f"steps that are multiples of what a tile spans, {dict(spans)}",
         )
 
     def divided(iters: Sequence[Iter]) -> list[Iter]:
-        return [Iter(each.extent, each.stride // spans.get(each.axis, 1) or 1, each.axis) for each in iters]
+        return [
+            Iter(each.extent, _times(outer.known, each.stride, spans.get(each.axis, 1)), each.axis) for each in iters
+        ]
 
-    offset = Place({at: start[at] // spans.get(at, 1) for at in start.parts})
-    return canonicalize(Axe(divided(outer.sharded), divided(outer.replicated), offset))
+    offset = Place({at: _times(outer.known, start[at], spans.get(at, 1)) for at in start.parts})
+    return canonicalize(Axe(divided(outer.sharded), divided(outer.replicated), offset, known=outer.known))
+
+
+def _times(known: Known, step: Extent, by: Extent) -> Extent:
+    """How many times a step goes by this; of one element, 1."""
+    exact = known.quotient(step, by)
+    return 1 if exact is None else exact
 
 
 def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[int, int]]) -> Axe:
@@ -315,16 +405,18 @@ def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[int, int]]) -> Ax
     >>> slice_of(S[(6, 10):(7, 1)], (60,), [(5, 25)])
     S[(2,2,5):(7,2,1)] + 5@m
     """
-    need_axe(layout)
-    extents = _extents(shape)
+    _need_numbers(layout, "a slice")
+    extents = [number(extent) for extent in _extents(shape)]
     region = [_range_of(each) for each in _listed(region, "the region")]
     if prod(extents) != layout.size or len(region) != len(extents):
         raise LayoutError(f"the shape {brief(shape)} of {layout}", required=f"{layout.size} elements, a range for each")
     for (start, stop), extent in zip(region, extents, strict=True):
         if not 0 <= start < stop <= extent:
             raise LayoutError(f"the range {start} to {stop} of {extent}", required="0 <= start < stop <= extent")
-    held = np.arange(layout.size).reshape(extents)[tuple(slice(start, stop) for start, stop in region)].reshape(-1)
-    table = layout.strides().table().reshape((layout.size, -1))[held]
+    held = (
+        np.arange(number(layout.size)).reshape(extents)[tuple(slice(start, stop) for start, stop in region)].reshape(-1)
+    )
+    table = layout.strides().table().reshape((number(layout.size), -1))[held]
     modes = recovered(table, COORDINATES)
     if isinstance(modes, Broken):
         raise NoLayout(
@@ -335,7 +427,7 @@ def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[int, int]]) -> Ax
     return Axe(_iters(modes, layout.axes), layout.replicated, first)
 
 
-def fuse(layout: Axe, into: str | Axis, sizes: Sequence[tuple[str | Axis, int]]) -> Axe:
+def fuse(layout: Axe, into: str | Axis, sizes: Sequence[tuple[str | Axis, object]]) -> Axe:
     """Several axes as one: `sizes` are the axes to fuse, the fastest first, each with its size.
 
     >>> from layouts.axe import S, axis
@@ -345,8 +437,8 @@ def fuse(layout: Axe, into: str | Axis, sizes: Sequence[tuple[str | Axis, int]])
     """
     along, fused = axis(into), _sizes(sizes)
     _need_inside(layout, fused)
-    steps: dict[Axis, int] = {}
-    unit = 1
+    steps: dict[Axis, Extent] = {}
+    unit: Extent = 1
     for at, size in fused:
         steps[at] = unit
         unit *= size
@@ -361,10 +453,10 @@ def fuse(layout: Axe, into: str | Axis, sizes: Sequence[tuple[str | Axis, int]])
     offset = Place({})
     for at, held in layout.offset.parts.items():
         offset = offset.plus(Place({along: held * steps[at]} if at in steps else {at: held}))
-    return canonicalize(Axe(moved(layout.sharded), moved(layout.replicated), offset))
+    return canonicalize(Axe(moved(layout.sharded), moved(layout.replicated), offset, known=layout.known))
 
 
-def split(layout: Axe, whole: str | Axis, sizes: Sequence[tuple[str | Axis, int]]) -> Axe:
+def split(layout: Axe, whole: str | Axis, sizes: Sequence[tuple[str | Axis, object]]) -> Axe:
     """One axis as several, the fastest first, each with its size: the way back of `fuse`.
 
     Raises `NoLayout` where an iter, or a sum of them, goes over from one of the new axes to the next.
@@ -374,12 +466,12 @@ def split(layout: Axe, whole: str | Axis, sizes: Sequence[tuple[str | Axis, int]
     >>> split(S[128:1 @ thread], thread, [(lane, 32), (warp, 4)])
     S[(4,32):(1@warp,1@lane)]
     """
-    need_axe(layout)
-    along, into = axis(whole), _sizes(sizes)
+    _need_numbers(layout, "a split")
+    along, into = axis(whole), [(at, number(size)) for at, size in _sizes(sizes)]
     parts = [_split(each, along, into) for each in layout.sharded]
     replicas = [_split(each, along, into) for each in layout.replicated]
     offset = Place({at: held for at, held in layout.offset.parts.items() if at != along})
-    left = layout.offset[along]
+    left = number(layout.offset[along])
     for at, size in into[:-1]:
         offset, left = offset.plus(Place({at: left % size})), left // size
     offset = offset.plus(Place({into[-1][0]: left}))
@@ -393,7 +485,7 @@ def _split(each: Iter, whole: Axis, sizes: Sequence[tuple[Axis, int]]) -> list[I
     if each.axis != whole:
         return [each]
     out: list[Iter] = []
-    extent, stride = each.extent, each.stride
+    extent, stride = number(each.extent), number(each.stride)
     for at, size in sizes[:-1]:
         if stride % size == 0:
             stride //= size
@@ -408,21 +500,21 @@ def _split(each: Iter, whole: Axis, sizes: Sequence[tuple[Axis, int]]) -> list[I
     return [Iter(extent, stride, sizes[-1][0]), *out]
 
 
-def _need_inside(layout: Axe, sizes: Sequence[tuple[Axis, int]]) -> None:
+def _need_inside(layout: Axe, sizes: Sequence[tuple[Axis, Extent]]) -> None:
     """Refuses places that an axis of this size does not have: fused, they would be those of its neighbour."""
     reached = ranges(layout)
     for at, size in sizes:
         first, last = reached.get(at, (0, 0))
-        if first < 0 or last >= size:
+        if not layout.known.less(-1, first) or not layout.known.less(last, size):
             raise NoLayout(f"{layout} takes places {first} to {last} of {at}", required=f"0 to {size - 1}, its size")
 
 
-def _sizes(sizes: object) -> list[tuple[Axis, int]]:
-    found: list[tuple[Axis, int]] = []
+def _sizes(sizes: object) -> list[tuple[Axis, Extent]]:
+    found: list[tuple[Axis, Extent]] = []
     for each in _listed(sizes, "the sizes of axes"):
-        if not isinstance(each, tuple | list) or len(each) != 2 or type(each[1]) is not int or each[1] < 1:
+        if not isinstance(each, tuple | list) or len(each) != 2:
             raise WrongArgument(f"{brief(each)} is no axis with its size", required="pairs: [(lane, 32), (warp, 4)]")
-        found.append((axis(each[0]), each[1]))
+        found.append((axis(each[0]), _extents([each[1]])[0]))
     if not found or len({at for at, _ in found}) < len(found):
         raise WrongArgument(
             f"the axes {brief(sizes)}", required="axes, each once and with its size: [(lane, 32), (warp, 4)]"
@@ -442,16 +534,29 @@ def _range_of(value: object) -> tuple[int, int]:
     return value[0], value[1]
 
 
-def _extents(shape: Shape) -> list[int]:
-    found: list[int] = [*_listed(shape, "the shape")]
-    for extent in found:
-        if type(extent) is not int or extent < 1:
+def _extents(shape: Shape) -> list[Extent]:
+    found: list[Extent] = []
+    for extent in _listed(shape, "the shape"):
+        if type(extent) is not int and not isinstance(extent, IndexExpr | Index):
+            raise WrongArgument(f"the shape {brief(shape)}", required="extents of at least 1")
+        found.append(extent_of(extent))
+        if isinstance(found[-1], int) and found[-1] < 1:
             raise WrongArgument(f"the shape {brief(shape)}", required="extents of at least 1")
     return found
 
 
-def _quotient(whole: Shape, part: Shape) -> list[int]:
-    pairs = list(zip(_extents(whole), _extents(part), strict=False))
-    if len(_extents(whole)) != len(_extents(part)) or any(a % b for a, b in pairs):
+def _quotient(whole: Shape, part: Shape, known: Known) -> list[Extent]:
+    wholes, parts = _extents(whole), _extents(part)
+    known = known.joined(positive([*wholes, *parts]))
+    found = [known.quotient(a, b) for a, b in zip(wholes, parts, strict=False)]
+    exact = [each for each in found if each is not None]
+    if len(wholes) != len(parts) or len(exact) < len(parts):
         raise NoLayout(f"{brief(whole)} in tiles of {brief(part)}", required="extents that divide, one for each")
-    return [a // b for a, b in pairs]
+    return exact
+
+
+def _need_numbers(layout: object, what: str) -> None:
+    """Refuses symbolic sizes where a question is answered by numbers."""
+    need_axe(layout)
+    if isinstance(layout, Axe) and layout.symbolic():
+        raise NotByTable(f"{what} of {layout}", required="numbers for sizes: layout.where(...)")

@@ -15,10 +15,10 @@ from layouts.errors import LayoutError, NoLayout
 from layouts.foundation.box import Box
 from layouts.foundation.function import Function
 from layouts.foundation.known import Known, positive
+from layouts.foundation.sizes import placed
 from layouts.foundation.tuples import Extent, product, shown
 from layouts.lego.digits import seen_by
 from layouts.lego.permutations import extents
-from layouts.lego.sizes import placed
 from layouts.lego.slices import Slice, chosen
 from layouts.lego.words import GroupBy
 

@@ -18,9 +18,9 @@ from layouts.foundation.box import Box
 from layouts.foundation.function import MOST_PLACES, IndexFunction
 from layouts.foundation.known import Known, positive
 from layouts.foundation.semimodule import Array
+from layouts.foundation.sizes import placed
 from layouts.foundation.tuples import Extent, extent_of, product, shown
-from layouts.lego.sizes import placed
-from layouts.proofs.injectivity import injective
+from layouts.proofs.injectivity import injective, undone
 
 
 class Permutation(ABC):
@@ -198,10 +198,12 @@ class GenP(Permutation):
             return _tuple(back(IndexExpr(index(place)) if isinstance(place, Index) else place))
 
         made = IndexFunction(self.dims, self._formula, to_digits, name="GenP", given=self._given)
-        answer = injective(made)
-        if isinstance(answer, Proved) and self._within():
+        # That it is one to one may be known without the way back, and says nothing of it then.
+        back_again = undone(made, made.known)
+        if isinstance(back_again, Proved) and self._within():
             return
-        found = answer.model.numbers if isinstance(answer, Refuted) else getattr(answer, "reason", "its places")
+        answer = injective(made)
+        found = answer.model.numbers if isinstance(answer, Refuted) else getattr(back_again, "reason", "its places")
         raise LayoutError(
             f"GenP of the symbolic extents {shown(self.dims)} is not proved to be one to one: {found}",
             required="a way back that is proved to undo the function, and places within the tile",

@@ -17,8 +17,8 @@ from layouts.errors import LayoutError, NoLayout, NotByTable
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import BITS, Array
+from layouts.foundation.sizes import plain
 from layouts.foundation.tuples import Extent, modes_of, product, shown
-from layouts.lego.sizes import plain
 from layouts.linear.conversion import as_linear
 
 

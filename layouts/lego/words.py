@@ -22,10 +22,10 @@ from layouts.foundation.box import Box
 from layouts.foundation.function import Function
 from layouts.foundation.known import Known, positive
 from layouts.foundation.layout import Layout, row_major
+from layouts.foundation.sizes import placed, plain
 from layouts.foundation.tuples import Extent, product, shown
 from layouts.lego.digits import Digits, joined, seen_by
 from layouts.lego.permutations import Permutation, RegP, extents
-from layouts.lego.sizes import placed, plain
 from layouts.lego.slices import Slice, chosen
 
 

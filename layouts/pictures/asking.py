@@ -80,10 +80,13 @@ def _facts(function: Function) -> dict[str, Any]:
     made: dict[str, Any] = {"layout": str(function), "family": type(function).__name__, "size": _number(function.size)}
     if function.known.facts.predicates:
         made["given"] = [show_predicate(fact) for fact in function.known.facts.predicates]
-    if isinstance(function, Axe) and len(function.replicas()) > 1:
+    if isinstance(function, Axe) and function.replicates:
+        size = function.places
+        if size is None or function.symbolic() or len(function.replicas()) > DRAWN:
+            return made
         return {
             **made,
-            "places": [[str(place) for place in places(function, at)] for at in range(min(function.size, DRAWN))],
+            "places": [[str(place) for place in places(function, at)] for at in range(min(size, DRAWN))],
         }
     made["injective"] = _answer(injective(function))
     made["onto"] = _answer(bijective(function))

@@ -57,6 +57,7 @@ def families() -> Mapping[str, Function]:
         "Axe": S[(4, 8) : (8, 1)],
         "Axe, two axes": S[(4, 8) : (1 @ axis("warp"), 1 @ axis("lane"))],
         "Axe, replicas": S[8 : 1 @ axis("lane")] + R[2 : 1 @ axis("warp")],
+        "Axe, sizes": S[(4, n) : (n, 1)],
         "swizzle": swizzle(2, 0, 3),
         "function": IndexFunction((4, 8), lambda i, j: 9 * i + j, name="padded"),
         "chain": Chain(swizzle(2, 0, 3), Layout((4, 8), (8, 1))),

@@ -16,11 +16,14 @@ from layouts.algebra.divide import flat_divide, logical_divide, tiled_divide, zi
 from layouts.algebra.inverses import left_inverse, right_inverse
 from layouts.algebra.products import blocked_product, logical_product, raked_product
 from layouts.axe import Axe, canonicalize, places, span
+from layouts.axe.replicas import Run
+from layouts.errors import NoLayout, NotByTable
 from layouts.families import as_axe, as_layout, as_lego
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.reach import cosize
 from layouts.foundation.semimodule import COORDINATES
+from layouts.foundation.tuples import product
 from layouts.linear.conversion import as_linear
 from layouts.linear.layout import LinearLayout
 from layouts.pictures.explain import explain
@@ -92,7 +95,7 @@ def described(function: Function) -> str:
     1 | 4 5 6 7
     """
     need_function(function)
-    if isinstance(function, Axe) and len(function.replicas()) > 1:
+    if isinstance(function, Axe) and function.replicates:
         return _replicated(function)
     lines = [("layout" if isinstance(function, Layout) else "function", str(function))]
     small = function.has_table
@@ -125,15 +128,33 @@ def _has_coordinates(function: Function) -> bool:
 
 def _replicated(layout: Axe) -> str:
     """What there is to say of a layout whose elements have several places."""
-    spans = ", ".join(f"{steps} along {at}" for at, steps in span(layout).items())
-    lines = [
-        ("layout", str(layout)),
-        ("size", f"{layout.size}, each element at {len(layout.replicas())} places"),
-        ("canonical", str(canonicalize(layout))),
-        ("span", spans),
-        ("element 0", ", ".join(map(str, places(layout, 0)))),
+
+    def first() -> str:
+        found = [str(place) for place in places(layout, 0)]
+        return ", ".join(found[:DRAWN] + ["…"] * (len(found) > DRAWN))
+
+    said: list[tuple[str, Callable[[], str]]] = [
+        ("layout", lambda: str(layout)),
+        ("size", lambda: f"{layout.size}, each element at {_number_of_places(layout)} places"),
+        ("canonical", lambda: str(canonicalize(layout))),
+        ("span", lambda: ", ".join(f"{steps} along {at}" for at, steps in span(layout).items())),
+        ("element 0", first),
     ]
+    lines = [(word, _or_why_not(text)) for word, text in said]
     return "\n".join(f"{word:10} {said}" for word, said in lines)
+
+
+def _number_of_places(layout: Axe) -> str:
+    sets, _ = layout.spread()
+    return str(product(tuple(each.extent if isinstance(each, Run) else len(each) for each in sets.values())))
+
+
+def _or_why_not(text: Callable[[], str]) -> str:
+    """What there is to say, or why nothing is, in a line."""
+    try:
+        return text()
+    except (NoLayout, NotByTable) as refused:
+        return f"unknown: {str(refused).splitlines()[0]}"
 
 
 def verdict(answer: Answer) -> str:

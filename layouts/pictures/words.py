@@ -96,6 +96,8 @@ def _one(text: str, whole: str, given: list[object]) -> Function:
         raise _unread(whole, why) from error
     if not isinstance(made, Function):
         raise _unread(whole, f"{brief(made)} is no layout")
+    if isinstance(made, Axe) and given:
+        return made.given(*given)
     return made
 
 

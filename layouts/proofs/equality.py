@@ -17,7 +17,8 @@ from atl.core.predicate import equal as same_index
 from atl.core.predicate import within
 from atl.prove import Answer, Proved, Refuted, Unknown, prove
 from layouts.algebra.coalesce import coalesced, is_zero, same_stride
-from layouts.axe.layout import Axe
+from layouts.axe import Axe, same_places
+from layouts.errors import NotByTable
 from layouts.foundation.function import Chain, Function, need_function
 from layouts.foundation.known import EMPTY, Known
 from layouts.foundation.layout import Layout, Mode
@@ -52,7 +53,7 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
     need_function(a)
     need_function(b)
     if isinstance(a, Axe) and isinstance(b, Axe):
-        return _along_axes(a, b)
+        return _along_axes(a, b, a.known.joined(b.known).given(given))
     known = a.known.joined(b.known).given(given)
     if a.box.row_major != b.box.row_major and _same_extents(a, b, known):
         a, b = a.counted_from_the_first(), b.counted_from_the_first()
@@ -82,8 +83,10 @@ def _same_extents(a: Function, b: Function, known: Known) -> bool:
     )
 
 
-def _along_axes(a: Axe, b: Axe) -> Answer:
+def _along_axes(a: Axe, b: Axe, known: Known) -> Answer:
     """Axes are the same by name; where elements have several places, sets of them are compared."""
+    if a.symbolic() or b.symbolic():
+        return _along_axes_of_sizes(a, b, known)
     axes = sorted({*a.axes, *b.axes})
     (one, its), (other, others) = a.normal(axes), b.normal(axes)
     if its != others:
@@ -92,6 +95,23 @@ def _along_axes(a: Axe, b: Axe) -> Answer:
     if _same_modes(first, second, EMPTY) and same_stride(one.offset, other.offset, EMPTY):
         return Proved("structure")
     return refuted(a, ("i", _first_difference(one, other, first, second)))
+
+
+def _along_axes_of_sizes(a: Axe, b: Axe, known: Known) -> Answer:
+    try:
+        if same_places(a, Axe(b.sharded, b.replicated, b.offset, known=known)):
+            return Proved("structure")
+    except NotByTable:
+        pass
+
+    def differ(x: Function, y: Function) -> Refuted | None:
+        assert isinstance(x, Axe)
+        assert isinstance(y, Axe)
+        found = _along_axes(x, y, known)
+        return found if isinstance(found, Refuted) else None
+
+    found = first_sampled(differ, known, a, b)
+    return found or Unknown("their iters and replicas are not known to be the same, nor to differ at numbers tried")
 
 
 def _same_modes(first: Sequence[Mode], second: Sequence[Mode], known: Known) -> bool:

@@ -24,6 +24,7 @@ from atl.prove.facts import Facts
 from atl.surface.values import IndexExpr
 from atl.text.printing import show_predicate
 from layouts.algebra.coalesce import is_zero, same_stride
+from layouts.axe.layout import Axe
 from layouts.foundation.function import MOST_PLACES, Chain, Function, IndexFunction, need_function
 from layouts.foundation.known import Known, in_order
 from layouts.foundation.layout import Layout, compact, part_of
@@ -63,8 +64,10 @@ def injective(a: Function, *, given: Iterable[object] = ()) -> Answer:
             answer = _of_strides(a, known)
         case Chain(outer=outer, inner=inner):
             answer = _of_chain(a, outer, inner)
+        case Axe() if not a.replicates:
+            answer = _of_strides(Layout.of_modes(a.strides().modes[::-1], offset=a.strides().offset), known)
         case IndexFunction():
-            answer = _by_way_back(a, known)
+            answer = undone(a, known)
         case LinearLayout():
             met = dependence(a.columns)
             return refuted(a, ("i", met), ("j", 0)) if met else Proved("structure")
@@ -263,8 +266,8 @@ def _of_chain(a: Chain, outer: Function, inner: Function) -> Answer:
     return first if first.layer == "table" else second
 
 
-def _by_way_back(a: IndexFunction, known: Known) -> Answer:
-    """back(to(x)) = x, digit by digit, for symbolic digits in the box."""
+def undone(a: IndexFunction, known: Known) -> Answer:
+    """Whether the way back undoes the function: back(to(x)) = x, digit by digit, for symbolic digits in the box."""
     extents = list(leaves(a.shape))
     if a.back is None:
         return Unknown(f"{a} has no way back")

@@ -43,7 +43,7 @@ def written(function: Function, known: Known, *, bits: bool = False) -> str:
     if bits:
         return _of_matrix(as_linear(function), natural=False)
     if isinstance(function, Axe):
-        return _of_axe(function)
+        return _of_axe(function, known)
     if isinstance(function, LinearLayout):
         return _of_matrix(function, natural=True)
     if _by_strides(function):
@@ -246,23 +246,23 @@ def _of_matrix(layout: LinearLayout, *, natural: bool) -> str:
     return f"{{ [{', '.join(digits)}] -> [p] : {exists}{' and '.join(holds)} }}"
 
 
-def _of_axe(layout: Axe) -> str:
+def _of_axe(layout: Axe, known: Known) -> str:
     """Steps along each axis; each replica is a pair."""
     digits = [f"i{k}" for k in range(len(layout.sharded))]
     replicas = [f"r{k}" for k in range(len(layout.replicated))]
     steps = [*zip(digits, layout.sharded, strict=True), *zip(replicas, layout.replicated, strict=True)]
     axes = layout.axes or (None,)
     places = [
-        " + ".join([str(layout.offset[at]) if at else "0", *(f"{e.stride}*{d}" for d, e in steps if e.axis == at)])
+        " + ".join(
+            [_affine(layout.offset[at]) if at else "0"]
+            + [f"{_number(each.stride)}*{digit}" for digit, each in steps if each.axis == at]
+        )
         for at in axes
     ]
-    outs = ["p"] if len(places) == 1 else [f"p{k}" for k in range(len(places))]
-    holds = [f"{out} = {place}" for out, place in zip(outs, places, strict=True)]
-    holds += [f"0 <= {digit} < {each.extent}" for digit, each in steps]
+    bounds = [(digit, f"0 <= {digit} < {_affine(each.extent)}") for digit, each in steps]
     shown = digits or ["i0"]
-    holds += [] if digits else ["i0 = 0"]
-    exists = f"exists {', '.join(replicas)} : " if replicas else ""
-    return f"{{ [{', '.join(shown)}] -> [{', '.join(outs)}] : {exists}{' and '.join(holds)} }}"
+    bounds += [] if digits else [("i0", "i0 = 0")]
+    return _laid_out(sizes_of(layout), known, shown, bounds, places, _Writer({}))
 
 
 def _of_pairs(function: Function) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 from atl.core.index import Index, Leaf, Size, Var, atoms, index
 from atl.core.predicate import FALSE, expressions, holds
 from atl.prove import Model, Refuted, prove
+from layouts.axe.layout import Axe
 from layouts.errors import NotByTable
 from layouts.foundation.function import Chain, Function, IndexFunction
 from layouts.foundation.known import Known
@@ -56,6 +57,8 @@ def _expressions(function: Function) -> Iterator[Index]:
                 for part in (extent, *(stride if isinstance(stride, Coordinate) else (stride,))):
                     if isinstance(part, Index):
                         yield part
+        case Axe():
+            yield from function.symbolic()
         case Chain(outer=outer, inner=inner):
             yield from _expressions(outer)
             yield from _expressions(inner)

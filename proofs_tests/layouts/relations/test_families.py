@@ -11,6 +11,7 @@ import atl
 from atl.errors import ATLError
 from layouts import F2, Box, Chain, E, IndexFunction, Layout, LinearLayout, NoLayout, Relation, Swizzle, as_linear
 from layouts.axe import Axe, R, S, axis, places
+from layouts.axe.replicas import number as as_number
 from layouts.foundation.function import Function
 from layouts.foundation.semimodule import COORDINATES, Coordinate
 from layouts.lego import CoverBy, GenP, GroupBy, Row, TileBy
@@ -34,7 +35,7 @@ def pairs(function: Function) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
         if isinstance(function, Axe):
             axes = function.axes
             for place in places(function, digits if len(digits) > 1 else digits[0]):
-                found.add((digits, tuple(place[each] for each in axes) or (0,)))
+                found.add((digits, tuple(as_number(place[each]) for each in axes) or (0,)))
             continue
         value = function.at(digits)
         if isinstance(function, Layout) and function.semimodule is COORDINATES:

@@ -28,6 +28,7 @@ from layouts import (
     read_function,
 )
 from layouts.axe import Axe, R, S, axis, canonicalize, places
+from layouts.axe.replicas import number as as_number
 from layouts.errors import LayoutError, NotByTable
 from layouts.foundation.function import Function
 from layouts.foundation.semimodule import COORDINATES, Coordinate
@@ -114,7 +115,7 @@ def at(function: Function, where: tuple[int, ...]) -> tuple[Place, ...]:
     """All places of a coordinate."""
     if isinstance(function, Axe):
         found = places(function, where if len(where) > 1 else where[0])
-        return tuple(sorted(tuple(sorted((a.name, s) for a, s in place.parts.items())) for place in found))
+        return tuple(sorted(tuple(sorted((a.name, as_number(s)) for a, s in place.parts.items())) for place in found))
     value: Any = function(where if len(where) > 1 else where[0])
     if (
         isinstance(function, LinearLayout)

@@ -106,7 +106,9 @@ def test_quotients_that_are_rounded_up_are_read_as_they_are_printed() -> None:
 
 def test_the_least_layouts_and_the_largest_strides_are_drawn_and_told_of() -> None:
     assert str(draw(read_function("()"))).endswith("0")
-    assert [str(place) for place in places(read_function("R[2:4@warp] + 1"), 0)] == ["1@m", "1@m + 4@warp"]
+    of_one = read_function("R[2:4@warp] + 1")
+    assert isinstance(of_one, Axe)
+    assert [str(place) for place in places(of_one, 0)] == ["1@m", "1@m + 4@warp"]
     with pytest.raises(ATLError, match="the place is"):
         as_layout(read_function(f"Swizzle(2,0,2) o (4,4):({10**20 - 1},1)"))
 

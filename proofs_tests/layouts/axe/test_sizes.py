@@ -1,0 +1,183 @@
+"""Axe's layouts of symbolic sizes: what is found holds at numbers, and what is not decided is refused in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+import atl
+from atl.errors import ATLError
+from atl.prove import Proved, Refuted, Unknown
+from layouts import NoLayout, as_axe, as_layout, draw, equal, injective, read_function
+from layouts.axe import (
+    Axe,
+    Axis,
+    Place,
+    R,
+    S,
+    axis,
+    canonicalize,
+    direct_sum,
+    direct_sum_of,
+    fuse,
+    group,
+    places,
+    same_places,
+    slice_of,
+    span,
+    split,
+    tile,
+    tile_of,
+)
+from layouts.axe.axes import iter_of
+from layouts.errors import LayoutError, NotByTable
+from layouts.foundation.sizes import placed
+from proofs_tests.layouts.axe.test_enumeration import sets
+
+n, m, k = atl.sizes("n m k")
+lane, warp = axis("lane"), axis("warp")
+EXTENTS: tuple[Any, ...] = (1, 2, 3, 4, n, m, 2 * n, n * m)
+STRIDES: tuple[Any, ...] = (1, 1, 2, 4, n, 2 * n, 4 * m, n * m, -1, -n, n + 1)
+AXES = (lane, warp)
+NUMBERS = ({"n": 1, "m": 2}, {"n": 2, "m": 3}, {"n": 4, "m": 1})
+
+
+def drawn(random: Random, *, replicas: bool = True) -> Axe:
+    """A random layout; half of them go on from iter to iter."""
+    extents = [random.choice(EXTENTS) for _ in range(random.randint(1, 3))]
+    iters = [iter_of(extent, random.choice(STRIDES) @ random.choice(AXES)) for extent in extents]
+    if random.random() < 0.5:
+        step: Any = 1
+        for place in reversed(range(len(extents))):
+            iters[place] = iter_of(extents[place], step @ lane)
+            step = step * extents[place]
+    copies = [
+        iter_of(random.choice((2, n, 3)), random.choice(STRIDES) @ random.choice(AXES))
+        for _ in range(random.choice((0, 0, 1, 2)))
+    ]
+    return Axe(iters, copies if replicas else (), Place({lane: random.choice((0, 0, 3))})).given(n >= 1, m >= 1)
+
+
+def far(layout: Axe) -> dict[Axis, Any]:
+    """The span, of all places."""
+    found = [place for each in sets(layout) for place in each]
+    along = {at: [place[at] for place in found] for at in layout.axes}
+    return {at: max(steps) - min(steps) + 1 for at, steps in along.items()}  # type: ignore[type-var]
+
+
+def results(layout: Axe, inner: Axe, shape: list[Any], inner_shape: list[Any]) -> list[Callable[[], Axe]]:
+    """Operations on both."""
+    return [
+        lambda: canonicalize(layout),
+        lambda: group(layout, shape).layout,
+        lambda: direct_sum(layout, inner, shape, inner_shape),
+        lambda: tile(inner, layout, inner_shape, shape),
+    ]
+
+
+def test_what_is_found_for_all_sizes_is_so_at_numbers() -> None:
+    decided = 0
+    for seed in range(40):
+        random = Random(seed)
+        layout, inner = drawn(random), drawn(random, replicas=False)
+        shapes = [([1, 1, *(each.extent for each in one.sharded)])[-3:] for one in (layout, inner)]
+        found = [made for way in results(layout, inner, *shapes) if (made := decided_or_none(way)) is not None]
+        everything = len(found) == 4
+        for numbers in NUMBERS:
+            small, other = layout.where(**numbers), inner.where(**numbers)
+            plain = [[placed(extent, numbers) for extent in each] for each in shapes]
+            if everything:
+                wanted = [small, small, *(way() for way in results(small, other, *plain)[2:])]
+                for made, want in zip(found, wanted, strict=True):
+                    assert sets(made.where(**numbers)) == sets(want), f"{layout} {inner} {numbers}"
+                    decided += 1
+            assert {at: placed(steps, numbers) for at, steps in span(layout).items()} == far(small)
+    assert decided > 250
+
+
+def decided_or_none(way: Callable[[], Axe]) -> Axe | None:
+    try:
+        return way()
+    except NotByTable:
+        return None
+
+
+def test_same_places_is_true_or_false_or_refused_as_numbers_have_it() -> None:
+    answers = []
+    for seed in range(120):
+        random = Random(seed)
+        a = drawn(random)
+        try:
+            b = canonicalize(a) if random.random() < 0.5 else drawn(random)
+            same = same_places(a, b)
+        except NotByTable:
+            continue
+        at_numbers = [sets(a.where(**numbers)) == sets(b.where(**numbers)) for numbers in NUMBERS]
+        answers.append(same)
+        assert not same or all(at_numbers), f"{a} {b}"
+        told = equal(a, b)
+        assert isinstance(told, Proved) is same
+        if isinstance(told, Refuted):
+            sizes = {name: number for name, number in told.model.numbers.items() if name in ("n", "m")}
+            assert sets(a.where(**sizes)) != sets(b.where(**sizes))
+    assert answers.count(True) > 20
+    assert answers.count(False) > 20
+
+
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        (lambda: canonicalize(S[(n, 4):(4, 1)] + R[(2, n):(n, 1)]), "S[4*n:1] + R[2*n:1]"),
+        (lambda: canonicalize((S[4:1] + R[(2, 3):(-m, m)]).given(m >= 1)), "S[4:1] + R[4:m] + -m@m"),
+        (lambda: tile(S[(n, m):(m, 1)], S[(2, 4):(4, 1)], (n, m), (2, 4)), "S[(n,2,m,4):(8*m,4,8,1)]"),
+        (lambda: tile_of(S[(n, 2, m, 4):(8 * m, 4, 8, 1)], S[(2, 4):(4, 1)], (2 * n, 4 * m), (2, 4)), "S[m*n:1]"),
+        (lambda: direct_sum_of(S[16 * n:1], S[(2, 2):(4, 1)], (4 * n, 4), (2, 2)), "S[(2*n,2):(8,2)]"),
+        (lambda: fuse(S[(n, 4):(1@warp, 1@lane)], "thread", [(warp, n), (lane, 4)]), "S[(n,4):(1@thread,n@thread)]"),
+        (lambda: group(S[n:1].given(n % 4 == 0), (n // 4, 4)).layout, "S[(n // 4,4):(4,1)]"),
+        (lambda: places(S[(n, 4):(4, 1)] + R[3:n].given(n >= 1), (n - 1, 1)),
+         "[(4*n - 3)@m, (5*n - 3)@m, (6*n - 3)@m]"),
+        (lambda: span(S[n:-m].given(m >= 1)), "{m: m*n - m + 1}"),
+        (lambda: as_axe(as_layout(S[(n, 4):(4, 1)])), "S[(n,4):(4,1)]"),
+        (lambda: read_function("S[(n,4):((m + 1)@lane,1@lane)] + R[2:n@warp] + (n - 1)@warp"),
+         "S[(n,4):((m + 1)@lane,1@lane)] + R[2:n@warp] + (n - 1)@warp"),
+        (lambda: injective(S[(n, 4):(4 @ lane, 1 @ lane)]), "Proved(layer='structure', vacuous=False)"),
+        (lambda: draw(S[(n, 2):(2, 1)].where(n=1)).cells, "(('0', '1'),)"),
+    ],
+)  # fmt: skip
+def test_operations_of_symbolic_sizes(made: Callable[[], object], shown: str) -> None:
+    assert str(made()) == shown
+
+
+@pytest.mark.parametrize(
+    ("made", "error", "said"),
+    [
+        (lambda: span(S[n:m]), NoLayout, r"given\(m >= 1\)"),
+        (lambda: canonicalize((S[4:1] + R[(2, k):(n, 3)]).given(n >= 1)), NotByTable, "not decided"),
+        (lambda: same_places(S[k:1], (S[k:1] + R[n:1]).given(n <= 1)), NotByTable, "not decided"),
+        (lambda: places(S[(n, 4):(4, 1)], (n, 0)), LayoutError, "one of 4"),
+        (lambda: places(S[4:1] + R[n:1], 0), NotByTable, "not decided"),
+        (lambda: places(S[4:1] + R[3_000_000:3], 0), NotByTable, "3000000"),
+        (lambda: group(S[n:1], (m, k)), LayoutError, "equally many"),
+        (lambda: group(S[(n, m):(m, 1)], (m, n)), NoLayout, "is known to"),
+        (lambda: slice_of(S[n:1], (n,), [(0, 1)]), NotByTable, "numbers"),
+        (lambda: split(S[n:1 @ lane], lane, [("a", 2), ("b", 2)]), NotByTable, "numbers"),
+        (lambda: tile_of(S[n:1], S[2:1], (n,), (2,)), NoLayout, "not made of tiles"),
+        (lambda: draw(S[n:1]), NotByTable, "where"),
+        (lambda: (S[n:1] + R[2:m]).given(m >= 1).where(m=0), LayoutError, "does not hold"),
+        (lambda: S[n:0], ATLError, "not 0"),
+        (lambda: S[1.5:n], ATLError, "extent 1.5"),
+    ],
+    ids=range(15),
+)  # fmt: skip
+def test_what_is_not_decided_is_refused_in_words(made: Callable[[], object], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        made()
+
+
+def test_what_is_not_known_of_replicas_is_unknown() -> None:
+    a, b = ((S[4:1] + R[(2, k) : (n, step)]).given(n >= 1) for step in (3, 3))
+    assert isinstance(equal(a, b), Proved)
+    assert isinstance(equal((S[4:1] + R[n:1]).given(n <= 1), S[4:1]), Proved | Unknown)
