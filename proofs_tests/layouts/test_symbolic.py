@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import atl
-from atl.prove import Proved, Refuted, Unknown
+from atl.prove import Proved, Refuted
 from layouts import (
     Box,
     Chain,
@@ -239,12 +239,20 @@ def test_a_fault_in_the_way_there_back_or_an_extent_is_not_proved(name: str) -> 
     assert one != other
     assert placed.at(one) == placed.at(other)
     for wrong in (IndexFunction(shape, to, wrongly, onto=onto), IndexFunction(shape, to, back, onto=tight)):
-        assert not isinstance(injective(wrong), Proved)
+        assert not proved_by_the_way_back(wrong)
+
+
+def proved_by_the_way_back(function: IndexFunction) -> bool:
+    """Where isl is installed, it may prove that no two places meet, and looks at no way back."""
+    answer = injective(function)
+    return isinstance(answer, Proved) and answer.layer != "isl"
 
 
 def test_a_wrong_way_back_proves_nothing() -> None:
+    right = IndexFunction((N, 16), lambda i, j: 17 * i + j, lambda p: (p // 17, p % 17))
     wrong = IndexFunction((N, 16), lambda i, j: 17 * i + j, lambda p: (p // 16, p % 16))
-    assert isinstance(injective(wrong), Unknown)
+    assert proved_by_the_way_back(right)
+    assert not proved_by_the_way_back(wrong)
     folded = IndexFunction(8, lambda i: i // 2, lambda p: (2 * p,))
     assert isinstance(injective(folded), Refuted)
 
