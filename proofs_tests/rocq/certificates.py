@@ -140,7 +140,8 @@ def text_of(
         "Qed.",
         *more,
         "End Programs.",
-        f"Print Assumptions {theorem}.",
+        # One need not rest on the other.
+        *(f"Print Assumptions {name}." for name in dict.fromkeys(("certified", theorem))),
         "End Certificate.",
     ]
     return "\n".join(lines) + "\n"

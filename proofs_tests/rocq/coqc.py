@@ -105,9 +105,9 @@ _AXIOM: Final = re.compile(r"^([\w.']+)\s*:", re.MULTILINE)
 
 
 def assumed(text: str) -> set[str]:
-    """What `Print Assumptions` lists, each without the modules that it stands in."""
-    _, listed, after = text.partition("Axioms:")
-    return {name.rpartition(".")[2] for name in _AXIOM.findall(after)} if listed else set()
+    """What each `Print Assumptions` lists, without the modules that it stands in."""
+    _, *lists = text.split("Axioms:")
+    return {name.rpartition(".")[2] for listed in lists for name in _AXIOM.findall(listed)}
 
 
 def allowed() -> set[str]:

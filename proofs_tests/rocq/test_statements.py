@@ -149,5 +149,7 @@ def test_what_a_theorem_rests_on_is_read_and_more_than_the_signature_is_seen() -
     said = "Axioms:\nS.add : scalar ->\n  scalar : odd\nfunctional_extensionality_dep : forall A\nfalse_ : False\n"
     assert coqc.assumed(said) == {"add", "functional_extensionality_dep", "false_"}
     assert coqc.assumed(said) - coqc.allowed() == {"false_"}
+    twice = f"{said}Axioms:\nRules.true_ : True\n"
+    assert coqc.assumed(twice) - coqc.allowed() == {"false_", "true_"}
     assert coqc.assumed("Closed under the global context\n") == set()
     assert {"laws", "integer_add", "greatest", "convert"} < coqc.allowed()
