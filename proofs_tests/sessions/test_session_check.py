@@ -276,6 +276,7 @@ def unsimplified() -> atl.Program:
 ANSWERED: dict[str, Callable[[], Session]] = {
     r's\.mark\("i", "merge"\)': lambda: reschedule(joined()).mark("j", "merge"),
     r's\.mark\("i", "runs"\)': lambda: reschedule(scattered()),
+    r's\.mark\("i", "stream"\)': lambda: reschedule(atl.program("doubled", [f], atl.gen(n, lambda i: 2 * f[i]))),
     r's\.mark\("buf", "registers"\)': lambda: reschedule(scalar()),
     r's\.(inline|fuse|hoist)|s\.mark\("buf"|s\.stage\("_"': lambda: reschedule(staged()),
     r"s\.simpl|s\.normalize": lambda: reschedule(unsimplified()),

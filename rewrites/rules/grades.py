@@ -12,6 +12,7 @@ _OTHER_FOLDS: Final = "a fold that is no sum has no neutral element that an indu
 EXHAUSTED_ONLY: Final[dict[str, str]] = {
     **{f"{monoid}_pairs": _OTHER_FOLDS for monoid in ("product", "max", "min")},
     **{f"split_{monoid}": _OTHER_FOLDS for monoid in ("product", "max", "min")},
+    **{f"{monoid}_repeat": _OTHER_FOLDS for monoid in ("max", "min")},
     "tile_sum": "the number of blocks grows once in k steps, so that no induction on n or on k goes through",
     "sum_restrict": "an induction on b needs the delta rule within its step",
 }  # fmt: skip
