@@ -31,7 +31,8 @@ def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
     "ij,jk->ik" is ⊞i ⊞k Σj A[i, j] * B[j, k]; without "->" the result has the labels that occur once, in the order of
     the alphabet. A label twice in one operand is its diagonal. The dots of "...ij" are the dimensions that have no
     label, matched from the last one; an extent of 1 there goes with any, as in NumPy. Loops run in the order of the
-    result, and sums in that of the first occurrence: `s.interchange` gives another.
+    result, and sums in that of the first occurrence: `s.interchange` gives another. Shape: the extents of the labels of
+    the result, those between its dots being those of the dots. Source: NumPy's `einsum`.
 
     >>> import atl
     >>> n, m, k = atl.sizes("n m k")
