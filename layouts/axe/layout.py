@@ -133,7 +133,10 @@ class Axe(Function):
         steps, least = self.spread()
         lists = [listed(each) for each in steps.values()]
         if prod(map(len, lists)) > MOST_REPLICAS:
-            raise NotByTable(f"an element of {self} has {prod(map(len, lists))} places", required=f"at most {MOST_REPLICAS} to be listed")
+            raise NotByTable(
+                f"an element of {self} has {prod(map(len, lists))} places",
+                required=f"at most {MOST_REPLICAS} to be listed",
+            )
         return [least.plus(Place(dict(zip(steps, each, strict=True)))) for each in combinations(*lists)]
 
     @property
