@@ -15,7 +15,7 @@ from typing import ClassVar
 
 _ROOMS = tuple(
     str(Path(__file__).resolve().parent.parent / room) + "/"
-    for room in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse")
+    for room in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "commands")
 )
 
 

@@ -254,7 +254,7 @@ def cache_directory() -> Path:
     """
     chosen = os.environ.get("ATL_CACHE", "")
     try:
-        directory = _wanted_directory(chosen)
+        directory = wanted_directory(chosen)
         # Only for its owner: what stands here is loaded and run.
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if os.access(directory, os.W_OK | os.X_OK):
@@ -270,7 +270,8 @@ def cache_directory() -> Path:
     return _own_directory(os.getpid())
 
 
-def _wanted_directory(chosen: str) -> Path:
+def wanted_directory(chosen: str) -> Path:
+    """Where builds belong, by the environment; it may be missing, or not to be written."""
     if chosen:
         return Path(chosen).expanduser().absolute()
     shared = Path(os.environ.get("XDG_CACHE_HOME", ""))

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from atl.cli import main as command
 from atl.core.index import Rises
 from atl.prove import Answer, forget, prover
 from atl.prove.bounds import _Elimination
+from commands import main as command
 from proofs_tests.attacks import prover_fuzz
 from proofs_tests.attacks.planting import plant
 from proofs_tests.attacks.prover_fuzz import main, run_prover

@@ -18,11 +18,12 @@ from atl.core.terms import Binary, Constant, Let, Local
 from atl.core.traversal import children
 from atl.errors import ATLError, EscapedIndex
 from atl.prove import prove
+from commands import main
 from proofs_tests.examples.test_derivations import DERIVED, PIPELINES
 from proofs_tests.kernel import corruption
 from proofs_tests.kernel.corruption import BY_HAND, guarded, inlined, reshaped, stepped, swapped, tiled, walks
 from rewrites import reschedule
-from rewrites.certificates.certificate import FORMAT, describe, dumps, load, loads, main, save
+from rewrites.certificates.certificate import FORMAT, describe, dumps, load, loads, save
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import Reader, argument_in, depth_of, text_of
 from rewrites.errors import CertificateError, Unreadable
@@ -278,9 +279,9 @@ def test_the_command_says_what_was_proved_and_fails_for_what_was_not(
     bad.write_text(
         good.read_text(encoding="utf-8").replace('"sum_gen_swap", "with"', '"trust", "with"'), encoding="utf-8"
     )
-    assert main([str(good)]) == 0
+    assert main(["check", str(good)]) == 0
     assert "Proved by 2 steps" in capsys.readouterr().out
-    assert main([str(bad), str(good)]) == 1
+    assert main(["check", str(bad), str(good)]) == 1
     captured = capsys.readouterr()
     assert "step 1: there is no rule 'trust' [ATL708]" in captured.err
     assert "Proved by 2 steps" in captured.out

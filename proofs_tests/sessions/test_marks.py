@@ -15,13 +15,13 @@ import pytest
 import atl
 from atl.checks.stack import storage_of
 from atl.checks.targets import SUPPORT, marked_binders
-from atl.cli import main
 from atl.core.forms import Form, Marked, Part, TensorBinder
 from atl.core.index import ZERO, constant, size
 from atl.core.marks import LetMark, LoopMark, Mark, let_mark, loop_mark, marks
 from atl.core.terms import Constant, Gen, Let, Reduce, Term, Type
 from atl.errors import ATLError, IllegalMark, UnknownMark, UnsupportedMark, WrongArgument
 from atl.text.latex import latex
+from commands import main
 from lowering import compile as compiled
 from lowering import lower, print_c, print_nest
 from lowering.c.printer import print_unit

@@ -11,11 +11,9 @@ replayed must agree, or it is refused with the first step that differs.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -30,7 +28,7 @@ from atl.core.traversal import Path
 from atl.errors import ATLError, brief
 from atl.files.whole import write_whole
 from atl.parsing.parse import parse, parse_predicate
-from atl.prove import forget, statistics, without_smt
+from atl.prove import without_smt
 from atl.text.printing import show_predicate, show_program
 from rewrites.admission import described, is_of
 from rewrites.certificates import operands
@@ -41,7 +39,6 @@ from rewrites.instantiation import Argument
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, shown
 from rewrites.rule import Rule
 from rewrites.rules import RULES
-from rewrites.rules.grades import grade_text
 
 FORMAT: Final = "atl-certificate/1"
 LARGEST: Final = 1 << 26
@@ -478,15 +475,6 @@ def _replayed(theorem: Theorem, line: _Line, rule: Rule, arguments: dict[str, Ar
         ) from error
 
 
-_NOT_ASKED: Final = "  (z3 was not asked: --no-smt)\n"
-
-
-def _asked_of_z3(decided: int) -> str:
-    """What z3 has decided in all, of the start program too."""
-    questions = f"{decided} question{'' if decided == 1 else 's'}"
-    return f"  z3 decided {questions}; --no-smt refuses what only z3 decides\n" if decided else ""
-
-
 # -- saying what was proved -------------------------------------------------------------------------------------------
 
 
@@ -571,30 +559,3 @@ def _decided_by_z3(steps: Sequence[Step]) -> list[str]:
         for premise in step.premises
         if premise.layer == "z3"
     ]
-
-
-# -- the command ------------------------------------------------------------------------------------------------------
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """`atl check FILE…`: replays certificates, and prints what each proves, or why it is refused. 1 if any is.
-
-    With `--no-smt` z3 is asked nothing, and what only z3 decides is refused.
-    """
-    parser = argparse.ArgumentParser(prog="atl check", description="Replays certificates with the kernel alone.")
-    parser.add_argument("files", nargs="+", type=File, metavar="FILE", help="what theorem.save(…) wrote")
-    parser.add_argument("--no-smt", action="store_true", help="do not ask z3: refuse what only z3 decides")
-    asked = parser.parse_args(arguments)
-    refused = 0
-    for file in asked.files:
-        forget()  # each file is judged, and answered, as by a process of its own
-        before = statistics.snapshot()
-        try:
-            theorem = load(file, smt=not asked.no_smt)
-            said = describe(theorem, grades={step.rule.name: grade_text(step.rule.name) for step in theorem.steps})
-        except ATLError as error:
-            sys.stderr.write(f"{file}: refused\n{error}\n{_NOT_ASKED if asked.no_smt else ''}")
-            refused = 1
-        else:
-            sys.stdout.write(f"{file}: {said}\n{_asked_of_z3(statistics.since(before).z3)}")
-    return refused

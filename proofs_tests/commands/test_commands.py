@@ -14,10 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from atl import cli
 from atl.errors import ATLError
 from atl.files.arrays import values_given
 from atl.files.programs import program_in
+from commands.foundation import command
+from commands.foundation.command import FAILED, REFUSED
+from commands.main import COMMANDS, main
 from proofs_tests.fuzzing import Tally
 from rewrites import rules
 
@@ -35,7 +37,7 @@ squared = atl.program("squared", [x], x * x)
 
 def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """The exit code, what was printed, and what was said on the error stream."""
-    code = cli.main(arguments)
+    code = main(arguments)
     said = capsys.readouterr()
     assert "Traceback" not in said.err
     return code, said.out, said.err
@@ -91,7 +93,7 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
 )
 def test_a_program_that_is_not_there_is_told(target: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = ended(capsys, "show", target)
-    assert (code, out) == (cli.REFUSED, "")
+    assert (code, out) == (REFUSED, "")
     assert said in err
 
 
@@ -106,7 +108,7 @@ def test_what_the_users_file_raises_is_told_with_its_line(tmp_path: Path, capsys
 def test_a_mistake_in_the_users_file_is_told_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = written(tmp_path, "import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\ny = x[0][1]\n")
     code, _, err = ended(capsys, "show", target)
-    assert code == cli.REFUSED
+    assert code == REFUSED
     assert "a tensor of rank 0" in err
     assert f"at {target}:4" in err
     assert "y = x[0][1]" in err
@@ -115,7 +117,7 @@ def test_a_mistake_in_the_users_file_is_told_with_its_line(tmp_path: Path, capsy
 def test_an_unsafe_program_is_shown_and_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\nbody = atl.gen(n, lambda i: x[i + 1])\n"
     code, out, err = ended(capsys, "show", written(tmp_path, f"{text}p = atl.program('p', [x], body)\n"))
-    assert code == cli.REFUSED
+    assert code == REFUSED
     assert "⊞[i < n] x[i + 1]" in out
     assert "each proved" not in out
     assert "goes out of bounds [ATL301]" in err
@@ -170,7 +172,7 @@ def test_run_tells_what_is_wrong_and_writes_nothing(
     Path("text.npy").write_text("1 2 3", encoding="utf-8")
     before = sorted(tmp_path.iterdir())
     code, _, err = ended(capsys, "run", WINDOWS, *values)
-    assert code == cli.REFUSED
+    assert code == REFUSED
     assert said in err
     assert sorted(tmp_path.iterdir()) == before
 
@@ -240,9 +242,9 @@ def test_run_follows_a_link_and_keeps_the_permissions_of_a_file(
 
 
 def test_fuzz_needs_a_checkout_and_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
     code, _, err = ended(capsys, "fuzz", "diff")
-    assert code == cli.REFUSED
+    assert code == REFUSED
     assert "atl fuzz needs a checkout" in err
 
 
@@ -256,8 +258,8 @@ def test_fuzz_passes_on_what_the_differential_test_says(
         return 1
 
     monkeypatch.setattr("proofs_tests.programs.differential.main", differential)
-    assert ended(capsys, "fuzz", "diff", "--n", "7", "--seed", "3")[0] == cli.FAILED
-    assert ended(capsys, "fuzz", "diff", "--marked")[0] == cli.FAILED
+    assert ended(capsys, "fuzz", "diff", "--n", "7", "--seed", "3")[0] == FAILED
+    assert ended(capsys, "fuzz", "diff", "--marked")[0] == FAILED
     assert asked == [["--n", "7", "--seed", "3"], ["--marked"]]
 
 
@@ -281,7 +283,7 @@ def test_what_a_fuzzer_found_is_seen_again_by_its_number(
 def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = ended(capsys)
     assert code == 0
-    assert all(command.name in out for command in cli.COMMANDS)
+    assert all(each.name in out for each in COMMANDS)
 
 
 def test_an_interrupt_ends_with_130(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,7 +350,7 @@ def test_a_picture_that_cannot_be_written_costs_no_schedule(capsys: pytest.Captu
 @pytest.mark.parametrize("asked", [("--size", "n=x"), ("--size", "q=3"), ("--tiles", "8,"), ("--cost", "money")])
 def test_derive_refuses_what_it_cannot_read(capsys: pytest.CaptureFixture[str], asked: tuple[str, str]) -> None:
     code, out, err = ended(capsys, "derive", MATMUL, "--auto", *asked)
-    assert (code, out) == (cli.REFUSED, "")
+    assert (code, out) == (REFUSED, "")
     assert "required:" in err
 
 
@@ -376,5 +378,5 @@ def test_every_rule_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_rule_that_is_not_there_is_told_with_its_like(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = ended(capsys, "rules", "get_gne")
-    assert code == cli.REFUSED
+    assert code == REFUSED
     assert "did you mean get_gen" in err
