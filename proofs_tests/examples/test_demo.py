@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from atl import cli
 from atl.errors import ImageError
+from commands import main as command_line
+from commands.foundation.command import FAILED, INTERRUPTED, REFUSED
 from lowering.demo import photograph, pictures
 from lowering.demo.photograph import blur, by_numpy, demonstrate
 from lowering.demo.pictures import read_picture, shipped_picture, write_all
@@ -56,7 +57,7 @@ def test_both_differences_are_zero_and_the_pictures_are_written(
     shape: tuple[int, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     picture, out = drawn(tmp_path, *shape), tmp_path / "made" / "here"
-    assert cli.main(["demo", "--image", str(picture), "--out", str(out)]) == 0
+    assert command_line(["demo", "--image", str(picture), "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert "from NumPy                      0  " in said
     assert "from the reference interpreter  0  " in said
@@ -134,7 +135,7 @@ def png_of(width: int, height: int) -> bytes:
 def refused(folder: Path, capsys: pytest.CaptureFixture[str], picture: Path, *options: str) -> str:
     """What the command says of a picture that it refuses, having written nothing."""
     before = sorted(folder.rglob("*"))
-    assert cli.main(["demo", "--image", str(picture), "--out", str(folder / "out"), *options]) == cli.REFUSED
+    assert command_line(["demo", "--image", str(picture), "--out", str(folder / "out"), *options]) == REFUSED
     assert sorted(folder.rglob("*")) == before
     said = capsys.readouterr()
     assert said.out == ""
@@ -221,7 +222,7 @@ def demo_with(folder: Path, **environment: str) -> subprocess.CompletedProcess[s
 
 def test_without_a_compiler_the_message_says_what_to_install(tmp_path: Path) -> None:
     done = demo_with(tmp_path, PATH="")
-    assert (done.returncode, done.stdout) == (cli.REFUSED, "")
+    assert (done.returncode, done.stdout) == (REFUSED, "")
     assert done.stderr.startswith("atl: no C compiler was found [ATL501]")
     assert "apt install gcc" in done.stderr
     assert not (tmp_path / "out").exists()
@@ -235,7 +236,7 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
     )
     script.chmod(0o755)
     done = demo_with(tmp_path, CC=str(script), PATH=os.environ["PATH"])
-    assert (done.returncode, done.stdout) == (cli.REFUSED, "")
+    assert (done.returncode, done.stdout) == (REFUSED, "")
     assert "[ATL502]" in done.stderr
     assert "> disk on fire" in done.stderr
     assert not (tmp_path / "out").exists()
@@ -248,9 +249,9 @@ def test_a_difference_fails_the_command_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(photograph, "by_numpy", lambda plane: by_numpy(plane) + 1)
-    code = cli.main(["demo", "--image", str(drawn(tmp_path, 4, 4)), "--out", str(tmp_path / "out")])
+    code = command_line(["demo", "--image", str(drawn(tmp_path, 4, 4)), "--out", str(tmp_path / "out")])
     said = capsys.readouterr()
-    assert code == cli.FAILED
+    assert code == FAILED
     assert "The comparison: MISMATCH" in said.out
     assert "no picture was written" in said.err
     assert not (tmp_path / "out").exists()
@@ -263,8 +264,8 @@ def test_an_interrupt_tells_what_was_done(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(photograph, "_run", interrupted)
-    code = cli.main(["demo", "--image", str(drawn(tmp_path, 4, 4)), "--out", str(tmp_path / "out")])
-    assert code == cli.INTERRUPTED
+    code = command_line(["demo", "--image", str(drawn(tmp_path, 4, 4)), "--out", str(tmp_path / "out")])
+    assert code == INTERRUPTED
     assert "done so far: The photograph, The program, Its shape" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import atl
-from atl import cli
 from bench import command, report
 from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
 from bench.limits import limit_of
@@ -25,6 +24,8 @@ from bench.measure import measured
 from bench.outcome import LIMIT, Case, Contestant, Outcome, concluded
 from bench.tool import growth
 from bench.workloads import WORKLOADS
+from commands import main as command_line
+from commands.foundation.command import FAILED, REFUSED
 from lowering import lower, print_nest
 from lowering.timing.harness import LEAST, LONG, Samples, Spread, alternate, ratio, spread
 from rewrites import Session, reschedule
@@ -367,7 +368,7 @@ TINY = ("--quick", "addition@40", "--seconds", "0.05", "--rounds", "3")
 
 def test_the_command_measures_prints_and_writes_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "rows.json"
-    assert cli.main(["bench", *TINY, "--json", str(file)]) == 0
+    assert command_line(["bench", *TINY, "--json", str(file)]) == 0
     said = capsys.readouterr()
     assert "addition@40: the sum of two n x n matrices; one thread" in said.out
     assert "* addition, as written" in said.out
@@ -405,7 +406,7 @@ def test_the_command_measures_prints_and_writes_rows(tmp_path: Path, capsys: pyt
 def test_what_cannot_be_measured_is_refused(
     asked: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["bench", *asked]) == cli.REFUSED
+    assert command_line(["bench", *asked]) == REFUSED
     assert said in capsys.readouterr().err
 
 
@@ -413,12 +414,12 @@ def test_a_plot_without_what_draws_it_is_refused_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(report, "find_spec", lambda _: None)
-    assert cli.main(["bench", *TINY, "--plot", "plot.svg"]) == cli.REFUSED
+    assert command_line(["bench", *TINY, "--plot", "plot.svg"]) == REFUSED
     assert "--plot draws with matplotlib, which is not installed [ATL803]" in capsys.readouterr().err
 
 
 def test_the_list_names_everybody(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "--list"]) == 0
+    assert command_line(["bench", "--list"]) == 0
     said = capsys.readouterr().out
     for each in WORKLOADS.values():
         assert all(name in said for name in (*(one.name for one in each.ours), *(one.name for one in each.rivals)))
@@ -427,7 +428,7 @@ def test_the_list_names_everybody(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_fault_is_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     found = outcome((Ours(tripled),), ())
     monkeypatch.setattr(command, "in_own_process", lambda case, watch: (replace(found, case=case), {}))
-    assert cli.main(["bench", *TINY]) == cli.FAILED
+    assert command_line(["bench", *TINY]) == FAILED
     assert "WRONG" in capsys.readouterr().out
 
 

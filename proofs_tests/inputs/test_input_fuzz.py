@@ -13,8 +13,8 @@ import atl
 import lowering
 import padtypes
 import rewrites
-from atl import cli
 from atl.files import arrays
+from commands import main as command_line
 from lowering import toolchain
 from proofs_tests.fuzzing import Tally
 from proofs_tests.inputs import fuzz, setting
@@ -155,7 +155,7 @@ def test_what_is_replaced_in_the_calls_is_right_before(text: str) -> None:
 
 
 def test_the_command_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["fuzz", "inputs", "--n", "20", "--seed", "1"]) == 0
+    assert command_line(["fuzz", "inputs", "--n", "20", "--seed", "1"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("seed 1: 20 cases in ")
     assert "0 findings" in said

@@ -9,8 +9,10 @@ from xml.etree import ElementTree
 import pytest
 
 import layouts
-from atl import cli, sizes
+from atl import sizes
 from atl.errors import ArgumentError, ParseError, WrongArgument
+from commands import main as command_line
+from commands.foundation.command import REFUSED
 from layouts import (
     F2,
     E,
@@ -180,14 +182,14 @@ def test_explanations_end_with_the_result() -> None:
 
 def test_the_command_shows_a_layout_and_an_operation(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     drawn = tmp_path / "tiles.svg"
-    assert cli.main(["layout", "(4,8):(8,1)", "logical_divide", "(2):(2)", "--svg", str(drawn)]) == 0
+    assert command_line(["layout", "(4,8):(8,1)", "logical_divide", "(2):(2)", "--svg", str(drawn)]) == 0
     said = capsys.readouterr().out
     assert "injective  proved" in said
     assert "divided by" in said
     assert drawn.exists()
-    assert cli.main(["layout", "(4,8):(8,1)", "equal", "(4,8):(1,4)"]) == 0
+    assert command_line(["layout", "(4,8):(8,1)", "equal", "(4,8):(1,4)"]) == 0
     assert capsys.readouterr().out == "no: i0 = 1, i1 = 0\n"
-    assert cli.main(["layout", "(N,8):(8,1)", "--given", "N % 4 == 0"]) == 0
+    assert command_line(["layout", "(N,8):(8,1)", "--given", "N % 4 == 0"]) == 0
     assert "given      1 <= N, N % 4 = 0" in capsys.readouterr().out
 
 
@@ -197,5 +199,5 @@ def test_the_command_shows_a_layout_and_an_operation(capsys: pytest.CaptureFixtu
     ids=" ".join,
 )
 def test_the_command_refuses_what_it_does_not_know(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["layout", *arguments]) == cli.REFUSED
+    assert command_line(["layout", *arguments]) == REFUSED
     assert "required:" in capsys.readouterr().err

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import atl
-from atl import cli
+from commands import main as command_line
+from commands.foundation.command import REFUSED
 from examples import derivations
 from proofs_tests.rocq import coqc, refusals
 from proofs_tests.rocq.certificates import Derivation, context, derivation, text_of
@@ -85,7 +86,7 @@ def test_a_certificate_is_written_where_there_is_no_rocq(
     monkeypatch.setattr(coqc, "found", lambda: None)
     file = tmp_path / "fused-pipeline.atl.json"
     derivations.pipeline_fused().done().save(file)
-    assert cli.main(["certify", str(file)]) == 0
+    assert command_line(["certify", str(file)]) == 0
     said = capsys.readouterr()
     assert "3 steps as lemmas" in said.out
     assert "apt-get install coq" in said.err
@@ -100,7 +101,7 @@ def test_certify_writes_where_a_file_of_rocq_can_be_and_over_no_certificate(
     derivations.pipeline_fused().done().save(file)
     before = file.read_text()
     for out in (file, tmp_path / "with space.v", tmp_path / "Meaning.v", tmp_path / "missing" / "fused.v"):
-        assert cli.main(["certify", str(file), "--out", str(out)]) == cli.REFUSED
+        assert command_line(["certify", str(file), "--out", str(out)]) == REFUSED
         said = capsys.readouterr().err
         assert "is no place for a file of Rocq" in said or "cannot be written" in said
     assert file.read_text() == before
@@ -126,8 +127,8 @@ def test_names_of_the_exporters_hide_none_of_a_program() -> None:
 def test_certify_needs_a_checkout_and_says_so(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "find_spec", lambda name: None)
-    assert cli.main(["certify", "x.json"]) == cli.REFUSED
+    monkeypatch.setattr("commands.foundation.command.find_spec", lambda name: None)
+    assert command_line(["certify", "x.json"]) == REFUSED
     assert "atl certify needs a checkout" in capsys.readouterr().err
 
 
@@ -188,13 +189,13 @@ def test_no_file_is_named_as_one_of_the_library(fused: Path, capsys: pytest.Capt
     assert beside(Path("a/Lemmas.atl.json")) == Path("a/_Lemmas.v")
     assert beside(Path("my fused.json")) == Path("my_fused.v")
     for name in ("Lemmas.v", "my-own.v"):
-        assert cli.main(["certify", str(fused), "--out", str(fused.with_name(name))]) == cli.REFUSED
+        assert command_line(["certify", str(fused), "--out", str(fused.with_name(name))]) == REFUSED
         assert f"{name} is no place for a file of Rocq" in capsys.readouterr().err
         assert not fused.with_name(name).exists()
 
 
 def test_a_place_that_cannot_be_written_is_said(fused: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["certify", str(fused), "--out", str(fused.parent / "nowhere" / "x.v")]) == cli.REFUSED
+    assert command_line(["certify", str(fused), "--out", str(fused.parent / "nowhere" / "x.v")]) == REFUSED
     assert "x.v cannot be written" in capsys.readouterr().err
 
 
@@ -203,7 +204,7 @@ def test_a_nest_without_a_proof_leaves_the_certificate(tmp_path: Path, capsys: p
     a = atl.tensor("a", n, m)
     largest = atl.program("largest", [a], atl.gen(n, lambda i: atl.reduce("max", m, lambda j: a[i, j])))
     reschedule(largest).tile("i", 8).done().save(tmp_path / "largest.json")
-    assert cli.main(["certify", "--nest", str(tmp_path / "largest.json")]) == cli.REFUSED
+    assert command_line(["certify", "--nest", str(tmp_path / "largest.json")]) == REFUSED
     assert "try: the certificate alone, without --nest" in capsys.readouterr().err
 
 
@@ -229,7 +230,7 @@ def test_an_accepted_nest_is_shown_whole(
     monkeypatch.setattr(coqc, "without_coqc", lambda: False)
     monkeypatch.setattr(coqc, "library", lambda: Path("library"))
     monkeypatch.setattr(coqc, "check", lambda *_: coqc.Answer("", 1.0))
-    assert cli.main(["certify", "--nest", str(fused)]) == 0
+    assert command_line(["certify", "--nest", str(fused)]) == 0
     said = capsys.readouterr().out
     assert "    pipeline(f[n]) -> out[n]\n        for i in 0..n:" in said
     assert "`nest` of the file of Rocq is this loop nest" in said

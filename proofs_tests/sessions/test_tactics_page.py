@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from atl import cli
+from commands import main as command_line
+from commands.foundation.command import REFUSED
 from rewrites import Session, tactics
 from rewrites.session import catalogue
 
@@ -36,10 +37,10 @@ def test_a_tactic_says_before_and_after_and_shows_it(entry: catalogue.Entry) -> 
 
 
 def test_the_command_lists_all_tactics_and_prints_one_in_full(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["tactics"]) == 0
+    assert command_line(["tactics"]) == 0
     listed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in listed] == [entry.name for entry in catalogue.tactics_of_sessions()]
-    assert cli.main(["tactics", "tile"]) == 0
+    assert command_line(["tactics", "tile"]) == 0
     assert capsys.readouterr().out.startswith("s.tile(name, by)\n\nRuns a loop in tiles")
-    assert cli.main(["tactics", "interchang"]) == cli.REFUSED
+    assert command_line(["tactics", "interchang"]) == REFUSED
     assert "did you mean interchange?" in capsys.readouterr().err

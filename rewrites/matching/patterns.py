@@ -7,6 +7,7 @@ it is a function of. Patterns have no element types.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
@@ -47,17 +48,38 @@ def patterns(rule: Rule, reverse: bool, rank: int) -> tuple[Pattern, ...]:
     return tuple(pattern for pattern in all_patterns(rule, reverse) if pattern.term.type.rank == rank)
 
 
-@lru_cache(maxsize=1024)
 def all_patterns(rule: Rule, reverse: bool) -> tuple[Pattern, ...]:
     """The patterns of a side, one for each choice of the ranks of elements."""
+    return _both_sides(rule)[reverse]
+
+
+@lru_cache(maxsize=1024)
+def _both_sides(rule: Rule) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
+    """The patterns of the left and of the right side, of the same variables: it is stating the rule that costs."""
+    left: list[Pattern] = []
+    right: list[Pattern] = []
+    for pattern, stated in _stated(rule):
+        left.append(pattern)
+        right.append(replace(pattern, term=stated.rhs))
+    return tuple(left), tuple(right)
+
+
+def _stated(rule: Rule) -> Iterator[tuple[Pattern, Equation]]:
     groups = groups_of(rule)
-    found: list[Pattern] = []
     for ranks in product(range(MAX_ELEMENT_RANK + 1), repeat=len(groups)):
         try:
-            found.append(_pattern(rule, reverse, dict(zip(groups, ranks, strict=True))))
+            yield variables_of(rule, dict(zip(groups, ranks, strict=True)))
         except ATLError:
             continue  # elements of these ranks do not fit this rule
-    return tuple(found)
+
+
+@lru_cache(maxsize=2048)
+def outermost(rule: Rule, reverse: bool) -> type[Expr] | None:
+    """What a side of a rule is made by, told from the least ranks alone, which is quick; None if it may be any term."""
+    for pattern, stated in _stated(rule):
+        term = stated.rhs if reverse else pattern.term
+        return None if isinstance(term, Metavariable) else type(term)
+    return None
 
 
 def groups_of(rule: Rule) -> list[str]:
@@ -68,11 +90,6 @@ def groups_of(rule: Rule) -> list[str]:
 def _kinds(rule: Rule) -> list[Kind]:
     kinds = list(rule.metavariables.values())
     return kinds + [parameter for kind in kinds for parameter in kind.parameters]
-
-
-def _pattern(rule: Rule, reverse: bool, ranks: dict[str, int]) -> Pattern:
-    pattern, stated = variables_of(rule, ranks)
-    return replace(pattern, term=stated.rhs) if reverse else pattern
 
 
 def variables_of(rule: Rule, ranks: dict[str, int]) -> tuple[Pattern, Equation]:

@@ -30,6 +30,7 @@ from rewrites.derivation import Derivation, arguments_of
 from rewrites.errors import NoSite, NotATheorem
 from rewrites.kernel import Theorem, reflexivity
 from rewrites.obstacles import Report, report
+from rewrites.offers import asking
 from rewrites.places.choosing import Chosen, Handle, one
 from rewrites.places.site import Site, sites
 from rewrites.rule import Rule
@@ -46,7 +47,7 @@ from rewrites.tactics.nests.tails import Strategy
 from rewrites.tactics.sparse.operands import InputForm, given_as
 
 if TYPE_CHECKING:
-    from rewrites.egraph.schedules import Choice, Saturated
+    from rewrites.egraph.schedules import Saturated
     from rewrites.tuning import Tuned
     from rewrites.tuning.measuring import Measure
 
@@ -443,20 +444,7 @@ class Session(OnGpu):
         with told_at_the_call():
             return saturate(self.goal, rules=rules, limit=limit_of(limit, LIMIT), watch=watcher(watch))
 
-    def take(self, choice: Choice) -> Session:
-        """Rewrites the goal to a schedule that `saturate` found for it.
-
-        Raises `WrongArgument` for one of another goal, and what the kernel and the checks of safety have against it.
-        """
-        from rewrites.egraph.schedules import Choice
-
-        with told_at_the_call():
-            if not isinstance(choice, Choice):
-                raise WrongArgument(
-                    f"{brief(choice)} is no schedule that was found", required="one of s.saturate().best(k=…)"
-                )
-            work = choice.proved(self.begin)
-        return self.record(f"take({choice.label})", work)
+    applicable, take = asking.applicable, asking.take
 
     def auto(
         self,

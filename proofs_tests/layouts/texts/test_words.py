@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 import atl
-from atl import cli
 from atl.errors import ATLError, ParseError
 from atl.prove import Proved, Refuted
+from commands import main as command_line
 from layouts import Chain, LinearLayout, as_layout, ask, bijective, draw, read_function
 from layouts.axe import Axe, places
 from layouts.foundation.function import Function
@@ -156,7 +156,7 @@ def test_an_operation_stands_before_or_after_its_first_layout(words: list[str], 
 
 def test_the_command_answers_in_json_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     chain = "TileBy([3,2],[4,5]).OrderBy(Row(12,10))"
-    assert cli.main(["layout", chain, "--json", "--svg", str(tmp_path / "out.svg")]) == 0
+    assert command_line(["layout", chain, "--json", "--svg", str(tmp_path / "out.svg")]) == 0
     told = json.loads(capsys.readouterr().out)["result"]
     assert (told["size"], told["onto"], told["places"][:6]) == (
         120,
@@ -164,6 +164,6 @@ def test_the_command_answers_in_json_and_draws(capsys: pytest.CaptureFixture[str
         [0, 1, 2, 3, 4, 10],
     )
     assert (tmp_path / "out.svg").read_text(encoding="utf-8").startswith("<svg")
-    assert cli.main(["layout", "S[4:1@lane] + R[2:4@warp]"]) == 0
+    assert command_line(["layout", "S[4:1@lane] + R[2:4@warp]"]) == 0
     assert "each element at 2 places" in capsys.readouterr().out
-    assert cli.main(["layout", "equal", chain, chain, "--svg", str(tmp_path / "no.svg")]) == 2
+    assert command_line(["layout", "equal", chain, chain, "--svg", str(tmp_path / "no.svg")]) == 2

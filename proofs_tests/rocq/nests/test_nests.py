@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import atl
-from atl import cli
 from atl.core.index import index
 from atl.errors import WrongArgument
+from commands import main as command_line
 from examples import derivations
 from examples.schedules import matmul
 from lowering import lower
@@ -146,6 +146,6 @@ def test_certify_goes_on_to_the_nest(
     monkeypatch.setattr(coqc, "found", lambda: None)
     file = tmp_path / "fused.atl.json"
     derivations.pipeline_fused().done().save(file)
-    assert cli.main(["certify", "--nest", str(file)]) == 0
+    assert command_line(["certify", "--nest", str(file)]) == 0
     assert "the theorem `lowered`" in capsys.readouterr().out
     assert "Theorem lowered" in (tmp_path / "fused.v").read_text()

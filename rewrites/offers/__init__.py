@@ -1,0 +1,1 @@
+"""What applies at a place, by what it would give: `s.applicable()`."""

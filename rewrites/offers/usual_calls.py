@@ -1,0 +1,172 @@
+"""The calls of tactics that are tried at a place: each where something stands that it is about, with usual sizes.
+
+They are only tried: what a tactic refuses is not offered, so that nothing here has to know more than where to look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from atl.core.program import Program
+from atl.core.terms import OPERATOR_CALLED, Access, Binary, Gen, Guard, Input, Let, Local, Reduce, Reshape, Term
+from rewrites.places.choosing import Chosen, named
+from rewrites.places.site import Site, walk
+
+TILE: Final = 8
+TOGETHER: Final = 4
+MOST_WRITTEN_OUT: Final = 16
+MOST_STAGED: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class UsualCall:
+    """A tactic with the arguments with which it is tried."""
+
+    tactic: str
+    arguments: tuple[Any, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def usual_calls(goal: Program, within: list[Site], *, everywhere: bool) -> Iterator[UsualCall]:
+    """The calls to try at these places of a goal, those first that are made most often."""
+    loops = [site for site in within if isinstance(site.term, Gen | Reduce)]
+    lets = [site for site in within if isinstance(site.term, Let)]
+    yield from _of_lets(goal, lets)
+    yield from _tiled(goal, loops)
+    yield from _staged(goal, within)
+    for site in loops:
+        yield from _of_loop(goal, site)
+    if everywhere:
+        yield from _of_the_whole(within)
+    for word in dict.fromkeys(_word(site) for site in within if isinstance(site.term, Reshape)):
+        yield UsualCall("inline", (word,))
+
+
+def _tiled(goal: Program, loops: list[Site]) -> Iterator[UsualCall]:
+    """Nested generations together, then each loop by itself."""
+    for site in loops:
+        chain = [site]
+        while isinstance(chain[-1].term, Gen) and isinstance(_below(chain[-1]), Gen):
+            chain.append(chain[-1].child(0))
+        inner = site.above is not None and isinstance(site.above.term, Gen)
+        large = [extent for extent in map(_extent, chain) if extent is None or extent > TILE]
+        if isinstance(site.term, Gen) and len(chain) > 1 and large and not inner:
+            yield UsualCall("tile", ([_chosen(goal, each) for each in chain], [TILE] * len(chain)))
+    for site in loops:
+        extent = _extent(site)
+        if extent is None or extent > TILE:
+            yield UsualCall("tile", (_chosen(goal, site), TILE))
+
+
+def _of_loop(goal: Program, site: Site) -> Iterator[UsualCall]:
+    loop = _chosen(goal, site)
+    inside = _inside(site)
+    extent = _extent(site)
+    if isinstance(inside, Gen | Reduce):
+        yield UsualCall("interchange", (loop,))
+    if isinstance(site.term, Reduce):
+        yield UsualCall("accumulate", (loop,))
+    if any(isinstance(below.term, Guard) for below in _parts(site)):
+        yield UsualCall("tails", (loop,))
+        yield UsualCall("split_loop", (loop, 1))
+    if isinstance(site.term, Gen) and isinstance(_below(site), Gen):
+        yield UsualCall("flatten_loops", (loop,))
+    if isinstance(site.term, Gen) and isinstance(inside, Gen):
+        yield UsualCall("jam", (loop, TOGETHER))
+    if extent is not None and 0 < extent <= MOST_WRITTEN_OUT:
+        yield UsualCall("unroll", (loop,))
+    if not any(isinstance(above.term, Gen | Reduce) for above in site.spine()[:-1]):
+        yield UsualCall("parallelize", (loop,))
+    if not any(isinstance(below.term, Gen | Reduce) for below in _parts(site)):
+        yield UsualCall("vectorize", (loop, TILE))
+    if isinstance(site.term, Reduce) and isinstance(site.term.body, Binary) and site.term.body.op == "mul":
+        for position in (0, 1):
+            yield UsualCall("factor_out", (site.child(0).child(position).path,))
+
+
+def _of_lets(goal: Program, lets: list[Site]) -> Iterator[UsualCall]:
+    for site in lets:
+        name = _chosen(goal, site)
+        yield UsualCall("inline", (name,))
+        yield UsualCall("fuse", (name,))
+        if any(isinstance(above.term, Gen | Reduce) for above in site.spine()[:-1]):
+            yield UsualCall("hoist", (name,))
+
+
+def _staged(goal: Program, within: list[Site]) -> Iterator[UsualCall]:
+    """What is read within loops, kept in a buffer at one of these."""
+    found: dict[tuple[str, Chosen], UsualCall] = {}
+    padded: dict[str, UsualCall] = {}
+    for site in within:
+        read = _read(site)
+        if read is None:
+            continue
+        around = [above for above in site.spine()[:-1] if isinstance(above.term, Gen | Reduce)]
+        for loop in around[:-1]:
+            at = _chosen(goal, loop)
+            key = (read, at if not isinstance(at, list) else tuple(at))
+            found.setdefault(key, UsualCall("stage", (read,), {"at": at}))
+        if any(isinstance(above.term, Guard) for above in site.spine()[:-1]):
+            padded.setdefault(read, UsualCall("pad", (read,)))
+        elif len(around) > 1:
+            padded.setdefault(read, UsualCall("pack", (read,)))
+    yield from list(found.values())[:MOST_STAGED]
+    yield from padded.values()
+
+
+def _of_the_whole(within: list[Site]) -> Iterator[UsualCall]:
+    if any(isinstance(site.term, Guard) for site in within):
+        yield UsualCall("simpl_guard")
+        yield UsualCall("solve_for_index")
+    yield UsualCall("simpl_index")
+    yield UsualCall("normalize")
+
+
+def _read(site: Site) -> str | None:
+    """The name of the tensor of which an element is read here."""
+    at = site.term
+    while isinstance(at, Access):
+        at = at.tensor
+    if not isinstance(site.term, Access) or (site.above is not None and isinstance(site.above.term, Access)):
+        return None
+    if isinstance(at, Input):
+        return at.array.name
+    return site.names.of_tensor(at.position) if isinstance(at, Local) else None
+
+
+def _chosen(goal: Program, site: Site) -> Chosen:
+    """How a person writes this place: the name of what is bound there, if that is the first one so called; its path."""
+    name = site.called[0]
+    first = next(named(goal, name, top_down=True), None)
+    return name if first is not None and first.path == site.path else site.path
+
+
+def _below(site: Site) -> Term:
+    return site.child(0).term
+
+
+def _inside(site: Site) -> Term:
+    """What stands directly in a loop, below guards."""
+    at = site.child(0)
+    while isinstance(at.term, Guard):
+        at = at.child(0)
+    return at.term
+
+
+def _parts(site: Site) -> Iterator[Site]:
+    return (below for below in walk(site) if below.path != site.path)
+
+
+def _extent(site: Site) -> int | None:
+    assert isinstance(site.term, Gen | Reduce)
+    return (site.term.high - site.term.low).constant
+
+
+_WORDS: Final = {op: word for word, op in OPERATOR_CALLED.items()}
+
+
+def _word(site: Site) -> str:
+    assert isinstance(site.term, Reshape)
+    return _WORDS[type(site.term.op)]
