@@ -15,8 +15,9 @@ from typing import ClassVar
 
 _ROOMS = tuple(
     str(Path(__file__).resolve().parent.parent / room) + "/"
-    for room in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "commands")
+    for room in ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse")
 )
+_COMMANDS = str(Path(__file__).resolve().parent.parent / "commands") + "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Source:
         """The nearest line on the call stack that is not part of this library."""
         frame = sys._getframe(1)
         while frame is not None:
+            if frame.f_code.co_filename.startswith(_COMMANDS):
+                return None  # whoever gave the command has written no line of Python
             if not frame.f_code.co_filename.startswith(_ROOMS):
                 return Source(frame.f_code.co_filename, frame.f_lineno)
             if frame.f_back is None:

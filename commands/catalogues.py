@@ -81,7 +81,7 @@ def _tactics(arguments: argparse.Namespace) -> int:
     if arguments.markdown:
         print(catalogue.markdown(), end="")
         return 0
-    entries = {entry.name: entry for entry in (*catalogue.tactics_of_sessions(), *catalogue.other_methods())}
+    entries = {entry.name: entry for entry in catalogue.entries()}
     if unknown := [name for name in arguments.names if name not in entries]:
         raise unknown_name("tactic", unknown[0], entries, required="a name that `atl tactics` lists")
     chosen = [entries[name] for name in arguments.names] or list(catalogue.tactics_of_sessions())

@@ -38,8 +38,9 @@ def applicable(self: S, at: Chosen | None = None, *, seconds: float = SECONDS) -
     """What applies at a place and below it, by what it would give: usual calls of tactics, then rules.
 
     It prints as a numbered list, each call with what it makes of what stands there: `s.take(s.applicable()[3])`
-    makes that call. Nothing is rewritten. A rule that asks for a parameter is listed with that. It looks for so many
-    `seconds`, and says what it has not tried by then. Raises `NoSite` where nothing is meant by `at`, `WrongArgument`.
+    makes that call. Nothing is rewritten. A rule that asks for a parameter is listed with that. It computes for so
+    many `seconds`, and says what it has not tried by then. Raises `NoSite` where nothing is meant by `at`,
+    `WrongArgument`.
 
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := let buf := ⊞[i < n] x[i] in ⊞[j < n] 2 * buf[j]"))
     >>> s.applicable("buf", seconds=60)[0]

@@ -97,6 +97,7 @@ def _of_lets(goal: Program, lets: list[Site]) -> Iterator[UsualCall]:
 
 def _staged(goal: Program, within: list[Site]) -> Iterator[UsualCall]:
     """What is read within loops, kept in a buffer at one of these."""
+    paths = {site.path for site in within}
     found: dict[tuple[str, Chosen], UsualCall] = {}
     padded: dict[str, UsualCall] = {}
     for site in within:
@@ -104,7 +105,7 @@ def _staged(goal: Program, within: list[Site]) -> Iterator[UsualCall]:
         if read is None:
             continue
         around = [above for above in site.spine()[:-1] if isinstance(above.term, Gen | Reduce)]
-        for loop in around[:-1]:
+        for loop in (each for each in around[:-1] if each.path in paths):
             at = _chosen(goal, loop)
             key = (read, at if not isinstance(at, list) else tuple(at))
             found.setdefault(key, UsualCall("stage", (read,), {"at": at}))

@@ -60,6 +60,12 @@ def other_methods() -> Iterator[Entry]:
             yield _entry(name, method)
 
 
+def entries() -> Iterator[Entry]:
+    """All methods: the tactics, then everything else."""
+    yield from tactics_of_sessions()
+    yield from other_methods()
+
+
 def described(entry: Entry) -> str:
     """An entry in full, for a terminal."""
     return f"{entry.call}\n\n{entry.text}"

@@ -1,0 +1,1 @@
+"""A derivation held in a terminal: `atl derive FILE`."""
