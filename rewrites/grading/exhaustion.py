@@ -4,13 +4,10 @@ A rule is instantiated with integers for its index metavariables and generic arr
 indices reads a generic array, a condition takes every threshold. Elements are polynomials, so that a run at one choice
 of integers proves the equation there for all values. Where a premise is false, or a side has no meaning, nothing is
 claimed.
-
-`python -m proofs_tests.rules.exhaustion` prints how many cases each rule was decided in.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -39,7 +36,6 @@ from atl.prove import Facts, Proved, prove
 from rewrites.instantiation import Argument, Function, abstracted, applied, of_indices
 from rewrites.matching.patterns import groups_of
 from rewrites.rule import Equation, Kind, Rule
-from rewrites.rules import RULES
 
 WINDOW: Final = range(-1, 4)
 """The values of index metavariables."""
@@ -334,23 +330,3 @@ def choices(
     random = Random(f"{rule.name} {seed}")
     for _ in range(most):
         yield {name: random.choice(space) for name, space in of.items()}
-
-
-def report(names: Sequence[str] = ()) -> int:
-    """Prints the verdict on every rule, or on those named."""
-    failed = 0
-    for rule in RULES.values():
-        if names and rule.name not in names:
-            continue
-        verdict = decide(rule)
-        failed += verdict.counterexample is not None
-        how = "every choice" if verdict.whole else f"{verdict.decided + verdict.passed_over} choices drawn"
-        counts = f"{verdict.decided:6} equal, {verdict.passed_over:6} claim nothing"
-        print(f"{rule.family:16} {rule.name:24} {counts}, of {how}")
-        if verdict.counterexample is not None:
-            print(f"  FALSE at {verdict.counterexample}")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(report(sys.argv[1:]))
