@@ -356,12 +356,14 @@ def _numbers_of(sizes: Sequence[str], tiles: str | None) -> tuple[dict[str, int]
 def _declare_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="certificates, as theorem.save writes them")
     parser.add_argument("--no-smt", action="store_true", help="do not ask z3: refuse what only z3 decides")
+    parser.add_argument("--own", metavar="RULES.py", help="a file with rules of your own that they may use")
 
 
 def _check(arguments: argparse.Namespace) -> int:
     from rewrites.certificates.certificate import main as certificates
 
-    return certificates([*(["--no-smt"] if arguments.no_smt else []), "--", *arguments.files])
+    options = [*(["--no-smt"] if arguments.no_smt else []), *([f"--own={arguments.own}"] if arguments.own else [])]
+    return certificates([*options, "--", *arguments.files])
 
 
 # -- atl certify ------------------------------------------------------------------------------------------------------
@@ -423,22 +425,25 @@ def _rules(arguments: argparse.Namespace) -> int:
 def _declare_tactics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these, each in full")
     parser.add_argument("--markdown", action="store_true", help="the page of the documents, docs/tactics.md")
+    parser.add_argument("--own", metavar="FILE.py", help="a file with tactics of your own, listed after ours")
 
 
 def _tactics(arguments: argparse.Namespace) -> int:
     from rewrites.errors import unknown_name
+    from rewrites.own import read
     from rewrites.session import catalogue
 
     if arguments.markdown:
         print(catalogue.markdown(), end="")
         return 0
-    entries = {entry.name: entry for entry in (*catalogue.tactics_of_sessions(), *catalogue.other_methods())}
+    own = [] if arguments.own is None else list(catalogue.own_tactics(read(arguments.own).tactics))
+    entries = {entry.name: entry for entry in (*catalogue.tactics_of_sessions(), *catalogue.other_methods(), *own)}
     if unknown := [name for name in arguments.names if name not in entries]:
         raise unknown_name("tactic", unknown[0], entries, required="a name that `atl tactics` lists")
     if arguments.names:
         print("\n\n".join(catalogue.described(entries[name]) for name in arguments.names))
         return 0
-    for entry in catalogue.tactics_of_sessions():
+    for entry in (*catalogue.tactics_of_sessions(), *own):
         print(f"{entry.name:16} {entry.law}")
     return 0
 

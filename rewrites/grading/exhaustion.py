@@ -28,7 +28,8 @@ from atl.core.index import ONE, Array, Index, Size, constant, index
 from atl.core.predicate import FALSE, TRUE, Predicate, equal
 from atl.core.program import Program
 from atl.core.terms import Expr, Input, Type
-from atl.errors import ATLError
+from atl.core.traversal import arrays_in, subterms
+from atl.errors import ATLError, WrongArgument
 from atl.meaning.interpret import denote
 from atl.meaning.polynomials import Polynomials, symbol
 from atl.meaning.scalars import Scalars
@@ -58,11 +59,14 @@ CASES: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """A choice at which the sides of a rule differ."""
+    """A choice at which the sides of a rule differ; `first` is an element in which they do, if their shapes agree."""
 
     choice: str
     left: str
     right: str
+    sizes: Mapping[str, int] = field(default_factory=dict, repr=False)
+    first: tuple[tuple[int, ...], Any, Any] | None = field(default=None, repr=False)
+    elements: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(slots=True)
@@ -270,12 +274,28 @@ def compared(rule: Rule, generic: Generic, scalars: Scalars[Any]) -> Counterexam
     sides = []
     for term in (stated.lhs, stated.rhs):
         program = Program("side", tuple(generic.inputs), term)
+        _check_closed(rule, program)
         meaning = denote(program, dict.fromkeys(program.sizes, 1), generic.arrays, scalars)
         sides.append((meaning.shape, meaning.to_numpy(object)))
     (shape, left), (other, right) = sides
     if shape == other and bool(np.all(left == right)):
         return True
-    return Counterexample(str(generic.choice), f"{shape} {left.tolist()}"[:400], f"{other} {right.tolist()}"[:400])
+    shown = f"{shape} {left.tolist()}"[:400], f"{other} {right.tolist()}"[:400]
+    differing = (at for at in np.ndindex(*shape) if left[at] != right[at]) if shape == other else iter(())
+    first = next(((at, left[at], right[at]) for at in differing), None)
+    return Counterexample(str(generic.choice), *shown, dict(generic.choice), first)
+
+
+def _check_closed(rule: Rule, side: Program) -> None:
+    """A rule is about its metavariables: a size of its own would be tried at one value only."""
+    foreign = [size for size in side.sizes if size != UNIT]
+    foreign += [array.name for part in subterms(side.body) for array in arrays_in(part) if array not in side.inputs]
+    if foreign:
+        raise WrongArgument(
+            f"the rule {rule.name} speaks of {foreign[0]}, which is none of its parameters",
+            required="sides that are made of its parameters alone",
+            suggestions=(f"make it a parameter: def {rule.name}({foreign[0]}: Index, …)",),
+        )
 
 
 KNOWN: Final = Facts((equal(index(Size(UNIT)), ONE),))
