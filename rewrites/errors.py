@@ -15,7 +15,8 @@ from atl.core.index import Index
 from atl.core.predicate import Predicate
 from atl.core.terms import Expr
 from atl.errors import ATLError, WrongArgument
-from atl.prove import Answer
+from atl.prove import Answer, Refuted
+from atl.text.printing import show_predicate
 from rewrites.rule import Rule
 
 Part: TypeAlias = Expr | Index | Predicate
@@ -43,6 +44,12 @@ class PremiseFailed(ATLError, ValueError):
         self.premise = premise
         self.scope = scope
         self.answer = answer
+
+    def __str__(self) -> str:
+        """The message, the premise, and numbers that make it false: written when read, as a search fails often."""
+        text = f"{super().__str__()}\n  required: {show_predicate(self.premise)}"
+        numbers = self.answer.model.numbers if isinstance(self.answer, Refuted) else {}
+        return f"{text}\n  breaks at: {', '.join(f'{k} = {v}' for k, v in numbers.items())}" if numbers else text
 
 
 class NotATheorem(ATLError, ValueError):

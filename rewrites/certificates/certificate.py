@@ -84,7 +84,8 @@ def save(theorem: Theorem, path: str | os.PathLike[str]) -> None:
     try:
         write_whole({target: lambda stream: stream.write(text.encode())})
     except (OSError, ValueError) as error:  # ValueError: no file has such a name
-        raise CertificateError(f"{target} cannot be written: {error}", required="a place for a file") from error
+        said = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CertificateError(f"{target} cannot be written: {said}", required="a place for a file") from error
 
 
 def _file(path: object) -> File:
