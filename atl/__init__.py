@@ -11,7 +11,42 @@ import sys as _sys
 from atl.checks.safety import check_safe
 from atl.core.node import print_with as _print_with
 from atl.core.program import Program
-from atl.errors import ATLError
+from atl.errors import (
+    ArgumentError,
+    ArrayError,
+    AssumptionError,
+    ATLError,
+    CheckoutNeeded,
+    CompilerFailed,
+    CompilerMissing,
+    ContradictoryAssumptions,
+    CudaError,
+    DtypeError,
+    EscapedIndex,
+    ExtentError,
+    GpuMissing,
+    GridTooLarge,
+    IllegalMark,
+    ImageError,
+    IndexOverflow,
+    NoSuchAttribute,
+    NotExact,
+    OutOfMemory,
+    ParseError,
+    RaggedShape,
+    RankError,
+    RefusedMark,
+    ShapeError,
+    SymbolicValue,
+    TooLarge,
+    UnknownMark,
+    UnsafeAccess,
+    UnsafeGuard,
+    UnsafeTruncation,
+    UnsupportedMark,
+    WrongArgument,
+    WrongName,
+)
 from atl.meaning.interpret import evaluate
 from atl.parsing.parse import parse
 from atl.surface.einsum import einsum
@@ -62,8 +97,13 @@ _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
 
 __version__ = "0.1.0"
 __all__ = [
-    "ATLError", "Condition", "IndexExpr", "Program", "Size", "Tensor", "abs", "cast", "ceildiv", "check_safe",
-    "coiter", "concat", "einsum", "evaluate", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum",
-    "minimum", "padl", "padr", "parse", "place", "program", "reduce", "scatter", "select", "shear", "sizes", "split",
-    "sqrt", "sum", "tanh", "tensor", "transpose", "truncl", "truncr", "unshear", "value",
+    "ATLError", "ArgumentError", "ArrayError", "AssumptionError", "CheckoutNeeded", "CompilerFailed", "CompilerMissing",
+    "Condition", "ContradictoryAssumptions", "CudaError", "DtypeError", "EscapedIndex", "ExtentError", "GpuMissing",
+    "GridTooLarge", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow", "NoSuchAttribute", "NotExact",
+    "OutOfMemory", "ParseError", "Program", "RaggedShape", "RankError", "RefusedMark", "ShapeError", "Size",
+    "SymbolicValue", "Tensor", "TooLarge", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation",
+    "UnsupportedMark", "WrongArgument", "WrongName", "abs", "cast", "ceildiv", "check_safe", "coiter", "concat",
+    "einsum", "evaluate", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum", "minimum", "padl",
+    "padr", "parse", "place", "program", "reduce", "scatter", "select", "shear", "sizes", "split", "sqrt", "sum",
+    "tanh", "tensor", "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip

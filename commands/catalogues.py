@@ -71,20 +71,23 @@ def _rule_as_data(rule: Rule) -> dict[str, Any]:
 def _declare_tactics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these, each in full")
     parser.add_argument("--markdown", action="store_true", help="the page of the documents, docs/tactics.md")
+    parser.add_argument("--own", metavar="FILE.py", help="a file with tactics of your own, listed after ours")
     declare_json(parser)
 
 
 def _tactics(arguments: argparse.Namespace) -> int:
     from rewrites.errors import unknown_name
+    from rewrites.own import read
     from rewrites.session import catalogue
 
     if arguments.markdown:
         print(catalogue.markdown(), end="")
         return 0
-    entries = {entry.name: entry for entry in catalogue.entries()}
+    own = [] if arguments.own is None else list(catalogue.own_tactics(read(arguments.own).tactics))
+    entries = {entry.name: entry for entry in (*catalogue.entries(), *own)}
     if unknown := [name for name in arguments.names if name not in entries]:
         raise unknown_name("tactic", unknown[0], entries, required="a name that `atl tactics` lists")
-    chosen = [entries[name] for name in arguments.names] or list(catalogue.tactics_of_sessions())
+    chosen = [entries[name] for name in arguments.names] or [*catalogue.tactics_of_sessions(), *own]
     if arguments.json:
         print_json([_entry_as_data(entry) for entry in chosen])
     elif arguments.names:

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from atl.errors import ATLError
-from commands.foundation.command import FAILED, Command, declare_json, error_as_data, need_checkout, print_json
+from commands.foundation.command import (
+    FAILED,
+    UNPROVED,
+    Command,
+    declare_json,
+    error_as_data,
+    need_checkout,
+    print_json,
+)
 from commands.foundation.terminal import watched
 
 if TYPE_CHECKING:
@@ -19,22 +27,26 @@ if TYPE_CHECKING:
 def _declare_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="certificates, as theorem.save writes them")
     parser.add_argument("--no-smt", action="store_true", help="do not ask z3: refuse what only z3 decides")
+    parser.add_argument("--own", metavar="RULES.py", help="a file with rules of your own that they may use")
     declare_json(parser)
 
 
 def _check(arguments: argparse.Namespace) -> int:
     from rewrites.certificates.verdict import judge
+    from rewrites.own import read
 
+    own = [] if arguments.own is None else list(read(arguments.own).rules.values())
     judged = []
     for file in watched(arguments.files, "checking"):
-        verdict = judge(file, smt=not arguments.no_smt, formats=_format)
+        verdict = judge(file, own=own, smt=not arguments.no_smt, formats=_format)
         judged.append(verdict)
         if not arguments.json:
             _say(verdict, asked=not arguments.no_smt)
     accepted = all(verdict.theorem is not None for verdict in judged)
     if arguments.json:
         print_json({"accepted": accepted, "certificates": [_as_data(verdict) for verdict in judged]})
-    return 0 if accepted else FAILED
+    rests = any(verdict.theorem is not None and verdict.theorem.unproved for verdict in judged)
+    return FAILED if not accepted else UNPROVED if rests else 0
 
 
 def _format(text: str) -> Format | None:
@@ -72,6 +84,7 @@ def _as_data(verdict: Verdict) -> dict[str, Any]:
             for step in theorem.steps
         ],
         "grades": dict(verdict.grades),
+        "unproved": [rule.name for rule in theorem.unproved],
         "decided_by_z3": verdict.decided_by_z3,
     }
 

@@ -28,6 +28,7 @@ from atl.text.printing import place_of
 from rewrites import kernel
 from rewrites.admission import described, is_of
 from rewrites.errors import NoMatch, NoSite, Undetermined, unknown_name
+from rewrites.grading.graded import standing_of
 from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kernel import Step, Theorem
 from rewrites.matching import correspondence
@@ -119,8 +120,10 @@ class Derivation:
         scope = self.site(path).scope
         return proves(scope.facts, scope.predicate(fact))
 
-    def rule(self, name: str) -> Rule:
-        """The rule of this name."""
+    def rule(self, name: str | Rule) -> Rule:
+        """The rule of this name, or a rule of a user's own."""
+        if isinstance(name, Rule) and standing_of(name) is not None:
+            return name
         if not isinstance(name, str):
             raise WrongArgument(
                 f"{brief(name)} is no name of a rule",

@@ -1,4 +1,4 @@
-"""What rewriting refuses: errors ATL701 to ATL712, and what to say of a name that is not there.
+"""What rewriting refuses: errors ATL701 to ATL715, and what to say of a name that is not there.
 
 They say what was asked for and what does not hold. Why a rule applies nowhere, and what would help, is found out where
 a person is to read it: `rewrites.session.diagnosis`.
@@ -15,7 +15,8 @@ from atl.core.index import Index
 from atl.core.predicate import Predicate
 from atl.core.terms import Expr
 from atl.errors import ATLError, WrongArgument
-from atl.prove import Answer
+from atl.prove import Answer, Refuted
+from atl.text.printing import show_predicate
 from rewrites.rule import Rule
 
 Part: TypeAlias = Expr | Index | Predicate
@@ -43,6 +44,12 @@ class PremiseFailed(ATLError, ValueError):
         self.premise = premise
         self.scope = scope
         self.answer = answer
+
+    def __str__(self) -> str:
+        """The message, the premise, and numbers that make it false: written when read, as a search fails often."""
+        text = f"{super().__str__()}\n  required: {show_predicate(self.premise)}"
+        numbers = self.answer.model.numbers if isinstance(self.answer, Refuted) else {}
+        return f"{text}\n  breaks at: {', '.join(f'{k} = {v}' for k, v in numbers.items())}" if numbers else text
 
 
 class NotATheorem(ATLError, ValueError):
@@ -116,6 +123,20 @@ class CertificateError(ATLError, ValueError):
         self.found = found
 
 
+class UnknownRule(CertificateError):
+    """A certificate was made with a rule that is not here, or says something else here: supply that rule.
+
+    `rule` is its name, `recorded` the hash of the text that it had.
+    """
+
+    code = "ATL715"
+
+    def __init__(self, summary: str, *, rule: str, recorded: str, **parts: Any) -> None:
+        super().__init__(summary, **parts)
+        self.rule = rule
+        self.recorded = recorded
+
+
 class NotAdmitted(ATLError, ValueError):
     """An argument of a rule is not of its kind, or not a term of this program."""
 
@@ -181,3 +202,15 @@ class MeetingPlaces(ATLError, ValueError):
     """A layout would store two elements at one place, or lose one; or it is not proved that it does not."""
 
     code = "ATL712"
+
+
+class FalseRule(ATLError, ValueError):
+    """A rule that a user has stated is false: there are sizes and elements for which its sides differ."""
+
+    code = "ATL713"
+
+
+class UntriedRule(ATLError, ValueError):
+    """A rule that a user has stated claims nothing at any size that was tried, so that nothing is known of it."""
+
+    code = "ATL714"

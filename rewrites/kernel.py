@@ -8,7 +8,8 @@ symmetry and by transitivity. All that searches, matches or prints is elsewhere,
 What is trusted, besides this file: what it takes as an argument (`rewrites.admission`) and how a rule is stated for it
 (`rewrites.rule`, `instantiation`, `kinds`, `named_operators`, and the operators of `atl.surface`); the terms and their
 forms (`atl.core`); what is known at a place and what must hold there (`atl.checks.scope`, `wellformed`); the prover
-(`atl.prove`); and the rules themselves, each of which is proved or exhausted by tests.
+(`atl.prove`); and the rules themselves, each of which is proved or exhausted by tests. A user's own rule is taken once
+`rewrites.grading` has judged it; a theorem that rests on one which is not proved for all sizes says so.
 What comes in by a call is made anew by the constructors, from its fields alone, or is refused: also a node that was
 put together past them. What Python cannot prevent is outside of this: whoever writes into what the kernel has taken or
 made, into a rule or into a module (`object.__setattr__`, a module's own dictionary) can make it say anything.
@@ -34,6 +35,7 @@ from atl.prove import Proved, prove
 from atl.text.printing import show
 from rewrites.admission import admit, admit_program
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
+from rewrites.grading.graded import is_unproved, standing_of
 from rewrites.instantiation import Argument, Arguments, Function
 from rewrites.kinds import Kind
 from rewrites.rule import Rule
@@ -120,6 +122,11 @@ class Theorem:
             at = at.before
         return tuple(reversed(found))
 
+    @property
+    def unproved(self) -> tuple[Rule, ...]:
+        """The rules of a user's own that this rests on and that are not proved for all sizes: it holds if they do."""
+        return tuple(dict.fromkeys(step.rule for step in self.steps if is_unproved(step.rule)))
+
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a certificate, which `rewrites.load` replays with this kernel alone."""
         type(self).saved_by(self, path)
@@ -148,7 +155,11 @@ class Theorem:
         return self
 
     def __repr__(self) -> str:
-        return f"{self._lhs.name} = {self._rhs.name}, by {len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
+        by = f"{self._lhs.name} = {self._rhs.name}, by {len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
+        rests_on = [
+            f"{rule.name} (grade {standing.grade})" for rule in self.unproved if (standing := standing_of(rule))
+        ]
+        return f"{by}; if {', '.join(rests_on)} hold{'s' * (len(rests_on) == 1)}, not proved" if rests_on else by
 
 
 def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
@@ -246,11 +257,12 @@ def _check_theorem(theorem: Theorem) -> None:
 
 
 def _check_rule(rule: Rule) -> None:
-    """A rule is one of those that are proved, and not merely called so."""
-    if type(rule) is not Rule or RULES.get(rule.name) is not rule:
+    """A rule is one of those that are proved, or a user's own that was judged, and not merely called so."""
+    if type(rule) is not Rule or (RULES.get(rule.name) is not rule and standing_of(rule) is None):
         raise NotATheorem(
             f"{getattr(rule, 'name', None) or type(rule).__name__} is no rule of the catalogue",
-            required="one of rewrites.rules, each of which is proved or exhausted",
+            required="one of rewrites.rules, each of which is proved or exhausted, or one of your own: "
+            "@rule of rewrites.own",
         )
 
 

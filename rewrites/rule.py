@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 from atl.core.predicate import TRUE, Predicate, conjuncts
 from atl.core.terms import Expr
-from atl.errors import WrongArgument, WrongName
+from atl.errors import WrongArgument, WrongName, brief
 from atl.surface.values import Condition, IndexExpr, Tensor, as_predicate, as_tensor
 from rewrites.instantiation import Arguments, as_surface
 from rewrites.kinds import (
@@ -89,7 +89,12 @@ class Rule:
                 f"the rule {self.name} {f'needs {missing[0]}' if missing else f'has no parameter {unknown[0]}'}",
                 required=f"its parameters: {', '.join(self.metavariables)}",
             )
-        return self.states(**{name: as_surface(arguments[name]) for name in self.metavariables})
+        stated = self.states(**{name: as_surface(arguments[name]) for name in self.metavariables})
+        if not isinstance(stated, Equation):
+            raise WrongArgument(
+                f"the rule {self.name} returns {brief(stated)}", required="equation(left, right, given(premises))"
+            )
+        return stated
 
     @property
     def declaration(self) -> Callable[..., Equation]:
@@ -113,10 +118,22 @@ def rule(*, family: str, source: str = "", follows: tuple[str, ...] = ()) -> Cal
 
     def declare(function: Callable[..., Equation]) -> Rule:
         _check_new(function)
-        law = inspect.getdoc(function) or ""
-        return Rule(function.__name__, family, source, law, _metavariables(function), function, follows)
+        return declared(function, function, family=family, source=source, follows=follows)
 
     return declare
+
+
+def declared(
+    function: Callable[..., Equation],
+    states: Callable[..., Equation],
+    *,
+    family: str,
+    source: str = "",
+    follows: tuple[str, ...] = (),
+) -> Rule:
+    """The rule that a function declares by its name, its docstring and its annotations; `states` says the equation."""
+    law = inspect.getdoc(function) or ""
+    return Rule(function.__name__, family, source, law, _metavariables(function), states, follows)
 
 
 @dataclass(frozen=True, eq=False)

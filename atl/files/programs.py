@@ -23,7 +23,7 @@ def program_in(target: str) -> Program:
     where, _, name = target.rpartition(":")
     if not where:
         where, name = name, ""
-    module = _loaded(where)
+    module = module_in(where)
     found = {name: value for name, value in vars(module).items() if isinstance(value, Program)}
     if not name and len(found) == 1:
         return next(iter(found.values()))
@@ -40,7 +40,8 @@ def program_in(target: str) -> Program:
     )
 
 
-def _loaded(where: str) -> ModuleType:
+def module_in(where: str) -> ModuleType:
+    """The module that a path to a Python file, or a dotted name, means: the file is run, the module imported."""
     path = Path(where)
     is_file = path.suffix == ".py" or _is_file(path)
     if is_file and not _is_file(path):

@@ -18,6 +18,8 @@ FAILED: Final = 1
 """A check failed, or two results that must agree do not."""
 REFUSED: Final = 2
 """Something was wrong with what was asked; the message says what to do."""
+UNPROVED: Final = 3
+"""All is accepted, and something rests on a rule of the user's own that is not proved for all sizes."""
 INTERRUPTED: Final = 130
 
 CODES: Final[Mapping[int, str]] = MappingProxyType(
@@ -25,6 +27,7 @@ CODES: Final[Mapping[int, str]] = MappingProxyType(
         GOOD: "done; what was judged is as it should be",
         FAILED: "judged, and found wrong: a certificate refused, results that differ, a finding of a fuzzer",
         REFUSED: "not done: what was asked for is wrong or refused, and the message says what to do",
+        UNPROVED: "accepted, but it rests on a rule of the user's own that is not proved for all sizes",
         INTERRUPTED: "interrupted by Ctrl-C; nothing is left half-written",
     }
 )

@@ -13,7 +13,7 @@ from atl.errors import ATLError
 from atl.surface.values import Condition
 from proofs_tests.attacks.settings import Setting, attempted_expression, condition
 from proofs_tests.programs.choices import Choices, chance, choose
-from proofs_tests.rules.rule_samples import Sample
+from rewrites.grading.samples import Sample
 from rewrites.instantiation import Argument, Parameter, abstracted
 from rewrites.kinds import Kind
 from rewrites.rule import Rule

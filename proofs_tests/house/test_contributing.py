@@ -28,7 +28,7 @@ WRITTEN: Final = "How a person writes it"
 
 OF_THE_RULE: Final = """
 import atl
-from proofs_tests.rules.rule_proofs import standing
+from rewrites.grading.standing import standing
 from rewrites import reschedule
 from rewrites.rules import RULES
 

@@ -8,33 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from random import Random
-from typing import Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-T = TypeVar("T")
+from rewrites.grading.choices import Choices, Seeded, chance, choose, weighted
 
-
-class Choices(Protocol):
-    """A source of decisions."""
-
-    def integer(self, low: int, high: int) -> int:
-        """An integer from `low` to `high`, both included."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seeded:
-    """Decisions by a seed, the same in every run."""
-
-    random: Random
-
-    @staticmethod
-    def by(seed: str) -> Seeded:
-        return Seeded(Random(seed))
-
-    def integer(self, low: int, high: int) -> int:
-        return self.random.randint(low, high)
+__all__ = ["Choices", "Drawn", "Recorded", "Replayed", "Seeded", "chance", "choose", "shrunk", "weighted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +50,6 @@ class Replayed:
         above = self.record[self._at] if self._at < len(self.record) else 0
         self._at += 1
         return min(low + above, high)
-
-
-def chance(choices: Choices, percent: int) -> bool:
-    return choices.integer(0, 99) >= 100 - percent
-
-
-def choose(choices: Choices, options: Sequence[T]) -> T:
-    return options[choices.integer(0, len(options) - 1)]
-
-
-def weighted(choices: Choices, options: Sequence[tuple[int, T]]) -> T:
-    """One of the options, each as likely as its weight says."""
-    at = choices.integer(0, sum(weight for weight, _ in options) - 1)
-    for weight, option in options:
-        if at < weight:
-            return option
-        at -= weight
-    raise AssertionError("the weights are not negative")
 
 
 # -- shrinking --------------------------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from proofs_tests.rules.exhaustion import decide, found_spelled_out
-from proofs_tests.rules.symbolic import proved
+from rewrites.grading.exhaustion import decide, found_spelled_out
+from rewrites.grading.symbolic import proved
 from rewrites.kinds import Kind
 from rewrites.rule import Rule
 from rewrites.rules import RULES

@@ -21,7 +21,7 @@ from atl.core.terms import Access, Expr, Let, Reshape, TruncateLeft, TruncateRig
 from atl.meaning.interpret import PAD, Elements, Environment, Positions, _Interpreter
 from atl.meaning.polynomials import Polynomial, Polynomials
 from atl.surface.values import Tensor
-from proofs_tests.rules.exhaustion import Generic, choices, instance, ranks_of
+from rewrites.grading.exhaustion import Generic, choices, instance, ranks_of
 from rewrites.instantiation import Argument, Function, abstracted, applied
 from rewrites.kinds import Kind
 from rewrites.rule import Rule

@@ -1,8 +1,6 @@
-"""How far each rule is known to be true, from its one declaration.
+"""How far each rule is known to be true, from its one declaration: its grade, as `rewrites.grading` finds it.
 
-Grade 1: it holds for random sizes and bodies, with exact rational elements (`rule_samples`). Grade 2: it holds at every
-size and index of a window, for all element values (`exhaustion`). Grade 3: it is proved for all
-sizes (`symbolic`). What it may lose is tested too (`rule_labels`): access safety and padding, in either direction.
+What it may lose is tested too (`rule_labels`): access safety and padding, in either direction.
 
     python -m proofs_tests.rules.rule_proofs              the table of the rules
     python -m proofs_tests.rules.rule_proofs --mutants    how many wrong variants of each are found (`mutation`)
@@ -14,55 +12,25 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from proofs_tests.rules import mutation
 from proofs_tests.rules.corollaries import replayed
-from proofs_tests.rules.exhaustion import CASES, Counterexample, decide, size, spaces
 from proofs_tests.rules.rule_labels import Labels, labels
-from proofs_tests.rules.rule_samples import sampled
-from proofs_tests.rules.symbolic import proved
+from rewrites.grading.exhaustion import size, spaces
+from rewrites.grading.standing import Standing, standing
 from rewrites.rule import Rule
 from rewrites.rules import RULES
-from rewrites.rules.grades import EXHAUSTED_ONLY
 
 EVERY: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What is known of a rule; whether the whole window was tried; and why it is not proved, if it is not."""
-
-    rule: Rule
-    grade: int
-    cases: int
-    whole: bool
-    reason: str
-    counterexample: Counterexample | None = None
-
-
-def standing(rule: Rule, cases: int = CASES) -> Standing:
-    """The grade of a rule; 0 for a false one."""
-    sample = sampled(rule)
-    if isinstance(sample, Counterexample):
-        return Standing(rule, 0, 0, whole=False, reason="false", counterexample=sample)
-    verdict = decide(rule, cases)
-    if verdict.counterexample is not None:
-        return Standing(rule, 0, 0, whole=False, reason="false", counterexample=verdict.counterexample)
-    if not verdict.decided:
-        return Standing(rule, int(bool(sample)), 0, whole=False, reason="no choice of the window meets its premises")
-    stuck = proved(rule)
-    reason = "" if stuck is None else EXHAUSTED_ONLY.get(rule.name, stuck)
-    return Standing(rule, 3 if stuck is None else 2, verdict.decided, verdict.whole, reason)
-
-
-def row(found: Standing, kept: Labels) -> str:
+def row(rule: Rule, found: Standing, kept: Labels) -> str:
     """A line of the table."""
-    window = "every choice" if found.whole else f"of {size(spaces(found.rule))}"
-    follows = f"; follows from {', '.join(found.rule.follows)}" if found.rule.follows else ""
+    window = "every choice" if found.whole else f"of {size(spaces(rule))}"
+    follows = f"; follows from {', '.join(rule.follows)}" if rule.follows else ""
     return (
-        f"{found.rule.family:16} {found.rule.name:22} grade {found.grade}  {kept}  "
+        f"{rule.family:16} {rule.name:22} grade {found.grade}  {kept}  "
         f"{found.cases:6} {window:14} {found.reason}{follows}"
     ).rstrip()
 
@@ -74,7 +42,7 @@ def table(names: Sequence[str]) -> int:
     broken = 0
     for rule in [RULES[name] for name in names] if names else RULES.values():
         found = standing(rule, EVERY)
-        print(row(found, labels(rule)), flush=True)
+        print(row(rule, found, labels(rule)), flush=True)
         if found.counterexample is not None:
             print(f"    FALSE: {found.counterexample}")
         if rule.follows and replayed(rule) is None:

@@ -19,12 +19,13 @@ from atl.meaning.scalars import Exact
 from proofs_tests.programs.choices import Drawn
 from proofs_tests.rules import rule_proofs
 from proofs_tests.rules.corollaries import replayed
-from proofs_tests.rules.exhaustion import Counterexample, compared, decide
 from proofs_tests.rules.mutation import EQUIVALENT, declared_once, mutants, score
 from proofs_tests.rules.rule_labels import labels
-from proofs_tests.rules.rule_proofs import EVERY, standing
-from proofs_tests.rules.rule_samples import Sample, sampled
-from proofs_tests.rules.symbolic import proved
+from proofs_tests.rules.rule_proofs import EVERY
+from rewrites.grading.exhaustion import Counterexample, compared, decide
+from rewrites.grading.samples import Sample, sampled
+from rewrites.grading.standing import standing
+from rewrites.grading.symbolic import proved
 from rewrites.named_operators import padding
 from rewrites.rewordings import FIRST_LAWS, FIRST_SPELLINGS, first_wording
 from rewrites.rule import Body, Cond, Elem, ElemT, Equation, Index, Matrix, Rule, Vector, equation, rule

@@ -37,11 +37,11 @@ from atl.surface.values import Tensor
 from examples import derivations
 from examples.schedules import blur, convolution, matmul, tensor_addition
 from proofs_tests.programs.choices import Seeded
-from proofs_tests.rules.exhaustion import instance
-from proofs_tests.rules.rule_samples import Sample
 from proofs_tests.sessions.random_tactics import TACTICS
 from rewrites import Session, reschedule, rules
 from rewrites.certificates.certificate import dumps, loads
+from rewrites.grading.exhaustion import instance
+from rewrites.grading.samples import Sample
 from rewrites.instantiation import Argument
 from rewrites.places.site import sites
 from rewrites.rule import Rule

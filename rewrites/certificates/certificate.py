@@ -1,7 +1,8 @@
 """Certificates: a theorem as a file, which the kernel alone replays.
 
     {"format": "atl-certificate/1", "start": {"text": [...], "sha256": ...}, "end": ..., "assumptions": [...],
-     "rules": {name: digest}, "steps": [{"rule", "direction", "path", "with", "after"}, ...], "terms": [...]}
+     "rules": {name: digest}, "own": {name: {"grade", "says"}},
+     "steps": [{"rule", "direction", "path", "with", "after"}, ...], "terms": [...]}
 
 Programs are printed text, arguments are written as `rewrites.certificates.term_json` says, `after` is the hash of the
 program that a step leads to. To load one is to replay it from the start program: each step by
@@ -18,7 +19,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path as File
 from typing import Final, NoReturn
 
@@ -33,8 +33,10 @@ from atl.text.printing import show_predicate, show_program
 from rewrites.admission import described, is_of
 from rewrites.certificates import operands
 from rewrites.certificates.digests import Digests
+from rewrites.certificates.own_rules import digest, grades_written, rules_of
 from rewrites.certificates.term_json import DEEPEST, Json, Reader, abbreviated, depth_of, same, written
 from rewrites.errors import CertificateError
+from rewrites.grading.graded import grade_text, standing_of, with_own
 from rewrites.instantiation import Argument
 from rewrites.kernel import Step, Theorem, reflexivity, rewrite, shown
 from rewrites.rule import Rule
@@ -79,7 +81,8 @@ def save(theorem: Theorem, path: str | os.PathLike[str]) -> None:
     try:
         write_whole({target: lambda stream: stream.write(text.encode())})
     except (OSError, ValueError) as error:  # ValueError: no file has such a name
-        raise CertificateError(f"{target} cannot be written: {error}", required="a place for a file") from error
+        said = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CertificateError(f"{target} cannot be written: {said}", required="a place for a file") from error
 
 
 def _file(path: object) -> File:
@@ -110,10 +113,11 @@ def dumps(theorem: Theorem) -> str:
         "start": _program_written(theorem.lhs, "start"),
         "end": _program_written(theorem.rhs, "end"),
         "assumptions": [show_predicate(assumption) for assumption in theorem.lhs.assumptions],
-        "rules": {step.rule.name: _digest(step.rule) for step in steps},
+        "rules": {step.rule.name: digest(step.rule) for step in steps},
         "steps": [line.written() for line in lines],
         "terms": terms,
         **operands.written(theorem.lhs),
+        **grades_written(steps),
     }
     return _laid_out(data)
 
@@ -146,18 +150,6 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@lru_cache(maxsize=4096)
-def _digest(rule: Rule) -> str:
-    try:
-        return rule.digest
-    except (OSError, TypeError) as error:
-        raise CertificateError(
-            f"the text of the rule {rule.name} cannot be read: {error}",
-            field="rules",
-            required="rules in source files that have not changed since they were imported",
-        ) from error
-
-
 def _laid_out(data: Mapping[str, Json]) -> str:
     """JSON that a person can read: a line for each line of a program, each step and each shared term."""
 
@@ -185,10 +177,14 @@ def load(
     path: str | os.PathLike[str],
     *,
     rules: Mapping[str, Rule] | None = None,
+    own: Sequence[Rule] = (),
     smt: bool = True,
     formats: operands.Formats = operands.unknown,
 ) -> Theorem:
     """The theorem that a file certifies, replayed by the kernel. `rules` are those that it may use; by default, all.
+
+    `own` are rules of one's own, which it may use besides: one that it was made with has to be supplied, with the same
+    text, or it is refused with `UnknownRule`. What such a theorem rests on is its `unproved`.
 
     `formats` gives the format that a name means, for packed operands: `sparse.load` is this with those that it has.
     Without `smt`, z3 is asked nothing: a certificate with a premise that only z3 decides is refused.
@@ -213,13 +209,14 @@ def load(
         raise _no_certificate(f"{file} is not text in UTF-8") from error
     except ValueError as error:
         raise CertificateError(f"{brief(path)} is no path of a file: {error}", field="file") from error
-    return loads(text, rules=rules, smt=smt, formats=formats)
+    return loads(text, rules=rules, own=own, smt=smt, formats=formats)
 
 
 def loads(
     text: str,
     *,
     rules: Mapping[str, Rule] | None = None,
+    own: Sequence[Rule] = (),
     smt: bool = True,
     formats: operands.Formats = operands.unknown,
 ) -> Theorem:
@@ -227,7 +224,7 @@ def loads(
     if not isinstance(smt, bool):
         raise CertificateError(f"smt={brief(smt)}", required="smt=True or smt=False")
     with nullcontext() if smt else without_smt():
-        return _replayed_from(text, RULES if rules is None else rules, formats)
+        return _replayed_from(text, with_own(RULES if rules is None else rules, own), formats)
 
 
 def _replayed_from(text: str, rules: Mapping[str, Rule], formats: operands.Formats) -> Theorem:
@@ -235,7 +232,7 @@ def _replayed_from(text: str, rules: Mapping[str, Rule], formats: operands.Forma
     lines = [_line(number, step) for number, step in enumerate(data["steps"], 1)]
     start, end = _program(data["start"], "start"), _program(data["end"], "end")
     _check_assumptions(start, data["assumptions"])
-    known = _rules(lines, data["rules"], rules)
+    known = rules_of([(line.number, line.rule) for line in lines], data["rules"], data.get("own", {}), rules)
     arguments = _arguments(start, data["terms"], lines, known)
     theorem = reflexivity(operands.with_packed(start, data.get("packed", []), formats))
     digests = Digests()
@@ -277,6 +274,8 @@ _PARTS: Final[dict[str, type]] = {
     "steps": list,
     "terms": list,
 }
+_AT_TIMES: Final[dict[str, type]] = {"packed": list, "own": dict}
+"""The parts that only some certificates have: packed operands, and rules of a user's own."""
 
 
 def _object(text: str) -> dict[str, Json]:
@@ -300,11 +299,10 @@ def _object(text: str) -> dict[str, Json]:
     if depth_of(data) > DEEPEST:
         raise _no_certificate("this is nested more deeply than any term")
     for name in dict.fromkeys((*_PARTS, *data)):
-        if name == "packed" and isinstance(data[name], list):
-            continue
-        if name not in _PARTS:
+        wanted = _PARTS.get(name) or _AT_TIMES.get(name)
+        if wanted is None:
             raise CertificateError(f"the part {abbreviated(name)} is unknown", field="file")
-        if not isinstance(data.get(name), _PARTS[name]):
+        if not isinstance(data.get(name), wanted):
             raise CertificateError(
                 f"the part {name} is {'missing' if name not in data else abbreviated(data[name])}", field=name
             )
@@ -366,32 +364,6 @@ def _check_assumptions(start: Program, recorded: list[Json]) -> None:
             found=assumed,
             required=", ".join(assumed) or "none",
         )
-
-
-def _rules(lines: list[_Line], digests: dict[str, Json], rules: Mapping[str, Rule]) -> dict[str, Rule]:
-    """The rules of the steps. Each must be known here, with the text that it had when the certificate was made."""
-    for line in lines:
-        name = line.rule
-        if name not in rules:
-            raise CertificateError(
-                f"there is no rule {name!r}", step=line.number, field="rule", required="a rule that is known here"
-            )
-        if digests.get(name) != _digest(rules[name]):
-            raise CertificateError(
-                f"the rule {name} says something else since the certificate was made"
-                if name in digests
-                else f"the certificate has no hash of the rule {name}",
-                step=line.number,
-                field="rules",
-                found=_digest(rules[name]),
-                required=f"a rule whose hash is {abbreviated(digests.get(name))}",
-                suggestions=("derive the theorem again with the rules as they are now",),
-            )
-    used = {line.rule: rules[line.rule] for line in lines}
-    for name in digests:
-        if name not in used:
-            raise CertificateError(f"no step uses the rule {name!r}", field="rules", required="the rules of the steps")
-    return used
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -486,7 +458,7 @@ def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None, check
     """
     count = len(theorem.steps)
     parts = [
-        f"Proved by {count} step{'' if count == 1 else 's'}, that",
+        f"{_how_far(theorem)} by {count} step{'' if count == 1 else 's'}, that",
         _indented(show_program(theorem.lhs)),
         "has the same shape, and the same values with padding read as zero, as",
         _indented(show_program(theorem.rhs)),
@@ -515,6 +487,15 @@ def _ourselves(theorem: Theorem, grades: Mapping[str, str]) -> list[str]:
     ]
 
 
+def _how_far(theorem: Theorem) -> str:
+    names = ", ".join(rule.name for rule in theorem.unproved)
+    return (
+        f"NOT PROVED: it holds if {names} {'does' if len(theorem.unproved) == 1 else 'do'}. Derived"
+        if names
+        else "Proved"
+    )
+
+
 def _indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.split("\n"))
 
@@ -534,7 +515,10 @@ def _rules_said(steps: Sequence[Step], grades: Mapping[str, str]) -> list[str]:
     for rule, times in used.items():
         notes = [rule.family, f"{times} time{'' if times == 1 else 's'}"]
         notes += [f"follows from {', '.join(rule.follows)}"] if rule.follows else []
-        notes += [grades[rule.name]] if rule.name in grades else []
+        if standing_of(rule) is not None:
+            notes.append(grade_text(rule))
+        elif rule.name in grades:
+            notes.append(grades[rule.name])
         out.append(f"    {rule.name} ({'; '.join(notes)}): {' '.join(rule.law.split())}")
     return out
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from atl.errors import ATLError
 from atl.prove import forget, statistics
 from rewrites.certificates.certificate import describe, load
 from rewrites.certificates.operands import Formats, unknown
+from rewrites.grading.graded import grade_text
 from rewrites.kernel import Theorem
 from rewrites.rule import Rule
-from rewrites.rules.grades import grade_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Verdict:
     def grades(self) -> Mapping[str, str]:
         """How far each rule that was used is known to be true, in words."""
         used = self.judged.steps if isinstance(self.judged, Theorem) else ()
-        return {step.rule.name: grade_text(step.rule.name) for step in used}
+        return {step.rule.name: grade_text(step.rule) for step in used}
 
     def __str__(self) -> str:
         if isinstance(self.judged, ATLError):
@@ -45,6 +45,7 @@ def judge(
     path: str | os.PathLike[str],
     *,
     rules: Mapping[str, Rule] | None = None,
+    own: Sequence[Rule] = (),
     smt: bool = True,
     formats: Formats = unknown,
 ) -> Verdict:
@@ -52,7 +53,7 @@ def judge(
     forget()
     before = statistics.snapshot()
     try:
-        judged: Theorem | ATLError = load(path, rules=rules, smt=smt, formats=formats)
+        judged: Theorem | ATLError = load(path, rules=rules, own=own, smt=smt, formats=formats)
     except ATLError as error:
         judged = error
     return Verdict(str(path), judged, statistics.since(before).z3)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rewrites import tactics
+from rewrites.own.applying import Applies
+from rewrites.own.tactics import text_of
 from rewrites.session.session import Session
 
 _HEAD: Final = """\
@@ -55,7 +57,7 @@ def tactics_of_sessions() -> Iterator[Entry]:
 
 def other_methods() -> Iterator[Entry]:
     """Everything else: the state, places, rewriting with a rule."""
-    for name, method in vars(Session).items():
+    for name, method in {**vars(Applies), **vars(Session)}.items():
         if not name.startswith("_") and name not in tactics.__all__:
             yield _entry(name, method)
 
@@ -64,6 +66,12 @@ def entries() -> Iterator[Entry]:
     """All methods: the tactics, then everything else."""
     yield from tactics_of_sessions()
     yield from other_methods()
+
+
+def own_tactics(known: Mapping[str, Callable[..., object]]) -> Iterator[Entry]:
+    """Tactics of a user's own, in alphabetical order, as `rewrites.own.tactics` gives them."""
+    for name in sorted(known):
+        yield Entry(name, *text_of(known[name]))
 
 
 def described(entry: Entry) -> str:

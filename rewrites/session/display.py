@@ -19,11 +19,11 @@ from atl.surface.values import Condition, IndexExpr, Tensor
 from atl.text.latex import latex
 from atl.text.names import Names
 from atl.text.printing import place_of, show, show_index, show_predicate, show_program
+from rewrites.grading.graded import grade_text
 from rewrites.instantiation import Argument, Function
 from rewrites.kernel import ProvedPremise, Step
 from rewrites.places.site import site_at
 from rewrites.rule import Kind, Rule
-from rewrites.rules.grades import grade_text
 from rewrites.session.call import Call
 from rewrites.session.rule_text import premises_text, side_text
 
@@ -256,7 +256,7 @@ def described(rule: Rule) -> str:
     lines.append(f"    {side_text(rule, reverse=False, rank=0)}  =  {side_text(rule, reverse=True, rank=0)}")
     lines += [f"  {name}: {_kind_text(kind)}" for name, kind in rule.metavariables.items()]
     lines += [f"  premise: {text}" for text in premises_text(rule)] or ["  no premises"]
-    lines.append(f"  {grade_text(rule.name)}")
+    lines.append(f"  {grade_text(rule)}")
     if rule.follows:
         lines.append(f"  follows from {', '.join(dict.fromkeys(rule.follows))}")
     return "\n".join(lines)

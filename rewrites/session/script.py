@@ -15,9 +15,11 @@ from atl.text.names import ASCII
 from atl.text.printing import condition_text, index_text, show_program
 from rewrites.certificates.term_json import text_of
 from rewrites.derivation import Derivation, arguments_of
+from rewrites.grading.graded import standing_of
 from rewrites.instantiation import Argument, Function, sort_of
 from rewrites.kernel import Step, Theorem, reflexivity
 from rewrites.matching.match import Mismatch, match
+from rewrites.rule import Rule
 from rewrites.rules import RULES
 
 _KEYWORDS = frozenset({"name", "at", "around", "nth", "all", "reverse", "top_down"})
@@ -34,7 +36,8 @@ def as_python(theorem: Theorem) -> str:
     """
     program = show_program(theorem.lhs)
     # With the names that the script will read, which are the printed ones.
-    work = Derivation(reflexivity(parse(program)), RULES)
+    own = {step.rule.name: step.rule for step in theorem.steps if standing_of(step.rule) is not None}
+    work = Derivation(reflexivity(parse(program)), {**RULES, **own})
     calls: list[str] = []
     for step in theorem.steps:
         told = _undetermined(step, work.term(step.path))
@@ -51,9 +54,20 @@ def as_python(theorem: Theorem) -> str:
         if any("argument_in(" in call for call in calls)
         else []
     )
+    lines += _own_imported(own)
+    known = f", own=[{', '.join(own)}]" if own else ""
     return "\n".join(
-        [*lines, "", f"start = atl.parse({literal})", "s = reschedule(start)", *calls, "theorem = s.done()", ""]
+        [*lines, "", f"start = atl.parse({literal})", f"s = reschedule(start{known})", *calls, "theorem = s.done()", ""]
     )
+
+
+def _own_imported(own: Mapping[str, Rule]) -> Iterator[str]:
+    """Where the user's own rules come from; those of a script or a notebook have to be stated above."""
+    for name, rule in own.items():
+        module = rule.declaration.__module__
+        yield (
+            f"# {name} is a rule of your own: state it here" if module == "__main__" else f"from {module} import {name}"
+        )
 
 
 def exactly(work: Derivation, name: str, path: Path, arguments: Mapping[str, Any], *, reverse: bool = False) -> None:

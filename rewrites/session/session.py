@@ -13,6 +13,7 @@ doubled (f : float32[n]) : float32[n] :=
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec
 
 from atl.checks.scope import outermost
@@ -28,9 +29,12 @@ from atl.text.printing import show_predicate
 from rewrites import tactics
 from rewrites.derivation import Derivation, arguments_of
 from rewrites.errors import NoSite, NotATheorem
+from rewrites.grading.graded import standing_of, with_own
 from rewrites.kernel import Theorem, reflexivity
 from rewrites.obstacles import Report, report
 from rewrites.offers import asking
+from rewrites.own.applying import Applies
+from rewrites.own.tactics import tactics as own_tactics
 from rewrites.places.choosing import Chosen, Handle, one
 from rewrites.places.site import Site, sites
 from rewrites.rule import Rule
@@ -54,9 +58,13 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-def reschedule(program: Program, *, given: Sequence[Any] = ()) -> Session:
-    """A session that starts from `program = program`, under its assumptions and the given conditions on sizes."""
+def reschedule(program: Program, *, given: Sequence[Any] = (), own: Sequence[Rule] = ()) -> Session:
+    """A session that starts from `program = program`, under its assumptions and the given conditions on sizes.
+
+    `own` are rules of one's own, as `rewrites.own.rule` makes them, which it knows by their names besides ours.
+    """
     checked_program(program)
+    known = with_own(RULES, own)
     start = reflexivity(program, [part for condition in stated(given) for part in conjuncts(condition)])
     if contradictory(outermost(start.rhs).facts):
         raise ContradictoryAssumptions(
@@ -64,10 +72,10 @@ def reschedule(program: Program, *, given: Sequence[Any] = ()) -> Session:
             required=" and ".join(map(show_predicate, start.rhs.assumptions)),
             suggestions=("drop one of the conditions in given=[…]",),
         )
-    return Session(start)
+    return Session(start, rules=known)
 
 
-class Session(OnGpu):
+class Session(OnGpu, Applies):
     """A derivation under way. Its goal equals the program that it started from, whatever is called here.
 
     Programs are values: `undo`, `redo` and `branch` cost nothing. Every method that rewrites returns the session, which
@@ -231,7 +239,15 @@ class Session(OnGpu):
             raise NotATheorem(
                 "this is no derivation from this session's goal", required="a text, and what s.begin() made just now"
             )
-        self._calls.append(Call(text, work.start, tuple(work.theorems), tuple(work.notes)))
+        return self.recorded(Call(text, work.start, tuple(work.theorems), tuple(work.notes)))
+
+    def recorded(self, call: Call) -> Session:
+        """Adds a call that began at the present goal. Its rules of one's own are known by their names from then on."""
+        if not isinstance(call, Call) or call.before is not self.theorem:
+            raise NotATheorem("this is no call from this session's goal", required="a call that began at s.theorem")
+        own = {step.rule.name: step.rule for step in call.steps if standing_of(step.rule) is not None}
+        self._rules = {**self._rules, **own} if own else self._rules
+        self._calls.append(call)
         self._undone.clear()
         return self
 
@@ -263,7 +279,7 @@ class Session(OnGpu):
 
     def rw(
         self,
-        name: str,
+        name: str | Rule,
         *,
         at: Chosen | None = None,
         around: Chosen | None = None,
@@ -278,6 +294,7 @@ class Session(OnGpu):
         The search goes bottom-up, or `top_down`. `at` says below which places to look, `around` which places are to be
         rewritten themselves: each is a path, the name of a binder, a pattern such as "⊞[_ < n] _", or a handle. `nth`
         passes over that many places; `all` goes once over all of them. Further arguments fix the rule's own parameters.
+        A rule of one's own is given by itself, or by its name where the session has seen it.
 
         Raises `NoSite`, which says why no place takes the rule, `Undetermined`, `WrongArgument`.
         """
@@ -541,9 +558,11 @@ class Session(OnGpu):
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> NoReturn:
+        def __getattr__(self, name: str) -> Callable[..., Session]:
             if name.startswith("_"):
                 raise AttributeError(name)
+            if name in own_tactics():
+                return partial(self.apply, name)
             raise no_such_name(name, (known for known in dir(type(self)) if not known.startswith("_")))
 
     # -- printing -----------------------------------------------------------------------------------------------------

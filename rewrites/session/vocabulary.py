@@ -13,7 +13,6 @@ from atl.errors import NoSuchAttribute
 from rewrites.rules import RULES
 
 ELSEWHERE: Final = {
-    "apply": 's.rw("rule"), or s.do(tactic, …)',
     "bind": 's.mark("i", "block.x")',
     "body": "s.goal.body",
     "cache_read": 's.stage("A[_, _]", at="i")',

@@ -4,13 +4,10 @@ A rule is instantiated with integers for its index metavariables and generic arr
 indices reads a generic array, a condition takes every threshold. Elements are polynomials, so that a run at one choice
 of integers proves the equation there for all values. Where a premise is false, or a side has no meaning, nothing is
 claimed.
-
-`python -m proofs_tests.rules.exhaustion` prints how many cases each rule was decided in.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -31,7 +28,8 @@ from atl.core.index import ONE, Array, Index, Size, constant, index
 from atl.core.predicate import FALSE, TRUE, Predicate, equal
 from atl.core.program import Program
 from atl.core.terms import Expr, Input, Type
-from atl.errors import ATLError
+from atl.core.traversal import arrays_in, subterms
+from atl.errors import ATLError, WrongArgument
 from atl.meaning.interpret import denote
 from atl.meaning.polynomials import Polynomials, symbol
 from atl.meaning.scalars import Scalars
@@ -39,7 +37,6 @@ from atl.prove import Facts, Proved, prove
 from rewrites.instantiation import Argument, Function, abstracted, applied, of_indices
 from rewrites.matching.patterns import groups_of
 from rewrites.rule import Equation, Kind, Rule
-from rewrites.rules import RULES
 
 WINDOW: Final = range(-1, 4)
 """The values of index metavariables."""
@@ -62,11 +59,14 @@ CASES: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """A choice at which the sides of a rule differ."""
+    """A choice at which the sides of a rule differ; `first` is an element in which they do, if their shapes agree."""
 
     choice: str
     left: str
     right: str
+    sizes: Mapping[str, int] = field(default_factory=dict, repr=False)
+    first: tuple[tuple[int, ...], Any, Any] | None = field(default=None, repr=False)
+    elements: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(slots=True)
@@ -274,12 +274,28 @@ def compared(rule: Rule, generic: Generic, scalars: Scalars[Any]) -> Counterexam
     sides = []
     for term in (stated.lhs, stated.rhs):
         program = Program("side", tuple(generic.inputs), term)
+        _check_closed(rule, program)
         meaning = denote(program, dict.fromkeys(program.sizes, 1), generic.arrays, scalars)
         sides.append((meaning.shape, meaning.to_numpy(object)))
     (shape, left), (other, right) = sides
     if shape == other and bool(np.all(left == right)):
         return True
-    return Counterexample(str(generic.choice), f"{shape} {left.tolist()}"[:400], f"{other} {right.tolist()}"[:400])
+    shown = f"{shape} {left.tolist()}"[:400], f"{other} {right.tolist()}"[:400]
+    differing = (at for at in np.ndindex(*shape) if left[at] != right[at]) if shape == other else iter(())
+    first = next(((at, left[at], right[at]) for at in differing), None)
+    return Counterexample(str(generic.choice), *shown, dict(generic.choice), first)
+
+
+def _check_closed(rule: Rule, side: Program) -> None:
+    """A rule is about its metavariables: a size of its own would be tried at one value only."""
+    foreign = [size for size in side.sizes if size != UNIT]
+    foreign += [array.name for part in subterms(side.body) for array in arrays_in(part) if array not in side.inputs]
+    if foreign:
+        raise WrongArgument(
+            f"the rule {rule.name} speaks of {foreign[0]}, which is none of its parameters",
+            required="sides that are made of its parameters alone",
+            suggestions=(f"make it a parameter: def {rule.name}({foreign[0]}: Index, …)",),
+        )
 
 
 KNOWN: Final = Facts((equal(index(Size(UNIT)), ONE),))
@@ -334,23 +350,3 @@ def choices(
     random = Random(f"{rule.name} {seed}")
     for _ in range(most):
         yield {name: random.choice(space) for name, space in of.items()}
-
-
-def report(names: Sequence[str] = ()) -> int:
-    """Prints the verdict on every rule, or on those named."""
-    failed = 0
-    for rule in RULES.values():
-        if names and rule.name not in names:
-            continue
-        verdict = decide(rule)
-        failed += verdict.counterexample is not None
-        how = "every choice" if verdict.whole else f"{verdict.decided + verdict.passed_over} choices drawn"
-        counts = f"{verdict.decided:6} equal, {verdict.passed_over:6} claim nothing"
-        print(f"{rule.family:16} {rule.name:24} {counts}, of {how}")
-        if verdict.counterexample is not None:
-            print(f"  FALSE at {verdict.counterexample}")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(report(sys.argv[1:]))

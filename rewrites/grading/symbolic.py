@@ -64,9 +64,9 @@ from atl.core.terms import (
 from atl.core.traversal import children, divisors, indices_in
 from atl.errors import ATLError, RankError
 from atl.prove import Facts, Proved, prove, simplify
-from proofs_tests.rules import symbolic_values as values
-from proofs_tests.rules.reindexing import reindexed
-from proofs_tests.rules.symbolic_values import (
+from rewrites.grading import symbolic_values as values
+from rewrites.grading.reindexing import reindexed
+from rewrites.grading.symbolic_values import (
     Fold,
     Given,
     Operation,
@@ -261,7 +261,7 @@ class Reader:
         return atom(Given(of.name, positions, tuple(tensors), tuple(bound)))
 
 
-def _nothing(facts: Facts) -> Poly:
+def _nothing(_: Facts) -> Poly:
     return values.ZERO
 
 

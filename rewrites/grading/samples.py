@@ -17,8 +17,8 @@ from atl.core.predicate import FALSE, TRUE
 from atl.core.terms import Input
 from atl.errors import NotExact
 from atl.meaning.scalars import Exact
-from proofs_tests.programs.choices import Choices, Seeded, chance, choose
-from proofs_tests.rules.exhaustion import LOOKED_AT, Counterexample, Generic, compared
+from rewrites.grading.choices import Choices, Seeded, chance, choose
+from rewrites.grading.exhaustion import LOOKED_AT, Counterexample, Generic, compared
 from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kinds import Kind
 from rewrites.matching.patterns import groups_of

@@ -1,0 +1,121 @@
+"""The catalogue of errors as a page of the documents: `python -m proofs_tests.errors.catalogue > docs/errors.md`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from atl.errors import ATLError
+from proofs_tests.errors.entry import PRELUDE, Entry, refusal
+from proofs_tests.errors.of_building import OF_BUILDING
+from proofs_tests.errors.of_language import OF_LANGUAGE
+from proofs_tests.errors.of_layouts import OF_LAYOUTS
+from proofs_tests.errors.of_rewriting import OF_REWRITING
+
+ENTRIES: Final = tuple(sorted((*OF_LANGUAGE, *OF_BUILDING, *OF_LAYOUTS, *OF_REWRITING), key=lambda entry: entry.code))
+DECLARED_IN: Final = (
+    "atl.errors", "bench.errors", "layouts.errors", "lowering.nest.traps", "rewrites.errors", "sparse.errors",
+)  # fmt: skip
+"""The modules in which errors are declared; a test sees to it that there are no others."""
+
+_HUNDREDS: Final = {
+    "ATL1": "Writing a program",
+    "ATL2": "Shapes and types",
+    "ATL3": "Safety",
+    "ATL4": "Calling",
+    "ATL5": "Building, marks, GPUs",
+    "ATL60": "The interpreter of loop nests",
+    "ATL65": "Layouts",
+    "ATL7": "Rewriting",
+    "ATL8": "The benchmark (in a checkout)",
+    "ATL9": "Sparse tensors",
+}
+_MACHINE: Final = (
+    (re.compile(r"found: .*"), "found: …"),
+    (re.compile(r"the C compiler /\S+ \(.*?\) (?=ended|gave|refused|failed|exited)"), "the C compiler … "),
+    (re.compile(r"(      > .*\n)+"), "      > …\n"),
+    (re.compile(r"required: .* -c answer\.c.*"), "required: …"),
+)
+"""What a message says of the machine, which another one would say in another way."""
+
+_HEAD: Final = """\
+# Errors
+
+Every error that this library raises for a mistake in its use is an `atl.ATLError`, and the builtin error that one
+would expect. It has a code, the place, what was required, numbers that break it, and what to try. These are all codes;
+a test causes each of them, and carries out the cure. Those of the language are reachable as `atl.UnsafeAccess`, the
+others in `rewrites.errors`, `layouts`, `sparse`. Before each example stand these lines:
+
+```python
+"""
+
+
+def classes() -> dict[str, type[ATLError]]:
+    """The errors that have a code of their own, by it."""
+    found: dict[str, type[ATLError]] = {}
+    for module in DECLARED_IN:
+        for value in vars(import_module(module)).values():
+            if (
+                isinstance(value, type)
+                and issubclass(value, ATLError)
+                and "code" in vars(value)
+                and value is not ATLError
+            ):
+                assert found.setdefault(value.code, value) is value, value.code
+    return dict(sorted(found.items()))
+
+
+def shown(found: ATLError) -> str:
+    """A message without what it says of this machine."""
+    text = str(found)
+    for of_machine, said in _MACHINE:
+        text = of_machine.sub(said, text)
+    return text
+
+
+def message(entry: Entry) -> str:
+    """What an example is refused with."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = refusal(entry, Path(folder))
+    return "it is not refused" if found is None else shown(found)
+
+
+def page(messages: dict[str, str]) -> str:
+    """The page of all errors, with these messages by their codes."""
+    return "".join(_parts(messages))
+
+
+def _parts(messages: dict[str, str]) -> Iterator[str]:
+    yield f"{_HEAD}{PRELUDE}```\n"
+    of = classes()
+    title = ""
+    for entry in ENTRIES:
+        if (under := next(name for start, name in _HUNDREDS.items() if entry.code.startswith(start))) != title:
+            title = under
+            yield f"\n## {title}\n"
+        error = of[entry.code]
+        also = [base.__name__ for base in error.__mro__ if base.__module__ == "builtins"]
+        builtins = "".join(f" (`{name}`)" for name in also[:1] if name != "Exception")
+        yield f"\n### {entry.code} {error.__name__}{builtins}\n\n{_plain(inspect.getdoc(error) or '')}\n"
+        yield f"\n```python\n{entry.wrong}```\n\n```text\n{messages[entry.code]}\n```\n"
+        yield f"\nCured: in place of `{entry.old}` write `{entry.new}`.\n"
+
+
+def _plain(text: str) -> str:
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else re.sub(r"([*_])", r"\\\\\1", part) for part in parts)
+
+
+def main() -> None:
+    """Prints the page."""
+    sys.stdout.write(page({entry.code: message(entry) for entry in ENTRIES}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""The codes of building and running: compilers, marks, GPUs, pictures, the benchmark."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from proofs_tests.errors.entry import Entry
+
+OF_BUILDING: Final = (
+    Entry(
+        "ATL501",
+        "os.environ['CC'] = '/nowhere/cc'\nlowering.compile(atl.program('f', [x], 2 * x))\n",
+        "os.environ['CC'] = '/nowhere/cc'",
+        "os.environ.pop('CC', None)",
+        "unset CC",
+    ),
+    Entry(
+        "ATL502",
+        "from lowering.toolchain import build_shared\n"
+        "build_shared('int answer(void) { return forty_two; }', name='answer')\n",
+        "forty_two",
+        "42",
+        "forty_two",
+    ),
+    Entry(
+        "ATL503",
+        "from pathlib import Path\n"
+        "from PIL import Image\n"
+        "from lowering.demo.pictures import read_picture\n"
+        "Image.new('L', (2, 2)).save('grey.png')\n"
+        "read_picture(Path('gray.png'))\n",
+        "gray.png",
+        "grey.png",
+        "a picture: PNG",
+    ),
+    Entry(
+        "ATL504",
+        "from atl.cli import _need_checkout\n_need_checkout('atl fuzz', 'no_checkout')\n",
+        "no_checkout",
+        "proofs_tests",
+        "run it in a checkout",
+    ),
+    Entry(
+        "ATL505",
+        "f = atl.program('f', [x], atl.gen(n, lambda i: 2 * x[i]))\n"
+        "s = reschedule(f).mark('i', 'block.x')\n"
+        "lowering.compile(s.goal)\n",
+        "compile(s.goal)",
+        "compile(s.goal, target='cuda')",
+        'target="cuda" carries it out',
+    ),
+    Entry(
+        "ATL506",
+        "f = atl.program('f', [A], atl.gen(m, lambda j: atl.sum(n, lambda i: A[i, j])))\n"
+        "s = reschedule(f).interchange('j').mark('i', 'parallel')\n"
+        "lowering.compile(s.goal)\n",
+        "'parallel'",
+        "None",
+    ),
+    Entry(
+        "ATL507",
+        "# Taken to be a machine with a driver, without nvcc and without a GPU.\n"
+        "from unittest import mock\n"
+        "from lowering.device.found import Found\n"
+        "kernel = lowering.compile(atl.program('f', [x], 2 * x), target='cuda')\n"
+        "with mock.patch('lowering.gpu.compiled.look_around', return_value=Found(None, '12.4', ())):\n"
+        "    kernel(x=np.ones(3, np.float32))\n",
+        "'cuda'",
+        "'c'",
+        'compile(program, target="c")',
+    ),
+    Entry(
+        "ATL508",
+        "# A stand-in for CUDA's library, whose driver is too old.\n"
+        "import ctypes\n"
+        "from lowering.device.runtime import Runtime\n"
+        "def told(number, name, said):\n"
+        "    ctypes.memmove(name, b'cudaErrorInsufficientDriver\\0', 28)\n"
+        "    ctypes.memmove(said, b'the driver is older than CUDA\\0', 30)\n"
+        "driver = {'too old': 35, 'newer': 0}\n"
+        "Runtime({'atl_error': told, 'atl_device': lambda at: driver['too old']}).device()\n",
+        "driver['too old']",
+        "driver['newer']",
+        "install a newer driver",
+    ),
+    Entry(
+        "ATL509",
+        "from lowering.device.grids import check_grids\n"
+        "f = atl.program('f', [x], atl.gen(n, lambda i: 2 * x[i]))\n"
+        "kernel = lowering.compile(reschedule(f).mark('i', 'block.y').goal, target='cuda')\n"
+        "check_grids(kernel.kernels, {'n': 100_000}, lambda array, at: 0)  # as a call does\n",
+        "block.y",
+        "block.x",
+    ),
+    Entry(
+        "ATL601",
+        "from proofs_tests.nests.test_machine import AT_I, OUT, X, cell, every, nest\n"
+        "from lowering.nest.loopnest import Assign, Load\n"
+        "from lowering.nest.machine import run\n"
+        "copied = nest(every(Assign(cell(OUT, AT_I + 1), Load(cell(X, AT_I)))))\n"
+        "run(copied, {'n': 3}, {'x': np.ones(3, np.float32)})\n",
+        "AT_I + 1",
+        "AT_I",
+        "out of bounds",
+    ),
+    Entry(
+        "ATL801",
+        "from bench.command import _sized\nlist(_sized('produkt', quick=True))\n",
+        "produkt",
+        "product",
+        "did you mean product",
+    ),
+    Entry(
+        "ATL802",
+        "from bench.command import _sized\nlist(_sized('product@0', quick=True))\n",
+        "product@0",
+        "product@512",
+    ),
+    Entry(
+        "ATL803",
+        "import bench.report\n"
+        "from pathlib import Path\n"
+        "found = {'installed': object(), 'not installed': None}  # what Python says of matplotlib\n"
+        "before, bench.report.find_spec = bench.report.find_spec, lambda name: found['not installed']\n"
+        "try:\n"
+        "    bench.report.need_matplotlib(Path('speed.svg'))\n"
+        "finally:\n"
+        "    bench.report.find_spec = before\n",
+        "found['not installed']",
+        "found['installed']",
+        "pip install",
+    ),
+    Entry(
+        "ATL804",
+        "# A stand-in for the process that measures: it ends, or says what came out.\n"
+        "import json, sys\n"
+        "from dataclasses import asdict\n"
+        "from pathlib import Path\n"
+        "from unittest import mock\n"
+        "from bench.command import in_own_process\n"
+        "from bench.outcome import Case, Outcome\n"
+        "case = Case('addition', 8)\n"
+        "said = json.dumps({'outcome': asdict(Outcome(case, '', '', None, (), (), (), False))})\n"
+        "Path('measures').write_text('#!/bin/sh\\n' + 'exit 3')\n"
+        "Path('measures').chmod(0o755)\n"
+        "with mock.patch.object(sys, 'executable', str(Path('measures').absolute())):\n"
+        "    in_own_process(case, lambda said: None)\n",
+        "'exit 3'",
+        "f\"echo '{said}'\"",
+        "a process that ends with a result",
+    ),
+    Entry(
+        "ATL805",
+        "from pathlib import Path\nfrom bench.report import need_writable\nneed_writable(Path('none/speed.json'))\n",
+        "none/",
+        "",
+        "in a folder that is there",
+    ),
+)

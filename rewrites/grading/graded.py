@@ -1,0 +1,144 @@
+"""The rules that users state: each is judged before the kernel takes it, and none gets here in another way.
+
+A rule of the catalogue (`rewrites.rules`) is judged by the tests. One of a user's own is judged where it is declared: a
+false one is refused with the numbers that break it, and so is one that claims nothing anywhere. Of one that is true as
+far as it was tried, but not proved for all sizes, every theorem that uses it says so: `Theorem.unproved`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from atl.errors import ATLError, WrongArgument, WrongName, brief
+from rewrites.errors import FalseRule, UntriedRule
+from rewrites.grading.breaking import is_of_elements, told
+from rewrites.grading.exhaustion import CASES, Counterexample, Generic, choices, decide, ranks_of
+from rewrites.grading.numbers import broken_in_numbers
+from rewrites.grading.samples import sampled
+from rewrites.grading.standing import Standing, standing
+from rewrites.rule import Rule
+from rewrites.rules import RULES
+from rewrites.rules.grades import EXHAUSTED_ONLY
+
+SYMBOLS: Final = "of functions that are no ring operations, such as max and sqrt, only numbers were compared"
+PROVED: Final = 3
+"""The grade of a rule that is proved for all sizes."""
+
+_GRADED: Final[WeakKeyDictionary[Rule, Standing]] = WeakKeyDictionary()
+
+
+def standing_of(rule: Rule) -> Standing | None:
+    """What was found when a user's own rule was judged; None for any other."""
+    return _GRADED.get(rule)
+
+
+def is_unproved(rule: Rule) -> bool:
+    """Whether this is a user's own rule that is not proved for all sizes."""
+    found = standing_of(rule)
+    return found is not None and found.grade < PROVED
+
+
+def _is_judged(value: object) -> bool:
+    return isinstance(value, Rule) and standing_of(value) is not None
+
+
+def grade_text(rule: Rule) -> str:
+    """How far a rule is known to be true, in words."""
+    found = standing_of(rule)
+    if found is not None:
+        return f"a rule of the user's own, {found}"
+    if RULES.get(rule.name) is not rule:
+        return "grade 0: nobody has judged it"
+    if rule.name in EXHAUSTED_ONLY:
+        return f"grade 2: exhausted at small sizes; {EXHAUSTED_ONLY[rule.name]}"
+    return f"grade {PROVED}: proved for all sizes"
+
+
+def with_own(rules: Mapping[str, Rule], own: Sequence[Rule]) -> Mapping[str, Rule]:
+    """These rules, and those of a user's own, by name. Raises `WrongArgument` for what is no rule of a user's own."""
+    if not isinstance(own, list | tuple) or any(
+        not isinstance(each, Rule) or standing_of(each) is None for each in own
+    ):
+        raise WrongArgument(f"own={brief(own)}", required="a list of rules of your own, as @rule makes them")
+    return {**rules, **{each.name: each for each in own}} if own else rules
+
+
+def judge(rule: Rule, cases: int = CASES) -> Standing:
+    """Samples, exhausts and proves a rule, and keeps what was found, so that the kernel takes it from now on.
+
+    Raises `FalseRule` with sizes and elements for which its sides differ, `UntriedRule` where it claims nothing, and
+    `WrongArgument` where its text fails; `WrongName` for the name of a rule of the catalogue.
+    """
+    if type(rule) is not Rule:
+        raise WrongArgument(f"{type(rule).__name__} is no rule", required="what @rule has made of a function")
+    if rule.name in RULES:
+        raise WrongName(
+            f"{rule.name} is a rule of the catalogue: {RULES[rule.name].law}",
+            required="a name of its own",
+            suggestions=(f's.rw("{rule.name}")', f"def my_{rule.name}(…)"),
+        )
+    try:
+        found = _found(rule, cases)
+    except Exception as error:
+        raise _cannot_be_stated(rule, error) from error
+    if found.counterexample is not None:
+        raise _false(rule, found.counterexample)
+    if not found.grade:
+        raise _untried(rule, cases)
+    _GRADED[rule] = found
+    return found
+
+
+def _found(rule: Rule, cases: int) -> Standing:
+    """The standing of a rule. What only symbols tell apart is compared in numbers, and so are counterexamples told."""
+    found = standing(rule, cases)
+    if found.counterexample is None:
+        return found
+    broken = decide(rule, cases).counterexample
+    if broken is not None and is_of_elements(broken):
+        return replace(found, counterexample=broken)
+    numbers = broken_in_numbers(rule, cases)
+    if isinstance(numbers, Counterexample) or broken is None or isinstance(sampled(rule), Counterexample):
+        return replace(found, counterexample=numbers if isinstance(numbers, Counterexample) else found.counterexample)
+    return Standing(int(bool(numbers)), numbers, whole=False, reason=SYMBOLS)
+
+
+def _cannot_be_stated(rule: Rule, error: Exception) -> WrongArgument:
+    said = error.summary if isinstance(error, ATLError) else f"{type(error).__name__}: {error}"
+    return WrongArgument(
+        f"the rule {rule.name} cannot be stated: {said}",
+        required="a function of its metavariables that returns equation(left, right, given(premises))",
+    )
+
+
+def _false(rule: Rule, broken: Counterexample) -> FalseRule:
+    return FalseRule(
+        f"{rule.name} is false: its sides differ",
+        required="sides that are equal wherever the premises hold and both have a meaning",
+        numbers=told(rule, broken),
+        suggestions=("state what it needs as a premise: equation(left, right, given(…))",),
+    )
+
+
+def _untried(rule: Rule, cases: int) -> UntriedRule:
+    """Why a rule claims nothing, as far as its own statement tells it."""
+    for ranks in ranks_of(rule):
+        for choice in choices(rule, cases):
+            generic = Generic(ranks, choice)
+            try:
+                rule.instance({name: generic.argument(name, kind) for name, kind in rule.metavariables.items()})
+            except ATLError as error:
+                return UntriedRule(
+                    f"{rule.name} claims nothing at any size that was tried: {error.summary}",
+                    required="sides that have a meaning, and one shape, wherever its premises hold",
+                    numbers={name: value for name, value in choice.items() if name.isidentifier()},
+                    suggestions=error.suggestions,
+                )
+    return UntriedRule(
+        f"{rule.name} claims nothing at any size that was tried",
+        required="premises that some small sizes and indices meet, and sides that have a meaning there",
+        suggestions=("make its premises weaker",),
+    )

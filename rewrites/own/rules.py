@@ -1,0 +1,154 @@
+"""A rule of a user's own: `@rule` on a function that states an equation."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
+from typing import Any, Final, overload
+
+from atl.errors import WrongArgument, brief
+from rewrites.grading.graded import judge, standing_of
+from rewrites.grading.standing import Standing
+from rewrites.kinds import Kind
+from rewrites.rule import Equation, Rule, declared
+
+FAMILY: Final = "own"
+_CONSTANT: Final = (ModuleType, BuiltinFunctionType, type, Kind, int, float, str, bytes, type(None))
+"""What a rule may use besides its parameters: nothing of this changes while it is used."""
+
+
+@overload
+def rule(function: Callable[..., Equation], /) -> Rule: ...
+@overload
+def rule(*, source: str = "") -> Callable[[Callable[..., Equation]], Rule]: ...
+def rule(
+    function: Callable[..., Equation] | None = None, /, *, source: str = ""
+) -> Rule | Callable[[Callable[..., Equation]], Rule]:
+    """Makes a rule of a function that states an equation, and judges it at once, in about a second.
+
+    Its parameters are metavariables, each annotated with what it ranges over: `Index`, `Cond`, `Elem`, `Vector`,
+    `Body[Index]`, …; its docstring is the law; it returns `equation(left, right, given(premises))`. The rule is tried
+    with random elements (grade 1) and at small sizes for all elements (grade 2), and a proof for all sizes is tried
+    (grade 3). It is then used as `s.rw(name)`, like any other. A theorem that rests on one of grade 1 or 2 says so in
+    its text, in its certificate and in what `atl check` answers.
+
+    What the function uses of its module is taken as it is now: a number that is changed later changes no rule.
+
+    Raises `FalseRule` with sizes and elements that break it, `UntriedRule` where it claims nothing, `WrongArgument`,
+    `WrongName`.
+
+    >>> from rewrites.own import Body, Equation, Index, equation, rule
+    >>> import atl
+    >>> @rule
+    ... def forget_the_last(n: Index, e: Body[Index]) -> Equation:
+    ...     \"\"\"A sum does not need its last term.\"\"\"
+    ...     return equation(atl.sum(n, lambda i: e(i)), atl.sum(n - 1, lambda i: e(i)))
+    Traceback (most recent call last):
+    rewrites.errors.FalseRule: forget_the_last is false: its sides differ [ATL713]
+      required: sides that are equal wherever the premises hold and both have a meaning
+      breaks at: n = 1, e(0) = 1: the left side is 1, the right one 0
+      try: state what it needs as a premise: equation(left, right, given(…))
+    """
+    if function is None:
+        return lambda stated: _judged(stated, source)
+    return _judged(function, source)
+
+
+def grade(stated: Rule) -> Standing:
+    """How far a rule of one's own is known to be true: prints as "grade 2: …", with what stands in the way of a proof.
+
+    Raises `WrongArgument` for what is none.
+    """
+    found = standing_of(stated) if isinstance(stated, Rule) else None
+    if found is None:
+        raise WrongArgument(f"{brief(stated)} is no rule of your own", required="what @rule has made of a function")
+    return found
+
+
+def _judged(function: Callable[..., Equation], source: str) -> Rule:
+    if not isinstance(function, FunctionType):
+        raise WrongArgument(f"{brief(function)} states no rule", required="@rule on a function")
+    if not inspect.getdoc(function):
+        raise WrongArgument(
+            f"the rule {function.__name__} does not say its law",
+            required="a docstring: the law in a sentence",
+            suggestions=('"""A sum of differences of neighbours is the difference of the ends."""',),
+        )
+    try:
+        made = declared(function, _as_it_is_now(function), family=FAMILY, source=source)
+    except NameError as error:
+        raise WrongArgument(
+            f"an annotation of {function.__name__} is not known: {error}",
+            required="kinds of rewrites.own at the top of the module: Index, Cond, Elem, Body[Index], …",
+        ) from error
+    _check_parameters(function, made)
+    judge(made)
+    return made
+
+
+def _check_parameters(function: FunctionType, made: Rule) -> None:
+    for name, parameter in inspect.signature(function).parameters.items():
+        plain = (
+            parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and parameter.default is inspect.Parameter.empty
+        )
+        if not plain or name not in made.metavariables:
+            raise WrongArgument(
+                f"the parameter {parameter} of the rule {made.name} is no metavariable",
+                required="a name with an annotation such as Index, Cond, Elem, Vector, Body[Index]",
+            )
+
+
+# -- a rule says tomorrow what it was judged for today ----------------------------------------------------------------
+
+
+def _as_it_is_now(function: FunctionType) -> FunctionType:
+    """The function with the values that its global names have now, and those of the functions beside it."""
+    return _Copies(function).of(function)
+
+
+class _Copies:
+    """Copies of functions of one module, each of which sees the copies of the others."""
+
+    def __init__(self, stated: FunctionType) -> None:
+        self._stated = stated
+        self._made: dict[FunctionType, FunctionType] = {}
+
+    def of(self, function: FunctionType) -> FunctionType:
+        if function in self._made:
+            return self._made[function]
+        seen: dict[str, Any] = {"__builtins__": builtins, "__name__": function.__module__}
+        cells = tuple(CellType() for _ in function.__closure__ or ())
+        made = FunctionType(function.__code__, seen, function.__name__, function.__defaults__, cells)
+        made.__doc__, made.__module__ = function.__doc__, function.__module__
+        made.__qualname__, made.__kwdefaults__ = function.__qualname__, function.__kwdefaults__
+        self._made[function] = made
+        for name in _names_in(function.__code__):
+            if name in function.__globals__:
+                seen[name] = self._kept(name, function.__globals__[name])
+        for cell, name, own in zip(function.__closure__ or (), function.__code__.co_freevars, cells, strict=True):
+            try:
+                own.cell_contents = self._kept(name, cell.cell_contents)
+            except ValueError:
+                continue  # not given a value yet
+        return made
+
+    def _kept(self, name: str, value: Any) -> Any:
+        if isinstance(value, FunctionType):
+            return self.of(value) if value.__module__ == self._stated.__module__ else value
+        if isinstance(value, _CONSTANT) or (isinstance(value, tuple) and all(isinstance(v, _CONSTANT) for v in value)):
+            return value
+        if type(value).__module__.partition(".")[0] in ("typing", "__future__", "functools"):
+            return value
+        raise WrongArgument(
+            f"the rule {self._stated.__name__} uses {name}, which may change after it was judged: {brief(value)}",
+            required="its parameters, functions, and constants: numbers, texts, and tuples of these",
+        )
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
