@@ -64,6 +64,7 @@ from atl.text.index_notation import (
 from atl.text.names import ASCII, INFIX, UNICODE, Level, Names, Spelling, names_in, names_of_index, sizes_of, spelled
 from atl.text.pretty import (
     HARD,
+    HEAD,
     LINE,
     SOFT,
     START,
@@ -158,6 +159,14 @@ def text_at(root: Program | Expr, path: Path) -> str:
     laid = _laid(root, _Where(path), ascii=False, abridge=False, width=UNBROKEN)
     text = " ".join(laid.text[laid.start : laid.stop].split())
     return text if len(text) <= LONGEST_PART else f"{text[: LONGEST_PART - 2]} …"
+
+
+def laid_at(root: Program | Expr, path: Path, *, width: int = WIDTH) -> Laid:
+    """The text of all of it, and where the part is that is reached by these positions, with its head if it has one.
+
+    The head of a binder is what stands before its body: `⊞[i < n]`.
+    """
+    return _laid(root, _Where(path), ascii=False, abridge=False, width=width)
 
 
 def _laid(
@@ -503,11 +512,11 @@ class _Printer:
         at_least: int = Level.BINDER
         binders, ends = 0, False
         while isinstance(at, Gen | Reduce | Guard | Reshape) and (not parts or self._continues(at, where, at_least)):
-            edge = START if where.path == () else ""
+            edge, after = (START, HEAD) if where.path == () else ("", "")
             ends = ends or where.path == ()
             binders += isinstance(at, Gen | Reduce)
             head, at_least = self._head(at)
-            parts.append(Group(seq(LINE, edge, head)) if parts else seq(edge, head))
+            parts.append(Group(seq(LINE, edge, head, after)) if parts else seq(edge, head, after))
             at, where = children(at)[0].expr, where.below(0)
         body = self._operand(at, where, at_least, known)
         for _ in range(binders):

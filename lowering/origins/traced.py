@@ -101,7 +101,7 @@ def _loops(nest: LoopNest, located: Located, above: Path) -> tuple[TracedLoop, .
 
 
 def _vector_bytes(program: Program) -> int:
-    """The size of this machine's vector registers, where buffers are made of them and there is a compiler that tells."""
+    """The size of this machine's vector registers, if buffers are made of them and a compiler is there that tells."""
     if not any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(program)):
         return VECTOR_BYTES
     try:

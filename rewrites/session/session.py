@@ -28,7 +28,7 @@ from atl.text.printing import show_predicate
 from rewrites import tactics
 from rewrites.derivation import Derivation, arguments_of
 from rewrites.errors import NoSite, NotATheorem
-from rewrites.kernel import Theorem, reflexivity
+from rewrites.kernel import Theorem, reflexivity, told
 from rewrites.obstacles import Report, report
 from rewrites.places.choosing import Chosen, Handle, one
 from rewrites.places.site import Site, sites
@@ -140,8 +140,8 @@ class Session(OnGpu):
         )
 
     def done(self) -> Theorem:
-        """The theorem: the start equals the goal."""
-        return self.theorem
+        """The theorem: the start equals the goal. It tells the calls that led to it."""
+        return told(self.theorem, self._calls)
 
     def check(self, *, target: str = "c", also: Callable[..., object] | None = None) -> Report:
         """Whether the goal compiles, and all that stands in its way: unsafe accesses and truncations, marks, names.
