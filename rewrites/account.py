@@ -15,12 +15,14 @@ from atl.core.substitution import with_children
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, subterm
 from atl.errors import WrongArgument, brief
+from atl.text.names import Names
 from atl.text.printing import show_predicate
-from rewrites.kernel import Step, Theorem
+from rewrites.kernel import ProvedPremise, Step, Theorem
 from rewrites.matching import correspondence
-from rewrites.places.site import site_at
+from rewrites.places.site import Site, site_at
 from rewrites.rules.grades import grade_text
 from rewrites.session.call import Call
+from rewrites.session.diagnosis import facts_text
 from rewrites.session.display import argument_text, proved_how
 from rewrites.session.rule_text import premises_text, side_text
 
@@ -30,15 +32,19 @@ RENAMED = "names and marks"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A premise of a step, and how it was proved there."""
+    """A premise of a step, how it was proved there, and the facts of that place that speak of the same things."""
 
     premise: str
     how: str
+    known: str
 
 
 @dataclass(frozen=True, slots=True)
 class StepAccount:
-    """One rewrite: its rule and direction, the place, with what, why it holds, and the programs around it."""
+    """One rewrite: its rule and direction, the place, with what, why it holds, and the programs around it.
+
+    `names` are what things are called at the place, before and after.
+    """
 
     rule: str
     reverse: bool
@@ -51,6 +57,7 @@ class StepAccount:
     path: Path
     arguments: tuple[tuple[str, str], ...]
     reasons: tuple[Reason, ...]
+    names: Names
     before: Program
     after: Program
 
@@ -167,10 +174,15 @@ def _with(e: Expr, path: Path, part: Expr) -> Expr:
     return with_children(e, tuple(parts))
 
 
+def _reason(proved: ProvedPremise, site: Site) -> Reason:
+    return Reason(show_predicate(proved.premise), proved_how(proved), facts_text(site.scope.facts, proved.premise))
+
+
 def step_account(step: Step, before: Program, after: Program) -> StepAccount:
     """What one step did, from one program to the other."""
     rule = step.rule
-    names = site_at(before, step.path).names
+    site = site_at(before, step.path)
+    names = site.names
     return StepAccount(
         rule.name,
         step.reverse,
@@ -182,7 +194,8 @@ def step_account(step: Step, before: Program, after: Program) -> StepAccount:
         grade_text(rule.name),
         step.path,
         tuple((name, argument_text(value, names)) for name, value in step.arguments.items()),
-        tuple(Reason(show_predicate(each.premise), proved_how(each)) for each in step.premises),
+        tuple(_reason(each, site) for each in step.premises),
+        names,
         before,
         after,
     )

@@ -27,6 +27,7 @@ ROOMS: dict[str, frozenset[str]] = {
     "rewrites": frozenset({"atl", "padtypes"}),
     "lowering": frozenset({"atl", "padtypes"}),
     "sparse": frozenset({"atl", "rewrites", "lowering"}),
+    "pages": frozenset({"atl", "padtypes", "rewrites", "lowering"}),
 }
 """Each room that is installed, with the rooms that it may use."""
 
