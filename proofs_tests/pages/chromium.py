@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,14 @@ FLAGS: Final = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe", "--disable-extensions",
     "--disable-background-networking", "--hide-scrollbars",
 )  # fmt: skip
+ON_3_AND_4: Final = """
+import fcntl, os, sys
+reads, writes = (fcntl.fcntl(int(given), fcntl.F_DUPFD, 10) for given in sys.argv[1:3])
+os.dup2(reads, 3)
+os.dup2(writes, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""The browser reads what it is asked from 3, and answers on 4."""
 PATIENCE: Final = 60.0
 """Seconds until an answer is given up: of a busy machine too."""
 
@@ -159,10 +168,9 @@ def browser() -> Iterator[Chromium]:
     ours_in, theirs_out = os.pipe()
     with tempfile.TemporaryDirectory(prefix="atl-browser-", ignore_cleanup_errors=True) as profile:
         flags = [*FLAGS, f"--user-data-dir={profile}"]
-        # The browser reads what it is asked from 3, and answers on 4.
-        shell = ["sh", "-c", f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}', program, *flags, "about:blank"]
+        command = [sys.executable, "-c", ON_3_AND_4, str(theirs_in), str(theirs_out), program, *flags, "about:blank"]
         process = subprocess.Popen(
-            shell, pass_fds=(theirs_in, theirs_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command, pass_fds=(theirs_in, theirs_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         os.close(theirs_in)
         os.close(theirs_out)
