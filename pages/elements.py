@@ -16,7 +16,7 @@ _UNSEEN: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
 """Characters that have no sign, or that change the order of those after them: they are shown by their numbers."""
-_EMPTY: Final = frozenset({"meta", "input", "rect", "path", "br"})
+_EMPTY: Final = frozenset({"meta", "input", "br"})
 _NAME: Final = re.compile("[a-zA-Z][a-zA-Z0-9-]*")
 
 

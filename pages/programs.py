@@ -161,9 +161,10 @@ def with_part(program: Program, path: Path) -> tuple[str, list[Span]]:
     return laid.text, spans_of(laid.text, [(laid.start, laid.stop)], "ins")
 
 
-def pre(text: str, spans: Iterable[Span] = (), *, label: str | None = None, class_: str = "program") -> Html:
-    """A program, or a part of one, in lines that are not broken."""
+def pre(
+    text: str, spans: Iterable[Span] = (), *, label: str | None = None, class_: str = "program", colours: bool = True
+) -> Html:
+    """A program, or a part of one, in lines that are not broken. What is folded away may do without colours."""
     # A region that scrolls sideways can be reached by the keyboard.
-    return element(
-        "pre", element("code", with_spans(text, spans)), class_=class_, tabindex=0, role="group", aria_label=label
-    )
+    code = element("code", with_spans(text, spans, colours=colours))
+    return element("pre", code, class_=class_, tabindex=0, role="group", aria_label=label)

@@ -214,6 +214,6 @@ def _whole(step: StepAccount, number: int) -> Html:
     return element(
         "details",
         element("summary", "The whole program after this step"),
-        pre(text, spans, label=f"the program after step {number}"),
+        pre(text, spans, label=f"the program after step {number}", colours=False),
         class_="whole",
     )

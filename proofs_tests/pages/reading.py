@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-EMPTY = frozenset({"meta", "input", "rect", "path", "br"})
+EMPTY = frozenset({"meta", "input", "br"})
 
 
 @dataclass
