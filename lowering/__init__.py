@@ -8,6 +8,7 @@ from lowering.gpu.compiled import Gpu, GpuKernel
 from lowering.lower import lower
 from lowering.nest.loopnest import LoopNest
 from lowering.nest.pseudocode import print_nest
+from lowering.origins.traced import TracedLoop, TracedText, trace
 from lowering.timing.contest import measure
 from lowering.timing.harness import (
     Clock,
@@ -38,6 +39,8 @@ __all__ = [
     "Samples",
     "Spread",
     "ThreadClock",
+    "TracedLoop",
+    "TracedText",
     "WallClock",
     "alternate",
     "build_shared",
@@ -54,4 +57,5 @@ __all__ = [
     "recorded_plan",
     "spread",
     "tolerance",
+    "trace",
 ]

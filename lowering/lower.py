@@ -97,7 +97,7 @@ from lowering.normalize import normalize
 from lowering.passes import PASSES_OF, after_passes
 from lowering.reindex import IDENTITY, Cons, Reindexer, Step, stored_at
 from lowering.stored_in_full import additions, fills, has_guards_of_rows, is_filled_by_zeros, zeros_of
-from lowering.targets.binders import number_of_loop, numbered
+from lowering.targets.binders import Traced, number_of_loop, numbered, traced
 from lowering.targets.legality import check_legal, check_met
 from lowering.targets.walks import check_merges
 
@@ -162,7 +162,14 @@ class Context:
         return scalar(e, self.scope, self.tensors, self.inputs)
 
 
-def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTOR_BYTES, target: str = "c") -> LoopNest:
+def lower(
+    program: Program,
+    *,
+    registers: bool = True,
+    vector_bytes: int = VECTOR_BYTES,
+    target: str = "c",
+    origins: bool = False,
+) -> LoopNest:
     """The loop nest of a program whose accesses are safe and whose truncations cut only padding; both are proved first.
 
     With `registers=False` it is that of Fig. 4.1 to the letter: a sum adds to its element of the buffer, arithmetic is
@@ -183,6 +190,7 @@ def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTO
     `vector_bytes` is the size of a vector register, of which buffers marked `registers` are made: 16, 32 or 64. Marked
     loops are proved to be legal, for whatever target: `lowering.targets.legality`. For the target "cuda" the passes are
     left out that speak of the registers, the storage and the loops of a CPU; `lowering.gpu` makes kernels of the nest.
+    With `origins` the nest says of each loop which binder of the program it came from (`LoopNest.origins`).
 
     Raises `WrongArgument`, `UnsafeAccess`, `UnsafeTruncation` and `IllegalMark`.
     """
@@ -190,11 +198,13 @@ def lower(program: Program, *, registers: bool = True, vector_bytes: int = VECTO
         raise WrongArgument(f"vector_bytes={brief(vector_bytes)}", required="16, 32 or 64")
     if not isinstance(registers, bool):
         raise WrongArgument(f"registers={brief(registers)}", required="registers=True or registers=False")
+    if not isinstance(origins, bool):
+        raise WrongArgument(f"origins={brief(origins)}", required="origins=True or origins=False")
     support_of(target)
     check_safe(program)
     padtypes.check(program)
     check_merges(program)
-    lowering, lowered = _lowered(program, registers=registers)
+    lowering, lowered = _lowered(program, registers=registers, origins=origins)
     check_met(program, lowered, lowering.met)
     nest = after_passes(replace(lowered, vector_bytes=vector_bytes), PASSES_OF[target])
     check_legal(nest)
@@ -206,20 +216,25 @@ def lower_unchecked(program: Program, *, registers: bool = True) -> LoopNest:
     return _lowered(program, registers=registers)[1]
 
 
-def _lowered(program: Program, *, registers: bool) -> tuple[_Lowering, LoopNest]:
+def _lowered(program: Program, *, registers: bool, origins: bool = False) -> tuple[_Lowering, LoopNest]:
     binders = marked_binders(program)
-    body = normalize(numbered(program, binders), one_pass=not registers).body
-    lowering = _Lowering(program, registers, binders)
+    followed = traced(numbered(program, binders)) if origins else None
+    body = normalize(followed.program if followed else numbered(program, binders), one_pass=not registers).body
+    lowering = _Lowering(program, registers, binders, followed)
     return lowering, lowering.nest(body, outermost(program))
 
 
 class _Lowering:
     """One run of the lowering function: it numbers what it makes, and collects the buffers hoisted out of loops."""
 
-    def __init__(self, program: Program, registers: bool, binders: tuple[MarkedBinder, ...]) -> None:
+    def __init__(
+        self, program: Program, registers: bool, binders: tuple[MarkedBinder, ...], followed: Traced | None = None
+    ) -> None:
         self.program = program
         self.registers = registers
         self._binders = binders
+        self._followed = followed
+        self._origins: dict[Var, Path] = {}
         self._ids: Iterator[int] = count()
         self._hoisted: list[Allocate] = []
         self._direct = 0  # sums that add to their cell instead of running in a scalar variable
@@ -240,6 +255,7 @@ class _Lowering:
             program.assumptions,
             complete=complete,
             marks=self._binders,
+            origins=self._origins,
         )
 
     def _filling(self, e: Expr, buffer: Buffer, context: Context, mark: LetMark = LetMark.NONE) -> tuple[Block, bool]:
@@ -342,8 +358,15 @@ class _Lowering:
         # A marked loop is called by its number (`numbered`).
         marked = self._binders[int(name)] if mark is not LoopMark.NONE else None
         self.met.update(() if marked is None else (marked.path,))
-        name, binder = (marked.name, marked.path) if marked else (name, None)
+        origin = binder = None
+        if marked is not None:
+            name, binder = marked.name, marked.path
+            origin = binder
+        elif self._followed is not None:
+            origin, name = self._followed.found(name)
         variable, scope = context.scope.bind(name, low, high, uid=next(self._ids))
+        if self._followed is not None and origin is not None:
+            self._origins[variable] = origin
         inside = context.inside(scope, (variable, low, high), mark)
         if context.loops and mark not in AT_ONCE:
             inner = body(variable, inside)

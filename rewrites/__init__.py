@@ -14,9 +14,11 @@ pipeline (f : float32[n]) : float32[n] :=
 pipeline = pipeline, by 3 steps
 """
 
+from rewrites.account import Account, CallAccount, StepAccount, account
 from rewrites.certificates.certificate import load
 from rewrites.certificates.certificate import save as _save
 from rewrites.derivation import Derivation
+from rewrites.drawn import drawn as _drawn
 from rewrites.errors import NoMatch, NoSite, Undetermined
 from rewrites.kernel import Theorem
 from rewrites.places.choosing import Handle
@@ -26,19 +28,23 @@ from rewrites.session.session import Session, reschedule
 from rewrites.tactics.sparse.operands import Operand
 from rewrites.tuning import Tuned, autotune
 
-# The kernel imports neither: a theorem is given here what it is written with.
-Theorem.write_with(save=_save, script=_as_python)
+# The kernel imports nothing of this: a theorem is given here what it is written and drawn with.
+Theorem.write_with(save=_save, script=_as_python, page=_drawn)
 
 __all__ = [
+    "Account",
+    "CallAccount",
     "Derivation",
     "Handle",
     "NoMatch",
     "NoSite",
     "Operand",
     "Session",
+    "StepAccount",
     "Theorem",
     "Tuned",
     "Undetermined",
+    "account",
     "autotune",
     "load",
     "reschedule",

@@ -84,21 +84,24 @@ class _Chain:
 class Theorem:
     """lhs = rhs. Only the kernel makes one; `steps` lead from the left side to the right.
 
-    How it is saved and written as a script stands above the kernel, which imports neither: `rewrites/__init__.py` hands
-    both in by `write_with`.
+    How it is saved, written as a script and drawn as a page stands above the kernel, which imports none of that:
+    `rewrites/__init__.py` hands it in by `write_with`.
     """
 
-    __slots__ = ("_chain", "_lhs", "_rhs")
+    __slots__ = ("_chain", "_lhs", "_rhs", "_told")
     saved_by: ClassVar[Callable[[Theorem, str | PathLike[str]], None]]
     scripted_by: ClassVar[Callable[[Theorem], str]]
+    drawn_by: ClassVar[Callable[..., None]]
 
-    def __init__(self, key: object, lhs: Program, rhs: Program, chain: _Chain | None) -> None:
+    def __init__(
+        self, key: object, lhs: Program, rhs: Program, chain: _Chain | None, told: tuple[object, ...] = ()
+    ) -> None:
         if key is not _KEY:
             raise NotATheorem(
                 "a theorem is made by the kernel only",
                 required="rewrites.kernel.reflexivity, then rewrite, symmetry, transitivity",
             )
-        self._lhs, self._rhs, self._chain = lhs, rhs, chain
+        self._lhs, self._rhs, self._chain, self._told = lhs, rhs, chain, told
 
     @property
     def lhs(self) -> Program:
@@ -127,6 +130,11 @@ class Theorem:
         """The rules of a user's own that this rests on and that are not proved for all sizes: it holds if they do."""
         return tuple(dict.fromkeys(step.rule for step in self.steps if is_unproved(step.rule)))
 
+    @property
+    def told(self) -> tuple[object, ...]:
+        """What was said of how it came about, such as the calls of a session: not proved, and no part of what is."""
+        return self._told
+
     def save(self, path: str | PathLike[str]) -> None:
         """Writes a certificate, which `rewrites.load` replays with this kernel alone."""
         type(self).saved_by(self, path)
@@ -135,12 +143,24 @@ class Theorem:
         """The derivation as a script for a session."""
         return type(self).scripted_by(self)
 
+    def to_html(self, path: str | PathLike[str], *, kernel: object = None, target: str | None = None) -> None:
+        """Writes the derivation as a page for a browser, one file: its steps, why each holds, and the code at the end.
+
+        The code is that of `kernel`, or what `lowering.compile` would make for `target`: by default for a GPU if the
+        program has marks for one, else C. The room `pages` draws it, and says there what it raises.
+        """
+        type(self).drawn_by(self, path, kernel=kernel, target=target)
+
     @classmethod
     def write_with(
-        cls, *, save: Callable[[Theorem, str | PathLike[str]], None], script: Callable[[Theorem], str]
+        cls,
+        *,
+        save: Callable[[Theorem, str | PathLike[str]], None],
+        script: Callable[[Theorem], str],
+        page: Callable[..., None],
     ) -> None:
-        """Hands in what `save` and `as_python` do."""
-        cls.saved_by, cls.scripted_by = save, script
+        """Hands in what `save`, `as_python` and `to_html` do."""
+        cls.saved_by, cls.scripted_by, cls.drawn_by = save, script, page
 
     def __reduce__(self) -> NoReturn:
         raise NotATheorem(
@@ -180,6 +200,12 @@ def shown(theorem: Theorem, body: Expr) -> Theorem:
     if not isinstance(body, Term) or body != theorem.rhs.body:
         raise NotATheorem("the right side of the theorem is another term than the one it is to be shown as")
     return Theorem(_KEY, theorem.lhs, replace(theorem.rhs, body=body), theorem.chain)
+
+
+def told(theorem: Theorem, account: Sequence[object]) -> Theorem:
+    """The theorem with what is said of how it came about."""
+    _check_theorem(theorem)
+    return Theorem(_KEY, theorem.lhs, theorem.rhs, theorem.chain, tuple(account))
 
 
 def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, reverse: bool = False) -> Theorem:
@@ -384,5 +410,6 @@ __all__ = [
     "rewrite",
     "shown",
     "symmetry",
+    "told",
     "transitivity",
 ]

@@ -6,8 +6,9 @@ are summed when a document is made, so that laying out takes time proportional t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, TypeAlias, assert_never
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias, assert_never
 
 WIDTH: Final = 100
 """Lines break at about this column."""
@@ -28,9 +29,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Where the part of the text that is asked for starts, or stops; it takes no room."""
+    """Where the part of the text that is asked for starts, where its head ends, or where it stops; it takes no room.
 
-    starts: bool
+    Where several heads are asked for, `of` tells which one it is.
+    """
+
+    kind: Literal["start", "head", "stop"]
+    of: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,9 @@ Doc: TypeAlias = str | Line | Edge | Seq | Nest | Group
 LINE: Final = Line()
 SOFT: Final = Line("")
 HARD: Final = Line(hard=True)
-START: Final = Edge(True)
-STOP: Final = Edge(False)
+START: Final = Edge("start")
+HEAD: Final = Edge("head")
+STOP: Final = Edge("stop")
 
 
 def seq(*parts: Doc) -> Doc:
@@ -120,17 +126,24 @@ def _measures(doc: Doc) -> tuple[int, int, bool]:
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """A text, and where the part between `START` and `STOP` is in it."""
+    """A text, and where the part between `START` and `STOP` is in it; and where the head of it ends, if it has one.
+
+    `heads` are where several heads start and end.
+    """
 
     text: str
     start: int = 0
     stop: int = 0
+    head: int = 0
+    heads: Mapping[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
 
 
 def lay_out(doc: Doc, width: int = WIDTH) -> Laid:
     """The text of a document."""
     out: list[str] = []
-    column = length = start = stop = 0
+    column = length = 0
+    edges = {"start": 0, "head": 0, "stop": 0}
+    heads: dict[tuple[int, ...], tuple[int, int]] = {}
     stack: list[tuple[int, bool, Doc]] = [(0, False, doc)]
     while stack:
         indent, flat, at = stack.pop()
@@ -148,15 +161,18 @@ def lay_out(doc: Doc, width: int = WIDTH) -> Laid:
                 wide = _measures(inner)[0]
                 fits = flat or (wide <= limit and wide + _trailing(stack, width - column - wide) <= width - column)
                 stack.append((indent, fits, inner))
-            case Edge(starts):
-                start, stop = (length, stop) if starts else (start, length)
+            case Edge(kind, of):
+                if of is None:
+                    edges[kind] = length
+                else:
+                    heads[of] = (length, length) if kind == "start" else (heads[of][0], length)
             case _:
                 assert_never(at)
         if text:
             out.append(text)
             length += len(text)
             column = len(text) - 1 if text[0] == "\n" else column + len(text)
-    return Laid("".join(out), start, stop)
+    return Laid("".join(out), **edges, heads=heads)
 
 
 def _trailing(stack: list[tuple[int, bool, Doc]], room: int) -> int:

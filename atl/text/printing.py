@@ -64,6 +64,7 @@ from atl.text.index_notation import (
 from atl.text.names import ASCII, INFIX, UNICODE, Level, Names, Spelling, names_in, names_of_index, sizes_of, spelled
 from atl.text.pretty import (
     HARD,
+    HEAD,
     LINE,
     SOFT,
     START,
@@ -71,6 +72,7 @@ from atl.text.pretty import (
     UNBROKEN,
     WIDTH,
     Doc,
+    Edge,
     Group,
     Laid,
     Nest,
@@ -158,6 +160,25 @@ def text_at(root: Program | Expr, path: Path) -> str:
     laid = _laid(root, _Where(path), ascii=False, abridge=False, width=UNBROKEN)
     text = " ".join(laid.text[laid.start : laid.stop].split())
     return text if len(text) <= LONGEST_PART else f"{text[: LONGEST_PART - 2]} …"
+
+
+def laid_at(root: Program | Expr, path: Path, *, width: int = WIDTH) -> Laid:
+    """The text of all of it, and where the part is that is reached by these positions, with its head if it has one.
+
+    The head of a binder is what stands before its body: `⊞[i < n]`.
+    """
+    return _laid(root, _Where(path), ascii=False, abridge=False, width=width)
+
+
+def laid_with_heads(program: Program, *, width: int = WIDTH) -> Laid:
+    """The text of a program, and where the heads of its binders, guards and reshape operators are, by their paths."""
+    return _laid(program, _Where(None, at=()), ascii=False, abridge=False, width=width)
+
+
+def show_part(part: Expr, names: Names, *, width: int = WIDTH) -> str:
+    """A part of a program by itself, with the names of the place where it stands."""
+    printer = _Printer(names, UNICODE, abridge=False)
+    return lay_out(printer.piece(part, _Where(None), known=part.type.dtype == dtypes.DEFAULT).doc, width).text
 
 
 def _laid(
@@ -276,15 +297,27 @@ def condition_text(condition: Condition, spelling: Spelling, *, inner: bool = Fa
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """What remains of the path to the part that a message is about; None off that path, `far` levels away from it."""
+    """What remains of the path to the part that a message is about; None off that path, `far` levels away from it.
+
+    `at` is the path to here, where all heads are asked for.
+    """
 
     path: Path | None
     far: int = 0
+    at: Path | None = None
 
     def below(self, position: int) -> _Where:
         if self.path and self.path[0] == position:
             return _Where(self.path[1:])
-        return _Where(None, self.far + (NEAR // 2 if self.path else 1))
+        at = None if self.at is None else (*self.at, position)
+        return _Where(None, self.far + (NEAR // 2 if self.path else 1), at)
+
+    @property
+    def head(self) -> tuple[Doc, Doc]:
+        """What stands before and after the head of a part here."""
+        if self.at is not None:
+            return Edge("start", self.at), Edge("head", self.at)
+        return (START, HEAD) if self.path == () else ("", "")
 
 
 _Prefixed: TypeAlias = Gen | Reduce | Guard | Reshape
@@ -503,11 +536,11 @@ class _Printer:
         at_least: int = Level.BINDER
         binders, ends = 0, False
         while isinstance(at, Gen | Reduce | Guard | Reshape) and (not parts or self._continues(at, where, at_least)):
-            edge = START if where.path == () else ""
+            edge, after = where.head
             ends = ends or where.path == ()
             binders += isinstance(at, Gen | Reduce)
             head, at_least = self._head(at)
-            parts.append(Group(seq(LINE, edge, head)) if parts else seq(edge, head))
+            parts.append(Group(seq(LINE, edge, head, after)) if parts else seq(edge, head, after))
             at, where = children(at)[0].expr, where.below(0)
         body = self._operand(at, where, at_least, known)
         for _ in range(binders):

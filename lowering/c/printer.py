@@ -50,6 +50,7 @@ from lowering.nest.text_scope import TextScope, outermost, show_condition, show_
 from lowering.nest.tiles import over_lanes
 from lowering.nest.walks.merges import is_merge
 from lowering.nest.walks.streams import stream_at
+from lowering.origins.anchors import Located, located
 from lowering.targets.support import check_nest
 
 Lines: TypeAlias = list[str]
@@ -68,11 +69,20 @@ def print_c(nest: LoopNest) -> str:
     return print_unit((checked_nest(nest),))
 
 
+def print_c_located(nest: LoopNest) -> tuple[str, Located]:
+    """The same text, and the lines of each loop whose origin is in the nest: its uid, the first line and the last."""
+    return located(_unit((nest,), static=False))
+
+
 def print_unit(nests: Sequence[LoopNest], *, static: bool = False) -> str:
     """Several loop nests as one file; `function_names` tells what their functions are called.
 
     Raises `UnsupportedMark`.
     """
+    return located(_unit(nests, static=static))[0]
+
+
+def _unit(nests: Sequence[LoopNest], *, static: bool) -> str:
     for nest in nests:
         check_nest(nest, "c")
     names = function_names(nests)
@@ -223,19 +233,23 @@ def _loop(scope: TextScope, heap: Heap, loop: For, *clauses: str) -> Lines:
     if loop.mark is LoopMark.PARALLEL and has_streams(loop.body):
         lines.append(FENCE)  # of this thread
     head = f"for (int64_t {name} = {first}; {name} < {last}; {name}++)"
-    return [*before, *directives(scope, loop, *clauses), *_braced(head, lines), *after] if lines else []
+    looped = scope.of_loop(loop.variable, [*directives(scope, loop, *clauses), *_braced(head, lines)])
+    return [*before, *looped, *after] if lines else []
 
 
 def _statement(scope: TextScope, heap: Heap, statement: For | If | Assign | Accumulate | Clear) -> Lines:
     match statement:
         case For() if over_lanes(statement, scope.tiles):
-            return [operation(scope, statement)]
+            return scope.of_loop(statement.variable, [operation(scope, statement)])
         case For() if is_merge(statement):
-            return merged(scope, statement, lambda inside, body: _block(inside, heap, body))
+            lines = merged(scope, statement, lambda inside, body: _block(inside, heap, body))
+            return scope.of_loop(statement.variable, lines)
         case For() if (stream := stream_at(statement)) is not None:
-            return streamed(scope, stream, lambda inside, body: _block(inside, heap, body))
+            lines = streamed(scope, stream, lambda inside, body: _block(inside, heap, body))
+            return scope.of_loop(statement.variable, lines)
         case For(mark=LoopMark.RUNS):
-            return run_by_run(scope, statement, lambda inside, body: _block(inside, heap, body))
+            lines = run_by_run(scope, statement, lambda inside, body: _block(inside, heap, body))
+            return scope.of_loop(statement.variable, lines)
         case For():
             return _loop(scope, heap, statement)
         case If(predicate, body):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from lowering.origins.anchors import without
+
 TERNARY, OR, AND, EQUALITY, COMPARISON, SUM, PRODUCT, UNARY, PRIMARY = range(1, 10)
 """How tightly operators bind; Python has the same order among those that both have."""
 
@@ -56,10 +58,14 @@ def wrapped(line: str, width: int = WIDTH) -> list[str]:
 
     Of a conditional expression each case is a line: the value to the condition, and then those for where it is false.
     """
-    text = line.lstrip()
-    if text.startswith("#"):
-        return [line]  # a directive is one line
-    return _broken(len(line) - len(text), text, width)
+    plain, opening, closing = without(line)
+    text = plain.lstrip()
+    # A directive is one line.
+    lines = [plain] if text.startswith("#") else _broken(len(plain) - len(text), text, width)
+    if opening or closing:
+        lines[0] = opening + lines[0]
+        lines[-1] = closing + lines[-1]
+    return lines
 
 
 def _broken(margin: int, text: str, width: int, after: int = 2 * len(INDENT)) -> list[str]:

@@ -35,6 +35,7 @@ from lowering.gpu.kernels import (
 )
 from lowering.nest.loopnest import Allocate, Buffer, Clear, Free, LoopNest, elements, key
 from lowering.nest.text_scope import TextScope, shown
+from lowering.origins.anchors import Located, known, located
 
 _STOPS: Final = "!= cudaSuccess)"
 
@@ -57,6 +58,11 @@ def print_cuda(kernels: Kernels) -> str:
     __global__ void __launch_bounds__(8) twice_0(const float *__restrict__ x, float *__restrict__ out)
     <BLANKLINE>
     """
+    return print_cuda_located(kernels)[0]
+
+
+def print_cuda_located(kernels: Kernels) -> tuple[str, Located]:
+    """The same text, and the lines of each loop whose origin is in the nest: its uid, the first line and the last."""
     nest = kernels.nest
     scope = _outermost(nest)
     name, names = _named(nest, scope)
@@ -84,7 +90,7 @@ def print_cuda(kernels: Kernels) -> str:
         "}",
     ]
     code = "\n".join((*host.functions, "\n".join(part for line in lines for part in wrapped(line)) + "\n"))
-    return f"{preamble(code)}\n{code}"
+    return located(f"{preamble(code)}\n{code}")
 
 
 def function_name(nest: LoopNest) -> str:
@@ -107,7 +113,7 @@ def _outermost(nest: LoopNest) -> TextScope:
             (key(nest.output), nest.output.name),
         ]
     )
-    return TextScope(names, frozenset(), nest.natural, indices=WIDE)
+    return TextScope(names, frozenset(), nest.natural, indices=WIDE, anchored=known(nest.origins))
 
 
 def _indices_of(bounds: tuple[Bounds, ...] | None) -> str:
@@ -178,7 +184,8 @@ class _Host:
                     first, last = index_text(scope, low).text, index_text(scope, high).text
                     name, inside = scope.bind(variable, variable.name)
                     head = f"for (int64_t {name} = {first}; {name} < {last}; {name}++) {{"
-                    lines += [head, *indented(self.block(body, inside.under(step.range), held)), "}"]
+                    inner = self.block(body, inside.under(step.range), held)
+                    lines += scope.of_loop(variable, [head, *indented(inner), "}"])
                 case HostBranch(predicate, body):
                     inner = self.block(body, scope.under(predicate), held)
                     lines += [f"if ({predicate_text(scope, predicate).text}) {{", *indented(inner), "}"]
@@ -226,7 +233,7 @@ class _Host:
 
     def _kernel(self, function: str, launch: Launch, scope: TextScope) -> list[str]:
         """Prints the kernel of a launch; the arguments that it is called with."""
-        bound: list[tuple[str, str]] = []
+        bound: list[tuple[str, Lines]] = []
         of = self.indices
         inside = replace(scope, indices=of)
         for loop in launch.grid:
@@ -234,10 +241,11 @@ class _Host:
             name, inside = inside.bind(loop.variable, loop.variable.name)
             inside = inside.under(loop.range)
             number = f"({of})blockIdx.{AXES[BLOCKS.index(loop.mark)]}"
-            bound.append((name, f"const {of} {name} = {number if loop.low == ZERO else f'{low} + {number}'};"))
+            line = f"const {of} {name} = {number if loop.low == ZERO else f'{low} + {number}'};"
+            bound.append((name, scope.of_loop(loop.variable, [line])))
         body = Threads(launch).steps(launch.body, inside)
-        for name, line in reversed(bound):
-            body[:0] = [line] if name in identifiers("\n".join(body)) else []
+        for name, lines in reversed(bound):
+            body[:0] = lines if name in identifiers("\n".join(body)) else []
         used = identifiers("\n".join(body))
         given = [(name, text) for name, text in self._visible(launch, scope) if name in used]
         threads = launch.threads[0] * launch.threads[1] * launch.threads[2]

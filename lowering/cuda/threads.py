@@ -85,7 +85,7 @@ class Threads:
             case Repeat(variable, low, high, body, mark):
                 name, inside = scope.bind(variable, variable.name)
                 lines = self.steps(body, inside.under(step.range))
-                return _loop(scope, name, low, high, mark, lines), here
+                return scope.of_loop(variable, _loop(scope, name, low, high, mark, lines)), here
             case Branch(predicate, body):
                 return _if(scope, predicate, self.steps(body, scope.under(predicate))), here
             case Run(statement):
@@ -140,13 +140,14 @@ class Threads:
         scope = here.scope
         match statement:
             case For() if axis_of(statement.mark) is not None:
-                return self._of_threads(statement, here, folding)
+                return scope.of_loop(statement.variable, self._of_threads(statement, here, folding))
             case For(variable) if variable.uid in self.launch.wide:
-                return wide_loop(statement, self.launch.wide[variable.uid], here, partial(self._who, here))
+                lines = wide_loop(statement, self.launch.wide[variable.uid], here, partial(self._who, here))
+                return scope.of_loop(variable, lines)
             case For(variable, low, high, body, mark):
                 name, inside = scope.bind(variable, variable.name)
                 lines = self._block(body, replace(here, scope=inside.under(statement.range)), folding)
-                return _loop(scope, name, low, high, mark, lines)
+                return scope.of_loop(variable, _loop(scope, name, low, high, mark, lines))
             case If(predicate, body):
                 return _if(scope, predicate, self._block(body, replace(here, scope=scope.under(predicate)), folding))
             case Assign(target, value):

@@ -383,6 +383,9 @@ class LoopNest:
 
     `strict` are the positions of merges (`lowering.nest.walks`) whose keys are proved to rise strictly: of the other
     ones no two are in one merge, and their keys never fall. The loop-nest interpreter traps what a run contradicts.
+
+    `origins` are the paths in the program of the binders that loops came from, by the variables of the loops, where
+    `lower` was asked for them. They say nothing of what the nest does, and no two nests differ by them.
     """
 
     name: str
@@ -398,6 +401,7 @@ class LoopNest:
     vector_bytes: int = VECTOR_BYTES
     in_place: tuple[Buffer, ...] = ()
     strict: frozenset[Var] = frozenset()
+    origins: Mapping[Var, Path] = field(default_factory=dict, compare=False, repr=False)
 
 
 def checked_nest(value: object) -> LoopNest:

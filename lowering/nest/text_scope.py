@@ -13,6 +13,7 @@ from atl.text.printing import condition_text, index_text
 from lowering.c.names import Names
 from lowering.nest.loopnest import Conditions, LoopNest, key, under
 from lowering.nest.tiles import Tiles
+from lowering.origins.anchors import around, known
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class TextScope:
 
     Sizes and loop variables stand for themselves among the names, storage by its `key`. `natural` and `strict` are
     those of the nest. `tiles` are the buffers in registers. `indices` is the type of indices, where functions of them
-    are told it: in C all are of 64 bits.
+    are told it: in C all are of 64 bits. `anchored` are the loops whose lines are to be found again in the text.
     """
 
     names: Names
@@ -30,6 +31,7 @@ class TextScope:
     tiles: Tiles = field(default_factory=dict)
     strict: frozenset[Var] = frozenset()
     indices: str = ""
+    anchored: frozenset[int] = frozenset()
 
     def name(self, of: Hashable) -> str:
         return self.names.of[of]
@@ -46,6 +48,10 @@ class TextScope:
     def under(self, predicate: Predicate) -> TextScope:
         """The place in a loop or branch here."""
         return replace(self, conditions=under(self.conditions, predicate))
+
+    def of_loop(self, variable: Var, lines: list[str]) -> list[str]:
+        """The lines that a loop is printed as."""
+        return around(self.anchored, variable, lines)
 
     def function(self, name: str) -> str:
         """How a function of indices is called."""
@@ -65,7 +71,7 @@ def outermost(nest: LoopNest) -> TextScope:
             (key(nest.output), nest.output.name),
         ]
     )
-    return TextScope(names, frozenset(), nest.natural, strict=nest.strict)
+    return TextScope(names, frozenset(), nest.natural, strict=nest.strict, anchored=known(nest.origins))
 
 
 # -- the notation of programs, with the names of a place --------------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
 from atl.checks.targets import MarkedBinder
 from atl.core.marks import LoopMark
@@ -11,6 +12,9 @@ from atl.core.program import Program
 from atl.core.substitution import with_children
 from atl.core.terms import Expr
 from atl.core.traversal import Path, children, names_given
+
+_TRACED: Final = "\0"
+"""What the name of a loop begins with that is called by its number: no name of a person's does."""
 
 
 def numbered(program: Program, binders: tuple[MarkedBinder, ...]) -> Program:
@@ -37,7 +41,45 @@ def _named(e: Expr, names: Mapping[Path, str]) -> Expr:
 
 def number_of_loop(e: Expr) -> int | None:
     """The number of a term of a `numbered` program among the binders, if it is a loop with a mark."""
+    return int(names_given(e)[0]) if is_loop(e) and not is_unmarked(e) else None
+
+
+def is_loop(e: Expr) -> bool:
+    """Whether a term is one that a loop is made of."""
     marked = type(e).form.mark
-    if marked is None or marked.of is not LoopMark or getattr(e, marked.field) is LoopMark.NONE:
-        return None
-    return int(names_given(e)[0])
+    return marked is not None and marked.of is LoopMark
+
+
+def is_unmarked(loop: Expr) -> bool:
+    """Whether a loop has no mark."""
+    marked = type(loop).form.mark
+    return marked is None or getattr(loop, marked.field) is LoopMark.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A program whose loops without a mark are each called by their number among `loops`: its path, and its name."""
+
+    program: Program
+    loops: tuple[tuple[Path, str], ...] = ()
+
+    def found(self, name: str) -> tuple[Path | None, str]:
+        """The path of the binder that a loop is called after, and the name that it was given."""
+        return self.loops[int(name[1:])] if name.startswith(_TRACED) else (None, name)
+
+
+def traced(program: Program) -> Traced:
+    """The program with all loops followed that have no mark: `numbered` does so for the others."""
+    loops: list[tuple[Path, str]] = []
+
+    def followed(e: Expr, path: Path) -> Expr:
+        followed_here = is_loop(e) and is_unmarked(e)
+        number = len(loops)
+        if followed_here:
+            loops.append((path, names_given(e)[0]))
+        out = with_children(e, tuple(followed(child.expr, (*path, at)) for at, child in enumerate(children(e))))
+        if not followed_here:
+            return out
+        return replace(out, **{type(e).form.binders[0].name: f"{_TRACED}{number}"})  # type: ignore[arg-type]
+
+    return Traced(replace(program, body=followed(program.body, ())), tuple(loops))

@@ -194,13 +194,13 @@ def explained(step: Step, before: Program, number: str = "") -> str:
     lines = [f"{number}{rule.name}{', from right to left' if step.reverse else ''}{source}: {rule.law}"]
     lines.append(str(place_of(before, step.path)))
     names = site_at(before, step.path).names
-    arguments = [f"{name} = {_argument(value, names)}" for name, value in step.arguments.items()]
+    arguments = [f"{name} = {argument_text(value, names)}" for name, value in step.arguments.items()]
     lines += [f"  with {line}" for line in arguments]
-    lines += [f"  {_premise(premise)}" for premise in step.premises] or ["  no premises"]
+    lines += [f"  {premise_text(premise)}" for premise in step.premises] or ["  no premises"]
     return "\n".join(line for line in lines if line)
 
 
-def _argument(value: Argument, names: Names) -> str:
+def argument_text(value: Argument, names: Names) -> str:
     """An argument, with the names of the place; the parameters of a function are named x1, x2, …"""
     if not isinstance(value, Function):
         return _named(value, names, (), ())
@@ -240,9 +240,14 @@ def _named(value: Index | Expr | Predicate, names: Names, indices: tuple[str, ..
     return show_predicate(substitute(value, on_leaf))
 
 
-def _premise(premise: ProvedPremise) -> str:
-    how = "nothing can stand here" if premise.vacuous else _LAYERS.get(premise.layer, premise.layer)
-    return f"premise {show_predicate(premise.premise)}: {how}"
+def premise_text(premise: ProvedPremise) -> str:
+    """A premise, and how it was proved."""
+    return f"premise {show_predicate(premise.premise)}: {proved_how(premise)}"
+
+
+def proved_how(premise: ProvedPremise) -> str:
+    """How a premise was proved, in words."""
+    return "nothing can stand here" if premise.vacuous else _LAYERS.get(premise.layer, premise.layer)
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from rewrites import tactics
 from rewrites.derivation import Derivation, arguments_of
 from rewrites.errors import NoSite, NotATheorem
 from rewrites.grading.graded import standing_of, with_own
-from rewrites.kernel import Theorem, reflexivity
+from rewrites.kernel import Theorem, reflexivity, told
 from rewrites.obstacles import Report, report
 from rewrites.offers import asking
 from rewrites.own.applying import Applies
@@ -149,8 +149,8 @@ class Session(OnGpu, Applies):
         )
 
     def done(self) -> Theorem:
-        """The theorem: the start equals the goal."""
-        return self.theorem
+        """The theorem: the start equals the goal. It tells the calls that led to it."""
+        return told(self.theorem, self._calls)
 
     def check(self, *, target: str = "c", also: Callable[..., object] | None = None) -> Report:
         """Whether the goal compiles, and all that stands in its way: unsafe accesses and truncations, marks, names.

@@ -1,0 +1,110 @@
+"""The text of a program's kernel, with the binder of the program that each loop in it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from atl.checks.targets import check_names, marked_binders, support_of
+from atl.core.marks import LetMark
+from atl.core.program import Program, checked_program
+from atl.core.traversal import Path
+from atl.errors import CompilerMissing
+from atl.meaning.arguments import check_rank
+from lowering.c.printer import print_c_located
+from lowering.calls.on_pattern import values_of
+from lowering.compiled import Kernel
+from lowering.compiler import find_compiler, vector_bytes
+from lowering.cuda.printer import print_cuda_located
+from lowering.gpu.compiled import GpuKernel
+from lowering.gpu.formation import kernels
+from lowering.lower import lower
+from lowering.nest.loopnest import VECTOR_BYTES, LoopNest
+from lowering.origins.anchors import Located
+from lowering.targets.support import check_program, check_room
+
+LANGUAGES: Final = {"c": "C", "cuda": "CUDA"}
+
+
+@dataclass(frozen=True, slots=True)
+class TracedLoop:
+    """The lines of one loop of a text, from 1 on, and the path in the program of the binder that it came from."""
+
+    first: int
+    last: int
+    binder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class TracedText:
+    """The text of a kernel, and its loops with where they came from; outer loops come before those within them.
+
+    Not every binder has a loop: some are read away, or written out. And one binder may have several loops.
+    """
+
+    program: Program
+    target: str
+    source: str
+    loops: tuple[TracedLoop, ...]
+
+    @property
+    def language(self) -> str:
+        """The name of the language that the text is in."""
+        return LANGUAGES[self.target]
+
+
+def trace(program: Program | Kernel | GpuKernel, *, target: str = "c") -> TracedText:
+    """The text that `compile` makes of a program for a target, with the binder that each loop came from.
+
+    Nothing is built, and no compiler is needed. Of a kernel, its own text, and the binders are those of its program.
+    Raises what `compile` raises, but for what a compiler says.
+
+    >>> import atl
+    >>> traced = trace(atl.parse("rows (A : float32[n, m]) : float32[n] := ⊞[i < n] Σ[j < m] A[i, j]"))
+    >>> for loop in traced.loops:
+    ...     print(traced.source.split("\\n")[loop.first - 1].strip(), loop.binder)
+    for (int64_t i = 0; i < n; i++) { ()
+    for (int64_t j = 0; j < m; j++) { (0,)
+    """
+    if isinstance(program, Kernel):
+        return _in_c(program.program, program.program, (), program.nest.vector_bytes)
+    if isinstance(program, GpuKernel):
+        return _in_cuda(program.program)
+    checked_program(program)
+    support_of(target)
+    check_rank(len(program.shape))
+    check_program(program, target)
+    check_names(program)
+    if target == "cuda":
+        return _in_cuda(program)
+    check_room(program)
+    # A result that is stored as an operand is: its values are the first part of the program's body.
+    values, pattern = values_of(program)
+    return _in_c(program, values, () if pattern is None else (0,), _vector_bytes(values))
+
+
+def _in_c(program: Program, values: Program, above: Path, vector_bytes: int) -> TracedText:
+    nest = lower(values, vector_bytes=vector_bytes, origins=True)
+    source, located = print_c_located(nest)
+    return TracedText(program, "c", source, _loops(nest, located, above))
+
+
+def _in_cuda(program: Program) -> TracedText:
+    made = kernels(lower(program, target="cuda", origins=True))
+    source, located = print_cuda_located(made)
+    return TracedText(program, "cuda", source, _loops(made.nest, located, ()))
+
+
+def _loops(nest: LoopNest, located: Located, above: Path) -> tuple[TracedLoop, ...]:
+    paths = {variable.uid: path for variable, path in nest.origins.items()}
+    return tuple(TracedLoop(first, last, (*above, *paths[uid])) for uid, first, last in located)
+
+
+def _vector_bytes(program: Program) -> int:
+    """The size of this machine's vector registers, if buffers are made of them and a compiler is there that tells."""
+    if not any(b.kind == "buffer" and b.mark is LetMark.REGISTERS for b in marked_binders(program)):
+        return VECTOR_BYTES
+    try:
+        return vector_bytes(find_compiler())
+    except CompilerMissing:
+        return VECTOR_BYTES

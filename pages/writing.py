@@ -1,0 +1,43 @@
+"""A page as a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from atl.errors import brief
+from atl.files.whole import write_whole
+from lowering import GpuKernel, Kernel
+from pages.document import page
+from pages.errors import PageError
+from rewrites import Theorem
+
+
+def write(
+    theorem: Theorem,
+    path: str | os.PathLike[str],
+    *,
+    kernel: Kernel | GpuKernel | None = None,
+    target: str | None = None,
+) -> None:
+    """Writes the page of a derivation, one file that asks for nothing else; `theorem.to_html(path)` is the same.
+
+    What is on it `page` says. The file is written whole, or not at all. Raises what `page` raises, and `PageError`.
+
+    >>> import atl, tempfile, pathlib
+    >>> from rewrites import reschedule
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] * 2"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write(s.rw("mul_comm").done(), pathlib.Path(folder) / "f.html")
+    ...     (pathlib.Path(folder) / "f.html").read_text(encoding="utf-8")[:15]
+    '<!DOCTYPE html>'
+    """
+    try:
+        target_file = Path(path)
+    except TypeError:
+        raise PageError(f"{brief(path)} is no path of a file", required='a path: "x.html"') from None
+    text = page(theorem, kernel=kernel, target=target)
+    try:
+        write_whole({target_file: lambda stream: stream.write(text.encode())})
+    except (OSError, ValueError) as error:  # ValueError: no file has such a name
+        raise PageError(f"{target_file} cannot be written: {error}", required="a place for a file") from error

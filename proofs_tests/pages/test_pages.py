@@ -1,0 +1,298 @@
+"""Pages: what stands on them is what was proved, and nothing that a person named becomes a part of the page itself."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import atl
+import pages
+import rewrites.kernel as kernel_module
+from atl.core.terms import Gen
+from atl.core.traversal import subterm
+from examples import derivations, gpu
+from lowering import GpuKernel, compile  # noqa: A004
+from padtypes import truncations
+from pages.elements import element, joined
+from pages.pictures import draw
+from pages.programs import changes
+from proofs_tests.pages.reading import Node, read
+from rewrites import Theorem, account, load, reschedule
+from rewrites.kernel import told
+from rewrites.session.call import Call
+
+HERE = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> Theorem:
+    return derivations.pipeline_tiled().done()
+
+
+@pytest.fixture(scope="module")
+def shown(pipeline: Theorem) -> Node:
+    return read(pages.page(pipeline))
+
+
+def links_without_end(page: Node) -> list[str]:
+    """Links within the page to what is not there, and ids that stand twice."""
+    ids = [str(node.attributes["id"]) for node in page.all() if "id" in node.attributes]
+    names = ("href", "for", "aria-labelledby", "aria-describedby")
+    ends = [str(node.attributes[name]) for node in page.all() for name in names if node.attributes.get(name)]
+    twice = [each for each in set(ids) if ids.count(each) > 1]
+    return sorted({*twice, *(end for end in ends if end.removeprefix("#") not in ids)})
+
+
+# -- what stands on a page --------------------------------------------------------------------------------------------
+
+
+def test_each_step_is_there_once_with_its_rule_and_its_reasons(pipeline: Theorem, shown: Node) -> None:
+    steps = account(pipeline).steps
+    assert len(steps) == len(pipeline.steps) == 10
+    for number, (step, proved) in enumerate(zip(steps, pipeline.steps, strict=True), 1):
+        found = shown.one("details", id=f"step-{number}")
+        assert proved.rule.law in found.text
+        assert proved.rule.name in found.text
+        assert step.grade in found.text
+        reasons = list(found.one("ul", class_="reasons").all("li")) if proved.premises else []
+        assert [item.one("span", class_="how").text.strip() for item in reasons] == [r.how for r in step.reasons]
+    assert links_without_end(shown) == []
+
+
+def test_the_programs_are_those_of_the_theorem(pipeline: Theorem, shown: Node) -> None:
+    first, *_ = shown.one("section", id="start").all("pre")
+    last = shown.one("pre", aria_label="the last program")
+    assert atl.parse(first.text) == pipeline.lhs
+    assert atl.parse(last.text) == pipeline.rhs
+    for number, call in enumerate(account(pipeline).calls, 1):
+        after = shown.one("pre", aria_label=f"the program after call {number}")
+        assert atl.parse(after.text) == call.after
+
+
+def test_a_call_of_a_session_folds_its_steps() -> None:
+    s = derivations.pipeline_fused().tile("i", 4).mark("io", "parallel")
+    s.undo(2)
+    s.tile("i", 8)
+    page = read(pages.page(s.done()))
+    calls = [node for node in page.all("section") if node.attributes.get("class") == "call"]
+    assert [call.one("h2").text for call in calls] == [call.text for call in s.steps]
+    assert [len(list(call.all("details", class_="step"))) for call in calls] == [len(call.steps) for call in s.steps]
+
+
+def test_a_call_of_no_step_shows_the_mark_that_it_gave() -> None:
+    s = derivations.pipeline_fused().mark("i", "parallel")
+    call = read(pages.page(s.done())).one("section", id="call-4")
+    assert "no step" in call.text
+    assert [node.text for node in call.all("ins")] == ["| parallel"]
+
+
+def test_what_was_read_from_a_certificate_has_a_page_and_no_prover_is_asked(
+    pipeline: Theorem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.save(tmp_path / "p.atl.json")
+    loaded = load(tmp_path / "p.atl.json")
+
+    def asked(*_: object, **__: object) -> None:
+        raise AssertionError("a prover was asked")
+
+    monkeypatch.setattr(kernel_module, "prove", asked)
+    read_back, made = account(loaded), account(pipeline)
+    assert not read_back.told
+    assert [step.rule for step in read_back.steps] == [step.rule for step in made.steps]
+    assert [step.reasons for step in read_back.steps] == [step.reasons for step in made.steps]
+    assert str(read_back.calls[-1].after) == str(pipeline.rhs)
+    monkeypatch.undo()
+    assert "step-10" in pages.page(loaded)
+
+
+def test_a_theorem_that_tells_what_did_not_happen_is_shown_step_by_step(pipeline: Theorem) -> None:
+    other = derivations.pipeline_fused().done()
+    (first, *rest) = [call for call in pipeline.told if isinstance(call, Call)]
+    for false in (("no call",), other.told, (first,), tuple(rest), (replace(first, theorems=(other,)), *rest)):
+        lying = told(pipeline, false)
+        assert not account(lying).told
+        assert [call.text for call in account(lying).calls][:2] == ["rw('unfold_let')", "rw('get_gen')"]
+    assert account(pipeline).told
+
+
+def test_a_text_of_a_call_is_no_claim_about_its_steps(pipeline: Theorem) -> None:
+    renamed = told(pipeline, [replace(call, text="magic()") for call in pipeline.told if isinstance(call, Call)])
+    assert [step.rule for step in account(renamed).steps] == [step.rule.name for step in pipeline.steps]
+
+
+# -- code -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_line_of_code_belongs_to_the_binder_that_its_loop_has(pipeline: Theorem, shown: Node) -> None:
+    listing = shown.one("pre", aria_label="the code")
+    assert (
+        compile(pipeline.rhs).source.split()
+        == "".join(
+            part if isinstance(part, str) else part.text
+            for line in listing.one("code").inside
+            if isinstance(line, Node)
+            for part in line.inside[1:]
+            if isinstance(part, str) or part.attributes.get("class") != "back"
+        ).split()
+    )
+    loops = [each.split(":") for each in str(listing.attributes["data-loops"]).split()]
+    assert [key for key, _, _ in loops] == ["b-0-0", "b-0-0-0-0", "b-0-0-0-1"]
+    for key, first, _ in loops:
+        head = shown.one("span", id=f"line-{first}")
+        (back,) = head.all("a", class_="back")
+        assert back.attributes["href"] == f"#{key}"
+        binder = shown.one("a", id=key)
+        body = subterm(pipeline.rhs.body, tuple(int(each) for each in key.split("-")[1:]))
+        assert isinstance(body, Gen)
+        assert binder.text.startswith(f"⊞[{body.name} < ")
+
+
+def test_a_kernel_for_a_gpu_is_shown_in_cuda() -> None:
+    theorem = gpu.row_sums_by_warps().done()
+    page = read(pages.page(theorem))
+    assert page.one("section", id="code").one("h2").text == "The CUDA"
+    assert "blockIdx.x" in page.one("pre", aria_label="the code").text
+    made = compile(theorem.rhs, target="cuda")
+    assert isinstance(made, GpuKernel)
+    assert pages.page(theorem, kernel=made) == pages.page(theorem)
+
+
+def test_the_code_may_be_that_of_a_kernel_with_some_sizes_fixed(pipeline: Theorem) -> None:
+    kernel = compile(pipeline.rhs, sizes={"n": 20})
+    listing = read(pages.page(pipeline, kernel=kernel)).one("pre", aria_label="the code")
+    assert "n" not in kernel.program.sizes
+    assert "i < 3" in listing.text
+
+
+def test_a_program_without_code_says_why() -> None:
+    s = derivations.pipeline_fused().mark("i", "block.x")
+    page = read(pages.page(s.done(), target="c"))
+    assert "block.x" in page.one("pre", class_="refusal").text
+    assert "ATL505" in page.one("pre", class_="refusal").text
+
+
+def test_a_kernel_of_another_program_is_refused(pipeline: Theorem) -> None:
+    other = compile(derivations.shifting_convolution())
+    with pytest.raises(atl.ATLError, match="a kernel of another program"):
+        pages.page(pipeline, kernel=other)
+    with pytest.raises(atl.ATLError, match="kernel='c'"):
+        pages.page(pipeline, kernel="c")  # type: ignore[arg-type]
+    with pytest.raises(atl.ATLError, match="a kernel and a target"):
+        pages.page(pipeline, kernel=compile(pipeline.rhs), target="c")
+    with pytest.raises(atl.ATLError):
+        pages.page(pipeline, target="fortran")
+    with pytest.raises(atl.ATLError, match="an account of 3"):
+        pages.page(3)  # type: ignore[arg-type]
+
+
+# -- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_picture_cuts_as_many_elements_as_the_truncation(pipeline: Theorem, shown: Node) -> None:
+    (found,) = truncations(pipeline.rhs)
+    drawn = draw(pipeline.rhs, found)
+    assert drawn is not None
+    n = drawn.sizes["n"]
+    states = list(drawn.picture.cells.values())
+    assert (states.count("value"), states.count("cut")) == (n, -n % 8)
+    assert n % 8
+    label = shown.one("section", id="call-4").one("svg", role="img").attributes["aria-label"]
+    assert label == f"{n} computed, {-n % 8} cut, padding"
+
+
+# -- what has changed -------------------------------------------------------------------------------------------------
+
+
+def test_only_what_has_changed_is_marked() -> None:
+    gone, come = changes("⊞[i < n] x[i] * 2", "⊞[i < n]\n  2 * x[i]")
+    assert ["⊞[i < n] x[i] * 2"[a:b] for a, b in gone] == ["* 2"]
+    assert ["⊞[i < n]\n  2 * x[i]"[a:b] for a, b in come] == ["2 *"]
+    assert changes("a b", "a\n   b") == ([], [])
+
+
+# -- hostile texts ----------------------------------------------------------------------------------------------------
+
+HOSTILE = "</code></pre><script>document.title='taken'</script><img src=x onerror=alert(1)>\"'&\u202e\0\ud800"
+
+
+def test_a_name_is_no_part_of_the_page() -> None:
+    x = atl.tensor("x", atl.sizes("n"))
+    body = atl.let(2 * x, lambda b: b + b, name="b")
+    program = replace(atl.program("f", [x], body), name=HOSTILE)
+    s = reschedule(program).inline("b")
+    call = s.steps[-1]
+    theorem = told(s.theorem, [replace(call, text=f"inline('{HOSTILE}')", notes=(HOSTILE,))])
+    assert account(theorem).told
+    text = pages.page(theorem)
+    page = read(text)
+    assert len(list(page.all("script"))) == 1
+    assert list(page.all("img")) == []
+    assert "\u202e" not in text
+    assert "\0" not in text
+    assert text.encode()  # half of a pair of surrogates would not be
+    assert "<img src=x onerror=alert(1)>" in page.one("h1").text
+    assert "⟨U+202E⟩" in page.one("p", class_="note").text
+
+
+def test_every_text_is_escaped_where_elements_are_made() -> None:
+    made = element("p", HOSTILE, [HOSTILE, None], title=HOSTILE, hidden=True, lang=None).text
+    node = read(made).one("p")
+    assert [each for each in node.inside if isinstance(each, Node)] == []
+    assert set(node.attributes) == {"title", "hidden"}
+    assert joined(None).text == ""
+
+
+# -- files, and the literal call --------------------------------------------------------------------------------------
+
+
+def test_a_page_is_written_whole_or_not_at_all(pipeline: Theorem, tmp_path: Path) -> None:
+    pages.write(pipeline, tmp_path / "p.html")
+    assert (tmp_path / "p.html").read_text(encoding="utf-8") == pages.page(pipeline)
+    for place in (tmp_path / "no" / "p.html", tmp_path, "a\0b", 3):
+        with pytest.raises(pages.PageError):
+            pages.write(pipeline, place)  # type: ignore[arg-type]
+    assert [each.name for each in tmp_path.iterdir()] == ["p.html"]
+
+
+def installed(folder: Path) -> None:
+    """What an installation of this tree writes of its entry points."""
+    groups = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
+    info = folder / "atl_tensor-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: atl-tensor\nVersion: 0\n")
+    lines: list[str] = []
+    for group, points in groups.items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+
+
+def test_a_theorem_comes_to_its_page_by_what_the_package_says(
+    pipeline: Theorem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[metadata.EntryPoint] = []
+    installed(tmp_path)
+    (point,) = next(iter(metadata.distributions(path=[str(tmp_path)]))).entry_points.select(group="atl.theorem")
+    monkeypatch.setattr("rewrites.drawn.entry_points", lambda **_: found)
+    with pytest.raises(atl.ATLError, match="nothing that is installed here draws the page") as refused:
+        pipeline.to_html(tmp_path / "p.html")
+    assert refused.value.code == "ATL713"
+    found.append(point)
+    pipeline.to_html(tmp_path / "p.html", kernel=compile(pipeline.rhs))
+    assert point.load() is pages.write
+    assert (tmp_path / "p.html").read_text(encoding="utf-8") == pages.page(pipeline)
+
+
+def test_nothing_else_in_the_package_reaches_up_the_house() -> None:
+    project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["entry-points"] == {"atl.theorem": {"to_html": "pages:write"}}
+
+
+def test_the_kernel_takes_no_theorem_for_what_it_tells(pipeline: Theorem) -> None:
+    lying = told(pipeline, ("that all is equal",))
+    assert (lying.lhs, lying.rhs, lying.steps) == (pipeline.lhs, pipeline.rhs, pipeline.steps)
+    with pytest.raises(atl.ATLError):
+        told("no theorem", ())  # type: ignore[arg-type]

@@ -1,0 +1,201 @@
+"""What a derivation did, call by call and step by step, as data for whoever shows it: pages and listings.
+
+A theorem that a session made tells its calls, with the programs that they went through. Of any other one, such as a
+certificate that was read, the programs between are made again by the rules' own equations: it has been proved that the
+steps hold, and nothing is asked of a prover a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from atl.core.program import Program
+from atl.core.substitution import with_children
+from atl.core.terms import Expr
+from atl.core.traversal import Path, children, subterm
+from atl.errors import WrongArgument, brief
+from atl.text.names import Names
+from atl.text.printing import show_predicate
+from rewrites.kernel import ProvedPremise, Step, Theorem
+from rewrites.matching import correspondence
+from rewrites.places.site import Site, site_at
+from rewrites.rules.grades import grade_text
+from rewrites.session.call import Call
+from rewrites.session.diagnosis import facts_text
+from rewrites.session.display import argument_text, proved_how
+from rewrites.session.rule_text import premises_text, side_text
+
+RENAMED = "names and marks"
+"""The text of what no step brings about in a theorem that tells no calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A premise of a step, how it was proved there, and the facts of that place that speak of the same things."""
+
+    premise: str
+    how: str
+    known: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepAccount:
+    """One rewrite: its rule and direction, the place, with what, why it holds, and the programs around it.
+
+    `names` are what things are called at the place, before and after.
+    """
+
+    rule: str
+    reverse: bool
+    family: str
+    source: str
+    law: str
+    equation: tuple[str, str]
+    asks: tuple[str, ...]
+    grade: str
+    path: Path
+    arguments: tuple[tuple[str, str], ...]
+    reasons: tuple[Reason, ...]
+    names: Names
+    before: Program
+    after: Program
+
+
+@dataclass(frozen=True, slots=True)
+class CallAccount:
+    """One call of a session with its steps; one of none gives names or marks. `notes` are what a tactic had to say."""
+
+    text: str
+    notes: tuple[str, ...]
+    steps: tuple[StepAccount, ...]
+    before: Program
+    after: Program
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A derivation: the program that it began with, the one it came to, and the calls between.
+
+    With `told` the calls are those of a session; else each step is taken for one.
+    """
+
+    start: Program
+    end: Program
+    calls: tuple[CallAccount, ...]
+    told: bool
+
+    @property
+    def steps(self) -> tuple[StepAccount, ...]:
+        """The steps of all calls."""
+        return tuple(step for call in self.calls for step in call.steps)
+
+
+def account(theorem: Theorem) -> Account:
+    """What the derivation of a theorem did.
+
+    >>> import atl
+    >>> from rewrites import reschedule
+    >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] * 2"))
+    >>> (call,) = account(s.rw("mul_comm").done()).calls
+    >>> call.text, call.steps[0].law
+    ("rw('mul_comm')", 'Multiplication is commutative.')
+
+    Raises `WrongArgument` for what is no theorem.
+    """
+    if not isinstance(theorem, Theorem):
+        raise WrongArgument(f"an account of {brief(theorem)}", required="a theorem: s.done(), or load(path)")
+    calls = _told(theorem)
+    if calls is None:
+        return Account(theorem.lhs, theorem.rhs, tuple(_step_by_step(theorem)), told=False)
+    made = [
+        CallAccount(
+            call.text,
+            tuple(call.notes),
+            tuple(step_account(step, before, after) for step, before, after in call.traced()),
+            call.before.rhs,
+            call.theorem.rhs,
+        )
+        for call in calls
+    ]
+    return Account(theorem.lhs, theorem.rhs, tuple(made), told=True)
+
+
+def _told(theorem: Theorem) -> Sequence[Call] | None:
+    """The calls that a theorem tells, if they are those that led to it.
+
+    Whoever has a theorem can have it tell anything. What is shown are the programs of theorems, one step after another.
+    """
+    if not theorem.told:
+        return None
+    at: Theorem | None = None
+    for call in theorem.told:
+        if not isinstance(call, Call) or not all(isinstance(each, Theorem) for each in (call.before, *call.theorems)):
+            return None
+        if not call.theorems or (call.before is not at if at is not None else call.before.chain is not None):
+            return None
+        for before, after in zip((call.before, *call.theorems), call.theorems, strict=False):
+            last = after.chain
+            same = last is before.chain and before.rhs == after.rhs
+            if not same and (last is None or last.before is not before.chain):
+                return None
+        at = call.theorem
+    ends = at is not None and at.chain is theorem.chain and at.lhs is theorem.lhs and at.rhs is theorem.rhs
+    return theorem.told if ends else None  # type: ignore[return-value]
+
+
+def _step_by_step(theorem: Theorem) -> list[CallAccount]:
+    out: list[CallAccount] = []
+    at = theorem.lhs
+    for step in theorem.steps:
+        after = _after(step, at)
+        text = f"rw({step.rule.name!r}{', reverse=True' if step.reverse else ''})"
+        out.append(CallAccount(text, (), (step_account(step, at, after),), at, after))
+        at = after
+    if str(at) != str(theorem.rhs):
+        out.append(CallAccount(RENAMED, (), (), at, theorem.rhs))
+    return out
+
+
+def _after(step: Step, program: Program) -> Program:
+    """The program that a step leads to, with the names and marks of what it keeps."""
+    before = subterm(program.body, step.path)
+    instance = step.rule.instance(step.arguments)
+    made = instance.lhs if step.reverse else instance.rhs
+    kept = correspondence.with_hints(step.rule, step.reverse, before, made)
+    return replace(program, body=_with(program.body, step.path, kept))
+
+
+def _with(e: Expr, path: Path, part: Expr) -> Expr:
+    if not path:
+        return part
+    parts = [child.expr for child in children(e)]
+    parts[path[0]] = _with(parts[path[0]], path[1:], part)
+    return with_children(e, tuple(parts))
+
+
+def _reason(proved: ProvedPremise, site: Site) -> Reason:
+    return Reason(show_predicate(proved.premise), proved_how(proved), facts_text(site.scope.facts, proved.premise))
+
+
+def step_account(step: Step, before: Program, after: Program) -> StepAccount:
+    """What one step did, from one program to the other."""
+    rule = step.rule
+    site = site_at(before, step.path)
+    names = site.names
+    return StepAccount(
+        rule.name,
+        step.reverse,
+        rule.family,
+        rule.source,
+        rule.law,
+        (side_text(rule, reverse=False, rank=0), side_text(rule, reverse=True, rank=0)),
+        tuple(premises_text(rule)),
+        grade_text(rule.name),
+        step.path,
+        tuple((name, argument_text(value, names)) for name, value in step.arguments.items()),
+        tuple(_reason(each, site) for each in step.premises),
+        names,
+        before,
+        after,
+    )
