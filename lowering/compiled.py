@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.checks.targets import check_names, marked_binders, support_of
-from atl.core.marks import LetMark
+from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program, checked_program
 from atl.errors import ArrayError, OutOfMemory, WrongArgument, brief
 from atl.meaning.arguments import bind, check_rank
@@ -22,6 +22,7 @@ from lowering.c.gathering import vector_flags
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.values.scalars import C_TYPES
+from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
 from lowering.calls.noted import Noted
 from lowering.calls.on_pattern import OnPattern, values_of
 from lowering.compiler import Compiler, find_compiler, vector_bytes
@@ -33,6 +34,7 @@ from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.sizing import read_for_sizes, sized
 from lowering.targets.support import check_program, check_room
+from lowering.timing.kernel_time import KernelTime, time_of
 from lowering.toolchain import build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]
@@ -135,10 +137,11 @@ class Kernel:
     """A compiled program, called with NumPy arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
 
     Arrays come in the order of the program's inputs or by name, a packed operand as one object in the place of its
-    arrays; sizes that no array determines are keywords. An array that is not C-contiguous is copied for the call. The
-    result is a new array, or the one given as `out`, which must have its shape and element type; a result of rank 0 is
-    an array of rank 0. That shares no memory with an input, or it is one, each element of which is read, as is proved
-    for all sizes, before one is stored in its place.
+    arrays; sizes that no array determines are keywords. Whatever has `__array__`, DLPack or the buffer protocol is read
+    where it is; an array that is not C-contiguous is copied for the call, or refused with `copy=False`. The result is a
+    new array, of NumPy's, or of the library of the first input that is another's; or the one given as `out`, which must
+    have its shape and element type; a result of rank 0 is an array of rank 0. `out` shares no memory with an input, or
+    it is one, each element of which is read, as is proved for all sizes, before one is stored in its place.
 
     A call holds no lock on Python while it computes and keeps nothing: calls may run in several threads at once.
 
@@ -183,7 +186,9 @@ class Kernel:
         self._remembered: dict[tuple[object, ...], Known] = {}
         self._built_in_place: dict[frozenset[str], Code] = {}
 
-    def __call__(self, /, *arrays: object, out: AnyArray | None = None, **named: object) -> Any:
+    def __call__(self, /, *arrays: object, out: Any = None, copy: object = None, **named: object) -> Any:
+        if copy is not None:
+            named = self._checked_copy(arrays, named, copy)
         passed, pointers, key = self._quick(arrays, named)
         known = self._remembered.get(key) if key is not None else None
         if known is not None:
@@ -197,6 +202,8 @@ class Kernel:
             for notes in to_note:
                 notes[self._noted] = limits
         else:
+            if (other := exchanged(self.program, arrays, named, out)) is not None:
+                return other.back(self(*other.arrays, out=other.out, **other.named))
             call = bind(self.program, arrays, named)
             passed = [_passed(call.arrays[name]) for name, *_ in self._inputs]
             pointers = [
@@ -211,6 +218,8 @@ class Kernel:
         if out is None:
             result = self._new(shape, sizes)
             into = self._from_buffer(self._result, result)
+        elif type(out) is not np.ndarray and (other := exchanged(self.program, arrays, named, out)) is not None:
+            return other.back(self(*other.arrays, out=other.out, **other.named))
         else:
             result, into = out, self._place(out, shape)
             same = self._taken(out, passed) if self._overlaps(into, pointers) else None
@@ -222,9 +231,46 @@ class Kernel:
             raise self._no_memory(sizes)
         return result if self._pattern is None else self._pattern.result(arrays, named, passed, result)
 
+    def time(self, /, *arrays: object, seconds: object = 0.5, **named: object) -> KernelTime:
+        """How long a call with these arguments takes: it is called for so many seconds, and the median is told.
+
+        Without `out=` an array is made once, and filled by each call that is timed. Raises what a call raises.
+
+        >>> import atl, numpy as np
+        >>> from lowering import compile
+        >>> n = atl.sizes("n")
+        >>> x = atl.tensor("x", n)
+        >>> taken = compile(atl.program("twice", [x], 2 * x)).time(np.ones(1000, np.float32), seconds=0.01)
+        >>> 0 < taken.low <= taken.median <= taken.high
+        True
+        """
+        given = dict(named)
+        if "seconds" in self._arguments:
+            given["seconds"], seconds = seconds, 0.5
+        first = self(*arrays, **given)
+        if self._pattern is None:
+            given.setdefault("out", first)
+        threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
+        return time_of(self.program.name, lambda: self(*arrays, **given), seconds=seconds, threads=threads)
+
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
         return f"<Kernel {self.program.name}({inputs}) at {self.path}>"
+
+    # -- options ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _arguments(self) -> tuple[str, ...]:
+        """The names that a call may give."""
+        return (*self.program.operands, *(array.name for array in self.program.inputs), *self.program.sizes)
+
+    def _checked_copy(self, arrays: tuple[object, ...], named: dict[str, object], copy: object) -> dict[str, object]:
+        """What a call is given by name, once nothing would be copied; a `copy` of the program's comes first."""
+        if "copy" in self._arguments:
+            return {**named, "copy": copy}
+        if wants_no_copy(copy):
+            refuse_copies(self.program, arrays, named)
+        return named
 
     # -- arguments ----------------------------------------------------------------------------------------------------
 
