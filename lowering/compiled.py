@@ -25,6 +25,7 @@ from lowering.c.values.scalars import C_TYPES
 from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
 from lowering.calls.noted import Noted
 from lowering.calls.on_pattern import OnPattern, values_of
+from lowering.calls.operators import jax_function, torch_operator
 from lowering.compiler import Compiler, find_compiler, vector_bytes
 from lowering.facts import Facts, Limits
 from lowering.fitting import Fitting
@@ -252,6 +253,23 @@ class Kernel:
             given.setdefault("out", first)
         threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
         return time_of(self.program.name, lambda: self(*arrays, **given), seconds=seconds, threads=threads)
+
+    def torch_operator(self, name: str | None = None) -> Any:
+        """The kernel as an operator of PyTorch's, `torch.ops.atl.NAME`, which `torch.compile` takes as one node.
+
+        It takes the inputs in order, scalars as numbers, then the sizes that no array determines; it has no derivative.
+        Without a name it has that of the program and of the code. Raises `LibraryMissing` without PyTorch;
+        `WrongArgument` where elements decide on the shape of the result, which cannot be known while tracing.
+        """
+        return torch_operator(self.program, self, name or self.path.stem.replace("-", "_"))
+
+    def jax_function(self) -> Callable[..., Any]:
+        """The kernel as a function of JAX's arrays, called back by `jax.pure_callback`, in `jax.jit` too.
+
+        It takes arrays by position or by name, and sizes that no array determines by name; it has no derivative. Raises
+        as `torch_operator` does.
+        """
+        return jax_function(self.program, self)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
