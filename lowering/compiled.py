@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast, overload
 
@@ -27,6 +28,7 @@ from lowering.calls.noted import Noted
 from lowering.calls.on_pattern import OnPattern, values_of
 from lowering.calls.operators import jax_function, torch_operator
 from lowering.compiler import Compiler, find_compiler, vector_bytes
+from lowering.export.folder import Exported, Proved, written
 from lowering.facts import Facts, Limits
 from lowering.fitting import Fitting
 from lowering.gpu.compiled import GpuKernel, compile_for_gpu
@@ -270,6 +272,27 @@ class Kernel:
         as `torch_operator` does.
         """
         return jax_function(self.program, self)
+
+    def write(
+        self,
+        folder: str | PathLike[str],
+        *,
+        theorem: Proved | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Path:
+        """Writes a folder that `make check` builds and checks without this project; its path is given back.
+
+        It has the C, a header with the contract, plain loops of the formula, a program that compares both on random
+        data which meets what is declared, and a Makefile. With the `theorem` that the program is the right side of,
+        the plain loops are those of its left side, and its certificate is written too. `sizes` are those of the check,
+        which else has several, and takes others on its command line. All files are written, or none.
+
+        Raises `WrongArgument`, and `OSError` where the folder cannot be written.
+        """
+        flags = vector_flags(self.nest, replace(find_compiler(), kind="gcc"))
+        code = self._code
+        exported = Exported(self.program, self.nest, self.source, code.name, flags, code.fast_math)
+        return written(exported, folder, theorem=theorem, sizes=sizes)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)

@@ -172,8 +172,8 @@ def test_the_result_is_of_the_kind_of_the_first_array_that_is_not_numpys(doublin
 
 def test_an_array_of_another_library_is_filled_where_it_is(doubling: Kernel) -> None:
     held, x = np.zeros((2, 2), np.float32), numbers(2, 2)
+    out = Lent(held)
     for _ in range(2):
-        out = Lent(held)
         assert doubling(x, out=out) is out
         assert held.tolist() == (2 * x).tolist()
         held[:] = 0

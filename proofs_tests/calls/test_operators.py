@@ -70,7 +70,7 @@ def test_a_kernel_is_an_operator_of_pytorchs(windows: Kernel) -> None:
 if find_spec("torch"):
     import torch
 
-    class _Calls(torch.nn.Module):
+    class _Calls(torch.nn.Module):  # type: ignore[misc]
         """A module that calls an operator."""
 
         def __init__(self, operator: Any) -> None:
