@@ -13,6 +13,7 @@ from atl.core.node import print_with as _print_with
 from atl.core.program import Program
 from atl.errors import ATLError
 from atl.meaning.interpret import evaluate
+from atl.meaning.vectorised import evaluate_fast
 from atl.parsing.parse import parse
 from atl.surface.einsum import einsum
 from atl.surface.operators import (
@@ -63,7 +64,7 @@ _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
 __version__ = "0.1.0"
 __all__ = [
     "ATLError", "Condition", "IndexExpr", "Program", "Size", "Tensor", "abs", "cast", "ceildiv", "check_safe",
-    "coiter", "concat", "einsum", "evaluate", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum",
-    "minimum", "padl", "padr", "parse", "place", "program", "reduce", "scatter", "select", "shear", "sizes", "split",
-    "sqrt", "sum", "tanh", "tensor", "transpose", "truncl", "truncr", "unshear", "value",
+    "coiter", "concat", "einsum", "evaluate", "evaluate_fast", "exp", "flatten", "gen", "guard", "imax", "imin",
+    "let", "log", "maximum", "minimum", "padl", "padr", "parse", "place", "program", "reduce", "scatter", "select",
+    "shear", "sizes", "split", "sqrt", "sum", "tanh", "tensor", "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip

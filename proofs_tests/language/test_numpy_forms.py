@@ -23,7 +23,7 @@ INPUTS = {
     "R": atl.tensor("R", 1, k, dtype="float64"),
 }
 DRAW = np.random.default_rng(3)
-ARRAYS = {
+ARRAYS: dict[str, Any] = {
     name: DRAW.random(tuple(HELD.get(str(extent)) or int(str(extent)) for extent in tensor.shape)) + 0.5
     for name, tensor in INPUTS.items()
 }
@@ -94,7 +94,8 @@ def test_random_shapes_are_broadcast_as_by_numpy() -> None:
             refused += 1
             continue
         program = atl.program("f", tensors, tensors[0] - tensors[1])
-        got = atl.evaluate(program, *arrays, **{s: HELD[s] for s in program.free_sizes})
+        sizes: dict[str, Any] = {size: HELD[size] for size in program.free_sizes}
+        got = atl.evaluate(program, *arrays, **sizes)
         assert got.shape == want.shape
         assert np.allclose(got, want)
     assert 20 < refused < 130
