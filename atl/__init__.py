@@ -48,6 +48,7 @@ from atl.errors import (
     WrongName,
 )
 from atl.meaning.interpret import evaluate
+from atl.meaning.vectorised import evaluate_fast
 from atl.parsing.parse import parse
 from atl.surface.einsum import einsum
 from atl.surface.operators import (
@@ -103,7 +104,7 @@ __all__ = [
     "OutOfMemory", "ParseError", "Program", "RaggedShape", "RankError", "RefusedMark", "ShapeError", "Size",
     "SymbolicValue", "Tensor", "TooLarge", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation",
     "UnsupportedMark", "WrongArgument", "WrongName", "abs", "cast", "ceildiv", "check_safe", "coiter", "concat",
-    "einsum", "evaluate", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum", "minimum", "padl",
-    "padr", "parse", "place", "program", "reduce", "scatter", "select", "shear", "sizes", "split", "sqrt", "sum",
+    "einsum", "evaluate", "evaluate_fast", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum",
+    "minimum", "padl", "padr", "parse", "place", "program", "reduce", "scatter", "select", "shear", "sizes", "split", "sqrt", "sum",
     "tanh", "tensor", "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip

@@ -402,3 +402,9 @@ class GridTooLarge(ATLError, ValueError):
     """The sizes of a call give a loop of blocks more iterations than a grid has blocks along its axis."""
 
     code = "ATL509"
+
+
+class LibraryMissing(ATLError, ImportError):
+    """What is asked for needs a library that is not installed."""
+
+    code = "ATL510"

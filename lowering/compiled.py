@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast, overload
 
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.checks.targets import check_names, marked_binders, support_of
-from atl.core.marks import LetMark
+from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program, checked_program
 from atl.errors import ArrayError, OutOfMemory, WrongArgument, brief
 from atl.meaning.arguments import bind, check_rank
@@ -22,9 +23,12 @@ from lowering.c.gathering import vector_flags
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.values.scalars import C_TYPES
+from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
 from lowering.calls.noted import Noted
 from lowering.calls.on_pattern import OnPattern, values_of
+from lowering.calls.operators import jax_function, torch_operator
 from lowering.compiler import Compiler, find_compiler, vector_bytes
+from lowering.export.folder import Exported, Proved, written
 from lowering.facts import Facts, Limits
 from lowering.fitting import Fitting
 from lowering.gpu.compiled import GpuKernel, compile_for_gpu
@@ -33,6 +37,7 @@ from lowering.lower import lower
 from lowering.nest.loopnest import VECTOR_BYTES, Allocate, LoopNest, elements, statements
 from lowering.sizing import read_for_sizes, sized
 from lowering.targets.support import check_program, check_room
+from lowering.timing.kernel_time import KernelTime, time_of
 from lowering.toolchain import build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]
@@ -135,10 +140,11 @@ class Kernel:
     """A compiled program, called with NumPy arrays: `kernel(a, b)`, `kernel(A=a, B=b)`, `kernel(a, out=c, k=8)`.
 
     Arrays come in the order of the program's inputs or by name, a packed operand as one object in the place of its
-    arrays; sizes that no array determines are keywords. An array that is not C-contiguous is copied for the call. The
-    result is a new array, or the one given as `out`, which must have its shape and element type; a result of rank 0 is
-    an array of rank 0. That shares no memory with an input, or it is one, each element of which is read, as is proved
-    for all sizes, before one is stored in its place.
+    arrays; sizes that no array determines are keywords. Whatever has `__array__`, DLPack or the buffer protocol is read
+    where it is; an array that is not C-contiguous is copied for the call, or refused with `copy=False`. The result is a
+    new array, of NumPy's, or of the library of the first input that is another's; or the one given as `out`, which must
+    have its shape and element type; a result of rank 0 is an array of rank 0. `out` shares no memory with an input, or
+    it is one, each element of which is read, as is proved for all sizes, before one is stored in its place.
 
     A call holds no lock on Python while it computes and keeps nothing: calls may run in several threads at once.
 
@@ -183,7 +189,9 @@ class Kernel:
         self._remembered: dict[tuple[object, ...], Known] = {}
         self._built_in_place: dict[frozenset[str], Code] = {}
 
-    def __call__(self, /, *arrays: object, out: AnyArray | None = None, **named: object) -> Any:
+    def __call__(self, /, *arrays: object, out: Any = None, copy: object = None, **named: object) -> Any:
+        if copy is not None:
+            named = self._checked_copy(arrays, named, copy)
         passed, pointers, key = self._quick(arrays, named)
         known = self._remembered.get(key) if key is not None else None
         if known is not None:
@@ -197,6 +205,8 @@ class Kernel:
             for notes in to_note:
                 notes[self._noted] = limits
         else:
+            if (other := exchanged(self.program, arrays, named, out)) is not None:
+                return other.back(self(*other.arrays, out=other.out, **other.named))
             call = bind(self.program, arrays, named)
             passed = [_passed(call.arrays[name]) for name, *_ in self._inputs]
             pointers = [
@@ -211,6 +221,8 @@ class Kernel:
         if out is None:
             result = self._new(shape, sizes)
             into = self._from_buffer(self._result, result)
+        elif type(out) is not np.ndarray and (other := exchanged(self.program, arrays, named, out)) is not None:
+            return other.back(self(*other.arrays, out=other.out, **other.named))
         else:
             result, into = out, self._place(out, shape)
             same = self._taken(out, passed) if self._overlaps(into, pointers) else None
@@ -222,9 +234,84 @@ class Kernel:
             raise self._no_memory(sizes)
         return result if self._pattern is None else self._pattern.result(arrays, named, passed, result)
 
+    def time(self, /, *arrays: object, seconds: object = 0.5, **named: object) -> KernelTime:
+        """How long a call with these arguments takes: it is called for so many seconds, and the median is told.
+
+        Without `out=` an array is made once, and filled by each call that is timed. Raises what a call raises.
+
+        >>> import atl, numpy as np
+        >>> from lowering import compile
+        >>> n = atl.sizes("n")
+        >>> x = atl.tensor("x", n)
+        >>> taken = compile(atl.program("twice", [x], 2 * x)).time(np.ones(1000, np.float32), seconds=0.01)
+        >>> 0 < taken.low <= taken.median <= taken.high
+        True
+        """
+        given = dict(named)
+        if "seconds" in self._arguments:
+            given["seconds"], seconds = seconds, 0.5
+        first = self(*arrays, **given)
+        if self._pattern is None:
+            given.setdefault("out", first)
+        threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
+        return time_of(self.program.name, lambda: self(*arrays, **given), seconds=seconds, threads=threads)
+
+    def torch_operator(self, name: str | None = None) -> Any:
+        """The kernel as an operator of PyTorch's, `torch.ops.atl.NAME`, which `torch.compile` takes as one node.
+
+        It takes the inputs in order, scalars as numbers, then the sizes that no array determines; it has no derivative.
+        Without a name it has that of the program and of the code. Raises `LibraryMissing` without PyTorch;
+        `WrongArgument` where elements decide on the shape of the result, which cannot be known while tracing.
+        """
+        return torch_operator(self.program, self, name or self.path.stem.replace("-", "_"))
+
+    def jax_function(self) -> Callable[..., Any]:
+        """The kernel as a function of JAX's arrays, called back by `jax.pure_callback`, in `jax.jit` too.
+
+        It takes arrays by position or by name, and sizes that no array determines by name; it has no derivative. Raises
+        as `torch_operator` does.
+        """
+        return jax_function(self.program, self)
+
+    def write(
+        self,
+        folder: str | PathLike[str],
+        *,
+        theorem: Proved | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Path:
+        """Writes a folder that `make check` builds and checks without this project; its path is given back.
+
+        It has the C, a header with the contract, plain loops of the formula, a program that compares both on random
+        data which meets what is declared, and a Makefile. With the `theorem` that the program is the right side of,
+        the plain loops are those of its left side, and its certificate is written too. `sizes` are those of the check,
+        which else has several, and takes others on its command line. All files are written, or none.
+
+        Raises `WrongArgument`, and `OSError` where the folder cannot be written.
+        """
+        flags = vector_flags(self.nest, replace(find_compiler(), kind="gcc"))
+        code = self._code
+        exported = Exported(self.program, self.nest, self.source, code.name, flags, code.fast_math)
+        return written(exported, folder, theorem=theorem, sizes=sizes)
+
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
         return f"<Kernel {self.program.name}({inputs}) at {self.path}>"
+
+    # -- options ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _arguments(self) -> tuple[str, ...]:
+        """The names that a call may give."""
+        return (*self.program.operands, *(array.name for array in self.program.inputs), *self.program.sizes)
+
+    def _checked_copy(self, arrays: tuple[object, ...], named: dict[str, object], copy: object) -> dict[str, object]:
+        """What a call is given by name, once nothing would be copied; a `copy` of the program's comes first."""
+        if "copy" in self._arguments:
+            return {**named, "copy": copy}
+        if wants_no_copy(copy):
+            refuse_copies(self.program, arrays, named)
+        return named
 
     # -- arguments ----------------------------------------------------------------------------------------------------
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
@@ -19,6 +22,8 @@ from atl.errors import CompilerMissing, WrongArgument, brief
 
 CompilerKind = Literal["clang", "gcc", "nvcc", "other"]
 
+ZIG: Final = "ziglang"
+"""A package that has a C compiler, which is looked for last."""
 CANDIDATES: Final = ("clang", "gcc", "cc")
 """Where $CC is not set, the compilers looked for, in this order."""
 
@@ -40,6 +45,7 @@ INSTALL: Final = (
     "Fedora: dnf install gcc",
     "macOS: xcode-select --install",
     "or set CC to the path of a C compiler",
+    "or pip install ziglang: it has one, which is found",
 )
 
 
@@ -60,11 +66,14 @@ class Compiler:
         return Path(self.command[0])
 
     def __str__(self) -> str:
-        return f"{self.path} ({self.version})"
+        started = " ".join(self.command) if ZIG in self.command else self.path
+        return f"{started} ({self.version})"
 
 
 def find_compiler() -> Compiler:
     """The C compiler to use: $CC where it is set, else the first of clang, gcc and cc that is found and runs.
+
+    Without them it is that of the package ziglang, where it is installed and what it builds can be loaded.
 
     Raises `CompilerMissing` when $CC names something that is not found or does not run, and when there is none at all.
     """
@@ -79,12 +88,40 @@ def find_compiler() -> Compiler:
         if isinstance(found, Compiler):
             return found
         refusals.append(f"{path} {found}")
+    if find_spec(ZIG) is not None:
+        command = (sys.executable, "-m", ZIG, "cc")
+        zig = _identified(command, _stamp(sys.executable))
+        refusal = _loading(command) if isinstance(zig, Compiler) else zig
+        if isinstance(zig, Compiler) and refusal is None:
+            return zig
+        refusals.append(f"that of the package {ZIG} {refusal}")
     looked_for = ", ".join(CANDIDATES[:-1]) + " or " + CANDIDATES[-1]
     raise CompilerMissing(
         "no C compiler was found" + "".join(f"; {refusal}" for refusal in refusals),
         required=f"{looked_for} in one of the directories of PATH ({os.environ.get('PATH') or 'it is empty'})",
         suggestions=INSTALL,
     )
+
+
+@lru_cache(maxsize=8)
+def _loading(command: tuple[str, ...]) -> str | None:
+    """What is wrong with the shared objects that a compiler builds; nothing, if one is loaded and called.
+
+    Zig's makes C's library for the system that it finds, and may find another one than Python runs on. The first time
+    that takes it minutes.
+    """
+    with tempfile.TemporaryDirectory(prefix="atl-") as directory:
+        source, library = Path(directory) / "probe.c", Path(directory) / "probe.so"
+        source.write_text("#include <math.h>\nint probe(double x) { return (int)sqrt(x); }\n", encoding="utf-8")
+        try:
+            answer = run([*command, "-O1", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"])
+            if answer.returncode != 0:
+                return f"does not build a shared object: {' '.join(answer.stderr.split())[:200]}"
+            function = ctypes.CDLL(str(library)).probe
+        except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
+            return f"builds what cannot be loaded: {error}"
+        function.argtypes = [ctypes.c_double]
+        return None if function(1764.0) == 42 else "builds what computes something else"
 
 
 def _chosen_compiler(chosen: str) -> Compiler:
@@ -178,9 +215,10 @@ def run(
 
 
 def _succeeds(command: Sequence[str], *, directory: Path | None = None, given: str = "") -> bool:
-    """Whether a short question to the compiler is answered with yes."""
+    """Whether a short question to the compiler is answered with yes. Zig's may have to make C's library for that."""
+    within = LONGEST if ZIG in command else QUESTION
     try:
-        return run(command, directory=directory, given=given, within=QUESTION).returncode == 0
+        return run(command, directory=directory, given=given, within=within).returncode == 0
     except subprocess.TimeoutExpired:
         return False
 
@@ -190,8 +228,14 @@ def native_flags(compiler: Compiler) -> tuple[str, ...]:
     """The flag with which this compiler uses all that this processor has, if it knows one."""
     # Some compilers for ARM know the processor only under the second name.
     for flag in ("-march=native", "-mcpu=native"):
-        if _succeeds([*compiler.command, flag, "-x", "c", "-fsyntax-only", "-"]):
-            return (flag,)
+        asked = [*compiler.command, flag, "-x", "c"]
+        if ZIG not in compiler.command:
+            if _succeeds([*asked, "-fsyntax-only", "-"]):
+                return (flag,)
+            continue
+        with tempfile.TemporaryDirectory(prefix="atl-") as directory:  # zig's only compiles to a file
+            if _succeeds([*asked, "-c", "-", "-o", "probe.o"], directory=Path(directory), given="int probe;\n"):
+                return (flag,)
     return ()
 
 

@@ -141,7 +141,7 @@ def _planned(
     link_flags: Sequence[str],
 ) -> Plan:
     """Compiling and linking are separate commands always, so that no compile flag can reach the link."""
-    openmp = _openmp_flags(files.values())
+    openmp = openmp_flags(files.values())
     compile_flags = (*compile_flags, *openmp)
     link_flags = (*link_flags, *(flag for flag in openmp if flag == OPENMP))
     commands: list[tuple[str, ...]] = []
@@ -160,7 +160,7 @@ def _planned(
     return Plan(name, suffix, compiler, tuple(files.items()), tuple(commands))
 
 
-def _openmp_flags(texts: Iterable[str]) -> tuple[str, ...]:
+def openmp_flags(texts: Iterable[str]) -> tuple[str, ...]:
     """What files with OpenMP's directives need: nothing, support of vector instructions, or its threads too."""
     found = set(_DIRECTIVE.findall("\n".join(texts)))
     return (OPENMP,) if "parallel" in found else (OPENMP_SIMD,) if found else ()

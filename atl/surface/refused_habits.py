@@ -89,7 +89,7 @@ class Symbolic:
 
     def __rmatmul__(self, other: object) -> NoReturn:
         raise WrongArgument(
-            "there is no operator @",
+            f"@ is between {self._kind} and something else that is no tensor",
             place=_here(),
             suggestions=(f"write a product of matrices as {_MATRIX_PRODUCT}",),
         )
@@ -128,6 +128,17 @@ class Symbolic:
                 f"write {own}" if own else "write it with the operators of atl",
                 *(('declare the array as an input: atl.tensor("A", n), and pass it to the call',) if arrays else ()),
             ),
+        )
+
+    def __array_function__(self, function: Any, _: Any, arguments: Any, options: Any) -> Any:
+        return self._not_numpys(function.__name__)
+
+    def _not_numpys(self, name: str) -> NoReturn:
+        own = _ATTRIBUTES.get(name) or _NAMED.get(name, "write it with the operators of atl")
+        raise SymbolicValue(
+            f"NumPy's {name} is applied to {self._kind}, which has no elements before a kernel is called",
+            place=_here(),
+            suggestions=(own,),
         )
 
     # Hidden from type checkers: with it, every attribute would exist for them.
@@ -205,8 +216,18 @@ _FOLDS: Final = {
     "minimum": 'atl.reduce("min", n, lambda i: A[i])',
 }
 
+_NAMED: Final = {
+    "einsum": 'write atl.einsum("ij,jk->ik", A, B)',
+    "concatenate": "write atl.concat(A, B)",
+    "where": "write atl.select(condition, a, b) within atl.gen(n, lambda i: …)",
+    "clip": "write atl.minimum(hi, atl.maximum(lo, A))",
+    "outer": "write a[:, None] * b[None, :]",
+    "pad": "write atl.padl(k, atl.padr(k, A))",
+    "linalg.norm": "write atl.sqrt((A * A).sum())",
+}
+"""NumPy's functions, and how they are written here."""
+
 _ATTRIBUTES: Final = {
-    "T": "write atl.transpose(A)",
     "transpose": "write atl.transpose(A)",
     "flatten": "write atl.flatten(A)",
     "ravel": "write atl.flatten(A)",
@@ -214,12 +235,7 @@ _ATTRIBUTES: Final = {
     "astype": 'write atl.cast("float64", A)',
     "ndim": "write A.rank",
     "size": "the extents are A.shape",
-    "sum": "write atl.sum(n, lambda i: A[i])",
-    "mean": "write atl.sum(n, lambda i: A[i]) / atl.value(n)",
-    "max": 'write atl.reduce("max", n, lambda i: A[i])',
-    "min": 'write atl.reduce("min", n, lambda i: A[i])',
-    "prod": 'write atl.reduce("product", n, lambda i: A[i])',
-    "dot": "write atl.sum(n, lambda i: a[i] * b[i])",
+    "dot": "write a @ b",
     "clip": "write atl.minimum(hi, atl.maximum(lo, A))",
 }
 """What NumPy's arrays have, and how it is written here."""

@@ -6,25 +6,40 @@ or tested later, not a fact about Python objects; the nodes beneath compare stru
 
 from __future__ import annotations
 
+import builtins
 import numbers
 from collections.abc import Callable
 from fractions import Fraction
 from math import isnan
 from types import EllipsisType
-from typing import NoReturn, TypeAlias, TypeVar, Union, overload
+from typing import Any, NoReturn, TypeAlias, TypeVar, Union, overload
 
 from atl.core import dtypes, literals, predicate
 from atl.core.index import Index, exclusive_or, floordiv, index, read
 from atl.core.node import not_made_of
 from atl.core.predicate import Predicate
-from atl.core.terms import Access, Binary, BinaryOp, Constant, Expr, Input, Term, Unary, Value
+from atl.core.terms import (
+    Access,
+    Binary,
+    BinaryOp,
+    Constant,
+    Expr,
+    Input,
+    Monoid,
+    Term,
+    Unary,
+    Value,
+)
 from atl.errors import DtypeError, RankError, Source, SymbolicValue, WrongArgument, brief
+from atl.surface import numpy_forms
 from atl.surface.declarations import TensorSpec
 from atl.surface.refused_habits import Symbolic
 from atl.text.printing import show, show_predicate
 
 IndexLike: TypeAlias = Union["IndexExpr", Index, int, "Tensor"]
 TensorLike: TypeAlias = Union["Tensor", int, float]
+Position: TypeAlias = IndexLike | slice | EllipsisType | None
+Axis: TypeAlias = int | tuple[int, ...] | None
 T = TypeVar("T", bound=Expr)
 
 
@@ -201,8 +216,11 @@ class Tensor(Symbolic):
         """The element type; None for a literal that has met no tensor yet."""
         return self.node.type.dtype
 
-    def __getitem__(self, position: IndexLike | tuple[IndexLike, ...]) -> Tensor:
+    def __getitem__(self, position: Position | tuple[Position, ...]) -> Tensor:
+        """The element at some indices, a slice of tensors, or both: `A[i, j]`, `A[1:, j]`, `A[::-1]`, `A[:, None]`."""
         positions = position if isinstance(position, tuple) else (position,)
+        if any(at is None or isinstance(at, slice | EllipsisType) for at in positions):
+            return Tensor(located(numpy_forms.sliced(self.node, self._cuts(positions))))
         if len(positions) > self.rank:
             raise RankError(
                 f"{len(positions)} indices into a tensor of rank {self.rank}",
@@ -212,6 +230,20 @@ class Tensor(Symbolic):
         for at in positions:
             node = located(Access(node, as_index(at)))
         return Tensor(node)
+
+    def _cuts(self, positions: tuple[Position, ...]) -> list[Index | numpy_forms.Cut | None]:
+        """What slices mean, with whole ones in the place of the dots."""
+        named = builtins.sum(at is not None and at is not ... for at in positions)
+        dots = [at for at, position in enumerate(positions) if position is ...]
+        if len(dots) > 1 or named > self.rank:
+            raise RankError(
+                f"{named} indices and slices, and {'... ' * len(dots)}of a tensor of rank {self.rank}",
+                required=f"at most {self.rank} of them, and ... once",
+            )
+        if dots:
+            whole = (slice(None),) * (self.rank - named)
+            positions = (*positions[: dots[0]], *whole, *positions[dots[0] + 1 :])
+        return [_as_cut(at) if isinstance(at, slice) else None if at is None else as_index(at) for at in positions]
 
     def __and__(self, other: Condition | Tensor | bool) -> Condition:
         """The conjunction of an element of truth values and another condition; so `|` and `~`."""
@@ -270,6 +302,62 @@ class Tensor(Symbolic):
 
     def __rtruediv__(self, other: TensorLike) -> Tensor:
         return arithmetic("div", other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        if not isinstance(other, Tensor):
+            return super().__matmul__(other)
+        return Tensor(located(numpy_forms.matmul(self.node, other.node)))
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802 (NumPy's name)
+        """The tensor with its dimensions in the opposite order."""
+        return Tensor(located(numpy_forms.transposed(self.node)))
+
+    def sum(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+        """The sum along an axis, several, or all, as NumPy's; over an empty one it is padding, which reads as zero."""
+        return self._folded("sum", axis, keepdims)
+
+    def prod(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+        """The product along an axis, several, or all, as NumPy's."""
+        return self._folded("product", axis, keepdims)
+
+    def max(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+        """The largest element along an axis, several, or all; over an empty one it is padding."""
+        return self._folded("max", axis, keepdims)
+
+    def min(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+        """The smallest element along an axis, several, or all; over an empty one it is padding."""
+        return self._folded("min", axis, keepdims)
+
+    def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
+        """The sum along an axis, several, or all, divided by how many elements that are."""
+        return self.sum(axis, keepdims=keepdims) / Tensor(numpy_forms.counted(self.node, axis))
+
+    def _folded(self, monoid: Monoid, axis: Axis, keepdims: bool) -> Tensor:
+        return Tensor(located(numpy_forms.folded(monoid, self.node, axis, keepdims)))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
+        """NumPy's elementwise functions on tensors, as terms; those that have no meaning here are refused."""
+        plain = [operand.item() if getattr(operand, "ndim", None) == 0 else operand for operand in operands]
+        if method == "__call__" and not options and all(type(each) in (Tensor, int, float) for each in plain):
+            meant = numpy_forms.spelled(ufunc.__name__, [as_tensor(each).node for each in plain])
+            if meant is not None:
+                return Tensor(located(meant))
+        return super().__array_ufunc__(ufunc, method, *operands, **options)
+
+    def __array_function__(self, function: Any, _: Any, arguments: Any, options: Any) -> Any:
+        """NumPy's folds and `np.transpose` on tensors, as terms; the other functions are refused."""
+        name = function.__name__
+        method = numpy_forms.METHODS.get(name)
+        if method is not None and options.keys() <= {"axis", "keepdims"} and type(arguments[0]) is Tensor:
+            return (
+                getattr(arguments[0], method)(*arguments[1:2], **options)
+                if len(arguments) < 3
+                else self._not_numpys(name)
+            )
+        if name == "transpose" and len(arguments) == 1 and not options:
+            return self.T
+        return self._not_numpys(name)
 
     def _is_index(self) -> bool:
         """Whether this is an element of an integer array: beside an index it is one too."""
@@ -483,7 +571,16 @@ def _in_place_of_tensor(value: object) -> tuple[str, ...]:
 
 def arithmetic(op: BinaryOp, left: object, right: object) -> Tensor:
     """A scalar operation on what a person writes; where a scalar meets a tensor, it meets each of its elements."""
-    return Tensor(located(literals.arithmetic(op, as_tensor(left).node, as_tensor(right).node)))
+    first, second = numpy_forms.broadcast(as_tensor(left).node, as_tensor(right).node)
+    return Tensor(located(literals.arithmetic(op, first, second)))
+
+
+def _as_cut(given: slice) -> numpy_forms.Cut:
+    """The bounds of a slice as indices."""
+    step = 1 if given.step is None else given.step
+    if isinstance(step, bool) or not isinstance(step, int):
+        raise WrongArgument(f"a slice with the step {brief(step)}", required="a number")
+    return (*(None if bound is None else as_index(bound) for bound in (given.start, given.stop)), step)  # type: ignore[return-value]
 
 
 Binder: TypeAlias = Callable[..., object]

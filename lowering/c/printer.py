@@ -148,15 +148,20 @@ def _parameters(nest: LoopNest, scope: TextScope) -> list[tuple[str, str]]:
 
 def _comment(nest: LoopNest, name: str, scope: TextScope) -> Lines:
     """What the function computes from what, and what must hold of its arguments."""
-    facts = [show_condition(scope, assumption) for assumption in nest.assumptions if assumption != TRUE]
-    facts += [fact for array in nest.inputs for fact in _declared(scope, array)]
+    facts = [*assumed(nest, scope), *(fact for array in nest.inputs for fact in facts_text(scope, array))]
     inputs = [shown(scope, array.name, array.shape) for array in nest.inputs]
     text = f"{name}: {shown(scope, key(nest.output), nest.output.extents)}"
     text += (f" from {', '.join(inputs)}" if inputs else "") + (f", where {', '.join(facts)}" if facts else "")
     return textwrap.wrap(f"/* {text}. */", WIDTH, subsequent_indent="   ", break_long_words=False)
 
 
-def _declared(scope: TextScope, array: Array) -> list[str]:
+def assumed(nest: LoopNest, scope: TextScope) -> list[str]:
+    """What must hold of the sizes, as text."""
+    return [show_condition(scope, assumption) for assumption in nest.assumptions if assumption != TRUE]
+
+
+def facts_text(scope: TextScope, array: Array) -> list[str]:
+    """What must hold of the elements of an input, as text."""
     name = scope.name(array.name)
     element = f"{name}[...]" if array.shape else name
     facts: list[str] = []

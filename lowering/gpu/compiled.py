@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from lowering.device import runtime
 from lowering.device.building import Declared, Functions, built_by_nvcc, opened
 from lowering.device.calls import Caller, Machine, stream_number
 from lowering.device.found import Found, look_around
+from lowering.export.folder import Exported, Proved, file_name, written
+from lowering.export.on_host import host_text
 from lowering.gpu.formation import kernels
 from lowering.gpu.kernels import Kernels
 from lowering.lower import lower
@@ -115,6 +118,22 @@ class GpuKernel:
         The CUDA text stands beside it. Raises `GpuMissing` without nvcc, and `CompilerFailed`.
         """
         return _built(self.source, self._name, look_around())
+
+    def write(
+        self,
+        folder: str | PathLike[str],
+        *,
+        theorem: Proved | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Path:
+        """Writes a folder in which `make` builds the kernel by nvcc, and `make check` compares it, on a GPU.
+
+        It has what a folder of a kernel in C has (`Kernel.write`), and a function that calls the kernel with arrays in
+        memory, for the check. Raises `WrongArgument`, and `OSError` where the folder cannot be written.
+        """
+        host = host_text(self.nest, self._name, file_name(self._name, ".h"))
+        exported = Exported(self.program, self.nest, self.source, self._name, host=host)
+        return written(exported, folder, theorem=theorem, sizes=sizes)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)

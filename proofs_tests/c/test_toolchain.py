@@ -122,7 +122,13 @@ def test_an_upgraded_compiler_is_noticed(tmp_path: Path, monkeypatch: pytest.Mon
     assert find_compiler().version == "fake cc 2.0 is out"
 
 
-def test_without_any_compiler_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_zig(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No package with a compiler is installed."""
+    monkeypatch.setattr("lowering.compiler.find_spec", lambda _: None)
+
+
+def test_without_any_compiler_the_error_says_what_to_install(no_zig: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(CompilerMissing) as caught:
         find_compiler()
@@ -132,11 +138,14 @@ def test_without_any_compiler_the_error_says_what_to_install(monkeypatch: pytest
         "  try: Debian or Ubuntu: apt install gcc\n"
         "  try: Fedora: dnf install gcc\n"
         "  try: macOS: xcode-select --install\n"
-        "  try: or set CC to the path of a C compiler"
+        "  try: or set CC to the path of a C compiler\n"
+        "  try: or pip install ziglang: it has one, which is found"
     )
 
 
-def test_compilers_that_were_found_and_do_not_run_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compilers_that_were_found_and_do_not_run_are_named(
+    no_zig: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broken = script(tmp_path / "bin" / "clang", "echo no developer tools >&2; exit 3")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(CompilerMissing) as caught:

@@ -27,7 +27,9 @@ ROOMS: dict[str, frozenset[str]] = {
     "rewrites": frozenset({"atl", "padtypes"}),
     "lowering": frozenset({"atl", "padtypes"}),
     "sparse": frozenset({"atl", "rewrites", "lowering"}),
-    "commands": frozenset({"atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "bench", "proofs_tests"}),
+    "commands": frozenset(
+        {"atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "pages", "bench", "proofs_tests"}
+    ),
     "pages": frozenset({"atl", "padtypes", "rewrites", "lowering"}),
 }
 """Each room that is installed, with the rooms that it may use; the command line runs what a checkout has, too."""

@@ -1,0 +1,300 @@
+"""NumPy's spellings, as generations, sums and accesses: broadcasting, products of matrices, folds along axes, slices.
+
+They work on terms. Where NumPy looks at sizes when it runs, such as a slice that ends behind the array, the size must
+be provable here, and what is not is refused where the program is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from atl.core.index import ONE, ZERO, Index, Var, ceildiv, constant, index
+from atl.core.literals import agree, arithmetic
+from atl.core.marks import LoopMark
+from atl.core.substitution import close, fresh_uid, instantiate
+from atl.core.terms import (
+    Access,
+    Binary,
+    BinaryOp,
+    Expr,
+    Gen,
+    Monoid,
+    Reduce,
+    Reshape,
+    Transpose,
+    Unary,
+    UnaryOp,
+    Value,
+)
+from atl.errors import RankError, ShapeError, WrongArgument, brief
+
+Shape: TypeAlias = tuple[Index, ...]
+Cut: TypeAlias = tuple[Index | None, Index | None, int]
+"""A slice with bounds as they are written, counted from the end where they are negative numbers."""
+
+_NAMES = "ijlpqrstuvwabcdefgh"
+
+
+def over(shape: Shape, body: Callable[[Sequence[Index]], Expr], make: Callable[..., Expr] | None = None) -> Expr:
+    """The generation of body(indices) over a shape; `make` is another binder than that."""
+    variables = [Var(next(fresh_uid), _NAMES[at % len(_NAMES)]) for at in range(len(shape))]
+    node = body([index(variable) for variable in variables])
+    for variable, extent in zip(reversed(variables), reversed(shape), strict=True):
+        inside = close(node, variable)
+        node = Gen(ZERO, extent, inside, variable.name) if make is None else make(ZERO, extent, inside, variable.name)
+    return node
+
+
+def element(e: Expr, at: Sequence[Index]) -> Expr:
+    """The element at some indices, or the tensor that is left where there are fewer of them."""
+    for position in at:
+        e = Access(e, position)
+    return e
+
+
+def within(e: Expr, at: Sequence[Index]) -> Expr:
+    """The same for indices that are within the tensor: of a generation, its body there (`get_gen`)."""
+    for position in at:
+        plain = isinstance(e, Gen) and e.low == ZERO and e.mark is LoopMark.NONE
+        e = instantiate(e.body, position) if plain and isinstance(e, Gen) else Access(e, position)
+    return e
+
+
+# -- broadcasting -----------------------------------------------------------------------------------------------------
+
+
+def broadcast(left: Expr, right: Expr) -> tuple[Expr, Expr]:
+    """Two tensors with the shape that NumPy gives both: dimensions are added in front, an extent of 1 is spread.
+
+    Where neither is needed, it is left to the program to prove that the extents are equal.
+    """
+    a, b = left.type.shape, right.type.shape
+    if not a or not b or (len(a) == len(b) and not any(_spreads(x, y) for x, y in zip(a, b, strict=True))):
+        return left, right
+    rank = max(len(a), len(b))
+    padded = [(ONE,) * (rank - len(shape)) + shape for shape in (a, b)]
+    shape = tuple(y if x == ONE else x for x, y in zip(*padded, strict=True))
+    for x, y in zip(*padded, strict=True):
+        if x != y and ONE not in (x, y):
+            raise ShapeError(
+                f"tensors of shapes ({_listed(a)}) and ({_listed(b)}) do not go together",
+                required="extents that are equal, or 1, from the last one on",
+                suggestions=("write A[:, None] to add a dimension where it is meant",),
+            )
+    return _spread(left, shape), _spread(right, shape)
+
+
+def _spreads(a: Index, b: Index) -> bool:
+    return a != b and ONE in (a, b)
+
+
+def _spread(e: Expr, shape: Shape) -> Expr:
+    own = e.type.shape
+    missing = len(shape) - len(own)
+    if not missing and own == shape:
+        return e
+
+    def read(at: Sequence[Index]) -> Expr:
+        return within(
+            e, [ZERO if x == ONE != y else i for i, x, y in zip(at[missing:], own, shape[missing:], strict=True)]
+        )
+
+    return over(shape, read)
+
+
+def _listed(shape: Shape) -> str:
+    return ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+
+
+def matmul(left: Expr, right: Expr) -> Expr:
+    """`A @ B`, as NumPy's: of vectors, of matrices, and of stacks of matrices, whose other dimensions are broadcast."""
+    a, b = left.type.shape, right.type.shape
+    if not a or not b:
+        raise RankError(
+            "a scalar is an operand of @", required="tensors of one dimension or more", suggestions=("write a * b",)
+        )
+    inner, other = a[-1], b[-2] if len(b) > 1 else b[0]
+    if inner != other:
+        raise ShapeError(
+            f"the last dimension of the left operand of @ is {inner}, and the one that meets it is {other}",
+            required="one extent: sizes that are always equal have one name",
+        )
+    stacks = [a[:-2], b[:-2]]
+    rank = max(map(len, stacks))
+    first, second = ((ONE,) * (rank - len(stack)) + stack for stack in stacks)
+    for x, y in zip(first, second, strict=True):
+        if x != y and ONE not in (x, y):
+            raise ShapeError(
+                f"stacks of matrices of extents {x} and {y} meet in @", required="extents that are equal, or 1"
+            )
+    outer = tuple(y if x == ONE else x for x, y in zip(first, second, strict=True))
+    rows, columns = a[-2:-1], b[-1:] if len(b) > 1 else ()
+
+    def entry(at: Sequence[Index]) -> Expr:
+        stack, i, j = at[:rank], at[rank : rank + len(rows)], at[rank + len(rows) :]
+        held = [
+            [
+                ZERO if x == ONE != y else k
+                for k, x, y in zip(stack[rank - len(own) :], own, outer[rank - len(own) :], strict=True)
+            ]
+            for own in stacks
+        ]
+        return over(
+            (inner,),
+            lambda p: Binary("mul", *agree(within(left, [*held[0], *i, *p]), within(right, [*held[1], *p, *j]))),
+            lambda low, high, body, _: Reduce("sum", low, high, body, "k"),
+        )
+
+    return over((*outer, *rows, *columns), entry)
+
+
+# -- folds ------------------------------------------------------------------------------------------------------------
+
+
+def folded(monoid: Monoid, e: Expr, axis: object, keepdims: object) -> Expr:
+    """`A.sum(axis=…)` and its like: along one axis, several, or all; with `keepdims` their extents become 1."""
+    shape = e.type.shape
+    axes = _axes(axis, len(shape))
+    if not isinstance(keepdims, bool):
+        raise WrongArgument(f"keepdims={brief(keepdims)}", required="keepdims=True or keepdims=False")
+    kept = tuple(extent for at, extent in enumerate(shape) if at not in axes)
+
+    def result(at: Sequence[Index]) -> Expr:
+        outer = list(at)
+
+        def term(inner: Sequence[Index]) -> Expr:
+            left, summed = iter(outer), iter(inner)
+            return within(e, [next(summed) if dimension in axes else next(left) for dimension in range(len(shape))])
+
+        return over(tuple(shape[a] for a in axes), term, lambda lo, hi, body, _: Reduce(monoid, lo, hi, body, "k"))
+
+    made = over(kept, result)
+    if not keepdims:
+        return made
+    whole = tuple(ONE if at in axes else extent for at, extent in enumerate(shape))
+    return over(whole, lambda at: within(made, [i for d, i in enumerate(at) if d not in axes]))
+
+
+def counted(e: Expr, axis: object) -> Expr:
+    """How many elements a fold of floats has, as a number: what a mean divides by."""
+    count = ONE
+    for at in _axes(axis, len(e.type.shape)):
+        count = count * e.type.shape[at]
+    return Value(count, e.type.dtype)
+
+
+def _axes(axis: object, rank: int) -> list[int]:
+    given = range(rank) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    found: list[int] = []
+    for each in given:
+        if isinstance(each, bool) or not isinstance(each, int) or not -rank <= each < rank or each % rank in found:
+            raise WrongArgument(
+                f"axis={brief(axis)} of a tensor with {rank} dimensions",
+                required="an axis, a tuple of different ones, or None for all",
+            )
+        found.append(each % rank)
+    return sorted(found)
+
+
+def transposed(e: Expr) -> Expr:
+    """`A.T`: the dimensions in the opposite order."""
+    match e.type.rank:
+        case 0 | 1:
+            return e
+        case 2:
+            return Reshape(Transpose(), e)
+        case _:
+            return over(tuple(reversed(e.type.shape)), lambda at: element(e, list(reversed(at))))
+
+
+# -- slices -----------------------------------------------------------------------------------------------------------
+
+
+def sliced(e: Expr, positions: Sequence[Index | Cut | None]) -> Expr:
+    """`A[1:, j, None]`: cuts keep a dimension, indices take one away, None adds one of extent 1."""
+    shape: list[Index] = []
+    reads: list[Callable[[Sequence[Index]], Index]] = []
+    for position in positions:
+        if position is None:
+            shape.append(ONE)
+            continue
+        if isinstance(position, Index):
+            reads.append(lambda _, at=position: at)  # type: ignore[misc]
+            continue
+        start, count, step = _cut(position, e.type.shape[len(reads)])
+        dimension = len(shape)
+        reads.append(lambda at, k=dimension, a=start, s=step: a + at[k] * s)  # type: ignore[misc]
+        shape.append(count)
+    return over(tuple(shape), lambda at: element(e, [read(at) for read in reads]))
+
+
+def _cut(cut: Cut, extent: Index) -> tuple[Index, Index, int]:
+    """Where a slice begins, how many elements it has, and its step."""
+    start, stop, step = cut
+    if step == -1 and start is None and stop is None:
+        return extent - ONE, extent, -1
+    if step < 1:
+        raise WrongArgument(
+            f"a slice with the step {step}",
+            required="a step from 1 on, or [::-1]",
+            suggestions=("write atl.gen(n, lambda i: A[…]) with the index that is meant",),
+        )
+    low = ZERO if start is None else _from_end(start, extent)
+    high = extent if stop is None else _from_end(stop, extent)
+    return low, high - low if step == 1 else ceildiv(high - low, constant(step)), step
+
+
+def _from_end(bound: Index, extent: Index) -> Index:
+    return extent + bound if bound.constant is not None and bound.constant < 0 else bound
+
+
+# -- NumPy's functions ------------------------------------------------------------------------------------------------
+
+_BINARY: Final[dict[str, BinaryOp]] = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "maximum": "max",
+    "minimum": "min",
+}
+_UNARY: Final[dict[str, UnaryOp]] = {
+    "negative": "neg",
+    "absolute": "abs",
+    "fabs": "abs",
+    "sqrt": "sqrt",
+    "exp": "exp",
+    "log": "log",
+    "tanh": "tanh",
+}
+METHODS: Final = {
+    "sum": "sum",
+    "prod": "prod",
+    "max": "max",
+    "amax": "max",
+    "min": "min",
+    "amin": "min",
+    "mean": "mean",
+}
+"""NumPy's functions that are methods of a tensor."""
+
+
+def spelled(name: str, operands: Sequence[Expr]) -> Expr | None:
+    """What one of NumPy's elementwise functions means on terms; nothing, where it means nothing here."""
+    match name, operands:
+        case str(), [left, right] if name in _BINARY:
+            return arithmetic(_BINARY[name], *broadcast(left, right))
+        case str(), [operand] if name in _UNARY:
+            return Unary(_UNARY[name], operand)
+        case "matmul", [left, right]:
+            return matmul(left, right)
+        case "square", [operand]:
+            return Binary("mul", operand, operand)
+        case "positive", [operand]:
+            return operand
+        case _:
+            return None

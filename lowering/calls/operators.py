@@ -1,0 +1,176 @@
+"""A kernel as an operator of PyTorch's and as a function of JAX's: both learn from the program which shape it gives.
+
+What traces programs, `torch.compile` and `jax.jit`, never looks into a kernel; it asks for
+the shape of the result only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Final
+
+import numpy as np
+
+from atl.core.dtypes import TRUTH, is_integer
+from atl.core.index import Array, Leaf, Read, Size, atoms, value_of
+from atl.core.program import Program, size_in
+from atl.errors import ArgumentError, ArrayError, LibraryMissing, WrongArgument, WrongName, brief
+
+Call = Callable[..., Any]
+_REGISTERED: Final[dict[str, Any]] = {}
+"""The operators that there are, by their names. PyTorch would drop one that is registered once more from its users."""
+
+
+def torch_operator(program: Program, call: Call, name: str) -> Any:
+    """The operator `torch.ops.atl.NAME` that calls a kernel; it takes the arrays in order, then the sizes left over.
+
+    A scalar input is a number. Under `torch.compile` it is one node of the graph, whose shape is known. It has no
+    derivative: PyTorch says so where one is asked for. Raises `LibraryMissing`, and `WrongArgument` where elements
+    decide on the shape of the result.
+    """
+    if not find_spec("torch"):
+        raise _missing("torch", "PyTorch")
+    import torch
+
+    if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
+        raise WrongName(f"{brief(name)} cannot be the name of an operator", required="letters, digits and underscores")
+    shapes = Shapes.of(program)
+    kinds = {**{a.name: _kind_of(a) for a in program.inputs}, **dict.fromkeys(program.free_sizes, "SymInt")}
+    schema = f"({', '.join(f'{kind} {argument}' for argument, kind in kinds.items())}) -> Tensor"
+    qualified = f"atl::{name}"
+    if qualified in _REGISTERED:
+        return _REGISTERED[qualified]
+    dtype = getattr(torch, "bool" if program.dtype == TRUTH else program.dtype)
+
+    def run(*given: Any) -> Any:
+        made = call(**dict(zip(kinds, (g.detach() if isinstance(g, torch.Tensor) else g for g in given), strict=True)))
+        return made if isinstance(made, torch.Tensor) else torch.from_numpy(made)
+
+    def looks_like(*given: Any) -> Any:
+        held = dict(zip(kinds, given, strict=True))
+        arrays = [tuple(held[a.name].shape) if a.shape else () for a in program.inputs]
+        shape = shapes.result(arrays, {size: held[size] for size in program.free_sizes})
+        device = next((g.device for g in given if isinstance(g, torch.Tensor)), "cpu")
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    operator = torch.library.custom_op(qualified, run, mutates_args=(), device_types="cpu", schema=schema)
+    operator.register_fake(looks_like)
+    _REGISTERED[qualified] = operator
+    return operator
+
+
+def _kind_of(array: Array) -> str:
+    if array.shape:
+        return "Tensor"
+    return "bool" if array.dtype == TRUTH else "int" if is_integer(array.dtype) else "float"
+
+
+def jax_function(program: Program, call: Call) -> Call:
+    """A function of JAX's arrays that calls a kernel by `jax.pure_callback`: under `jax.jit` and `jax.vmap` too.
+
+    It takes the arrays by position or by name, and the sizes that no array determines by name. Raises `LibraryMissing`;
+    `ArrayError` for arrays of another element type or rank, before anything runs.
+    """
+    if not find_spec("jax"):
+        raise _missing("jax", "JAX")
+    import jax
+
+    shapes = Shapes.of(program)
+
+    def function(*arrays: Any, **named: Any) -> Any:
+        """The kernel, called back from JAX."""
+        given = _by_name(program, arrays, named)
+        sizes = {name: named[name] for name in program.free_sizes}
+        for array in program.inputs:
+            _check(array, given[array.name])
+        shape = shapes.result([np.shape(given[array.name]) for array in program.inputs], sizes)
+        told = jax.ShapeDtypeStruct(shape, np.dtype(program.dtype))
+        # Python's numbers stay what they are: JAX would round them to 32 bits.
+        numbers = {array.name: given[array.name] for array in program.inputs if _is_number(given[array.name])}
+        traced = [array for array in program.inputs if array.name not in numbers]
+
+        def back(*values: Any) -> Any:
+            held = {a.name: np.asarray(v, a.dtype) for v, a in zip(values, traced, strict=True)}
+            return call(**held, **numbers, **sizes)
+
+        held = [given[array.name] for array in traced]
+        return jax.pure_callback(back, told, *held, vmap_method="sequential")
+
+    return function
+
+
+def _by_name(program: Program, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    names = [array.name for array in program.inputs]
+    given = {**dict(zip(names, arrays, strict=False)), **named}
+    missing = [name for name in (*names, *program.free_sizes) if name not in given]
+    unknown = [name for name in given if name not in (*names, *program.sizes)]
+    if missing or unknown or len(arrays) > len(names):
+        raise ArgumentError(
+            f"{program.name} is given {len(arrays)} arrays by position and {', '.join(named) or 'none'} by name",
+            required=f"the arrays {', '.join(names) or '(none)'}"
+            + (f", and by name the sizes {', '.join(program.free_sizes)}" if program.free_sizes else ""),
+        )
+    return given
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float, bool)
+
+
+def _check(array: Array, value: Any) -> None:
+    """A number stands for a scalar; else the element type and the rank are those declared."""
+    rank, dtype = np.ndim(value), getattr(value, "dtype", None)
+    if rank != len(array.shape) or (rank and dtype != np.dtype(array.dtype)):
+        raise ArrayError(
+            f"{array.name} has {rank} dimensions and elements of {dtype}",
+            required=f"{array.name}: {array.dtype} of {len(array.shape)} dimensions",
+            suggestions=(
+                ('jax.config.update("jax_enable_x64", True), before all else, lets JAX have 64 bits',)
+                if array.dtype in ("float64", "int64")
+                else (f"pass {array.name}.astype({array.dtype!r})",)
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Which shape the result of a program has, by the shapes of its arrays; numbers may be symbols of a tracer's."""
+
+    program: Program
+
+    @staticmethod
+    def of(program: Program) -> Shapes:
+        """Raises `WrongArgument` where the shape of the result depends on elements of an array."""
+        for extent in program.shape:
+            if any(isinstance(atom, Read) for atom in atoms(extent)):
+                raise WrongArgument(
+                    f"the result of {program.name} has the extent {extent}, which elements of an array decide",
+                    required="a result whose shape follows from shapes: that is all that is known while tracing",
+                )
+        return Shapes(program)
+
+    def result(self, shapes: Sequence[tuple[Any, ...]], given: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The shape of the result. That shapes agree with each other is checked by the call."""
+        sizes: dict[str, Any] = dict(given)
+        for array, shape in zip(self.program.inputs, shapes, strict=True):
+            for extent, held in zip(array.shape, shape, strict=True):
+                if (found := size_in(extent)) is not None:
+                    name, factor, offset = found
+                    sizes.setdefault(name, held if (factor, offset) == (1, 0) else (held - offset) // factor)
+
+        def leaf(at: Leaf) -> Any:
+            return sizes[at.name] if isinstance(at, Size) else 0
+
+        return tuple(value_of(extent, leaf, _no_element) for extent in self.program.shape)
+
+
+def _no_element(array: Array, _: tuple[int, ...]) -> int:
+    raise AssertionError(f"{array.name} does not decide on the shape")
+
+
+def _missing(module: str, name: str) -> LibraryMissing:
+    return LibraryMissing(
+        f"{name} is not installed", required=f"the package {module}", suggestions=(f"pip install {module}",)
+    )

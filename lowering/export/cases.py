@@ -1,0 +1,114 @@
+"""Sizes for which an exported kernel checks itself: small, odd and even ones that the program allows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from atl.core.index import Index, Leaf, Read, Size, atoms, value_of
+from atl.core.predicate import expressions, holds
+from atl.core.program import Program
+from atl.errors import WrongArgument
+from atl.meaning.specialise import LARGEST
+
+CASES: Final = 6
+TRIES: Final = 4000
+SMALL: Final = (1, 2, 3, 5, 8, 13, 16, 21, 32, 37, 64, 75)
+WIDE: Final = (96, 128, 192, 256, 512, 1024, 2048)
+"""Sizes that some program may need: tiles of so many elements."""
+FEW: Final = 300_000
+"""No array of a case has more elements."""
+_SEED: Final = 7
+
+
+def cases(program: Program, given: Mapping[str, int] | None) -> tuple[tuple[int, ...], ...]:
+    """The sizes of each case, in the order of the program: the given ones alone, or such as are found.
+
+    Raises `WrongArgument` where given ones are not allowed, or none are found.
+    """
+    names = program.sizes
+    if given is not None:
+        wrong = [name for name in given if name not in names] + [name for name in names if name not in given]
+        numbers = [value for value in given.values() if type(value) is not int or not 0 <= value <= LARGEST]
+        if wrong or numbers or not _allowed(program, given):
+            raise WrongArgument(
+                f"sizes={dict(given)} are none for which {program.name} can be checked",
+                required=f"a number from 0 on for each of {', '.join(names) or 'no sizes'}, as its assumptions ask",
+            )
+        return (tuple(given[name] for name in names),)
+    found: list[tuple[int, ...]] = []
+    for sizes in _candidates(names):
+        case = tuple(sizes[name] for name in names)
+        if case not in found and _allowed(program, sizes) and _is_small(program, sizes):
+            found.append(case)
+            if len(found) == (CASES if names else 1):
+                break
+    if not found:
+        raise WrongArgument(
+            f"no small sizes were found that the assumptions of {program.name} allow",
+            required="sizes to check the kernel for",
+            suggestions=(f"kernel.write(folder, sizes={{{', '.join(f'{name!r}: …' for name in names)}}})",),
+        )
+    return tuple(found)
+
+
+def _candidates(names: tuple[str, ...]) -> Iterator[dict[str, int]]:
+    """Middling sizes first, then random ones, of which some are large enough for large tiles."""
+    yield {name: 17 + 4 * at for at, name in enumerate(names)}
+    yield {name: 67 - 3 * at for at, name in enumerate(names)}
+    draw = random.Random(_SEED)
+    for attempt in range(TRIES):
+        choice = SMALL if attempt < TRIES // 2 else (*SMALL, *WIDE)
+        yield {name: draw.choice(choice) for name in names}
+
+
+def _value(expression: Index, sizes: Mapping[str, int]) -> int | None:
+    """The value over sizes alone; None where elements decide."""
+    if any(isinstance(atom, Read) for atom in atoms(expression)):
+        return None
+
+    def leaf(at: Leaf) -> int:
+        return sizes[at.name] if isinstance(at, Size) else 0
+
+    return value_of(expression, leaf, lambda *_: 0)
+
+
+def _allowed(program: Program, sizes: Mapping[str, int]) -> bool:
+    def leaf(at: Leaf) -> int:
+        return sizes[at.name] if isinstance(at, Size) else 0
+
+    try:
+        for assumption in program.assumptions:
+            told = not any(isinstance(atom, Read) for e in expressions(assumption) for atom in atoms(e))
+            if told and not holds(assumption, leaf, lambda *_: 0):
+                return False
+        extents = [e for array in program.inputs for e in array.shape] + list(program.shape)
+        values = [_value(extent, sizes) for extent in extents]
+        return all(value is None or value >= 0 for value in values) and _has_elements(program, sizes)
+    except ZeroDivisionError:
+        return False
+
+
+def _has_elements(program: Program, sizes: Mapping[str, int]) -> bool:
+    """Whether there are integers in each declared range for the elements that it has to have."""
+    for array in program.inputs:
+        if array.low is None or array.high is None or not array.shape:
+            continue
+        low, high = _value(array.low, sizes), _value(array.high, sizes)
+        shape = [_value(extent, sizes) for extent in array.shape]
+        rising = array.rises == "strict" and array.between is None
+        needed = (shape[-1] or 1) if rising else 1
+        if low is not None and high is not None and 0 not in shape and high - low < needed:
+            return False
+    return True
+
+
+def _is_small(program: Program, sizes: Mapping[str, int]) -> bool:
+    for shape in (program.shape, *(array.shape for array in program.inputs)):
+        count = 1
+        for extent in shape:
+            count *= _value(extent, sizes) or 1
+        if count > FEW:
+            return False
+    return True

@@ -1,0 +1,277 @@
+"""The C of a check: it draws inputs for several sizes, calls a kernel and its plain version, and compares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from atl.core.dtypes import is_integer
+from atl.core.index import Bound, Size, atoms
+from atl.core.predicate import TRUE
+from atl.core.program import Program
+from atl.core.terms import Expr, Reduce
+from atl.core.traversal import children
+from lowering.c.helpers import identifiers, preamble
+from lowering.c.names import Names
+from lowering.c.text import AND, COMPARISON, indented, wrapped
+from lowering.c.values.index import index_text, predicate_text
+from lowering.c.values.scalars import C_TYPES
+from lowering.export.drawing import HELPERS, THERE, Drawing, elements_text
+from lowering.nest.loopnest import LoopNest, key
+from lowering.nest.text_scope import TextScope
+
+_HEADERS: Final = ("float.h", "inttypes.h", "math.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h")
+
+_FLOATS: Final = r"""
+/* How many elements are wrong: further off than rounding takes them, which grows with the terms that one adds up. */
+static int64_t atl_faults(const TYPE *got, const TYPE *want, int64_t count, double terms)
+{
+    double scale = 0, finite = 0, largest = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (isfinite(want[i])) {
+            scale += fabs((double)want[i]);
+            finite++;
+        }
+    }
+    scale /= finite > 0 ? finite : 1;
+    const double allowed = (8 + terms) * EPSILON;
+    int64_t faults = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const double a = got[i], b = want[i];
+        if (a == b || (isnan(a) && isnan(b))) {
+            continue;
+        }
+        const double off = fabs(a - b) / (fabs(b) + scale);
+        if (!(off <= allowed)) {
+            if (faults++ < 3) {
+                printf("  element %" PRId64 " is %.9g, not %.9g\n", i, a, b);
+            }
+        } else if (off > largest) {
+            largest = off;
+        }
+    }
+    printf("  %" PRId64 " elements, %" PRId64 " wrong; off by %.2g at most, of %.2g allowed\n", count, faults,
+           largest, allowed);
+    return faults;
+}
+"""
+_INTEGERS: Final = r"""
+/* How many elements are wrong. */
+static int64_t atl_faults(const TYPE *got, const TYPE *want, int64_t count, double terms)
+{
+    int64_t faults = 0;
+    (void)terms;
+    for (int64_t i = 0; i < count; i++) {
+        if (got[i] != want[i] && faults++ < 3) {
+            printf("  element %" PRId64 " is %" PRId64 ", not %" PRId64 "\n", i, (int64_t)got[i], (int64_t)want[i]);
+        }
+    }
+    printf("  %" PRId64 " elements, %" PRId64 " wrong\n", count, faults);
+    return faults;
+}
+"""
+_EPSILON: Final = {"float32": "FLT_EPSILON", "float64": "DBL_EPSILON"}
+
+_MAIN: Final = r"""
+static int64_t atl_size(const char *text)
+{
+    char *end;
+    const long long size = strtoll(text, &end, 10);
+    if (*text == 0 || *end != 0 || size < 0) {
+        fprintf(stderr, "a size is a number from 0 on, not %s\n", text);
+        exit(2);
+    }
+    return size;
+}
+
+/* The sizes are those of the table, or those of the command line. Ends with 0 where all that ran was right. */
+int main(int argc, char **argv)
+{
+    static const int64_t cases[][WIDTH] = {
+TABLE
+    };
+    const int count = argc > 1 ? 1 : (int)(sizeof cases / sizeof *cases);
+    int ran = 0, wrong = 0;
+    if (argc > 1 && argc != SIZES + 1) {
+        fprintf(stderr, "usage: %s USAGE\n", argv[0]);
+        return 2;
+    }
+    for (int at = 0; at < count; at++) {
+        int64_t sizes[WIDTH];
+        for (int k = 0; k < WIDTH; k++) {
+            sizes[k] = argc > 1 ? atl_size(argv[k + 1]) : cases[at][k];
+        }
+        (void)sizes;
+        const int found = atl_case(ARGUMENTS);
+        ran += found >= 0;
+        wrong += found > 0;
+    }
+    printf("NAME: %d of %d cases ran, %d wrong\n", ran, count, wrong);
+    return wrong > 0 ? 1 : ran > 0 ? 0 : 2;
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check calls: a function and its plain version, each with its nest, whose sizes may stand in another order.
+
+    `declared` are the declarations of both; both take the inputs and fill an array in memory.
+    """
+
+    name: str
+    nest: LoopNest
+    plain: str
+    plain_nest: LoopNest
+    declared: str
+
+
+def check_text(program: Program, checked: Checked, cases: Sequence[tuple[int, ...]]) -> str:
+    """The file of a check. Each function that it defines begins with `atl_`."""
+    nest = checked.nest
+    out_type = C_TYPES[nest.output.dtype]
+    compared = _INTEGERS if is_integer(nest.output.dtype) else _FLOATS
+    compared = compared.replace("TYPE", out_type).replace("EPSILON", _EPSILON.get(nest.output.dtype, ""))
+    case = _case(program, checked)
+    width = max(len(nest.sizes), 1)
+    table = [f"        {{{', '.join(map(str, case)) or '0'}}}," for case in cases]
+    main = (
+        _MAIN.replace("TABLE", "\n".join(table))
+        .replace("WIDTH", str(width))
+        .replace("SIZES", str(len(nest.sizes)))
+        .replace("USAGE", " ".join(nest.sizes) or "(it takes nothing)")
+        .replace("ARGUMENTS", ", ".join(f"sizes[{k}]" for k in range(len(nest.sizes))))
+        .replace("NAME", checked.name)
+    )
+    if not nest.sizes:
+        main = main.replace("sizes[k] = argc > 1 ? atl_size(argv[k + 1]) : cases[at][k];", "sizes[k] = cases[at][k];")
+        main = main[main.index("/* The sizes") :]
+    helpers = [line for line in preamble(case).splitlines() if not line.startswith("#include")]
+    includes = "\n".join(f"#include <{header}>" for header in _HEADERS)
+    head = f"/* Draws inputs, and compares {checked.name} with {checked.plain}, the plain loops of its formula. */"
+    guard = "enum { GUARD = 64 };"
+    before = f"{includes}\n\n{checked.declared}\n{guard}"
+    parts = (head, before, *_used(case), compared, "\n".join(helpers), case, main)
+    return "\n".join(part.strip("\n") + "\n" for part in parts if part.strip())
+
+
+def _used(code: str) -> list[str]:
+    """The helpers that some code calls, and those that they call: a compiler warns of others."""
+    kept: list[str] = []
+    for name, text in reversed(HELPERS.items()):
+        if name in identifiers("\n".join((code, *kept))):
+            kept.insert(0, text)
+    return kept
+
+
+def _scope(nest: LoopNest, taken: frozenset[str]) -> TextScope:
+    names = Names(taken=taken).bind_all(
+        [
+            *((array.name, array.name) for array in nest.inputs),
+            *((Size(size), size) for size in nest.sizes),
+            (key(nest.output), nest.output.name),
+            ("want", "want"),
+            ("failed", "failed"),
+            ("bytes", "bytes"),
+            ("terms", "terms"),
+            ("kept", "kept"),
+            ("k", "k"),
+            ("found", "found"),
+        ]
+    )
+    return TextScope(names, frozenset(), nest.natural)
+
+
+def _case(program: Program, checked: Checked) -> str:
+    nest = checked.nest
+    taken = frozenset({"GUARD", checked.name, checked.plain, *HELPERS})
+    drawing = Drawing.of(_scope(nest, taken), nest.inputs)
+    scope = drawing.scope
+    name = scope.name
+    out, want, failed, found, size = name(key(nest.output)), name("want"), name("failed"), name("found"), name("bytes")
+    kept, k, there = name("kept"), name("k"), name(THERE)
+    kind = C_TYPES[nest.output.dtype]
+    assumed = [predicate_text(scope, each).at(AND + 1) for each in nest.assumptions if each != TRUE]
+    sizes = [name(Size(each)) for each in nest.sizes]
+    shown = ", ".join(f'{each} = %" PRId64 "' for each in nest.sizes)
+    told = f'"{checked.name}{f" at {shown}" if sizes else ""}'.replace('"" ', "")
+    terms = _Terms(scope)
+    most = terms.of(program.body)
+    reads = [name(array.name) for array in nest.inputs]
+    other = [name(Size(each)) for each in checked.plain_nest.sizes]
+    lines = [
+        *drawing.lines(),
+        *([f"{there} = {there} && {' && '.join(assumed)};"] if assumed else []),
+        f'printf({told}%s\\n"{"".join(f", {each}" for each in sizes)}, {there} ? ":" : ": no such inputs");',
+        f"int {found} = -1;",
+        f"if ({there}) {{",
+        *indented(
+            [
+                f"const size_t {size} = (size_t)({elements_text(scope, nest.output.extents)}) * sizeof({kind});",
+                f"{kind} *{out} = atl_room((int64_t){size}, 1);",
+                f"{kind} *{want} = atl_room((int64_t){size}, 1);",
+                f"memset({out}, 0xff, {size} + GUARD);",
+                f"memset({want}, 0xff, {size} + GUARD);",
+                f"int {failed} = {checked.plain}({', '.join((*reads, *other, want))});",
+                f"{failed} = {failed} ? {failed} : {checked.name}({', '.join((*reads, *sizes, out))});",
+                f"int {kept} = 1;",
+                f"for (size_t {k} = 0; {k} < GUARD; {k}++) {{",
+                f"    {kept} = {kept} && ((unsigned char *){out})[{size} + {k}] == 0xff;",
+                "}",
+                *terms.lines,
+                f"{found} = {failed} != 0 || !{kept};",
+                f"if ({failed}) {{",
+                f'    printf("  it could not be computed: error %d\\n", {failed});',
+                f"}} else if (atl_faults({out}, {want}, (int64_t)({size} / sizeof *{out}), {most}) > 0) {{",
+                f"    {found} = 1;",
+                "}",
+                f"if (!{kept}) {{",
+                '    printf("  memory behind the result was written to\\n");',
+                "}",
+                f"free({out});",
+                f"free({want});",
+            ]
+        ),
+        "}",
+        *drawing.freed(),
+        f"return {found};",
+    ]
+    head = f"static int atl_case({', '.join(f'int64_t {each}' for each in sizes) or 'void'})"
+    text = [*wrapped(head), "{", *indented(lines), "}"]
+    comment = "/* Draws inputs and compares: 0 if all is right, 1 if not, -1 if there are no inputs of these sizes. */"
+    return "\n".join([comment, *(part for line in text for part in wrapped(line))]) + "\n"
+
+
+@dataclass(slots=True)
+class _Terms:
+    """How many numbers are added for one element, at most, as C: `lines` declare what the texts that it gives name."""
+
+    scope: TextScope
+    lines: list[str] = field(default_factory=list)
+    known: dict[int, str] = field(default_factory=dict)
+
+    def of(self, e: Expr) -> str:
+        if id(e) not in self.known:
+            below = list(dict.fromkeys(found for child in children(e) if (found := self.of(child.expr)) != "1"))
+            text = below[0] if below else "1"
+            for other in below[1:]:
+                text = f"atl_larger({text}, {other})"
+            if isinstance(e, Reduce):
+                text = f"{text} * {self._extent(e)}" if text != "1" else self._extent(e)
+            if isinstance(e, Reduce) or len(below) > 1:
+                name, self.scope = self.scope.bind(("terms", id(e)), "terms")
+                self.lines.append(f"const double {name} = {text};")
+                text = name
+            self.known[id(e)] = text
+        return self.known[id(e)]
+
+    def _extent(self, e: Reduce) -> str:
+        extent = e.high - e.low
+        if not any(isinstance(atom, Bound) for atom in atoms(extent)):
+            return f"atl_larger(1, (double)({index_text(self.scope, extent).at(COMPARISON)}))"
+        sizes = [name for of, name in self.scope.names.of.items() if isinstance(of, Size)]
+        text = "1"
+        for size in sizes:
+            text = f"atl_larger({text}, (double){size})"
+        return text

@@ -1,0 +1,1 @@
+"""What people call kernels with: arrays of other libraries, other systems' operators, files that are taken away."""

@@ -1,0 +1,291 @@
+"""Arrays of other libraries go in where they are, and the result comes back in the caller's kind."""
+
+from __future__ import annotations
+
+import array
+import threading
+import time
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl.errors import ArgumentError, ArrayError, WrongArgument
+from lowering import Kernel, compile  # noqa: A004 (the contract's name)
+from lowering.calls.exchange import _address, exchanged
+
+n, m = atl.sizes("n m")
+X = atl.tensor("X", n, m)
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed")
+
+
+class Lent:
+    """An array of a library that knows DLPack, and nothing else: it lends the memory of one of NumPy's."""
+
+    def __init__(self, held: Any, device: tuple[int, int] | None = None) -> None:
+        self.held = held
+        self.device = device
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.held.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device: tuple[int, int] = self.device or self.held.__dlpack_device__()
+        return device
+
+
+class Copying(Lent):
+    """One that gives `__array__` another memory than it has."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.held.copy()
+
+
+class Namespace:
+    @staticmethod
+    def from_dlpack(value: Any) -> Lent:
+        return Lent(value)
+
+
+class Own(Lent):
+    """One whose library makes such arrays of others."""
+
+    def __array_namespace__(self) -> type[Namespace]:
+        return Namespace
+
+
+@pytest.fixture(scope="module")
+def doubling() -> Kernel:
+    return compile(atl.program("twice", [X], 2 * X))
+
+
+@pytest.fixture(scope="module")
+def halving() -> Kernel:
+    x = atl.tensor("x", n, n, dtype="float64")
+    return compile(atl.program("half", [x], x / 2))
+
+
+def numbers(*shape: int) -> Any:
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def seen_by_c(kernel: Kernel, value: Any, **named: Any) -> int:
+    """The address that C is passed for the only array of a call."""
+    addresses: list[int] = []
+    through = kernel._from_buffer
+
+    def told(kind: Any, held: Any) -> Any:
+        addresses.append(held.ctypes.data)
+        return through(kind, held)
+
+    kernel._from_buffer = told
+    try:
+        kernel(value, **named)
+    finally:
+        kernel._from_buffer = through
+    return addresses[0]
+
+
+# -- in ---------------------------------------------------------------------------------------------------------------
+
+
+def test_what_lies_in_memory_is_read_where_it_is(doubling: Kernel) -> None:
+    x = numbers(2, 3)
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    view = memoryview(x)
+    for given, held in ((x, x), (frozen, frozen), (view, x), (Lent(x), x), (x.view(np.recarray), x)):
+        assert seen_by_c(doubling, given) == held.ctypes.data
+        assert seen_by_c(doubling, given, copy=False) == held.ctypes.data
+    row = compile(atl.parse("f (x : float32[n]) : float32[n] := gen[i < n] 2 * x[i]"))
+    buffer = array.array("f", [1, 2, 3])
+    assert seen_by_c(row, buffer) == buffer.buffer_info()[0]
+    assert row(buffer).tolist() == [2, 4, 6]
+
+
+@pytest.mark.parametrize("given", [numbers(4, 3)[::2], numbers(4, 3)[::-1], numbers(3, 4).T, numbers(5)[None, ::-2]])
+def test_a_view_that_c_cannot_walk_is_copied_or_refused(doubling: Kernel, given: Any) -> None:
+    for value in (given, Lent(given), memoryview(given)):
+        assert np.asarray(doubling(value)).tolist() == (2 * given).tolist()
+        with pytest.raises(ArrayError, match=r"(?s)X is not C-contiguous.*strides.*ascontiguousarray\(X\)"):
+            doubling(value, copy=False)
+    assert doubling(np.ascontiguousarray(given), copy=False).tolist() == (2 * given).tolist()
+
+
+def test_what_must_be_made_or_moved_is_refused_where_no_copy_is_asked_for(doubling: Kernel) -> None:
+    misaligned = np.zeros(17, np.uint8)[1:].view(np.float32).reshape(2, 2)
+    with pytest.raises(ArrayError, match="X is not aligned"):
+        doubling(misaligned, copy=False)
+    square = compile(atl.parse("f (x : float64[n, n]) : float64[n, n] := x"))
+    assert square([[1.0]]).tolist() == [[1.0]]
+    with pytest.raises(ArrayError, match=r"x is \[\[1.0\]\] \(list\), of which an array would be made"):
+        square(x=[[1.0]], copy=False)
+    with pytest.raises(ArrayError, match="X is handed out as a copy"):
+        doubling(Copying(numbers(2, 2)), copy=False)
+
+
+def test_empty_arrays_and_scalars_need_no_copy() -> None:
+    scaled = compile(atl.parse("f (x : float32[n], a : float32) : float32[n] := gen[i < n] a * x[i]"))
+    assert scaled(np.zeros(8, np.float32)[::2][:0], 2.0, copy=False).shape == (0,)
+    assert scaled(numbers(2), np.float32(3), copy=False).tolist() == [0, 3]
+    assert scaled(numbers(2), Lent(np.array(3, np.float32)), copy=False).tolist() == [0, 3]
+
+
+def test_copy_takes_what_it_takes_and_an_argument_of_that_name_is_the_programs(doubling: Kernel) -> None:
+    for wrong in (True, 1, "no"):
+        with pytest.raises(WrongArgument, match="copy=False, which refuses"):
+            doubling(numbers(1, 1), copy=wrong)
+    own = compile(
+        atl.parse("f (copy : float32[n], seconds : float32[n]) : float32[n] := gen[i < n] copy[i] + seconds[i]")
+    )
+    assert own(seconds=numbers(3), copy=numbers(3)).tolist() == [0, 2, 4]
+    assert own.time(seconds=numbers(3), copy=numbers(3)).samples >= 3
+
+
+def test_what_is_not_of_the_declared_kind_is_refused_with_what_to_write(doubling: Kernel, halving: Kernel) -> None:
+    with pytest.raises(ArrayError, match=r"(?s)x are float32, not float64.*try: pass x.astype\('float64'\)"):
+        halving(Lent(numbers(2, 2)))
+    with pytest.raises(ArrayError, match="X has 1 dimension, not 2"):
+        doubling(Lent(numbers(2)))
+    with pytest.raises(ArgumentError, match=r"(?s)X is not in the memory of this machine: its device is \(2, 0\)"):
+        doubling(Lent(numbers(2, 2), (2, 0)))
+    with pytest.raises(ArgumentError, match="X is not handed out by its library"):
+        doubling(Lent(np.zeros((2, 2), np.dtype(">f4"))))
+
+
+# -- out --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_result_is_of_the_kind_of_the_first_array_that_is_not_numpys(doubling: Kernel) -> None:
+    made = doubling(Own(numbers(2, 2)))
+    assert type(made) is Lent
+    assert made.held.tolist() == (2 * numbers(2, 2)).tolist()
+    # Of a library that makes no arrays of others', and of NumPy's, it is an array of NumPy's.
+    assert type(doubling(Lent(numbers(2, 2)))) is np.ndarray
+    both = compile(atl.parse("f (x : float32[n], y : float32[n]) : float32[n] := gen[i < n] x[i] + y[i]"))
+    assert type(both(numbers(2), y=Own(numbers(2)))) is Lent
+
+
+def test_an_array_of_another_library_is_filled_where_it_is(doubling: Kernel) -> None:
+    held, x = np.zeros((2, 2), np.float32), numbers(2, 2)
+    out = Lent(held)
+    for _ in range(2):
+        assert doubling(x, out=out) is out
+        assert held.tolist() == (2 * x).tolist()
+        held[:] = 0
+    assert doubling(Own(held), out=out) is out
+    with pytest.raises(ArrayError, match="out would be filled in a copy"):
+        doubling(x, out=Copying(held))
+    with pytest.raises(ArrayError, match="out has the shape"):
+        doubling(x, out=Lent(numbers(3, 2)))
+
+
+def test_a_planted_copy_of_out_would_be_seen() -> None:
+    held = numbers(2, 2)
+    assert _address(Lent(held)) == held.ctypes.data != Copying(held).__array__().ctypes.data
+    assert exchanged(atl.program("twice", [X], 2 * X), (held,), {}, None) is None
+
+
+# -- PyTorch and JAX --------------------------------------------------------------------------------------------------
+
+
+@needs_torch
+def test_pytorchs_tensors_go_in_and_come_out_without_a_copy(doubling: Kernel) -> None:
+    import torch
+
+    t = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    assert seen_by_c(doubling, t) == t.data_ptr()
+    assert seen_by_c(doubling, t, copy=False) == t.data_ptr()
+    made = doubling(t)
+    assert type(made) is torch.Tensor
+    assert made.tolist() == (2 * t).tolist()
+    out = torch.empty(2, 3)
+    assert doubling(t, out=out) is out
+    assert out.tolist() == made.tolist()
+    assert doubling(t.T).tolist() == (2 * t.T).tolist()
+    with pytest.raises(ArrayError, match="X is not C-contiguous"):
+        doubling(t.T, copy=False)
+    shared = t.numpy()
+    assert seen_by_c(doubling, shared) == t.data_ptr()
+
+
+@needs_torch
+def test_pytorchs_tensors_that_cannot_be_lent_are_refused_with_what_to_write(doubling: Kernel, halving: Kernel) -> None:
+    import torch
+
+    with pytest.raises(ArgumentError, match=r"(?s)requires grad.*try: pass X.detach\(\)"):
+        doubling(torch.ones(2, 2, requires_grad=True))
+    with pytest.raises(ArgumentError, match="negative bit"):
+        doubling(torch.conj(torch.ones(2, 2, dtype=torch.complex64)).imag)
+    with pytest.raises(ArgumentError, match="BFloat16"):
+        doubling(torch.ones(2, 2, dtype=torch.bfloat16))
+    with pytest.raises(ArgumentError, match="not handed out"):
+        doubling(torch.ones(2, 2, device="meta"))
+    with pytest.raises(ArrayError, match=r"pass x.to\(torch.float64\)"):
+        halving(torch.ones(2, 2))
+
+
+@needs_jax
+def test_jaxs_arrays_go_in_without_a_copy_and_come_out_as_such(doubling: Kernel) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    x = jnp.arange(6.0, dtype=jnp.float32).reshape(2, 3)
+    assert seen_by_c(doubling, x, copy=False) == x.unsafe_buffer_pointer()
+    made = doubling(x)
+    assert isinstance(made, jax.Array)
+    assert made.tolist() == (2 * x).tolist()
+    with pytest.raises(ArrayError, match="out is not writeable"):
+        doubling(x, out=x)
+
+
+# -- the interpreter's lock, and times --------------------------------------------------------------------------------
+
+
+def test_python_runs_on_while_a_kernel_computes() -> None:
+    k = atl.sizes("k")
+    slow = compile(atl.program("slow", [], atl.sum(k, lambda i: atl.exp(atl.value(i) / atl.value(k)))))
+    taken: list[tuple[float, float]] = []
+    ended = threading.Event()
+
+    def call() -> None:
+        begun = time.perf_counter()
+        slow(k=60_000_000)
+        taken.append((begun, time.perf_counter()))
+        ended.set()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    ticks: list[float] = []
+    while not ended.is_set():
+        ticks.append(time.perf_counter())
+        ended.wait(0.001)
+    thread.join()
+    ((begun, stopped),) = taken
+    # Were the lock held, this thread would tick before and after the call, and not in the middle of it.
+    third = (stopped - begun) / 3
+    assert any(begun + third < tick < stopped - third for tick in ticks)
+
+
+def test_a_kernel_is_timed_with_its_spread(doubling: Kernel) -> None:
+    x = numbers(100, 100)
+    taken = doubling.time(x, seconds=0.02)
+    assert 0 < taken.low <= taken.median <= taken.high
+    assert taken.samples >= 3
+    assert not taken.threads
+    assert str(taken).startswith("twice: ")
+    assert "µs a call" in str(taken)
+    out = np.empty_like(x)
+    doubling.time(X=x, out=out, seconds=0.001)
+    assert out.tolist() == (2 * x).tolist()
+    for wrong in (0, -1, True, "1", float("nan"), 1e9):
+        with pytest.raises(WrongArgument, match="above 0"):
+            doubling.time(x, seconds=wrong)
+    with pytest.raises(ArgumentError, match="twice lacks X"):
+        doubling.time()
+    threads = compile(atl.parse("f (x : float32[n]) : float32[n] := gen[i < n | parallel] 2 * x[i]"))
+    assert "on the wall" in str(threads.time(numbers(10), seconds=0.001))

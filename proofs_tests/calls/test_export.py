@@ -1,0 +1,222 @@
+"""What `kernel.write` leaves builds with nothing but make and a compiler, checks itself, and finds planted faults."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import atl
+from atl.errors import WrongArgument
+from examples import everyday, gpu
+from lowering import Kernel, compile, look_around  # noqa: A004 (the contract's name)
+from lowering.export.cases import cases
+from lowering.export.plain import unmarked
+from rewrites import Theorem, load, reschedule
+from sparse import CSR
+
+n, m, k = atl.sizes("n m k")
+
+
+def matmul() -> Theorem:
+    a, b = atl.tensor("A", n, k), atl.tensor("B", k, m)
+    body = atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: a[i, p] * b[p, j]))
+    return reschedule(atl.program("matmul", [a, b], body)).tile(["i", "j"], 8).mark("ji", "vector").done()
+
+
+def convolution() -> Theorem:
+    x, w = atl.tensor("x", n + k - 1, dtype="float64"), atl.tensor("w", k, dtype="float64")
+    body = atl.gen(n, lambda i: atl.sum(k, lambda p: x[i + p] * w[p]))
+    return reschedule(atl.program("conv", [x, w], body, given=[k >= 1])).tile("i", 16).done()
+
+
+def blur() -> Theorem:
+    text = """blur (v : float32[n + 2, m + 2]) : float32[n, m] :=
+      let rows := gen[y < n + 2] gen[x < m] v[y, x] + v[y, x + 1] + v[y, x + 2] in
+      gen[y < n] gen[x < m] (rows[y, x] + rows[y + 1, x] + rows[y + 2, x]) / 9"""
+    return reschedule(atl.parse(text)).mark("rows", "ring").done()
+
+
+def softmax() -> Theorem:
+    return everyday.softmax_by_rows().done()
+
+
+def sparse_product() -> Theorem:
+    a, v = atl.tensor("A", n, m), atl.tensor("v", m)
+    body = atl.gen(n, lambda i: atl.sum(m, lambda j: a[i, j] * v[j]))
+    return reschedule(atl.program("spmv", [a, v], body)).sparsify("A", CSR).done()
+
+
+def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs make where there is nothing but make and a compiler."""
+    bare = {"PATH": "/usr/bin:/bin"}
+    return subprocess.run(["make", *arguments], cwd=folder, env=bare, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def product(tmp_path_factory: pytest.TempPathFactory) -> tuple[Kernel, Path]:
+    theorem = matmul()
+    kernel = compile(theorem.rhs)
+    return kernel, kernel.write(tmp_path_factory.mktemp("matmul"), theorem=theorem)
+
+
+@pytest.mark.parametrize("derivation", [convolution, blur, softmax, sparse_product])
+def test_an_exported_kernel_builds_and_checks_itself(derivation: Callable[[], Theorem], tmp_path: Path) -> None:
+    theorem = derivation()
+    folder = compile(theorem.rhs).write(tmp_path / "new" / "folder", theorem=theorem)
+    made = make(folder, "check", "CFLAGS=-O1 -Wall -Wextra -Werror")
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert f"{theorem.rhs.name}: 6 of 6 cases ran, 0 wrong" in made.stdout
+    assert repr(load(folder / f"{theorem.rhs.name}.atl.json").rhs) == repr(theorem.rhs)
+
+
+def test_the_files_of_a_kernel_are_its_text_its_contract_and_what_checks_it(product: tuple[Kernel, Path]) -> None:
+    kernel, folder = product
+    made = make(folder, "check")
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "matmul: 6 of 6 cases ran, 0 wrong" in made.stdout
+    ours = {"Makefile", "matmul.atl.json", "matmul.c", "matmul.h", "matmul_check.c", "matmul_plain.c"}
+    built = {"matmul.o", "matmul_check.o", "matmul_plain.o", "matmul_check"}
+    assert {file.name for file in folder.iterdir()} == ours | built
+    assert (folder / "matmul.c").read_text() == f'#include "matmul.h"\n\n{kernel.source}'
+    header = (folder / "matmul.h").read_text()
+    for part in ("A[n, k] of float: an input.", "overlaps no input", "Alignment: ", "Ownership: ", "Returned: 0"):
+        assert part in header
+    plain = (folder / "matmul_plain.c").read_text()
+    assert "#pragma" not in plain
+    assert "total" not in plain  # Fig. 4.1 to the letter: a sum adds to its element
+    ran = subprocess.run([folder / "matmul_check", "3", "0", "5"], capture_output=True, text=True, check=True)
+    assert "matmul at n = 3, k = 0, m = 5:\n  15 elements, 0 wrong" in ran.stdout
+    for wrong in (["3"], ["3", "x", "5"], ["3", "-1", "5"]):
+        assert subprocess.run([folder / "matmul_check", *wrong], capture_output=True, check=False).returncode == 2
+    make(folder, "clean")
+    assert {file.name for file in folder.iterdir()} == ours
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("total +=", "total -=", "wrong"),
+        ("min_int64(m - 8 * jo, 8)", "min_int64(m - 8 * jo - 1, 8)", "wrong"),
+        ("return 0;", "return 1;", "error 1"),
+        ("return 0;", "out[n * m] = 0.0f; return 0;", "memory behind the result"),
+    ],
+)
+def test_a_planted_fault_is_found_by_the_check(
+    product: tuple[Kernel, Path], tmp_path: Path, right: str, wrong: str, said: str
+) -> None:
+    folder = shutil.copytree(product[1], tmp_path / "copy")
+    text = (folder / "matmul.c").read_text()
+    assert right in text
+    (folder / "matmul.c").write_text(text.replace(right, wrong))
+    made = make(folder, "check", "CFLAGS=-O0")
+    assert made.returncode != 0
+    assert said in made.stdout
+
+
+def test_inputs_are_drawn_as_they_are_declared(tmp_path: Path) -> None:
+    """Each fault would be seen by reads outside, which the plain version makes too; so what is drawn is computed."""
+    pos = atl.tensor("pos", n + 1, dtype="int32", range=(0, k + 1), order="rising")
+    crd = atl.tensor("crd", k, dtype="int64", range=(2, m), order=("strict", pos))
+    up = atl.tensor("up", n, dtype="int32", range=(-3, 50), order="strict")
+    on = atl.tensor("on", n, dtype="bool")
+    a = atl.tensor("a", dtype="int32", range=(5, 6))
+    faults = [
+        atl.sum(k, lambda p: atl.guard((crd[p] < 2) | (crd[p] >= m), 1)),
+        atl.sum(n, lambda r: atl.sum((1, k), lambda p: atl.guard(
+            (pos[r] < p) & (p < pos[r + 1]) & (crd[p - 1] >= crd[p]), 1))),
+        atl.sum((1, n), lambda i: atl.guard((up[i] <= up[i - 1]) | (up[i] >= 50) | (up[i] < -3), 1)),
+        atl.sum(n, lambda i: atl.guard(pos[i] > pos[i + 1], 1)),
+        atl.sum(n, lambda i: atl.guard(on[i] & (a != 5), 1)),
+    ]  # fmt: skip
+    counted = atl.sum(
+        1, lambda _: sum((atl.cast("int32", fault) for fault in faults[1:]), atl.cast("int32", faults[0]))
+    )
+    program = atl.program("drawn", [pos, crd, up, on, a], atl.gen(1, lambda _: counted), given=[m >= 3, n >= 1])
+    folder = compile(program).write(tmp_path)
+    text = (folder / "drawn_plain.c").read_text()
+    # What must be zero is compared with a version that gives zero.
+    zero = "#include <stdint.h>\nint drawn_plain("
+    head = text[text.index("int drawn_plain(") + len("int drawn_plain(") : text.index("{")]
+    (folder / "drawn_plain.c").write_text(f"{zero}{head}{{ (void)pos; (void)crd; (void)up; (void)on; (void)a; "
+                                          "(void)n; (void)k; (void)m; out[0] = 0; return 0; }\n")  # fmt: skip
+    made = make(folder, "check", "CFLAGS=-O0 -fsanitize=address", "LDFLAGS=-fsanitize=address")
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "6 of 6 cases ran, 0 wrong" in made.stdout
+
+
+def test_a_header_is_one_of_cpp_too(tmp_path: Path) -> None:
+    if (cpp := shutil.which("c++")) is None:
+        pytest.skip("there is no C++ compiler")
+    new = atl.sizes("new")
+    x = atl.tensor("class", new)
+    folder = compile(atl.program("twice", [x], 2 * x)).write(tmp_path)
+    (folder / "use.cpp").write_text('#include "twice.h"\nint main() { return twice(nullptr, 0, nullptr); }\n')
+    subprocess.run([cpp, "-Wall", "-Werror", "-c", "use.cpp"], cwd=folder, check=True)
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_written_where_it_would_do_harm(product: tuple[Kernel, Path], tmp_path: Path) -> None:
+    kernel, _ = product
+    (tmp_path / "Makefile").write_text("all:\n")
+    with pytest.raises(WrongArgument, match="is not of an exported kernel, and would be written over"):
+        kernel.write(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["Makefile"]
+    with pytest.raises(WrongArgument, match="is there, and is no folder"):
+        kernel.write(tmp_path / "Makefile")
+    for wrong in (3, "", None):
+        with pytest.raises(WrongArgument, match="is no folder"):
+            kernel.write(wrong)  # type: ignore[arg-type]
+
+
+def test_a_theorem_is_that_of_the_kernel(product: tuple[Kernel, Path], tmp_path: Path) -> None:
+    kernel, _ = product
+    with pytest.raises(WrongArgument, match=r"(?s)the theorem ends with conv.*theorem=theorem"):
+        kernel.write(tmp_path, theorem=convolution())
+    with pytest.raises(WrongArgument, match=r"a theorem: what s\.done"):
+        kernel.write(tmp_path, theorem=3)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_sizes_of_a_check_are_those_that_the_program_allows(product: tuple[Kernel, Path], tmp_path: Path) -> None:
+    kernel, _ = product
+    kernel.write(tmp_path, sizes={"n": 4, "k": 5, "m": 6})
+    assert "{4, 5, 6}," in (tmp_path / "matmul_check.c").read_text()
+    for wrong in ({"n": 4}, {"n": 4, "k": 5, "m": 6, "x": 1}, {"n": -4, "k": 5, "m": 6}, 3):
+        with pytest.raises(WrongArgument, match="sizes="):
+            kernel.write(tmp_path, sizes=wrong)  # type: ignore[arg-type]
+    x = atl.tensor("x", n)
+    blocks = atl.program("blocks", [x], 2 * x, given=[n % 1024 == 0, n >= 1])
+    assert set(cases(blocks, None)) == {(1024,), (2048,)}
+    with pytest.raises(WrongArgument, match=r"(?s)no small sizes were found.*sizes=\{'n'"):
+        cases(atl.program("large", [x], 2 * x, given=[n >= 10**6]), None)
+
+
+def test_marks_are_taken_away_for_the_plain_version() -> None:
+    marked = atl.parse("f (x : float32[n]) : float32[n] := gen[i < n | vector] let t | stack := 2 * x[i] in t * t")
+    assert "|" not in str(unmarked(marked))
+    assert "| vector" in str(marked)
+
+
+# -- CUDA -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_kernel_for_a_gpu_is_built_by_nvcc_and_checked_where_there_is_a_gpu(tmp_path: Path) -> None:
+    theorem = gpu.row_sums_by_warps().done()
+    folder = compile(theorem.rhs, target="cuda").write(tmp_path, theorem=theorem)
+    name = theorem.rhs.name
+    assert f"int {name}(" in (folder / f"{name}.h").read_text()
+    assert "cudaStream_t stream" in (folder / f"{name}.h").read_text()
+    found = look_around()
+    if (nvcc := shutil.which("nvcc")) is None:
+        pytest.skip("there is no nvcc")
+    # That nvcc takes the kernel itself is asked in the room of the GPU; where there is no GPU, it is not built again.
+    here = ["make", f"NVCC={nvcc}", *([] if found.gpus else ["ARCH=-arch=sm_90"])]
+    target = "check" if found.gpus else f"{name}_host.o"
+    made = subprocess.run([*here, target], cwd=folder, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout + made.stderr

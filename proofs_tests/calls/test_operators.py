@@ -1,0 +1,96 @@
+"""A kernel is an operator of PyTorch's and a function of JAX's, and what traces them knows the shape of its result."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl.errors import ArgumentError, ArrayError, ATLError, LibraryMissing, WrongArgument
+from lowering import Kernel, compile  # noqa: A004 (the contract's name)
+from lowering.calls.operators import Shapes
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed")
+
+WINDOWS = """w (x : float32[2*n + 1], a : float32, k : size) :=
+  gen[i < n] gen[j < k] [i + j < 2*n + 1] . a * x[i + j]"""
+
+
+@pytest.fixture(scope="module")
+def windows() -> Kernel:
+    return compile(atl.parse(WINDOWS))
+
+
+def x(size: int) -> Any:
+    return np.arange(size, dtype=np.float32)
+
+
+def test_the_shape_of_a_result_follows_from_the_shapes_of_the_arrays() -> None:
+    assert Shapes.of(atl.parse(WINDOWS)).result([(7,), ()], {"k": 4}) == (3, 4)
+    n = atl.sizes("n")
+    pos = atl.tensor("pos", 1, dtype="int32", range=(0, n))
+    y = atl.tensor("y", n)
+    told = atl.program("f", [pos, y], atl.gen(pos[0], lambda i: y[i]))
+    with pytest.raises(WrongArgument, match=r"extent pos\[0\], which elements of an array decide"):
+        Shapes.of(told)
+
+
+def test_what_is_not_installed_is_said(windows: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lowering.calls.operators.find_spec", lambda _: None)
+    for made, package in ((windows.torch_operator, "torch"), (windows.jax_function, "jax")):
+        with pytest.raises(LibraryMissing, match=f"try: pip install {package}"):
+            made()
+
+
+@needs_torch
+def test_a_kernel_is_an_operator_of_pytorchs(windows: Kernel) -> None:
+    import torch
+
+    operator = windows.torch_operator("windows_of_the_test")
+    assert windows.torch_operator("windows_of_the_test") is operator
+    given = (torch.from_numpy(x(7)), 2.0, 4)
+    want = windows(x(7), 2.0, k=4)
+    assert torch.ops.atl.windows_of_the_test(*given).tolist() == want.tolist()
+    torch.library.opcheck(operator, given, test_utils=("test_schema", "test_faketensor"))
+    traced = torch.library.opcheck(operator, given, test_utils="test_aot_dispatch_dynamic")
+    assert set(traced.values()) == {"SUCCESS"}
+    graph = torch.export.export(_Calls(operator), (given[0],)).graph_module.graph
+    assert any(node.target is torch.ops.atl.windows_of_the_test.default for node in graph.nodes)
+    needs_gradient = torch.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="autograd"):
+        operator(needs_gradient, 1.0, 2).sum().backward()
+    with pytest.raises(ATLError, match="name of an operator"):
+        windows.torch_operator("no name")
+
+
+if find_spec("torch"):
+    import torch
+
+    class _Calls(torch.nn.Module):  # type: ignore[misc]
+        """A module that calls an operator."""
+
+        def __init__(self, operator: Any) -> None:
+            super().__init__()
+            self.operator = operator
+
+        def forward(self, x: Any) -> Any:
+            return self.operator(x, 2.0, 4) + 1
+
+
+@needs_jax
+def test_a_kernel_is_a_function_of_jaxs(windows: Kernel) -> None:
+    import jax
+
+    function = windows.jax_function()
+    want = windows(x(7), 2.0, k=4)
+    assert np.array_equal(function(x(7), 2.0, k=4), want)
+    assert np.array_equal(jax.jit(lambda v: function(v, a=2.0, k=4) + 1)(x(7)), want + 1)
+    assert np.array_equal(jax.vmap(lambda v: function(v, 2.0, k=4))(np.stack([x(7), x(7)])), np.stack([want, want]))
+    with pytest.raises(ArrayError, match="x has 1 dimensions and elements of float64"):
+        function(np.zeros(3), 2.0, k=4)
+    with pytest.raises(ArgumentError, match="by name the sizes k"):
+        function(x(7), 2.0)

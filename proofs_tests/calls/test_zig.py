@@ -1,0 +1,65 @@
+"""The compiler of the package ziglang is found last, and only where what it builds is loaded."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import atl
+from atl.errors import CompilerMissing
+from lowering import compile, find_compiler  # noqa: A004 (the contract's name)
+from lowering.compiler import _loading
+
+
+@pytest.fixture
+def fake_zig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package ziglang whose compiler is the C compiler that is here, and no other one in PATH."""
+    compiler = find_compiler()
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nshift 3\nPATH={os.environ["PATH"]} exec {compiler.path} "$@"\n')
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr("lowering.compiler.find_spec", lambda name: find_spec("sys") if name == "ziglang" else None)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    return python
+
+
+def test_zigs_compiler_is_taken_where_there_is_no_other(fake_zig: Path) -> None:
+    found = find_compiler()
+    assert found.command == (str(fake_zig), "-m", "ziglang", "cc")
+    assert str(found).startswith(f"{fake_zig} -m ziglang cc (")
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("exit 7", "does not build a shared object"),
+        ('for at; do last="$at"; done; : ; while [ "$1" != -o ]; do shift; done; echo no > "$2"', "cannot be loaded"),
+    ],
+)
+def test_zigs_compiler_is_refused_where_what_it_builds_is_not_loaded(fake_zig: Path, does: str, said: str) -> None:
+    text = fake_zig.read_text()
+    fake_zig.write_text(text.replace("shift 3\n", f'shift 3\nif [ "$1" != --version ]; then {does}; exit; fi\n'))
+    _loading.cache_clear()
+    with pytest.raises(CompilerMissing, match=f"no C compiler was found; that of the package ziglang .*{said}"):
+        find_compiler()
+    _loading.cache_clear()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ziglang") is None, reason="ziglang is not installed")
+def test_zigs_compiler_builds_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first run takes minutes, in which it makes C's library."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("ATL_CACHE", str(tmp_path))
+    assert find_compiler().kind == "clang"
+    kernel = compile(atl.parse("f (x : float32[n]) : float32[n] := gen[i < n | vector] exp(x[i])"))
+    assert np.allclose(kernel(np.arange(4, dtype=np.float32)), np.exp(np.arange(4)))

@@ -1,0 +1,156 @@
+"""NumPy's spellings beside NumPy: what they compute, what is written, and what is refused."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import atl
+from atl.errors import ATLError, RankError, ShapeError, SymbolicValue, UnsafeAccess, WrongArgument
+
+n, m, k = atl.sizes("n m k", min=1)
+HELD = {"n": 3, "m": 4, "k": 5}
+INPUTS = {
+    "A": atl.tensor("A", n, k, dtype="float64"),
+    "B": atl.tensor("B", k, m, dtype="float64"),
+    "C": atl.tensor("C", n, k, dtype="float64"),
+    "v": atl.tensor("v", k, dtype="float64"),
+    "u": atl.tensor("u", n, dtype="float64"),
+    "S": atl.tensor("S", 2, n, k, dtype="float64"),
+    "R": atl.tensor("R", 1, k, dtype="float64"),
+}
+DRAW = np.random.default_rng(3)
+ARRAYS: dict[str, Any] = {
+    name: DRAW.random(tuple(HELD.get(str(extent)) or int(str(extent)) for extent in tensor.shape)) + 0.5
+    for name, tensor in INPUTS.items()
+}
+
+MEANT = [
+    'A @ B',
+    'A @ v',
+    'v @ B',
+    'v @ v',
+    'S @ B',
+    'S @ v',
+    'A.T',
+    'S.T',
+    'A.sum() + A.sum(axis=0).max() - A.sum(axis=-1).min()',
+    'S.sum(axis=(0, 2))',
+    'S.mean(axis=1, keepdims=True)',
+    'A.prod(1, keepdims=True) / A.max()',
+    'A - A.mean(axis=1, keepdims=True)',
+    'np.exp(A) / np.exp(A).sum(axis=1, keepdims=True)',
+    'A * v + A * u[:, None]',
+    'S - A + R',
+    'R / A',
+    'u[:, None] * v[None, :]',
+    'A[:, 0]',
+    'A[1:, ::-1]',
+    'S[..., 0][None, 1]',
+    'v[1:] - v[:-1]',
+    'v[::2]',
+    'v[1::3]',
+    'A[..., None].sum(axis=0)',
+    'np.add(A, 1) * np.float64(2) - np.subtract(1, A)',
+    'np.maximum(A, C) + np.minimum(A, 1.0) * np.negative(C)',
+    'np.sqrt(np.square(A)) + np.log(A) + np.tanh(A) + np.absolute(A) + np.positive(A)',
+    'np.sum(A, axis=1) + np.mean(A) + np.prod(A, axis=1)',
+    'np.amax(A, 0) - np.min(A, axis=0)',
+    'np.matmul(A, B) + np.transpose(np.transpose(np.matmul(A, B)))',
+]  # fmt: skip
+
+
+def meant(formula: str, of: dict[str, Any]) -> Any:
+    """What a formula is, of tensors or of arrays."""
+    return eval(formula, {"np": np, **of})
+
+
+@pytest.mark.parametrize("formula", MEANT, ids=str)
+def test_a_spelling_of_numpys_means_what_it_means_there(formula: str) -> None:
+    body, want = meant(formula, INPUTS), meant(formula, ARRAYS)
+    got = atl.evaluate(atl.program("f", list(INPUTS.values()), body), **ARRAYS, m=4)
+    assert got.shape == np.shape(want)
+    assert np.allclose(got, want, rtol=1e-12, atol=0)
+
+
+def test_random_shapes_are_broadcast_as_by_numpy() -> None:
+    draw = Random(5)
+    refused = 0
+    for _ in range(150):
+        shapes = [[draw.choice(["n", "m", "1", "2"]) for _ in range(draw.randrange(4))] for _ in range(2)]
+        tensors = [
+            atl.tensor(name, *(HELD_SIZES[e] if e in HELD_SIZES else int(e) for e in shape), dtype="float64")
+            for name, shape in zip("xy", shapes, strict=True)
+        ]
+        arrays = [DRAW.random(tuple(HELD.get(e) or int(e) for e in shape)) for shape in shapes]
+        try:
+            want = arrays[0] - arrays[1]
+        except ValueError:
+            with pytest.raises(ATLError):
+                atl.program("f", tensors, tensors[0] - tensors[1])
+            refused += 1
+            continue
+        program = atl.program("f", tensors, tensors[0] - tensors[1])
+        sizes: dict[str, Any] = {size: HELD[size] for size in program.free_sizes}
+        got = atl.evaluate(program, *arrays, **sizes)
+        assert got.shape == want.shape
+        assert np.allclose(got, want)
+    assert 20 < refused < 130
+
+
+HELD_SIZES = {"n": n, "m": m}
+
+
+def test_what_is_written_is_a_plain_formula() -> None:
+    a, b, v = INPUTS["A"], INPUTS["B"], INPUTS["v"]
+    assert str(a @ b) == "⊞[i < n] ⊞[j < m] Σ[k1 < k] A[i, k1] * B[k1, j]"
+    assert str(a.sum(axis=0)) == "⊞[i < k] Σ[k1 < n] A[k1, i]"
+    assert str(a * v) == "A * ⊞[i < n] ⊞[j < k] v[j]"
+    assert str(a[1:, 0]) == "⊞[i < n - 1] A[i + 1, 0]"
+    # An element of a generation stands in its place: nothing is made only to be read.
+    assert "(⊞" not in str(a / a.sum(axis=1, keepdims=True)).replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("formula", "error", "said"),
+    [
+        ('A + u', ShapeError, r"(?s)shapes \(n, k\) and \(n,\).*try: write A\[:, None\]"),
+        ('A @ C', ShapeError, "is k, and the one that meets it is n"),
+        ('A @ A.sum()', RankError, r"(?s)a scalar is an operand of @.*a \* b"),
+        ('A @ 2', WrongArgument, "@ is between a tensor and something else"),
+        ('A @ np.ones((5, 2))', WrongArgument, "@ is between a tensor"),
+        ('np.ones((2, 3)) @ A', SymbolicValue, "NumPy's matmul"),
+        ('A.sum(2)', WrongArgument, "axis=2 of a tensor with 2 dimensions"),
+        ('A.sum((0, 0))', WrongArgument, r"axis=\(0, 0\)"),
+        ('A.sum(0, keepdims=1)', WrongArgument, "keepdims=1"),
+        ('A[::-2]', WrongArgument, r"(?s)the step -2.*or \[::-1\]"),
+        ('A[::0]', WrongArgument, "the step 0"),
+        ('A[:, :, None, :]', RankError, "3 indices and slices"),
+        ('A[..., ...]', RankError, "and ... once"),
+        ('A["a":]', WrongArgument, "'a' is not an index"),
+        ('np.sin(A)', SymbolicValue, "NumPy's sin is applied"),
+        ('np.where(A, 1, 2)', SymbolicValue, "(?s)NumPy's where.*atl.select"),
+        ('np.einsum("ij->i", A)', SymbolicValue, "(?s)NumPy's einsum.*atl.einsum"),
+        ('np.concatenate([A, A])', SymbolicValue, "(?s)NumPy's concatenate.*atl.concat"),
+        ('np.sum(A, dtype="f4")', SymbolicValue, "NumPy's sum"),
+        ('np.sum(A, 0, None)', SymbolicValue, "NumPy's sum"),
+        ('np.add.reduce(A)', SymbolicValue, "NumPy's add"),
+        ('A + np.ones(3)', WrongArgument, "declare an input"),
+    ],
+)  # fmt: skip
+def test_what_means_nothing_here_is_refused_with_what_to_write(formula: str, error: type[ATLError], said: str) -> None:
+    with pytest.raises(error, match=said):
+        meant(formula, INPUTS)
+
+
+def test_a_slice_that_may_end_behind_the_tensor_is_refused() -> None:
+    """NumPy would cut it where it is called; that is another shape for other sizes."""
+    v = INPUTS["v"]
+    with pytest.raises(UnsafeAccess, match="breaks at"):
+        atl.check_safe(atl.program("f", [v], v[:5]))
+    with pytest.raises(ATLError, match="range of gen runs backwards"):
+        atl.program("f", [v], v[2:])
+    atl.check_safe(atl.program("f", [v], v[2:5], given=[k >= 5]))
