@@ -20,8 +20,9 @@ from layouts.foundation.box import Box
 from layouts.foundation.known import Known, positive
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import F2, MACHINE, Array, Coordinate
-from layouts.foundation.storing_bits import columns_of, stored_by_bits
+from layouts.foundation.storing.bits import columns_of, stored_by_bits
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, mapped, modes_of, product, shown
+from layouts.foundation.variables import digit_variable
 
 MOST_PLACES: Final = 2**20
 """So many places are computed one by one, in NumPy; of larger functions, and of symbolic ones, only what is proved."""
@@ -255,7 +256,7 @@ class IndexFunction(Function):
 
     def formula(self) -> tuple[tuple[Var, ...], tuple[Index, ...]] | None:
         """The digits, and what `to` gives at them, in segments the place; None for a function of numbers only."""
-        variables = tuple(Var(_DIGITS + k, f"i{k}") for k, _ in enumerate(leaves(self.shape)))
+        variables = tuple(digit_variable(k, f"i{k}") for k, _ in enumerate(leaves(self.shape)))
         try:
             digits = [index(variable) for variable in variables]
             place = (self.at(digits),) if isinstance(self.onto, Segments) else self.digits_of_place(digits)
@@ -299,9 +300,6 @@ class IndexFunction(Function):
 
     def __repr__(self) -> str:
         return f"{self.name}{shown(self.shape) if isinstance(self.shape, tuple) else f'({self.shape})'}"
-
-
-_DIGITS: Final = 1 << 58
 
 
 def _no_element(_array: object, _at: object) -> int:

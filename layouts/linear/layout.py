@@ -20,7 +20,7 @@ from layouts.foundation.function import Function
 from layouts.foundation.known import EMPTY
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import F2
-from layouts.foundation.storing_bits import stored_by_bits
+from layouts.foundation.storing.bits import stored_by_bits
 from layouts.foundation.tuples import Extent
 from layouts.linear import bits
 from layouts.linear.names import Dims, divided, joined, need_all, power, same_names, split_of

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from atl.core.index import ZERO, Index, Leaf, Size, Var, index
+from atl.core.index import ZERO, Index, Leaf, Size, index
 from atl.core.predicate import Predicate, within
 from atl.core.predicate import equal as same_index
 from atl.errors import WrongArgument, brief
@@ -32,6 +32,7 @@ from layouts.foundation.reach import bounds
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordinate
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, product
+from layouts.foundation.variables import digit_variables, key_variables
 from layouts.linear.bits import dependence, rank
 from layouts.linear.layout import LinearLayout
 from layouts.proofs.relation import Relation, by_relation
@@ -271,7 +272,7 @@ def undone(a: IndexFunction, known: Known) -> Answer:
     extents = list(leaves(a.shape))
     if a.back is None:
         return Unknown(f"{a} has no way back")
-    digits = [index(Var((1 << 58) + k, f"i{k}" if len(extents) > 1 else "i")) for k in range(len(extents))]
+    digits = digit_variables(len(extents))
     facts: Facts = known.facts.assume(*(within(ZERO, x, index(n)) for x, n in zip(digits, extents, strict=True)))
     try:
         place = a.digits_of_place(digits)
@@ -303,7 +304,7 @@ def undone(a: IndexFunction, known: Known) -> Answer:
 
 def _open_of_segments(segments: Segments, place: Sequence[Any], known: Facts, inside: Facts) -> Predicate | None:
     """What is not proved of segments in which places lie: that they are within one, and of two the one ends first."""
-    one, other = (index(Var((1 << 58) + 64 + k, name)) for k, name in enumerate(("a", "b")))
+    one, other = key_variables()
     limits, apart = segments.apart(one, other)
     goals = [*((inside, goal) for goal in segments.inside(place)), (known.assume(*limits), apart)]
     return next((goal for facts, goal in goals if not isinstance(prove(facts, goal), Proved)), None)
@@ -409,4 +410,4 @@ def _not_onto(a: Function, target: Shape) -> Refuted | None:
         return None
     hit = np.zeros(step, dtype=bool)
     hit[flat] = True
-    return Refuted(Model(((Var(1 << 58, "p"), int(np.argmin(hit))),)))
+    return Refuted(Model(tuple(named((int(np.argmin(hit)),), "p"))))
