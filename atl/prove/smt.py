@@ -37,7 +37,7 @@ class GaveUp:
 Verdict: TypeAlias = Contradiction | Sample | GaveUp
 
 
-def solve(table: Table, system: System, *, defined: bool) -> Verdict:
+def solve(table: Table, system: System, *, defined: bool, steps: int = STEPS) -> Verdict:
     """Whether the system has a solution; with `defined`, only ones whose divisors are positive are looked for."""
     try:
         import z3
@@ -46,7 +46,7 @@ def solve(table: Table, system: System, *, defined: bool) -> Verdict:
     context = z3.Context()
     solver = z3.Solver(ctx=context)
     solver.set("random_seed", 0)
-    solver.set("rlimit", STEPS_AGAIN if defined else STEPS)
+    solver.set("rlimit", min(steps, STEPS_AGAIN) if defined else steps)
     translation = _Translation(z3, context, table, {})
     for column, atom in table.atoms.items():
         translation.add_atom(solver, column, atom, defined)

@@ -21,6 +21,7 @@ from layouts.foundation.known import Known, positive
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import F2, MACHINE, Array, Coordinate
 from layouts.foundation.storing.bits import columns_of, stored_by_bits
+from layouts.foundation.storing.segments import stored_in_segments
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, mapped, modes_of, product, shown
 from layouts.foundation.variables import digit_variable
 
@@ -236,12 +237,10 @@ class IndexFunction(Function):
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         own = tuple(map(index, leaves(self.shape)))
-        if isinstance(self.onto, Segments):
-            raise NoLayout(
-                f"{self} has a place that is joined of segments",
-                required="a box of places: in programs a way back from the place itself is asked for",
-            )
-        if (self.back is None and not copies) or self.onto is None or not self.onto.row_major:
+        if isinstance(self.onto, Segments) and len(own) == len(shape) and (copies or self.back is not None):
+            way_back = None if copies else self.back
+            return stored_in_segments(own, self.onto, self.to, way_back, self.known)
+        if (self.back is None and not copies) or not isinstance(self.onto, Box) or not self.onto.row_major:
             if (by_bits := self._stored_by_bits(shape, copies=copies)) is not None:
                 return by_bits
             raise NoLayout(
