@@ -25,6 +25,7 @@ from atl.surface.values import IndexExpr
 from atl.text.printing import show_predicate
 from layouts.algebra.coalesce import is_zero, same_stride
 from layouts.axe.layout import Axe
+from layouts.foundation.box import Box
 from layouts.foundation.function import MOST_PLACES, Chain, Function, IndexFunction, need_function
 from layouts.foundation.known import Known, in_order
 from layouts.foundation.layout import Layout, compact, part_of
@@ -302,6 +303,22 @@ def undone(a: IndexFunction, known: Known) -> Answer:
     return Proved("linear")
 
 
+def _stays_within(a: IndexFunction, whole: Extent, known: Known) -> bool:
+    """Whether the places that a formula gives are known to be below a number: by their digits, or run by run."""
+    digits = digit_variables(len(list(leaves(a.shape))))
+    facts = known.facts.assume(*(within(ZERO, x, index(n)) for x, n in zip(digits, leaves(a.shape), strict=True)))
+    try:
+        place = a.digits_of_place(digits)
+    except TypeError:
+        return False
+    if isinstance(a.onto, Box):
+        boxed = zip(place, a.onto.extents, strict=True)
+        limits = [within(ZERO, index(part), index(extent)) for part, extent in boxed]
+        return same_stride(product(a.onto.shape), whole, known) and all(map(Known(facts).holds, limits))
+    flat = place[0] if a.onto is None else a.onto.join(place)
+    return isinstance(prove(facts, within(ZERO, index(flat), index(whole))), Proved)
+
+
 def _open_of_segments(segments: Segments, place: Sequence[Any], known: Facts, inside: Facts) -> Predicate | None:
     """What is not proved of segments in which places lie: that they are within one, and of two the one ends first."""
     one, other = key_variables()
@@ -340,8 +357,10 @@ def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ())
     ends = bounds(flat)
     whole = product(target)
     inside = ends is not None and known.less(-1, ends[0]) and known.less(ends[1], whole)
+    if isinstance(a, IndexFunction) and isinstance(answer, Proved):
+        inside = inside or _stays_within(a, whole, known)
     if isinstance(answer, Proved) and inside and same_stride(a.size, whole, known):
-        return answer
+        return answer  # as many places as elements, each with one of its own
     return _onto_by_table(a, target, known)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import atl
 from atl.prove import Proved, Refuted, Unknown
-from layouts import IndexFunction, NoLayout, NotByTable, Segments, injective
+from layouts import IndexFunction, NoLayout, NotByTable, Segments, bijective, injective
 from layouts.errors import LayoutError
 from proofs_tests.storages.ways import faults_in_c
 from rewrites import reschedule
@@ -46,6 +46,8 @@ def square(size: Any, *, begins: int = 0, length: int = 0, back: int = 0, places
 def test_the_antidiagonals_of_a_square_have_places_of_their_own_for_every_size() -> None:
     assert isinstance(injective(square(n)), Proved)
     assert isinstance(injective(square(4)), Proved)
+    assert isinstance(bijective(square(n)), Proved)
+    assert isinstance(bijective(square(n, begins=1)), Refuted)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
