@@ -139,7 +139,7 @@ def as_lego(function: Function) -> GroupBy:
     if isinstance(function, GroupBy):
         return function
     if isinstance(function, Axe):
-        function = as_layout(function)
+        function = as_layout(_without_still_axes(function))
     need_function(function)
     dims = [product(mode) for mode in modes_of(function.shape)]
     if isinstance(function, Layout) and function.semimodule is INTEGERS and function.offset == 0:
@@ -159,6 +159,12 @@ def as_lego(function: Function) -> GroupBy:
         return tuple(map(int, digits.digits(int(back[place]))))
 
     return GroupBy(extents).OrderBy(GenP(extents, lambda *at: int(table[at]), element))
+
+
+def _without_still_axes(layout: Axe) -> Axe:
+    """The layout without the axes along which an iter of extent 1 would move: no element has a place on them."""
+    iters = [Iter(1, 1) if each.extent == 1 else each for each in layout.sharded]
+    return Axe(iters, layout.replicated, layout.offset, known=layout.known)
 
 
 def _laid_down(layout: Layout, split: Sequence[tuple[Extent, Any]]) -> list[int]:

@@ -94,8 +94,13 @@ def command(
 
 def _shown(what: str) -> Callable[[Tally[Found]], None]:
     in_place = sys.stderr.isatty()
+    shown = 0
 
     def show(tally: Tally[Found]) -> None:
+        nonlocal shown
+        for found in tally.findings[shown:]:  # at once: a long run may be ended before its report
+            print(found, file=sys.stderr, flush=True)
+        shown = len(tally.findings)
         last = tally.tried == tally.wanted
         if last or tally.tried % (100 if in_place else 2_000) == 0:
             line = f"{tally.tried}/{tally.wanted} {what}, {len(tally.findings)} findings, {tally.seconds:.0f} s"

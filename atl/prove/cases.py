@@ -5,11 +5,25 @@ Nothing is lost by a case: what it says more is the other cases' denial.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from atl.core.index import Index, Leaf, Quotient, Var, atoms, constant, factor_of, index
-from atl.core.predicate import All, Any, Predicate, atoms_of, negation, substitute
+from atl.core.index import (
+    Bound,
+    Extremum,
+    Index,
+    Leaf,
+    Monomial,
+    Quotient,
+    Size,
+    Var,
+    atoms,
+    constant,
+    extremum,
+    factor_of,
+    index,
+)
+from atl.core.predicate import All, Any, NonNegative, Predicate, atoms_of, negation, non_negative, substitute
 from atl.prove.facts import Facts
 
 Case: TypeAlias = tuple[Facts, Predicate]
@@ -49,6 +63,40 @@ def _divided(goal: Predicate) -> Iterator[tuple[Var, int]]:
                 factor = factor_of(atom.numerator, variable)
                 if factor is not None and factor.constant is not None and abs(factor.constant) == 1:
                     yield variable, atom.denominator.constant or 1
+
+
+def with_plain_limits(facts: Facts) -> Facts:
+    """The facts with k < max(0, n) as k < n, where k is not negative: what of a maximum cannot be meant is left out."""
+    least = dict(_least(facts))
+    found = [_plain(fact, least) for fact in facts.predicates]
+    return facts if all(new is old for new, old in zip(found, facts.predicates, strict=True)) else Facts(tuple(found))
+
+
+def _least(facts: Facts) -> Iterator[tuple[Monomial, int]]:
+    """Leaves that are at least a number."""
+    for fact in facts.predicates:
+        if isinstance(fact, NonNegative) and len(fact.expression.terms) <= 2:
+            leaf = next((monomial[0] for monomial, _ in fact.expression.terms if len(monomial) == 1), None)
+            rest = None if leaf is None else (fact.expression - index(leaf)).constant
+            if rest is not None and isinstance(leaf, Size | Bound | Var):
+                yield (leaf,), -rest
+
+
+def _plain(fact: Predicate, known: Mapping[Monomial, int]) -> Predicate:
+    if not isinstance(fact, NonNegative):
+        return fact
+    for monomial, factor in fact.expression.terms:
+        if factor != 1 or len(monomial) != 1 or not isinstance(monomial[0], Extremum) or monomial[0].kind != "max":
+            continue
+        rest = fact.expression - index(monomial[0])
+        most = [factor * known[at] for at, factor in rest.terms if factor < 0 and at in known]
+        if len(most) < sum(1 for at, _ in rest.terms if at):
+            continue
+        reach = rest.offset + sum(most)
+        meant = [choice for choice in monomial[0].choices if choice.constant is None or choice.constant + reach >= 0]
+        if 0 < len(meant) < len(monomial[0].choices):
+            return non_negative(extremum("max", *meant) + rest)
+    return fact
 
 
 def _placed(facts: Facts, goal: Predicate, variable: Var, value: Index) -> Case:

@@ -47,7 +47,7 @@ from atl.core.traversal import divisors, never_negative
 from atl.errors import ATLError
 from atl.prove.answer import Answer, Model, Proved, Refuted, Statistics, Unknown, model_of
 from atl.prove.bits import by_bits
-from atl.prove.cases import of_alternatives, of_remainders
+from atl.prove.cases import of_alternatives, of_remainders, with_plain_limits
 from atl.prove.elements import lawful
 from atl.prove.ends import is_least_at_ends
 from atl.prove.facts import Facts, declared, topics_of
@@ -56,7 +56,7 @@ from atl.prove.linear.solver import EFFORT, refuted, refuted_by_rounding
 from atl.prove.reduction import reduced
 from atl.prove.relevance import relevant
 from atl.prove.search import Sample, Search, search
-from atl.prove.smt import Contradiction, GaveUp, solve
+from atl.prove.smt import STEPS_AGAIN, Contradiction, GaveUp, solve
 
 MEMO_SIZE: Final = 50_000
 FIRST_EFFORT: Final = 1_500
@@ -284,6 +284,9 @@ class _Query:
             return answer
         if self._by_bits(thorough=True) or _by_cases(self.facts, self.goal) or self._with_solved(solution):
             return self._proved("linear")
+        plain = with_plain_limits(self.facts)
+        if plain is not self.facts:
+            return replace(self, facts=plain).answer()
         return self._by_z3(table, whole, solution)
 
     def _by_bits(self, *, thorough: bool) -> bool:
@@ -361,6 +364,8 @@ class _Query:
         if not _smt.get():
             statistics.unknown += 1
             return Unknown("z3 was not asked")
+        if self._by_its_own_facts(table):
+            return self._proved("z3")
         reason = ""
         for defined in (False, True):
             verdict = solve(table, whole, defined=defined)
@@ -378,6 +383,17 @@ class _Query:
                     break
         statistics.unknown += 1
         return Unknown(reason or "z3's counterexample needs a quotient by zero or less")
+
+    def _by_its_own_facts(self, table: Table) -> bool:
+        """Whether facts about nothing but what the goal speaks of prove it: z3 loses its way in products."""
+        asked = topics_of(self.goal)
+        own = self.facts.only(lambda fact: topics_of(fact) <= asked)
+        if len(own.predicates) == len(self.facts.predicates) or all(len(each) < 2 for each in table.monomials):
+            return False
+        few, system = Table(), System()
+        for predicate in (*own.predicates, negation(self.goal)):
+            read_predicate(few, predicate, system)
+        return isinstance(solve(few, system, defined=False, steps=STEPS_AGAIN), Contradiction)
 
     def _checked(self, table: Table, sample: Sample, solution: _Solution) -> Model | None:
         """The sample as a model, if the facts hold there and the goal does not."""

@@ -37,7 +37,7 @@ class GaveUp:
 Verdict: TypeAlias = Contradiction | Sample | GaveUp
 
 
-def solve(table: Table, system: System, *, defined: bool) -> Verdict:
+def solve(table: Table, system: System, *, defined: bool, steps: int = STEPS) -> Verdict:
     """Whether the system has a solution; with `defined`, only ones whose divisors are positive are looked for."""
     try:
         import z3
@@ -46,7 +46,7 @@ def solve(table: Table, system: System, *, defined: bool) -> Verdict:
     context = z3.Context()
     solver = z3.Solver(ctx=context)
     solver.set("random_seed", 0)
-    solver.set("rlimit", STEPS_AGAIN if defined else STEPS)
+    solver.set("rlimit", min(steps, STEPS_AGAIN) if defined else steps)
     translation = _Translation(z3, context, table, {})
     for column, atom in table.atoms.items():
         translation.add_atom(solver, column, atom, defined)
@@ -114,11 +114,17 @@ class _Translation:
                 assert_never(atom)
 
     def _add_xor(self, solver: Any, column: int) -> None:
-        """Bounds of an exclusive or, and nothing of its bits: what follows holds, and models are checked."""
+        """Bounds of an exclusive or, and of its bits only the lowest: what follows holds, and models are checked.
+
+        Each of a, b, … and their exclusive or is that of all the others, and so is at most their sum.
+        """
         z3, term = self.z3, self.terms[column]
         parts = [self.value(part) for part in self.table.parts[column]]
         natural = z3.And([part >= 0 for part in parts])
-        solver.add(z3.Implies(natural, z3.And(term >= 0, term <= z3.Sum(parts))))
+        whole = z3.Sum([*parts, term])
+        carried = z3.Int(f"c{column}", self.context)
+        bounds = [term >= 0, *(2 * each <= whole for each in (*parts, term)), whole == 2 * carried]
+        solver.add(z3.Implies(natural, z3.And(bounds)))
         for bits in BITS:
             fits = z3.And([part < 1 << bits for part in parts])
             solver.add(z3.Implies(z3.And(natural, fits), term < 1 << bits))

@@ -12,7 +12,7 @@ from inspect import Parameter, signature
 from typing import Any, Protocol
 
 from atl.core.index import ZERO, Index
-from atl.core.predicate import Predicate, conjunction, equal, within
+from atl.core.predicate import Predicate, at_most, conjunction, equal, within
 from atl.errors import WrongArgument, brief
 from atl.surface.values import IndexExpr, as_index
 
@@ -25,17 +25,47 @@ class Arrangement(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Packing:
+    """Places (key, position) in runs of different lengths: at start(key) + position, for position < length(key).
+
+    There are `places` of them in all. Both functions are formulas over a key.
+    """
+
+    start: Callable[[Any], Any]
+    length: Callable[[Any], Any]
+    places: Index
+
+    def at(self, key: Index, position: Index) -> Index:
+        """Where the element at this position of a run is."""
+        return as_index(self.start(IndexExpr(key))) + position
+
+    def inside(self, key: Index, position: Index) -> Predicate:
+        """That the run has this position."""
+        return within(ZERO, position, self.count(key))
+
+    def apart(self, one: Index, other: Index) -> Predicate:
+        """That the one run ends where the other begins, or before."""
+        return at_most(self.at(one, self.count(one)), self.at(other, ZERO))
+
+    def count(self, key: Index) -> Index:
+        """How many elements a run has."""
+        return as_index(self.length(IndexExpr(key)))
+
+
+@dataclass(frozen=True, slots=True)
 class Reindexing:
     """The element at x of a tensor of `shape` is at `to(x)` in one of the extents `places`; `back(to(x)) = x`.
 
     `to` takes an index for each dimension of the shape and gives one for each of the places; `back` the other way.
     Both are formulas over index expressions. Where a tensor is only read, elements may share a place, without a `back`.
+    With a `packing` the places have two digits, a key and a position, and are kept in runs one after the other.
     """
 
     shape: tuple[Index, ...]
     places: tuple[Index, ...]
     to: Callable[..., Sequence[Any]]
     back: Callable[..., Sequence[Any]] | None
+    packing: Packing | None = None
 
     def __post_init__(self) -> None:
         for extents in (self.shape, self.places):

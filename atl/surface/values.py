@@ -65,6 +65,8 @@ class IndexExpr(Symbolic):
         self.node = node
 
     def __add__(self, other: IndexLike) -> IndexExpr:
+        if getattr(type(other), "takes_offset", False):
+            return NotImplemented  # an offset of a layout, `n + S[...]`: the layout says what it is
         return IndexExpr(self.node + as_index(other))
 
     def __radd__(self, other: int) -> IndexExpr:

@@ -17,11 +17,10 @@ from layouts.axe.operations import (
     fuse,
     group,
     same_places,
-    slice_of,
-    split,
     tile,
     tile_of,
 )
+from layouts.axe.parts import slice_of, split
 
 __all__ = [
     "Axe",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product as combinations
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from atl.core.index import Index
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
 from layouts.axe.axes import MEMORY, Axis, Iter, Place, iter_of, place_of
-from layouts.axe.replicas import MOST_REPLICAS, Copies, copies_of, listed, number, sign
+from layouts.axe.replicas import MOST_REPLICAS, Copies, copies_of, listed, sign
 from layouts.errors import LayoutError, NoLayout, NotByTable
 from layouts.foundation.box import Box
 from layouts.foundation.function import Function, plain
@@ -25,7 +25,7 @@ from layouts.foundation.known import EMPTY, Known, positive
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import Coordinate, Stride
 from layouts.foundation.sizes import placed
-from layouts.foundation.storing import stored_by_strides
+from layouts.foundation.storing.strides import stored_by_strides
 from layouts.foundation.tuples import Extent, Shape, product, shown
 
 
@@ -44,6 +44,7 @@ class Axe(Function):
     [4@lane + 5@warp, 4@lane + 9@warp]
     """
 
+    takes_offset: ClassVar[bool] = True
     __slots__ = ("axes", "known", "offset", "one_to_one", "replicated", "shape", "sharded")
 
     def __init__(
@@ -189,22 +190,34 @@ class Axe(Function):
         >>> stored.places, stored.place((size("i"), size("j")))
         ((2, 4, 2), (i, j // 2, j % 2))
         """
-        if self.symbolic():
-            raise NotByTable(f"{self} stores by numbers", required="numbers for sizes: layout.where(...)")
         if self.replicates or self.offset.parts:
             raise NoLayout(
                 f"{self} does not store: elements have several places, or the places begin elsewhere than at 0",
                 required="one place for each element, and no offset: storage of its own begins at 0",
             )
-        rooms = {each.axis: 1 for each in self.sharded}
-        for each in self.sharded:  # a multiple of every stride along the axis, as larger ones are of smaller ones
-            rooms[each.axis] = max(rooms[each.axis], number(each.extent) * abs(number(each.stride)))
-        units: dict[Axis, int] = {}
+        units: dict[Axis, Extent] = {}
         for at in reversed(self.axes):
-            units[at] = prod(rooms[beyond] for beyond in units)
-        modes, strides = _by_dimension(self.sharded, shape, str(self))
+            units[at] = product(tuple(self._room(beyond) for beyond in units))
+        modes, strides = _by_dimension(self.sharded, shape, str(self), self.known)
         steps = [each.stride * units[each.axis] for each in strides]
         return stored_by_strides(shape, modes, steps, 0, self.known, copies=copies)
+
+    def _room(self, along: Axis) -> Extent:
+        """A multiple of every stride along an axis, as larger ones are of smaller ones, beyond all the places."""
+        room: Extent = 1
+        for each in self.sharded:
+            if each.axis != along or each.extent == 1:
+                continue
+            reach = each.extent * each.stride * sign(each.stride, self.known)
+            if self.known.less(room, reach + 1):
+                room = reach
+            elif not self.known.less(reach, room + 1):
+                raise NotByTable(
+                    f"which of {room} and {reach} is more, along {along} in {self}, is not decided for all sizes",
+                    required="numbers for sizes, or facts from which it follows",
+                    suggestions=("state it: layout.given(...)", "layout.where(...) has numbers for sizes"),
+                )
+        return room
 
     # -- as it is written ---------------------------------------------------------------------------------------------
 
@@ -242,16 +255,18 @@ def _step(each: Iter, sizes: Mapping[str, int]) -> Place:
     return Place({each.axis: placed(each.stride, sizes)})
 
 
-def _by_dimension(iters: Sequence[Iter], shape: Sequence[Index], name: str) -> tuple[tuple[Shape, ...], list[Iter]]:
+def _by_dimension(
+    iters: Sequence[Iter], shape: Sequence[Index], name: str, known: Known
+) -> tuple[tuple[Shape, ...], list[Iter]]:
     """The extents of the iters of each dimension, and the iters in that order: from the fastest one on in each."""
     modes: list[Shape] = []
     order: list[Iter] = []
     left = list(iters)
     for extent in shape:
         taken: list[Iter] = []
-        while left and product(tuple(each.extent for each in taken)) != extent.constant:
+        while left and not known.same(product(tuple(each.extent for each in taken)), extent):
             taken.append(left.pop(0))
-        if product(tuple(each.extent for each in taken)) != extent.constant:
+        if not known.same(product(tuple(each.extent for each in taken)), extent):
             break
         modes.append(tuple(each.extent for each in reversed(taken)) if taken else 1)
         order += reversed(taken) if taken else [Iter(1, 0)]

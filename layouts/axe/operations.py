@@ -8,27 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from random import Random
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from atl.core.index import Index, Size, atoms
 from atl.errors import WrongArgument, brief
-from atl.surface.values import IndexExpr
 from layouts.algebra.coalesce import coalesced, same_stride
+from layouts.axe.arguments import Shape, extents_of, sizes_of_axes
 from layouts.axe.axes import Axis, Iter, Place, axis
 from layouts.axe.layout import Axe, need_axe, ranges, span
 from layouts.axe.replicas import Run, listed, number, same_copies
 from layouts.errors import LayoutError, NoLayout, NotByTable
 from layouts.foundation.known import EMPTY, Known, positive
 from layouts.foundation.layout import Mode
-from layouts.foundation.recovery import Broken, recovered
-from layouts.foundation.semimodule import COORDINATES, Coordinate
-from layouts.foundation.tuples import Extent, extent_of, product, shown
+from layouts.foundation.semimodule import Coordinate
+from layouts.foundation.tuples import Extent, product, shown
 
-Shape = Sequence[object]
 MOST_TRIED: Final = 20
 """So many choices of numbers for sizes are tried, to tell layouts apart."""
 MOST_WORK: Final = 500_000
@@ -53,7 +48,7 @@ def canonicalize(layout: Axe) -> Axe:
     """
     need_axe(layout)
     modes = coalesced(layout.strides().modes, layout.known)
-    sharded = _iters(modes, layout.axes)
+    sharded = iters_of(modes, layout.axes)
     replicated, down = _replicas(layout)
     return Axe(sharded, replicated, layout.offset.plus(down), known=layout.known)
 
@@ -118,7 +113,7 @@ def _numbers(symbolic: Sequence[Index]) -> Iterator[dict[str, int]]:
         yield {name: random.choice((1, 2, 3, 4, 5, 6, 8, 12, 16)) for name in names}
 
 
-def _iters(modes: Sequence[Mode], axes: Sequence[Axis]) -> list[Iter]:
+def iters_of(modes: Sequence[Mode], axes: Sequence[Axis]) -> list[Iter]:
     """Modes along coordinates as iters, the slowest first. Raises `NoLayout` where one moves along two axes."""
     found: list[Iter] = []
     for extent, stride in modes:
@@ -231,7 +226,7 @@ def group(layout: Axe, shape: Shape) -> Grouped:
     (Grouped(layout=S[(6,5):(5,1)], separators=(0, 1, 2)), Grouped(layout=S[(2,3,5):(15,5,1)], separators=(0, 1, 3)))
     """
     need_axe(layout)
-    extents = _extents(shape)
+    extents = extents_of(shape)
     known = layout.known.joined(positive(extents))
     if not known.same(product(tuple(extents)), layout.size):
         raise LayoutError(f"{layout} has {layout.size} elements, and {shown(tuple(extents))} {product(tuple(extents))}",
@@ -274,11 +269,11 @@ def direct_sum(first: Axe, second: Axe, first_shape: Shape, second_shape: Shape)
     S[16:1]
     """
     need_axe(first, second)
-    if len(_extents(first_shape)) != len(_extents(second_shape)):
+    if len(extents_of(first_shape)) != len(extents_of(second_shape)):
         raise LayoutError(f"{brief(first_shape)} and {brief(second_shape)}", required="equally many dimensions")
     outer, inner = group(first, first_shape), group(second, second_shape)
     iters = [
-        each for number in range(len(_extents(first_shape))) for part in (outer, inner) for each in part.block(number)
+        each for number in range(len(extents_of(first_shape))) for part in (outer, inner) for each in part.block(number)
     ]  # fmt: skip
     replicated = (*first.replicated, *second.replicated)
     known = first.known.joined(second.known)
@@ -323,7 +318,7 @@ def _first_summand(
     """The first layout of a direct sum, whose replicas go along each axis by multiples of these."""
     known = whole.known.joined(second.known)
     shape = _quotient(whole_shape, second_shape, known)
-    mixed = [extent for pair in zip(shape, _extents(second_shape), strict=True) for extent in pair]
+    mixed = [extent for pair in zip(shape, extents_of(second_shape), strict=True) for extent in pair]
     parts = group(canonicalize(whole), mixed)
     iters = [each for number in range(len(shape)) for each in parts.block(2 * number)]
     first, other = canonicalize(whole), canonicalize(second)
@@ -354,8 +349,40 @@ def _left_of_replicas(whole: Axe, part: Axe, spans: Mapping[Axis, Extent]) -> li
         inside = (step for step in held if all(step + other in held for other in others))
         left = sorted(step for step in inside if step % by == 0)
         if left and left[0] == 0:
-            found += [Iter(extent, stride, at) for extent, stride in _sums_of_runs(left) or ()]
+            runs = _sums_of_runs(left) or _filling(set(left), others, held)
+            found += [Iter(extent, stride, at) for extent, stride in runs or ()]
     return found
+
+
+def _filling(among: set[int], others: Sequence[int], held: set[int]) -> list[tuple[int, int]] | None:
+    """Extents and strides whose sums are among these, and added to the others are all that is held; None without any.
+
+    All that fit are no sums of runs themselves: so runs are tried one by one, the smallest strides and the longest
+    first. Raises `NotByTable` where there are too many to be tried.
+    """
+    work = MOST_WORK
+
+    def filled(sums: set[int], above: int) -> list[tuple[int, int]] | None:
+        nonlocal work
+        if {step + other for step in sums for other in others} == held:
+            return []
+        for stride in sorted(step for step in among if step > above):
+            reached, extent = [sums], 1
+            while (more := {step + extent * stride for step in sums}) <= among:
+                reached.append(reached[-1] | more)
+                extent += 1
+                work -= len(reached[-1])
+                if work < 0:
+                    raise NotByTable(
+                        f"which of {len(among)} replicas are left is not found in so many steps",
+                        required="replicas that overlap in fewer ways",
+                    )
+            for count in range(extent, 1, -1):
+                if len(reached[count - 1]) > len(sums) and (rest := filled(reached[count - 1], stride)) is not None:
+                    return [(count, stride), *rest]
+        return None
+
+    return filled({0}, 0)
 
 
 def tile_of(whole: Axe, inner: Axe, whole_shape: Shape, inner_shape: Shape) -> Axe:
@@ -396,37 +423,6 @@ def _times(known: Known, step: Extent, by: Extent) -> Extent:
     return 1 if exact is None else exact
 
 
-def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[int, int]]) -> Axe:
-    """The layout of a box of elements, [start, stop) in each dimension of the shape, counted row by row within it.
-
-    Found wherever there is one: it is read off the table of places. Raises `NoLayout` where iters do not express it.
-
-    >>> from layouts.axe import S
-    >>> slice_of(S[(6, 10):(7, 1)], (60,), [(5, 25)])
-    S[(2,2,5):(7,2,1)] + 5@m
-    """
-    _need_numbers(layout, "a slice")
-    extents = [number(extent) for extent in _extents(shape)]
-    region = [_range_of(each) for each in _listed(region, "the region")]
-    if prod(extents) != layout.size or len(region) != len(extents):
-        raise LayoutError(f"the shape {brief(shape)} of {layout}", required=f"{layout.size} elements, a range for each")
-    for (start, stop), extent in zip(region, extents, strict=True):
-        if not 0 <= start < stop <= extent:
-            raise LayoutError(f"the range {start} to {stop} of {extent}", required="0 <= start < stop <= extent")
-    held = (
-        np.arange(number(layout.size)).reshape(extents)[tuple(slice(start, stop) for start, stop in region)].reshape(-1)
-    )
-    table = layout.strides().table().reshape((number(layout.size), -1))[held]
-    modes = recovered(table, COORDINATES)
-    if isinstance(modes, Broken):
-        raise NoLayout(
-            f"{layout} has no slice {brief(list(region))} of {shown(tuple(extents))}",
-            required=f"iters: at element {modes.index} of the slice the place is another than any would give",
-        )
-    first = Place({at: int(step) for at, step in zip(layout.axes, table[0], strict=False)})
-    return Axe(_iters(modes, layout.axes), layout.replicated, first)
-
-
 def fuse(layout: Axe, into: str | Axis, sizes: Sequence[tuple[str | Axis, object]]) -> Axe:
     """Several axes as one: `sizes` are the axes to fuse, the fastest first, each with its size.
 
@@ -435,7 +431,7 @@ def fuse(layout: Axe, into: str | Axis, sizes: Sequence[tuple[str | Axis, object
     >>> fuse(S[(2, 8, 2, 4):(2 @ warp, 4 @ lane, 1 @ warp, 1 @ lane)], thread, [(lane, 32), (warp, 4)])
     S[(2,8,2,4):(64@thread,4@thread,32@thread,1@thread)]
     """
-    along, fused = axis(into), _sizes(sizes)
+    along, fused = axis(into), sizes_of_axes(sizes)
     _need_inside(layout, fused)
     steps: dict[Axis, Extent] = {}
     unit: Extent = 1
@@ -456,50 +452,6 @@ def fuse(layout: Axe, into: str | Axis, sizes: Sequence[tuple[str | Axis, object
     return canonicalize(Axe(moved(layout.sharded), moved(layout.replicated), offset, known=layout.known))
 
 
-def split(layout: Axe, whole: str | Axis, sizes: Sequence[tuple[str | Axis, object]]) -> Axe:
-    """One axis as several, the fastest first, each with its size: the way back of `fuse`.
-
-    Raises `NoLayout` where an iter, or a sum of them, goes over from one of the new axes to the next.
-
-    >>> from layouts.axe import S, axis
-    >>> warp, lane, thread = map(axis, ("warp", "lane", "thread"))
-    >>> split(S[128:1 @ thread], thread, [(lane, 32), (warp, 4)])
-    S[(4,32):(1@warp,1@lane)]
-    """
-    _need_numbers(layout, "a split")
-    along, into = axis(whole), [(at, number(size)) for at, size in _sizes(sizes)]
-    parts = [_split(each, along, into) for each in layout.sharded]
-    replicas = [_split(each, along, into) for each in layout.replicated]
-    offset = Place({at: held for at, held in layout.offset.parts.items() if at != along})
-    left = number(layout.offset[along])
-    for at, size in into[:-1]:
-        offset, left = offset.plus(Place({at: left % size})), left // size
-    offset = offset.plus(Place({into[-1][0]: left}))
-    made = Axe([each for part in parts for each in part], [each for part in replicas for each in part], offset)
-    if not same_places(fuse(made, along, into), layout):
-        raise NoLayout(f"{layout} is not split into {', '.join(str(at) for at, _ in into)}", required="no carries")
-    return canonicalize(made)
-
-
-def _split(each: Iter, whole: Axis, sizes: Sequence[tuple[Axis, int]]) -> list[Iter]:
-    if each.axis != whole:
-        return [each]
-    out: list[Iter] = []
-    extent, stride = number(each.extent), number(each.stride)
-    for at, size in sizes[:-1]:
-        if stride % size == 0:
-            stride //= size
-            continue
-        if (extent - 1) * abs(stride) < size:
-            return [Iter(extent, stride, at), *out]
-        fits = size // abs(stride)
-        if fits * abs(stride) != size or extent % fits:
-            raise NoLayout(f"{each} is not split at {size} of {at}", required="an iter that ends there")
-        out.insert(0, Iter(fits, stride, at))
-        extent, stride = extent // fits, 1 if stride > 0 else -1
-    return [Iter(extent, stride, sizes[-1][0]), *out]
-
-
 def _need_inside(layout: Axe, sizes: Sequence[tuple[Axis, Extent]]) -> None:
     """Refuses places that an axis of this size does not have: fused, they would be those of its neighbour."""
     reached = ranges(layout)
@@ -509,54 +461,11 @@ def _need_inside(layout: Axe, sizes: Sequence[tuple[Axis, Extent]]) -> None:
             raise NoLayout(f"{layout} takes places {first} to {last} of {at}", required=f"0 to {size - 1}, its size")
 
 
-def _sizes(sizes: object) -> list[tuple[Axis, Extent]]:
-    found: list[tuple[Axis, Extent]] = []
-    for each in _listed(sizes, "the sizes of axes"):
-        if not isinstance(each, tuple | list) or len(each) != 2:
-            raise WrongArgument(f"{brief(each)} is no axis with its size", required="pairs: [(lane, 32), (warp, 4)]")
-        found.append((axis(each[0]), _extents([each[1]])[0]))
-    if not found or len({at for at, _ in found}) < len(found):
-        raise WrongArgument(
-            f"the axes {brief(sizes)}", required="axes, each once and with its size: [(lane, 32), (warp, 4)]"
-        )
-    return found
-
-
-def _listed(value: object, called: str) -> Sequence[Any]:
-    if not isinstance(value, tuple | list):
-        raise WrongArgument(f"{called}: {brief(value)}", required="a list")
-    return value
-
-
-def _range_of(value: object) -> tuple[int, int]:
-    if not isinstance(value, tuple | list) or len(value) != 2 or any(type(part) is not int for part in value):
-        raise WrongArgument(f"the range {brief(value)}", required="two integers: (start, stop)")
-    return value[0], value[1]
-
-
-def _extents(shape: Shape) -> list[Extent]:
-    found: list[Extent] = []
-    for extent in _listed(shape, "the shape"):
-        if type(extent) is not int and not isinstance(extent, IndexExpr | Index):
-            raise WrongArgument(f"the shape {brief(shape)}", required="extents of at least 1")
-        found.append(extent_of(extent))
-        if isinstance(found[-1], int) and found[-1] < 1:
-            raise WrongArgument(f"the shape {brief(shape)}", required="extents of at least 1")
-    return found
-
-
 def _quotient(whole: Shape, part: Shape, known: Known) -> list[Extent]:
-    wholes, parts = _extents(whole), _extents(part)
+    wholes, parts = extents_of(whole), extents_of(part)
     known = known.joined(positive([*wholes, *parts]))
     found = [known.quotient(a, b) for a, b in zip(wholes, parts, strict=False)]
     exact = [each for each in found if each is not None]
     if len(wholes) != len(parts) or len(exact) < len(parts):
         raise NoLayout(f"{brief(whole)} in tiles of {brief(part)}", required="extents that divide, one for each")
     return exact
-
-
-def _need_numbers(layout: object, what: str) -> None:
-    """Refuses symbolic sizes where a question is answered by numbers."""
-    need_axe(layout)
-    if isinstance(layout, Axe) and layout.symbolic():
-        raise NotByTable(f"{what} of {layout}", required="numbers for sizes: layout.where(...)")

@@ -20,8 +20,10 @@ from layouts.foundation.box import Box
 from layouts.foundation.known import Known, positive
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import F2, MACHINE, Array, Coordinate
-from layouts.foundation.storing_bits import columns_of, stored_by_bits
+from layouts.foundation.storing.bits import columns_of, stored_by_bits
+from layouts.foundation.storing.segments import stored_in_segments
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, mapped, modes_of, product, shown
+from layouts.foundation.variables import digit_variable
 
 MOST_PLACES: Final = 2**20
 """So many places are computed one by one, in NumPy; of larger functions, and of symbolic ones, only what is proved."""
@@ -235,12 +237,10 @@ class IndexFunction(Function):
 
     def stored(self, shape: tuple[Index, ...], *, copies: bool = False) -> Reindexing:
         own = tuple(map(index, leaves(self.shape)))
-        if isinstance(self.onto, Segments):
-            raise NoLayout(
-                f"{self} has a place that is joined of segments",
-                required="a box of places: in programs a way back from the place itself is asked for",
-            )
-        if (self.back is None and not copies) or self.onto is None or not self.onto.row_major:
+        if isinstance(self.onto, Segments) and len(own) == len(shape) and (copies or self.back is not None):
+            way_back = None if copies else self.back
+            return stored_in_segments(own, self.onto, self.to, way_back, self.known)
+        if (self.back is None and not copies) or not isinstance(self.onto, Box) or not self.onto.row_major:
             if (by_bits := self._stored_by_bits(shape, copies=copies)) is not None:
                 return by_bits
             raise NoLayout(
@@ -255,7 +255,7 @@ class IndexFunction(Function):
 
     def formula(self) -> tuple[tuple[Var, ...], tuple[Index, ...]] | None:
         """The digits, and what `to` gives at them, in segments the place; None for a function of numbers only."""
-        variables = tuple(Var(_DIGITS + k, f"i{k}") for k, _ in enumerate(leaves(self.shape)))
+        variables = tuple(digit_variable(k, f"i{k}") for k, _ in enumerate(leaves(self.shape)))
         try:
             digits = [index(variable) for variable in variables]
             place = (self.at(digits),) if isinstance(self.onto, Segments) else self.digits_of_place(digits)
@@ -299,9 +299,6 @@ class IndexFunction(Function):
 
     def __repr__(self) -> str:
         return f"{self.name}{shown(self.shape) if isinstance(self.shape, tuple) else f'({self.shape})'}"
-
-
-_DIGITS: Final = 1 << 58
 
 
 def _no_element(_array: object, _at: object) -> int:

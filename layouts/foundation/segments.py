@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from atl.core.index import ZERO, Index, index
+from atl.core.index import ZERO, Index, imax, index
 from atl.core.predicate import Predicate, at_most, less, within
 from atl.errors import WrongArgument, brief
 from atl.surface.values import IndexExpr
@@ -21,6 +21,8 @@ class Segments:
     start(a) + length(a) <= start(b) for a < b makes that injective; an inverse of `start` is not asked for, which may
     be one that no formula says.
 
+    `places` is how many places there are: by default those up to the end of the last segment.
+
     >>> Segments(4, lambda i: i * (i + 1) // 2, lambda i: i + 1).join((2, 1))
     4
     """
@@ -28,14 +30,24 @@ class Segments:
     count: Extent
     start: Callable[[Any], Any]
     length: Callable[[Any], Any]
+    places: Extent
 
-    def __init__(self, count: object, start: Callable[[Any], Any], length: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, count: object, start: Callable[[Any], Any], length: Callable[[Any], Any], *, places: object = None
+    ) -> None:
         for formula in (start, length):
             if not callable(formula):
                 raise WrongArgument(f"{brief(formula)} is no function", required="a formula over the key of a segment")
         object.__setattr__(self, "count", extent_of(count))
         object.__setattr__(self, "start", start)
         object.__setattr__(self, "length", length)
+        object.__setattr__(self, "places", self._end() if places is None else extent_of(places))
+
+    def _end(self) -> Extent:
+        """Where the last segment ends."""
+        last = index(self.count) - 1
+        end = index(plain_index(self.start(last))) + index(plain_index(self.length(last)))
+        return extent_of(imax(ZERO, end))
 
     def join(self, place: Sequence[Any]) -> Any:
         """The place at a position of a segment."""

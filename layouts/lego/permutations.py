@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from atl.core.index import ZERO, Index, Var, index
+from atl.core.index import ZERO, Index, index
 from atl.core.predicate import within
 from atl.errors import WrongArgument, brief
 from atl.prove import Proved, Refuted
@@ -20,6 +20,7 @@ from layouts.foundation.known import Known, positive
 from layouts.foundation.semimodule import Array
 from layouts.foundation.sizes import placed
 from layouts.foundation.tuples import Extent, extent_of, product, shown
+from layouts.foundation.variables import digit_variable
 from layouts.proofs.injectivity import injective, undone
 
 
@@ -212,7 +213,7 @@ class GenP(Permutation):
 
     def _within(self) -> bool:
         """Whether every place is proved to be within the tile."""
-        digits = [index(Var((1 << 58) + k, f"i{k}")) for k in range(len(self.dims))]
+        digits = [index(digit_variable(k, f"i{k}")) for k in range(len(self.dims))]
         inside = (within(ZERO, digit, index(extent)) for digit, extent in zip(digits, self.dims, strict=True))
         return self.known.assume(*inside).holds(within(ZERO, index(self._formula(*digits)), index(self.size)))
 

@@ -19,6 +19,7 @@ from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import BITS, Array
 from layouts.foundation.sizes import plain
 from layouts.foundation.tuples import Extent, modes_of, product, shown
+from layouts.foundation.variables import digit_variable
 from layouts.linear.conversion import as_linear
 
 
@@ -112,7 +113,7 @@ def chosen(
     axes: list[tuple[Var, Extent]] = []
     for part, extent in zip(given, dims, strict=True):
         if isinstance(part, slice) and part == slice(None):
-            axes.append((Var((1 << 58) + len(axes), next(names)), extent))
+            axes.append((digit_variable(len(axes), next(names)), extent))
             digits.append(IndexExpr(index(axes[-1][0])))
         elif isinstance(part, slice):
             raise LayoutError(f"the slice {part}", required="an index, or a colon for the whole dimension")

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from atl.core.index import Var
 from atl.errors import ArgumentError
 from atl.prove import Answer, Model, Proved, Refuted
 from layouts.errors import NoLayout
 from layouts.foundation.function import Chain, Function, need_function, swizzle
+from layouts.foundation.variables import witness_variables
 from layouts.linear import bits
 from layouts.linear.conversion import as_linear
 from layouts.linear.layout import LinearLayout
@@ -140,7 +140,8 @@ def _free(columns: list[int], memory: Banks) -> Answer:
     # Lanes of one bank differ by a sum of columns whose slot is zero: none of those may be another word.
     for met in bits.dependences(slots):
         if bits.product(words, met):
-            return Refuted(Model(((Var(1 << 58, "i"), met), (Var((1 << 58) + 1, "j"), 0))))
+            (lane,), (first,) = witness_variables(1, "i"), witness_variables(1, "j")
+            return Refuted(Model(((lane, met), (first, 0))))
     return Proved("structure")
 
 

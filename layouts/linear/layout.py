@@ -20,10 +20,10 @@ from layouts.foundation.function import Function
 from layouts.foundation.known import EMPTY
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import F2
-from layouts.foundation.storing_bits import stored_by_bits
+from layouts.foundation.storing.bits import stored_by_bits
 from layouts.foundation.tuples import Extent
 from layouts.linear import bits
-from layouts.linear.names import Dims, divided, joined, need_all, power, same_names, split_of
+from layouts.linear.names import Dims, divided, joined, need_all, need_names, power, same_names, split_of
 
 Bases = Mapping[str, tuple[int, ...]]
 """The columns of each digit, the lowest bit first."""
@@ -48,6 +48,7 @@ class LinearLayout(Function):
     __slots__ = ("_columns", "_ins", "_outs", "known", "shape")
 
     def __init__(self, columns: Mapping[str, Sequence[int]], outs: Mapping[str, int]) -> None:
+        need_names((*columns, *outs))
         self._ins = {name: tuple(each) for name, each in columns.items()}
         self._outs = Dims(outs)
         self._columns = tuple(column for each in self._ins.values() for column in each)

@@ -90,6 +90,13 @@ class Dims:
         return hash(tuple(self.sizes.items()))
 
 
+def need_names(names: Iterable[object]) -> None:
+    """Refuses names of digits and coordinates that would not be read back from how a layout is printed."""
+    for name in names:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise WrongArgument(f"{brief(name)} is no name of a dimension", required='letters, digits and _: "lane0"')
+
+
 def power(size: object, what: str) -> int:
     """The exponent of a power of two. Raises `LayoutError` for what is none."""
     if type(size) is not int or size < 1 or size & (size - 1):

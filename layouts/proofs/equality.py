@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from atl.core.index import ZERO, Index, Var, index
+from atl.core.index import ZERO, Index, index
 from atl.core.predicate import equal as same_index
 from atl.core.predicate import within
 from atl.prove import Answer, Proved, Refuted, Unknown, prove
@@ -24,6 +24,7 @@ from layouts.foundation.known import EMPTY, Known
 from layouts.foundation.layout import Layout, Mode
 from layouts.foundation.semimodule import BITS, F2, Coordinate
 from layouts.foundation.tuples import modes_of, product
+from layouts.foundation.variables import digit_variables
 from layouts.linear.layout import LinearLayout
 from layouts.proofs.relation import Relation, by_relation
 from layouts.proofs.witness import first_sampled, refuted
@@ -187,7 +188,7 @@ def by_formula(a: Function, b: Function, known: Known) -> Answer:
     """What the prover says of the two values at one symbolic index."""
     if not known.same(a.size, b.size):
         return Unknown(f"it is not known whether {a.size} = {b.size}, the numbers of their places")
-    at = index(Var(1 << 58, "i"))
+    (at,) = digit_variables(1)
     try:
         x, y = a.at(a.box.digits(at)), b.at(b.box.digits(at))
     except TypeError:

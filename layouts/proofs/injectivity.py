@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from atl.core.index import ZERO, Index, Leaf, Size, Var, index
+from atl.core.index import ZERO, Index, Leaf, Size, index
 from atl.core.predicate import Predicate, within
 from atl.core.predicate import equal as same_index
 from atl.errors import WrongArgument, brief
@@ -25,6 +25,7 @@ from atl.surface.values import IndexExpr
 from atl.text.printing import show_predicate
 from layouts.algebra.coalesce import is_zero, same_stride
 from layouts.axe.layout import Axe
+from layouts.foundation.box import Box
 from layouts.foundation.function import MOST_PLACES, Chain, Function, IndexFunction, need_function
 from layouts.foundation.known import Known, in_order
 from layouts.foundation.layout import Layout, compact, part_of
@@ -32,6 +33,7 @@ from layouts.foundation.reach import bounds
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordinate
 from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, product
+from layouts.foundation.variables import digit_variables, key_variables
 from layouts.linear.bits import dependence, rank
 from layouts.linear.layout import LinearLayout
 from layouts.proofs.relation import Relation, by_relation
@@ -271,7 +273,7 @@ def undone(a: IndexFunction, known: Known) -> Answer:
     extents = list(leaves(a.shape))
     if a.back is None:
         return Unknown(f"{a} has no way back")
-    digits = [index(Var((1 << 58) + k, f"i{k}" if len(extents) > 1 else "i")) for k in range(len(extents))]
+    digits = digit_variables(len(extents))
     facts: Facts = known.facts.assume(*(within(ZERO, x, index(n)) for x, n in zip(digits, extents, strict=True)))
     try:
         place = a.digits_of_place(digits)
@@ -301,9 +303,25 @@ def undone(a: IndexFunction, known: Known) -> Answer:
     return Proved("linear")
 
 
+def _stays_within(a: IndexFunction, whole: Extent, known: Known) -> bool:
+    """Whether the places that a formula gives are known to be below a number: by their digits, or run by run."""
+    digits = digit_variables(len(list(leaves(a.shape))))
+    facts = known.facts.assume(*(within(ZERO, x, index(n)) for x, n in zip(digits, leaves(a.shape), strict=True)))
+    try:
+        place = a.digits_of_place(digits)
+    except TypeError:
+        return False
+    if isinstance(a.onto, Box):
+        boxed = zip(place, a.onto.extents, strict=True)
+        limits = [within(ZERO, index(part), index(extent)) for part, extent in boxed]
+        return same_stride(product(a.onto.shape), whole, known) and all(map(Known(facts).holds, limits))
+    flat = place[0] if a.onto is None else a.onto.join(place)
+    return isinstance(prove(facts, within(ZERO, index(flat), index(whole))), Proved)
+
+
 def _open_of_segments(segments: Segments, place: Sequence[Any], known: Facts, inside: Facts) -> Predicate | None:
     """What is not proved of segments in which places lie: that they are within one, and of two the one ends first."""
-    one, other = (index(Var((1 << 58) + 64 + k, name)) for k, name in enumerate(("a", "b")))
+    one, other = key_variables()
     limits, apart = segments.apart(one, other)
     goals = [*((inside, goal) for goal in segments.inside(place)), (known.assume(*limits), apart)]
     return next((goal for facts, goal in goals if not isinstance(prove(facts, goal), Proved)), None)
@@ -339,8 +357,10 @@ def bijective(a: Function, onto: object = None, *, given: Iterable[object] = ())
     ends = bounds(flat)
     whole = product(target)
     inside = ends is not None and known.less(-1, ends[0]) and known.less(ends[1], whole)
+    if isinstance(a, IndexFunction) and isinstance(answer, Proved):
+        inside = inside or _stays_within(a, whole, known)
     if isinstance(answer, Proved) and inside and same_stride(a.size, whole, known):
-        return answer
+        return answer  # as many places as elements, each with one of its own
     return _onto_by_table(a, target, known)
 
 
@@ -409,4 +429,4 @@ def _not_onto(a: Function, target: Shape) -> Refuted | None:
         return None
     hit = np.zeros(step, dtype=bool)
     hit[flat] = True
-    return Refuted(Model(((Var(1 << 58, "p"), int(np.argmin(hit))),)))
+    return Refuted(Model(tuple(named((int(np.argmin(hit)),), "p"))))

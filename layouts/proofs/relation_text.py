@@ -28,6 +28,7 @@ from layouts.foundation.function import Chain, Function
 from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import BITS, INTEGERS, Coordinate
+from layouts.foundation.variables import related_variables
 from layouts.linear.conversion import as_linear
 from layouts.linear.layout import LinearLayout
 from layouts.proofs.witness import sizes_of
@@ -100,7 +101,7 @@ def _sizes(parts: Iterable[Index]) -> set[str]:
 def _of_formula(function: Function, known: Known) -> str:
     """The formula over its digits, with the condition under which there is a place."""
     extents = function.box.extents
-    variables = [Var(_DIGITS + k, f"i{k}") for k in range(len(extents))]
+    variables = related_variables([f"i{k}" for k in range(len(extents))])
     inside, found = function.partial([index(variable) for variable in variables])
     parts = list(found) if isinstance(found, Coordinate) else [found]
     parts = [part.node if isinstance(part, IndexExpr) else part for part in parts]
@@ -114,9 +115,6 @@ def _of_formula(function: Function, known: Known) -> str:
     conditions.append((digits[0], writer.condition(inside)))
     sizes = _sizes([*map(index, parts), *map(index, extents), *expressions(inside)])
     return _laid_out(sizes, known, digits, conditions, places, writer)
-
-
-_DIGITS: Final = 1 << 57
 
 
 @dataclass(slots=True)

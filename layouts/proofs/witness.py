@@ -7,7 +7,7 @@ from itertools import product
 from random import Random
 from typing import Final
 
-from atl.core.index import Index, Leaf, Size, Var, atoms, index
+from atl.core.index import Index, Leaf, Size, atoms, index
 from atl.core.predicate import FALSE, expressions, holds
 from atl.prove import Model, Refuted, prove
 from layouts.axe.layout import Axe
@@ -17,18 +17,17 @@ from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import Coordinate
 from layouts.foundation.tuples import leaves
+from layouts.foundation.variables import witness_variables
 
 SAMPLES: Final = 120
 """So many choices of numbers for symbolic sizes are tried."""
 SMALL: Final = 4_096
 """Up to so many places a layout is looked at for each choice."""
-_FIRST: Final = 1 << 58
 
 
 def named(digits: Sequence[int], name: str) -> list[tuple[Leaf, int]]:
     """Digits as values of variables: `i0`, `i1`, …; a lone one is `i`."""
-    first = _FIRST + 100 * (ord(name) - ord("a"))
-    return [(Var(first + k, f"{name}{k}" if len(digits) > 1 else name), int(digit)) for k, digit in enumerate(digits)]
+    return list(zip(witness_variables(len(digits), name), map(int, digits), strict=True))
 
 
 def refuted(function: Function, *places: tuple[str, int]) -> Refuted:

@@ -122,3 +122,12 @@ def test_a_case_that_does_not_hold_leaves_the_question_unproved() -> None:
     facts = Facts().assume(within(ZERO, x, n))
     for goal in (equal((x % 3) * (x % 3 - 1), ZERO), less((x % 2) * n, n), equal((x % 2) * (n - x), ZERO)):
         assert not isinstance(prove(facts, goal), Proved)
+
+
+def test_an_exclusive_or_that_is_too_small_for_another_part_is_zero() -> None:
+    """In a tile of 3 columns chunk x ^ y of three is the first one only where x is y; found by a random storage."""
+    facts = Facts().assume(*(within(ZERO, part, constant(4)) for part in (x, y)))
+    there = exclusive_or(x, y)
+    assert isinstance(prove(facts.assume(less(3 * there, constant(3))), equal(x, y)), Proved)
+    assert isinstance(prove(facts.assume(less(3 * there, constant(4))), equal(x, y)), Refuted)
+    assert isinstance(prove(facts.assume(equal(there % 2, ZERO)), equal((x + y) % 2, ZERO)), Proved)

@@ -18,8 +18,10 @@ from atl.errors import ATLError, WrongArgument
 from layouts import (
     F2,
     Function,
+    IndexFunction,
     Layout,
     LinearLayout,
+    Segments,
     Swizzle,
     antidiagonal,
     backwards,
@@ -62,7 +64,19 @@ WORDS: Final[tuple[Callable[[Random], Any], ...]] = (
     lambda _: backwards,
     lambda _: antidiagonal,
     lambda _: compact_antidiagonal,
+    lambda r: in_runs(r.randint(0, 2), r.randint(0, 2)),
 )
+
+
+def in_runs(apart: int, growing: int) -> Callable[[Any], IndexFunction]:
+    """Rows one after the other, with room between them that grows."""
+
+    def storage(shape: Any) -> IndexFunction:
+        rows, columns = shape
+        runs = Segments(rows, lambda i: i * (columns + apart + growing * i), lambda _: columns)
+        return IndexFunction((rows, columns), lambda i, j: (i, j), lambda i, q: (i, q), onto=runs, name="runs")
+
+    return storage
 
 
 def by_word(random: Random) -> tuple[Any, list[Any], dict[str, int]]:
@@ -150,7 +164,7 @@ def tried(random: Random, what: str) -> tuple[str, str]:
             session.store("y" if random.random() < 0.7 else "A", layout, loops=loops)
     except ATLError as refused:
         if what == "by elements" and isinstance(refused, WrongArgument):
-            return "places without elements, or of many digits", ""
+            return "places without elements, of many digits, or in runs", ""
         if is_storage(layout, rows, columns) and not _may_be_refused(layout):
             return "refused", f"{layout} of {shape} is refused: {refused.args[0]}"
         return f"no storage, not {what}", ""

@@ -14,7 +14,7 @@ from atl.core.index import constant
 from atl.core.program import Program
 from layouts import F2, Chain, Function, Layout, LinearLayout, NoLayout, Swizzle, composition
 from layouts.axe import R, S, axis
-from layouts.foundation import storing_bits
+from layouts.foundation.storing import bits as storing_bits
 from proofs_tests.sessions.session_programs import body
 from proofs_tests.storages.ways import faults_in_c
 from rewrites import load, reschedule

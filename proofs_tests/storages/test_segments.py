@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 import atl
 from atl.prove import Proved, Refuted, Unknown
-from layouts import IndexFunction, NoLayout, NotByTable, Segments, column_major, injective
+from layouts import IndexFunction, NoLayout, NotByTable, Segments, bijective, injective
 from layouts.errors import LayoutError
+from proofs_tests.storages.ways import faults_in_c
 from rewrites import reschedule
+from rewrites.errors import MeetingPlaces
 
 n, m = atl.sizes("n m")
 
 
-def square(size: Any, *, begins: int = 0, length: int = 0, back: int = 0) -> IndexFunction:
+def square(size: Any, *, begins: int = 0, length: int = 0, back: int = 0, places: int = 0) -> IndexFunction:
     """Antidiagonal d has min(d, n - 1) - max(0, d - n + 1) + 1 elements, and begins after those before it."""
 
     def first(d: Any) -> Any:
@@ -28,6 +32,7 @@ def square(size: Any, *, begins: int = 0, length: int = 0, back: int = 0) -> Ind
         2 * size - 1,
         lambda d: d * (d + 1) // 2 - beyond(d) * (beyond(d) + 1) + begins * d,
         lambda d: atl.imin(d, size - 1) - first(d) + 1 + length,
+        places=size * size + places,
     )
     return IndexFunction(
         (size, size),
@@ -41,6 +46,8 @@ def square(size: Any, *, begins: int = 0, length: int = 0, back: int = 0) -> Ind
 def test_the_antidiagonals_of_a_square_have_places_of_their_own_for_every_size() -> None:
     assert isinstance(injective(square(n)), Proved)
     assert isinstance(injective(square(4)), Proved)
+    assert isinstance(bijective(square(n)), Proved)
+    assert isinstance(bijective(square(n, begins=1)), Refuted)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -93,15 +100,67 @@ def test_rows_whose_pitch_grows_are_segments() -> None:
     assert isinstance(met, Refuted)
 
 
-def test_what_is_no_segment_is_refused_and_so_is_storing_in_them() -> None:
+def of_shape(function: Callable[..., IndexFunction], **fault: int) -> Callable[[Sequence[Any]], IndexFunction]:
+    """The function as a storage: of the extents of a tensor."""
+    return lambda shape: function(atl.IndexExpr(shape[0]), **fault)
+
+
+def test_a_tensor_of_a_program_is_stored_through_segments() -> None:
+    program = atl.parse(
+        "f (A : float32[n, n]) : float32[n, n] := let y := 2 * A in ⊞[i < n] ⊞[j < n] y[j, i] + y[i, j]"
+    )
+    s = reschedule(program).store("y", of_shape(square))
+    stored = " ".join(str(s.goal).split())
+    assert "Σ[d < max(0, 2*n - 1)] Σ[q < min(n - 1, d) - max(0, d - n + 1) + 1] place (n*n)" in stored
+    for size in (0, 1, 4):
+        given = np.arange(size * size, dtype=np.float32).reshape(size, size)
+        assert np.array_equal(atl.evaluate(s.goal, A=given), 2 * (given + given.T))
+    assert faults_in_c([s]) == []
+    with pytest.raises(atl.errors.WrongArgument, match="places of runs"):
+        reschedule(program).store("y", of_shape(square), loops="elements")
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"begins": -1}, "each run ends before the next begins"),
+        ({"length": 1}, "each run is within the places"),
+        ({"length": -1}, "would be lost"),
+        ({"places": -1}, "each run is within the places"),
+        ({"back": 1}, "two elements meet|would be lost"),
+    ],
+    ids=["begins", "too long", "too short", "places", "back"],
+)
+def test_a_fault_in_segments_is_refused_with_numbers(fault: dict[str, int], said: str) -> None:
+    program = atl.parse("f (A : float32[n, n]) : float32[n, n] := 2 * A")
+    with pytest.raises(MeetingPlaces, match=said):
+        reschedule(program).store("A", of_shape(square, **fault))
+
+
+def test_an_array_that_lies_in_segments_is_read_as_it_lies() -> None:
+    def lower(size: Any) -> IndexFunction:
+        runs = Segments(size, lambda i: i * (i + 1) // 2, lambda i: i + 1)
+        return IndexFunction((size, size), lambda i, j: (atl.imax(i, j), atl.imin(i, j)), onto=runs)
+
+    program = atl.parse("f (A : float32[n, n], x : float32[n]) : float32[n] := ⊞[i < n] Σ[j < n] A[i, j] * x[j]")
+    s = reschedule(program).view("A", of_shape(lower))
+    packed = np.arange(1, 11, dtype=np.float32)
+    whole = np.zeros((4, 4), dtype=np.float32)
+    whole[np.tril_indices(4)] = packed
+    whole = np.maximum(whole, whole.T)
+    x = np.arange(4, dtype=np.float32)
+    assert np.array_equal(atl.evaluate(s.goal, A_laid=packed, x=x), whole @ x)
+
+
+def test_what_is_no_segment_is_refused() -> None:
     with pytest.raises(atl.errors.WrongArgument, match="3 is no function"):
         Segments(n, 3, lambda _: m)  # type: ignore[arg-type]
     with pytest.raises(LayoutError, match="3 digits of a place in segments"):
         Segments(n, lambda i: i, lambda _: m).join((1, 2, 3))
     program = atl.program("f", [atl.tensor("A", n, n)], 2 * atl.tensor("A", n, n))
-    with pytest.raises(NoLayout, match="a place that is joined of segments"):
-        reschedule(program).store("A", square(n))
-    assert reschedule(program).store("A", column_major).check()
+    forward = IndexFunction((n, n), lambda i, j: (i, j), onto=Segments(n, lambda i: n * i, lambda _: n))
+    with pytest.raises(NoLayout, match="back=, the way back"):
+        reschedule(program).store("A", forward)
 
 
 def test_a_formula_that_chooses_is_computed_for_arrays_as_for_numbers() -> None:

@@ -185,6 +185,13 @@ def test_fewer_rows_than_a_swizzle_turns_are_stored_with_a_tail(shape: str) -> N
     assert np.array_equal(atl.evaluate(s.goal, A=given), 2 * given)
 
 
+def test_loops_over_fewer_columns_than_a_swizzle_exchanges_run_in_its_order() -> None:
+    given = np.arange(6, dtype=np.float32).reshape(2, 3)
+    s = reschedule(atl.parse("total (A : float32[2, 3]) : float32 := Σ[i < 2] Σ[j < 3] A[i, j]"))
+    s.reorder(["i", "j"], swizzled(4, 3))
+    assert atl.evaluate(s.goal, A=given) == 15
+
+
 def test_loops_stay_those_over_the_elements_and_each_is_stored_where_it_goes() -> None:
     program = atl.parse(
         "f (A : float32[n, m]) : float32[m, n] := let t := ⊞[i < n] ⊞[j < m] 2 * A[i, j] in ⊞[j < m] ⊞[i < n] t[i, j]"

@@ -10,15 +10,19 @@ import pytest
 
 import atl
 from atl.core.index import Index, index, size
-from atl.prove import Facts, Proved, forget, statistics, without_smt
+from atl.prove import Facts, Proved, Refuted, forget, statistics, without_smt
 from atl.surface.reindexing import Reindexing
 from layouts import (
     IndexFunction,
     LayoutError,
+    backwards,
+    bijective,
     blocked,
+    column_major,
     compact_antidiagonal,
     injective,
     morton,
+    skewed,
     swizzled,
 )
 from proofs_tests.storages.ways import WAYS, T, at_sizes, variables
@@ -64,6 +68,13 @@ def test_bricks_are_blocks_of_three_dimensions() -> None:
     shape = (N, M, size("k"))
     check_reindexing(blocked(2, 4, 8)(shape).stored(shape), Facts())
     check_reindexing(morton(8)(shape).stored(shape), Facts())
+
+
+@pytest.mark.parametrize("way", [skewed, backwards, compact_antidiagonal, column_major])
+def test_a_storage_without_padding_is_proved_onto_all_places_of_every_size(way: Callable[..., IndexFunction]) -> None:
+    n, m = atl.sizes("n m")
+    assert isinstance(bijective(way((n, m))), Proved)
+    assert isinstance(bijective(way((n, m)), 2 * n * m), Refuted)
 
 
 def test_an_antidiagonal_lies_side_by_side_without_padding_in_its_compact_storage() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from functools import partial
 
 from atl.checks.scope import Scope
@@ -12,7 +13,7 @@ from atl.core.traversal import Path, indices_in
 from atl.prove import simplify
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
-from rewrites.instantiation import Function
+from rewrites.instantiation import Argument, Function
 from rewrites.matching.match import function_of
 
 
@@ -29,12 +30,18 @@ def simpl_index(work: Derivation) -> None:
 
 
 def simplify_indices(work: Derivation, below: Path = ()) -> int:
-    """As `simpl_index`, below a place, and content with nothing to do. Returns the number of steps."""
+    """As `simpl_index`, below a place, and content with nothing to do. Returns the number of steps.
+
+    What is simplified step by step may be more than the kernel proves at once: that index is left as it is.
+    """
     before = work.taken
-    while (found := _next(work, below)) is not None:
+    left: set[tuple[Path, Index]] = set()
+    while (found := _next(work, below, left)) is not None:
         path, old, new = found
         body = function_of(work.term(path), (old,))
-        work.apply(work.rule("equal_index"), path, {"a": old, "b": new, "e": Function(("index",), body)})
+        given: dict[str, Argument] = {"a": old, "b": new, "e": Function(("index",), body)}
+        if not work.attempted(work.rule("equal_index"), path, given, reverse=False):
+            left.add((path, old))
     return work.taken - before
 
 
@@ -48,11 +55,12 @@ def simplify_conditions(work: Derivation, below: Path) -> None:
             work.attempt("guard_equivalent", site.path, q=shorter)
 
 
-def _next(work: Derivation, below: Path) -> tuple[Path, Index, Index] | None:
-    """The first place, from the inside out, with an index that the facts there simplify."""
+def _next(work: Derivation, below: Path, left: Set[tuple[Path, Index]]) -> tuple[Path, Index, Index] | None:
+    """The first place, from the inside out, with an index that the facts there simplify, but for what is left."""
     for site in work.sites(below):
         for old, new in simpler_indices(site.term, site.scope):
-            return site.path, old, new
+            if (site.path, old) not in left:
+                return site.path, old, new
     return None
 
 

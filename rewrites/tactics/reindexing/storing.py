@@ -24,6 +24,7 @@ from rewrites.places.choosing import Chosen, every
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.regions import note_growth
 from rewrites.tactics.reindexing.formulas import Storable, closed_formula, closed_predicate, put, reindexing_at
+from rewrites.tactics.reindexing.packing import packed
 from rewrites.tactics.reindexing.reordering import Order
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.storage.binding import bind, check_name
@@ -72,6 +73,8 @@ def store(
     if loops == "elements":
         _check_elements(steps)
     inner = steps.taken()
+    if made.packing is not None:
+        inner = (*inner, *packed(work, (*path, 0, *inner), made.packing, made.places[0]))
     work.mark(path, LetMark.NONE)
     bind(work, path, (0, *inner), called, mark)
     work.rewrite("unfold_let", (*path, 1))
@@ -119,6 +122,11 @@ def _loops_of(value: Expr, made: Reindexing) -> list[str]:
 
 def _check_elements(steps: _Steps) -> None:
     """That loops over the elements fill all of the places, which are of no more digits than rules reach through."""
+    if steps.made.packing is not None:
+        raise WrongArgument(
+            'loops="elements" for places of runs, one after the other',
+            required='loops="places", which run over the runs',
+        )
     digits = len(steps.made.places)
     if steps.guarded:
         raise WrongArgument(

@@ -9,9 +9,9 @@ from typing import Final
 
 from atl.checks.wellformed import positive_divisors
 from atl.core.index import ZERO, Index, Leaf, Size, Var, index
-from atl.core.predicate import Predicate, at_most, atoms_of, equal, within
+from atl.core.predicate import Predicate, at_most, atoms_of, equal, less, within
 from atl.prove import Facts, Model, Proved, Refuted, Unknown, prove
-from atl.surface.reindexing import Reindexing
+from atl.surface.reindexing import Packing, Reindexing
 from atl.text.printing import show_predicate
 from rewrites.errors import MeetingPlaces
 
@@ -52,6 +52,35 @@ def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) ->
             case Unknown():
                 what = "has a place within the extents" if copies else "is stored at a place of its own"
                 raise _unproved(f"that each element {what}", goal)
+    if made.packing is not None:
+        _check_packing(made, made.packing, facts, at)
+
+
+def _check_packing(made: Reindexing, packing: Packing, facts: Facts, at: Sequence[Index]) -> None:
+    """Proves that runs hold the elements, are within all the places, and each ends before the next begins."""
+    one, other, place = (index(Var(_FIRST + 50 + k, name)) for k, name in enumerate(("k", "l", "q")))
+    element = facts.assume(*(within(ZERO, x, extent) for x, extent in zip(at, made.shape, strict=True)))
+    runs = facts.assume(within(ZERO, one, made.places[0]))
+    later = runs.assume(less(one, other), less(other, made.places[0]))
+    questions = [
+        (element, packing.inside(*made.place(at)), "that each element is within its run"),
+        (
+            runs.assume(packing.inside(one, place)),
+            within(ZERO, packing.at(one, place), packing.places),
+            "that each run is within the places",
+        ),
+        (later, packing.apart(one, other), "that each run ends before the next begins"),
+    ]
+    for known, goal, what in questions:
+        match prove(known, goal):
+            case Proved():
+                pass
+            case Refuted(model):
+                raise MeetingPlaces(
+                    f"the runs are wrong: it does not hold {what}", required=show_predicate(goal), numbers=model.numbers
+                )
+            case Unknown():
+                raise _unproved(what, goal)
 
 
 def _of_extents(made: Reindexing) -> Iterator[Predicate]:

@@ -1,0 +1,41 @@
+"""The variables in which questions about layouts are asked: they are no person's, so that none of them is met twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from atl.core.index import Index, Var, index
+
+_DIGITS: Final = 1 << 58
+_KEYS: Final = _DIGITS + (1 << 20)
+_RELATED: Final = _DIGITS + (2 << 20)
+_WITNESSES: Final = _DIGITS + (3 << 20)
+_APART: Final = 1 << 10
+"""So many digits a witness may have under each name."""
+
+
+def digit_variable(position: int, name: str) -> Var:
+    """The digit in this position of a coordinate at which a formula is looked at."""
+    return Var(_DIGITS + position, name)
+
+
+def digit_variables(count: int) -> list[Index]:
+    """The digits of a coordinate: i0, i1, …; a lone one is i."""
+    return [index(digit_variable(k, f"i{k}" if count > 1 else "i")) for k in range(count)]
+
+
+def key_variables() -> tuple[Index, Index]:
+    """The keys of two segments, beside digits."""
+    return index(Var(_KEYS, "a")), index(Var(_KEYS + 1, "b"))
+
+
+def related_variables(names: Sequence[str]) -> tuple[Var, ...]:
+    """The digits of what is related, which may stand in a formula over digits."""
+    return tuple(Var(_RELATED + k, name) for k, name in enumerate(names))
+
+
+def witness_variables(count: int, name: str) -> list[Var]:
+    """The digits of a witness under a name of one letter: `i0`, `i1`, …; a lone one is `i`."""
+    first = _WITNESSES + _APART * (ord(name) - ord("a"))
+    return [Var(first + k, f"{name}{k}" if count > 1 else name) for k in range(count)]
