@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import _cffi_backend
 import numpy as np
 import pytest
+from cffi import FFI
 
 import atl
 from atl.errors import ArrayError
@@ -46,6 +50,41 @@ def test_a_row_that_falls_is_found_and_one_that_begins_lower_than_the_last_ended
         kernel(np.array([[6, 7, 8], [0, 4, 4]], np.int32), values)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 9, 19])
+def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: int) -> None:
+    """Each limit by itself, against NumPy; a fault in any of them is a fault of all."""
+    random = np.random.default_rng(count)
+    arrays, limits = [], []
+    for place in range(count):
+        dtype = ("int32", "int64")[place % 2]
+        arrays.append(np.sort(random.integers(0, 50, 24)).astype(dtype))
+        positions = ("int32", "int64")[max(place - 1, 0) % 2]
+        limits += [
+            facts.Limit(f"outside {dtype}", (place,), 24, (0, 49)),
+            facts.Limit(f"falls {dtype}", (place,), 24, (4, 0)),
+            facts.Limit(f"falls {dtype} between {positions}", (place, max(place - 1, 0)), 24, (24, 0)),
+        ]
+    pointers = [_cffi_backend.from_buffer(FFI().typeof(f"{array.dtype}_t[]"), array) for array in arrays]
+
+    def finds(asked: Sequence[facts.Asked]) -> bool:
+        return any(finds_fault(told, *pick(pointers)) for finds_fault, told, pick in asked)
+
+    together = facts.Limits(limits)
+    assert len(together.asked) == 1 or count > 8
+    assert not finds(together.asked)
+    for place, array in enumerate(arrays):
+        for at, fault in ((23, 50), (0, -1), (7, 0)):
+            before, array[at] = array[at], fault
+            outside, falls = not 0 <= fault < 50, bool((np.diff(array.reshape(6, 4)) < 0).any())
+            for limit in limits[3 * place : 3 * place + 2]:
+                assert finds(facts.Limits([limit]).asked) is (outside if limit.question.startswith("out") else falls)
+            assert finds(together.asked) is (outside or falls or finds(facts.Limits(limits[2::3]).asked))
+            array[at] = before
+    alone = [limit for limit in limits if len(set(limit.places)) == 1]
+    left = together.beyond(tuple((place,) for place in range(count)))
+    assert sum(told[0] for _, told, _ in left) == len(limits) - len(alone)
+
+
 def test_shapes_that_were_right_are_remembered_though_elements_have_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = compiled(gathering("int64", range=(0, m)))
     values, held = np.arange(9, dtype=np.float32), np.array([[0, 1, 8]])
@@ -67,8 +106,9 @@ def test_a_check_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch) ->
     """The planted fault: an element equal to the upper bound passes, so that the kernel would read behind the end."""
     original = facts.Facts.limits
 
-    def wider(self: facts.Facts, sizes: Any) -> Any:
-        return tuple((at, finds, (told[0], told[1], told[2] + 1)) for at, finds, told in original(self, sizes))
+    def wider(self: facts.Facts, sizes: Any) -> facts.Limits:
+        found = original(self, sizes).each
+        return facts.Limits(replace(limit, numbers=(limit.numbers[0], limit.numbers[1] + 1)) for limit in found)
 
     monkeypatch.setattr(facts.Facts, "limits", wider)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
