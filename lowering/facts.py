@@ -53,7 +53,7 @@ static int falls_{name}(const {name}_t *a, int64_t count, int64_t row, int64_t s
 """
 _BETWEEN: Final = """
 /* The same between each two neighbouring positions, as far as they are positions in the row. */
-static int falls_{name}_between_{at}(
+static int falls_{name}_between_each_{at}(
         const {name}_t *a, const {at}_t *at, int64_t count, int64_t ends, int64_t strict)
 {{
     int found = 0;
@@ -65,6 +65,37 @@ static int falls_{name}_between_{at}(
         }}
     }}
     return found;
+}}
+
+/* The same by vectors, since rows are short: where positions rise, there may be no more falls in all than there are at
+   the positions where a row begins. */
+static int falls_{name}_between_{at}(
+        const {name}_t *a, const {at}_t *at, int64_t count, int64_t ends, int64_t strict)
+{{
+    if (ends < 2) return 0;
+    int rise = at[0] >= 0 && at[ends - 1] <= count;
+    for (int64_t r = 1; r < ends; r++) {{
+        rise &= at[r - 1] <= at[r];
+    }}
+    if (!rise) return falls_{name}_between_each_{at}(a, at, count, ends, strict);
+    const int64_t low = at[0], high = at[ends - 1];
+    int64_t falls = 0;
+    for (int64_t block = low + 1; block < high; block += 1 << 20) {{
+        const int64_t end = high - block < 1 << 20 ? high : block + (1 << 20);
+        int32_t here = 0;
+        for (int64_t i = block; i < end; i++) {{
+            here += strict ? a[i] <= a[i - 1] : a[i] < a[i - 1];
+        }}
+        falls += here;
+    }}
+    int64_t first = 1, last = ends - 1;
+    while (first < ends && at[first] == low) first++;
+    while (last > first && at[last - 1] == high) last--;
+    for (int64_t r = first; r < last; r++) {{
+        const {name}_t *row = a + at[r];
+        falls -= (at[r - 1] != at[r]) & (strict ? row[0] <= row[-1] : row[0] < row[-1]);
+    }}
+    return falls != 0;
 }}
 """
 _ALL: Final = """

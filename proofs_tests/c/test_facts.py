@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise, product
 from typing import Any
 
 import _cffi_backend
@@ -85,6 +86,41 @@ def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: in
     assert sum(told[0] for _, told, _ in left) == len(limits) - len(alone)
 
 
+@pytest.mark.parametrize(("dtype", "positions"), [("int32", "int32"), ("int64", "int32"), ("int32", "int64")])
+@pytest.mark.parametrize("strict", [0, 1])
+def test_rows_between_any_positions_are_looked_at_to_their_ends_and_no_further(
+    dtype: str, positions: str, strict: int
+) -> None:
+    """All rows of four small numbers between all positions, beside the definition."""
+    a, at = np.zeros(4, dtype), np.zeros(3, positions)
+    pointers = [_cffi_backend.from_buffer(FFI().typeof(f"{array.dtype}_t[]"), array) for array in (a, at)]
+    limit = facts.Limit(f"falls {dtype} between {positions}", (0, 1), 4, (3, strict))
+    ((finds_fault, told, pick),) = facts.Limits([limit]).asked
+    for ends in product(range(-1, 6), repeat=3):
+        at[:] = ends
+        spans = [range(max(low, 0) + 1, min(high, 4)) for low, high in pairwise(ends)]
+        for row in product(range(3), repeat=4):
+            a[:] = row
+            falls = any(row[i] < row[i - 1] + strict for span in spans for i in span)
+            assert finds_fault(told, *pick(pointers)) == falls, (row, ends)
+
+
+def test_one_fall_in_a_long_row_between_positions_is_found_wherever_it_stands() -> None:
+    count = 2**21 + 7
+    crd = np.arange(count, dtype=np.int32)
+    pos = np.array([3, 3, 5, 2**20, 2**20, 2**20 + 4, count - 2], np.int32)
+    pointers = [_cffi_backend.from_buffer(FFI().typeof("int32_t[]"), array) for array in (crd, pos)]
+    ((finds_fault, told, pick),) = facts.Limits(
+        [facts.Limit("falls int32 between int32", (0, 1), count, (len(pos), 1))]
+    ).asked
+    assert not finds_fault(told, *pick(pointers))
+    for at, is_one in ((2, 0), (3, 0), (4, 1), (5, 0), (2**20 - 1, 1), (2**20, 0), (2**20 + 1, 1), (2**20 + 4, 0),
+                       (2**20 + 5, 1), (2**20 + 6, 1), (count - 3, 1), (count - 2, 0), (count - 1, 0)):  # fmt: skip
+        crd[at] = crd[at - 1]
+        assert finds_fault(told, *pick(pointers)) == is_one, at
+        crd[at] = at
+
+
 def test_shapes_that_were_right_are_remembered_though_elements_have_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = compiled(gathering("int64", range=(0, m)))
     values, held = np.arange(9, dtype=np.float32), np.array([[0, 1, 8]])
@@ -100,6 +136,9 @@ def test_a_range_that_no_element_can_be_in_is_met_by_no_elements_only() -> None:
         assert kernel(np.zeros((0, 3), np.int32), values).shape == (0, 3)
     with pytest.raises(ArrayError, match="out of the declared range"):
         kernel(np.full((1, 3), 5, np.int32), values)
+    held = np.full(3, 5, np.int32)
+    ((finds_fault, told, pick),) = facts.Limits([facts.Limit("outside int32", (0,), 3, (0, -1))]).asked
+    assert finds_fault(told, *pick([_cffi_backend.from_buffer(FFI().typeof("int32_t[]"), held)]))
 
 
 def test_a_check_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
