@@ -105,6 +105,6 @@ __all__ = [
     "SymbolicValue", "Tensor", "TooLarge", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation",
     "UnsupportedMark", "WrongArgument", "WrongName", "abs", "cast", "ceildiv", "check_safe", "coiter", "concat",
     "einsum", "evaluate", "evaluate_fast", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum",
-    "minimum", "padl", "padr", "parse", "place", "program", "reduce", "scatter", "select", "shear", "sizes", "split", "sqrt", "sum",
-    "tanh", "tensor", "transpose", "truncl", "truncr", "unshear", "value",
+    "minimum", "padl", "padr", "parse", "place", "program", "reduce", "scatter", "select", "shear", "sizes", "split",
+    "sqrt", "sum", "tanh", "tensor", "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip

@@ -24,12 +24,13 @@ from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.values.scalars import C_TYPES
 from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
-from lowering.calls.noted import Noted
+from lowering.calls.looking import WALKED, Input, Taken
 from lowering.calls.on_pattern import OnPattern, values_of
 from lowering.calls.operators import jax_function, torch_operator
+from lowering.calls.taking import Taking, met_by
 from lowering.compiler import Compiler, find_compiler, vector_bytes
 from lowering.export.folder import Exported, Proved, written
-from lowering.facts import Facts, Limits
+from lowering.facts import Facts, Limit, Limits
 from lowering.fitting import Fitting
 from lowering.gpu.compiled import GpuKernel, compile_for_gpu
 from lowering.in_place import with_inputs_in_place
@@ -41,16 +42,13 @@ from lowering.timing.kernel_time import KernelTime, time_of
 from lowering.toolchain import build_shared, load
 
 AnyArray: TypeAlias = npt.NDArray[Any]
-Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], bool, Limits]
-"""The sizes, the shape of the result, whether elements decide if what is computed for indices fits, and the facts."""
+Known: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], tuple[bool, Limits] | None]
+"""The sizes, the shape of the result, and what is asked of elements: if they decide whether indices fit, and limits."""
 
 REMEMBERED: Final = 64
 """For how many combinations of shapes a kernel remembers that they are right."""
-WALKED: Final = 0x101
-"""The flags of NumPy's for an array that is C-contiguous and aligned."""
 FILLED: Final = WALKED | 0x400
-"""The same for one that is also writeable."""
-FLOAT32_LIMIT: Final = 3.4e38
+"""The flags of NumPy's for an array that is C-contiguous, aligned and writeable."""
 
 
 @overload
@@ -172,51 +170,46 @@ class Kernel:
         # What `ffi.from_buffer` calls, after a look at its arguments that takes as long.
         self._from_buffer: Callable[..., Any] = _cffi_backend().from_buffer
         self._function: Callable[..., int] = getattr(code.library, code.name)
-        self._inputs = tuple(
-            (array.name, np.dtype(array.dtype), len(array.shape), code.ffi.typeof(f"{C_TYPES[array.dtype]}[]"))
+        self._inputs: tuple[Input, ...] = tuple(
+            Input(np.dtype(array.dtype), len(array.shape), code.ffi.typeof(f"{C_TYPES[array.dtype]}[]"))
             for array in nest.inputs
         )
+        self._names = tuple(array.name for array in nest.inputs)
         self._arrays_at = tuple(at for at, array in enumerate(nest.inputs) if array.shape)
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
-        parts = {each.name: each.apart for each in program.packed}
-        self._operands = tuple((name, parts.get(name)) for name in program.operands)
-        self._noted = Noted.of(program)
-        self._one_array_each = not parts
+        self._taking = Taking(program, self._inputs, self._from_buffer)
         self._facts = Facts.of(program)
         self._shapes_decide = not read_for_sizes(program, nest, self._facts)
         self._fitting = Fitting(nest)
         self._remembered: dict[tuple[object, ...], Known] = {}
+        self._limits: dict[tuple[Limit, ...], Limits] = {}
         self._built_in_place: dict[frozenset[str], Code] = {}
 
     def __call__(self, /, *arrays: object, out: Any = None, copy: object = None, **named: object) -> Any:
         if copy is not None:
             named = self._checked_copy(arrays, named, copy)
-        passed, pointers, key = self._quick(arrays, named)
+        passed, pointers, key, _ = taken = self._taking(arrays, named)
         known = self._remembered.get(key) if key is not None else None
-        if known is not None:
-            sizes, shape, elements_decide, limits = known
-            if elements_decide:
-                self._check_indices(sizes, passed)
-            left, to_note = (limits, ()) if self._noted is None else self._noted.left(limits, arrays, named)
-            for places, finds_fault, told in left:
-                if finds_fault(*[pointers[at] for at in places], *told):
-                    bind(self.program, arrays, named)  # raises what is wrong with an element
-            for notes in to_note:
-                notes[self._noted] = limits
+        if known is not None and (known[2] is None or self._elements_are_right(known, taken)):
+            sizes, shape, _ = known
         else:
             if (other := exchanged(self.program, arrays, named, out)) is not None:
                 return other.back(self(*other.arrays, out=other.out, **other.named))
             call = bind(self.program, arrays, named)
-            passed = [_passed(call.arrays[name]) for name, *_ in self._inputs]
+            passed = [_passed(call.arrays[name]) for name in self._names]
             pointers = [
-                self._from_buffer(kind, value) if rank else value
-                for value, (_, _, rank, kind) in zip(passed, self._inputs, strict=True)
+                self._from_buffer(each.kind, value) if each.rank else value
+                for value, each in zip(passed, self._inputs, strict=True)
             ]
             sizes, shape = sized(self.program, self.nest, call)
             elements_decide = self._fitting.check(call.sizes, call.arrays)
             if key is not None and self._shapes_decide:
-                self._remember(key, (sizes, shape, elements_decide, self._facts.limits(call.sizes)))
+                # Limits that are alike are one: what is noted of an operand holds for calls that differ in others.
+                limits = self._facts.limits(call.sizes)
+                limits = self._limits.setdefault(limits.each, limits)
+                elements = (elements_decide, limits) if elements_decide or limits.each else None
+                self._remember(key, (sizes, shape, elements))
         function = self._function
         if out is None:
             result = self._new(shape, sizes)
@@ -228,8 +221,7 @@ class Kernel:
             same = self._taken(out, passed) if self._overlaps(into, pointers) else None
             if same:
                 function = self._function_in_place(same)
-                names = (name for name, *_ in self._inputs)
-                pointers = [pointer for pointer, name in zip(pointers, names, strict=True) if name not in same]
+                pointers = [pointer for pointer, name in zip(pointers, self._names, strict=True) if name not in same]
         if function(*pointers, *sizes, into) == OUT_OF_MEMORY:
             raise self._no_memory(sizes)
         return result if self._pattern is None else self._pattern.result(arrays, named, passed, result)
@@ -315,62 +307,30 @@ class Kernel:
 
     # -- arguments ----------------------------------------------------------------------------------------------------
 
-    def _quick(
-        self, arrays: tuple[object, ...], named: Mapping[str, object]
-    ) -> tuple[Sequence[Any], list[Any], tuple[object, ...] | None]:
-        """The inputs in order, what C is passed for them, and a key of all that decides whether they fit.
+    def _elements_are_right(self, known: Known, taken: Taken) -> bool:
+        """Whether elements are as they are declared, in a call of shapes that are right. `bind` says what is wrong.
 
-        There is no key where a closer look is needed.
+        Raises `IndexOverflow`.
         """
-        passed: Any = arrays
-        pointers: list[Any] = []
-        key: list[object] = []
-        given = len(arrays)
-        left = len(named)
-        if not self._one_array_each or given != len(self._operands):
-            passed = []
-            for at, (name, apart) in enumerate(self._operands):
-                if at < given:
-                    value = arrays[at]
-                elif name in named:
-                    value = named[name]
-                    left -= 1
-                else:
-                    return passed, pointers, None
-                if apart is None:
-                    passed.append(value)
-                else:
-                    parts, shape = apart(value)
-                    passed += parts
-                    key.append(shape)
-            if given > len(self._operands):
-                return passed, pointers, None
-        from_buffer, array = self._from_buffer, np.ndarray
-        for value, (_, dtype, rank, kind) in zip(passed, self._inputs, strict=True):
-            if type(value) is array and value.dtype is dtype and value.ndim == rank > 0:
-                if value.flags.num & WALKED != WALKED:
-                    return passed, pointers, None
-                key.append(value.shape)
-                pointers.append(from_buffer(kind, value))
-            elif rank == 0 and type(value) is float and _fits(value, dtype):
-                pointers.append(value)
-            else:
-                return passed, pointers, None
-        if left:
-            operands = {name for name, _ in self._operands[given:]}
-            sizes = [(name, value) for name, value in named.items() if name not in operands]
-            if any(type(value) is not int for _, value in sizes):
-                return passed, pointers, None
-            key.extend(sizes)
-        return passed, pointers, tuple(key)
-
-    def _check_indices(self, sizes: tuple[int, ...], passed: Sequence[Any]) -> None:
-        names = (name for name, *_ in self._inputs)
-        self._fitting.check(dict(zip(self.nest.sizes, sizes, strict=True)), dict(zip(names, passed, strict=True)))
+        sizes, _, elements = known
+        assert elements is not None
+        decide, limits = elements
+        passed, pointers, _, notable = taken
+        if decide:
+            held = dict(zip(self._names, passed, strict=True))
+            self._fitting.check(dict(zip(self.nest.sizes, sizes, strict=True)), held)
+        met = met_by(limits, notable) if notable else ()
+        for finds_fault, told, pick in limits.beyond(met) if met else limits.asked:
+            if finds_fault(told, *pick(pointers)):
+                return False
+        if len(met) < len(notable):
+            self._taking.note(limits, notable, pointers)
+        return True
 
     def _remember(self, key: tuple[object, ...], known: Known) -> None:
         if len(self._remembered) >= REMEMBERED:
             self._remembered.clear()
+            self._limits.clear()
         self._remembered[key] = known
 
     # -- the result ---------------------------------------------------------------------------------------------------
@@ -411,7 +371,7 @@ class Kernel:
     def _taken(self, out: AnyArray, passed: Sequence[Any]) -> frozenset[str]:
         """The inputs that the array given to hold the result is, of which it overlaps some."""
         same: list[str] = []
-        for (name, *_), array in zip(self._inputs, passed, strict=True):
+        for name, array in zip(self._names, passed, strict=True):
             if isinstance(array, np.ndarray) and np.may_share_memory(out, array):
                 if (array.ctypes.data, array.shape, array.dtype) != (out.ctypes.data, out.shape, out.dtype):
                     raise ArrayError(
@@ -454,11 +414,6 @@ def _cffi_backend() -> Any:
 def _passed(array: AnyArray) -> Any:
     """What is passed to C: the number in an array of rank 0, else the array, copied where C could not walk it."""
     return np.require(array, requirements=("C_CONTIGUOUS", "ALIGNED")) if array.ndim else array.item()
-
-
-def _fits(value: float, dtype: np.dtype[Any]) -> bool:
-    """Whether C may convert the number to a scalar input as it is."""
-    return dtype.kind == "f" and (dtype.itemsize == 8 or -FLOAT32_LIMIT < value < FLOAT32_LIMIT)
 
 
 def _buffers(nest: LoopNest) -> list[str]:

@@ -1,42 +1,46 @@
 """What is declared of the elements of integer arrays, checked by C in every call.
 
-A kernel remembers which shapes fit; elements may have changed since, and are looked at anew. What finds a fault here
-only says so: `atl.meaning.arguments` then tells which element it is.
+A kernel remembers which shapes fit; elements may have changed since, and are looked at anew, all in one call of C. What
+finds a fault there only says so: `atl.meaning.arguments` then tells which element it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
+from operator import itemgetter
 from typing import Any, Final, TypeAlias, assert_never
 
 from atl.core.declared import AtLeast, Below, Rising, bounds_of, facts_of, is_truths
-from atl.core.dtypes import range_of
+from atl.core.dtypes import INTEGERS, range_of
 from atl.core.index import Array, Index, Leaf, Size, value_of
 from atl.core.program import Program
 from lowering.toolchain import build_shared, load
 
-Limits: TypeAlias = tuple[tuple[tuple[int, ...], Callable[..., int], tuple[int, ...]], ...]
-"""What is asked of the arrays of a call: of the inputs at these positions, a function of C that finds a fault, and what
-it is told: how many elements there are and which are allowed, or how long a row is."""
+Asked: TypeAlias = tuple[Callable[..., int], Any, Callable[[Sequence[Any]], tuple[Any, ...]]]
+"""A function of C that finds faults, what it is told, and what picks its pointers out of those of a call."""
 
-_SOURCE: Final = """\
-#include <stdint.h>
+SLOTS: Final = (2, 4, 8)
+"""So many arrays a function of C takes. Those that are free are given the first one again."""
+AGREEMENTS: Final = 64
+"""Of so many other limits some remember whether they agree."""
 
-/* Whether an element is not among low ... low + span: what is below wraps to what is far above. */
-int outside_{name}(const {type} *a, int64_t count, {type} low, u{type} span)
+_OF_TYPE: Final = """
+/* Whether an element is not among low ... high: what is below wraps to what is far above. */
+static int outside_{name}(const {name}_t *a, int64_t count, {name}_t low, {name}_t high)
 {{
-    int found = 0;
+    const u{name}_t span = (u{name}_t)high - (u{name}_t)low;
+    int found = low > high;
     for (int64_t i = 0; i < count; i++) {{
-        found |= (u{type})a[i] - (u{type})low > span;
+        found |= (u{name}_t)a[i] - (u{name}_t)low > span;
     }}
     return found;
 }}
 
 /* Whether an element of a row is below the one before it, or at most that if it is to rise strictly. */
-int falls_{name}(const {type} *a, int64_t count, int64_t row, int64_t strict)
+static int falls_{name}(const {name}_t *a, int64_t count, int64_t row, int64_t strict)
 {{
     int found = 0;
     for (int64_t r = 0; r < count; r += row) {{
@@ -47,15 +51,10 @@ int falls_{name}(const {type} *a, int64_t count, int64_t row, int64_t strict)
     return found;
 }}
 """
-_DECLARED: Final = (
-    "int outside_{name}(const {type} *, int64_t, {type}, u{type}); "
-    "int falls_{name}(const {type} *, int64_t, int64_t, int64_t);"
-)
-_BETWEEN: Final = """\
-#include <stdint.h>
-
+_BETWEEN: Final = """
 /* The same between each two neighbouring positions, as far as they are positions in the row. */
-int falls_between(const {type} *a, const {positions} *at, int64_t count, int64_t ends, int64_t strict)
+static int falls_{name}_between_each_{at}(
+        const {name}_t *a, const {at}_t *at, int64_t count, int64_t ends, int64_t strict)
 {{
     int found = 0;
     for (int64_t r = 0; r + 1 < ends; r++) {{
@@ -67,26 +66,167 @@ int falls_between(const {type} *a, const {positions} *at, int64_t count, int64_t
     }}
     return found;
 }}
+
+/* The same by vectors, since rows are short: where positions rise, there may be no more falls in all than there are at
+   the positions where a row begins. */
+static int falls_{name}_between_{at}(
+        const {name}_t *a, const {at}_t *at, int64_t count, int64_t ends, int64_t strict)
+{{
+    if (ends < 2) return 0;
+    int rise = at[0] >= 0 && at[ends - 1] <= count;
+    for (int64_t r = 1; r < ends; r++) {{
+        rise &= at[r - 1] <= at[r];
+    }}
+    if (!rise) return falls_{name}_between_each_{at}(a, at, count, ends, strict);
+    const int64_t low = at[0], high = at[ends - 1];
+    int64_t falls = 0;
+    for (int64_t block = low + 1; block < high; block += 1 << 20) {{
+        const int64_t end = high - block < 1 << 20 ? high : block + (1 << 20);
+        int32_t here = 0;
+        for (int64_t i = block; i < end; i++) {{
+            here += strict ? a[i] <= a[i - 1] : a[i] < a[i - 1];
+        }}
+        falls += here;
+    }}
+    int64_t first = 1, last = ends - 1;
+    while (first < ends && at[first] == low) first++;
+    while (last > first && at[last - 1] == high) last--;
+    for (int64_t r = first; r < last; r++) {{
+        const {name}_t *row = a + at[r];
+        falls -= (at[r - 1] != at[r]) & (strict ? row[0] <= row[-1] : row[0] < row[-1]);
+    }}
+    return falls != 0;
+}}
 """
-_BETWEEN_DECLARED: Final = "int falls_between(const {type} *, const {positions} *, int64_t, int64_t, int64_t);"
+_ALL: Final = """
+/* Whether a limit is not met: told are their number and, of each, what is asked, the array, another one that has
+   positions, the count of elements, and two numbers. */
+static int faults(const int64_t *told, const void *const *arrays)
+{{
+    const int64_t *const end = told + 1 + 6 * told[0];
+    int found = 0;
+    for (const int64_t *limit = told + 1; limit < end; limit += 6) {{
+        const void *a = arrays[limit[1]], *at = arrays[limit[2]];
+        const int64_t count = limit[3], one = limit[4], other = limit[5];
+        switch (limit[0]) {{
+{cases}
+        default: found = 1;
+        }}
+    }}
+    return found;
+}}
+"""
+_ENTRY: Final = "int faults_{slots}(const int64_t *told, {arrays})"
+
+
+def _asked_in_c() -> dict[str, str]:
+    """By its question, the call in C that answers it."""
+    calls = {f"outside {t}": f"outside_{t}(a, count, one, other)" for t in INTEGERS}
+    calls |= {f"falls {t}": f"falls_{t}(a, count, one, other)" for t in INTEGERS}
+    calls |= {f"falls {t} between {p}": f"falls_{t}_between_{p}(a, at, count, one, other)" for t, p in _PAIRS}
+    return calls
+
+
+_PAIRS: Final = tuple((dtype, positions) for dtype in INTEGERS for positions in INTEGERS)
+_CALLS: Final = _asked_in_c()
+_NUMBERS: Final = {question: number for number, question in enumerate(_CALLS)}
 
 
 @cache
-def _checks(dtype: str) -> tuple[Any, Any, Any]:
-    """The functions of C for arrays of an integer type, and the library, which must not go before they do."""
-    names = {"name": dtype, "type": f"{dtype}_t"}
-    path = build_shared(_SOURCE.format(**names), name=f"facts_{dtype}")
-    _, library = load(path, _DECLARED.format(**names))
-    return getattr(library, f"outside_{dtype}"), getattr(library, f"falls_{dtype}"), library
+def _library() -> tuple[Any, Any]:
+    """The functions of C, one for each number of slots, with the cffi handle of them."""
+    parts = ["#include <stdint.h>\n", *(_OF_TYPE.format(name=dtype) for dtype in INTEGERS)]
+    parts += [_BETWEEN.format(name=dtype, at=positions) for dtype, positions in _PAIRS]
+    cases = (f"        case {_NUMBERS[question]}: found |= {call}; break;" for question, call in _CALLS.items())
+    parts.append(_ALL.format(cases="\n".join(cases)))
+    declared = []
+    for slots in SLOTS:
+        names = [f"a{number}" for number in range(slots)]
+        head = _ENTRY.format(slots=slots, arrays=", ".join(f"const void *{name}" for name in names))
+        given = f"(const void *const[]){{{', '.join(names)}}}"
+        parts.append(f"\n{head}\n{{\n    return faults(told, {given});\n}}\n")
+        declared.append(head + ";")
+    return load(build_shared("".join(parts), name="facts"), " ".join(declared))
 
 
-@cache
-def _checks_between(dtype: str, positions: str) -> tuple[Any, Any]:
-    """The function of C for arrays ordered between positions, by the types of both, and its library."""
-    names = {"type": f"{dtype}_t", "positions": f"{positions}_t"}
-    path = build_shared(_BETWEEN.format(**names), name=f"facts_{dtype}_between_{positions}")
-    _, library = load(path, _BETWEEN_DECLARED.format(**names))
-    return library.falls_between, library
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What is asked of the elements of an input: of so many of them, with two numbers.
+
+    They are to be in the range from one to the other; or in no row, of this length, may they fall, and the other number
+    says whether they rise strictly; or in no row between positions, of which there are so many in another input. The
+    places are those of the inputs.
+    """
+
+    question: str
+    places: tuple[int, ...]
+    count: int
+    numbers: tuple[int, int]
+
+
+class Limits:
+    """What is asked of the arrays of a call in which the sizes are these; alike only to itself."""
+
+    __slots__ = ("_agree", "_beyond", "asked", "each")
+
+    def __init__(self, each: Iterable[Limit]) -> None:
+        self.each = tuple(each)
+        """The limits, one by one."""
+        self.asked = _asked(self.each)
+        """What finds whether one of them is not met: of each, whether it is truthy, given what it is told and picks."""
+        self._beyond: dict[tuple[tuple[int, ...], ...], tuple[Asked, ...]] = {}
+        self._agree: dict[tuple[Limits, tuple[int, ...]], bool] = {}
+
+    def _of(self, places: tuple[int, ...]) -> list[Limit]:
+        return [limit for limit in self.each if set(places).issuperset(limit.places)]
+
+    def about(self, places: tuple[int, ...]) -> tuple[Asked, ...]:
+        """The same for those limits that are about inputs at these places alone."""
+        return _asked(self._of(places))
+
+    def agree(self, other: Limits, places: tuple[int, ...]) -> bool:
+        """Whether the same is asked by others of inputs at these places alone."""
+        if self is other:
+            return True
+        if (other, places) not in self._agree:
+            if len(self._agree) >= AGREEMENTS:
+                self._agree.clear()
+            self._agree[other, places] = self._of(places) == other._of(places)
+        return self._agree[other, places]
+
+    def beyond(self, met: tuple[tuple[int, ...], ...]) -> tuple[Asked, ...]:
+        """The same but for limits that are about inputs at some of these places alone."""
+        if met not in self._beyond:
+            known = [set(places) for places in met]
+            left = (limit for limit in self.each if not any(each.issuperset(limit.places) for each in known))
+            self._beyond[met] = _asked(left)
+        return self._beyond[met]
+
+
+def _asked(limits: Iterable[Limit]) -> tuple[Asked, ...]:
+    """As few calls of C as there are slots for."""
+    calls: list[list[Limit]] = []
+    for limit in limits:
+        if not calls or len(_places((*calls[-1], limit))) > SLOTS[-1]:
+            calls.append([])
+        calls[-1].append(limit)
+    return tuple(map(_together, calls))
+
+
+def _places(limits: Iterable[Limit]) -> list[int]:
+    return list(dict.fromkeys(place for limit in limits for place in limit.places))
+
+
+def _together(limits: Sequence[Limit]) -> Asked:
+    ffi, library = _library()
+    places = _places(limits)
+    told = [len(limits)]
+    for limit in limits:
+        at = [places.index(place) for place in limit.places]
+        told += [_NUMBERS[limit.question], at[0], at[-1], limit.count, *limit.numbers]
+    slots = next(slots for slots in SLOTS if slots >= len(places))
+    filled = [*places, *places[:1] * (slots - len(places))]
+    return getattr(library, f"faults_{slots}"), ffi.new("int64_t[]", told), itemgetter(*filled)
 
 
 def _no_element(array: Array, _: tuple[int, ...]) -> int:
@@ -120,15 +260,14 @@ class Facts:
         def value(expression: Index) -> int:
             return value_of(expression, leaf, _no_element)
 
-        found: list[tuple[tuple[int, ...], Callable[..., int], tuple[int, ...]]] = []
+        found: list[Limit] = []
         for at, array in self.arrays:
             shape = tuple(map(value, array.shape))
             # Nothing is asked of no elements. A scalar is looked at by each call as it is.
             if not shape or 0 in shape:
                 continue
-            outside, falls, _ = _checks(array.dtype)
             low, high = range_of(array.dtype)
-            ordered: Limits = ()
+            ordered: list[Limit] = []
             for fact in facts_of(array):
                 match fact:
                     case AtLeast(bound):
@@ -136,19 +275,15 @@ class Facts:
                     case Below(bound):
                         high = min(high, value(bound) - 1)
                     case Rising(strict, between) if between is not None:
-                        check, _ = _checks_between(array.dtype, between.dtype)
-                        told = (shape[0], value(between.shape[0]), strict)
-                        ordered = (((at, self.places[between.name]), check, told),)
+                        question = f"falls {array.dtype} between {between.dtype}"
+                        numbers = value(between.shape[0]), int(strict)
+                        ordered = [Limit(question, (at, self.places[between.name]), shape[0], numbers)]
                     case Rising(strict):
-                        ordered = (((at,), falls, (prod(shape), shape[-1], strict)),)
+                        ordered = [Limit(f"falls {array.dtype}", (at,), prod(shape), (shape[-1], int(strict)))]
                     case _:
                         assert_never(fact)
             if (low, high) != range_of(array.dtype):
-                found.append(((at,), _never, ()) if high < low else ((at,), outside, (prod(shape), low, high - low)))
+                within = (low, high) if low <= high else (0, -1)  # a range of nothing, whatever the bounds are
+                found.append(Limit(f"outside {array.dtype}", (at,), prod(shape), within))
             found += ordered if shape[-1] > 1 else ()
-        return tuple(found)
-
-
-def _never(_: Any) -> int:
-    """No element can be in an empty range."""
-    return 1
+        return Limits(found)

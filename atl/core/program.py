@@ -18,7 +18,7 @@ from atl.errors import WrongArgument, brief
 
 Apart: TypeAlias = tuple[Sequence[Any], tuple[int, ...]]
 """The arrays of an operand that was taken apart, and the shape of the tensor that they stand for."""
-Notes: TypeAlias = Callable[[object], dict[object, object] | None]
+Notes: TypeAlias = Callable[[object], dict[object, Any] | None]
 """Of an object whose arrays of indices never change, where to note what was found out of them; None of any other."""
 Together: TypeAlias = Callable[[Any, Sequence[Any], Any], object]
 """From an operand, its arrays, and values in the place of the last one, which are its own: the tensor of those."""

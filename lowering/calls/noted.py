@@ -1,46 +1,41 @@
-"""What is checked once of operands that never change, and not by each call: the indices of tensors that were packed."""
+"""What is found out once of operands that never change, and not by each call: of the indices of packed tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from atl.core.program import Notes, Program
+import numpy as np
+import numpy.typing as npt
+
 from lowering.facts import Limits
 
+AnyArray: TypeAlias = npt.NDArray[Any]
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Noted:
-    """The operands of a kernel that may have notes: place and name in a call, which inputs are made of them, notes.
 
-    A note says of one kernel, which this object stands for, what was asked of the arrays and found right.
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a kernel found out of a packed operand: that its indices meet these limits, what C is passed for them.
+
+    The arrays are those of indices, and the values as they were passed, of which nothing is known. Those of indices are
+    the note's own, over the same bytes: whatever is done to those of the operand, what the pointers point to stays, and
+    stays as it was checked. The shapes are that of the operand and those of its indices.
     """
 
-    operands: tuple[tuple[int, str, frozenset[int], Notes], ...]
+    limits: Limits
+    arrays: tuple[AnyArray, ...]
+    pointers: tuple[Any, ...]
+    shapes: tuple[tuple[int, ...], ...]
 
-    @staticmethod
-    def of(program: Program) -> Noted | None:
-        """Those of a program; None where no operand has notes."""
-        at = {array.name: number for number, array in enumerate(program.inputs)}
-        places = {name: number for number, name in enumerate(program.operands)}
-        found = tuple(
-            (places[each.name], each.name, frozenset(at[name] for name in each.arrays[:-1]), each.known)
-            for each in program.packed
-            if each.known is not None
-        )
-        return Noted(found) if found else None
 
-    def left(
-        self, limits: Limits, given: Sequence[object], named: Mapping[str, object]
-    ) -> tuple[Limits, list[dict[object, object]]]:
-        """What is still to be asked of the arrays of a call, and where to note `limits` once that was found right."""
-        left, to_note = limits, []
-        for place, name, arrays, known in self.operands:
-            notes = known(given[place] if place < len(given) else named[name])
-            if notes is None:
-                continue
-            if notes.get(self) is limits:
-                left = tuple(limit for limit in left if not arrays.issuperset(limit[0]))
-            else:
-                to_note.append(notes)
-        return left, to_note
+def over_same_bytes(array: AnyArray) -> AnyArray | None:
+    """A contiguous array once more, straight over the bytes that it is a view of; None where it is no such thing."""
+    held: Any = array
+    while isinstance(held, np.ndarray):
+        held = held.base
+    if not isinstance(held, bytes) or not array.flags.c_contiguous:
+        return None
+    if not array.size:
+        return np.zeros(array.shape, array.dtype)
+    offset = array.ctypes.data - np.frombuffer(held, np.uint8).ctypes.data
+    return np.frombuffer(held, array.dtype, array.size, offset).reshape(array.shape)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise, product
 from typing import Any
 
+import _cffi_backend
 import numpy as np
 import pytest
+from cffi import FFI
 
 import atl
 from atl.errors import ArrayError
@@ -46,6 +51,76 @@ def test_a_row_that_falls_is_found_and_one_that_begins_lower_than_the_last_ended
         kernel(np.array([[6, 7, 8], [0, 4, 4]], np.int32), values)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 9, 19])
+def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: int) -> None:
+    """Each limit by itself, against NumPy; a fault in any of them is a fault of all."""
+    random = np.random.default_rng(count)
+    arrays, limits = [], []
+    for place in range(count):
+        dtype = ("int32", "int64")[place % 2]
+        arrays.append(np.sort(random.integers(0, 50, 24)).astype(dtype))
+        positions = ("int32", "int64")[max(place - 1, 0) % 2]
+        limits += [
+            facts.Limit(f"outside {dtype}", (place,), 24, (0, 49)),
+            facts.Limit(f"falls {dtype}", (place,), 24, (4, 0)),
+            facts.Limit(f"falls {dtype} between {positions}", (place, max(place - 1, 0)), 24, (24, 0)),
+        ]
+    pointers = [_cffi_backend.from_buffer(FFI().typeof(f"{array.dtype}_t[]"), array) for array in arrays]
+
+    def finds(asked: Sequence[facts.Asked]) -> bool:
+        return any(finds_fault(told, *pick(pointers)) for finds_fault, told, pick in asked)
+
+    together = facts.Limits(limits)
+    assert len(together.asked) == 1 or count > 8
+    assert not finds(together.asked)
+    for place, array in enumerate(arrays):
+        for at, fault in ((23, 50), (0, -1), (7, 0)):
+            before, array[at] = array[at], fault
+            outside, falls = not 0 <= fault < 50, bool((np.diff(array.reshape(6, 4)) < 0).any())
+            for limit in limits[3 * place : 3 * place + 2]:
+                assert finds(facts.Limits([limit]).asked) is (outside if limit.question.startswith("out") else falls)
+            assert finds(together.asked) is (outside or falls or finds(facts.Limits(limits[2::3]).asked))
+            array[at] = before
+    alone = [limit for limit in limits if len(set(limit.places)) == 1]
+    left = together.beyond(tuple((place,) for place in range(count)))
+    assert sum(told[0] for _, told, _ in left) == len(limits) - len(alone)
+
+
+@pytest.mark.parametrize(("dtype", "positions"), [("int32", "int32"), ("int64", "int32"), ("int32", "int64")])
+@pytest.mark.parametrize("strict", [0, 1])
+def test_rows_between_any_positions_are_looked_at_to_their_ends_and_no_further(
+    dtype: str, positions: str, strict: int
+) -> None:
+    """All rows of four small numbers between all positions, beside the definition."""
+    a, at = np.zeros(4, dtype), np.zeros(3, positions)
+    pointers = [_cffi_backend.from_buffer(FFI().typeof(f"{array.dtype}_t[]"), array) for array in (a, at)]
+    limit = facts.Limit(f"falls {dtype} between {positions}", (0, 1), 4, (3, strict))
+    ((finds_fault, told, pick),) = facts.Limits([limit]).asked
+    for ends in product(range(-1, 6), repeat=3):
+        at[:] = ends
+        spans = [range(max(low, 0) + 1, min(high, 4)) for low, high in pairwise(ends)]
+        for row in product(range(3), repeat=4):
+            a[:] = row
+            falls = any(row[i] < row[i - 1] + strict for span in spans for i in span)
+            assert finds_fault(told, *pick(pointers)) == falls, (row, ends)
+
+
+def test_one_fall_in_a_long_row_between_positions_is_found_wherever_it_stands() -> None:
+    count = 2**21 + 7
+    crd = np.arange(count, dtype=np.int32)
+    pos = np.array([3, 3, 5, 2**20, 2**20, 2**20 + 4, count - 2], np.int32)
+    pointers = [_cffi_backend.from_buffer(FFI().typeof("int32_t[]"), array) for array in (crd, pos)]
+    ((finds_fault, told, pick),) = facts.Limits(
+        [facts.Limit("falls int32 between int32", (0, 1), count, (len(pos), 1))]
+    ).asked
+    assert not finds_fault(told, *pick(pointers))
+    for at, is_one in ((2, 0), (3, 0), (4, 1), (5, 0), (2**20 - 1, 1), (2**20, 0), (2**20 + 1, 1), (2**20 + 4, 0),
+                       (2**20 + 5, 1), (2**20 + 6, 1), (count - 3, 1), (count - 2, 0), (count - 1, 0)):  # fmt: skip
+        crd[at] = crd[at - 1]
+        assert finds_fault(told, *pick(pointers)) == is_one, at
+        crd[at] = at
+
+
 def test_shapes_that_were_right_are_remembered_though_elements_have_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = compiled(gathering("int64", range=(0, m)))
     values, held = np.arange(9, dtype=np.float32), np.array([[0, 1, 8]])
@@ -61,14 +136,18 @@ def test_a_range_that_no_element_can_be_in_is_met_by_no_elements_only() -> None:
         assert kernel(np.zeros((0, 3), np.int32), values).shape == (0, 3)
     with pytest.raises(ArrayError, match="out of the declared range"):
         kernel(np.full((1, 3), 5, np.int32), values)
+    held = np.full(3, 5, np.int32)
+    ((finds_fault, told, pick),) = facts.Limits([facts.Limit("outside int32", (0,), 3, (0, -1))]).asked
+    assert finds_fault(told, *pick([_cffi_backend.from_buffer(FFI().typeof("int32_t[]"), held)]))
 
 
 def test_a_check_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: an element equal to the upper bound passes, so that the kernel would read behind the end."""
     original = facts.Facts.limits
 
-    def wider(self: facts.Facts, sizes: Any) -> Any:
-        return tuple((at, finds, (told[0], told[1], told[2] + 1)) for at, finds, told in original(self, sizes))
+    def wider(self: facts.Facts, sizes: Any) -> facts.Limits:
+        found = original(self, sizes).each
+        return facts.Limits(replace(limit, numbers=(limit.numbers[0], limit.numbers[1] + 1)) for limit in found)
 
     monkeypatch.setattr(facts.Facts, "limits", wider)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):

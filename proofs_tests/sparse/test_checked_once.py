@@ -5,16 +5,20 @@ from __future__ import annotations
 import copy
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+import atl
 import sparse
 from atl.errors import ArrayError
 from lowering import Kernel
 from lowering import compile as compiled
 from lowering.c.gathering import gathers, vector_flags
+from lowering.calls.taking import met_by
 from lowering.compiler import Compiler, find_compiler
+from lowering.facts import Asked
 from proofs_tests.sparse.matrices import MATRICES
 from proofs_tests.sparse.test_sparsify import SPMV
 from rewrites import reschedule
@@ -31,15 +35,18 @@ def test_a_packed_tensor_is_checked_by_each_kernel_once() -> None:
     for kernel in (first, second):
         kernel(packed, vector)  # shapes are not known yet
         kernel(packed, vector)
-        assert packed.known is not None
-        assert kernel._noted in packed.known
         assert np.array_equal(kernel(packed, vector), matrix @ vector)
     assert len(packed.known or ()) == 2
-    assert first._noted is not None
-    (limits,) = {id(known[-1]): known[-1] for known in first._remembered.values()}.values()
-    assert first._noted.left(limits, (packed, vector), {})[0] == ()
-    assert first._noted.left(limits, (matrix, vector), {})[0] == limits
-    assert first._noted.left(limits, (), {"A": packed, "v": vector})[0] == ()
+    (limits,) = first._limits.values()
+    assert asked(first, packed, vector) == asked(first, A=packed, v=vector) == ()
+    assert len(asked(first, matrix, vector)) == len(limits.asked) == 1
+
+
+def asked(kernel: Kernel, *arrays: object, **named: object) -> tuple[Asked, ...]:
+    """What a call of shapes that are known asks of the elements of its arrays."""
+    *_, notable = kernel._taking(arrays, named)
+    (limits,) = kernel._limits.values()
+    return limits.beyond(met_by(limits, notable))
 
 
 def test_its_indices_are_its_own_and_read_only() -> None:
@@ -117,6 +124,58 @@ def test_copies_and_views_of_what_may_change_are_not_taken_for_what_never_does()
     mine.arrays[1][3] = 10**6
     with pytest.raises(ArrayError, match="out of the declared range"):
         kernel(mine, vector)
+
+
+def test_what_is_noted_is_what_was_packed_whatever_is_done_to_its_arrays_since() -> None:
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    packed, kernel = sparse.pack(matrix, sparse.CSR), spmv()
+    for _ in range(3):
+        kernel(packed, vector)
+    pos: Any = packed.arrays[0]
+    crd: Any = packed.arrays[1]
+    other = np.full(crd.shape, 10**6, crd.dtype)
+    crd.__setstate__((1, crd.shape, crd.dtype, False, other.tobytes()))
+    pos.__setstate__((1, (1,), pos.dtype, False, bytes(4)))
+    assert np.array_equal(kernel(packed, vector), matrix @ vector)
+    # Of another kernel nothing is noted, and one that forgot what shapes were right is told what there is now.
+    for again in (spmv(), kernel):
+        again._remembered.clear()
+        with pytest.raises(ArrayError):
+            again(packed, vector)
+
+
+def test_a_tensor_is_noted_once_for_calls_that_differ_in_other_operands() -> None:
+    n, m, k = atl.sizes("n m k")
+    left, right = atl.tensor("A", n, m, dtype="float64"), atl.tensor("B", m, k, dtype="float64")
+    body = atl.gen(n, k, lambda i, j: atl.sum(m, lambda p: left[i, p] * right[p, j]))
+    kernel = compiled(reschedule(atl.program("spmm", [left, right], body)).sparsify("A", sparse.CSR).goal)
+    matrix = MATRICES["no block divides it"]()
+    packed = sparse.pack(matrix, sparse.CSR)
+    assert packed.known is not None
+    noted = []
+    for _ in range(3):
+        for width in (1, 4):
+            assert np.array_equal(kernel(packed, np.ones((13, width))), matrix @ np.ones((13, width)))
+            noted.append([*packed.known.values()])
+    assert len(noted[-1]) == 1
+    assert noted[-1][0] is noted[2][0]
+    assert asked(kernel, packed, np.ones((13, 4))) == ()
+
+
+def test_values_of_a_packed_tensor_are_looked_at_in_each_call() -> None:
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    values, kernel = matrix.data.copy(), spmv()
+    packed = replace(sparse.pack(matrix, sparse.CSR), values=values)
+    for _ in range(3):
+        kernel(packed, vector)
+    values *= 2
+    assert np.array_equal(kernel(packed, vector), 2 * (matrix @ vector))
+    values.resize(1000, refcheck=False)
+    with pytest.raises(ArrayError, match="A_nnz"):
+        kernel(packed, vector)
+    values.resize(matrix.nnz, refcheck=False)
+    values[:] = matrix.data
+    assert np.array_equal(kernel(packed, vector), matrix @ vector)
 
 
 # -- vectors of loops that gather -------------------------------------------------------------------------------------
