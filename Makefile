@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST_WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check rocq clean
+.PHONY: help demo test check rocq docs clean
 .DELETE_ON_ERROR:
 
 help: ## Says what can be made
@@ -31,6 +31,9 @@ check: $(VENV)/.dev ## Lints, checks the formatting and the types
 rocq: $(VENV)/.dev ## Proves the rules by Rocq, where coqc is found
 	$(BIN)/python -m proofs_tests.rocq
 
+docs: $(VENV)/.docs ## Builds the documents as a site, strictly, into out/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
 clean: ## Removes everything that was made here
 	rm -rf $(VENV) build dist out *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -39,6 +42,10 @@ clean: ## Removes everything that was made here
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,egraph,sparse,layouts,dev]'
 	@touch $(VENV)/.demo $@
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from proofs_tests.rules.page import statement
+from rewrites.rules import RULES
+
 HERE = Path(__file__).resolve().parents[2]
 DOCUMENTS = (HERE / "README.md", *sorted((HERE / "docs").glob("*.md")))
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -52,3 +55,9 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 
 def test_pictures_are_small() -> None:
     assert all(picture.stat().st_size < 200_000 for picture in (HERE / "docs").glob("*.png"))
+
+
+def test_the_page_of_rules_says_what_is_declared() -> None:
+    page = (HERE / "docs" / "rules.md").read_text(encoding="utf-8")
+    assert [rule for rule in RULES.values() if statement(rule) not in page] == []
+    assert re.findall(r"^### (.+)$", page, re.MULTILINE) == list(RULES)

@@ -1,0 +1,121 @@
+"""The page of all rules, made from their declarations, from what is known of each, and from derivations that use them.
+
+python -m proofs_tests.rules.page > docs/rules.md      about a minute
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from types import ModuleType
+from typing import Final
+
+from atl.text.printing import text_at
+from examples import beyond_the_paper, derivations, everyday, fast, gpu
+from proofs_tests.rules.rule_labels import Labels, labels
+from rewrites import Session, Theorem, kernel
+from rewrites.rule import Rule
+from rewrites.rules import RULES
+from rewrites.rules.grades import grade_text
+from rewrites.session.rule_text import premises_text, side_text
+
+HEAD: Final = """\
+# The rules
+
+Every equation that a derivation may use: `s.rw("name")` applies one from left to right, with `reverse=True` from
+right to left. This page is made from the declarations in `rewrites/rules/`; `atl rules NAME` shows one with its
+parameters.
+
+A rule of *grade 3* is proved for all sizes, one of *grade 2* is exhausted at small sizes for all element values, and
+says what keeps it from a proof ([how](how-it-is-checked.md#rules-and-the-kernel-that-applies-them)). A theorem is
+about values; that accesses are safe and that truncations cut only padding belongs to one program, and `compile`
+checks it anew. What a rule was seen to lose of that, and in which direction, stands beside it. The examples are steps
+of the derivations in `examples/`.
+"""
+_SHIPPED: Final = (derivations, fast, everyday, beyond_the_paper, gpu)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A step of a derivation that ships, at its place: what stood there, and what then did."""
+
+    where: str
+    before: str
+    after: str
+
+    def __len__(self) -> int:
+        return len(self.before) + len(self.after)
+
+
+def page(uses: Mapping[str, Use], kept: Mapping[str, Labels]) -> str:
+    """The whole page: the rules by family, in the order of their declarations."""
+    parts = [HEAD]
+    for family, rules in groupby(RULES.values(), key=lambda rule: rule.family):
+        parts.append(f"\n## {family.capitalize()}\n")
+        parts += [_entry(rule, uses.get(rule.name), kept.get(rule.name)) for rule in rules]
+    return "".join(parts)
+
+
+def statement(rule: Rule) -> str:
+    """What the page says of a rule without looking at examples: its law, its equation, its premises, its grade."""
+    source = f" ({rule.source})" if rule.source else ""
+    premises = "".join(f"\n    given {text}" for text in premises_text(rule))
+    left, right = (side_text(rule, reverse=reverse, rank=0) for reverse in (False, True))
+    origins = ", ".join(f"`{name}`" for name in dict.fromkeys(rule.follows))
+    follows = f" It follows from {origins}." if origins else ""
+    return (
+        f"\n### {rule.name}\n\n{rule.law}{source}\n\n    {left}\n      =  {right}{premises}\n\n"
+        f"{grade_text(rule.name).capitalize()}.{follows}"
+    )
+
+
+def _entry(rule: Rule, use: Use | None, kept: Labels | None) -> str:
+    lost = "" if kept is None else _lost(kept)
+    example = "" if use is None else f"\nIn `{use.where}`:\n\n    {use.before}\n      =  {use.after}\n"
+    return f"{statement(rule)}{lost}\n{example}"
+
+
+def _lost(kept: Labels) -> str:
+    said = []
+    for what, there, back in (
+        ("access safety", kept.safety, kept.safety_back),
+        ("padding", kept.padding, kept.padding_back),
+    ):
+        if directions := " and ".join(name for name, keeps in (("→", there), ("←", back)) if not keeps):
+            said.append(f"{what} {directions}")
+    return f" May lose {', and '.join(said)}." if said else ""
+
+
+def shortest_uses(modules: Iterable[ModuleType] = _SHIPPED) -> dict[str, Use]:
+    """For each rule that the shipped derivations use, the step that is the shortest to read."""
+    shortest: dict[str, Use] = {}
+    for where, theorem in _theorems(modules):
+        for name, use in _steps(where, theorem):
+            if name not in shortest or len(use) < len(shortest[name]):
+                shortest[name] = use
+    return shortest
+
+
+def _theorems(modules: Iterable[ModuleType]) -> Iterator[tuple[str, Theorem]]:
+    for module in modules:
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            shipped = function.__module__ == module.__name__ and not name.startswith("_")
+            if shipped and inspect.signature(function).return_annotation == Session.__name__:
+                yield f"{module.__name__}.{name}", function().done()
+
+
+def _steps(where: str, theorem: Theorem) -> Iterator[tuple[str, Use]]:
+    at = kernel.reflexivity(theorem.lhs)
+    for step in theorem.steps:
+        after = kernel.rewrite(at, step.rule, step.path, step.arguments, reverse=step.reverse)
+        sides = tuple(" ".join(text_at(side.rhs, step.path).split()) for side in (at, after))
+        left, right = reversed(sides) if step.reverse else sides
+        yield step.rule.name, Use(where, left, right)
+        at = after
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page(shortest_uses(), {name: labels(rule) for name, rule in RULES.items()}))
