@@ -165,7 +165,7 @@ def tried(random: Random, what: str) -> tuple[str, str]:
     except ATLError as refused:
         if what == "by elements" and isinstance(refused, WrongArgument):
             return "places without elements, of many digits, or in runs", ""
-        if is_storage(layout, rows, columns) and not _may_be_refused(layout):
+        if is_storage(layout, rows, columns) and not (what == "reordered" and _may_be_refused(layout)):
             return "refused", f"{layout} of {shape} is refused: {refused.args[0]}"
         return f"no storage, not {what}", ""
     wrong = compare(program, session, sizes, rows, columns)
