@@ -240,9 +240,11 @@ class IndexFunction(Function):
         if isinstance(self.onto, Segments) and len(own) == len(shape) and (copies or self.back is not None):
             way_back = None if copies else self.back
             return stored_in_segments(own, self.onto, self.to, way_back, self.known)
-        if (self.back is None and not copies) or not isinstance(self.onto, Box) or not self.onto.row_major:
-            if (by_bits := self._stored_by_bits(shape, copies=copies)) is not None:
-                return by_bits
+        boxed = isinstance(self.onto, Box) and self.onto.row_major
+        unled = (self.back is None and not copies) or not boxed
+        if unled and (by_bits := self._stored_by_bits(shape, copies=copies)) is not None:
+            return by_bits
+        if not isinstance(self.onto, Box) or not boxed:
             raise NoLayout(
                 f"{self} does not say where elements are stored",
                 required="back=, the way back, and onto=Box(…, row_major=True), the box of the places",

@@ -164,8 +164,8 @@ def tried(random: Random, what: str) -> tuple[str, str]:
             session.store("y" if random.random() < 0.7 else "A", layout, loops=loops)
     except ATLError as refused:
         if what == "by elements" and isinstance(refused, WrongArgument):
-            return "places without elements, of many digits, or in runs", ""
-        if is_storage(layout, rows, columns) and not _may_be_refused(layout):
+            return "places in runs, not by elements", ""
+        if is_storage(layout, rows, columns) and not (what == "reordered" and _may_be_refused(layout)):
             return "refused", f"{layout} of {shape} is refused: {refused.args[0]}"
         return f"no storage, not {what}", ""
     wrong = compare(program, session, sizes, rows, columns)

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import atl
+from atl.core.index import constant
 from atl.core.program import Program
 from atl.errors import ATLError, WrongArgument
+from atl.prove import Facts
 from atl.surface.reindexing import Reindexing
 from layouts import (
     F2,
@@ -18,6 +20,7 @@ from layouts import (
     Layout,
     LinearLayout,
     NoLayout,
+    antidiagonal,
     blocked,
     column_major,
     padded,
@@ -30,6 +33,7 @@ from proofs_tests.sessions.session_programs import body, matmul, pipeline
 from proofs_tests.storages.ways import WAYS, T, faults_in_c
 from rewrites import NoSite, Session, load, reschedule
 from rewrites.errors import MeetingPlaces
+from rewrites.tactics.reindexing.wellformed import check_reindexing
 
 n, m = atl.sizes("n m")
 
@@ -107,7 +111,7 @@ REFUSED = {
     "offset": (Layout((n, m), (m, 1), offset=3), NoLayout, "begins at 3"),
     "not addresses": (Layout((n, m), (F2(9), F2(1))), NoLayout, "values that are no addresses"),
     "rank": (row_major(n), NoLayout, "has 1 mode"),
-    "no way back": (IndexFunction((n, m), lambda i, j: (i, j), onto=Box((n, m), row_major=True)), NoLayout, "back="),
+    "no box of places": (IndexFunction((n, m), lambda i, j: i * m + j), NoLayout, "onto=Box"),
     "half": (
         IndexFunction((n, m), lambda i, j: (i, j // 2), lambda i, q: (i, 2 * q), onto=Box((n, m), row_major=True)),
         MeetingPlaces,
@@ -206,13 +210,37 @@ def test_loops_stay_those_over_the_elements_and_each_is_stored_where_it_goes() -
     assert faults_in_c([s, column]) == []
 
 
-def test_loops_over_elements_are_refused_where_a_place_may_have_none() -> None:
-    s = reschedule(matmul())
-    with pytest.raises(WrongArgument, match="some of the places may have no element"):
-        s.store("B", blocked(4, 8), loops="elements")
+def test_loops_over_elements_leave_places_without_one_alone() -> None:
+    program = atl.parse("f (A : float32[n, m]) : float32[m, n] := let t := 2 * A in ⊞[j < m] ⊞[i < n] t[i, j]")
+    s = reschedule(program).store("t", blocked(4, 8), loops="elements")
+    stored = "place ⌈n / 4⌉ (i // 4) place ⌈m / 8⌉ (j // 8) place 4 (i % 4) place 8 (j % 8) (2 * A[i, j])"
+    assert stored in body(s)
+    turned = [reschedule(program).store("t", way, loops="elements") for way in (swizzled(4), antidiagonal)]
+    assert faults_in_c([s, *turned]) == []
+
+
+def test_more_digits_than_rules_reach_through_are_joined_for_loops_over_elements() -> None:
     bits = LinearLayout.from_bases([("i", [1]), ("j", [8, 16, 12, 2])], [("at", 32)])
-    with pytest.raises(WrongArgument, match="places of 5 digits"):
-        reschedule(atl.parse("f (A : float32[2, 16]) : float32[2, 16] := 2 * A")).store("A", bits, loops="elements")
+    s = reschedule(atl.parse("f (A : float32[2, 16]) : float32[2, 16] := 2 * A")).store("A", bits, loops="elements")
+    assert "place 4 (2*(i1 // 8) + i0) A[i0, i1]" in body(s)
+    program = atl.parse("f (A : float32[n, m, k]) : float32[n, m, k] := 2 * A")
+    bricks = reschedule(program).store("A", blocked(2, 3, 4), loops="elements")
+    assert "place 24 (12*(i0 % 2) + 4*(i1 % 3) + i2 % 4) A[i0, i1, i2]" in body(bricks)
     with pytest.raises(WrongArgument, match='loops="places" or loops="elements"'):
         s.store("B", skewed, loops="rows")  # type: ignore[arg-type]
-    assert s.goal == matmul()
+
+
+@pytest.mark.parametrize("strides", [(3, 2), (4, 3)])
+def test_without_a_way_back_it_is_proved_that_no_two_elements_meet(strides: tuple[int, int]) -> None:
+    s = reschedule(atl.parse("f (A : float32[2, 3]) : float32[2, 3] := let y := 2 * A in ⊞[i < 2] ⊞[j < 3] y[i, j]"))
+    s.store("y", Layout((2, 3), strides))
+    a, b = strides
+    room = a + 2 * b + 1
+    assert f"place {room} " in body(s)
+    assert faults_in_c([s], [{}]) == []
+    onto = IndexFunction((2, 3), lambda i, j: (a * i + b * j,), onto=Box((room,), row_major=True))
+    made = onto.stored((constant(2), constant(3)))
+    assert made.back is None
+    check_reindexing(made, Facts())
+    with pytest.raises(MeetingPlaces, match=r"two elements meet: that at \(0, 2\) and that at \(1, 0\)"):
+        reschedule(s.goal).store("A", IndexFunction((2, 3), lambda i, j: (2 * i + j,), onto=Box((5,), row_major=True)))

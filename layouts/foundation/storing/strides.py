@@ -96,7 +96,8 @@ def _at_addresses(
         left = iter(digits)
         return tuple(Box(mode).join([next(left) for _ in leaves(mode)]) for mode in modes)
 
-    return Reindexing(shape, (index(max(room, 0) if isinstance(room, int) else room),), to, None if copies else back)
+    leads_back = None if copies or moving is None else back
+    return Reindexing(shape, (index(max(room, 0) if isinstance(room, int) else room),), to, leads_back)
 
 
 def _in_order(
@@ -104,7 +105,7 @@ def _in_order(
 ) -> list[tuple[int, Extent]] | None:
     """The modes that move, each with its stride, ordered so that each stride exceeds what those before it span.
 
-    With `copies`, None where there is no such order.
+    None where there is no such order: with `copies`, or of numbers with which no two elements are seen to meet.
     """
     moving: list[tuple[int, Extent, Extent]] = []
     for place, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
@@ -130,6 +131,8 @@ def _in_order(
         return None
     if ordered is None:
         met = _meeting(extents, strides)
+        if met is None and all(isinstance(part, int) for part in (*extents, *strides)):
+            return None  # such an order suffices, and is not needed
         raise NoLayout(
             f"it is not known that {written} stores no two elements at one place"
             if met is None

@@ -13,7 +13,7 @@ from atl.core.substitution import shift_term
 from atl.core.terms import Access, Expr, Gen, Guard, Input, Let
 from atl.core.traversal import Path
 from atl.errors import WrongArgument, brief
-from atl.prove import proves
+from atl.prove import Facts, proves
 from atl.surface.reindexing import Reindexing
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
@@ -23,9 +23,10 @@ from rewrites.matching.patterns import MAX_ELEMENT_RANK
 from rewrites.places.choosing import Chosen, every
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.regions import note_growth
+from rewrites.tactics.reindexing.elements import Elements, in_fewer_digits
 from rewrites.tactics.reindexing.formulas import Storable, closed_formula, closed_predicate, put, reindexing_at
 from rewrites.tactics.reindexing.packing import packed
-from rewrites.tactics.reindexing.reordering import Order
+from rewrites.tactics.reindexing.wellformed import check_reindexing
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.storage.binding import bind, check_name
 
@@ -45,7 +46,7 @@ def store(
     from the place of an element leads to that element. Places that no element has are padding.
 
     With `loops="elements"` the loops stay those over the elements, each stored where it goes: for threads that read
-    neighbours. Then every place is to have an element.
+    neighbours. So they are, too, where a layout has no way back: that no two elements meet is then proved by itself.
 
     let y := e in …  →  let y := Σ[i < n] Σ[j < m] place P to(i, j) e[i, j] in …
 
@@ -69,12 +70,16 @@ def store(
     made = reindexing_at(layout, value.scope.shape(value.term.type), value.scope.facts)
     called, mark = let.name, let.mark
     called_loops = _loops_of(let.value, made)
-    steps = _Steps(work, (*path, 0), made)
-    if loops == "elements":
-        _check_elements(steps)
-    inner = steps.taken()
-    if made.packing is not None:
-        inner = (*inner, *packed(work, (*path, 0, *inner), made.packing, made.places[0]))
+    if loops == "elements" or made.back is None:
+        made = _for_elements(made, value.scope.facts)
+    if made.back is None:
+        inner = _without_way_back(work, (*path, 0), made, called_loops)
+    else:
+        inner = _Steps(work, (*path, 0), made).taken()
+        if made.packing is not None:
+            inner = (*inner, *packed(work, (*path, 0, *inner), made.packing, made.places[0]))
+        elif loops == "elements":
+            inner = (*inner, *_over_elements(work, (*path, 0, *inner), made, called_loops))
     work.mark(path, LetMark.NONE)
     bind(work, path, (0, *inner), called, mark)
     work.rewrite("unfold_let", (*path, 1))
@@ -84,8 +89,6 @@ def store(
     simplify_guards(work, (*path, 1))
     simplify_conditions(work, path)
     simplify_indices(work, path)
-    if loops == "elements":
-        _over_elements(work, (*path, 0), made, called_loops)
     note_growth(work, path)
 
 
@@ -120,34 +123,47 @@ def _loops_of(value: Expr, made: Reindexing) -> list[str]:
     return names
 
 
-def _check_elements(steps: _Steps) -> None:
-    """That loops over the elements fill all of the places, which are of no more digits than rules reach through."""
-    if steps.made.packing is not None:
+def _for_elements(made: Reindexing, facts: Facts) -> Reindexing:
+    """The layout with no more digits of a place than rules reach through, for loops over the elements."""
+    if made.packing is not None:
         raise WrongArgument(
             'loops="elements" for places of runs, one after the other',
             required='loops="places", which run over the runs',
         )
-    digits = len(steps.made.places)
-    if steps.guarded:
-        raise WrongArgument(
-            'loops="elements", and some of the places may have no element',
-            required="a place for each element, and an element for each place",
-            suggestions=('loops="places", which leaves out those without one',),
-        )
-    if digits > MAX_ELEMENT_RANK:
-        raise WrongArgument(
-            f'loops="elements" for places of {digits} digits',
-            required=f"at most {MAX_ELEMENT_RANK}: so many dimensions rules reach through",
-            suggestions=('loops="places"',),
-        )
+    if len(made.places) <= MAX_ELEMENT_RANK:
+        return made
+    fewer = in_fewer_digits(made, MAX_ELEMENT_RANK)
+    check_reindexing(fewer, facts)
+    return fewer
 
 
-def _over_elements(work: Derivation, path: Path, made: Reindexing, names: Sequence[str]) -> None:
-    """⊞[p < P] e[back(p)] → Σ[i < n] place P to(i) e[i]: loops in the order of elements, that of the way back."""
-    assert made.back is not None
-    inner = [{(*path, *(0,) * depth)} for depth in range(1, len(made.places))]
-    backwards = Reindexing(made.places, made.shape, made.back, made.to)
-    Order(work, work.site(path), inner, backwards, names).taken()
+def _over_elements(work: Derivation, path: Path, made: Reindexing, names: Sequence[str]) -> Path:
+    """⊞[p < P] [hit(p)] · e[back(p)] → ⊞[p < P] [hit(p)] · (Σ[i < n] place P to(i) e[i])[p]; the way to the sum."""
+    at = (*path, *(0,) * len(made.places))
+    if isinstance(work.term(at), Guard):
+        at = (*at, 0)
+    scope = work.site(at).scope
+    places = scope.indices[len(scope.indices) - len(made.places) :]
+    return (*at[len(path) :], *Elements(work, at, made, origin=made.origin(places), places=places, names=names).taken())
+
+
+def _without_way_back(work: Derivation, path: Path, made: Reindexing, names: Sequence[str]) -> Path:
+    """v → ⊞[i < n] (Σ[j < n] place P to(j) v[j])[to(i)]: of two at one place it is proved that they are one."""
+    at = _elements(work, path, made)
+    scope = work.site(at).scope
+    own = scope.indices[len(scope.indices) - len(made.shape) :]
+    return (*at[len(path) :], *Elements(work, at, made, origin=own, places=made.place(own), names=names).taken())
+
+
+def _elements(work: Derivation, path: Path, made: Reindexing) -> Path:
+    """v → ⊞[i < n] … v[i] …: the path of the element."""
+    at = path
+    for extent, name in zip(work.term(at).type.shape, made.names[0], strict=True):
+        depth = len(at) - len(path)
+        work.rewrite("gen_eta", at, reverse=True, n=shift(extent, depth))
+        work.rename(at, name)
+        at = (*at, 0)
+    return at
 
 
 class _Steps:
@@ -160,7 +176,7 @@ class _Steps:
     def __init__(self, work: Derivation, path: Path, made: Reindexing) -> None:
         self.work, self.path, self.made = work, path, made
         self.places = [Var(_PLACES + k, name) for k, name in enumerate(made.names[1])]
-        at = self._elements()
+        at = _elements(work, path, made)
         self.at, self.scope = at, work.site(at).scope
         rank = len(made.shape)
         self.value = work.term((*at, *(0,) * rank))
@@ -193,16 +209,6 @@ class _Steps:
     def guarded(self) -> bool:
         """Whether there are places that no element has."""
         return self.stages[0][0] != TRUE
-
-    def _elements(self) -> Path:
-        """v → ⊞[i < n] … v[i] …: the path of the element."""
-        at = self.path
-        for extent, name in zip(self.work.term(at).type.shape, self.made.names[0], strict=True):
-            depth = len(at) - len(self.path)
-            self.work.rewrite("gen_eta", at, reverse=True, n=shift(extent, depth))
-            self.work.rename(at, name)
-            at = (*at, 0)
-        return at
 
     def _stages(self) -> list[tuple[Predicate, tuple[Index, ...]]]:
         """The condition that a place is hit, and where its element comes from, with 0, 1, … places that are wanted."""

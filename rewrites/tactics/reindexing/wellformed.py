@@ -9,7 +9,7 @@ from typing import Final
 
 from atl.checks.wellformed import positive_divisors
 from atl.core.index import ZERO, Index, Leaf, Size, Var, index
-from atl.core.predicate import Predicate, at_most, atoms_of, equal, less, within
+from atl.core.predicate import Predicate, at_most, atoms_of, conjunction, equal, less, within
 from atl.prove import Facts, Model, Proved, Refuted, Unknown, prove
 from atl.surface.reindexing import Packing, Reindexing
 from atl.text.printing import show_predicate
@@ -43,7 +43,9 @@ def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) ->
     variables = [Var(_FIRST + k, name) for k, name in enumerate(made.names[0])]
     at = [index(variable) for variable in variables]
     inside = facts.assume(*(within(ZERO, x, extent) for x, extent in zip(at, made.shape, strict=True)))
-    for goal in (*_of_places(made, at), *(() if copies else _of_way_back(made, at))):
+    if made.back is None and not copies:
+        inside = _check_pairs(made, inside, variables)
+    for goal in (*_of_places(made, at), *(() if copies or made.back is None else _of_way_back(made, at))):
         match prove(inside, goal):
             case Proved():
                 pass
@@ -54,6 +56,22 @@ def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) ->
                 raise _unproved(f"that each element {what}", goal)
     if made.packing is not None:
         _check_packing(made, made.packing, facts, at)
+
+
+def _check_pairs(made: Reindexing, inside: Facts, variables: Sequence[Var]) -> Facts:
+    """Proves that no two elements meet, of two at any indices: slower than to be led back, and more seldom decided."""
+    others = [Var(_FIRST + 70 + k, f"{variable.name}'") for k, variable in enumerate(variables)]
+    one, two = ([index(variable) for variable in each] for each in (variables, others))
+    limits = [within(ZERO, x, extent) for x, extent in zip(two, made.shape, strict=True)]
+    met = [equal(p, q) for p, q in zip(made.place(one), made.place(two), strict=True)]
+    goal = conjunction([equal(x, y) for x, y in zip(one, two, strict=True)])
+    match prove(inside.assume(*limits, *met), goal):
+        case Proved():
+            return inside
+        case Refuted(model):
+            raise _refused(made, variables, goal, model, copies=False)
+        case Unknown():
+            raise _unproved("that each element is stored at a place of its own", goal)
 
 
 def _check_packing(made: Reindexing, packing: Packing, facts: Facts, at: Sequence[Index]) -> None:

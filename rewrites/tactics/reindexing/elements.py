@@ -1,0 +1,145 @@
+"""Loops over elements: a tensor as the sum of its elements, each placed where it goes, whatever is at other places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from atl.checks.scope import Scope
+from atl.core.index import ONE, ZERO, Index, Var, index
+from atl.core.predicate import Predicate, conjunction, equal
+from atl.core.substitution import shift_term
+from atl.core.terms import Access, Expr, Guard, Reduce
+from atl.core.traversal import Path
+from atl.surface.reindexing import Reindexing
+from atl.surface.values import IndexExpr
+from rewrites.derivation import Derivation
+from rewrites.instantiation import Argument, Function
+from rewrites.tactics.reindexing.formulas import closed_formula, closed_predicate
+
+_ELEMENTS: Final = (1 << 57) + 600
+
+
+def in_fewer_digits(made: Reindexing, most: int) -> Reindexing:
+    """The layout with places of so many digits: the last ones are one, row by row."""
+    kept, joined = made.places[: most - 1], made.places[most - 1 :]
+    back = made.back
+
+    def to(*at: IndexExpr) -> tuple[Index, ...]:
+        place = made.place([x.node for x in at])
+        flat = ZERO
+        for digit, extent in zip(place[most - 1 :], joined, strict=True):
+            flat = flat * extent + digit
+        return (*place[: most - 1], flat)
+
+    def led_back(*at: IndexExpr) -> Sequence[Index]:
+        rest, digits = at[-1], list[IndexExpr]()
+        for extent in reversed(joined[1:]):
+            digits.insert(0, rest % IndexExpr(extent))
+            rest = rest // IndexExpr(extent)
+        return made.origin([x.node for x in (*at[:-1], rest, *digits)])
+
+    return Reindexing(made.shape, (*kept, product(joined)), to, None if back is None else led_back)
+
+
+def product(extents: Sequence[Index]) -> Index:
+    """The extents multiplied."""
+    found = ONE
+    for extent in extents:
+        found = found * extent
+    return found
+
+
+class Elements:
+    """v[x] is read of the sum of all elements at the place p, where that is the place of x alone.
+
+    v[x, y]  →  (Σ[i < n] Σ[j < m] place P to₀(i, j) place Q to₁(i, j) v[i, j])[p, q]
+    """
+
+    def __init__(
+        self,
+        work: Derivation,
+        at: Path,
+        made: Reindexing,
+        *,
+        origin: Sequence[Index],
+        places: Sequence[Index],
+        names: Sequence[str],
+    ) -> None:
+        self.work, self.at, self.made = work, at, made
+        self.scope: Scope = work.site(at).scope
+        self.origin, self.places = origin, places
+        self.rank = len(made.shape)
+        self.own = [Var(_ELEMENTS + k, name) for k, name in enumerate(names)]
+        value = work.term(at)
+        for _ in range(self.rank):
+            assert isinstance(value, Access)
+            value = value.tensor
+        self.value = value
+
+    def taken(self) -> Path:
+        """Takes the steps. The way from the element to the sum."""
+        self._summed()
+        body = (*self.at, *(0,) * self.rank)
+        self._placed(body)
+        for depth in reversed(range(self.rank)):
+            for access in range(len(self.places)):
+                self.work.rewrite("get_sum", (*self.at, *(0,) * (depth + access)), reverse=True)
+        return (0,) * len(self.places)
+
+    def _summed(self) -> None:
+        """v[x, y] → Σ[i < n] Σ[j < m] [i = x ∧ j = y] · v[i, j]."""
+        for r in reversed(range(self.rank)):
+            own = index(self.own[r])
+            arguments: dict[str, Argument] = {
+                "lo": ZERO,
+                "hi": closed_formula(self.made.shape[r], self.scope, ()),
+                "a": closed_formula(self.origin[r], self.scope, ()),
+                "e": Function(("index",), self._term(r + 1, [*self.origin[:r], own], [self.own[r]])),
+            }
+            self.work.apply(self.work.rule("sum_delta_within"), self.at, arguments, reverse=True)
+            self.work.rename(self.at, self.own[r].name)
+        inside = (*self.at, 0)
+        for _ in range(self.rank - 1):
+            self.work.rewrite("sum_guard", inside)
+            inside = (*inside, 0)
+            self.work.rewrite("guard_guard", inside)
+
+    def _term(self, r: int, at: Sequence[Index], inside: Sequence[Var]) -> Expr:
+        """Σ[j < m] [j = y] · v[at, j], for the dimensions from r on, under binders of these variables."""
+        if r == self.rank:
+            value: Expr = shift_term(self.value, len(inside))
+            for x in at:
+                value = Access(value, closed_formula(x, self.scope, inside))
+            return value
+        own, under = index(self.own[r]), (*inside, self.own[r])
+        there = closed_predicate(equal(own, self.origin[r]), self.scope, under)
+        body = Guard(there, self._term(r + 1, [*at, own], under))
+        extent = closed_formula(self.made.shape[r], self.scope, inside)
+        return Reduce("sum", ZERO, extent, body, self.own[r].name)
+
+    def _placed(self, at: Path) -> None:
+        """[i = x ∧ j = y] · e → (place P to₀(i, j) place Q to₁(i, j) e)[p, q]."""
+        scope = self.work.site(at).scope
+        to = self.made.place(scope.indices[len(scope.indices) - self.rank :])
+        met = [closed_predicate(equal(p, own), scope, ()) for p, own in zip(self.places, to, strict=True)]
+        self.work.rewrite("guard_equivalent", at, q=conjunction(met))
+        for k in range(len(met) - 1):
+            self._taken_apart((*at, *(0,) * k), met[k], conjunction(met[k + 1 :]))
+        for k in reversed(range(len(met))):
+            guard = (*at, *(0,) * k)
+            for _ in range(len(met) - 1 - k):
+                self.work.rewrite("guard_access", guard, reverse=True)
+                guard = (*guard, 0)
+            arguments: dict[str, Argument] = {
+                "n": closed_formula(self.made.places[k], scope, ()),
+                "i": closed_formula(to[k], scope, ()),
+                "e": self.work.term((*guard, 0)),
+                "k": closed_formula(self.places[k], scope, ()),
+            }
+            self.work.apply(self.work.rule("place_access"), guard, arguments, reverse=True)
+
+    def _taken_apart(self, at: Path, first: Predicate, rest: Predicate) -> None:
+        """[p ∧ q] · e → [p] · [q] · e."""
+        arguments: dict[str, Argument] = {"p": first, "q": rest, "e": self.work.term((*at, 0))}
+        self.work.apply(self.work.rule("guard_guard"), at, arguments, reverse=True)
