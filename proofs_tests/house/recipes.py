@@ -22,6 +22,8 @@ from os import environ
 from pathlib import Path
 from typing import Final
 
+from proofs_tests.house.test_house import ROOMS, WORKSHOPS
+
 HERE: Final = Path(__file__).resolve().parents[2]
 DOCUMENT: Final = HERE / "CONTRIBUTING.md"
 
@@ -138,9 +140,8 @@ def named(recipe: str) -> set[str]:
 def copy_of_the_tree(to: Path) -> Path:
     """A copy of the rooms and of the settings. What the type checker remembers comes along, which makes it quick."""
     tree = to / "tree"
-    rooms = ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "pages")
     tree.mkdir()
-    for room in (*rooms, "proofs_tests", "bench", "examples", ".mypy_cache"):
+    for room in (*ROOMS, *WORKSHOPS, ".mypy_cache"):
         if (HERE / room).is_dir():
             shutil.copytree(HERE / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(HERE / "pyproject.toml", tree)
