@@ -46,14 +46,14 @@ class Apart:
         form = getattr(value, "format", None)
         if form is self.format and type(value) is SparseTensor and value.values.dtype is self._element:
             return value.arrays, value.shape
-        if form == self._scipy and len(value.shape) == 2:
+        if form == self._scipy and len(shape := value.shape) == 2:
             pos, crd, held = value.indptr, value.indices, value.data
             try:
                 fits = pos.dtype is self._index and crd.dtype is self._index and held.dtype is self._element
             except AttributeError:  # no arrays: `pack` says so
                 fits = False
             if fits:
-                return (pos, crd, held), value.shape
+                return (pos, crd, held), shape
         made = pack(value, self.format)
         if made.values.dtype != self._element:
             raise ArrayError(

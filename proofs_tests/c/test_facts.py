@@ -16,6 +16,9 @@ import atl
 from atl.errors import ArrayError
 from lowering import compile as compiled
 from lowering import facts
+from lowering.calls.looking import Operand
+from lowering.calls.noted import Note
+from lowering.calls.taking import met_by
 
 n, m = atl.sizes("n m")
 x = atl.tensor("x", m)
@@ -119,6 +122,19 @@ def test_one_fall_in_a_long_row_between_positions_is_found_wherever_it_stands() 
         crd[at] = crd[at - 1]
         assert finds_fault(told, *pick(pointers)) == is_one, at
         crd[at] = at
+
+
+def test_a_note_holds_only_for_limits_that_ask_the_same_of_its_indices() -> None:
+    first, other = facts.Limit("outside int32", (0,), 3, (0, 4)), facts.Limit("outside int32", (1,), 3, (0, 9))
+    limits = facts.Limits([first, other])
+    wider = facts.Limits([first, replace(other, numbers=(0, 5))])
+    for places, agree in (((0,), True), ((1,), False), ((0, 1), False)):
+        assert limits.agree(wider, places) is wider.agree(limits, places) is agree
+        operand = Operand("A", (), places)
+        note = Note(wider, (), (), ())
+        assert met_by(limits, [(operand, {}, note, None)]) == ((places,) if agree else ())
+        assert met_by(wider, [(operand, {}, note, None)]) == (places,)
+        assert met_by(limits, [(operand, {}, None, None)]) == ()
 
 
 def test_shapes_that_were_right_are_remembered_though_elements_have_facts(monkeypatch: pytest.MonkeyPatch) -> None:

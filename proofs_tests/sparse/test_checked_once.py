@@ -16,6 +16,7 @@ from atl.errors import ArrayError
 from lowering import Kernel
 from lowering import compile as compiled
 from lowering.c.gathering import gathers, vector_flags
+from lowering.calls.noted import over_same_bytes
 from lowering.calls.taking import met_by
 from lowering.compiler import Compiler, find_compiler
 from lowering.facts import Asked
@@ -144,6 +145,18 @@ def test_what_is_noted_is_what_was_packed_whatever_is_done_to_its_arrays_since()
             again(packed, vector)
 
 
+def test_what_is_noted_are_the_very_bytes_wherever_in_them_an_array_begins() -> None:
+    held = np.frombuffer(np.arange(10, dtype=np.int32).tobytes(), np.int32)
+    for view in (held, held[3:7], held[2:8].reshape(2, 3), held[:0], held[4:].view(np.int64)):
+        own = over_same_bytes(view)
+        assert own is not None
+        assert np.array_equal(own, view)
+        assert own.base is not view
+        assert np.shares_memory(own, view) == bool(view.size)
+    assert over_same_bytes(held[::2]) is None
+    assert over_same_bytes(held.copy()) is None
+
+
 def test_a_tensor_is_noted_once_for_calls_that_differ_in_other_operands() -> None:
     n, m, k = atl.sizes("n m k")
     left, right = atl.tensor("A", n, m, dtype="float64"), atl.tensor("B", m, k, dtype="float64")
@@ -160,6 +173,18 @@ def test_a_tensor_is_noted_once_for_calls_that_differ_in_other_operands() -> Non
     assert len(noted[-1]) == 1
     assert noted[-1][0] is noted[2][0]
     assert asked(kernel, packed, np.ones((13, 4))) == ()
+
+
+@pytest.mark.parametrize("form", [sparse.CSR, sparse.CSC])
+def test_matrices_with_as_many_entries_are_told_apart_by_their_shapes(form: sparse.Format) -> None:
+    kernel = compiled(reschedule(SPMV).sparsify("A", form).goal)
+    matrices = [np.eye(rows, columns)[:, ::-1] for rows, columns in ((3, 4), (6, 3), (3, 5), (9, 3), (3, 3))]
+    for made in (sparse.pack, lambda dense, form: sparse.to_scipy(sparse.pack(dense, form))):
+        operands = [made(dense, form) for dense in matrices]
+        for _ in range(4):
+            for operand, dense in zip(operands, matrices, strict=True):
+                vector = np.arange(1.0, 1 + dense.shape[1])
+                assert np.array_equal(kernel(operand, vector), dense @ vector)
 
 
 def test_values_of_a_packed_tensor_are_looked_at_in_each_call() -> None:

@@ -59,6 +59,16 @@ def test_programs_are_equal_however_their_operands_are_passed() -> None:
     assert replace(DERIVED, packed=()).operands == ("A_pos", "A_crd", "A_val", "v")
 
 
+@pytest.mark.parametrize("order", [("A_pos", "A_crd", "v", "A_val"), ("A_crd", "A_pos", "A_val", "v")])
+def test_an_operand_whose_inputs_stand_in_another_order_is_taken_apart_into_these(order: tuple[str, ...]) -> None:
+    inputs = {array.name: array for array in DERIVED.inputs}
+    kernel = compiled(replace(DERIVED, inputs=tuple(inputs[name] for name in order)))
+    matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
+    for value in (matrix, sparse.pack(matrix, sparse.CSR)):
+        for _ in range(3):
+            assert np.array_equal(kernel(A=value, v=vector), matrix @ vector)
+
+
 def test_operands_are_kept_where_sizes_are_fixed_and_where_programs_are_pickled() -> None:
     matrix, vector = MATRICES["no block divides it"](), np.arange(13.0)
     for program in (specialise(DERIVED, {"m": 13}), pickle.loads(pickle.dumps(DERIVED))):

@@ -24,6 +24,7 @@ from rewrites.tactics.sparse.sinking import Stays, fixed_below, sink, solutions,
 READ: Final = (*OF_ACCESSES, "place_access")
 ONLY_SUMS: Final = "an operand that is only multiplied, added, negated or divided, within loops and sums"
 WITHIN_ANOTHER: Final = "its index is that of entries which are found only within those of another operand"
+OTHER_FIRST: Final = "sparsify the other operand first: its entries then lead the loops, which may do"
 ONE_ORDER: Final = "formats that hold the dimensions in one order: all of them by rows, say, or all by columns"
 GATHERED: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "guard_div_left")
 """Conditions leave products."""
@@ -216,6 +217,7 @@ def _finished(work: Derivation) -> None:
                     f"the loop {loop.called[0]} is still dense: {why}",
                     place=place_of(work.goal, site.path),
                     required=ONE_ORDER if why == WITHIN_ANOTHER else ONLY_SUMS,
+                    suggestions=(OTHER_FIRST,) if why == WITHIN_ANOTHER and isinstance(loop.term, Reduce) else (),
                 )
 
 
