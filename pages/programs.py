@@ -25,7 +25,7 @@ Range: TypeAlias = tuple[int, int]
 
 _COLOURED: Final = re.compile(
     r"(?P<k>[⊞Σ∏⨁]|\b(?:let|in|(?:max|min|product)(?=[\[(])|truncr|truncl|padr|padl|flatten|split|transpose|place|select|cast)\b)"
-    r"|(?P<m>\| (?:[a-z]+(?:\.[xyz])?)(?=\]| :=))|(?P<n>\b[0-9][0-9_.]*\b)"
+    r"|(?P<m>\| (?:[a-z]+(?:\.[xyz])?)(?=\]| :=))"
 )
 _WORDS: Final = re.compile(r"\s+|\w+|.")
 
@@ -41,7 +41,7 @@ class Span:
 
 
 def coloured(text: str) -> Html:
-    """A piece of a program with its signs, numbers and marks told apart."""
+    """A piece of a program with its signs and marks told apart."""
     out: list[Child] = []
     at = 0
     for met in _COLOURED.finditer(text):
