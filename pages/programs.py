@@ -18,6 +18,8 @@ WIDTH: Final = 88
 """Programs are laid out for so many columns, fewer than in a terminal: the list of calls stands beside them."""
 COMPARED: Final = 4_000_000
 """Texts with more pairs of words than this are compared line by line."""
+LARGEST: Final = 20_000
+"""A program with more nodes than this is elided."""
 MOSTLY: Final = 0.6
 """Where more than this share of a part has changed, the whole of it is marked."""
 
@@ -146,8 +148,12 @@ def compared(before: str, after: str) -> tuple[list[Span], list[Span]]:
 
 
 def text_of(program: Program) -> str:
-    """The whole of a program, for the columns of a page."""
-    return laid_at(program, (), width=WIDTH).text if program.body.size < 20_000 else show_program(program, abridge=True)
+    """The whole of a program, for the columns of a page; what is far too long to be read is elided."""
+    return show_program(program, abridge=True) if _is_large(program) else laid_at(program, (), width=WIDTH).text
+
+
+def _is_large(program: Program) -> bool:
+    return program.body.size > LARGEST
 
 
 def part_of(program: Program, path: Path, names: Names) -> str:
@@ -156,7 +162,9 @@ def part_of(program: Program, path: Path, names: Names) -> str:
 
 
 def with_part(program: Program, path: Path) -> tuple[str, list[Span]]:
-    """The whole of a program, with the part at a path marked as what has come."""
+    """The whole of a program, with the part at a path marked as what has come, unless it is elided."""
+    if _is_large(program):
+        return text_of(program), []
     laid = laid_at(program, path, width=WIDTH)
     return laid.text, spans_of(laid.text, [(laid.start, laid.stop)], "ins")
 
