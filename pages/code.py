@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
+from atl.checks.targets import support_of
+from atl.core.index import size
 from atl.core.marks import BLOCKS, THREADS, LoopMark
 from atl.core.program import Program
 from atl.core.terms import Expr, Gen, Reduce
 from atl.core.traversal import Path, children
 from atl.errors import ATLError, WrongArgument, brief
+from atl.meaning.specialise import specialise
 from atl.text.printing import laid_with_heads
 from lowering import GpuKernel, Kernel, TracedText, trace
 from pages.elements import Child, Html, element, escaped, joined
@@ -33,11 +37,11 @@ def traced_of(program: Program, kernel: object, target: str | None) -> TracedTex
     Raises `WrongArgument` for what is no kernel, or one of another program.
     """
     if kernel is None:
-        wanted = target or ("cuda" if _is_for_gpu(program) else "c")
+        if target is None:
+            target = "cuda" if _is_for_gpu(program) else "c"
+        support_of(target)
         try:
-            return trace(program, target=wanted)
-        except WrongArgument:
-            raise
+            return trace(program, target=target)
         except ATLError as error:
             return error
     if not isinstance(kernel, Kernel | GpuKernel):
@@ -55,12 +59,19 @@ def traced_of(program: Program, kernel: object, target: str | None) -> TracedTex
 
 
 def _is_of(made: Program, program: Program) -> bool:
-    """Whether a kernel's program is this one; some of its sizes may be fixed."""
-    return (
-        made.name == program.name
-        and set(made.sizes) <= set(program.sizes)
-        and (made.body == program.body or set(made.sizes) < set(program.sizes) or program.stored is not None)
-    )
+    """Whether a kernel's program is this one, some of whose sizes may be fixed."""
+    if program.stored is not None:
+        # Of a result that is stored as an operand is, a kernel computes the values.
+        program = replace(program, body=program.stored[1])
+    fixed = [name for name in program.sizes if name not in made.sizes]
+    found: dict[str, int] = {}
+    for ours, theirs in zip(program.inputs, made.inputs, strict=False):
+        for extent, value in zip(ours.shape, theirs.shape, strict=False):
+            found |= {name: value.constant for name in fixed if extent == size(name) and value.constant is not None}
+    try:
+        return len(found) == len(fixed) and specialise(program, found).body == made.body
+    except ATLError:
+        return False
 
 
 def _is_for_gpu(program: Program) -> bool:

@@ -183,9 +183,7 @@ def _statement(told: Account) -> Html:
     return element(
         "section",
         element("p", "A derivation", class_="eyebrow"),
-        element(
-            "h1", *dict.fromkeys((told.start.name, f" = {told.end.name}" if told.end.name != told.start.name else ""))
-        ),
+        element("h1", told.start.name),
         element("p", _SAYS, [" with ", _listed(given)] if given else None, ".", class_="lead"),
         element("ul", [element("li", fact) for fact in facts], class_="facts"),
         element(

@@ -18,6 +18,8 @@ WIDTH: Final = 88
 """Programs are laid out for so many columns, fewer than in a terminal: the list of calls stands beside them."""
 COMPARED: Final = 4_000_000
 """Texts with more pairs of words than this are compared line by line."""
+LARGEST: Final = 20_000
+"""A program with more nodes than this is elided."""
 MOSTLY: Final = 0.6
 """Where more than this share of a part has changed, the whole of it is marked."""
 
@@ -25,7 +27,7 @@ Range: TypeAlias = tuple[int, int]
 
 _COLOURED: Final = re.compile(
     r"(?P<k>[⊞Σ∏⨁]|\b(?:let|in|(?:max|min|product)(?=[\[(])|truncr|truncl|padr|padl|flatten|split|transpose|place|select|cast)\b)"
-    r"|(?P<m>\| (?:[a-z]+(?:\.[xyz])?)(?=\]| :=))|(?P<n>\b[0-9][0-9_.]*\b)"
+    r"|(?P<m>\| (?:[a-z]+(?:\.[xyz])?)(?=\]| :=))"
 )
 _WORDS: Final = re.compile(r"\s+|\w+|.")
 
@@ -41,7 +43,7 @@ class Span:
 
 
 def coloured(text: str) -> Html:
-    """A piece of a program with its signs, numbers and marks told apart."""
+    """A piece of a program with its signs and marks told apart."""
     out: list[Child] = []
     at = 0
     for met in _COLOURED.finditer(text):
@@ -146,8 +148,12 @@ def compared(before: str, after: str) -> tuple[list[Span], list[Span]]:
 
 
 def text_of(program: Program) -> str:
-    """The whole of a program, for the columns of a page."""
-    return laid_at(program, (), width=WIDTH).text if program.body.size < 20_000 else show_program(program, abridge=True)
+    """The whole of a program, for the columns of a page; what is far too long to be read is elided."""
+    return show_program(program, abridge=True) if _is_large(program) else laid_at(program, (), width=WIDTH).text
+
+
+def _is_large(program: Program) -> bool:
+    return program.body.size > LARGEST
 
 
 def part_of(program: Program, path: Path, names: Names) -> str:
@@ -156,7 +162,9 @@ def part_of(program: Program, path: Path, names: Names) -> str:
 
 
 def with_part(program: Program, path: Path) -> tuple[str, list[Span]]:
-    """The whole of a program, with the part at a path marked as what has come."""
+    """The whole of a program, with the part at a path marked as what has come, unless it is elided."""
+    if _is_large(program):
+        return text_of(program), []
     laid = laid_at(program, path, width=WIDTH)
     return laid.text, spans_of(laid.text, [(laid.start, laid.stop)], "ins")
 

@@ -76,7 +76,7 @@ def changed_program(call: CallAccount, label: str) -> Html:
     gone, come = compared(old, new)
     if len(call.steps) == 1 and call.steps[0].path:
         path = call.steps[0].path
-        gone, come = _within(call.before, path, old, gone), _within(call.after, path, new, come)
+        gone, come = _within(call.before, path, gone), _within(call.after, path, come)
     return element(
         "div",
         _panel("before", "the lines that change", _lines_with(old, gone)) if gone else None,
@@ -85,10 +85,9 @@ def changed_program(call: CallAccount, label: str) -> Html:
     )
 
 
-def _within(program: Program, path: Path, text: str, spans: list[Span]) -> list[Span]:
+def _within(program: Program, path: Path, spans: list[Span]) -> list[Span]:
     """The spans, and around them the part of the program at a path; only that, where they are not all in it."""
-    parts = [span for span in with_part(program, path)[1] if span.stop <= len(text)]
-    around = [Span(span.start, span.stop, "span", {"class_": "part"}) for span in parts]
+    around = [Span(span.start, span.stop, "span", {"class_": "part"}) for span in with_part(program, path)[1]]
     inside = all(any(part.start <= s.start and s.stop <= part.stop for part in around) for s in spans)
     return [*around, *spans] if inside else spans or around
 
@@ -135,7 +134,7 @@ def step_details(step: StepAccount, number: int, *, alone: bool) -> Html:
         summary,
         element(
             "div",
-            None if step.reverse is False else element("p", "from right to left", class_="quiet way"),
+            element("p", "from right to left", class_="quiet way") if step.reverse else None,
             None if alone else _parts(step),
             element("div", _why(step), _rule(step), class_="beside"),
             None if alone else _whole(step, number),

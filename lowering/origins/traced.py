@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from atl.checks.targets import check_names, marked_binders, support_of
@@ -66,10 +66,14 @@ def trace(program: Program | Kernel | GpuKernel, *, target: str = "c") -> Traced
     for (int64_t i = 0; i < n; i++) { ()
     for (int64_t j = 0; j < m; j++) { (0,)
     """
-    if isinstance(program, Kernel):
-        return _in_c(program.program, program.program, (), program.nest.vector_bytes)
-    if isinstance(program, GpuKernel):
-        return _in_cuda(program.program)
+    if isinstance(program, Kernel | GpuKernel):
+        found = (
+            _in_c(program.program, program.program, (), program.nest.vector_bytes)
+            if isinstance(program, Kernel)
+            else _in_cuda(program.program)
+        )
+        # A kernel that was put together from other parts has its own text, and nobody knows where its loops are from.
+        return found if found.source == program.source else replace(found, source=program.source, loops=())
     checked_program(program)
     support_of(target)
     check_rank(len(program.shape))

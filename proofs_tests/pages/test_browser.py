@@ -159,7 +159,7 @@ def test_every_element_of_a_picture_has_a_place_of_its_own(page: Chromium) -> No
 
 
 def test_a_phone_scrolls_in_one_direction_only(page: Chromium) -> None:
-    for width in (320, 390, 768):
+    for width in (320, 768):
         page.looks(width, 800)
         page.press("e")
         assert page.value("document.documentElement.scrollWidth") <= width
@@ -201,13 +201,13 @@ def test_a_screen_reader_finds_its_way(page: Chromium) -> None:
     assert pressed
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_all_that_is_written_is_told_from_what_it_stands_on(page: Chromium, dark: bool) -> None:
-    page.looks(1280, 900, dark=dark)
+def test_all_that_is_written_is_told_from_what_it_stands_on(page: Chromium) -> None:
     page.press("e")
-    ratios = page.value(CONTRAST)
-    assert len(ratios) > 5
-    assert [each for each in ratios if each[1] < 4.5] == []
+    for dark in (False, True):
+        page.looks(1280, 900, dark=dark)
+        ratios = page.value(CONTRAST)
+        assert len(ratios) > 5
+        assert [each for each in ratios if each[1] < 4.5] == []
 
 
 CONTRAST = """(() => {

@@ -112,7 +112,8 @@ def test_what_was_read_from_a_certificate_has_a_page_and_no_prover_is_asked(
 def test_a_theorem_that_tells_what_did_not_happen_is_shown_step_by_step(pipeline: Theorem) -> None:
     other = derivations.pipeline_fused().done()
     (first, *rest) = [call for call in pipeline.told if isinstance(call, Call)]
-    for false in (("no call",), other.told, (first,), tuple(rest), (replace(first, theorems=(other,)), *rest)):
+    gap = (first, *rest[1:])
+    for false in (("no call",), other.told, (first,), tuple(rest), gap, (replace(first, theorems=(other,)), *rest)):
         lying = told(pipeline, false)
         assert not account(lying).told
         assert [call.text for call in account(lying).calls][:2] == ["rw('unfold_let')", "rw('get_gen')"]
@@ -179,6 +180,9 @@ def test_a_kernel_of_another_program_is_refused(pipeline: Theorem) -> None:
     other = compile(derivations.shifting_convolution())
     with pytest.raises(atl.ATLError, match="a kernel of another program"):
         pages.page(pipeline, kernel=other)
+    for sizes in ({}, {"n": 24}):
+        with pytest.raises(atl.ATLError, match="a kernel of another program"):
+            pages.page(pipeline, kernel=compile(pipeline.lhs, sizes=sizes))
     with pytest.raises(atl.ATLError, match="kernel='c'"):
         pages.page(pipeline, kernel="c")  # type: ignore[arg-type]
     with pytest.raises(atl.ATLError, match="a kernel and a target"):
