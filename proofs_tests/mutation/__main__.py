@@ -4,6 +4,7 @@
     --sample N --seed S                        so many, drawn by a seed
     --again                                    those too of which an earlier run knows
     --only TEXT                                those whose key holds this text
+    --seconds S, --without FILE                fewer tests for each: what survives them may be found by more
 
 What was found is kept in `out/mutation`, and a run goes on where the one before it was stopped. 1 if a mutant survives
 that nobody has explained (`explained`).
@@ -21,7 +22,7 @@ import pytest
 from proofs_tests.mutation.edits import Mutant, mutants
 from proofs_tests.mutation.explained import EXPLAINED
 from proofs_tests.mutation.rooms import HERE, ROOMS
-from proofs_tests.mutation.running import Runner, Verdicts
+from proofs_tests.mutation.running import SECONDS, Runner, Verdicts
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, help="so many mutants, drawn by the seed (default: all)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="mutants whose key holds this text")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of tests for one mutant (default: %(default)s)")
+    parser.add_argument("--without", action="append", default=[], metavar="FILE", help="tests of the room to leave out")
     parser.add_argument("--again", action="store_true", help="run those too whose verdict is known")
     asked = parser.parse_args(argv)
     room = ROOMS[asked.room]
@@ -41,9 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     verdicts = Verdicts(HERE / "out" / "mutation" / f"{asked.room}.jsonl", texts)
     left = [mutant for mutant in chosen if asked.again or verdicts.of(mutant) is None]
     print(f"{len(chosen)} mutants, {len(chosen) - len(left)} of them judged before", flush=True)
+    tests = [test for test in room.tests if test not in asked.without]
     if left:
-        runner = Runner(left, texts, verdicts)
-        code = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *room.tests], plugins=[runner])
+        runner = Runner(left, texts, verdicts, asked.seconds)
+        code = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins=[runner])
         if code not in (0, pytest.ExitCode.OK) or runner.broken:
             print(f"the tests of the room do not pass as they are: {', '.join(runner.broken) or code}", file=sys.stderr)
             return 2

@@ -28,7 +28,13 @@ class Room:
 ROOMS: Final = {
     "kernel": Room(
         ("rewrites/kernel.py", "rewrites/admission.py"),
-        ("proofs_tests/kernel", "proofs_tests/own", "proofs_tests/attacks/test_attacks_on_the_kernel.py"),
+        (
+            "proofs_tests/kernel/test_admission.py",
+            "proofs_tests/kernel/test_kernel_soundness.py",
+            "proofs_tests/kernel/test_instances.py",
+            "proofs_tests/own/test_own_rules.py",
+            "proofs_tests/attacks/test_attacks_on_the_kernel.py",
+        ),
     ),
     "certificates": Room(
         ("rewrites/certificates",),

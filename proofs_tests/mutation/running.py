@@ -58,7 +58,10 @@ class Verdicts:
 class Runner:
     """A plugin of pytest that runs, in the place of all tests once, some of them for each mutant."""
 
-    def __init__(self, mutants: Sequence[Mutant], texts: Mapping[str, str], verdicts: Verdicts) -> None:
+    def __init__(
+        self, mutants: Sequence[Mutant], texts: Mapping[str, str], verdicts: Verdicts, seconds: float = SECONDS
+    ) -> None:
+        self._seconds = seconds
         self._mutants = mutants
         self._texts = texts
         self._verdicts = verdicts
@@ -97,7 +100,7 @@ class Runner:
         """The tests that reach the mutant, the fastest first, for as long as is allowed."""
         found = [item for item in session.items if (mutant.file, mutant.line) in reached[item.nodeid]]
         chosen: list[pytest.Item] = []
-        left = SECONDS
+        left = self._seconds
         for item in sorted(found, key=lambda item: seconds[item.nodeid]):
             if chosen and seconds[item.nodeid] > left:
                 break

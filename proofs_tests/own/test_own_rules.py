@@ -318,3 +318,18 @@ def test_rules_of_ones_own_are_given_as_a_list(tmp_path: Path) -> None:
     assert load(tmp_path / "theorem.json", own=(larger_and_smaller,)).unproved == (larger_and_smaller,)
     with pytest.raises(WrongArgument, match="own="):
         load(tmp_path / "theorem.json", own=larger_and_smaller)  # type: ignore[arg-type]
+
+
+def test_what_is_no_rule_or_no_file_is_refused() -> None:
+    theorem = dumps(unproved_theorem())
+    with pytest.raises(WrongArgument, match="rules by their names"):
+        loads(theorem, rules={"larger_and_smaller": 3})  # type: ignore[dict-item]
+    with pytest.raises(WrongArgument, match="3 is no path of a file"):
+        read(3)  # type: ignore[arg-type]
+
+
+def test_a_rule_of_a_notebook_is_to_be_stated_where_its_script_runs() -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(OF_EXTREMES, names)
+    script = reschedule(extremes()).rw(names["larger_and_smaller"]).done().as_python()
+    assert "# larger_and_smaller is a rule of your own: state it here" in script
