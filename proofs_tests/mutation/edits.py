@@ -96,7 +96,15 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
 def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, str, Edit]]:
     for node in _below(function):
         for change, target, name, value in _of(node):
-            yield getattr(node, "lineno", function.lineno), change, partial(setattr, target, name, value)
+            yield _line(node, change, function), change, partial(setattr, target, name, value)
+
+
+def _line(node: ast.AST, change: str, function: ast.FunctionDef) -> int:
+    """Where a change is seen: a part of a comprehension or of a match has no line of its own, a function two."""
+    if isinstance(node, ast.FunctionDef):
+        return next(part.lineno for part in node.body if change.startswith(ast.unparse(part).splitlines()[0][:60]))
+    inside = node.target if isinstance(node, ast.comprehension) else getattr(node, "pattern", node)
+    return int(getattr(inside, "lineno", function.body[0].lineno))
 
 
 def _below(node: ast.AST) -> Iterator[ast.AST]:
