@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 import atl
-from atl.core.index import bound
+from atl.core.index import bound, constant
 from atl.core.predicate import at_most
 from atl.core.program import Program
+from atl.core.terms import Access, Local
 from atl.errors import WrongArgument
 from rewrites.errors import NotATheorem, NotEqual
+from rewrites.instantiation import Function
 from rewrites.kernel import reflexivity, rewrite, shown, symmetry, transitivity
 from rewrites.rules import RULES
 
@@ -75,3 +77,29 @@ def test_theorems_that_meet_compose() -> None:
     assert and_back.lhs == and_back.rhs == there.lhs
     assert [step.reverse for step in and_back.steps] == [False, True]
     assert transitivity(and_back, there).rhs == there.rhs
+
+
+@pytest.mark.parametrize("path", [(-1,), (True,), (0.0,), ("0",), (None,), (1,), (0, 2)])
+def test_a_path_is_of_positions_alone(path: Any) -> None:
+    """Python would count -1 from the end, and take True for 1."""
+    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
+    with pytest.raises(NotEqual, match="the program has no subterm at"):
+        rewrite(reflexivity(doubled()), RULES["mul_comm"], path, {"a": two, "b": element})
+
+
+def test_an_argument_uses_what_is_bound_around_its_place_and_no_more() -> None:
+    """It is refused as it comes in, and not only when the program is whole again."""
+    whole = doubled()
+    always = at_most(constant(0), constant(0))
+    beyond: list[dict[str, Any]] = [
+        {"p": at_most(bound(0), n.node), "e": whole.body},
+        {"p": always, "e": Local(0, whole.type)},
+    ]
+    for arguments in beyond:
+        with pytest.raises(NotEqual, match="uses an index or a tensor that is not bound at that place"):
+            rewrite(reflexivity(whole), RULES["guard_true"], (), arguments, reverse=True)
+    function = Function(("index",), Access(x.node, bound(1)))
+    with pytest.raises(NotEqual, match="e uses an index or a tensor that is not bound at that place"):
+        rewrite(
+            reflexivity(whole), RULES["get_gen"], (), {"lo": constant(0), "hi": n.node, "e": function, "k": constant(0)}
+        )
