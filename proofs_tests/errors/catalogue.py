@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from textwrap import indent
 from typing import Final
 
 from atl.errors import ATLError
@@ -52,7 +53,6 @@ would expect. It has a code, the place, what was required, numbers that break it
 a test causes each of them, and carries out the cure. Those of the language are reachable as `atl.UnsafeAccess`, the
 others in `rewrites.errors`, `layouts`, `sparse`. Before each example stand these lines:
 
-```python
 """
 
 
@@ -92,7 +92,7 @@ def page(messages: dict[str, str]) -> str:
 
 
 def _parts(messages: dict[str, str]) -> Iterator[str]:
-    yield f"{_HEAD}{PRELUDE}```\n"
+    yield f"{_HEAD}{_set_off(PRELUDE)}"
     of = classes()
     title = ""
     for entry in ENTRIES:
@@ -103,8 +103,12 @@ def _parts(messages: dict[str, str]) -> Iterator[str]:
         also = [base.__name__ for base in error.__mro__ if base.__module__ == "builtins"]
         builtins = "".join(f" (`{name}`)" for name in also[:1] if name != "Exception")
         yield f"\n### {entry.code} {error.__name__}{builtins}\n\n{_plain(inspect.getdoc(error) or '')}\n"
-        yield f"\n```python\n{entry.wrong}```\n\n```text\n{messages[entry.code]}\n```\n"
+        yield f"\n{_set_off(entry.wrong)}\nis refused:\n\n{_set_off(messages[entry.code])}"
         yield f"\nCured: in place of `{entry.old}` write `{entry.new}`.\n"
+
+
+def _set_off(text: str) -> str:
+    return indent(text.rstrip("\n"), "    ") + "\n"
 
 
 def _plain(text: str) -> str:

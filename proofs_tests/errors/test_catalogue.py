@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -20,10 +21,9 @@ PAGE = HERE / "docs" / "errors.md"
 
 def said_on_the_page() -> dict[str, str]:
     """The message of each code, as the page has it."""
-    found = re.findall(
-        r"^### (ATL\d+) .*?^```text\n(.*?)\n```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
-    return dict(found)
+    text = PAGE.read_text(encoding="utf-8")
+    found = re.findall(r"^### (ATL\d+) .*?^is refused:\n\n(.*?)\n\nCured: ", text, re.MULTILINE | re.DOTALL)
+    return {code: dedent(message) for code, message in found}
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry.code))

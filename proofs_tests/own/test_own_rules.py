@@ -20,7 +20,7 @@ from atl.errors import WrongArgument, WrongName
 from proofs_tests.own.stated import extremes, false_far_away, larger_and_smaller, program, telescope
 from rewrites import load, reschedule, rules
 from rewrites.certificates.certificate import describe, dumps, loads
-from rewrites.errors import CertificateError, FalseRule, NotATheorem, UnknownRule, UntriedRule
+from rewrites.errors import CertificateError, FalseRule, NotATheorem, NotEqual, UnknownRule, UntriedRule
 from rewrites.grading.graded import grade_text, standing_of
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.own import Body, Elem, Equation, Index, Matrix, Rule, Scalar, equation, given, grade, read, rule
@@ -318,3 +318,31 @@ def test_rules_of_ones_own_are_given_as_a_list(tmp_path: Path) -> None:
     assert load(tmp_path / "theorem.json", own=(larger_and_smaller,)).unproved == (larger_and_smaller,)
     with pytest.raises(WrongArgument, match="own="):
         load(tmp_path / "theorem.json", own=larger_and_smaller)  # type: ignore[arg-type]
+
+
+def test_what_is_no_rule_or_no_file_is_refused() -> None:
+    theorem = dumps(unproved_theorem())
+    with pytest.raises(WrongArgument, match="rules by their names"):
+        loads(theorem, rules={"larger_and_smaller": 3})  # type: ignore[dict-item]
+    with pytest.raises(WrongArgument, match="3 is no path of a file"):
+        read(3)  # type: ignore[arg-type]
+
+
+def test_a_rule_of_a_notebook_is_to_be_stated_where_its_script_runs() -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(OF_EXTREMES, names)
+    script = reschedule(extremes()).rw(names["larger_and_smaller"]).done().as_python()
+    assert "# larger_and_smaller is a rule of your own: state it here" in script
+
+
+def test_sides_of_two_element_types_are_never_exchanged() -> None:
+    """Judged with elements of float64, where it is true; a tensor of float32 would change its type."""
+
+    def widened(e: Elem) -> Equation:
+        """A tensor is its own cast."""
+        return equation(e, atl.cast("float64", e))
+
+    stated = rule(widened)
+    one = atl.tensor("one")
+    with pytest.raises(NotEqual, match="sides of widened have the types float32"):
+        rewrite(reflexivity(atl.program("p", [one], one + one)), stated, (0,), {"e": one.node})

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from atl.errors import WrongArgument, brief
 from rewrites.certificates.term_json import Json, abbreviated
 from rewrites.errors import CertificateError, UnknownRule
 from rewrites.grading.graded import standing_of
@@ -46,6 +47,8 @@ def rules_of(
     for number, name in lines:
         if name not in rules:
             raise _not_here(number, name, digests, own)
+        if not isinstance(rules[name], Rule):
+            raise WrongArgument(f"rules[{name!r}]={brief(rules[name])}", required="rules by their names")
         found = digest(rules[name])
         if digests.get(name) != found:
             raise _another(number, rules[name], digests, found)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from atl.errors import WrongArgument, brief
 from atl.files.programs import module_in
 from rewrites.grading.graded import standing_of
 from rewrites.own import tactics
@@ -25,6 +26,8 @@ def read(path: str | os.PathLike[str]) -> Own:
 
     Raises what the file raises of ours, and `WrongArgument` for what is no file that can be run.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise WrongArgument(f"{brief(path)} is no path of a file", required='a path: "rules.py"')
     values = list(vars(module_in(os.fspath(path))).values())
     known = tactics.tactics()
     stated = {value.name: value for value in values if isinstance(value, Rule) and standing_of(value) is not None}

@@ -26,7 +26,7 @@ def rule(*, source: str = "") -> Callable[[Callable[..., Equation]], Rule]: ...
 def rule(
     function: Callable[..., Equation] | None = None, /, *, source: str = ""
 ) -> Rule | Callable[[Callable[..., Equation]], Rule]:
-    """Makes a rule of a function that states an equation, and judges it at once, in about a second.
+    """Makes a rule of a function that states an equation, and judges it at once, in a second or a few.
 
     Its parameters are metavariables, each annotated with what it ranges over: `Index`, `Cond`, `Elem`, `Vector`,
     `Body[Index]`, …; its docstring is the law; it returns `equation(left, right, given(premises))`. The rule is tried
@@ -95,8 +95,8 @@ def _check_parameters(function: FunctionType, made: Rule) -> None:
         )
         if not plain or name not in made.metavariables:
             raise WrongArgument(
-                f"the parameter {parameter} of the rule {made.name} is no metavariable",
-                required="a name with an annotation such as Index, Cond, Elem, Vector, Body[Index]",
+                f"the parameter {name} of the rule {made.name} is no metavariable",
+                required="a plain parameter with an annotation such as Index, Cond, Elem, Vector, Body[Index]",
             )
 
 

@@ -66,7 +66,9 @@ def _own_imported(own: Mapping[str, Rule]) -> Iterator[str]:
     for name, rule in own.items():
         module = rule.declaration.__module__
         yield (
-            f"# {name} is a rule of your own: state it here" if module == "__main__" else f"from {module} import {name}"
+            f"# {name} is a rule of your own: state it here"
+            if module in (None, "__main__")
+            else f"from {module} import {name}"
         )
 
 

@@ -1,0 +1,105 @@
+"""Faults that were planted in the kernel and that no test had found: each of these finds one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import atl
+from atl.core.index import bound, constant
+from atl.core.predicate import at_most
+from atl.core.program import Program
+from atl.core.terms import Access, Local
+from atl.errors import WrongArgument
+from rewrites.errors import NotATheorem, NotEqual
+from rewrites.instantiation import Function
+from rewrites.kernel import reflexivity, rewrite, shown, symmetry, transitivity
+from rewrites.rules import RULES
+
+n = atl.sizes("n")
+x = atl.tensor("x", n)
+
+
+def doubled() -> Program:
+    return atl.program("p", [x], atl.gen(n, lambda i: 2 * x[i]))
+
+
+class Agreeable:
+    """Says of itself that it equals whatever it is compared with."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_what_is_no_theorem_is_not_shown_under_other_names() -> None:
+    """It would come back as a theorem."""
+    fake: Any = SimpleNamespace(lhs=doubled(), rhs=doubled(), chain=None, steps=())
+    with pytest.raises(NotATheorem, match="SimpleNamespace is no theorem"):
+        shown(fake, doubled().body)
+
+
+def test_a_theorem_is_shown_as_a_term_alone() -> None:
+    with pytest.raises(NotATheorem, match="another term"):
+        shown(reflexivity(doubled()), Agreeable())  # type: ignore[arg-type]
+
+
+def test_an_assumption_speaks_of_no_index_that_is_bound_nowhere() -> None:
+    with pytest.raises(NotEqual, match=r"given\[0\] uses an index or a tensor that is not bound"):
+        reflexivity(doubled(), [at_most(bound(0), n.node)])
+
+
+def test_a_rule_that_lacks_an_argument_says_which() -> None:
+    with pytest.raises(WrongArgument, match="the rule mul_comm needs b"):
+        rewrite(reflexivity(doubled()), RULES["mul_comm"], (0,), {"a": atl.value(2).node})
+
+
+def test_a_theorem_says_how_many_steps_it_took() -> None:
+    start = reflexivity(doubled())
+    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
+    once = rewrite(start, RULES["mul_comm"], (0,), {"a": two, "b": element})
+    twice = rewrite(once, RULES["mul_comm"], (0,), {"a": element, "b": two})
+    assert [repr(each) for each in (start, once, twice, symmetry(once))] == [
+        "p = p, by 0 steps", "p = p, by 1 step", "p = p, by 2 steps", "p = p, by 1 step",
+    ]  # fmt: skip
+
+
+def test_theorems_that_meet_compose() -> None:
+    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
+    there = rewrite(reflexivity(doubled()), RULES["mul_comm"], (0,), {"a": two, "b": element})
+    and_back = transitivity(there, symmetry(there))
+    assert and_back.lhs == and_back.rhs == there.lhs
+    assert [step.reverse for step in and_back.steps] == [False, True]
+    assert transitivity(and_back, there).rhs == there.rhs
+
+
+@pytest.mark.parametrize("path", [(-1,), (True,), (0.0,), ("0",), (None,), (1,), (0, 2)])
+def test_a_path_is_of_positions_alone(path: Any) -> None:
+    """Python would count -1 from the end, and take True for 1."""
+    two, element = doubled().body.body.left, doubled().body.body.right  # type: ignore[union-attr]
+    with pytest.raises(NotEqual, match="the program has no subterm at"):
+        rewrite(reflexivity(doubled()), RULES["mul_comm"], path, {"a": two, "b": element})
+
+
+def test_an_argument_uses_what_is_bound_around_its_place_and_no_more() -> None:
+    """It is refused as it comes in, and not only when the program is whole again."""
+    whole = doubled()
+    always = at_most(constant(0), constant(0))
+    beyond: list[dict[str, Any]] = [
+        {"p": at_most(bound(0), n.node), "e": whole.body},
+        {"p": always, "e": Local(0, whole.type)},
+    ]
+    for arguments in beyond:
+        with pytest.raises(NotEqual, match="uses an index or a tensor that is not bound at that place"):
+            rewrite(reflexivity(whole), RULES["guard_true"], (), arguments, reverse=True)
+    function = Function(("index",), Access(x.node, bound(1)))
+    with pytest.raises(NotEqual, match="e uses an index or a tensor that is not bound at that place"):
+        rewrite(
+            reflexivity(whole), RULES["get_gen"], (), {"lo": constant(0), "hi": n.node, "e": function, "k": constant(0)}
+        )
