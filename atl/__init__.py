@@ -15,6 +15,7 @@ from atl.errors import ATLError
 from atl.meaning.interpret import evaluate
 from atl.meaning.vectorised import evaluate_fast
 from atl.parsing.parse import parse
+from atl.surface.constants import constant
 from atl.surface.einsum import einsum
 from atl.surface.operators import (
     abs,
@@ -64,7 +65,8 @@ _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
 __version__ = "0.1.0"
 __all__ = [
     "ATLError", "Condition", "IndexExpr", "Program", "Size", "Tensor", "abs", "cast", "ceildiv", "check_safe",
-    "coiter", "concat", "einsum", "evaluate", "evaluate_fast", "exp", "flatten", "gen", "guard", "imax", "imin",
-    "let", "log", "maximum", "minimum", "padl", "padr", "parse", "place", "program", "reduce", "scatter", "select",
-    "shear", "sizes", "split", "sqrt", "sum", "tanh", "tensor", "transpose", "truncl", "truncr", "unshear", "value",
+    "coiter", "concat", "constant", "einsum", "evaluate", "evaluate_fast", "exp", "flatten", "gen", "guard", "imax",
+    "imin", "let", "log", "maximum", "minimum", "padl", "padr", "parse", "place", "program", "reduce", "scatter",
+    "select", "shear", "sizes", "split", "sqrt", "sum", "tanh", "tensor", "transpose", "truncl", "truncr",
+    "unshear", "value",
 ]  # fmt: skip

@@ -559,8 +559,13 @@ def _in_place_of_tensor(value: object) -> tuple[str, ...]:
             return ("let the function return its tensor: a lambda does, a def needs `return`",)
         case bool():
             return (f"write {int(value)}",)
+        case list() | tuple() if any(isinstance(each, Tensor) for each in value):
+            return (
+                "a program has one result: write a program for each",
+                "of one shape, they are one tensor: atl.concat(a[None], b[None])",
+            )
         case list() | tuple():
-            return ("write atl.concat(…) of tensors, or pass the numbers as an input",)
+            return ("write atl.constant(…) of a few numbers, or pass them as an input",)
         case _ if hasattr(value, "__array__"):
             return ('declare an input, A = atl.tensor("A", n), and pass the array to the call',)
         case _ if callable(value):
