@@ -331,7 +331,7 @@ class Tensor(Symbolic):
 
     def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
         """The sum along an axis, several, or all, divided by how many elements that are."""
-        return self.sum(axis, keepdims=keepdims) / Tensor(numpy_forms.counted(self.node, axis))
+        return Tensor(located(numpy_forms.folded("sum", self.node, axis, keepdims, mean=True)))
 
     def _folded(self, monoid: Monoid, axis: Axis, keepdims: bool) -> Tensor:
         return Tensor(located(numpy_forms.folded(monoid, self.node, axis, keepdims)))
