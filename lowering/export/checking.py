@@ -194,8 +194,11 @@ def _case(program: Program, checked: Checked) -> str:
     kind = C_TYPES[nest.output.dtype]
     assumed = [predicate_text(scope, each).at(AND + 1) for each in nest.assumptions if each != TRUE]
     sizes = [name(Size(each)) for each in nest.sizes]
-    shown = ", ".join(f'{each} = %" PRId64 "' for each in nest.sizes)
-    told = f'"{checked.name}{f" at {shown}" if sizes else ""}'.replace('"" ', "")
+    # A size a line: lines that are too long are broken at commas, in texts too.
+    told = [f'printf("{checked.name}");']
+    for named, each in zip(nest.sizes, sizes, strict=True):
+        told.append(f'printf("{"," if len(told) > 1 else " at"} {named} = %" PRId64, {each});')
+    told.append(f'printf("%s\\n", {there} ? ":" : ": no such inputs");')
     terms = _Terms(scope)
     most = terms.of(program.body)
     reads = [name(array.name) for array in nest.inputs]
@@ -203,7 +206,7 @@ def _case(program: Program, checked: Checked) -> str:
     lines = [
         *drawing.lines(),
         *([f"{there} = {there} && {' && '.join(assumed)};"] if assumed else []),
-        f'printf({told}%s\\n"{"".join(f", {each}" for each in sizes)}, {there} ? ":" : ": no such inputs");',
+        *told,
         f"int {found} = -1;",
         f"if ({there}) {{",
         *indented(
