@@ -29,6 +29,7 @@ from atl.errors import (
     IllegalMark,
     ImageError,
     IndexOverflow,
+    LibraryMissing,
     NoSuchAttribute,
     NotExact,
     OutOfMemory,
@@ -50,6 +51,7 @@ from atl.errors import (
 from atl.meaning.interpret import evaluate
 from atl.meaning.vectorised import evaluate_fast
 from atl.parsing.parse import parse
+from atl.surface.constants import constant
 from atl.surface.einsum import einsum
 from atl.surface.operators import (
     abs,
@@ -98,13 +100,14 @@ _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))
 
 __version__ = "0.1.0"
 __all__ = [
-    "ATLError", "ArgumentError", "ArrayError", "AssumptionError", "CheckoutNeeded", "CompilerFailed", "CompilerMissing",
-    "Condition", "ContradictoryAssumptions", "CudaError", "DtypeError", "EscapedIndex", "ExtentError", "GpuMissing",
-    "GridTooLarge", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow", "NoSuchAttribute", "NotExact",
-    "OutOfMemory", "ParseError", "Program", "RaggedShape", "RankError", "RefusedMark", "ShapeError", "Size",
-    "SymbolicValue", "Tensor", "TooLarge", "UnknownMark", "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation",
-    "UnsupportedMark", "WrongArgument", "WrongName", "abs", "cast", "ceildiv", "check_safe", "coiter", "concat",
-    "einsum", "evaluate", "evaluate_fast", "exp", "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum",
-    "minimum", "padl", "padr", "parse", "place", "program", "reduce", "scatter", "select", "shear", "sizes", "split",
-    "sqrt", "sum", "tanh", "tensor", "transpose", "truncl", "truncr", "unshear", "value",
+    "ATLError", "ArgumentError", "ArrayError", "AssumptionError", "CheckoutNeeded", "CompilerFailed",
+    "CompilerMissing", "Condition", "ContradictoryAssumptions", "CudaError", "DtypeError", "EscapedIndex",
+    "ExtentError", "GpuMissing", "GridTooLarge", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow",
+    "LibraryMissing", "NoSuchAttribute", "NotExact", "OutOfMemory", "ParseError", "Program", "RaggedShape",
+    "RankError", "RefusedMark", "ShapeError", "Size", "SymbolicValue", "Tensor", "TooLarge", "UnknownMark",
+    "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "WrongArgument", "WrongName", "abs",
+    "cast", "ceildiv", "check_safe", "coiter", "concat", "constant", "einsum", "evaluate", "evaluate_fast", "exp",
+    "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum", "minimum", "padl", "padr", "parse", "place",
+    "program", "reduce", "scatter", "select", "shear", "sizes", "split", "sqrt", "sum", "tanh", "tensor",
+    "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip

@@ -155,8 +155,11 @@ def matmul(left: Expr, right: Expr) -> Expr:
 # -- folds ------------------------------------------------------------------------------------------------------------
 
 
-def folded(monoid: Monoid, e: Expr, axis: object, keepdims: object) -> Expr:
-    """`A.sum(axis=…)` and its like: along one axis, several, or all; with `keepdims` their extents become 1."""
+def folded(monoid: Monoid, e: Expr, axis: object, keepdims: object, *, mean: bool = False) -> Expr:
+    """`A.sum(axis=…)` and its like: along one axis, several, or all; with `keepdims` their extents become 1.
+
+    The mean is the sum divided by how many elements there are.
+    """
     shape = e.type.shape
     axes = _axes(axis, len(shape))
     if not isinstance(keepdims, bool):
@@ -170,7 +173,8 @@ def folded(monoid: Monoid, e: Expr, axis: object, keepdims: object) -> Expr:
             left, summed = iter(outer), iter(inner)
             return within(e, [next(summed) if dimension in axes else next(left) for dimension in range(len(shape))])
 
-        return over(tuple(shape[a] for a in axes), term, lambda lo, hi, body, _: Reduce(monoid, lo, hi, body, "k"))
+        total = over(tuple(shape[a] for a in axes), term, lambda lo, hi, body, _: Reduce(monoid, lo, hi, body, "k"))
+        return Binary("div", *agree(total, _counted(e, axes))) if mean else total
 
     made = over(kept, result)
     if not keepdims:
@@ -179,10 +183,10 @@ def folded(monoid: Monoid, e: Expr, axis: object, keepdims: object) -> Expr:
     return over(whole, lambda at: within(made, [i for d, i in enumerate(at) if d not in axes]))
 
 
-def counted(e: Expr, axis: object) -> Expr:
-    """How many elements a fold of floats has, as a number: what a mean divides by."""
+def _counted(e: Expr, axes: Sequence[int]) -> Expr:
+    """How many elements a fold has, as a number."""
     count = ONE
-    for at in _axes(axis, len(e.type.shape)):
+    for at in axes:
         count = count * e.type.shape[at]
     return Value(count, e.type.dtype)
 

@@ -333,7 +333,7 @@ class Tensor(Symbolic):
 
     def mean(self, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
         """The sum along an axis, several, or all, divided by how many elements that are."""
-        return self.sum(axis, keepdims=keepdims) / Tensor(numpy_forms.counted(self.node, axis))
+        return Tensor(located(numpy_forms.folded("sum", self.node, axis, keepdims, mean=True)))
 
     def _folded(self, monoid: Monoid, axis: Axis, keepdims: bool) -> Tensor:
         return Tensor(located(numpy_forms.folded(monoid, self.node, axis, keepdims)))
@@ -561,8 +561,13 @@ def _in_place_of_tensor(value: object) -> tuple[str, ...]:
             return ("let the function return its tensor: a lambda does, a def needs `return`",)
         case bool():
             return (f"write {int(value)}",)
+        case list() | tuple() if any(isinstance(each, Tensor) for each in value):
+            return (
+                "a program has one result: write a program for each",
+                "of one shape, they are one tensor: atl.concat(a[None], b[None])",
+            )
         case list() | tuple():
-            return ("write atl.concat(…) of tensors, or pass the numbers as an input",)
+            return ("write atl.constant(…) of a few numbers, or pass them as an input",)
         case _ if hasattr(value, "__array__"):
             return ('declare an input, A = atl.tensor("A", n), and pass the array to the call',)
         case _ if callable(value):

@@ -59,7 +59,8 @@ def exchanged(
         return Exchanged(positional, by_name, _output(out), lambda _: out)
     if not found:
         return None
-    return Exchanged(positional, by_name, out, lambda result: _of_kind(found, result))  # type: ignore[arg-type]
+    filled: Any = out
+    return Exchanged(positional, by_name, filled, lambda result: result if out is result else _of_kind(found, result))
 
 
 def _is_foreign(value: object) -> bool:

@@ -194,8 +194,6 @@ def _case(program: Program, checked: Checked) -> str:
     kind = C_TYPES[nest.output.dtype]
     assumed = [predicate_text(scope, each).at(AND + 1) for each in nest.assumptions if each != TRUE]
     sizes = [name(Size(each)) for each in nest.sizes]
-    shown = ", ".join(f'{each} = %" PRId64 "' for each in nest.sizes)
-    told = f'"{checked.name}{f" at {shown}" if sizes else ""}'.replace('"" ', "")
     terms = _Terms(scope)
     most = terms.of(program.body)
     reads = [name(array.name) for array in nest.inputs]
@@ -203,7 +201,7 @@ def _case(program: Program, checked: Checked) -> str:
     lines = [
         *drawing.lines(),
         *([f"{there} = {there} && {' && '.join(assumed)};"] if assumed else []),
-        f'printf({told}%s\\n"{"".join(f", {each}" for each in sizes)}, {there} ? ":" : ": no such inputs");',
+        *_told(checked, sizes, there),
         f"int {found} = -1;",
         f"if ({there}) {{",
         *indented(
@@ -241,6 +239,14 @@ def _case(program: Program, checked: Checked) -> str:
     text = [*wrapped(head), "{", *indented(lines), "}"]
     comment = "/* Draws inputs and compares: 0 if all is right, 1 if not, -1 if there are no inputs of these sizes. */"
     return "\n".join([comment, *(part for line in text for part in wrapped(line))]) + "\n"
+
+
+def _told(checked: Checked, sizes: Sequence[str], there: str) -> list[str]:
+    """What prints the case. A size a line: lines that are too long are broken at commas, in texts too."""
+    lines = [f'printf("{checked.name}");']
+    for named, each in zip(checked.nest.sizes, sizes, strict=True):
+        lines.append(f'printf("{"," if len(lines) > 1 else " at"} {named} = %" PRId64, {each});')
+    return [*lines, f'printf("%s\\n", {there} ? ":" : ": no such inputs");']
 
 
 @dataclass(slots=True)

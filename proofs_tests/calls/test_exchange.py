@@ -178,6 +178,9 @@ def test_an_array_of_another_library_is_filled_where_it_is(doubling: Kernel) -> 
         assert held.tolist() == (2 * x).tolist()
         held[:] = 0
     assert doubling(Own(held), out=out) is out
+    filled = np.empty((2, 2), np.float32)
+    assert doubling(Own(x), out=filled) is filled
+    assert filled.tolist() == (2 * x).tolist()
     with pytest.raises(ArrayError, match="out would be filled in a copy"):
         doubling(x, out=Copying(held))
     with pytest.raises(ArrayError, match="out has the shape"):

@@ -158,6 +158,16 @@ def test_a_header_is_one_of_cpp_too(tmp_path: Path) -> None:
     subprocess.run([cpp, "-Wall", "-Werror", "-c", "use.cpp"], cwd=folder, check=True)
 
 
+def test_a_check_of_many_sizes_is_c(tmp_path: Path) -> None:
+    """Long lines are broken, and none within a text."""
+    names = [f"a_long_name_of_a_size_{at}" for at in range(7)]
+    inputs = [atl.tensor(f"x{at}", atl.sizes(name)) for at, name in enumerate(names)]
+    total = sum((x.sum() for x in inputs[1:]), inputs[0].sum())
+    made = make(compile(atl.program("many", inputs, total)).write(tmp_path), "check", "CFLAGS=-O0")
+    assert made.returncode == 0, made.stderr
+    assert f"many at {names[0]} = 17, {names[1]} = 21, " in made.stdout
+
+
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 

@@ -154,3 +154,56 @@ def test_a_slice_that_may_end_behind_the_tensor_is_refused() -> None:
     with pytest.raises(ATLError, match="range of gen runs backwards"):
         atl.program("f", [v], v[2:])
     atl.check_safe(atl.program("f", [v], v[2:5], given=[k >= 5]))
+
+
+# -- constants, and several results -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        np.array([1.0, -4.5, 6.25]),
+        np.arange(12, dtype=np.int64).reshape(3, 4),
+        np.array(2.5),
+        np.eye(3, dtype=np.float32),
+        np.zeros((2, 1, 3)),
+        np.array([-(2**31), 2**31 - 1], np.int32),
+    ],
+    ids=str,
+)
+def test_a_constant_is_its_numbers(held: Any) -> None:
+    made = atl.constant(held)
+    program = atl.program("f", [], made)
+    got = atl.evaluate(program)
+    assert got.dtype == held.dtype
+    assert np.array_equal(got, held)
+    assert np.array_equal(atl.evaluate_fast(program), held)
+    assert atl.parse(str(program)) == program
+
+
+@pytest.mark.parametrize(
+    ("numbers", "dtype", "said"),
+    [
+        ([], None, "a constant of 0 numbers"),
+        (np.ones(257), None, "(?s)a constant of 257 numbers.*declare an input"),
+        ([1.0, np.nan], None, "finite numbers"),
+        ([1e300], "float32", "finite numbers that float32 holds"),
+        ([1.5], "int32", "none of int32"),
+        ([2**40], "int32", "none of int32"),
+        (["a"], None, "a constant of elements of"),
+        ([True], None, "a constant of elements of bool"),
+        ([[1], [2, 3]], None, "is no array"),
+        ([1.0], "complex", "complex"),
+    ],
+)
+def test_what_is_no_constant_is_refused(numbers: Any, dtype: str | None, said: str) -> None:
+    with pytest.raises(ATLError, match=said):
+        atl.constant(numbers, dtype=dtype)
+
+
+def test_several_results_are_refused_with_what_to_write() -> None:
+    x = INPUTS["v"]
+    with pytest.raises(WrongArgument, match=r"(?s)a program has one result.*atl.concat\(a\[None\], b\[None\]\)"):
+        atl.program("f", [x], (x, 2 * x))
+    both = atl.program("f", [x], atl.concat(x[None], (2 * x)[None]))
+    assert np.array_equal(atl.evaluate(both, ARRAYS["v"]), np.stack([ARRAYS["v"], 2 * ARRAYS["v"]]))
