@@ -138,7 +138,7 @@ def named(recipe: str) -> set[str]:
 def copy_of_the_tree(to: Path) -> Path:
     """A copy of the rooms and of the settings. What the type checker remembers comes along, which makes it quick."""
     tree = to / "tree"
-    rooms = ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse")
+    rooms = ("atl", "padtypes", "layouts", "rewrites", "lowering", "sparse", "commands")
     tree.mkdir()
     for room in (*rooms, "proofs_tests", "bench", "examples", ".mypy_cache"):
         if (HERE / room).is_dir():
