@@ -22,10 +22,12 @@ from rewrites.places.choosing import Chosen
 from rewrites.session import catalogue
 from rewrites.session.display import Diff, described
 
+SECONDS: Final = 3.0
+"""How many seconds `?` computes."""
 SHOWN: Final = 20
 """So many offers are listed by `?`."""
 LONGER: Final = 15.0
-"""How many seconds `??` looks."""
+"""How many seconds `??` computes."""
 _GREEN: Final = "\x1b[32m"
 _PLAIN: Final = "\x1b[0m"
 
@@ -98,13 +100,12 @@ class Desk:
         if word and (said := _help_on(word)):
             return said
         at = self.looked_at() if not word else self.session.find(_unquoted(word))
-        offers = self._offers(at, LONGER if everything else None)
+        offers = self._offers(at, LONGER if everything else SECONDS)
         return _listed(offers, len(offers) if everything else SHOWN)
 
-    def _offers(self, at: Handle | None, seconds: float | None) -> Offers:
+    def _offers(self, at: Handle | None, seconds: float) -> Offers:
         with self._busy("trying what applies"):
-            given = {} if seconds is None else {"seconds": seconds}
-            offers = self.session.applicable(None if at is None else self._written(at), **given)
+            offers = self.session.applicable(None if at is None else self._written(at), seconds=seconds)
         named = replace(offers, where=offers.where if at is None else f"at {at.label}")
         self._found = self.session.goal, at, named
         return named

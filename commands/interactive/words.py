@@ -80,7 +80,7 @@ def call_in(line: str) -> Call:
         return _named(found[1], *_python_arguments(line, found[2]))
     if _OPENED.match(line):
         raise WrongArgument(f"{brief(line)} cannot be read", required="a bracket at both ends: s.tile('i', 8)")
-    words = _words(line)
+    words = _words(line) or [""]
     arguments, options = arguments_in(words[1:])
     return _named(words[0], arguments, options)
 

@@ -1,0 +1,321 @@
+"""Every command's help: its examples run, its codes are in the table, its answers as JSON are JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+import atl
+from commands import main
+from commands.foundation import command
+from commands.foundation.command import CODES, FAILED, GOOD, REFUSED
+from commands.foundation.terminal import coloured, watched
+from commands.main import COMMANDS, parser
+from rewrites import reschedule
+
+HERE = Path(__file__).resolve().parents[2]
+EXAMPLES = [(each.name, example) for each in COMMANDS for example in each.examples]
+LONG = {each.name for each in COMMANDS if each.long}
+TESTED_ELSEWHERE = ("atl derive examples/matmul.py --auto", "atl rules get_gen --proof", "atl rules --json")
+"""What takes seconds and has a test of its own."""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the examples are about."""
+    from scipy.io import mmwrite
+    from scipy.sparse import csr_array, save_npz
+
+    (tmp_path / "examples").symlink_to(HERE / "examples")
+    matrix = np.array([[6.0, 0.0, 9.0, 8.0], [0.0, 0.0, 0.0, 0.0], [5.0, 0.0, 0.0, 7.0]])
+    mmwrite(tmp_path / "matrix.mtx", csr_array(matrix))
+    save_npz(tmp_path / "matrix.npz", csr_array(matrix))
+    np.save(tmp_path / "x.npy", np.arange(5.0))
+    start = atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] 2 * x[i]")
+    reschedule(start).rw("mul_comm").done().save(tmp_path / "proof.atl.json")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ATL_CACHE", str(tmp_path / "kept"))
+    return tmp_path
+
+
+class Terminal:
+    """An input at which a person sits."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_every_command_has_an_example_in_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for each in COMMANDS:
+        with pytest.raises(SystemExit) as ended:
+            main([each.name, "--help"])
+        assert ended.value.code == 0
+        shown = capsys.readouterr().out
+        assert each.examples
+        assert all(f"\n  {example}\n" in shown for example in each.examples)
+        assert each.summary in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[example for _, example in EXAMPLES])
+def test_an_example_runs(
+    name: str,
+    example: str,
+    checkout: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = shlex.split(example)
+    assert words[:2] == ["atl", name]
+    if name in LONG or example.startswith(TESTED_ELSEWHERE):
+        parser().parse_args(words[1:])
+        return
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    with create_pipe_input() as given, create_app_session(input=given, output=DummyOutput()):
+        given.send_text("quit\n")
+        code = main(words[1:])
+    captured = capsys.readouterr()
+    assert code == GOOD, captured.err
+    assert captured.out
+    if "--json" in words:
+        json.loads(captured.out)
+    written = [words[at + 1] for at, word in enumerate(words) if word in ("-o", "--svg")]
+    assert all((checkout / file).stat().st_size for file in written)
+
+
+def test_the_codes_are_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == GOOD
+    shown = capsys.readouterr().out
+    for code, said in CODES.items():
+        assert re.search(rf"^ +{code}  {re.escape(said)}$", shown, re.MULTILINE)
+    assert {value for name, value in vars(command).items() if name.isupper() and isinstance(value, int)} == {*CODES}
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, object]:
+    code = main(words)
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_what_is_refused_is_said_as_json_where_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "unsafe.py").write_text(
+        "import atl\nn = atl.sizes('n')\nx = atl.tensor('x', n)\n"
+        "p = atl.program('p', [x], atl.gen(n, lambda i: x[i + 1]))\n",
+        encoding="utf-8",
+    )
+    code, data = as_json(capsys, "show", str(tmp_path / "unsafe.py"), "--json")
+    assert code == REFUSED
+    assert isinstance(data, dict)
+    error = data["error"]
+    assert (error["code"], error["numbers"]) == ("ATL301", {"n": "1", "i": "0"})
+    assert "0 <= i + 1 < n" in error["required"]
+
+
+def test_certificates_are_judged_as_json(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (checkout / "proof.atl.json").read_text(encoding="utf-8")
+    (checkout / "wrong.atl.json").write_text(text.replace("forward", "reverse"), encoding="utf-8")
+    (checkout / "other.atl.json").write_text(text.replace('"mul_comm", "with"', '"trust", "with"'), encoding="utf-8")
+    code, data = as_json(capsys, "check", "proof.atl.json", "other.atl.json", "gone.json", "--json")
+    assert code == FAILED
+    assert isinstance(data, dict)
+    assert data["accepted"] is False
+    good, bad, gone = data["certificates"]
+    assert (good["accepted"], good["steps"][0]["rule"], bad["accepted"]) == (True, "mul_comm", False)
+    assert good["grades"] == {"mul_comm": "grade 3: proved for all sizes"}
+    assert "trust" in bad["error"]["summary"]
+    assert "cannot be read" in gone["error"]["summary"]
+    assert as_json(capsys, "check", "proof.atl.json", "--json")[0] == GOOD
+
+
+def test_a_certificate_with_a_packed_operand_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from sparse import CSR
+
+    spmv = atl.parse("spmv (A : float64[n, m], v : float64[m]) : float64[n] := ⊞[i < n] Σ[j < m] A[i, j] * v[j]")
+    reschedule(spmv).sparsify("A", CSR).done().save(tmp_path / "spmv.json")
+    assert main(["check", str(tmp_path / "spmv.json")]) == GOOD
+    assert "Proved by" in capsys.readouterr().out
+
+
+def test_rules_and_tactics_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    from rewrites import rules
+
+    _, listed = as_json(capsys, "rules", "--json")
+    assert isinstance(listed, list)
+    assert [rule["name"] for rule in listed] == [*rules]
+    assert all(rule["left"] and rule["right"] and rule["grade"] in (2, 3) for rule in listed)
+    _, listed = as_json(capsys, "tactics", "tile", "rw", "--json")
+    assert isinstance(listed, list)
+    assert [(entry["name"], entry["call"][:7]) for entry in listed] == [("tile", "s.tile("), ("rw", "s.rw(na")]
+
+
+def test_a_fuzzer_tells_of_findings_as_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(arguments: list[str]) -> int:
+        print("seed 0: a finding", *arguments)
+        return 1
+
+    monkeypatch.setattr("proofs_tests.padding.fuzz.main", found)
+    code, data = as_json(capsys, "fuzz", "pads", "--n", "3", "--json")
+    assert code == FAILED
+    assert isinstance(data, dict)
+    assert data["found_nothing"] is False
+    assert data["report"] == ["seed 0: a finding --n 3"]
+
+
+# -- sparse, export, completion ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["matrix.mtx", "ELL"], "ELL is no format"),
+        (["matrix.txt", "CSR"], "read by its ending"),
+        (["gone.mtx", "CSR"], "gone.mtx cannot be read"),
+        (["broken.mtx", "CSR"], "broken.mtx cannot be read"),
+        (["broken.npz", "CSR"], "broken.npz cannot be read"),
+        (["broken.npy", "CSR"], "broken.npy cannot be read"),
+        (["matrix.mtx", "CSR", "CSC", "--svg", "out.svg"], "one format"),
+        (["matrix.mtx", "CSR", "--svg", "nowhere/out.svg"], "cannot be written"),
+    ],
+)
+def test_a_matrix_that_cannot_be_shown_is_told(
+    words: list[str], said: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("broken.mtx", "broken.npz", "broken.npy"):
+        (checkout / name).write_bytes(b"%%MatrixMarket matrix\n\x00\xff")
+    assert main(["sparse", *words]) == REFUSED
+    assert said in capsys.readouterr().err
+    assert not (checkout / "out.svg").exists()
+
+
+def test_a_large_matrix_is_shown_by_its_levels(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(checkout / "large.npy", np.eye(50))
+    assert main(["sparse", "large.npy", "CSR"]) == GOOD
+    out = capsys.readouterr().out
+    assert re.search(r"Compressed of +50 +50 positions +pos: 51 int32, crd: 50 int32", out)
+    assert "50 × 50 float64, 50 values stored; 804 bytes" in out
+
+
+def test_what_is_exported_is_what_its_ending_says(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file, part in (("m.c", "for (int64_t p"), ("m.nest", "for p in 0..k:"), ("m.txt", "Σ[p < k]")):
+        assert main(["export", "examples/matmul.py", "-o", file]) == GOOD
+        assert part in (checkout / file).read_text(encoding="utf-8")
+    assert atl.parse((checkout / "m.txt").read_text(encoding="utf-8")).name == "matmul"
+    assert main(["export", "proof.atl.json", "-o", "again.py"]) == GOOD
+    names: dict[str, object] = {}
+    exec((checkout / "again.py").read_text(encoding="utf-8"), names)
+    assert "x[i] * 2" in str(getattr(names["theorem"], "rhs", ""))
+    capsys.readouterr()
+    assert main(["export", "proof.atl.json", "--as", "txt"]) == GOOD
+    assert "x[i] * 2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["examples/matmul.py"], "it is not said what is to be made"),
+        (["examples/matmul.py", "-o", "x.pdf"], "nothing is made as pdf"),
+        (["examples/matmul.py", "-o", "x"], "nothing is made as"),
+        (["examples/matmul.py", "--as", "py"], "made of a certificate"),
+        (["examples/matmul.py", "-o", "nowhere/x.c"], "cannot be written"),
+        (["gone.json", "--as", "c"], "gone.json cannot be read"),
+    ],
+)
+def test_what_cannot_be_exported_is_told(
+    words: list[str], said: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(checkout.iterdir())
+    assert main(["export", *words]) == REFUSED
+    assert said in capsys.readouterr().err
+    assert sorted(checkout.iterdir()) == before
+
+
+def test_completions_name_every_command_and_bash_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert main(["completion", shell]) == GOOD
+        script = capsys.readouterr().out
+        assert all(each.name in script for each in COMMANDS)
+        if shell == "bash":
+            (tmp_path / "atl").write_text(script, encoding="utf-8")
+    asked = f"source {tmp_path / 'atl'}; COMP_WORDS=(atl ca); COMP_CWORD=1; _shtab_atl; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, encoding="utf-8", check=False)
+    assert done.stdout.strip() == "cache", done.stderr
+
+
+# -- terminals --------------------------------------------------------------------------------------------------------
+
+
+class Shown:
+    def __init__(self, terminal: bool) -> None:
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert coloured(Shown(True))  # type: ignore[arg-type]
+    assert not coloured(Shown(False))  # type: ignore[arg-type]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not coloured(Shown(True))  # type: ignore[arg-type]
+    monkeypatch.setenv("NO_COLOR", "")
+    assert coloured(Shown(True))  # type: ignore[arg-type]
+    monkeypatch.setenv("TERM", "dumb")
+    assert not coloured(Shown(True))  # type: ignore[arg-type]
+
+
+def test_what_takes_longer_shows_how_far_it_is_and_gives_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Errors:
+        encoding = "utf-8"
+
+        def __init__(self) -> None:
+            self.text = ""
+
+        def isatty(self) -> bool:
+            return True
+
+        def write(self, text: str) -> int:
+            self.text += text
+            return len(text)
+
+        def flush(self) -> None:
+            pass
+
+    errors = Errors()
+    monkeypatch.setattr(sys, "stderr", errors)
+    monkeypatch.setattr("commands.foundation.terminal.PATIENCE", -1.0)
+    assert [*watched(range(5), "counting")] == [0, 1, 2, 3, 4]
+    assert "counting" in errors.text
+    shown = errors.text
+    monkeypatch.setattr("commands.foundation.terminal.PATIENCE", 60.0)
+    assert [*watched(range(5), "counting")] == [0, 1, 2, 3, 4]
+    assert errors.text == shown
+
+
+def subparsers(of: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    for action in of._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.values()
+
+
+def test_every_argument_says_what_it_is_for() -> None:
+    for each in subparsers(parser()):
+        assert all(action.help for action in each._actions), each.prog

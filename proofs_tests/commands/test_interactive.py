@@ -1,0 +1,395 @@
+"""Sessions in a terminal: by lines from a pipe, and by keys."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from time import sleep
+from typing import Any
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+import atl
+from atl.errors import ATLError, WrongArgument
+from commands import main
+from commands.foundation.command import FAILED, GOOD, REFUSED
+from commands.interactive import desk as desks
+from commands.interactive import loop
+from commands.interactive.completing import Completion, completions
+from commands.interactive.desk import Desk, refusal
+from commands.interactive.loop import by_lines, in_terminal
+from commands.interactive.scripts import script
+from commands.interactive.words import CALLS, Call, arguments_in, call_in
+from rewrites import load, reschedule
+
+HERE = Path(__file__).resolve().parents[2]
+MATMUL = HERE / "examples" / "matmul.py"
+PRODUCT = (
+    "matmul (A : float32[n, k], B : float32[k, m]) : float32[n, m] := ⊞[i < n] ⊞[j < m] Σ[p < k] A[i, p] * B[p, j]"
+)
+STAGES = "f (x : float32[n]) : float32[n] := let buf := ⊞[i < n] 2 * x[i] in ⊞[i < n] buf[i] + 0"
+
+
+@pytest.fixture(autouse=True)
+def _in_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What applies is looked for a short time."""
+    monkeypatch.setattr(desks, "SECONDS", 0.3)
+
+
+def desk(text: str = PRODUCT) -> Desk:
+    return Desk(atl.parse(text))
+
+
+def told(at: Desk, line: str) -> str:
+    """The answer to a line, a refusal too."""
+    try:
+        return at.answer(line)
+    except ATLError as error:
+        return refusal(error)
+
+
+def number_of(listed: str, law: str, *also: str) -> str:
+    """The number of the first offer that a person takes who looks for these words and knows no name."""
+    for number, line, change in re.findall(r"^ *(\d+)  (.*)\n(.*)$", listed, re.MULTILINE):
+        if law in line and all(word in line + change for word in also):
+            return str(number)
+    raise AssertionError(f"{law} is not offered in\n{listed}")
+
+
+# -- someone who knows no name ----------------------------------------------------------------------------------------
+
+
+class Newcomer:
+    """Someone who knows ?, a number and save, and chooses by what is shown; the lines that they type."""
+
+    def __init__(self, wishes: Sequence[tuple[str, ...]], last: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.wishes, self.last, self.capsys = wishes, last, capsys
+        self.seen = ""
+
+    def isatty(self) -> bool:
+        return False
+
+    def __iter__(self) -> Iterator[str]:
+        for law, *also in self.wishes:
+            yield "?\n"
+            yield f"{number_of(self.read(), law, *also)}\n"
+        yield self.last
+
+    def read(self) -> str:
+        """What was shown since they last looked."""
+        shown = self.capsys.readouterr().out
+        self.seen += shown
+        return shown
+
+
+def test_who_knows_no_rule_by_name_tiles_and_stages_a_product_by_what_is_offered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proof = tmp_path / "product.atl.json"
+    wishes = [("Runs a loop in tiles", "⊞[i < n] ⊞[j < m]"), ("into a buffer", "let A1 := ⊞[i < 8] ⊞[j < k]")]
+    person = Newcomer(wishes, f"save {proof}\n", capsys)
+    monkeypatch.setattr(sys, "stdin", person)
+    monkeypatch.setattr(desks, "SECONDS", 1.5)
+    assert main(["derive", str(MATMUL), "--interactive"]) == GOOD
+    person.read()
+    assert "⊞[ii < 8] ⊞[ji < 8]" in person.seen
+    assert "+     let A1 := ⊞[i < 8] ⊞[j < k] [8*io + i < n] · A[8*io + i, j] in" in person.seen
+    assert main(["check", str(proof)]) == GOOD
+    assert "Proved by" in capsys.readouterr().out
+    proved = load(proof)
+    assert proved.lhs.body == atl.parse(PRODUCT).body
+    assert all(part in str(proved.rhs) for part in ("⊞[io < ⌈n / 8⌉]", "⊞[jo < ⌈m / 8⌉]", "let A1 :="))
+
+
+# -- lines from a pipe ------------------------------------------------------------------------------------------------
+
+
+def held(lines: str, *arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    return main(["derive", str(MATMUL), "-i", *arguments])
+
+
+def test_lines_from_a_pipe_are_shown_with_their_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proof = tmp_path / "proof.atl.json"
+    code = held("# tiles\ntile i 8\n\nundo\ninterchange j\n", "-o", str(proof), monkeypatch=monkeypatch)
+    out = capsys.readouterr().out
+    assert code == GOOD
+    assert "matmul> tile i 8\n" in out
+    assert "+   ⊞[i < n] Σ[p < k] ⊞[j < m] A[i, p] * B[p, j]\n             ^" in out
+    assert f"{proof}: a certificate of 1 steps" in out
+    assert load(proof).rhs.body == reschedule(atl.parse(PRODUCT)).interchange("j").goal.body
+
+
+def test_a_line_that_is_refused_makes_the_session_fail_and_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert held("tile q 8\ntile i 8\nquit\ntile j 8\n", monkeypatch=monkeypatch) == FAILED
+    out = capsys.readouterr().out
+    assert "nothing in the goal is bound as q [ATL704]" in out
+    assert "⊞[io < ⌈n / 8⌉]" in out
+    assert "jo" not in out
+    assert "runpy" not in out
+
+
+def test_without_a_terminal_a_session_is_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert main(["derive", str(MATMUL)]) == REFUSED
+    assert "required: --auto to search for a schedule, or --interactive" in capsys.readouterr().err
+    assert main(["derive", str(MATMUL), "-i", "--auto"]) == REFUSED
+    assert main(["derive", str(MATMUL), "-i", "--tiles", "8"]) == REFUSED
+    assert "--tiles is for a search" in capsys.readouterr().err
+
+
+# -- keys at a terminal -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def keys(text: str) -> Iterator[None]:
+    with create_pipe_input() as given, create_app_session(input=given, output=DummyOutput()):
+        given.send_text(text)
+        yield
+
+
+def test_keys_at_a_terminal_derive_and_save(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = desk()
+    file = tmp_path / "product.py"
+    with keys(f"tile i,j 8,8\nnonsense\nundo\nredo\nsave {file}\nquit\n"):
+        in_terminal(at)
+    out = capsys.readouterr().out
+    assert "there is no word called 'nonsense'" in out
+    assert at.finished
+    assert [call.text for call in at.session.steps] == ["tile(['i', 'j'], [8, 8])"]
+    names: dict[str, Any] = {}
+    exec(file.read_text(encoding="utf-8"), names)
+    assert str(names["theorem"].rhs) == str(at.session.goal)
+
+
+def test_tab_completes_at_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    at = desk()
+    completed = Event()
+
+    def seen(at: Desk, line: str) -> list[Completion]:
+        completed.set()
+        return completions(at, line)
+
+    monkeypatch.setattr(loop, "completions", seen)
+    with create_pipe_input() as given, create_app_session(input=given, output=DummyOutput()):
+
+        def type_on() -> None:
+            assert completed.wait(20)
+            sleep(0.5)  # what is completed is put in place in a turn of its own
+            given.send_text(" j\nquit\nquit\n")
+
+        typing = Thread(target=type_on)
+        typing.start()
+        given.send_text("intercha\t")
+        in_terminal(at)
+        typing.join()
+    assert [call.text for call in at.session.steps] == ["interchange('j')"]
+    assert "calls that no file has" in capsys.readouterr().out
+
+
+def test_the_end_of_input_leaves_and_an_interrupt_drops_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    at = desk()
+    with keys("tile i 8\x03interchange j\n\x04\x04"):
+        in_terminal(at)
+    assert [call.text for call in at.session.steps] == ["interchange('j')"]
+    assert capsys.readouterr().out.count("quit once more leaves") == 1
+
+
+def test_an_interrupted_call_was_not_made(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Call, "made", interrupted)
+    at = desk()
+    with keys("tile i 8\nquit\n"):
+        in_terminal(at)
+    assert not len(at.session.steps)
+    assert "interrupted: the goal is as it was" in capsys.readouterr().out
+
+
+# -- what is said -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "method", "arguments", "options"),
+    [
+        ("tile i 8", "tile", ("i", 8), {}),
+        ("tile i,j 8,4", "tile", (["i", "j"], [8, 4]), {}),
+        ("tile i [8,4]", "tile", ("i", [8, 4]), {}),
+        ("s.tile(['i', 'j'], [8, 8])", "tile", (["i", "j"], [8, 8]), {}),
+        ('s.rw("mul_comm", at=(0, 0), reverse=True)', "rw", ("mul_comm",), {"at": (0, 0), "reverse": True}),
+        ('stage "A[_, _]" at=io name=buf', "stage", ("A[_, _]",), {"at": "io", "name": "buf"}),
+        ("mul_comm", "rw", ("mul_comm",), {}),
+        ("gen_interchange- at=i", "rw", ("gen_interchange",), {"at": "i", "reverse": True}),
+        ("rw tile_gen k=8 all=true", "rw", ("tile_gen",), {"k": 8, "all": True}),
+        ("mark io parallel", "mark", ("io", "parallel"), {}),
+        ("mark io none", "mark", ("io", None), {}),
+        ('hoist "[_] · _"', "hoist", ("[_] · _",), {}),
+    ],
+)
+def test_a_line_is_a_call(line: str, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    assert call_in(line) == Call(method, arguments, options)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tlie i 8", "did you mean tile"),
+        ("tile i", "missing a required argument: 'by'"),
+        ("tile i 8 9", "too many positional arguments"),
+        ("tile i by=8 to=9", "got an unexpected keyword argument 'to'"),
+        ('stage "A', "a quote at both ends"),
+        ("tile('i', 8", "a bracket at both ends"),
+        ("tile('i', open('x'))", "numbers, texts and lists"),
+        ("tile(" + "(" * 300 + ")" * 300 + ")", "numbers, texts and lists"),
+        ("s.__class__()", "a bracket at both ends"),
+        ("eval('1')", "a bracket at both ends"),
+        ("store buf swizzled", "a session in Python"),
+        ("99", "no call of number 99 has been listed"),
+        ("9999999999999", "no call of number"),
+        ("undo 7", "7 calls to undo, 0 made"),
+        ("undo x", "x is no number"),
+        ("explain 3", "no call has been made"),
+        ("at q", "nothing in the goal is bound as q"),
+        ('at "⊞[_ < "', "expected"),
+        ("save x", "a name that ends in .py"),
+        ("save", "nothing is saved as"),
+        ("save nowhere/x.py", "cannot be written"),
+        ("? nothing_like_this", "nothing in the goal is bound as nothing_like_this"),
+    ],
+)
+def test_what_is_meant_otherwise_is_refused_in_words(line: str, said: str) -> None:
+    at = desk()
+    assert said in told(at, line)
+    assert not len(at.session.steps)
+
+
+def test_a_word_is_explained() -> None:
+    at = desk()
+    assert told(at, "? tile").startswith("s.tile(name, by)\n")
+    assert told(at, "? get_gen-").startswith("get_gen (access")
+    assert told(at, "? undo") == "undo: undo [COUNT]: takes back the last calls"
+    assert all(word in told(at, "help") for word in ("NUMBER", "save FILE", "tile i 8"))
+
+
+def test_a_place_is_kept_and_followed_and_rules_are_tried_there() -> None:
+    at = desk(STAGES)
+    assert "^" in told(at, "at buf")
+    assert at.prompt() == "f at buf> "
+    assert "s.inline('buf')" in told(at, "?")
+    told(at, "add_zero")
+    assert "-- the place buf is gone" in told(at, "inline buf")
+    assert at.prompt() == "f> "
+
+
+def test_a_rule_at_a_place_is_taken_there_only() -> None:
+    at = desk(STAGES)
+    told(at, 'at "2 * x[_]"')
+    told(at, "mul_comm")
+    assert [call.text for call in at.session.steps] == ["rw('mul_comm', at='2 * x[_]')"]
+    told(at, "at")
+    assert at.place is None
+
+
+def test_an_offer_that_asks_is_taken_with_an_answer() -> None:
+    at = desk()
+    told(at, "at i")
+    number = number_of(told(at, "??"), "s.rw('tile_gen', at='i', k=…)")
+    assert f"try: {number} k=8" in told(at, number)
+    assert "⊞[" in told(at, f"{number} k=8")
+    assert [call.text for call in at.session.steps] == ["rw('tile_gen', at='i', k=8)"]
+    assert "no call of number" in told(at, number)
+
+
+def test_what_was_called_is_undone_explained_and_checked() -> None:
+    at = desk()
+    told(at, "interchange j")
+    assert "sum_gen_swap" in told(at, "explain")
+    assert "sum_gen_swap" in told(at, "steps")
+    assert "+" in told(at, "diff")
+    assert told(at, "check") == "nothing stands in the way of compiling matmul for target='c'"
+    assert "Σ[p < k] A[i, p]" in told(at, "undo")
+    assert "Σ[p < k] ⊞[j < m]" in told(at, "redo 1")
+
+
+# -- scripts ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_script_has_the_calls_and_replays() -> None:
+    at = desk()
+    for line in ("tile i,j 8,8", "stage A at=io", "mark io parallel", "mul_comm at=p"):
+        told(at, line)
+    text = script(at.session)
+    assert (
+        "s.tile(['i', 'j'], [8, 8])\ns.stage('A', at='io')\ns.mark('io', 'parallel')\ns.rw('mul_comm', at='p')\n"
+        in text
+    )
+    names: dict[str, Any] = {}
+    exec(text, names)
+    assert str(names["theorem"].rhs) == str(at.session.goal)
+
+
+def test_where_the_calls_do_not_replay_the_steps_do() -> None:
+    s = reschedule(atl.parse(PRODUCT))
+    s.do(lambda work: work.rewrite("mul_comm", (0, 0, 0)))
+    text = script(s)
+    assert "s.rw('mul_comm', around=(0, 0, 0)" in text
+    names: dict[str, Any] = {}
+    exec(text, names)
+    assert str(names["theorem"].rhs) == str(s.goal)
+
+
+# -- completion -------------------------------------------------------------------------------------------------------
+
+
+def found(at: Desk, line: str) -> list[str]:
+    return [each.text for each in completions(at, line)]
+
+
+def test_words_rules_and_names_of_this_place_are_completed() -> None:
+    at = desk()
+    assert {"tile", "tile_gen", "tile_sum"} <= {*found(at, "til")}
+    assert found(at, "und") == ["undo"]
+    assert "sum_gen_swap" in found(at, "sum_")
+    assert "unfold_split" not in found(at, "unfold_")
+    assert found(at, "tile ")[:3] == ["i", "j", "p"]
+    assert found(at, "tile i,") == ["i,i", "i,j", "i,p", "i,A", "i,B"]
+    assert found(at, "stage A at=") == ["at=i", "at=j", "at=p", "at=A", "at=B"]
+    assert found(at, "stage A na") == ["name="]
+    assert "k=" in found(at, "tile_gen ")
+    assert found(at, "save m") == ["matmul.py", "matmul.atl.json"]
+    assert "tile" in found(at, "? t")
+    told(at, "at p")
+    assert found(at, "tile ")[:1] == ["p"]
+    assert "gen_interchange" not in found(at, "gen_")
+
+
+def test_each_call_has_a_meaning_beside_it() -> None:
+    shown = {each.text: each.meaning for each in completions(desk(), "")}
+    assert all(shown[name] for name in CALLS)
+
+
+def test_values_are_read() -> None:
+    assert arguments_in(["-3", "i2", "None", "3.5"]) == ((-3, "i2", None, "3.5"), {})
+    with pytest.raises(WrongArgument):
+        call_in("")
+
+
+def test_a_session_by_lines_counts_refusals() -> None:
+    out = io.StringIO()
+    assert by_lines(desk(), ["tile", "foo", "goal"], out) == 2
+    assert out.getvalue().count("matmul> ") == 3
