@@ -83,15 +83,9 @@ def known_at_the_start(assumptions: Iterable[Predicate], inputs: Iterable[Array]
 
 def parts_in_scope(expr: Expr, scope: Scope, path: Path = ()) -> Iterator[tuple[Path, Expr, Scope]]:
     """Every part of a term, with its path and what binders, guards and selections around it let one know there."""
-    # A list of what is still to be looked at: generators within each other hand each part up through all of them.
-    left = [(path, expr, scope)]
-    while left:
-        path, expr, scope = left.pop()
-        yield path, expr, scope
-        parts = children(expr)
-        if parts:
-            inside = child_scopes(expr, scope)
-            left += [((*path, at), parts[at].expr, inside[at]) for at in reversed(range(len(parts)))]
+    yield path, expr, scope
+    for position, (child, inside) in enumerate(zip(children(expr), child_scopes(expr, scope), strict=True)):
+        yield from parts_in_scope(child.expr, inside, (*path, position))
 
 
 def child_scopes(expr: Expr, scope: Scope) -> tuple[Scope, ...]:
