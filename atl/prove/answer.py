@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -49,6 +49,13 @@ class Model:
         named = {variable: variable for variable in variables}
         return Model(
             tuple((named.get(leaf, leaf) if isinstance(leaf, Var) else leaf, value) for leaf, value in self.leaves),
+            self.elements,
+        )
+
+    def of_variables(self, variables: Sequence[Var]) -> Model:
+        """The model of what was asked of these variables, from that of the same asked of variables 0, 1, …."""
+        return Model(
+            tuple((variables[leaf.uid] if isinstance(leaf, Var) else leaf, value) for leaf, value in self.leaves),
             self.elements,
         )
 

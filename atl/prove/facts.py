@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from typing import TypeAlias, assert_never
 
 from atl.core.declared import bounds_of
-from atl.core.index import AnyAtom, Array, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, atoms
-from atl.core.predicate import TRUE, Predicate, atoms_of, conjuncts
+from atl.core.index import (
+    AnyAtom,
+    Array,
+    Bound,
+    Extremum,
+    Index,
+    Leaf,
+    Quotient,
+    Read,
+    Size,
+    Var,
+    Xor,
+    atoms,
+    index,
+    map_leaves,
+)
+from atl.core.predicate import TRUE, Predicate, atoms_of, conjuncts, map_indices
 
 Topics: TypeAlias = frozenset[Hashable]
 """The sizes and variables that a predicate speaks about, and the names of the arrays that it reads."""
@@ -60,29 +75,14 @@ class Facts:
 
     def about(self, topics: Topics) -> tuple[Facts, Facts]:
         """The facts connected to these topics, directly or through other facts, and the rest of them."""
-        reached = set(topics)
-        left = list(range(len(self.predicates)))
-        grown = True
-        while grown and left:
-            grown = False
-            out = []
-            for position in left:
-                if self.topics[position] and reached.isdisjoint(self.topics[position]):
-                    out.append(position)
-                else:
-                    reached |= self.topics[position]
-                    grown = True
-            left = out
-        if not left:
-            return self, EMPTY
-        rest = set(left)
-        return self._at([position for position in range(len(self.predicates)) if position not in rest]), self._at(left)
+        return _parted(self, topics)
 
     def only(self, wanted: Callable[[Predicate], bool]) -> Facts:
         """The facts that are wanted, in their order."""
-        return self._at([position for position, predicate in enumerate(self.predicates) if wanted(predicate)])
+        return self.at([position for position, predicate in enumerate(self.predicates) if wanted(predicate)])
 
-    def _at(self, positions: list[int]) -> Facts:
+    def at(self, positions: Sequence[int]) -> Facts:
+        """Those at these positions."""
         return Facts(tuple(self.predicates[k] for k in positions), tuple(self.topics[k] for k in positions))
 
 
@@ -92,6 +92,27 @@ def _longer(hashed: int, predicates: Iterable[Predicate]) -> int:
 
 
 EMPTY = Facts()
+
+
+@lru_cache(maxsize=4096)
+def _parted(facts: Facts, topics: Topics) -> tuple[Facts, Facts]:
+    reached = set(topics)
+    left = list(range(len(facts.predicates)))
+    grown = True
+    while grown and left:
+        grown = False
+        out = []
+        for position in left:
+            if facts.topics[position] and reached.isdisjoint(facts.topics[position]):
+                out.append(position)
+            else:
+                reached |= facts.topics[position]
+                grown = True
+        left = out
+    if not left:
+        return facts, EMPTY
+    rest = set(left)
+    return facts.at([position for position in range(len(facts.predicates)) if position not in rest]), facts.at(left)
 
 
 @lru_cache(maxsize=8192)
@@ -120,3 +141,41 @@ def _gather(among: Iterable[AnyAtom], found: set[Hashable]) -> None:
 def declared(array: Array) -> Iterable[Index]:
     """The expressions in an array's declaration: its shape and the bounds of its elements."""
     return (*array.shape, *(fact.bound for fact in bounds_of(array)))
+
+
+def renumbered(facts: Facts, goal: Predicate) -> tuple[Facts, Predicate, Sequence[Var]]:
+    """The question with its variables numbered 0, 1, …, and what they were.
+
+    Loops beside each other ask the same of variables of their own: so that is one question. Variables keep their order,
+    by which the prover takes them up and terms are written; so it is answered in the same way.
+    """
+    numbered, variables = _numbered(facts, frozenset(one for one in topics_of(goal) if isinstance(one, Var)))
+    return numbered, _with_numbers(goal, topics_of(goal), variables), variables
+
+
+@lru_cache(maxsize=4096)
+def _numbered(facts: Facts, others: frozenset[Var]) -> tuple[Facts, tuple[Var, ...]]:
+    """The facts with their variables and these others numbered, and what they were."""
+    spoken_of = {topic for topics in facts.topics for topic in topics if isinstance(topic, Var)}
+    variables = tuple(sorted(spoken_of | others, key=lambda one: one.uid))
+    if all(variable.uid == number for number, variable in enumerate(variables)):
+        return facts, variables
+    told = zip(facts.predicates, facts.topics, strict=True)
+    return Facts(tuple(_with_numbers(fact, topics, variables) for fact, topics in told)), variables
+
+
+def _with_numbers(predicate: Predicate, topics: Topics, variables: Sequence[Var]) -> Predicate:
+    """The predicate about numbered variables, each of which stands at its number."""
+    changed = tuple((one, number) for number, one in enumerate(variables) if one.uid != number and one in topics)
+    return _renumbered(predicate, changed) if changed else predicate
+
+
+@lru_cache(maxsize=8192)
+def _renumbered(predicate: Predicate, numbers: tuple[tuple[Var, int], ...]) -> Predicate:
+    after: dict[Leaf, Index] = {one: index(Var(number, one.name)) for one, number in numbers}
+
+    def leaf(one: Leaf) -> Index:
+        return after[one] if one in after else index(one)
+
+    # Quotients stay as they are written: of dead code some are by zero, and none is made of that.
+    return map_indices(predicate, lambda e: map_leaves(e, leaf, lambda a, b: index(Quotient(a, b))))

@@ -50,7 +50,7 @@ from atl.prove.bits import by_bits
 from atl.prove.cases import of_alternatives, of_remainders, with_plain_limits
 from atl.prove.elements import lawful
 from atl.prove.ends import is_least_at_ends
-from atl.prove.facts import Facts, declared, topics_of
+from atl.prove.facts import Facts, declared, renumbered, topics_of
 from atl.prove.linear.rows import System, Table, read_predicate
 from atl.prove.linear.solver import EFFORT, refuted, refuted_by_rounding
 from atl.prove.reduction import reduced
@@ -202,10 +202,8 @@ def _connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
     """
     topics = topics_of(goal) or frozenset().union(*facts.topics[:1])
     near, rest = facts.about(topics)
-    if not rest.predicates:
-        return _Query(near, goal, thorough=thorough).answer()
-    answer = _answered(near, goal, thorough)
-    if isinstance(answer, Proved):
+    answer = _numbered(near, goal, thorough)
+    if isinstance(answer, Proved) or not rest.predicates:
         return answer
     match _answered(rest, FALSE, thorough):
         case Proved(layer):
@@ -214,6 +212,19 @@ def _connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
             return Refuted(answer.model.joined(model)) if isinstance(answer, Refuted) else answer
         case Unknown(reason):
             return Unknown(reason) if isinstance(answer, Refuted) else answer
+
+
+def _numbered(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
+    """Questions that differ in the numbers of their variables only are asked once."""
+    numbered, asked, variables = renumbered(facts, goal)
+    key = (numbered, asked, thorough, _smt.get())
+    answer = _memo.get(key)
+    if answer is None:
+        answer = _Query(numbered, asked, thorough=thorough).answer()
+        _remember(key, answer)
+    else:
+        statistics.memo += 1
+    return Refuted(answer.model.of_variables(variables)) if isinstance(answer, Refuted) else answer
 
 
 # -- one query --------------------------------------------------------------------------------------------------------

@@ -96,8 +96,10 @@ class Cell:
 
 
 def flat(pairs: Pairs) -> Index:
-    address = ZERO
-    for position, extent in pairs:
+    if not pairs:
+        return ZERO
+    address, _ = pairs[0]
+    for position, extent in pairs[1:]:
         address = address * extent + position
     return address
 
@@ -209,11 +211,16 @@ class For:
     mark: LoopMark = LoopMark.NONE
     binder: Path | None = None
     lines: CacheLines | NoLines | None = None
+    _range: Predicate | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def range(self) -> Predicate:
-        """What the loop says of its variable."""
-        return within(self.low, index(self.variable), self.high)
+        """What the loop says of its variable. Each loop remembers its own."""
+        known = self._range
+        if known is None:
+            known = within(self.low, index(self.variable), self.high)
+            object.__setattr__(self, "_range", known)
+        return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pytest
 import atl
 from atl.core.index import Array, Index, Var, constant, index, size
 from atl.core.predicate import conjunction, less, negation, within
+from lowering import compile as compiled
 from lowering import lower
 from lowering.c.names import identifier, reserved
 from lowering.c.printer import function_names, print_c, print_unit
@@ -484,3 +485,45 @@ def test_functions_of_one_file_have_names_of_their_own() -> None:
     of = nest("f", [], output(), Assign(cell(output()), Number(1, "float32")))
     assert function_names((of, of, of)) == ("f", "f2", "f3")
     assert print_unit((of, of)).count("int f") == 2
+
+
+# -- long functions ---------------------------------------------------------------------------------------------------
+
+EDGED = "⊞[i < n] [1 <= i] · x[i - 1] + part_part1[i]"
+
+
+def in_parts(body: str, patch: pytest.MonkeyPatch, name: str = "part") -> atl.Program:
+    """A program of which each function, however short, is long."""
+    patch.setattr("lowering.c.printer.LONG", 1)
+    return atl.parse(f"{name} (x : float32[n], part_part1 : float32[n]) : float32[2 * n] :=\n  {body}")
+
+
+def test_a_long_function_is_printed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes what it speaks of, and its name is that of nothing that is spoken of."""
+    program = in_parts(f"({EDGED}) ∘ ⊞[i < n] x[i] * x[i]", monkeypatch)
+    kernel = compiled(program)
+    assert kernel.source.count("static __attribute__((noinline)) void part_part") == 2
+    head = "void part_part1_(const float *restrict x, const float *restrict part_part1, int64_t n, float *restrict out)"
+    assert head in " ".join(kernel.source.split())
+    assert "\n    part_part2(x, n, out);\n    return 0;" in kernel.source
+    for count in (0, 1, 7):
+        x, y = (np.arange(count, dtype=np.float32) + start for start in (1, 5))
+        shifted = np.concatenate([np.zeros(min(count, 1), np.float32), x[:-1]])
+        np.testing.assert_array_equal(kernel(x, y), np.concatenate([shifted + y, x * x]))
+
+
+def test_functions_of_one_file_have_parts_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [lower(in_parts(f"({EDGED}) ∘ ⊞[i < n] x[i]", monkeypatch, name)) for name in ("f", "f_part1")]
+    text = print_unit(both)
+    assert [text.count(f" {name}(") for name in ("f", "f_part1", "f_part1_", "f_part1_part1")] == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "let t := ⊞[i < n] x[i] + x[i] in (⊞[i < n] t[n - 1 - i]) ∘ ⊞[i < n] t[i] * part_part1[i]",  # on the heap
+        "⊞[i < 2 * n] [i < n] · x[i]",  # one loop
+    ],
+)
+def test_a_function_with_storage_on_the_heap_or_one_loop_stays_one(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "noinline" not in print_c(lower(in_parts(body, monkeypatch)))

@@ -381,6 +381,45 @@ def test_the_memo_changes_no_answer_and_is_counted() -> None:
     assert (counted.linear, counted.memo) == (1, 1)
 
 
+def of_loops(outer: Var, inner: Var, least: Index) -> tuple[Facts, Predicate]:
+    """Whether 8 a + b is at least that, of a below n / 8 and b below 8."""
+    a, b = index(outer), index(inner)
+    facts = given(within(ZERO, a, n // 8), within(ZERO, b, index(8)), at_most(index(16), n))
+    return facts, at_most(least, a * 8 + b)
+
+
+@pytest.mark.parametrize("least", [ZERO, ONE], ids=["proved", "refuted"])
+def test_loops_beside_each_other_ask_one_question(least: Index) -> None:
+    forget()
+    first = prove(*of_loops(Var(0, "yo"), Var(1, "yi"), least))
+    before = statistics.snapshot()
+    for outer, inner in ((3, 4), (7, 90), (1 << 50, (1 << 50) + 1)):
+        facts, goal = of_loops(Var(outer, "xo"), Var(inner, "xi"), least)
+        answer = prove(facts, goal)
+        assert isinstance(answer, type(first))
+        if isinstance(answer, Refuted):
+            assert set(answer.model.numbers) == {"n", "xo", "xi"}
+            assert all(map(answer.model.satisfies, facts.predicates))
+            assert not answer.model.satisfies(goal)
+    asked = statistics.since(before)
+    assert (asked.linear, asked.search, asked.memo) == (0, 0, 3)
+
+
+def test_a_counterexample_is_of_the_very_variables_in_whatever_order() -> None:
+    for outer, inner in ((5, 4), (4, 5)):
+        facts, goal = of_loops(Var(outer, "a"), Var(inner, "b"), ONE)
+        answer = prove(facts, goal)
+        assert isinstance(answer, Refuted)
+        assert all(map(answer.model.satisfies, facts.predicates))
+        assert not answer.model.satisfies(goal)
+
+
+def test_a_quotient_by_zero_is_asked_about_as_it_is_written() -> None:
+    far = index(Var(900, "far"))
+    facts = given(within(ZERO, far, n))
+    assert isinstance(prove(facts, at_most(ZERO, index(Quotient(far, ZERO)))), Unknown)
+
+
 def test_the_reference_evaluation_refuses_a_quotient_without_meaning() -> None:
     quotient = Quotient(n, k)
     with pytest.raises(ZeroDivisionError):
