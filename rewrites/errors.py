@@ -201,7 +201,7 @@ def known_names(program_names: Iterable[str]) -> str:
 class NothingDraws(ATLError, RuntimeError):
     """A theorem is to be drawn as a page, and nothing that is installed draws one."""
 
-    code = "ATL713"
+    code = "ATL716"
 
 
 class MeetingPlaces(ATLError, ValueError):

@@ -283,7 +283,7 @@ def test_a_theorem_comes_to_its_page_by_what_the_package_says(
     monkeypatch.setattr("rewrites.drawn.entry_points", lambda **_: found)
     with pytest.raises(atl.ATLError, match="nothing that is installed here draws the page") as refused:
         pipeline.to_html(tmp_path / "p.html")
-    assert refused.value.code == "ATL713"
+    assert refused.value.code == "ATL716"
     found.append(point)
     pipeline.to_html(tmp_path / "p.html", kernel=compile(pipeline.rhs))
     assert point.load() is pages.write
