@@ -45,6 +45,12 @@ def _script(theorem: Theorem) -> str:
     return theorem.as_python()
 
 
+def _page(theorem: Theorem) -> str:
+    from pages import page
+
+    return page(theorem)
+
+
 OF_PROGRAMS: Final[Mapping[str, tuple[str, Callable[[Program], str]]]] = MappingProxyType(
     {
         "txt": ("the program as text, which atl.parse reads", _program_text),
@@ -55,9 +61,15 @@ OF_PROGRAMS: Final[Mapping[str, tuple[str, Callable[[Program], str]]]] = Mapping
 )
 """What is made of a program, or of the last one of a certificate."""
 OF_CERTIFICATES: Final[Mapping[str, tuple[str, Callable[[Theorem], str]]]] = MappingProxyType(
-    {"py": ("a script that derives it again in a session", _script)}
+    {
+        "py": ("a script that derives it again in a session", _script),
+        "html": ("a page for a browser, with every step and the C", _page),
+    }
 )
 """What is made of a certificate alone."""
+FOLDER: Final = "folder"
+"""The kernel in C with its contract, a check and a Makefile: several files, and so no text."""
+KINDS: Final = (*OF_PROGRAMS, FOLDER, *OF_CERTIFICATES)
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
@@ -68,54 +80,84 @@ def _declare(parser: argparse.ArgumentParser) -> None:
         "certificate, which is replayed first, the last program is taken",
     )  # fmt: skip
     parser.add_argument(
-        "-o", "--out", type=Path, metavar="FILE", help="where it goes; its ending says what it is (default: printed)"
+        "-o", "--out", type=Path, metavar="PATH", help="where it goes; its ending says what it is (default: printed)"
     )
     parser.add_argument(
-        "--as", dest="kind", choices=(*OF_PROGRAMS, *OF_CERTIFICATES), help=f"{kinds}; of a certificate, {alone}"
-    )
+        "--as", dest="kind", choices=KINDS,
+        help=f"{kinds}; {FOLDER}: the C with its contract, which `make check` checks; of a certificate, {alone}",
+    )  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    kind = arguments.kind or (arguments.out.suffix.removeprefix(".") if arguments.out is not None else None)
-    if kind not in (*OF_PROGRAMS, *OF_CERTIFICATES):
+    source, out = arguments.source, arguments.out
+    kind = arguments.kind or (out.suffix.removeprefix(".") if out is not None else None)
+    if kind not in KINDS:
         raise WrongArgument(
             "it is not said what is to be made"
             if kind is None
-            else f"nothing is made as {kind or 'a file without one'}",
-            required=f"--as, or a file whose name ends in, one of {', '.join((*OF_PROGRAMS, *OF_CERTIFICATES))}",
-            suggestions=(f"atl export {arguments.source} --as c",),
+            else f"nothing is made as {kind or 'a file without an ending'}",
+            required=f"--as, or a file whose name ends in, one of {', '.join(KINDS)}",
+            suggestions=(f"atl export {source} --as c",),
         )
-    text = _made(arguments.source, kind)
-    if arguments.out is None:
+    program, theorem = _read(source, kind)
+    if kind == FOLDER:
+        return _write_folder(program, theorem, source, out)
+    text = (
+        OF_PROGRAMS[kind][1](program) if theorem is None or kind in OF_PROGRAMS else OF_CERTIFICATES[kind][1](theorem)
+    )
+    if out is None:
         print(text, end="")
         return 0
     try:
-        write_whole({arguments.out: lambda stream: stream.write(text.encode())})
+        write_whole({out: lambda stream: stream.write(text.encode())})
     except (OSError, ValueError) as error:  # ValueError: no file has such a name
-        raise WrongArgument(f"{arguments.out} cannot be written: {error}", required="a place for a file") from error
-    print(f"{arguments.out}: {len(text.splitlines())} lines")
+        raise _unwritten(out, error) from error
+    print(f"{out}: {len(text.splitlines())} lines")
     return 0
 
 
-def _made(source: str, kind: str) -> str:
-    """The text of this kind."""
-    if not source.endswith(".json"):
-        from atl.files.programs import program_in
+def _read(source: str, kind: str) -> tuple[Program, Theorem | None]:
+    """The program, the last one of a certificate; and the theorem, if it is one."""
+    if source.endswith(".json"):
+        from sparse import load
 
-        if kind in OF_CERTIFICATES:
-            raise WrongArgument(
-                f"{kind} is made of a certificate, not of a program",
-                required="a file that theorem.save has written, with the ending .json",
-                suggestions=(f"atl derive {source} -o proof.atl.json writes one",),
-            )
-        return OF_PROGRAMS[kind][1](program_in(source))
-    from sparse import load
+        theorem = load(source)
+        return theorem.rhs, theorem
+    if kind in OF_CERTIFICATES:
+        raise WrongArgument(
+            f"{kind} is made of a certificate, not of a program",
+            required="a file that theorem.save has written, with the ending .json",
+            suggestions=(f"atl derive {source} -o proof.atl.json writes one",),
+        )
+    from atl.files.programs import program_in
 
-    theorem = load(source)
-    return OF_CERTIFICATES[kind][1](theorem) if kind in OF_CERTIFICATES else OF_PROGRAMS[kind][1](theorem.rhs)
+    return program_in(source), None
+
+
+def _write_folder(program: Program, theorem: Theorem | None, source: str, out: Path | None) -> int:
+    from lowering import compile as compiled
+
+    if out is None:
+        raise WrongArgument(
+            "a folder cannot be printed",
+            required="-o with the path of a folder",
+            suggestions=(f"atl export {source} --as {FOLDER} -o {program.name}",),
+        )
+    try:
+        written = compiled(program).write(out, theorem=theorem)
+    except OSError as error:
+        raise _unwritten(out, error) from error
+    print(f"{written}: {len(list(written.iterdir()))} files; `make check` there builds and checks them")
+    return 0
+
+
+def _unwritten(out: Path, error: OSError | ValueError) -> WrongArgument:
+    said = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return WrongArgument(f"{out} cannot be written: {said}", required="a place for it")
 
 
 EXPORT = Command(
-    "export", "Writes a program as C, CUDA or text, a certificate as a script", _declare, _run,
-    ("atl export examples/matmul.py -o matmul.c", "atl export proof.atl.json --as py"),
+    "export", "Writes a program as C, CUDA, text or a folder to take away, a certificate as a page", _declare, _run,
+    ("atl export examples/matmul.py -o matmul.c", "atl export proof.atl.json -o proof.html",
+     "atl export examples/matmul.py --as folder -o matmul"),
 )  # fmt: skip

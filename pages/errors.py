@@ -8,4 +8,4 @@ from atl.errors import ATLError
 class PageError(ATLError, OSError):
     """A page cannot be written where it is wanted."""
 
-    code = "ATL801"
+    code = "ATL717"

@@ -40,4 +40,5 @@ def write(
     try:
         write_whole({target_file: lambda stream: stream.write(text.encode())})
     except (OSError, ValueError) as error:  # ValueError: no file has such a name
-        raise PageError(f"{target_file} cannot be written: {error}", required="a place for a file") from error
+        said = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise PageError(f"{target_file} cannot be written: {said}", required="a place for a file") from error

@@ -224,11 +224,20 @@ def test_what_is_exported_is_what_its_ending_says(checkout: Path, capsys: pytest
     capsys.readouterr()
     assert main(["export", "proof.atl.json", "--as", "txt"]) == GOOD
     assert "x[i] * 2" in capsys.readouterr().out
+    assert main(["export", "proof.atl.json", "-o", "proof.html"]) == GOOD
+    assert "mul_comm" in (checkout / "proof.html").read_text(encoding="utf-8")
+    assert main(["export", "proof.atl.json", "--as", "folder", "-o", "taken"]) == GOOD
+    assert {"Makefile", "twice.c", "twice.h", "twice.atl.json"} <= {
+        file.name for file in (checkout / "taken").iterdir()
+    }
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["examples/matmul.py", "--as", "folder"], "a folder cannot be printed"),
+        (["examples/matmul.py", "--as", "folder", "-o", "examples/matmul.py"], "is no folder"),
+        (["examples/matmul.py", "--as", "html"], "made of a certificate"),
         (["examples/matmul.py"], "it is not said what is to be made"),
         (["examples/matmul.py", "-o", "x.pdf"], "nothing is made as pdf"),
         (["examples/matmul.py", "-o", "x"], "nothing is made as"),
@@ -240,10 +249,10 @@ def test_what_is_exported_is_what_its_ending_says(checkout: Path, capsys: pytest
 def test_what_cannot_be_exported_is_told(
     words: list[str], said: str, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = sorted(checkout.iterdir())
+    before = {file.name for file in checkout.iterdir()}
     assert main(["export", *words]) == REFUSED
     assert said in capsys.readouterr().err
-    assert sorted(checkout.iterdir()) == before
+    assert {file.name for file in checkout.iterdir()} - {"kept"} == before
 
 
 def test_completions_name_every_command_and_bash_takes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

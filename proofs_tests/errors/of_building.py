@@ -35,7 +35,7 @@ OF_BUILDING: Final = (
     ),
     Entry(
         "ATL504",
-        "from atl.cli import _need_checkout\n_need_checkout('atl fuzz', 'no_checkout')\n",
+        "from commands.foundation.command import need_checkout\nneed_checkout('atl fuzz', 'no_checkout')\n",
         "no_checkout",
         "proofs_tests",
         "run it in a checkout",
@@ -91,6 +91,22 @@ OF_BUILDING: Final = (
         "check_grids(kernel.kernels, {'n': 100_000}, lambda array, at: 0)  # as a call does\n",
         "block.y",
         "block.x",
+    ),
+    Entry(
+        "ATL510",
+        "import sys, types\n"
+        "import lowering.calls.operators as operators\n"
+        "found = {'installed': object(), 'not installed': None}  # what Python says of JAX\n"
+        "before, operators.find_spec = operators.find_spec, lambda name: found['not installed']\n"
+        "modules, sys.modules['jax'] = dict(sys.modules), types.ModuleType('jax')\n"
+        "try:\n"
+        "    lowering.compile(atl.program('f', [x], 2 * x)).jax_function()\n"
+        "finally:\n"
+        "    operators.find_spec = before\n"
+        "    sys.modules.pop('jax') if 'jax' not in modules else sys.modules.update(jax=modules['jax'])\n",
+        "found['not installed']",
+        "found['installed']",
+        "pip install jax",
     ),
     Entry(
         "ATL601",

@@ -53,10 +53,10 @@ OF_LANGUAGE: Final = (
     ),
     Entry(
         "ATL107",
-        "atl.gen(n, lambda i: x.sum())\n",
-        "x.sum()",
-        "atl.sum(n, lambda j: x[j])",
-        "atl.sum(n, lambda i: A[i])",
+        "atl.program('squares', [x], x.dot(x))\n",
+        "x.dot(x)",
+        "x @ x",
+        "write a @ b",
     ),
     Entry(
         "ATL108",

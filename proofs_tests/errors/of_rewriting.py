@@ -148,4 +148,24 @@ OF_REWRITING: Final = (
         "load('double.json', own=[twice])",
         "own=[twice]",
     ),
+    Entry(
+        "ATL716",
+        "import pages\nimport rewrites.drawn as drawn\n"
+        "before, drawn.entry_points = drawn.entry_points, lambda **where: ()  # installed before it had pages\n"
+        "try:\n"
+        "    theorem = reschedule(atl.program('f', [x], 2 * x)).done()\n"
+        "    theorem.to_html('f.html')\n"
+        "finally:\n"
+        "    drawn.entry_points = before\n",
+        "theorem.to_html('f.html')",
+        "pages.write(theorem, 'f.html')",
+        "pages.write(theorem, path)",
+    ),
+    Entry(
+        "ATL717",
+        "import pages\npages.write(reschedule(atl.program('f', [x], 2 * x)).done(), 'no such folder/f.html')\n",
+        "no such folder/",
+        "",
+        "a place for a file",
+    ),
 )
