@@ -24,6 +24,7 @@ from lowering.c.printer import declaration, function_names, print_c
 from lowering.c.values.scalars import C_TYPES
 from lowering.calls.noted import Noted
 from lowering.calls.on_pattern import OnPattern, values_of
+from lowering.calls.shown import kernel_html
 from lowering.compiler import Compiler, find_compiler, vector_bytes
 from lowering.facts import Facts, Limits
 from lowering.fitting import Fitting
@@ -224,7 +225,10 @@ class Kernel:
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
-        return f"<Kernel {self.program.name}({inputs}) at {self.path}>"
+        return f"<Kernel {self.program.name}({inputs})>"
+
+    def _repr_html_(self) -> str:
+        return kernel_html(self.program, "C", self.source)
 
     # -- arguments ----------------------------------------------------------------------------------------------------
 

@@ -82,13 +82,14 @@ class _Chain:
 class Theorem:
     """lhs = rhs. Only the kernel makes one; `steps` lead from the left side to the right.
 
-    How it is saved and written as a script stands above the kernel, which imports neither: `rewrites/__init__.py` hands
-    both in by `write_with`.
+    How it is saved, written as a script and displayed in a notebook stands above the kernel, which imports none of it:
+    `rewrites/__init__.py` hands it in by `write_with`.
     """
 
     __slots__ = ("_chain", "_lhs", "_rhs")
     saved_by: ClassVar[Callable[[Theorem, str | PathLike[str]], None]]
     scripted_by: ClassVar[Callable[[Theorem], str]]
+    displayed_by: ClassVar[Callable[[Theorem], str]]
 
     def __init__(self, key: object, lhs: Program, rhs: Program, chain: _Chain | None) -> None:
         if key is not _KEY:
@@ -130,10 +131,14 @@ class Theorem:
 
     @classmethod
     def write_with(
-        cls, *, save: Callable[[Theorem, str | PathLike[str]], None], script: Callable[[Theorem], str]
+        cls,
+        *,
+        save: Callable[[Theorem, str | PathLike[str]], None],
+        script: Callable[[Theorem], str],
+        display: Callable[[Theorem], str],
     ) -> None:
-        """Hands in what `save` and `as_python` do."""
-        cls.saved_by, cls.scripted_by = save, script
+        """Hands in what `save` and `as_python` do, and what a notebook displays."""
+        cls.saved_by, cls.scripted_by, cls.displayed_by = save, script, display
 
     def __reduce__(self) -> NoReturn:
         raise NotATheorem(
@@ -149,6 +154,9 @@ class Theorem:
 
     def __repr__(self) -> str:
         return f"{self._lhs.name} = {self._rhs.name}, by {len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
+
+    def _repr_html_(self) -> str:
+        return type(self).displayed_by(self)
 
 
 def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:

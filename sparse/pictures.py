@@ -112,6 +112,14 @@ def draw(tensor: SparseTensor, path: str | PathLike[str] | None = None) -> Pictu
     return made
 
 
+def svg_of(tensor: SparseTensor) -> str | None:
+    """The picture of a tensor that a notebook shows; none of what is too large to be drawn."""
+    try:
+        return draw(tensor).svg()
+    except FormatError:
+        return None
+
+
 def description(tensor: SparseTensor) -> dict[str, Any]:
     """What a tensor is stored as, as data in the style of binsparse's descriptors: levels, shape, types, counts.
 

@@ -21,6 +21,7 @@ from atl.core.terms import Access, Binary, BinaryOp, Constant, Expr, Input, Term
 from atl.errors import DtypeError, RankError, Source, SymbolicValue, WrongArgument, brief
 from atl.surface.declarations import TensorSpec
 from atl.surface.refused_habits import Symbolic
+from atl.text.latex import formula
 from atl.text.printing import show, show_predicate
 
 IndexLike: TypeAlias = Union["IndexExpr", Index, int, "Tensor"]
@@ -122,6 +123,15 @@ class IndexExpr(Symbolic):
         return str(self.node)
 
 
+class Shape(tuple[IndexExpr, ...]):
+    """The extents of a tensor, outermost first: a tuple, which a notebook shows as a formula."""
+
+    __slots__ = ()
+
+    def _repr_latex_(self) -> str | None:
+        return formula(tuple(extent.node for extent in self))
+
+
 class Condition(Symbolic):
     """A condition on indices: comparisons joined by `&`, `|` and `~`."""
 
@@ -187,9 +197,9 @@ class Tensor(Symbolic):
         return TensorSpec.written(item)
 
     @property
-    def shape(self) -> tuple[IndexExpr, ...]:
+    def shape(self) -> Shape:
         """The extents, outermost first."""
-        return tuple(IndexExpr(extent) for extent in self.node.type.shape)
+        return Shape(IndexExpr(extent) for extent in self.node.type.shape)
 
     @property
     def rank(self) -> int:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import Index
 from atl.core.marks import Mark
-from atl.core.predicate import Predicate
+from atl.core.predicate import Predicate, expressions
 from atl.core.program import Program
 from atl.core.terms import (
     Access,
@@ -31,6 +31,7 @@ from atl.core.terms import (
     ReshapeOp,
     Select,
     TensorVar,
+    Term,
     Type,
     Unary,
     Value,
@@ -53,7 +54,8 @@ from atl.text.index_notation import (
     write_condition,
     write_index,
 )
-from atl.text.names import Level, Names, names_in, sizes_of
+from atl.text.names import Level, Names, names_in, names_of_index, sizes_of
+from atl.text.printing import WHOLE
 
 _BIG: Final = {"sum": r"\sum", "product": r"\prod", "max": r"\max", "min": r"\min"}
 _GEN: Final = r"\mathop{\boxplus}\limits"
@@ -89,6 +91,33 @@ def latex(what: Program | Expr) -> str:
     head = f"{_name(what.name)}({', '.join(declared)}) : {writer.type(Type(what.dtype, what.type.shape))} :="
     given = [r"\quad \text{given } " + ", ".join(map(writer.condition, what.assumptions))] if what.assumptions else []
     return _aligned([head, *given, *(f"\\quad {line}" for line in writer.lines(what.body))])
+
+
+def formula(what: Program | Expr | Index | Predicate | tuple[Index, ...]) -> str | None:
+    r"""What a notebook shows of a value: LaTeX, with dollar signs; nothing of what is too large to be read.
+
+    >>> from atl.core.index import ceildiv, index, size
+    >>> formula((size("n"), ceildiv(size("m"), index(8))))
+    '$\\left(n, \\left\\lceil \\frac{m}{8} \\right\\rceil\\right)$'
+    """
+    match what:
+        case Program():
+            return None if what.body.size > WHOLE else latex(what)
+        case Index():
+            return None if what.size > WHOLE else f"${_by_itself(what)}$"
+        case tuple():
+            extents = ", ".join(map(_by_itself, what))
+            return f"$\\left({extents}{',' if len(what) == 1 else ''}\\right)$"
+        case Term():
+            return None if what.size > WHOLE else latex(what)
+        case _:
+            names = names_of_index(expressions(what))
+            return f"${_condition(write_condition(what, names.of_leaf))}$"
+
+
+def _by_itself(expression: Index) -> str:
+    names = names_of_index((expression,) if expression.free else ())
+    return _index(write_index(expression, names.of_leaf))
 
 
 def _aligned(lines: list[str]) -> str:

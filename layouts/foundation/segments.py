@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from atl.core.index import ZERO, Index, index
@@ -26,8 +26,8 @@ class Segments:
     """
 
     count: Extent
-    start: Callable[[Any], Any]
-    length: Callable[[Any], Any]
+    start: Callable[[Any], Any] = field(repr=False)
+    length: Callable[[Any], Any] = field(repr=False)
 
     def __init__(self, count: object, start: Callable[[Any], Any], length: Callable[[Any], Any]) -> None:
         for formula in (start, length):
