@@ -6,6 +6,7 @@ fraction, and every let starts a new line.
 
 from __future__ import annotations
 
+import re
 from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import Index
@@ -65,6 +66,9 @@ _INFIX: Final = {
     "sub": ("-", Level.ADD),
     "mul": (r"\cdot", Level.MULTIPLY),
 }
+WIDTH: Final = 70
+"""A line of a formula is broken, where it can be, before it is about so many letters wide."""
+_COMMAND: Final = re.compile(r"\\(?:left|right|mathop|limits|math[a-z]+|quad|[, ])|[{}]|(?<=\\)[a-z]+")
 _SPECIAL: Final = str.maketrans(
     {c: "\\" + c for c in "_&%$#{}"} | {"\\": r"\backslash{}", "~": r"\sim{}", "^": r"\hat{}"}
 )
@@ -213,17 +217,33 @@ class _Writer:
         return f"\\mathsf{{{of.dtype or ''}}}{shape}"
 
     def lines(self, expr: Expr) -> list[str]:
-        """The term, with a line for each let that it starts with."""
+        """The term, with a new line for each let, and where operators would make a line too long to be read."""
         out: list[str] = []
-        lets = 0
-        while isinstance(expr, Let):
-            value = self._operand(expr.value, Level.BINDER)
-            out.append(f"{self._let_head(expr)} {value} \\ \\mathbf{{in}}")
-            expr, lets = expr.body, lets + 1
-        out.append(self.piece(expr)[0])
+        line, at_least, lets, indices = "", int(Level.BINDER), 0, 0
+        while True:
+            match expr:
+                case Let(value, body):
+                    first, *rest = self.lines(value)
+                    out += filter(None, [line, f"{self._let_head(expr)} {first}", *(f"\\quad {each}" for each in rest)])
+                    out[-1] += r" \ \mathbf{in}"
+                    line, lets, head = "", lets + 1, ""
+                case Gen(body=body) | Reduce(body=body):
+                    head, indices = f"{self._range(expr)}\\, ", indices + 1
+                case Guard(predicate, body) if at_least <= Level.GUARD:
+                    head = f"[{self.condition(predicate)}] \\cdot "
+                case Reshape(op, body):
+                    head = f"{self._reshape(op)}\\ "
+                case _:
+                    break
+            at_least = Level.GUARD if isinstance(expr, Guard) else Level.RESHAPE if isinstance(expr, Reshape) else 0
+            out, line = _filled(out, line, head)
+            expr = body
+        out, line = _filled(out, line, self._reach(expr, at_least)[0])
+        for _ in range(indices):
+            self._names.unbind_index()
         for _ in range(lets):
             self._names.unbind_tensor()
-        return out
+        return [*out, line]
 
     def _let_head(self, expr: Let) -> str:
         """let x :=, after which x is bound."""
@@ -336,6 +356,18 @@ class _Writer:
     def _reshape(self, op: ReshapeOp) -> str:
         by = ", ".join(map(self.index, amounts(op)))
         return f"\\mathsf{{{op.form.word}}}_{{{by}}}" if by else f"\\mathsf{{{op.form.word}}}"
+
+
+def _filled(lines: list[str], line: str, part: str) -> tuple[list[str], str]:
+    """The lines and the last one with this part, which begins another where it would not fit."""
+    if line and _width(line) + _width(part) > WIDTH:
+        return [*lines, line], f"\\quad {part}"
+    return lines, line + part
+
+
+def _width(text: str) -> int:
+    """About how many letters wide a formula is."""
+    return len(_COMMAND.sub("", text).replace(" ", ""))
 
 
 def _called(name: str, argument: str) -> str:
