@@ -37,7 +37,7 @@ from atl.core.terms import (
     Unary,
     Value,
 )
-from atl.core.traversal import amounts
+from atl.core.traversal import amounts, children
 from atl.text.index_notation import (
     Comparison,
     Condition,
@@ -220,30 +220,43 @@ class _Writer:
         """The term, with a new line for each let, and where operators would make a line too long to be read."""
         out: list[str] = []
         line, at_least, lets, indices = "", int(Level.BINDER), 0, 0
-        while True:
-            match expr:
-                case Let(value, body):
-                    first, *rest = self.lines(value)
-                    out += filter(None, [line, f"{self._let_head(expr)} {first}", *(f"\\quad {each}" for each in rest)])
-                    out[-1] += r" \ \mathbf{in}"
-                    line, lets, head = "", lets + 1, ""
-                case Gen(body=body) | Reduce(body=body):
-                    head, indices = f"{self._range(expr)}\\, ", indices + 1
-                case Guard(predicate, body) if at_least <= Level.GUARD:
-                    head = f"[{self.condition(predicate)}] \\cdot "
-                case Reshape(op, body):
-                    head = f"{self._reshape(op)}\\ "
-                case _:
-                    break
-            at_least = Level.GUARD if isinstance(expr, Guard) else Level.RESHAPE if isinstance(expr, Reshape) else 0
-            out, line = _filled(out, line, head)
-            expr = body
+        while isinstance(expr, Let | Gen | Reduce | Guard | Reshape):
+            if isinstance(expr, Let):
+                value = self.lines(expr.value)
+                first, *rest = self._around(value) if isinstance(expr.value, Let) else value
+                out += filter(None, [line, f"{self._let_head(expr)} {first}", *(f"\\quad {each}" for each in rest)])
+                out[-1] += r" \ \mathbf{in}"
+                line, at_least, lets = "", int(Level.BINDER), lets + 1
+            elif isinstance(expr, Guard) and at_least > Level.GUARD:
+                break
+            else:
+                head, at_least = self._head(expr)
+                out, line = _filled(out, line, head)
+                indices += isinstance(expr, Gen | Reduce)
+            expr = children(expr)[-1].expr
         out, line = _filled(out, line, self._reach(expr, at_least)[0])
         for _ in range(indices):
             self._names.unbind_index()
         for _ in range(lets):
             self._names.unbind_tensor()
         return [*out, line]
+
+    def _head(self, expr: Gen | Reduce | Guard | Reshape) -> tuple[str, int]:
+        """What stands before the body, and how tightly that has to bind."""
+        match expr:
+            case Gen() | Reduce():
+                return f"{self._range(expr)}\\, ", Level.BINDER
+            case Guard(predicate):
+                return f"[{self.condition(predicate)}] \\cdot ", Level.GUARD
+            case Reshape(op):
+                return f"{self._reshape(op)}\\ ", Level.RESHAPE
+            case _:
+                assert_never(expr)
+
+    @staticmethod
+    def _around(lines: list[str]) -> list[str]:
+        """Lines in parentheses, which do not grow: those that do end on the line on which they begin."""
+        return [f"({lines[0]}", *lines[1:-1], f"{lines[-1]})"]
 
     def _let_head(self, expr: Let) -> str:
         """let x :=, after which x is bound."""
