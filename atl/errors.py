@@ -48,9 +48,10 @@ class Source:
 
 def _called(file: str) -> str:
     """What a person calls a file of Python: a cell of a notebook by its number, for the file's name is of one run."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    named = None if shell is None else shell.compile.format_code_name(file)
+    find = getattr(sys.modules.get("IPython"), "get_ipython", None)  # not there yet while it is being imported
+    shell = find() if find is not None else None
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)  # since IPython 8
+    named = name_of(file) if name_of is not None else None
     return file if named is None else " ".join(named)
 
 

@@ -234,3 +234,17 @@ def test_a_notebook_shows_of_an_error_the_own_lines_that_led_there() -> None:
     assert shown.startswith("Traceback (most recent call last):")
     assert re.findall(r'File "([^"]*)"', shown) == [__file__]
     assert shown.endswith(str(caught.value))
+
+
+def test_an_error_in_a_loop_of_calls_shows_what_caused_it() -> None:
+    def fails() -> None:
+        try:
+            layouts.Layout((4,), (1, 2))
+        except atl.ATLError as error:
+            raise atl.ATLError("above") from error
+
+    with pytest.raises(atl.ATLError, match="above") as caught:
+        fails()
+    shown = "\n".join(caught.value._render_traceback_())
+    assert "direct cause" in shown
+    assert shown.count(" [ATL") == 2
