@@ -66,9 +66,8 @@ class Picture:
             widest = max(widest, len(array))
         size = f'width="{110 + widest * CELL}" height="{down + 8}"'
         title = f'<text x="90" y="22" font-weight="bold">{escape(repr(self.tensor.format))}</text>'
-        style = 'font-family="DejaVu Sans, sans-serif" font-size="12"'
-        ground = '<rect width="100%" height="100%" fill="#ffffff"/>'
-        return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{ground}{title}{"".join(parts)}</svg>\n'
+        style = 'font-family="DejaVu Sans, sans-serif" font-size="12" style="background:#ffffff"'
+        return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{title}{"".join(parts)}</svg>\n'
 
     def _repr_svg_(self) -> str:
         return self.svg()
