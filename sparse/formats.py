@@ -50,9 +50,12 @@ class Format(Storage):
         name = f"{self.name}.in_order()" if self.ordered else self.name
         return name if self.index == "int32" else f"{name}.with_index({self.index!r})"
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the levels, from the outside in."""
-        levels = self.levels(2) if callable(self.levels) else self.levels
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: the levels, from the outside in; the name, where they are not for a matrix."""
+        try:
+            levels = tuple(self.levels(2)) if callable(self.levels) else self.levels
+        except Exception:  # noqa: BLE001 (another's function of the number of dimensions)
+            return None
         of = " of a matrix" if callable(self.levels) else ""
         seen = "" if isinstance(self.view, Same) else f", of the view {self.view!r}"
         head = f"<tr><th></th><th>{html.escape(f'{self!r}: the levels{of}{seen}')}</th></tr>"

@@ -206,6 +206,16 @@ def test_these_are_shown_as_more_than_text(values: list[object], named: str, how
     assert any(how in dict(_shown(value)) for value in of_this_kind)
 
 
+def test_a_format_that_is_not_for_matrices_is_shown_by_its_name() -> None:
+    def of_three(dimensions: int) -> tuple[sparse.Level, ...]:
+        if dimensions != 3:
+            raise ValueError(dimensions)
+        return (sparse.Dense(),) * 3
+
+    assert sparse.Format("of three", of_three)._repr_html_() is None
+    assert "<td>Dense()</td>" in (sparse.Format("of any", lambda k: (sparse.Dense(),) * k)._repr_html_() or "")
+
+
 def test_what_is_too_large_to_be_read_as_a_formula_is_shown_as_text() -> None:
     x = atl.tensor("x", atl.sizes("n"))
     total = x
