@@ -90,10 +90,11 @@ from atl.surface.operators import (
 from atl.surface.program import SizeAnnotation as Size
 from atl.surface.program import program, tensor
 from atl.surface.values import Condition, IndexExpr, Tensor
+from atl.text.latex import formula as _formula
 from atl.text.printing import written as _written
 
-# Core stands below the printer, and is given it here.
-_print_with(_written)
+# Core stands below the printers, and is given them here.
+_print_with(_written, _formula)
 
 # Terms may be 400 levels deep (atl.core.node.MAX_DEPTH), and a pass takes a few Python frames for each level.
 _sys.setrecursionlimit(max(_sys.getrecursionlimit(), 6_000))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,16 @@ class Source:
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{_called(self.file)}:{self.line}"
+
+
+def _called(file: str) -> str:
+    """What a person calls a file of Python: a cell of a notebook by its number, for the file's name is of one run."""
+    find = getattr(sys.modules.get("IPython"), "get_ipython", None)  # not there yet while it is being imported
+    shell = find() if find is not None else None
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)  # since IPython 8
+    named = name_of(file) if name_of is not None else None
+    return file if named is None else " ".join(named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +159,16 @@ class ATLError(Exception):
             lines.extend(f"      {line}" for line in self.picture.split("\n"))
         lines.extend(f"  try: {suggestion}" for suggestion in self.suggestions)
         return "\n".join(lines)
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the lines of the user's own code that led here, and the message."""
+        told = traceback.TracebackException.from_exception(self)
+        told.stack[:] = [
+            traceback.FrameSummary(_called(frame.filename), frame.lineno, frame.name, line=frame.line)
+            for frame in told.stack
+            if not frame.filename.startswith(_ROOMS) and "/IPython/" not in frame.filename
+        ]
+        return "".join(told.format()).rstrip().split("\n")
 
 
 def _written(numbers: Mapping[str, object] | str) -> str:

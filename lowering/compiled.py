@@ -27,6 +27,7 @@ from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
 from lowering.calls.looking import WALKED, Input, Taken
 from lowering.calls.on_pattern import OnPattern, values_of
 from lowering.calls.operators import jax_function, torch_operator
+from lowering.calls.shown import kernel_html
 from lowering.calls.taking import Taking, met_by
 from lowering.compiler import Compiler, find_compiler, vector_bytes
 from lowering.export.folder import Exported, Proved, written
@@ -288,7 +289,10 @@ class Kernel:
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
-        return f"<Kernel {self.program.name}({inputs}) at {self.path}>"
+        return f"<Kernel {self.program.name}({inputs})>"
+
+    def _repr_html_(self) -> str:
+        return kernel_html(self.program, "C", self.source)
 
     # -- options ------------------------------------------------------------------------------------------------------
 

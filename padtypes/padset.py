@@ -43,6 +43,7 @@ from atl.core.terms import (
 from atl.core.traversal import Path
 from atl.errors import ArgumentError, brief
 from atl.prove import simplify_predicate
+from atl.text.latex import formula
 from atl.text.printing import show_predicate
 
 
@@ -75,7 +76,7 @@ class Case:
         return conjunction((*(witness.range for witness in self.witnesses), self.condition))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PadSet:
     """Which elements of a term are padding: those within `shape` for which no case holds.
 
@@ -133,6 +134,16 @@ class PadSet:
         if where == FALSE:
             return "no element is padding"
         return "every element is padding" if where == TRUE else f"padding where {show_predicate(where)}"
+
+    __repr__ = __str__
+
+    def _repr_latex_(self) -> str | None:
+        """What a notebook shows of a pad-set that is a condition."""
+        where = self.simplified if self.cases else None
+        if where is None or where in (TRUE, FALSE):
+            return None
+        shown = formula(where)
+        return None if shown is None else f"$\\text{{padding where }} {shown.strip('$')}$"
 
 
 def _quantified(case: Case) -> str:

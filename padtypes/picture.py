@@ -29,7 +29,7 @@ COLOURS: Final[dict[State, str]] = {"value": "#4269d0", "padding": "#e8e8ec", "c
 MAX_CELLS: Final = 4_096
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Picture:
     """The state of every element of a tensor, for some sizes.
 
@@ -50,6 +50,12 @@ class Picture:
         used = [state for state in SIGNS if state in set(self.cells.values())]
         blocks.append("   ".join(f"{SIGNS[state]} {LEGEND[state]}" for state in used))
         return "\n".join(blocks)
+
+    __repr__ = __str__
+
+    def _repr_svg_(self) -> str:
+        """What a notebook shows."""
+        return self.svg()
 
     def _panels(self) -> list[tuple[int, ...]]:
         return list(product(*(range(extent) for extent in self.shape[:-2])))

@@ -86,6 +86,9 @@ class Derivation:
         self.notes: list[str] = []
         self._diagnosis = diagnosis
 
+    def __repr__(self) -> str:
+        return f"{self.goal}\n-- {self.taken} step{'' if self.taken == 1 else 's'} taken here"
+
     # -- looking ------------------------------------------------------------------------------------------------------
 
     @property

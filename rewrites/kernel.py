@@ -84,7 +84,7 @@ class _Chain:
 class Theorem:
     """lhs = rhs. Only the kernel makes one; `steps` lead from the left side to the right.
 
-    How it is saved, written as a script and drawn as a page stands above the kernel, which imports none of that:
+    How it is saved, written as a script, drawn as a page and displayed stands above the kernel, which imports none of it:
     `rewrites/__init__.py` hands it in by `write_with`.
     """
 
@@ -92,6 +92,7 @@ class Theorem:
     saved_by: ClassVar[Callable[[Theorem, str | PathLike[str]], None]]
     scripted_by: ClassVar[Callable[[Theorem], str]]
     drawn_by: ClassVar[Callable[..., None]]
+    displayed_by: ClassVar[Callable[[Theorem], str]]
 
     def __init__(
         self, key: object, lhs: Program, rhs: Program, chain: _Chain | None, told: tuple[object, ...] = ()
@@ -158,9 +159,10 @@ class Theorem:
         save: Callable[[Theorem, str | PathLike[str]], None],
         script: Callable[[Theorem], str],
         page: Callable[..., None],
+        display: Callable[[Theorem], str],
     ) -> None:
-        """Hands in what `save`, `as_python` and `to_html` do."""
-        cls.saved_by, cls.scripted_by, cls.drawn_by = save, script, page
+        """Hands in what `save`, `as_python` and `to_html` do, and what a notebook displays."""
+        cls.saved_by, cls.scripted_by, cls.drawn_by, cls.displayed_by = save, script, page, display
 
     def __reduce__(self) -> NoReturn:
         raise NotATheorem(
@@ -180,6 +182,9 @@ class Theorem:
             f"{rule.name} (grade {standing.grade})" for rule in self.unproved if (standing := standing_of(rule))
         ]
         return f"{by}; if {', '.join(rests_on)} hold{'s' * (len(rests_on) == 1)}, not proved" if rests_on else by
+
+    def _repr_html_(self) -> str:
+        return type(self).displayed_by(self)
 
 
 def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:

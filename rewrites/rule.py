@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
+from typing import ClassVar
 
 from atl.core.predicate import TRUE, Predicate, conjuncts
 from atl.core.terms import Expr
@@ -65,7 +66,7 @@ def given(*conditions: Condition | bool) -> tuple[Predicate, ...]:
 # -- rules ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rule:
     """A named equation. `instance` builds it for given arguments; a corollary `follows` from other rules."""
 
@@ -76,6 +77,7 @@ class Rule:
     metavariables: Mapping[str, Kind]
     states: Callable[..., Equation] = field(repr=False)
     follows: tuple[str, ...] = ()
+    displayed_by: ClassVar[Callable[[Rule], str]]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metavariables", MappingProxyType(dict(self.metavariables)))
@@ -111,6 +113,16 @@ class Rule:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.law}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return type(self).displayed_by(self)
+
+    @classmethod
+    def display_with(cls, display: Callable[[Rule], str]) -> None:
+        """Hands in what a notebook displays, which matches rules and so stands above them."""
+        cls.displayed_by = display
 
 
 def rule(*, family: str, source: str = "", follows: tuple[str, ...] = ()) -> Callable[[Callable[..., Equation]], Rule]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -18,7 +19,7 @@ from sparse.levels import Bitmask, Compressed, Declaring, Dense, Hashed, Level, 
 from sparse.levels.level import Number
 from sparse.meaning import decompression
 from sparse.storage import Storage
-from sparse.views import Blocked, Diagonals, Permuted
+from sparse.views import Blocked, Diagonals, Permuted, Same
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,6 +49,18 @@ class Format(Storage):
     def __repr__(self) -> str:
         name = f"{self.name}.in_order()" if self.ordered else self.name
         return name if self.index == "int32" else f"{name}.with_index({self.index!r})"
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: the levels, from the outside in; the name, where they are not for a matrix."""
+        try:
+            levels = tuple(self.levels(2)) if callable(self.levels) else self.levels
+        except Exception:  # noqa: BLE001 (another's function of the number of dimensions)
+            return None
+        of = " of a matrix" if callable(self.levels) else ""
+        seen = "" if isinstance(self.view, Same) else f", of the view {self.view!r}"
+        head = f"<tr><th></th><th>{html.escape(f'{self!r}: the levels{of}{seen}')}</th></tr>"
+        rows = (f"<tr><td>{k}</td><td>{html.escape(repr(level))}</td></tr>" for k, level in enumerate(levels, 1))
+        return f'<table class="atl-format">{head}{"".join(rows)}</table>'
 
     def with_index(self, index: str) -> Format:
         """The same format with indices of another type."""

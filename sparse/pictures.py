@@ -66,7 +66,7 @@ class Picture:
             widest = max(widest, len(array))
         size = f'width="{110 + widest * CELL}" height="{down + 8}"'
         title = f'<text x="90" y="22" font-weight="bold">{escape(repr(self.tensor.format))}</text>'
-        style = 'font-family="DejaVu Sans, sans-serif" font-size="12"'
+        style = 'font-family="DejaVu Sans, sans-serif" font-size="12" style="background:#ffffff"'
         return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{title}{"".join(parts)}</svg>\n'
 
     def _repr_svg_(self) -> str:
@@ -110,6 +110,14 @@ def draw(tensor: SparseTensor, path: str | PathLike[str] | None = None) -> Pictu
     if path is not None:
         made.save(path)
     return made
+
+
+def svg_of(tensor: SparseTensor) -> str | None:
+    """The picture of a tensor that a notebook shows; none of what is too large to be drawn."""
+    try:
+        return draw(tensor).svg()
+    except FormatError:
+        return None
 
 
 def description(tensor: SparseTensor) -> dict[str, Any]:

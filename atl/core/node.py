@@ -67,23 +67,32 @@ NOTHING_FREE: Final[frozenset[int]] = frozenset()
 
 
 class Printed:
-    """What `str` and `repr` write as a person would: index expressions and programs. How, is said by `print_with`."""
+    """What `str` and `repr` write as a person would: index expressions, shapes and programs; a notebook as formulas.
+
+    How, is said by `print_with`.
+    """
 
     __slots__ = ()
     written: ClassVar[Callable[[Any], str]] = object.__repr__
+    formula: ClassVar[Callable[[Any], str | None]] = str
 
     def __str__(self) -> str:
         return type(self).written(self)
 
     __repr__ = __str__
 
+    def _repr_latex_(self) -> str | None:
+        """What a notebook shows; nothing, so that the text is shown, of what is too large for a formula."""
+        return type(self).formula(self)
 
-def print_with(written: Callable[[Any], str]) -> None:
-    """Hands down how index expressions and programs are printed: `atl.text.printing` says it, which stands above.
 
-    This is the one thing that core is given from above. `atl/__init__.py` gives it, before there is anything to print.
+def print_with(written: Callable[[Any], str], formula: Callable[[Any], str | None]) -> None:
+    """Hands down how index expressions, shapes and programs are printed, as text and as LaTeX.
+
+    `atl.text.printing` and `atl.text.latex` say it, which stand above. This is the one thing that core is given from
+    above. `atl/__init__.py` gives it, before there is anything to print.
     """
-    Printed.written = written
+    Printed.written, Printed.formula = written, formula
 
 
 class Node:

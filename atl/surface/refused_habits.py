@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, Self
 
 from atl.errors import ATLError, Location, NoSuchAttribute, Source, SymbolicValue, WrongArgument
+from atl.text.latex import formula
 
 
 class Symbolic:
@@ -19,6 +20,10 @@ class Symbolic:
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (getattr(self, "node"),)  # noqa: B009 (those who stand below have one)
+
+    def _repr_latex_(self) -> str | None:
+        """What a notebook shows beside the text."""
+        return formula(getattr(self, "node"))  # noqa: B009 (as above)
 
     def __copy__(self) -> Self:
         return self  # it never changes

@@ -34,6 +34,7 @@ from atl.errors import DtypeError, RankError, Source, SymbolicValue, WrongArgume
 from atl.surface import numpy_forms
 from atl.surface.declarations import TensorSpec
 from atl.surface.refused_habits import Symbolic
+from atl.text.latex import formula
 from atl.text.printing import show, show_predicate
 
 IndexLike: TypeAlias = Union["IndexExpr", Index, int, "Tensor"]
@@ -139,6 +140,15 @@ class IndexExpr(Symbolic):
         return str(self.node)
 
 
+class Shape(tuple[IndexExpr, ...]):
+    """The extents of a tensor, outermost first: a tuple, which a notebook shows as a formula."""
+
+    __slots__ = ()
+
+    def _repr_latex_(self) -> str | None:
+        return formula(tuple(extent.node for extent in self))
+
+
 class Condition(Symbolic):
     """A condition on indices: comparisons joined by `&`, `|` and `~`."""
 
@@ -204,9 +214,9 @@ class Tensor(Symbolic):
         return TensorSpec.written(item)
 
     @property
-    def shape(self) -> tuple[IndexExpr, ...]:
+    def shape(self) -> Shape:
         """The extents, outermost first."""
-        return tuple(IndexExpr(extent) for extent in self.node.type.shape)
+        return Shape(IndexExpr(extent) for extent in self.node.type.shape)
 
     @property
     def rank(self) -> int:

@@ -6,11 +6,12 @@ fraction, and every let starts a new line.
 
 from __future__ import annotations
 
+import re
 from typing import Final, TypeAlias, assert_never
 
 from atl.core.index import Index
 from atl.core.marks import Mark
-from atl.core.predicate import Predicate
+from atl.core.predicate import Predicate, expressions
 from atl.core.program import Program
 from atl.core.terms import (
     Access,
@@ -31,11 +32,12 @@ from atl.core.terms import (
     ReshapeOp,
     Select,
     TensorVar,
+    Term,
     Type,
     Unary,
     Value,
 )
-from atl.core.traversal import amounts
+from atl.core.traversal import amounts, children
 from atl.text.index_notation import (
     Comparison,
     Condition,
@@ -53,7 +55,8 @@ from atl.text.index_notation import (
     write_condition,
     write_index,
 )
-from atl.text.names import Level, Names, names_in, sizes_of
+from atl.text.names import Level, Names, names_in, names_of_index, sizes_of
+from atl.text.printing import WHOLE
 
 _BIG: Final = {"sum": r"\sum", "product": r"\prod", "max": r"\max", "min": r"\min"}
 _GEN: Final = r"\mathop{\boxplus}\limits"
@@ -63,6 +66,9 @@ _INFIX: Final = {
     "sub": ("-", Level.ADD),
     "mul": (r"\cdot", Level.MULTIPLY),
 }
+WIDTH: Final = 70
+"""A line of a formula is broken, where it can be, before it is about so many letters wide."""
+_COMMAND: Final = re.compile(r"\\(?:left|right|mathop|limits|math[a-z]+|quad|[, ])|[{}]|(?<=\\)[a-z]+")
 _SPECIAL: Final = str.maketrans(
     {c: "\\" + c for c in "_&%$#{}"} | {"\\": r"\backslash{}", "~": r"\sim{}", "^": r"\hat{}"}
 )
@@ -89,6 +95,33 @@ def latex(what: Program | Expr) -> str:
     head = f"{_name(what.name)}({', '.join(declared)}) : {writer.type(Type(what.dtype, what.type.shape))} :="
     given = [r"\quad \text{given } " + ", ".join(map(writer.condition, what.assumptions))] if what.assumptions else []
     return _aligned([head, *given, *(f"\\quad {line}" for line in writer.lines(what.body))])
+
+
+def formula(what: Program | Expr | Index | Predicate | tuple[Index, ...]) -> str | None:
+    r"""What a notebook shows of a value: LaTeX, with dollar signs; nothing of what is too large to be read.
+
+    >>> from atl.core.index import ceildiv, index, size
+    >>> formula((size("n"), ceildiv(size("m"), index(8))))
+    '$\\left(n, \\left\\lceil \\frac{m}{8} \\right\\rceil\\right)$'
+    """
+    match what:
+        case Program():
+            return None if what.body.size > WHOLE else latex(what)
+        case Index():
+            return None if what.size > WHOLE else f"${_by_itself(what)}$"
+        case tuple():
+            extents = ", ".join(map(_by_itself, what))
+            return f"$\\left({extents}{',' if len(what) == 1 else ''}\\right)$"
+        case Term():
+            return None if what.size > WHOLE else latex(what)
+        case _:
+            names = names_of_index(expressions(what))
+            return f"${_condition(write_condition(what, names.of_leaf))}$"
+
+
+def _by_itself(expression: Index) -> str:
+    names = names_of_index((expression,) if expression.free else ())
+    return _index(write_index(expression, names.of_leaf))
 
 
 def _aligned(lines: list[str]) -> str:
@@ -184,17 +217,46 @@ class _Writer:
         return f"\\mathsf{{{of.dtype or ''}}}{shape}"
 
     def lines(self, expr: Expr) -> list[str]:
-        """The term, with a line for each let that it starts with."""
+        """The term, with a new line for each let, and where operators would make a line too long to be read."""
         out: list[str] = []
-        lets = 0
-        while isinstance(expr, Let):
-            value = self._operand(expr.value, Level.BINDER)
-            out.append(f"{self._let_head(expr)} {value} \\ \\mathbf{{in}}")
-            expr, lets = expr.body, lets + 1
-        out.append(self.piece(expr)[0])
+        line, at_least, lets, indices = "", int(Level.BINDER), 0, 0
+        while isinstance(expr, Let | Gen | Reduce | Guard | Reshape):
+            if isinstance(expr, Let):
+                value = self.lines(expr.value)
+                first, *rest = self._around(value) if isinstance(expr.value, Let) else value
+                out += filter(None, [line, f"{self._let_head(expr)} {first}", *(f"\\quad {each}" for each in rest)])
+                out[-1] += r" \ \mathbf{in}"
+                line, at_least, lets = "", int(Level.BINDER), lets + 1
+            elif isinstance(expr, Guard) and at_least > Level.GUARD:
+                break
+            else:
+                head, at_least = self._head(expr)
+                out, line = _filled(out, line, head)
+                indices += isinstance(expr, Gen | Reduce)
+            expr = children(expr)[-1].expr
+        out, line = _filled(out, line, self._reach(expr, at_least)[0])
+        for _ in range(indices):
+            self._names.unbind_index()
         for _ in range(lets):
             self._names.unbind_tensor()
-        return out
+        return [*out, line]
+
+    def _head(self, expr: Gen | Reduce | Guard | Reshape) -> tuple[str, int]:
+        """What stands before the body, and how tightly that has to bind."""
+        match expr:
+            case Gen() | Reduce():
+                return f"{self._range(expr)}\\, ", Level.BINDER
+            case Guard(predicate):
+                return f"[{self.condition(predicate)}] \\cdot ", Level.GUARD
+            case Reshape(op):
+                return f"{self._reshape(op)}\\ ", Level.RESHAPE
+            case _:
+                assert_never(expr)
+
+    @staticmethod
+    def _around(lines: list[str]) -> list[str]:
+        """Lines in parentheses, which do not grow: those that do end on the line on which they begin."""
+        return [f"({lines[0]}", *lines[1:-1], f"{lines[-1]})"]
 
     def _let_head(self, expr: Let) -> str:
         """let x :=, after which x is bound."""
@@ -307,6 +369,18 @@ class _Writer:
     def _reshape(self, op: ReshapeOp) -> str:
         by = ", ".join(map(self.index, amounts(op)))
         return f"\\mathsf{{{op.form.word}}}_{{{by}}}" if by else f"\\mathsf{{{op.form.word}}}"
+
+
+def _filled(lines: list[str], line: str, part: str) -> tuple[list[str], str]:
+    """The lines and the last one with this part, which begins another where it would not fit."""
+    if line and _width(line) + _width(part) > WIDTH:
+        return [*lines, line], f"\\quad {part}"
+    return lines, line + part
+
+
+def _width(text: str) -> int:
+    """About how many letters wide a formula is."""
+    return len(_COMMAND.sub("", text).replace(" ", ""))
 
 
 def _called(name: str, argument: str) -> str:

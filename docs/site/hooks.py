@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 GUIDE: Final = "CONTRIBUTING.md"
@@ -29,9 +30,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Leads links out of the documents to the copies in the site."""
-    return _OUTSIDE.sub(_inside, markdown)
+    return markdown if "/" in page.file.src_uri else _OUTSIDE.sub(_inside, markdown)
 
 
 def _inside(link: re.Match[str]) -> str:

@@ -46,6 +46,7 @@ class Function(ABC):
     """Whether it was seen when it was made that its places are the numbers below its size, each once."""
     shape: Shape
     known: Known
+    drawn_by: ClassVar[Callable[[Function], str | None]]
 
     @abstractmethod
     def at(self, digits: Sequence[Any]) -> Any:
@@ -54,6 +55,15 @@ class Function(ABC):
     def partial(self, digits: Sequence[Any]) -> tuple[Predicate, Any]:
         """Under which condition there is a place for these digits, and the place."""
         return TRUE, self.at(digits)
+
+    def _repr_svg_(self) -> str | None:
+        """What a notebook shows of a small layout: where each coordinate goes."""
+        return type(self).drawn_by(self)
+
+    @classmethod
+    def draw_with(cls, draw: Callable[[Function], str | None]) -> None:
+        """Hands in how a layout is drawn, which is said above: `layouts/__init__.py` does."""
+        cls.drawn_by = draw
 
     @property
     def box(self) -> Box:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from atl.core.index import ZERO, Index, imax, index
@@ -28,8 +28,8 @@ class Segments:
     """
 
     count: Extent
-    start: Callable[[Any], Any]
-    length: Callable[[Any], Any]
+    start: Callable[[Any], Any] = field(repr=False)
+    length: Callable[[Any], Any] = field(repr=False)
     places: Extent
 
     def __init__(

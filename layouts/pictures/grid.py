@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 from xml.sax.saxutils import escape
 
-from atl.errors import ArgumentError, WrongArgument, brief
+from atl.errors import ArgumentError, ATLError, WrongArgument, brief
 from atl.files.whole import write_whole
 from layouts.errors import NotByTable
 from layouts.foundation.function import Function, need_function
@@ -18,6 +18,8 @@ from layouts.foundation.tuples import as_nested, extent_of, modes_of, product
 from layouts.linear.layout import LinearLayout
 
 MOST_CELLS: Final = 4_096
+MOST_DISPLAYED: Final = 256
+"""A layout of more places is displayed as text; `draw` draws it."""
 Colour: TypeAlias = Callable[[Any], int]
 """What cells of one colour have in common: from what stands in a cell to a number."""
 
@@ -149,6 +151,16 @@ def draw(function: Function, *, colour: str | Colour = "place", onto: object = N
     if isinstance(function, LinearLayout) and len(function.out_dims) == 2 and onto is None:
         return _of_digits(function, colour)
     return _of_places(function, colour) if onto is None else _of_threads(function, colour, onto)
+
+
+def svg_of(function: Function) -> str | None:
+    """The picture of a layout that a notebook shows; none of one with sizes that are not known, or of many places."""
+    if function.places is None or function.places > MOST_DISPLAYED:
+        return None
+    try:
+        return draw(function).svg()
+    except ATLError:  # such as places that are no integers
+        return None
 
 
 def _of_digits(layout: LinearLayout, colour: str | Colour) -> Picture:

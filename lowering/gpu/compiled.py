@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from atl.core.program import Program
 from atl.errors import GpuMissing, WrongArgument, brief
+from lowering.calls.shown import kernel_html
 from lowering.cuda.printer import function_name, print_cuda
 from lowering.device import runtime
 from lowering.device.building import Declared, Functions, built_by_nvcc, opened
@@ -138,6 +139,9 @@ class GpuKernel:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{array.name}{list(array.shape)}" for array in self.program.inputs)
         return f"<GpuKernel {self.program.name}({inputs})>"
+
+    def _repr_html_(self) -> str:
+        return kernel_html(self.program, "CUDA", self.source)
 
 
 def compile_for_gpu(program: Program) -> GpuKernel:

@@ -46,6 +46,9 @@ class ThreadClock:
         """CPU time in nanoseconds."""
         return time.thread_time_ns()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def preemptions(self) -> int:
         """Involuntary switches of this thread since it began."""
         return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw

@@ -349,7 +349,7 @@ def test_a_kernel_knows_where_it_comes_from(product: Kernel) -> None:
     assert isinstance(product.nest, LoopNest)
     assert "int matmul(" in product.source
     assert product.path.with_suffix(".c").read_text() == product.source
-    assert repr(product) == f"<Kernel matmul(A[n, k], B[k, m]) at {product.path}>"
+    assert repr(product) == "<Kernel matmul(A[n, k], B[k, m])>"
 
 
 def test_compilers_have_nothing_to_say_against_the_c_of_programs() -> None:

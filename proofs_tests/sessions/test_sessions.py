@@ -470,7 +470,7 @@ def test_a_notebook_shows_folded_states_and_mathematics() -> None:
     assert html.count("<details>") == html.count("</details>") == 4
     assert "$$\\begin{aligned}" in html
     assert "⊞[i &lt; n] [1 &lt;= i] · f[i - 1] + f[i]" in html
-    assert s._repr_latex_().startswith("$$\\begin{aligned}")
+    assert (s._repr_latex_() or "").startswith("$$\\begin{aligned}")
     assert "<pre>" in s.diff()._repr_html_()
 
 

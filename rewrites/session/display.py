@@ -16,16 +16,16 @@ from atl.core.program import Program
 from atl.core.substitution import map_type, transform
 from atl.core.terms import Expr, Local, TensorVar, Term
 from atl.surface.values import Condition, IndexExpr, Tensor
-from atl.text.latex import latex
+from atl.text.latex import formula
 from atl.text.names import Names
 from atl.text.printing import place_of, show, show_index, show_predicate, show_program
 from rewrites.grading.graded import grade_text
 from rewrites.instantiation import Argument, Function
-from rewrites.kernel import ProvedPremise, Step
+from rewrites.kernel import ProvedPremise, Step, Theorem
 from rewrites.places.site import site_at
 from rewrites.rule import Kind, Rule
 from rewrites.session.call import Call
-from rewrites.session.rule_text import premises_text, side_text
+from rewrites.session.rule_text import premises_text, side_latex, side_text
 
 T = TypeVar("T")
 
@@ -152,7 +152,7 @@ def _carets(left: str, right: str) -> tuple[list[tuple[str, str]], list[tuple[st
 
 
 def _lines_html(lines: Iterable[tuple[str, str]]) -> str:
-    tints = {"-": ' style="background:#fdd"', "+": ' style="background:#dfd"'}
+    tints = {"-": ' style="background:#fdd;color:#111"', "+": ' style="background:#dfd;color:#111"'}
     shown = [
         f"<span{tints[mark]}>{html.escape(f'{mark} {line}')}</span>" if mark in tints else html.escape(f"  {line}")
         for mark, line in lines
@@ -285,20 +285,47 @@ def _kind_text(kind: Kind) -> str:
 
 def session_html(start: Program, calls: Sequence[Call]) -> str:
     """The calls with the state after each, folded, and the goal below."""
-    out = ['<div class="atl-session">']
-    out.append(f"<details><summary><i>{html.escape(start.name)}</i></summary>{_program_html(start)}</details>")
+    out = ['<div class="atl-session">', _folded(html.escape(start.name), _text_html(start))]
     hidden = len(calls) - MOST_FOLDED
     if hidden > 0:
         out.append(f"<p>… {hidden} calls …</p>")
     for call in calls[max(hidden, 0) :]:
         changes = Diff(call.before.rhs, call.theorem.rhs)
-        inside = _lines_html(changes.lines)
-        out.append(f"<details><summary><code>{html.escape(repr(call))}</code></summary>{inside}</details>")
+        out.append(_folded(f"<code>{html.escape(repr(call))}</code>", _lines_html(changes.lines)))
     goal = calls[-1].theorem.rhs if calls else start
-    out.append(f"<div>{html.escape(latex(goal))}</div>")
-    out.append(f"<details><summary><i>as text</i></summary>{_program_html(goal)}</details>")
-    return "".join([*out, "</div>"])
+    return "".join([*out, _program_html(goal), _folded("as text", _text_html(goal)), "</div>"])
+
+
+def theorem_html(theorem: Theorem) -> str:
+    """Both sides, and between them the rules by which they are equal, folded."""
+    steps = theorem.steps
+    listed = [
+        f"<li><code>{step.rule.name}{'⁻¹' if step.reverse else ''}</code>: {html.escape(step.rule.law)}</li>"
+        for step in steps[:MOST_FOLDED]
+    ]
+    more = f"<p>… and {len(steps) - MOST_FOLDED} more</p>" if len(steps) > MOST_FOLDED else ""
+    many = f"= by {len(steps)} step{'' if len(steps) == 1 else 's'}"
+    rules = _folded(many, f"<ol>{''.join(listed)}</ol>{more}")
+    return f'<div class="atl-theorem">{_program_html(theorem.lhs)}{rules}{_program_html(theorem.rhs)}</div>'
+
+
+def rule_html(rule: Rule) -> str:
+    """The law in words and as an equation, and what it is about, folded."""
+    sides = [side for reverse in (False, True) if (side := side_latex(rule, reverse)) is not None]
+    equation = f'<div class="atl-formula">{html.escape(f"$${sides[0]} = {sides[1]}$$")}</div>' if sides[1:] else ""
+    law = f"<p><b>{rule.name}</b>: {html.escape(rule.law)}</p>"
+    whole = _folded("in full", f"<pre>{html.escape(described(rule))}</pre>")
+    return f'<div class="atl-rule">{law}{equation}{whole}</div>'
+
+
+def _folded(summary: str, inside: str) -> str:
+    return f"<details><summary>{summary}</summary>{inside}</details>"
 
 
 def _program_html(program: Program) -> str:
+    shown = formula(program)
+    return _text_html(program) if shown is None else f'<div class="atl-formula">{html.escape(shown)}</div>'
+
+
+def _text_html(program: Program) -> str:
     return f"<pre>{html.escape(show_program(program))}</pre>"

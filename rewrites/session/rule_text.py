@@ -9,6 +9,7 @@ from atl.core.predicate import Predicate, substitute
 from atl.core.terms import Expr, Metavariable, Term
 from atl.core.traversal import Path, children, conditions_in, indices_in, names_bound
 from atl.errors import WrongArgument
+from atl.text.latex import formula
 from atl.text.names import Names
 from atl.text.printing import show, show_index, show_predicate, text_at
 from rewrites.matching.patterns import Pattern, patterns
@@ -22,6 +23,15 @@ def side_text(rule: Rule, reverse: bool, rank: int) -> str:
         for pattern in patterns(rule, reverse, at):
             return " ".join(show(pattern.term).split())
     return rule.law
+
+
+def side_latex(rule: Rule, reverse: bool) -> str | None:
+    """A side of a rule as LaTeX, for elements of the least rank that fits, if it is short enough for that."""
+    for rank in range(9):
+        for pattern in patterns(rule, reverse, rank):
+            shown = formula(pattern.term)
+            return None if shown is None else shown.strip("$").removeprefix(r"\displaystyle ")
+    return None
 
 
 def premises_text(rule: Rule) -> list[str]:

@@ -24,7 +24,7 @@ from atl.core.program import Program, checked_program
 from atl.errors import ATLError, ContradictoryAssumptions, WrongArgument, brief
 from atl.prove import contradictory
 from atl.surface.program import stated
-from atl.text.latex import latex
+from atl.text.latex import formula
 from atl.text.printing import show_predicate
 from rewrites import tactics
 from rewrites.derivation import Derivation, arguments_of
@@ -577,8 +577,8 @@ class Session(OnGpu, Applies):
     def _repr_html_(self) -> str:
         return display.session_html(self.theorem.lhs, self._calls)
 
-    def _repr_latex_(self) -> str:
-        return latex(self.goal)
+    def _repr_latex_(self) -> str | None:
+        return formula(self.goal)
 
 
 __all__ = ["Call", "Handle", "NoSite", "Session", "reschedule"]

@@ -17,7 +17,7 @@ def itself(coordinate: Any) -> Any:
     return coordinate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Hashed(Level):
     """Below each parent stand `width` slots, each with a coordinate, or -1 where it is free.
 
@@ -32,6 +32,10 @@ class Hashed(Level):
 
     width: int | None = None
     function: Callable[[Any], Any] = itself
+
+    def __repr__(self) -> str:
+        called = getattr(self.function, "__name__", type(self.function).__name__)
+        return f"Hashed(width={self.width}, function={called})"
 
     def pos_bounds(self, m: Metadata, parent: Number) -> tuple[Number, Number]:
         return 0, m.arrays["crd"].shape[1]

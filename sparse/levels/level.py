@@ -59,6 +59,9 @@ class Declaring:
     ) -> None:
         self._tensor, self._size, self._index, self._apart = tensor, size, index, apart
 
+    def __repr__(self) -> str:
+        return f"Declaring(index={self._index!r}, apart={self._apart})"
+
     def array(self, role: str, *shape: Number, low: Number, high: Number, order: object = None) -> atl.Tensor:
         """An array of integers, low <= element < high, in an order if one is given (`atl.tensor`)."""
         return self._tensor(role, *shape, dtype=self._index, range=(low, high), order=order)

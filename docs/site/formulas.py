@@ -1,0 +1,182 @@
+"""LaTeX, as `atl.text.latex` writes it, as MathML: browsers show that without a script, and without a network.
+
+Only the commands that the notation uses are known; another one is an error, which the strict build of the site shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import escape
+from typing import Final
+
+_TOKEN: Final = re.compile(r"\\[a-zA-Z]+|\\.|[{}_^&]|:=|\s+|\d+(?:\.\d+)?|.", re.DOTALL)
+_SIGNS: Final = {
+    "boxplus": "⊞", "sum": "∑", "prod": "∏", "cdot": "·", "le": "≤", "ne": "≠", "land": "∧", "lor": "∨", "lnot": "¬",
+    "oplus": "⊕", "bmod": "mod", "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉",
+}  # fmt: skip
+_WORDS: Final = ("max", "min", "exp", "log", "tanh")
+_FONTS: Final = {"mathit": "italic", "mathsf": "normal", "mathbf": "bold", "text": "normal", "operatorname": "normal"}
+_SPACES: Final = {",": 0.17, " ": 0.33, "quad": 1.0, "!": -0.17}
+_LETTERS: Final = {"_": "_", "&": "&", "%": "%", "$": "$", "#": "#", "{": "{", "}": "}", "backslash": "\\", "sim": "~"}
+_ENDS_OF_A_CELL: Final = ("&", r"\\", r"\end")
+_ALONE: Final = ' display="block"'
+_FIXED: Final = ' stretchy="false"'
+_UNDER: Final = frozenset("⊞∑∏") | {"max", "min"}
+"""What has its range below it."""
+
+
+class NoFormula(ValueError):
+    """A text is no LaTeX of the kind that is read here."""
+
+
+def mathml(latex: str) -> str:
+    r"""The MathML of a formula between dollar signs; two of them make it one that stands by itself.
+
+    >>> mathml(r"$n \le 8$")
+    '<math><mrow><mi>n</mi><mo>≤</mo><mn>8</mn></mrow></math>'
+    """
+    alone = latex.startswith("$$")
+    inside = latex.strip().strip("$")
+    reader = _Reader(inside)
+    row = reader.row(lambda token: False)
+    if reader.at < len(reader.tokens):
+        raise NoFormula(f"{reader.tokens[reader.at]!r} in {latex!r}")
+    return f"<math{_ALONE if alone else ''}>{row}</math>"
+
+
+def _kept(text: str) -> str:
+    """A word as it is: browsers drop spaces at its ends, unless they do not break."""
+    return escape(text).replace(" ", "\u00a0")
+
+
+class _Reader:
+    """Reads tokens, one behind the other."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens: list[str] = _TOKEN.findall(text)
+        self.at = 0
+
+    def next(self) -> str:
+        if self.at >= len(self.tokens):
+            raise NoFormula(f"the formula ends too soon: {''.join(self.tokens)!r}")
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def row(self, ends: Callable[[str], bool]) -> str:
+        """Everything up to a token that ends it, which is left."""
+        parts: list[str] = []
+        while self.at < len(self.tokens) and not ends(self.peek()):
+            if self.peek().isspace():
+                self.at += 1
+            elif self.peek() in ("_", "^"):
+                self._script(parts)
+            else:
+                parts.append(self.one())
+        return f"<mrow>{''.join(parts)}</mrow>"
+
+    def _script(self, parts: list[str]) -> None:
+        """A range below an operator, or an index beside what stands before it."""
+        sign = self.next()
+        if not parts:
+            raise NoFormula(f"nothing stands before {sign}")
+        base, script = parts.pop(), self.one()
+        below = any(f">{operator}<" in base for operator in _UNDER) and base.startswith("<mo")
+        kind = ("munder" if below else "msub") if sign == "_" else ("mover" if below else "msup")
+        parts.append(f"<{kind}>{base}{script}</{kind}>")
+
+    def one(self) -> str:
+        """One group, command, number or letter."""
+        token = self.next()
+        if token == "{":
+            inside = self.row(lambda t: t == "}")
+            self.next()
+            return inside
+        if token.startswith("\\"):
+            return self._command(token[1:])
+        if token[0].isdigit():
+            return f"<mn>{token}</mn>"
+        if token.isalpha():
+            return f"<mi>{token}</mi>"
+        if token in "}&":
+            raise NoFormula(f"{token} stands alone")
+        if token == "-":
+            return "<mo>−</mo>"
+        return f"<mo{_FIXED if token in '()[]|' else ''}>{escape(token)}</mo>"
+
+    def _command(self, name: str) -> str:
+        match name:
+            case "displaystyle" | "limits":
+                return ""
+            case "mathop" | "mathbin":
+                return self._operator()
+            case "left":
+                return self._fenced()
+            case "begin":
+                return self._table()
+            case "frac":
+                return f"<mfrac>{self.one()}{self.one()}</mfrac>"
+            case "sqrt":
+                return f"<msqrt>{self.one()}</msqrt>"
+            case _ if name in _FONTS:
+                return f'<mtext class="atl-{name}">{_kept(self._letters())}</mtext>'
+            case _ if name in _SPACES:
+                return f'<mspace width="{_SPACES[name]}em"/>'
+            case _ if name in _SIGNS:
+                return f"<mo>{_SIGNS[name]}</mo>"
+            case _ if name in _WORDS:
+                return f"<mo>{name}</mo>"
+            case _ if name in _LETTERS:
+                return f"<mi>{escape(_LETTERS[name])}</mi>"
+            case _:
+                raise NoFormula(f"the command \\{name} is not known")
+
+    def _operator(self) -> str:
+        r"""\mathop{\boxplus}\limits, \mathbin{+\!\!+}: what is in it is one sign."""
+        inside = re.sub(r"<mspace[^>]*/>|</?m(?:row|o)>", "", self.one())
+        if self.peek() == r"\limits":
+            self.at += 1
+        return f"<mo>{inside}</mo>"
+
+    def _letters(self) -> str:
+        """What stands in the braces of a word, letter by letter."""
+        if self.next() != "{":
+            raise NoFormula("a word without braces")
+        out: list[str] = []
+        while (token := self.next()) != "}":
+            name = token[1:] if token.startswith("\\") else None
+            if name in ("backslash", "sim", "hat"):  # these take an empty group
+                self.one()
+            out.append(token if name is None else "^" if name == "hat" else _LETTERS[name])
+        return "".join(out)
+
+    def _fenced(self) -> str:
+        opens = self._fence()
+        inside = self.row(lambda token: token == r"\right")
+        self.next()
+        return f"<mrow>{opens}{inside}{self._fence()}</mrow>"
+
+    def _fence(self) -> str:
+        token = self.next()
+        return f"<mo>{escape(_SIGNS.get(token[1:], token))}</mo>"
+
+    def _table(self) -> str:
+        r"""Lines and columns, up to \end."""
+        of = self._letters()
+        rows: list[str] = []
+        while True:
+            cells: list[str] = []
+            while True:
+                cells.append(f"<mtd>{self.row(lambda token: token in _ENDS_OF_A_CELL)}</mtd>")
+                end = self.next()
+                if end != "&":
+                    break
+            rows.append(f"<mtr>{''.join(cells)}</mtr>")
+            if end == r"\end":
+                break
+        self._letters()
+        table = f'<mtable columnalign="left" class="atl-{of}" displaystyle="true">{"".join(rows)}</mtable>'
+        return f"<mrow><mo>{{</mo>{table}</mrow>" if of == "cases" else table
