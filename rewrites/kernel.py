@@ -84,7 +84,7 @@ class _Chain:
 class Theorem:
     """lhs = rhs. Only the kernel makes one; `steps` lead from the left side to the right.
 
-    How it is saved, written as a script, drawn as a page and displayed stands above the kernel, which imports none of it:
+    How it is saved, written as a script, drawn and displayed stands above the kernel, which imports none of it:
     `rewrites/__init__.py` hands it in by `write_with`.
     """
 
