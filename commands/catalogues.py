@@ -50,7 +50,8 @@ def _rules(arguments: argparse.Namespace) -> int:
 
 
 def _rule_as_data(rule: Rule) -> dict[str, Any]:
-    from rewrites.rules.grades import grade, grade_text
+    from rewrites.grading.graded import grade_text
+    from rewrites.rules.grades import grade
     from rewrites.session.rule_text import premises_text, side_text
 
     return {
@@ -63,7 +64,7 @@ def _rule_as_data(rule: Rule) -> dict[str, Any]:
         "parameters": list(rule.metavariables),
         "premises": premises_text(rule),
         "grade": grade(rule.name),
-        "known": grade_text(rule.name),
+        "known": grade_text(rule),
         "follows": list(dict.fromkeys(rule.follows)),
     }
 

@@ -17,9 +17,9 @@ from atl.text.printing import text_at
 from examples import beyond_the_paper, derivations, everyday, fast, gpu
 from proofs_tests.rules.rule_labels import Labels, labels
 from rewrites import Session, Theorem, kernel
+from rewrites.grading.graded import grade_text
 from rewrites.rule import Rule
 from rewrites.rules import RULES
-from rewrites.rules.grades import grade_text
 from rewrites.session.rule_text import premises_text, side_text
 
 HEAD: Final = """\
@@ -68,7 +68,7 @@ def statement(rule: Rule) -> str:
     follows = f" It follows from {origins}." if origins else ""
     return (
         f"\n### {rule.name}\n\n{rule.law}{source}\n\n    {left}\n      =  {right}{premises}\n\n"
-        f"{grade_text(rule.name).capitalize()}.{follows}"
+        f"{grade_text(rule).capitalize()}.{follows}"
     )
 
 

@@ -22,10 +22,3 @@ EXHAUSTED_ONLY: Final[dict[str, str]] = {
 def grade(name: str) -> int:
     """The grade of a rule."""
     return 2 if name in EXHAUSTED_ONLY else 3
-
-
-def grade_text(name: str) -> str:
-    """The grade of a rule, in words."""
-    if name in EXHAUSTED_ONLY:
-        return f"grade 2: exhausted at small sizes; {EXHAUSTED_ONLY[name]}"
-    return "grade 3: proved for all sizes"
