@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from atl.core.program import Program
 from atl.errors import WrongArgument
-from atl.files.whole import write_whole
-from commands.foundation.command import Command
+from commands.foundation.command import Command, unwritten, write_text
 
 if TYPE_CHECKING:
     from rewrites import Theorem
@@ -108,10 +107,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if out is None:
         print(text, end="")
         return 0
-    try:
-        write_whole({out: lambda stream: stream.write(text.encode())})
-    except (OSError, ValueError) as error:  # ValueError: no file has such a name
-        raise _unwritten(out, error) from error
+    write_text(out, text)
     print(f"{out}: {len(text.splitlines())} lines")
     return 0
 
@@ -146,14 +142,9 @@ def _write_folder(program: Program, theorem: Theorem | None, source: str, out: P
     try:
         written = compiled(program).write(out, theorem=theorem)
     except OSError as error:
-        raise _unwritten(out, error) from error
+        raise unwritten(out, error) from error
     print(f"{written}: {len(list(written.iterdir()))} files; `make check` there builds and checks them")
     return 0
-
-
-def _unwritten(out: Path, error: OSError | ValueError) -> WrongArgument:
-    said = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return WrongArgument(f"{out} cannot be written: {said}", required="a place for it")
 
 
 EXPORT = Command(

@@ -21,7 +21,8 @@ from atl.meaning.specialise import specialise
 from atl.text.printing import show_index
 from lowering.c.gathering import vector_flags
 from lowering.c.helpers import OUT_OF_MEMORY
-from lowering.c.printer import declaration, function_names, print_c
+from lowering.c.parameters import declaration
+from lowering.c.printer import function_names, print_c
 from lowering.c.values.scalars import C_TYPES
 from lowering.calls.exchange import exchanged, refuse_copies, wants_no_copy
 from lowering.calls.looking import WALKED, Input, Taken
@@ -30,7 +31,7 @@ from lowering.calls.operators import jax_function, torch_operator
 from lowering.calls.shown import kernel_html
 from lowering.calls.taking import Taking, met_by
 from lowering.compiler import Compiler, find_compiler, vector_bytes
-from lowering.export.folder import Exported, Proved, written
+from lowering.export.folder import Certified, Exported, written
 from lowering.facts import Facts, Limit, Limits
 from lowering.fitting import Fitting
 from lowering.gpu.compiled import GpuKernel, compile_for_gpu
@@ -270,7 +271,7 @@ class Kernel:
         self,
         folder: str | PathLike[str],
         *,
-        theorem: Proved | None = None,
+        theorem: Certified | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> Path:
         """Writes a folder that `make check` builds and checks without this project; its path is given back.

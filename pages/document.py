@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
@@ -134,10 +135,8 @@ def _bar(told: Account) -> Html:
 def _contents(told: Account) -> Html:
     """The list of calls at the side."""
     items: list[Child] = [_item("start", "", "The program", "")]
-    first = 1
     for number, call in enumerate(told.calls, 1):
         items.append(_item(f"call-{number}", str(number), call.text, str(len(call.steps)) if call.steps else "–"))
-        first += len(call.steps)
     items.append(_item("code", "", "The code", ""))
     return element(
         "nav",
@@ -166,7 +165,7 @@ def _statement(told: Account) -> Html:
     """What has been proved, and the program that it began with."""
     steps = told.steps
     given = [show_predicate(assumption) for assumption in told.start.assumptions]
-    tested = sorted({step.rule for step in steps if not step.grade.startswith("grade 3")})
+    tested = sorted({step.rule for step in steps if not step.proved})
     rules = len({step.rule for step in steps})
     graded = (
         f"{counted(rules, 'rule')}, each proved for all sizes"
@@ -184,6 +183,7 @@ def _statement(told: Account) -> Html:
         "section",
         element("p", "A derivation", class_="eyebrow"),
         element("h1", told.start.name),
+        _rests_on(told.unproved),
         element("p", _SAYS, [" with ", _listed(given)] if given else None, ".", class_="lead"),
         element("ul", [element("li", fact) for fact in facts], class_="facts"),
         element(
@@ -200,7 +200,17 @@ def _statement(told: Account) -> Html:
     )
 
 
-def _listed(texts: list[str]) -> Child:
+def _rests_on(unproved: Sequence[str]) -> Html | None:
+    """The mark of a theorem that holds only if rules of the user's own do."""
+    if not unproved:
+        return None
+    each = "a rule" if len(unproved) == 1 else "rules"
+    does, are = ("does", "is") if len(unproved) == 1 else ("do", "are")
+    said = f" {does}: {each} of the user's own that {are} not proved for all sizes."
+    return element("p", element("b", "Not proved. "), "What follows holds if ", _listed(unproved), said, class_="note")
+
+
+def _listed(texts: Sequence[str]) -> Child:
     return [[", " if at else None, element("code", each)] for at, each in enumerate(texts)]
 
 

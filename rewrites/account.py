@@ -43,7 +43,7 @@ class Reason:
 class StepAccount:
     """One rewrite: its rule and direction, the place, with what, why it holds, and the programs around it.
 
-    `names` are what things are called at the place, before and after.
+    `proved` says whether the rule is, for all sizes; `names` are what things are called at the place, before and after.
     """
 
     rule: str
@@ -54,6 +54,7 @@ class StepAccount:
     equation: tuple[str, str]
     asks: tuple[str, ...]
     grade: str
+    proved: bool
     path: Path
     arguments: tuple[tuple[str, str], ...]
     reasons: tuple[Reason, ...]
@@ -77,13 +78,15 @@ class CallAccount:
 class Account:
     """A derivation: the program that it began with, the one it came to, and the calls between.
 
-    With `told` the calls are those of a session; else each step is taken for one.
+    With `told` the calls are those of a session; else each step is taken for one. `unproved` are the user's own rules
+    that it rests on and that are not proved for all sizes: it holds if they do.
     """
 
     start: Program
     end: Program
     calls: tuple[CallAccount, ...]
     told: bool
+    unproved: tuple[str, ...] = ()
 
     @property
     def steps(self) -> tuple[StepAccount, ...]:
@@ -106,8 +109,9 @@ def account(theorem: Theorem) -> Account:
     if not isinstance(theorem, Theorem):
         raise WrongArgument(f"an account of {brief(theorem)}", required="a theorem: s.done(), or load(path)")
     calls = _told(theorem)
+    unproved = tuple(rule.name for rule in theorem.unproved)
     if calls is None:
-        return Account(theorem.lhs, theorem.rhs, tuple(_step_by_step(theorem)), told=False)
+        return Account(theorem.lhs, theorem.rhs, tuple(_step_by_step(theorem)), told=False, unproved=unproved)
     made = [
         CallAccount(
             call.text,
@@ -118,7 +122,7 @@ def account(theorem: Theorem) -> Account:
         )
         for call in calls
     ]
-    return Account(theorem.lhs, theorem.rhs, tuple(made), told=True)
+    return Account(theorem.lhs, theorem.rhs, tuple(made), told=True, unproved=unproved)
 
 
 def _told(theorem: Theorem) -> Sequence[Call] | None:

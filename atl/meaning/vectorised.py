@@ -24,6 +24,7 @@ from atl.core.program import Program
 from atl.core.terms import (
     Access,
     Binary,
+    BinaryOp,
     Cast,
     Concat,
     Constant,
@@ -35,6 +36,7 @@ from atl.core.terms import (
     Let,
     Local,
     Metavariable,
+    Monoid,
     Padding,
     PadLeft,
     PadRight,
@@ -80,7 +82,7 @@ def evaluate_fast(program: Program, /, *positional: Any, **arguments: Any) -> np
     """
     call = bind(program, positional, arguments)
     evaluator = _Evaluator(call.sizes, call.arrays)
-    outside = _Place(0, (), (), np.array(True))
+    outside = _Environment(0, (), (), np.array(True))
     shape = tuple(int(evaluator.index(extent, outside)) for extent in program.shape)
     check_rank(len(shape))
     with np.errstate(all="ignore"):
@@ -96,7 +98,7 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Environment:
     """Where a term stands, for all elements of a box: values of the indices and tensors around it, the innermost last.
 
     All arrays broadcast over so many axes. What is computed where `active` is false is thrown away.
@@ -107,15 +109,15 @@ class _Place:
     tensors: tuple[_Held, ...]
     active: Truths
 
-    def with_index(self, value: Numbers) -> _Place:
+    def with_index(self, value: Numbers) -> _Environment:
         return replace(self, indices=(*self.indices, value))
 
-    def where(self, test: Truths) -> _Place:
+    def where(self, test: Truths) -> _Environment:
         return replace(self, active=self.active & test)
 
-    def with_axes(self, count: int) -> _Place:
+    def with_axes(self, count: int) -> _Environment:
         """The same with more axes."""
-        return _Place(
+        return _Environment(
             self.axes + count,
             tuple(_wider(each, count) for each in self.indices),
             self.tensors,
@@ -154,7 +156,7 @@ class _Evaluator:
         self._arrays = arrays
         self._known: dict[tuple[object, ...], tuple[Expr, tuple[_Held, ...], _Held]] = {}
 
-    def whole(self, term: Expr, place: _Place, shape: tuple[int, ...]) -> Numbers:
+    def whole(self, term: Expr, around: _Environment, shape: tuple[int, ...]) -> Numbers:
         """All elements of a term that stands in no loop, box by box."""
         try:
             out = np.zeros(shape, _dtype(term))
@@ -163,93 +165,93 @@ class _Evaluator:
                 f"the result, of shape {shape}, is larger than any memory", required="smaller sizes"
             ) from None
         axes = len(shape)
-        inside = place.with_axes(axes)
+        inside = around.with_axes(axes)
         for box in _boxes(shape, ELEMENTS):
             at = tuple(_along(axis, axes, np.arange(r.start, r.stop)) for axis, r in enumerate(box))
             values, _ = self.meaning(term, inside, at)
             out[tuple(slice(r.start, r.stop) for r in box)] = values
         return out
 
-    def meaning(self, term: Expr, place: _Place, at: At) -> Found:
+    def meaning(self, term: Expr, around: _Environment, at: At) -> Found:
         dtype = _dtype(term)
         match term:
             case Input(array):
-                return self._stored(_element(self._arrays[array.name], at).astype(dtype, copy=False), place)
+                return self._stored(_element(self._arrays[array.name], at).astype(dtype, copy=False), around)
             case Local(position):
-                return self._stored(_read(place.tensors[~position], place.axes, at), place)
+                return self._stored(_read(around.tensors[~position], around.axes, at), around)
             case TensorVar(name=name) | Metavariable(name=name):
                 raise EscapedIndex(f"the tensor {name} has no value here", required="a closed term")
             case Constant(literal):
-                return self._stored(np.asarray(_MACHINE.constant(literal, dtype)), place)
+                return self._stored(np.asarray(_MACHINE.constant(literal, dtype)), around)
             case Value(expression):
-                return self._stored(np.asarray(self.index(expression, place), np.int64).astype(dtype), place)
+                return self._stored(np.asarray(self.index(expression, around), np.int64).astype(dtype), around)
             case Gen(low, _, body):
-                return self.meaning(body, place.with_index(self.index(low, place) + at[0]), at[1:])
+                return self.meaning(body, around.with_index(self.index(low, around) + at[0]), at[1:])
             case Reduce():
-                return self._fold(term, place, at)
+                return self._fold(term, around, at)
             case Guard(predicate, body):
-                test = self.test(predicate, place)
-                return _kept(self.meaning(body, place.where(test), at), test)
+                test = self.test(predicate, around)
+                return _kept(self.meaning(body, around.where(test), at), test)
             case Let(bound, body):
-                return self.meaning(body, replace(place, tensors=(*place.tensors, self._made(bound, place))), at)
+                return self.meaning(body, replace(around, tensors=(*around.tensors, self._made(bound, around))), at)
             case Access(operand, index):
-                reached, n = self.index(index, place), self.index(operand.type.shape[0], place)
+                reached, n = self.index(index, around), self.index(operand.type.shape[0], around)
                 there = (reached >= 0) & (reached < n)
-                values, _ = self.meaning(operand, place.where(there), (reached, *at))
-                return self._stored(np.where(there, values, np.zeros((), dtype)), place)
+                values, _ = self.meaning(operand, around.where(there), (reached, *at))
+                return self._stored(np.where(there, values, np.zeros((), dtype)), around)
             case Unary(function, operand):
-                return self._stored(_MACHINE.unary(function, dtype, self.meaning(operand, place, at)[0]), place)
+                return self._stored(_MACHINE.unary(function, dtype, self.meaning(operand, around, at)[0]), around)
             case Binary(op, left, right):
-                x, y = self.meaning(left, place, at)[0], self.meaning(right, place, at)[0]
-                return self._stored(_binary(op, dtype, x, y), place)
+                x, y = self.meaning(left, around, at)[0], self.meaning(right, around, at)[0]
+                return self._stored(_binary(op, dtype, x, y), around)
             case Select(predicate, left, right):
-                test = self.test(predicate, place)
-                x, y = self.meaning(left, place.where(test), at)[0], self.meaning(right, place.where(~test), at)[0]
-                return self._stored(np.where(test, x, y), place)
+                test = self.test(predicate, around)
+                x, y = self.meaning(left, around.where(test), at)[0], self.meaning(right, around.where(~test), at)[0]
+                return self._stored(np.where(test, x, y), around)
             case Cast(_, operand):
-                return self._stored(_cast(dtype, self.meaning(operand, place, at)[0]), place)
+                return self._stored(_cast(dtype, self.meaning(operand, around, at)[0]), around)
             case Concat(left, right):
-                n = self.index(left.type.shape[0], place)
+                n = self.index(left.type.shape[0], around)
                 before = at[0] < n
-                x, known = self.meaning(left, place.where(before), at)
-                y, other = self.meaning(right, place.where(~before), (at[0] - n, *at[1:]))
+                x, known = self.meaning(left, around.where(before), at)
+                y, other = self.meaning(right, around.where(~before), (at[0] - n, *at[1:]))
                 return np.where(before, x, y), np.where(before, known, other)
             case Padding():
-                return _one(np.zeros((), dtype), place), _one(np.array(False), place)
+                return _one(np.zeros((), dtype), around), _one(np.array(False), around)
             case Reshape():
-                return self._reshape(term, place, at)
+                return self._reshape(term, around, at)
 
-    def _stored(self, values: Any, place: _Place) -> Found:
-        return _one(values, place), _one(np.array(True), place)
+    def _stored(self, values: Any, around: _Environment) -> Found:
+        return _one(values, around), _one(np.array(True), around)
 
-    def _made(self, bound: Expr, place: _Place) -> _Held:
+    def _made(self, bound: Expr, around: _Environment) -> _Held:
         """A let-bound tensor. One that stands in no loop is made once for all boxes."""
-        extents = [self.index(extent, place) for extent in bound.type.shape]
-        seen = place.tensors[len(place.tensors) - bound.loose_tensors :]
+        extents = [self.index(extent, around) for extent in bound.type.shape]
+        seen = around.tensors[len(around.tensors) - bound.loose_tensors :]
         if not bound.loose and all(not held.axes for held in seen):
             key = (id(bound), *map(id, seen))
             if key not in self._known:
-                alone = _Place(0, (), place.tensors, np.array(True))
+                alone = _Environment(0, (), around.tensors, np.array(True))
                 shape = tuple(int(np.max(extent)) for extent in extents)
                 self._known[key] = (bound, seen, _Held(self.whole(bound, alone, shape), 0))
             return self._known[key][2]
-        longest = [int(np.max(np.where(place.active, extent, 0), initial=0)) for extent in extents]
-        axes = place.axes + len(longest)
-        at = tuple(_along(place.axes + k, axes, np.arange(extent)) for k, extent in enumerate(longest))
-        values, _ = self.meaning(bound, place.with_axes(len(longest)), at)
-        return _Held(values, place.axes)
+        longest = [int(np.max(np.where(around.active, extent, 0), initial=0)) for extent in extents]
+        axes = around.axes + len(longest)
+        at = tuple(_along(around.axes + k, axes, np.arange(extent)) for k, extent in enumerate(longest))
+        values, _ = self.meaning(bound, around.with_axes(len(longest)), at)
+        return _Held(values, around.axes)
 
-    def _fold(self, term: Reduce, place: _Place, at: At) -> Found:
+    def _fold(self, term: Reduce, around: _Environment, at: At) -> Found:
         """A fold, block by block of its range, along an axis of its own."""
         dtype, monoid = _dtype(term), term.monoid
         neutral = _MACHINE.neutral(monoid, dtype)
-        low, high = self.index(term.low, place), self.index(term.high, place)
-        count = np.where(place.active, np.maximum(high - low, 0), 0)
+        low, high = self.index(term.low, around), self.index(term.high, around)
+        count = np.where(around.active, np.maximum(high - low, 0), 0)
         longest = int(np.max(count, initial=0))
-        total, stored = np.full((1,) * place.axes, neutral, dtype), np.zeros((1,) * place.axes, np.bool_)
-        shapes = np.broadcast_shapes(count.shape, *(each.shape for each in (*at, *place.indices)))
+        total, stored = np.full((1,) * around.axes, neutral, dtype), np.zeros((1,) * around.axes, np.bool_)
+        shapes = np.broadcast_shapes(count.shape, *(each.shape for each in (*at, *around.indices)))
         step = max(1, ELEMENTS // max(1, prod(shapes)))
-        inner, spread = place.with_axes(1), tuple(_wider(each, 1) for each in at)
+        inner, spread = around.with_axes(1), tuple(_wider(each, 1) for each in at)
         for start in range(0, longest, step):
             k = np.arange(start, min(start + step, longest))
             inside = k < _wider(count, 1)
@@ -260,90 +262,90 @@ class _Evaluator:
             total = _folded(monoid, dtype, total, values)
         return np.where(stored, total, np.zeros((), dtype)), stored
 
-    def _reshape(self, term: Reshape, place: _Place, at: At) -> Found:
+    def _reshape(self, term: Reshape, around: _Environment, at: At) -> Found:
         shape = term.operand.type.shape
         match term.op:
             case Transpose():
-                return self.meaning(term.operand, place, (at[1], at[0], *at[2:]))
+                return self.meaning(term.operand, around, (at[1], at[0], *at[2:]))
             case Flatten():
-                m = np.maximum(self.index(shape[1], place), 1)
-                return self.meaning(term.operand, place, (at[0] // m, at[0] % m, *at[1:]))
+                m = np.maximum(self.index(shape[1], around), 1)
+                return self.meaning(term.operand, around, (at[0] // m, at[0] % m, *at[1:]))
             case Split(by):
-                whole = at[0] * self.index(by, place) + at[1]
-                return self._partly(term.operand, place, whole < self.index(shape[0], place), (whole, *at[2:]))
+                whole = at[0] * self.index(by, around) + at[1]
+                return self._partly(term.operand, around, whole < self.index(shape[0], around), (whole, *at[2:]))
             case PadLeft(by):
-                k = self.index(by, place)
-                return self._partly(term.operand, place, at[0] >= k, (at[0] - k, *at[1:]))
+                k = self.index(by, around)
+                return self._partly(term.operand, around, at[0] >= k, (at[0] - k, *at[1:]))
             case PadRight():
-                return self._partly(term.operand, place, at[0] < self.index(shape[0], place), at)
+                return self._partly(term.operand, around, at[0] < self.index(shape[0], around), at)
             case TruncateLeft(by):
-                return self.meaning(term.operand, place, (at[0] + self.index(by, place), *at[1:]))
+                return self.meaning(term.operand, around, (at[0] + self.index(by, around), *at[1:]))
             case TruncateRight():
-                return self.meaning(term.operand, place, at)
+                return self.meaning(term.operand, around, at)
             case Place(_, position):
-                return self._partly(term.operand, place, at[0] == self.index(position, place), at[1:])
+                return self._partly(term.operand, around, at[0] == self.index(position, around), at[1:])
             case _:
                 assert_never(term.op)
 
-    def _partly(self, operand: Expr, place: _Place, there: Truths, at: At) -> Found:
-        return _kept(self.meaning(operand, place.where(there), at), there)
+    def _partly(self, operand: Expr, around: _Environment, there: Truths, at: At) -> Found:
+        return _kept(self.meaning(operand, around.where(there), at), there)
 
     # -- indices ------------------------------------------------------------------------------------------------------
 
-    def index(self, expression: Index, place: _Place) -> Numbers:
+    def index(self, expression: Index, around: _Environment) -> Numbers:
         """The values of an index expression, with all axes."""
-        total = np.zeros((1,) * place.axes, np.int64)
+        total = np.zeros((1,) * around.axes, np.int64)
         for monomial, coefficient in expression.terms:
-            term = np.full((1,) * place.axes, coefficient, np.int64)
+            term = np.full((1,) * around.axes, coefficient, np.int64)
             for atom in monomial:
-                term = term * self._atom(atom, place)
+                term = term * self._atom(atom, around)
             total = total + term
         return total
 
-    def _atom(self, atom: AnyAtom, place: _Place) -> Numbers:
+    def _atom(self, atom: AnyAtom, around: _Environment) -> Numbers:
         match atom:
             case Size(name):
-                return np.full((1,) * place.axes, self._sizes[name], np.int64)
+                return np.full((1,) * around.axes, self._sizes[name], np.int64)
             case Bound(position):
-                return place.indices[~position]
+                return around.indices[~position]
             case Var(name=name):
                 raise EscapedIndex(f"the index {name} has no value here", required="a closed term")
             case Quotient(numerator, denominator):
-                divisor = self.index(denominator, place)
+                divisor = self.index(denominator, around)
                 # Where it is not positive, nobody asks for it: a well-formed program has none.
-                return self.index(numerator, place) // np.maximum(divisor, 1)
+                return self.index(numerator, around) // np.maximum(divisor, 1)
             case Extremum(kind, choices):
-                values = [self.index(choice, place) for choice in choices]
+                values = [self.index(choice, around) for choice in choices]
                 return np.asarray((np.min if kind == "min" else np.max)(np.broadcast_arrays(*values), axis=0))
             case Xor(parts):
-                bits = [self.index(part, place) for part in parts]
+                bits = [self.index(part, around) for part in parts]
                 return np.asarray(np.bitwise_xor.reduce(np.broadcast_arrays(*bits)))
             case Read(array, indices):
                 held = self._arrays[array.name]
-                at = tuple(self.index(index, place) for index in indices)
-                there: Truths = np.ones((1,) * place.axes, np.bool_)
+                at = tuple(self.index(index, around) for index in indices)
+                there: Truths = np.ones((1,) * around.axes, np.bool_)
                 for each, extent in zip(at, held.shape, strict=True):
                     there = there & (each >= 0) & (each < extent)
-                return np.asarray(_one(np.where(there, _element(held, at).astype(np.int64), 0), place))
+                return np.asarray(_one(np.where(there, _element(held, at).astype(np.int64), 0), around))
         assert_never(atom)
 
-    def test(self, predicate: Predicate, place: _Place) -> Truths:
+    def test(self, predicate: Predicate, around: _Environment) -> Truths:
         match predicate:
             case NonNegative(expression):
-                return np.asarray(self.index(expression, place) >= 0)
+                return np.asarray(self.index(expression, around) >= 0)
             case Zero(expression):
-                return np.asarray(self.index(expression, place) == 0)
+                return np.asarray(self.index(expression, around) == 0)
             case NonZero(expression):
-                return np.asarray(self.index(expression, place) != 0)
+                return np.asarray(self.index(expression, around) != 0)
             case All(parts):
-                found = np.ones((1,) * place.axes, np.bool_)
+                found = np.ones((1,) * around.axes, np.bool_)
                 for part in parts:
-                    found = found & self.test(part, place)
+                    found = found & self.test(part, around)
                 return found
             case AnyOf(parts):
-                found = np.zeros((1,) * place.axes, np.bool_)
+                found = np.zeros((1,) * around.axes, np.bool_)
                 for part in parts:
-                    found = found | self.test(part, place)
+                    found = found | self.test(part, around)
                 return found
             case _:
                 assert_never(predicate)
@@ -352,9 +354,9 @@ class _Evaluator:
 # -- arrays -----------------------------------------------------------------------------------------------------------
 
 
-def _one(values: Any, place: _Place) -> Any:
+def _one(values: Any, around: _Environment) -> Any:
     """A scalar as an array with all axes; other arrays have them."""
-    return values.reshape((1,) * place.axes) if values.ndim == 0 else values
+    return values.reshape((1,) * around.axes) if values.ndim == 0 else values
 
 
 def _kept(found: Found, test: Truths) -> Found:
@@ -371,12 +373,12 @@ def _element(held: Numbers, at: At) -> Numbers:
 
 
 def _read(held: _Held, axes: int, at: At) -> Numbers:
-    """The elements of a let-bound tensor, each for the place where it is read."""
+    """The elements of a let-bound tensor, each for where it is read."""
     around = tuple(_along(axis, axes, np.arange(extent)) for axis, extent in enumerate(held.values.shape[: held.axes]))
     return _element(held.values, (*around, *at))
 
 
-def _binary(op: Any, dtype: str, x: Numbers, y: Numbers) -> Numbers:
+def _binary(op: BinaryOp, dtype: str, x: Numbers, y: Numbers) -> Numbers:
     match op:
         case "div":
             return np.where(y == 0, np.zeros((), dtype), np.divide(x, np.where(y == 0, np.ones((), dtype), y)))
@@ -384,7 +386,7 @@ def _binary(op: Any, dtype: str, x: Numbers, y: Numbers) -> Numbers:
             return np.asarray(np.minimum(x, y))
         case "max":
             return np.asarray(np.maximum(x, y))
-        case _:
+        case "add" | "sub" | "mul":
             return np.asarray(_MACHINE.binary(op, dtype, x, y))
 
 
@@ -398,7 +400,7 @@ def _cast(dtype: str, x: Numbers) -> Numbers:
     return out
 
 
-def _folded(monoid: str, dtype: str, total: Numbers, values: Numbers) -> Numbers:
+def _folded(monoid: Monoid, dtype: str, total: Numbers, values: Numbers) -> Numbers:
     match monoid:
         case "sum":
             return np.asarray(total + np.sum(values, axis=-1, dtype=dtype))
@@ -406,7 +408,7 @@ def _folded(monoid: str, dtype: str, total: Numbers, values: Numbers) -> Numbers
             return np.asarray(total * np.prod(values, axis=-1, dtype=dtype))
         case "max":
             return np.asarray(np.maximum(total, np.max(values, axis=-1)))
-        case _:
+        case "min":
             return np.asarray(np.minimum(total, np.min(values, axis=-1)))
 
 

@@ -72,17 +72,29 @@ def broadcast(left: Expr, right: Expr) -> tuple[Expr, Expr]:
     a, b = left.type.shape, right.type.shape
     if not a or not b or (len(a) == len(b) and not any(_spreads(x, y) for x, y in zip(a, b, strict=True))):
         return left, right
-    rank = max(len(a), len(b))
-    padded = [(ONE,) * (rank - len(shape)) + shape for shape in (a, b)]
-    shape = tuple(y if x == ONE else x for x, y in zip(*padded, strict=True))
-    for x, y in zip(*padded, strict=True):
-        if x != y and ONE not in (x, y):
-            raise ShapeError(
-                f"tensors of shapes ({_listed(a)}) and ({_listed(b)}) do not go together",
-                required="extents that are equal, or 1, from the last one on",
-                suggestions=("write A[:, None] to add a dimension where it is meant",),
-            )
+    shape = _common(a, b)
+    if shape is None:
+        raise ShapeError(
+            f"tensors of shapes ({_listed(a)}) and ({_listed(b)}) do not go together",
+            required="extents that are equal, or 1, from the last one on",
+            suggestions=("write A[:, None] to add a dimension where it is meant",),
+        )
     return _spread(left, shape), _spread(right, shape)
+
+
+def _common(a: Shape, b: Shape) -> Shape | None:
+    """The shape that two are spread to; nothing where an extent is neither the other's nor 1."""
+    rank = max(len(a), len(b))
+    pairs = list(zip(*((ONE,) * (rank - len(shape)) + shape for shape in (a, b)), strict=True))
+    if any(x != y and ONE not in (x, y) for x, y in pairs):
+        return None
+    return tuple(y if x == ONE else x for x, y in pairs)
+
+
+def _read_at(own: Shape, shape: Shape, at: Sequence[Index]) -> list[Index]:
+    """Where a tensor of its own shape is read, at indices in the shape that it is spread to."""
+    missing = len(shape) - len(own)
+    return [ZERO if x == ONE != y else i for i, x, y in zip(at[missing:], own, shape[missing:], strict=True)]
 
 
 def _spreads(a: Index, b: Index) -> bool:
@@ -91,16 +103,7 @@ def _spreads(a: Index, b: Index) -> bool:
 
 def _spread(e: Expr, shape: Shape) -> Expr:
     own = e.type.shape
-    missing = len(shape) - len(own)
-    if not missing and own == shape:
-        return e
-
-    def read(at: Sequence[Index]) -> Expr:
-        return within(
-            e, [ZERO if x == ONE != y else i for i, x, y in zip(at[missing:], own, shape[missing:], strict=True)]
-        )
-
-    return over(shape, read)
+    return e if own == shape else over(shape, lambda at: within(e, _read_at(own, shape, at)))
 
 
 def _listed(shape: Shape) -> str:
@@ -123,29 +126,21 @@ def matmul(left: Expr, right: Expr) -> Expr:
             f"the last dimension of the left operand of @ is {inner}, and the one that meets it is {other}",
             required="one extent: sizes that are always equal have one name",
         )
-    stacks = [a[:-2], b[:-2]]
-    rank = max(map(len, stacks))
-    first, second = ((ONE,) * (rank - len(stack)) + stack for stack in stacks)
-    for x, y in zip(first, second, strict=True):
-        if x != y and ONE not in (x, y):
-            raise ShapeError(
-                f"stacks of matrices of extents {x} and {y} meet in @", required="extents that are equal, or 1"
-            )
-    outer = tuple(y if x == ONE else x for x, y in zip(first, second, strict=True))
+    outer = _common(a[:-2], b[:-2])
+    if outer is None:
+        raise ShapeError(
+            f"stacks of matrices of the shapes ({_listed(a[:-2])}) and ({_listed(b[:-2])}) meet in @",
+            required="extents that are equal, or 1, from the last one on",
+        )
+    rank = len(outer)
     rows, columns = a[-2:-1], b[-1:] if len(b) > 1 else ()
 
     def entry(at: Sequence[Index]) -> Expr:
         stack, i, j = at[:rank], at[rank : rank + len(rows)], at[rank + len(rows) :]
-        held = [
-            [
-                ZERO if x == ONE != y else k
-                for k, x, y in zip(stack[rank - len(own) :], own, outer[rank - len(own) :], strict=True)
-            ]
-            for own in stacks
-        ]
+        first, second = _read_at(a[:-2], outer, stack), _read_at(b[:-2], outer, stack)
         return over(
             (inner,),
-            lambda p: Binary("mul", *agree(within(left, [*held[0], *i, *p]), within(right, [*held[1], *p, *j]))),
+            lambda p: Binary("mul", *agree(within(left, [*first, *i, *p]), within(right, [*second, *p, *j]))),
             lambda low, high, body, _: Reduce("sum", low, high, body, "k"),
         )
 

@@ -11,23 +11,22 @@ from typing import Final
 
 from atl.core.program import Program
 from atl.errors import ATLError, WrongArgument
-from atl.files.whole import write_whole
 from atl.text.printing import place_of, show_program
+from commands.foundation.command import write_text
 from commands.foundation.terminal import ascii_only
 from commands.interactive.scripts import script
 from commands.interactive.words import CALLS, ORDERS, arguments_in, call_in
 from rewrites import Handle, NoSite, Session, reschedule, rules
 from rewrites.offers.offer import Offer, Offers
+from rewrites.offers.trying import SECONDS
 from rewrites.places.choosing import Chosen
 from rewrites.session import catalogue
 from rewrites.session.display import Diff, described
 
-SECONDS: Final = 3.0
-"""How many seconds `?` computes."""
 SHOWN: Final = 20
 """So many offers are listed by `?`."""
 LONGER: Final = 15.0
-"""How many seconds `??` computes."""
+"""How many seconds `??` computes; `?` so many as `s.applicable()`."""
 _GREEN: Final = "\x1b[32m"
 _PLAIN: Final = "\x1b[0m"
 
@@ -214,11 +213,7 @@ class Desk:
             theorem.save(path)
             said = f"a certificate of {len(theorem.steps)} steps; atl check {path} replays it"
         elif path.suffix == ".py":
-            text = script(self.session)
-            try:
-                write_whole({path: lambda stream: stream.write(text.encode())})
-            except (OSError, ValueError) as error:  # ValueError: no file has such a name
-                raise WrongArgument(f"{path} cannot be written: {error}", required="a place for a file") from error
+            write_text(path, script(self.session))
             said = f"a script of {len(self.session.steps)} calls, which ends with the theorem"
         else:
             raise WrongArgument(

@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Final, TypeAlias, assert_never
 
 from atl.core.declared import AtLeast, Below, Rising, facts_of, is_truths
-from atl.core.index import ONE, Array, Index, Size
+from atl.core.index import ONE, Array, Index
 from atl.core.marks import LoopMark
 from atl.core.predicate import TRUE, Predicate, negation
 from atl.text.names import INFIX
@@ -21,6 +21,7 @@ from lowering.c.helpers import identifiers, preamble
 from lowering.c.loops import directives, has_heap_buffers
 from lowering.c.memory import Heap, allocated, asked_for, ending, on_heap, on_stack, opened, way_out
 from lowering.c.names import Names
+from lowering.c.parameters import parameters_of
 from lowering.c.streams import FENCE, has_streams, streamed
 from lowering.c.text import PRODUCT, WIDTH, indented, wrapped
 from lowering.c.values.index import count_text, index_text, predicate_text
@@ -106,13 +107,6 @@ def function_names(nests: Sequence[LoopNest]) -> tuple[str, ...]:
     return tuple(made)
 
 
-def declaration(nest: LoopNest, name: str) -> str:
-    """The function's declaration in the C that cffi reads."""
-    inputs = [f"const {C_TYPES[a.dtype]} *" if a.shape else C_TYPES[a.dtype] for a in nest.inputs]
-    parameters = [*inputs, *("int64_t" for _ in nest.sizes), f"{C_TYPES[nest.output.dtype]} *"]
-    return f"int {name}({', '.join(parameters)});"
-
-
 # -- functions --------------------------------------------------------------------------------------------------------
 
 
@@ -123,7 +117,7 @@ def _function(nest: LoopNest, name: str, *, static: bool, others: Sequence[str])
     if not nest.complete:
         body.append(f"memset({out}, 0, {_bytes(scope, nest.output, elements(nest.output.extents))});")
     inside, heap, pointers = opened(scope, nest)
-    parameters = _parameters(nest, scope)
+    parameters = parameters_of(nest, scope, restrict=True)
     parts = _parts(inside, heap, nest)
     functions = _functions_of(parts, name, parameters, others) if len(parts) > 1 else []
     body += [call for _, call in functions] or [line for part in parts for line in part]
@@ -175,17 +169,6 @@ def _functions_of(
         function = [*wrapped(head), "{", *indented(lines), "}", ""]
         made.append((function, f"{called}({', '.join(each for each, _ in own)});"))
     return made
-
-
-def _parameters(nest: LoopNest, scope: TextScope) -> list[tuple[str, str]]:
-    """Each parameter's name, and its declaration."""
-    out: list[tuple[str, str]] = []
-    for array in nest.inputs:
-        name, kind = scope.name(array.name), C_TYPES[array.dtype]
-        out.append((name, f"const {kind} *restrict {name}" if array.shape else f"{kind} {name}"))
-    out += [(name, f"int64_t {name}") for size in nest.sizes for name in (scope.name(Size(size)),)]
-    name = scope.name(key(nest.output))
-    return [*out, (name, f"{C_TYPES[nest.output.dtype]} *restrict {name}")]
 
 
 def _comment(nest: LoopNest, name: str, scope: TextScope) -> Lines:

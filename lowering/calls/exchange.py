@@ -18,12 +18,10 @@ from atl.core.index import Array
 from atl.core.program import Program
 from atl.errors import ArgumentError, ArrayError, WrongArgument, brief
 from lowering.c.values.scalars import C_TYPES
+from lowering.calls.looking import WALKED
 
 IN_MEMORY: Final = (1, 3, 11)
 """DLPack's numbers for memory that a processor reads: its own, and such that a GPU reads too (CUDA's, ROCm's)."""
-WALKED: Final = 0x101
-"""The flags of NumPy's for an array that is C-contiguous and aligned."""
-Given = Callable[[Any], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class Exchanged:
     arrays: tuple[object, ...]
     named: dict[str, object]
     out: npt.NDArray[Any] | None
-    back: Given
+    back: Callable[[Any], object]
 
 
 def exchanged(

@@ -16,6 +16,7 @@ from atl.core.index import ONE, ZERO, Index, Size, Var
 from atl.core.marks import BLOCKS
 from lowering.c.helpers import identifiers
 from lowering.c.names import Names
+from lowering.c.parameters import parameters_of
 from lowering.c.text import SUM, WIDTH, indented, wrapped
 from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES
@@ -34,7 +35,7 @@ from lowering.gpu.kernels import (
     wide_cells,
 )
 from lowering.nest.loopnest import Allocate, Buffer, Clear, Free, LoopNest, elements, key
-from lowering.nest.text_scope import TextScope, shown
+from lowering.nest.text_scope import TextScope, names_wanted, shown
 from lowering.origins.anchors import Located, known, located
 
 _STOPS: Final = "!= cudaSuccess)"
@@ -72,9 +73,9 @@ def print_cuda_located(kernels: Kernels) -> tuple[str, Located]:
     if not nest.complete:
         body += _checked(_memset(scope, nest.output, elements(nest.output.extents)))
     body += host.block(kernels.body, replace(scope, names=names))
-    parameters = ", ".join((*(text for _, text in _parameters(nest, scope)), "cudaStream_t stream"))
+    parameters = ", ".join((*(text for _, text in parameters_of(nest, scope)), "cudaStream_t stream"))
     used = identifiers("\n".join(body))
-    unused = [f"(void){parameter};" for parameter, _ in _parameters(nest, scope) if parameter not in used]
+    unused = [f"(void){parameter};" for parameter, _ in parameters_of(nest, scope) if parameter not in used]
     if "how" in used:
         body[:0] = ["cudaLaunchConfig_t how = {};", "how.stream = stream;"]
     elif "stream" not in used:
@@ -106,13 +107,7 @@ def _named(nest: LoopNest, scope: TextScope) -> tuple[str, Names]:
 
 def _outermost(nest: LoopNest) -> TextScope:
     """Where the body of a nest stands, with names that CUDA has no meaning for."""
-    names = Names(taken=WORDS | OURS).bind_all(
-        [
-            *((array.name, array.name) for array in nest.inputs),
-            *((Size(size), size) for size in nest.sizes),
-            (key(nest.output), nest.output.name),
-        ]
-    )
+    names = Names(taken=WORDS | OURS).bind_all(names_wanted(nest))
     return TextScope(names, frozenset(), nest.natural, indices=WIDE, anchored=known(nest.origins))
 
 
@@ -142,17 +137,6 @@ def _aligned(kernels: Kernels, scope: TextScope) -> Lines:
                 least[name] = max(least.get(name, 0), lanes * size)
     tests = " || ".join(f"(uintptr_t){name} % {count} != 0" for name, count in least.items())
     return [f"if ({tests})", "    return (int)cudaErrorMisalignedAddress;"] if least else []
-
-
-def _parameters(nest: LoopNest, scope: TextScope) -> list[tuple[str, str]]:
-    """Each parameter's name, and its declaration."""
-    out: list[tuple[str, str]] = []
-    for array in nest.inputs:
-        name, kind = scope.name(array.name), C_TYPES[array.dtype]
-        out.append((name, f"const {kind} *{name}" if array.shape else f"{kind} {name}"))
-    out += [(name, f"int64_t {name}") for size in nest.sizes for name in (scope.name(Size(size)),)]
-    name = scope.name(key(nest.output))
-    return [*out, (name, f"{C_TYPES[nest.output.dtype]} *{name}")]
 
 
 def _comment(nest: LoopNest, scope: TextScope) -> str:

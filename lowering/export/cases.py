@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from atl.core.index import Index, Leaf, Read, Size, atoms, value_of
@@ -65,23 +65,24 @@ def _candidates(names: tuple[str, ...]) -> Iterator[dict[str, int]]:
 
 def _value(expression: Index, sizes: Mapping[str, int]) -> int | None:
     """The value over sizes alone; None where elements decide."""
-    if any(isinstance(atom, Read) for atom in atoms(expression)):
+    if _reads(expression):
         return None
+    return value_of(expression, _at(sizes), lambda *_: 0)
 
-    def leaf(at: Leaf) -> int:
-        return sizes[at.name] if isinstance(at, Size) else 0
 
-    return value_of(expression, leaf, lambda *_: 0)
+def _reads(expression: Index) -> bool:
+    return any(isinstance(atom, Read) for atom in atoms(expression))
+
+
+def _at(sizes: Mapping[str, int]) -> Callable[[Leaf], int]:
+    return lambda leaf: sizes[leaf.name] if isinstance(leaf, Size) else 0
 
 
 def _allowed(program: Program, sizes: Mapping[str, int]) -> bool:
-    def leaf(at: Leaf) -> int:
-        return sizes[at.name] if isinstance(at, Size) else 0
-
     try:
         for assumption in program.assumptions:
-            told = not any(isinstance(atom, Read) for e in expressions(assumption) for atom in atoms(e))
-            if told and not holds(assumption, leaf, lambda *_: 0):
+            told = not any(map(_reads, expressions(assumption)))
+            if told and not holds(assumption, _at(sizes), lambda *_: 0):
                 return False
         extents = [e for array in program.inputs for e in array.shape] + list(program.shape)
         values = [_value(extent, sizes) for extent in extents]

@@ -19,7 +19,7 @@ from lowering.c.values.index import index_text, predicate_text
 from lowering.c.values.scalars import C_TYPES
 from lowering.export.drawing import HELPERS, THERE, Drawing, elements_text
 from lowering.nest.loopnest import LoopNest, key
-from lowering.nest.text_scope import TextScope
+from lowering.nest.text_scope import TextScope, names_wanted
 
 _HEADERS: Final = ("float.h", "inttypes.h", "math.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h")
 
@@ -166,20 +166,8 @@ def _used(code: str) -> list[str]:
 
 
 def _scope(nest: LoopNest, taken: frozenset[str]) -> TextScope:
-    names = Names(taken=taken).bind_all(
-        [
-            *((array.name, array.name) for array in nest.inputs),
-            *((Size(size), size) for size in nest.sizes),
-            (key(nest.output), nest.output.name),
-            ("want", "want"),
-            ("failed", "failed"),
-            ("bytes", "bytes"),
-            ("terms", "terms"),
-            ("kept", "kept"),
-            ("k", "k"),
-            ("found", "found"),
-        ]
-    )
+    own = [(name, name) for name in ("want", "failed", "bytes", "terms", "kept", "k", "found")]
+    names = Names(taken=taken).bind_all([*names_wanted(nest), *own])
     return TextScope(names, frozenset(), nest.natural)
 
 

@@ -10,12 +10,13 @@ from atl.core.program import Program
 from atl.text.printing import show_program
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.names import Names
+from lowering.c.parameters import parameters_of
 from lowering.c.printer import assumed, facts_text
 from lowering.c.text import wrapped
 from lowering.c.values.scalars import C_TYPES
 from lowering.cuda.helpers import WORDS
 from lowering.nest.loopnest import Allocate, LoopNest, key, statements
-from lowering.nest.text_scope import TextScope, show_index
+from lowering.nest.text_scope import TextScope, names_wanted, show_index
 
 _WIDTH: Final = 96
 
@@ -54,14 +55,7 @@ def header(program: Program, nest: LoopNest, name: str, *, cuda: bool) -> str:
 
 def names_of(nest: LoopNest) -> TextScope:
     """A scope with the names of parameters, none of which C++ or CUDA has a meaning for."""
-    names = Names(taken=WORDS).bind_all(
-        [
-            *((array.name, array.name) for array in nest.inputs),
-            *((Size(size), size) for size in nest.sizes),
-            (key(nest.output), nest.output.name),
-        ]
-    )
-    return TextScope(names, frozenset(), nest.natural)
+    return TextScope(Names(taken=WORDS).bind_all(names_wanted(nest)), frozenset(), nest.natural)
 
 
 def _promises(nest: LoopNest, *, cuda: bool) -> list[str]:
@@ -105,10 +99,5 @@ def _folded(line: str) -> list[str]:
 
 
 def _prototype(nest: LoopNest, scope: TextScope, name: str, *, cuda: bool) -> str:
-    parameters = [
-        f"const {C_TYPES[a.dtype]} *{scope.name(a.name)}" if a.shape else f"{C_TYPES[a.dtype]} {scope.name(a.name)}"
-        for a in nest.inputs
-    ]
-    parameters += [f"int64_t {scope.name(Size(size))}" for size in nest.sizes]
-    parameters.append(f"{C_TYPES[nest.output.dtype]} *{scope.name(key(nest.output))}")
-    return f"int {name}({', '.join((*parameters, *(('cudaStream_t stream',) if cuda else ())))});"
+    declared = [text for _, text in parameters_of(nest, scope)]
+    return f"int {name}({', '.join((*declared, *(('cudaStream_t stream',) if cuda else ())))});"

@@ -15,7 +15,8 @@ from typing import Final, Protocol
 from atl.core.program import Program
 from atl.errors import WrongArgument, brief
 from atl.files.whole import Writer, write_whole
-from lowering.c.printer import declaration, print_c
+from lowering.c.parameters import declaration
+from lowering.c.printer import print_c
 from lowering.calls.on_pattern import values_of
 from lowering.export.cases import cases
 from lowering.export.checking import Checked, check_text
@@ -29,7 +30,7 @@ OURS: Final = "# Builds and checks"
 """How a Makefile of ours begins; another one in the folder is not written over."""
 
 
-class Proved(Protocol):
+class Certified(Protocol):
     """A theorem, as far as it is looked at here: what it equates, and how it is saved."""
 
     @property
@@ -58,7 +59,7 @@ class Exported:
     host: str | None = None
 
 
-def written(exported: Exported, folder: object, *, theorem: Proved | None, sizes: Mapping[str, int] | None) -> Path:
+def written(exported: Exported, folder: object, *, theorem: Certified | None, sizes: Mapping[str, int] | None) -> Path:
     """Writes the files, all or none, and gives the folder. Raises `WrongArgument`, and `OSError` of the disk."""
     if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
         raise WrongArgument(f"{brief(folder)} is no folder", required="the path of a folder")
@@ -92,14 +93,14 @@ def _writing(content: bytes) -> Writer:
     return lambda stream: stream.write(content)
 
 
-def _certificate(theorem: Proved) -> bytes:
+def _certificate(theorem: Certified) -> bytes:
     with TemporaryDirectory(prefix="atl-") as folder:
         saved = Path(folder) / "theorem.atl.json"
         theorem.save(saved)
         return saved.read_bytes()
 
 
-def _plain(exported: Exported, theorem: Proved | None) -> Program:
+def _plain(exported: Exported, theorem: Certified | None) -> Program:
     """The program that a check compares with: the one that the theorem began with, or the same without marks."""
     own = unmarked(exported.program)
     if theorem is None:

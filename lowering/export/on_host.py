@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from atl.core.index import Size
 from lowering.c.helpers import preamble
+from lowering.c.parameters import parameters_of
 from lowering.c.text import indented, wrapped
 from lowering.c.values.scalars import C_TYPES
 from lowering.export.contract import names_of
@@ -31,11 +32,6 @@ def host_text(nest: LoopNest, name: str, header: str) -> str:
     _, scope = scope.bind("error", "error")
     given, error, out = scope.name("given"), scope.name("error"), scope.name(key(nest.output))
     kind = C_TYPES[nest.output.dtype]
-    parameters = [
-        f"const {C_TYPES[a.dtype]} *{scope.name(a.name)}" if a.shape else f"{C_TYPES[a.dtype]} {scope.name(a.name)}"
-        for a in nest.inputs
-    ]
-    parameters += [f"int64_t {scope.name(Size(size))}" for size in nest.sizes]
     passed = [
         f"(const {C_TYPES[a.dtype]} *){given}[{held[a.name]}]" if a.shape else scope.name(a.name) for a in nest.inputs
     ]
@@ -59,7 +55,7 @@ def host_text(nest: LoopNest, name: str, header: str) -> str:
         "    cudaFree(each);",
         f"return {error};",
     ]
-    head = f'extern "C" int {name}_on_host({", ".join((*parameters, f"{kind} *{out}"))})'
+    head = f'extern "C" int {name}_on_host({", ".join(text for _, text in parameters_of(nest, scope))})'
     body = "\n".join(part for line in [*wrapped(head), "{", *indented(lines), "}"] for part in wrapped(line))
     before = "\n".join((f'#include "{header}"', "", preamble(body).strip(), "", _THERE))
     return f"/* Calls {name} with arrays in memory. */\n{before}\n{body}\n"

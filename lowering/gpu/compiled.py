@@ -15,7 +15,7 @@ from lowering.device import runtime
 from lowering.device.building import Declared, Functions, built_by_nvcc, opened
 from lowering.device.calls import Caller, Machine, stream_number
 from lowering.device.found import Found, look_around
-from lowering.export.folder import Exported, Proved, file_name, written
+from lowering.export.folder import Certified, Exported, file_name, written
 from lowering.export.on_host import host_text
 from lowering.gpu.formation import kernels
 from lowering.gpu.kernels import Kernels
@@ -124,7 +124,7 @@ class GpuKernel:
         self,
         folder: str | PathLike[str],
         *,
-        theorem: Proved | None = None,
+        theorem: Certified | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> Path:
         """Writes a folder in which `make` builds the kernel by nvcc, and `make check` compares it, on a GPU.

@@ -62,15 +62,18 @@ class TextScope:
         return (self.conditions, numerator) in self.natural
 
 
+def names_wanted(nest: LoopNest) -> list[tuple[Hashable, str]]:
+    """What the parameters of a nest stand for among the names, and what each would be called."""
+    return [
+        *((array.name, array.name) for array in nest.inputs),
+        *((Size(size), size) for size in nest.sizes),
+        (key(nest.output), nest.output.name),
+    ]
+
+
 def outermost(nest: LoopNest) -> TextScope:
     """Where the body of a loop nest stands: its parameters are in sight."""
-    names = Names().bind_all(
-        [
-            *((array.name, array.name) for array in nest.inputs),
-            *((Size(size), size) for size in nest.sizes),
-            (key(nest.output), nest.output.name),
-        ]
-    )
+    names = Names().bind_all(names_wanted(nest))
     return TextScope(names, frozenset(), nest.natural, strict=nest.strict, anchored=known(nest.origins))
 
 

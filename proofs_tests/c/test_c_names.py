@@ -19,7 +19,8 @@ from atl.core.predicate import TRUE
 from lowering import lower, print_c
 from lowering.c.helpers import OURS
 from lowering.c.names import KEYWORDS, OF_FUNCTIONS, Names, identifier, reserved
-from lowering.c.printer import declaration, function_names, print_unit
+from lowering.c.parameters import declaration
+from lowering.c.printer import function_names, print_unit
 from lowering.nest.loopnest import (
     Allocate,
     Apply,

@@ -13,7 +13,8 @@ import pytest
 
 from atl.core.index import Array, Index, Leaf, Read, constant, imax, imin, index, value_of
 from atl.core.predicate import NonNegative, conjunction, disjunction, equal, holds, less, negation
-from lowering.c.printer import declaration, function_names, print_c
+from lowering.c.parameters import declaration
+from lowering.c.printer import function_names, print_c
 from lowering.c.values.scalars import literal
 from lowering.nest.loopnest import (
     Accumulate,

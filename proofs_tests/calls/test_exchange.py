@@ -76,17 +76,17 @@ def numbers(*shape: int) -> Any:
 def seen_by_c(kernel: Kernel, value: Any, **named: Any) -> int:
     """The address that C is passed for the only array of a call."""
     addresses: list[int] = []
-    through = kernel._from_buffer
+    through = kernel._function
 
-    def told(kind: Any, held: Any) -> Any:
-        addresses.append(held.ctypes.data)
-        return through(kind, held)
+    def told(*passed: Any) -> int:
+        addresses.append(int(kernel._code.ffi.cast("uintptr_t", passed[0])))
+        return through(*passed)
 
-    kernel._from_buffer = told
+    kernel._function = told
     try:
         kernel(value, **named)
     finally:
-        kernel._from_buffer = through
+        kernel._function = through
     return addresses[0]
 
 

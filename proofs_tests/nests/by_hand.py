@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from atl.core.index import Array, Index, Var, constant, index, size
-from lowering.c.printer import declaration, function_names, print_c
+from lowering.c.parameters import declaration
+from lowering.c.printer import function_names, print_c
 from lowering.c.values.scalars import C_TYPES
 from lowering.nest.loopnest import Apply, Buffer, Cell, For, Load, LoopNest, ScalarExpr, Statement, statements
 from lowering.passes import after_passes

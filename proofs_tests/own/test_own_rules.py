@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import atl
-from atl import cli
 from atl.core.index import constant
 from atl.errors import WrongArgument, WrongName
+from commands import main
 from proofs_tests.own.stated import extremes, false_far_away, larger_and_smaller, program, telescope
 from rewrites import load, reschedule, rules
 from rewrites.certificates.certificate import describe, dumps, loads
@@ -184,7 +184,7 @@ def test_the_kernel_takes_a_rule_that_was_judged_and_no_other() -> None:
 def test_a_rule_that_was_refused_is_not_taken() -> None:
     made = Rule("commutes", "own", "", "A difference commutes.", telescope.metavariables, commutes)
     assert standing_of(made) is None
-    with pytest.raises(NotATheorem):
+    with pytest.raises(NotATheorem, match="commutes is no rule of the catalogue"):
         rewrite(reflexivity(extremes()), made, (), {"a": constant(1), "b": constant(1)})
 
 
@@ -300,12 +300,12 @@ def test_the_command_tells_by_its_exit_code(tmp_path: Path, capsys: pytest.Captu
     x = atl.tensor("x")
     reschedule(atl.program("double", [x], x + x)).rw(known["twice"]).done().save(proved)
     reschedule(extremes()).rw(known["larger_and_smaller"]).done().save(marked)
-    assert cli.main(["check", str(proved)]) == 1
+    assert main(["check", str(proved)]) == 1
     assert "try: atl check FILE --own RULES.py" in capsys.readouterr().err
-    assert cli.main(["check", "--own", str(own), str(proved)]) == 0
-    assert cli.main(["check", "--own", str(own), str(marked), str(proved)]) == 3
+    assert main(["check", "--own", str(own), str(proved)]) == 0
+    assert main(["check", "--own", str(own), str(marked), str(proved)]) == 3
     assert "NOT PROVED: it holds if larger_and_smaller does" in capsys.readouterr().out
-    assert cli.main(["check", "--own", str(own), str(marked), str(tmp_path / "none.json")]) == 1
+    assert main(["check", "--own", str(own), str(marked), str(tmp_path / "none.json")]) == 1
 
 
 def test_a_certificate_of_ours_has_no_part_for_a_users_rules() -> None:

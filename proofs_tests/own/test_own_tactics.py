@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import atl
-from atl import cli
 from atl.errors import ATLError, NoSuchAttribute, WrongArgument, WrongName
+from commands import main
 from proofs_tests.own.stated import blocks, doubled
 from proofs_tests.sessions.random_tactics import TACTICS
 from proofs_tests.sessions.session_programs import matmul
@@ -124,9 +124,9 @@ def rows_apart(s, by):
 def test_the_command_lists_the_tactics_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "own_rows.py"
     path.write_text(FILE, encoding="utf-8")
-    assert cli.main(["tactics", "--own", str(path)]) == 0
+    assert main(["tactics", "--own", str(path)]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("rows_apart       Runs rows in blocks: ⊞")
-    assert cli.main(["tactics", "--own", str(path), "rows_apart"]) == 0
+    assert main(["tactics", "--own", str(path), "rows_apart"]) == 0
     assert capsys.readouterr().out.startswith("s.rows_apart(by)\n\nRuns rows in blocks")
     assert set(read(path).tactics) == {"rows_apart"}
 

@@ -20,6 +20,7 @@ from padtypes import truncations
 from pages.elements import element, joined
 from pages.pictures import draw
 from pages.programs import changes
+from proofs_tests.own.stated import extremes, larger_and_smaller, program, telescope
 from proofs_tests.pages.reading import Node, read
 from rewrites import Theorem, account, load, reschedule
 from rewrites.kernel import told
@@ -300,3 +301,18 @@ def test_the_kernel_takes_no_theorem_for_what_it_tells(pipeline: Theorem) -> Non
     assert (lying.lhs, lying.rhs, lying.steps) == (pipeline.lhs, pipeline.rhs, pipeline.steps)
     with pytest.raises(atl.ATLError):
         told("no theorem", ())  # type: ignore[arg-type]
+
+
+def test_a_page_of_what_rests_on_an_unproved_rule_says_so_first(tmp_path: Path) -> None:
+    theorem = reschedule(extremes()).rw(larger_and_smaller).done()
+    theorem.save(tmp_path / "t.json")
+    for each in (theorem, load(tmp_path / "t.json", own=[larger_and_smaller])):
+        page = read(pages.page(each))
+        mark = page.one("section", id="start").one("p", class_="note").text
+        assert mark.startswith("Not proved. What follows holds if larger_and_smaller does: a rule of the user's own")
+        assert "1 rule, not all of them proved for all sizes: larger_and_smaller" in page.one("ul", class_="facts").text
+        assert "a rule of the user's own, grade 1: " in page.one("details", id="step-1").one("p", class_="grade").text
+        assert "each proved for all sizes" not in page.text
+    proved = read(pages.page(reschedule(program()).rw(telescope).done()))
+    assert list(proved.one("section", id="start").all("p", class_="note")) == []
+    assert "1 rule, each proved for all sizes" in proved.one("ul", class_="facts").text

@@ -21,7 +21,8 @@ from atl.checks.targets import check_names
 from atl.core.index import Leaf, Size, value_of
 from atl.core.program import Program
 from atl.meaning.arguments import bind, index_elements
-from lowering.c.printer import declaration, function_names, print_unit
+from lowering.c.parameters import declaration
+from lowering.c.printer import function_names, print_unit
 from lowering.c.values.scalars import C_TYPES
 from lowering.compiled import Code, Kernel
 from lowering.lower import lower

@@ -18,14 +18,12 @@ from rewrites.grading.breaking import is_of_elements, told
 from rewrites.grading.exhaustion import CASES, Counterexample, Generic, choices, decide, ranks_of
 from rewrites.grading.numbers import broken_in_numbers
 from rewrites.grading.samples import sampled
-from rewrites.grading.standing import Standing, standing
+from rewrites.grading.standing import PROVED, PROVED_SAID, Standing, standing
 from rewrites.rule import Rule
 from rewrites.rules import RULES
 from rewrites.rules.grades import EXHAUSTED_ONLY
 
 SYMBOLS: Final = "of functions that are no ring operations, such as max and sqrt, only numbers were compared"
-PROVED: Final = 3
-"""The grade of a rule that is proved for all sizes."""
 
 _GRADED: Final[WeakKeyDictionary[Rule, Standing]] = WeakKeyDictionary()
 
@@ -41,6 +39,14 @@ def is_unproved(rule: Rule) -> bool:
     return found is not None and found.grade < PROVED
 
 
+def is_proved(rule: Rule) -> bool:
+    """Whether this is a rule of the catalogue, or a user's own, that is proved for all sizes."""
+    found = standing_of(rule)
+    if found is not None:
+        return found.grade == PROVED
+    return RULES.get(rule.name) is rule and rule.name not in EXHAUSTED_ONLY
+
+
 def _is_judged(value: object) -> bool:
     return isinstance(value, Rule) and standing_of(value) is not None
 
@@ -54,14 +60,12 @@ def grade_text(rule: Rule) -> str:
         return "grade 0: nobody has judged it"
     if rule.name in EXHAUSTED_ONLY:
         return f"grade 2: exhausted at small sizes; {EXHAUSTED_ONLY[rule.name]}"
-    return f"grade {PROVED}: proved for all sizes"
+    return PROVED_SAID
 
 
 def with_own(rules: Mapping[str, Rule], own: Sequence[Rule]) -> Mapping[str, Rule]:
     """These rules, and those of a user's own, by name. Raises `WrongArgument` for what is no rule of a user's own."""
-    if not isinstance(own, list | tuple) or any(
-        not isinstance(each, Rule) or standing_of(each) is None for each in own
-    ):
+    if not isinstance(own, list | tuple) or not all(map(_is_judged, own)):
         raise WrongArgument(f"own={brief(own)}", required="a list of rules of your own, as @rule makes them")
     return {**rules, **{each.name: each for each in own}} if own else rules
 

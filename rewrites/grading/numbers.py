@@ -23,7 +23,17 @@ from atl.meaning.interpret import denote
 from atl.meaning.polynomials import Polynomials
 from atl.meaning.scalars import Exact, Machine, Scalars
 from atl.surface.values import Tensor
-from rewrites.grading.exhaustion import Counterexample, Generic, choices, compared, instance, ranks_of, size, spaces
+from rewrites.grading.exhaustion import (
+    UNIT,
+    Counterexample,
+    Generic,
+    choices,
+    compared,
+    instance,
+    ranks_of,
+    size,
+    spaces,
+)
 from rewrites.rule import Rule
 
 _ELEMENTS: Final = re.compile(r"\w+\[[-\d, ]*\]")
@@ -94,7 +104,7 @@ def _sides(lhs: Expr, rhs: Expr, generic: Generic) -> tuple[Side, Side] | None:
 
 
 def _meant(term: Expr, generic: Generic, scalars: Scalars[Any]) -> Side:
-    meaning = denote(Program("side", tuple(generic.inputs), term), {"unit": 1}, generic.arrays, scalars)
+    meaning = denote(Program("side", tuple(generic.inputs), term), {UNIT: 1}, generic.arrays, scalars)
     return meaning.shape, meaning.to_numpy(object)
 
 

@@ -8,12 +8,17 @@ sizes (`symbolic`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from rewrites.grading.exhaustion import CASES, Counterexample, decide
 from rewrites.grading.samples import sampled
 from rewrites.grading.symbolic import proved
 from rewrites.rule import Rule
 from rewrites.rules.grades import EXHAUSTED_ONLY
+
+PROVED: Final = 3
+"""The grade of a rule that is proved for all sizes."""
+PROVED_SAID: Final = f"grade {PROVED}: proved for all sizes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +35,8 @@ class Standing:
 
     def __str__(self) -> str:
         """The grade in words."""
-        if self.grade == 3:
-            return "grade 3: proved for all sizes"
+        if self.grade == PROVED:
+            return PROVED_SAID
         window = "every choice" if self.whole else f"{self.cases} choices"
         held = {1: "equal in random samples", 2: f"equal at {window} of small sizes, for all elements"}.get(self.grade)
         return f"grade {self.grade}: {f'{held}; not proved: ' if held else ''}{self.reason}"
@@ -49,4 +54,4 @@ def standing(rule: Rule, cases: int = CASES) -> Standing:
         return Standing(int(bool(sample)), 0, whole=False, reason="no choice of the window meets its premises")
     stuck = proved(rule)
     reason = "" if stuck is None else EXHAUSTED_ONLY.get(rule.name, stuck)
-    return Standing(3 if stuck is None else 2, verdict.decided, verdict.whole, reason)
+    return Standing(PROVED if stuck is None else 2, verdict.decided, verdict.whole, reason)

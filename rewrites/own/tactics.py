@@ -21,7 +21,7 @@ def tactic(function: F) -> F:
 
     The function makes the calls that one makes by hand. It is recorded as one call, undone as one, and refused as a
     whole: where one of its calls is refused the session stays as it was. As every call asks the kernel, it cannot be
-    wrong. Its docstring says before → after; `atl tactics --from FILE` lists it.
+    wrong. Its docstring says before → after; `atl tactics --own FILE` lists it.
 
     Raises `WrongArgument`, and `WrongName` for the name of a call that sessions have.
 
