@@ -151,7 +151,16 @@ def _replicated(layout: Axe) -> str:
         ("element 0", first),
     ]
     lines = [(word, _or_why_not(text)) for word, text in said]
-    return "\n".join(f"{word:10} {said}" for word, said in lines)
+    text = "\n".join(f"{word:10} {said}" for word, said in lines)
+    return f"{text}\n\n{str(draw(layout)).partition(chr(10))[2]}" if _is_drawn(layout) else text
+
+
+def _is_drawn(layout: Axe) -> bool:
+    """Whether all places of all elements are few, and numbers."""
+    try:
+        return not layout.symbolic() and 0 < (layout.places or 0) * len(layout.replicas()) <= DRAWN
+    except NotByTable:
+        return False
 
 
 def _number_of_places(layout: Axe) -> str:
