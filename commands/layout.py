@@ -15,7 +15,8 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", nargs="*", metavar="WORD",
         help=f"a layout, as in {forms}, where names are symbolic sizes; or an operation (composition, logical_divide, "
-        "complement, right_inverse, as_lego, equal, …), before or after the first of its layouts",
+        "complement, right_inverse, as_lego, equal, injective, …), before or after the first of its layouts; what a "
+        "layout is divided by may be a tuple of tilers, by mode: (4,3)",
     )  # fmt: skip
     parser.add_argument(
         "--given", action="append", default=[], metavar="CONDITION", help='a fact about sizes: "N %% 4 == 0"'
@@ -44,5 +45,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
 LAYOUT = Command(
     "layout", "Shows a layout, or an operation on layouts: steps, proofs, a picture", _declare, _run,
-    ('atl layout "(6,2):(1,7)" composition "(3,2):(2,3)"', 'atl layout "(4,8):(8,1)" --svg layout.svg --json'),
+    ('atl layout "(6,2):(1,7)" composition "(3,2):(2,3)"', 'atl layout zipped_divide "(8,6):(6,1)" "(4,3)"',
+    'atl layout "(4,8):(8,1)" --svg layout.svg --json'),
 )  # fmt: skip

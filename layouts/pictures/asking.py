@@ -12,17 +12,18 @@ from atl.text.printing import show_predicate
 from layouts.axe import Axe, places
 from layouts.errors import NotByTable
 from layouts.foundation.function import Function
-from layouts.pictures.report import DRAWN, OPERATIONS, described, result_of, steps_of, verdict
-from layouts.pictures.words import read_function
+from layouts.foundation.tuples import shown
+from layouts.pictures.report import BY_MODE, DRAWN, OPERATIONS, described, no_operation, result_of, steps_of, verdict
+from layouts.pictures.words import read_function, read_tiler
 from layouts.proofs.injectivity import bijective, injective
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question about layouts, with its answer: a layout, or what is proved or refuted."""
+    """A question about layouts, with its answer: a layout, or what is proved or refuted. Tilers may be tuples."""
 
     operation: str | None
-    layouts: tuple[Function, ...]
+    layouts: tuple[Function | tuple[Any, ...], ...]
     result: Function | Answer
 
     @property
@@ -30,13 +31,13 @@ class Asked:
         """The answer in words: the steps that lead to it, and what there is to say of it."""
         if not isinstance(self.result, Function):
             return verdict(self.result)
-        shown = described(self.result)
-        return shown if self.operation is None else f"{steps_of(self.operation, self.layouts)}\n\n{shown}"
+        said = described(self.result)
+        return said if self.operation is None else f"{steps_of(self.operation, self.layouts)}\n\n{said}"
 
     @property
     def data(self) -> dict[str, Any]:
         """The answer as data that JSON knows."""
-        made: dict[str, Any] = {"layouts": [str(each) for each in self.layouts]}
+        made: dict[str, Any] = {"layouts": [shown(each) for each in self.layouts]}
         if self.operation is not None:
             made = {"operation": self.operation, **made}
         if not isinstance(self.result, Function):
@@ -47,10 +48,14 @@ class Asked:
 def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Asked:
     """What a line of words asks: `LAYOUT`, `LAYOUT OPERATION LAYOUT`, or `OPERATION LAYOUT LAYOUT`.
 
+    What a layout is divided by, or composed with, may be a tuple of tilers, as `(4,3)` or `(2:4,8)`: it goes by mode.
+
     >>> ask(["equal", "TileBy([2,2],[2,2]).OrderBy(Row(4,4))", "(2,2,2,2):(8,2,4,1)"]).result
     Proved(layer='table', vacuous=False)
     >>> ask(["(4,8):(8,1)", "as_lego"]).data["result"]["layout"]
     'GroupBy([4,8]).OrderBy(RegP([4,8], [1,2]))'
+    >>> ask(["(8,6):(6,1)", "zipped_divide", "(4,3)"]).result
+    ((4,3),(2,2)):((6,1),(24,3))
     """
     if not isinstance(words, list | tuple) or not words:
         raise WrongArgument(f"the question {brief(words)}", required="a layout, and an operation if one is asked for")
@@ -58,12 +63,22 @@ def ask(words: Sequence[str], *, given: Iterable[object] = ()) -> Asked:
     first, *rest = words
     if first in OPERATIONS:
         operation, texts = first, rest
+    elif not rest:
+        made = read_function(first, given=given)
+        return Asked(None, (made,), made)
     else:
-        operation, texts = rest[0] if rest else "", [first, *rest[1:]]
-    made = tuple(read_function(text, given=given) for text in texts)
-    if not operation:
-        return Asked(None, made, made[0])
-    return Asked(operation, made, result_of(operation, made))
+        operation, texts = _operation(first, rest[0]), [first, *rest[1:]]
+    read = [read_tiler if operation in BY_MODE and place == 1 else read_function for place in range(len(texts))]
+    layouts = tuple(one(text, given=given) for one, text in zip(read, texts, strict=True))
+    return Asked(operation, layouts, result_of(operation, layouts))
+
+
+def _operation(first: str, second: str) -> str:
+    """The second word, if it names an operation; the refusal of another names the one that is meant for one."""
+    if second in OPERATIONS:
+        return second
+    meant = first if first.isidentifier() and not second.isidentifier() else second
+    raise no_operation(meant)
 
 
 def _answer(answer: Answer) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from layouts.algebra.composition import Open, composed, composition
 from layouts.algebra.divide import logical_divide
 from layouts.algebra.products import logical_product
 from layouts.foundation.layout import Layout, make_layout
+from layouts.foundation.tuples import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def explain(operation: Callable[..., Any], *arguments: Any) -> Explanation:
         return Explanation((*_complement(*arguments),))
     if operation is coalesce and len(arguments) == 1:
         return Explanation((*_coalesce(arguments[0]),))
-    written = ", ".join(map(str, arguments))
+    written = ", ".join(map(shown, arguments))
     name = getattr(operation, "__name__", str(operation))
     try:
         return Explanation((f"{name} of {written}", f"= {operation(*arguments)}"))

@@ -11,6 +11,8 @@ from xml.sax.saxutils import escape
 
 from atl.errors import ArgumentError, ATLError, WrongArgument, brief
 from atl.files.whole import write_whole
+from layouts.axe import Axe, Place, axis, places
+from layouts.axe.axes import MEMORY
 from layouts.errors import NotByTable
 from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
@@ -122,6 +124,7 @@ def _text(
 def draw(function: Function, *, colour: str | Colour = "place", onto: object = None) -> Picture:
     """The place of each coordinate: the first mode runs down, the others to the right, counted as the function counts.
 
+    Places along axes are written by the first letters of these, all places of an element that has several.
     Colours follow the place (`"place"`, eight in turn), the row or column (`"row"`, `"column"`), one of 32 banks
     (`"bank"`), or a function of the place. With `onto=(m, n)` a layout of threads and values is drawn on the tile that
     its places are in: each cell says which thread holds it, and as which value, with the colour of the thread or the
@@ -141,8 +144,7 @@ def draw(function: Function, *, colour: str | Colour = "place", onto: object = N
     1 | T0V1 T1V1
     """
     need_function(function)
-    places = function.places
-    if places is None or places > MOST_CELLS:
+    if function.places is None or function.places > MOST_CELLS:
         raise NotByTable(
             f"{function} is too large to be drawn, or its size is not a number",
             required=f"up to {MOST_CELLS} places",
@@ -150,6 +152,8 @@ def draw(function: Function, *, colour: str | Colour = "place", onto: object = N
         )
     if isinstance(function, LinearLayout) and len(function.out_dims) == 2 and onto is None:
         return _of_digits(function, colour)
+    if isinstance(function, Axe) and not function.symbolic() and onto is None:
+        return _of_axes(function, colour)
     return _of_places(function, colour) if onto is None else _of_threads(function, colour, onto)
 
 
@@ -166,7 +170,7 @@ def svg_of(function: Function) -> str | None:
 def _of_digits(layout: LinearLayout, colour: str | Colour) -> Picture:
     """The digits that go to each place of two coordinates, each by the first letters that tell it from the others."""
     names = list(layout.in_dims)
-    short = {name: next(name[:k] for k in range(1, len(name) + 1) if _tells(name[:k], name, names)) for name in names}
+    short = _short(names)
     rows, columns = layout.out_dims.values()
     if rows * columns > MOST_CELLS:
         raise NotByTable(f"{layout} has {rows * columns} places to draw", required=f"up to {MOST_CELLS}")
@@ -181,9 +185,18 @@ def _of_digits(layout: LinearLayout, colour: str | Colour) -> Picture:
         text = "".join(f"{short[name].upper()}{digit}" for name, digit in zip(names, digits, strict=True))
         cells[row][column] += ("," if cells[row][column] else "") + text
         colours[row][column] = digits[by] if digits else 0
-    legend = ", ".join(f"{part.upper()} = {name}" for name, part in short.items())
     down, right = layout.out_dims
-    return Picture(str(layout), _frozen(cells, str), _frozen(colours, int), f"{legend}; {down} down, {right} right")
+    legend = f"{_legend(short)}; {down} down, {right} right"
+    return Picture(str(layout), _frozen(cells, str), _frozen(colours, int), legend)
+
+
+def _short(names: Sequence[str]) -> dict[str, str]:
+    """The first letters of each name that tell it from the others."""
+    return {name: next(name[:k] for k in range(1, len(name) + 1) if _tells(name[:k], name, names)) for name in names}
+
+
+def _legend(short: Mapping[str, str]) -> str:
+    return ", ".join(f"{part.upper()} = {name}" for name, part in short.items())
 
 
 def _tells(part: str, name: str, names: Sequence[str]) -> bool:
@@ -191,19 +204,52 @@ def _tells(part: str, name: str, names: Sequence[str]) -> bool:
 
 
 def _of_places(function: Function, colour: str | Colour) -> Picture:
+    grid = _grid(function, function.table().tolist())
+    return Picture(str(function), _frozen(grid, _place), _frozen(_coloured(grid, colour), int))
+
+
+def _of_axes(layout: Axe, colour: str | Colour) -> Picture:
+    """The places of each element, numbers where all are in memory."""
+    copies = layout.replicas()
+    elements = range(layout.places or 0)
+    if len(copies) * len(elements) > MOST_CELLS:
+        raise NotByTable(
+            f"{layout} has {len(copies)} places for each of {len(elements)} elements", required=f"up to {MOST_CELLS}"
+        )
+    axes = layout.axes
+    short = {} if axes in ((), (MEMORY,)) else _short([at.name for at in axes])
+    telling = short and not any(part[-1].isdigit() for part in short.values())
+
+    def value(place: Place) -> Any:
+        return [place[at] for at in axes] if short else place[MEMORY]
+
+    def written(place: Place) -> str:
+        if not telling:
+            return _place(value(place))
+        return "".join(f"{part.upper()}{place[axis(name)]}" for name, part in short.items())
+
+    legend = _legend(short) if telling or not short else f"places are ({', '.join(short)})"
+    all_places = [places(layout, at) for at in elements]
+    cells = _grid(layout, [",".join(map(written, found)) for found in all_places])
+    first = _grid(layout, [value(found[0]) for found in all_places])
+    return Picture(str(layout), _frozen(cells, str), _frozen(_coloured(first, colour), int), legend)
+
+
+def _grid(function: Function, values: Sequence[Any]) -> list[list[Any]]:
+    """What belongs to each index, in rows: the first mode runs down."""
     modes = modes_of(function.shape)
     first = product(modes[0]) if len(modes) > 1 else 1
     rows = first if isinstance(first, int) else 1
-    table = function.table().tolist()
-    columns = len(table) // rows
+    columns = len(values) // rows
     down, right = (columns, 1) if function.box.row_major else (1, rows)
-    grid = [[table[down * row + right * column] for column in range(columns)] for row in range(rows)]
+    return [[values[down * row + right * column] for column in range(columns)] for row in range(rows)]
+
+
+def _coloured(grid: Sequence[Sequence[Any]], colour: str | Colour) -> list[list[int]]:
     if isinstance(colour, str) and colour in ("row", "column"):
-        colours = [[row if colour == "row" else column for column in range(columns)] for row in range(rows)]
-    else:
-        number = _colour(colour)
-        colours = [[number(value) for value in row] for row in grid]
-    return Picture(str(function), _frozen(grid, _place), _frozen(colours, int))
+        return [[k if colour == "row" else column for column, _ in enumerate(row)] for k, row in enumerate(grid)]
+    number = _colour(colour)
+    return [[number(value) for value in row] for row in grid]
 
 
 def _colour(colour: str | Colour) -> Colour:

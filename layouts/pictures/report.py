@@ -23,7 +23,7 @@ from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.reach import cosize
 from layouts.foundation.semimodule import COORDINATES
-from layouts.foundation.tuples import product
+from layouts.foundation.tuples import product, shown
 from layouts.linear.conversion import as_linear
 from layouts.linear.layout import LinearLayout
 from layouts.pictures.explain import explain
@@ -35,6 +35,7 @@ OPERATIONS: Final[Mapping[str, tuple[Callable[..., Any], int]]] = {
     "composition": (composition, 2), "logical_divide": (logical_divide, 2), "zipped_divide": (zipped_divide, 2),
     "tiled_divide": (tiled_divide, 2), "flat_divide": (flat_divide, 2), "logical_product": (logical_product, 2),
     "blocked_product": (blocked_product, 2), "raked_product": (raked_product, 2), "equal": (equal, 2),
+    "injective": (injective, 1), "bijective": (bijective, 1),
     "coalesce": (coalesce, 1), "filter": (filtered, 1), "complement": (complement, 1),
     "right_inverse": (right_inverse, 1), "left_inverse": (left_inverse, 1), "nullspace": (nullspace, 1),
     "as_layout": (as_layout, 1), "as_linear": (as_linear, 1), "as_axe": (as_axe, 1), "as_lego": (as_lego, 1),
@@ -46,36 +47,45 @@ DRAWN: Final = 256
 """Up to so many places a layout is drawn unasked."""
 
 
-def result_of(operation: str, layouts: Sequence[Function]) -> Any:
+BY_MODE: Final = ("composition", "logical_divide", "zipped_divide", "tiled_divide", "flat_divide")
+"""What takes a tuple of tilers, one for each mode, in the place of its second layout."""
+
+
+def no_operation(word: object) -> WrongArgument:
+    """That there is no operation of this name."""
+    return WrongArgument(f"there is no operation {brief(word)}", required=", ".join(OPERATIONS))
+
+
+def result_of(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> Any:
     """The result of the operation of this name; raises `WrongArgument` where there is none, or of other layouts."""
     if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
-        raise WrongArgument(f"there is no operation {brief(operation)}", required=", ".join(OPERATIONS))
+        raise no_operation(operation)
     function, count = OPERATIONS[operation]
     if len(layouts) != count and not (operation == "complement" and len(layouts) == 2):
         raise WrongArgument(f"{operation} of {len(layouts)} layouts", required=f"{count}")
     takes: type[Function] = Function if operation in _OF_ALL else Layout
     takes = LinearLayout if operation == "invert" else Axe if operation == "canonicalize" else takes
-    for each in layouts:
-        if not isinstance(each, takes):
+    for place, each in enumerate(layouts):
+        if not isinstance(each, takes) and not (isinstance(each, tuple) and place == 1 and operation in BY_MODE):
             raise WrongArgument(
-                f"{operation} of {each}",
+                f"{operation} of {shown(each)}",
                 required=_REQUIRED[takes.__name__],
                 suggestions=("as_layout, as_linear, as_axe",),
             )
     return function(*layouts)
 
 
-_OF_ALL: Final = ("equal", "as_layout", "as_linear", "as_axe", "as_lego")
+_OF_ALL: Final = ("composition", "equal", "injective", "bijective", "as_layout", "as_linear", "as_axe", "as_lego")
 """What takes layouts of any family."""
 _REQUIRED: Final = {
     "Layout": "a shape with strides", "LinearLayout": "a LinearLayout", "Axe": "a layout in Axe's words: S[...]"
 }  # fmt: skip
 
 
-def steps_of(operation: str, layouts: Sequence[Function]) -> str:
+def steps_of(operation: str, layouts: Sequence[Function | tuple[Any, ...]]) -> str:
     """How the operation comes to its result. Raises `WrongArgument` where there is none of this name."""
     if not isinstance(operation, str) or operation not in OPERATIONS or not isinstance(layouts, list | tuple):
-        raise WrongArgument(f"there is no operation {brief(operation)}", required=", ".join(OPERATIONS))
+        raise no_operation(operation)
     return str(explain(OPERATIONS[operation][0], *layouts))
 
 
@@ -141,7 +151,16 @@ def _replicated(layout: Axe) -> str:
         ("element 0", first),
     ]
     lines = [(word, _or_why_not(text)) for word, text in said]
-    return "\n".join(f"{word:10} {said}" for word, said in lines)
+    text = "\n".join(f"{word:10} {said}" for word, said in lines)
+    return f"{text}\n\n{str(draw(layout)).partition(chr(10))[2]}" if _is_drawn(layout) else text
+
+
+def _is_drawn(layout: Axe) -> bool:
+    """Whether all places of all elements are few, and numbers."""
+    try:
+        return not layout.symbolic() and 0 < (layout.places or 0) * len(layout.replicas()) <= DRAWN
+    except NotByTable:
+        return False
 
 
 def _number_of_places(layout: Axe) -> str:

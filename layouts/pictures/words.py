@@ -80,6 +80,33 @@ def read_function(text: str, *, given: Iterable[object] = ()) -> Function:
     return made
 
 
+def read_tiler(text: str, *, given: Iterable[object] = ()) -> Function | tuple[Any, ...]:
+    """What tiles: a layout, or, in parentheses without strides behind them, a tuple of tilers that goes by mode.
+
+    >>> read_tiler("(4,3)"), read_tiler("(2:4,(2,8))"), read_tiler("(4,3):(1,4)"), read_tiler("4")
+    ((4:1, 3:1), (2:4, (2:1, 8:1)), (4,3):(1,4), 4:1)
+    """
+    facts = list(given)
+    parts = _between_commas(text.strip()) if isinstance(text, str) else []
+    if len(parts) < 2:
+        return read_function(text, given=facts)
+    return tuple(read_tiler(part, given=facts) for part in parts)
+
+
+def _between_commas(text: str) -> list[str]:
+    """What stands between the commas in a pair of parentheses that is the whole text; nothing if there is none."""
+    parts, level = [""], 0
+    for at, sign in enumerate(text):
+        level += (sign in "([") - (sign in ")]")
+        if level < 1 and at < len(text) - 1:
+            return []
+        if sign == "," and level == 1:
+            parts.append("")
+        elif 0 < at < len(text) - 1:
+            parts[-1] += sign
+    return parts if text.endswith(")") else []
+
+
 def _one(text: str, whole: str, given: list[object]) -> Function:
     if printed := re.fullmatch(r"((?:\w+: [^;:]+;? ?)+) in (\w+: \d+(?:, \w+: \d+)*)", text):
         return _matrix(printed[1], printed[2], whole)

@@ -8,34 +8,35 @@ the digits of a common refinement, each stride proved equal to the other; then t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from atl.core.index import ZERO, Index, index
 from atl.core.predicate import equal as same_index
 from atl.core.predicate import within
-from atl.prove import Answer, Proved, Refuted, Unknown, prove
+from atl.prove import Answer, Model, Proved, Refuted, Unknown, prove
 from layouts.algebra.coalesce import coalesced, is_zero, same_stride
 from layouts.axe import Axe, same_places
 from layouts.errors import NotByTable
-from layouts.foundation.function import Chain, Function, need_function
+from layouts.foundation.box import Box
+from layouts.foundation.function import Chain, Function, IndexFunction, need_function
 from layouts.foundation.known import EMPTY, Known
 from layouts.foundation.layout import Layout, Mode
 from layouts.foundation.semimodule import BITS, F2, Coordinate
-from layouts.foundation.tuples import modes_of, product
-from layouts.foundation.variables import digit_variables
+from layouts.foundation.tuples import Extent, Shape, modes_of, product
+from layouts.foundation.variables import digit_variables, witness_variables
 from layouts.linear.layout import LinearLayout
 from layouts.proofs.relation import Relation, by_relation
-from layouts.proofs.witness import first_sampled, refuted
+from layouts.proofs.witness import first_sampled, named, refuted
 
 
 def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
     """Whether a and b have equally many places, and the same value at every coordinate, or at every index.
 
-    Where one counts indices as CuTe does and the other row by row, and their modes have the same extents, coordinates
-    are compared, so that a layout in LEGO's words or Axe's equals what it was made of. Else indices are, each counted
-    as its function counts: `Layout((2, 3), (1, 2))` equals `Layout(6)`.
+    Where one counts indices as CuTe does and the other row by row, coordinates are compared, in the finest modes that
+    modes of both make up, each counted within as its function counts: so a layout in LEGO's words or Axe's, which have
+    no modes within modes, equals what it was made of. Else indices are: `Layout((2, 3), (1, 2))` equals `Layout(6)`.
 
     `Proved` says what proved it; `Refuted` holds the digits of an index, in the shape of a, at which they differ (or
     which one of them lacks), with numbers for symbolic sizes; `Unknown` is neither. Any two functions can be compared;
@@ -56,8 +57,15 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
     if isinstance(a, Axe) and isinstance(b, Axe):
         return _along_axes(a, b, a.known.joined(b.known).given(given))
     known = a.known.joined(b.known).given(given)
-    if a.box.row_major != b.box.row_major and _same_extents(a, b, known):
-        a, b = a.counted_from_the_first(), b.counted_from_the_first()
+    if a.box.row_major != b.box.row_major and (common := _common_modes(a.shape, b.shape, known)) is not None:
+        first, second = common
+        answer = _compared(_on_modes(a, first), _on_modes(b, second), known)
+        return _in_digits_of(first, answer) if a.box.row_major and isinstance(answer, Refuted) else answer
+    return _compared(a, b, known)
+
+
+def _compared(a: Function, b: Function, known: Known) -> Answer:
+    """Whether they have the same value at every index, each counted as its function counts."""
     if isinstance(a, Layout) and isinstance(b, Layout):
         first, second = coalesced(a.modes, known), coalesced(b.modes, known)
         if _same_modes(first, second, known) and same_stride(a.offset, b.offset, known):
@@ -76,12 +84,59 @@ def equal(a: Function, b: Function, *, given: Iterable[object] = ()) -> Answer:
     return by_formula(a, b, known)
 
 
-def _same_extents(a: Function, b: Function, known: Known) -> bool:
-    """Whether the modes of both have equally many elements each, so that a coordinate of one is one of the other."""
-    first, second = modes_of(a.shape), modes_of(b.shape)
-    return len(first) == len(second) and all(
-        known.same(product(n), product(m)) for n, m in zip(first, second, strict=True)
-    )
+Part: TypeAlias = tuple[Extent, ...]
+"""The extents of modes that stand for one coordinate."""
+
+
+def _common_modes(a: Shape, b: Shape, known: Known) -> tuple[list[Part], list[Part]] | None:
+    """The modes of both shapes, in the shortest parts that have equally many elements; None where none are known."""
+    left, right = ([product(mode) for mode in reversed(modes_of(shape))] for shape in (a, b))
+    first: list[Part] = []
+    second: list[Part] = []
+    while left and right:
+        one: Part = (left.pop(),)
+        other: Part = (right.pop(),)
+        while not known.same(n := product(one), m := product(other)):
+            if right and _is_less(m, n, known):
+                other = (*other, right.pop())
+            elif left and _is_less(n, m, known):
+                one = (*one, left.pop())
+            else:
+                return None
+        first.append(one)
+        second.append(other)
+    if not known.same(product((*left, *right)), 1):
+        return None
+    first[-1], second[-1] = (*first[-1], *reversed(left)), (*second[-1], *reversed(right))
+    return first, second
+
+
+def _is_less(n: Extent, m: Extent, known: Known) -> bool:
+    """Whether n is the less of two that differ; of sizes, whether it is known to divide m."""
+    return n < m if isinstance(n, int) and isinstance(m, int) else known.quotient(m, n) is not None
+
+
+def _on_modes(function: Function, parts: Sequence[Part]) -> Function:
+    """The function with a digit for each part of its modes, the first moving fastest, if it counts row by row."""
+    if not function.box.row_major:
+        return function
+
+    def to(*digits: Any) -> Any:
+        whole = (digit for part, at in zip(parts, digits, strict=True) for digit in Box(part, True).digits(at))
+        return function.at(tuple(whole))
+
+    return IndexFunction(tuple(map(product, parts)), to)
+
+
+def _in_digits_of(parts: Sequence[Part], answer: Refuted) -> Refuted:
+    """A witness with a digit for each part as one with a digit for each mode, counted row by row."""
+    variables = witness_variables(len(parts), "i")
+    digits: list[int] = []
+    for part, variable in zip(parts, variables, strict=True):
+        extents = tuple(answer.model.value(index(extent)) for extent in part)
+        digits += Box(extents, row_major=True).digits(answer.model.leaf(variable))
+    sizes = tuple((leaf, value) for leaf, value in answer.model.leaves if leaf not in variables)
+    return Refuted(Model((*sizes, *named(digits, "i"))))
 
 
 def _along_axes(a: Axe, b: Axe, known: Known) -> Answer:

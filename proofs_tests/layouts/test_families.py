@@ -159,6 +159,31 @@ def test_words_that_count_row_by_row_differ_from_a_layout_at_a_coordinate() -> N
     assert isinstance(equal(GroupBy([n, m]).OrderBy(RegP([n, m], [2, 1])), Layout((n, m), (m, 1))), Refuted)
 
 
+FRAGMENT = Layout(((4, 8), (2, 2, 2)), ((32, 1), (16, 8, 128)))
+"""Which element of a 16 x 16 tile each thread of a warp holds, as which value: the left operand of a tensor core."""
+
+
+@pytest.mark.parametrize("layout", [FRAGMENT, Layout((4, (2, 4)), (8, (1, 2))), Layout(((3, 2), 1, (1, 5)))])
+def test_a_layout_with_modes_within_modes_equals_itself_in_words_that_have_none(layout: Layout) -> None:
+    assert isinstance(equal(layout, as_axe(layout)), Proved)
+    assert isinstance(equal(as_axe(layout), layout), Proved)
+    moved = Layout(layout.shape, layout.stride, offset=1)
+    assert isinstance(equal(as_axe(layout), moved), Refuted)
+
+
+def test_what_differs_within_a_mode_is_found_in_the_digits_of_either() -> None:
+    layout, other = Layout((4, 8), (8, 1)), S[(4, 2, 4) : (8, 4, 2)]
+    for a, b in ((layout, other), (other, layout)):
+        digits = tuple(equal(a, b).model.numbers.values())  # type: ignore[union-attr]
+        row, column = digits if a is layout else (digits[0], 4 * digits[1] + digits[2])
+        assert layout(row, column) != as_layout(other)(row, column // 4, column % 4)
+    n, m = atl.sizes("n m")
+    split = S[(3, 2, n) : (2 * n, n, 1)]
+    assert isinstance(equal(split, Layout((6, n), (n, 1))), Proved)
+    assert isinstance(equal(split, Layout((6, n), (n, 2))), Refuted)
+    assert isinstance(equal(Layout((n, (2, m)), (2 * m, (1, 2))), S[(n, m, 2) : (2 * m, 2, 1)]), Proved)
+
+
 def test_indices_are_compared_where_coordinates_are_not_the_same() -> None:
     assert isinstance(equal(S[(4, 8) : (8, 1)], Layout(32)), Proved)
     assert isinstance(equal(GroupBy([32]), GroupBy([4, 8])), Proved)

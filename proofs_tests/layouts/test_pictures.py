@@ -19,9 +19,11 @@ from layouts import (
     Layout,
     NotByTable,
     Swizzle,
+    as_axe,
     complement,
     composition,
     coordinates,
+    described,
     draw,
     explain,
     logical_divide,
@@ -29,7 +31,7 @@ from layouts import (
     read_layout,
     right_inverse,
 )
-from layouts.axe import Axe, S, axis
+from layouts.axe import Axe, R, S, axis, places
 from layouts.foundation.semimodule import Coordinate
 from layouts.lego import GroupBy, RegP, Row, TileBy
 
@@ -67,8 +69,24 @@ def test_what_counts_row_by_row_is_drawn_at_its_own_coordinates(layout: GroupBy 
 def test_functions_that_count_row_by_row_are_drawn_by_coordinates_too() -> None:
     shares = S[(4, 3) : (4 @ axis("lane"), 1 @ axis("warp"))]
     turned = GroupBy([2, 3]).OrderBy(RegP([2, 3], [2, 1]))
-    assert draw(shares).cells == tuple(tuple(f"({4 * i},{j})" for j in range(3)) for i in range(4))
+    assert draw(shares).cells == tuple(tuple(f"L{4 * i}W{j}" for j in range(3)) for i in range(4))
     assert draw(turned).cells == tuple(tuple(str(turned.apply(i, j)) for j in range(3)) for i in range(2))
+
+
+def test_an_element_with_several_places_is_drawn_with_all_of_them() -> None:
+    held = S[(2, 4) : (4 @ axis("lane"), 1 @ axis("lane"))] + R[2 : 4 @ axis("warp")] + 5 @ axis("warp")
+    picture = draw(held, colour=lambda place: place[0])
+    for index, (cell, colour) in enumerate(zip(sum(picture.cells, ()), sum(picture.colours, ()), strict=True)):
+        found = [(place[axis("lane")], place[axis("warp")]) for place in places(held, index)]
+        assert cell == ",".join(f"L{lane}W{warp}" for lane, warp in found)
+        assert colour == found[0][0]
+    assert picture.legend == "L = lane, W = warp"
+    assert draw(S[2:1] + R[3:2]).cells == (("0,2,4", "1,3,5"),)
+    assert draw(as_axe(coordinates((2, 3)))).cells[1] == ("(1,0)", "(1,1)", "(1,2)")
+    assert str(draw(held)).partition("\n")[2] in described(held)
+    assert "|" not in described(S[8:1] + R[200:8])
+    with pytest.raises(NotByTable, match="5000 places for each of 4"):
+        draw(S[4:1] + R[5000:1])
 
 
 def test_an_svg_has_a_cell_for_each_place_in_the_colour_of_its_place() -> None:

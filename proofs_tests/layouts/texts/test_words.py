@@ -10,10 +10,21 @@ from random import Random
 import pytest
 
 import atl
-from atl.errors import ATLError, ParseError
+from atl.errors import ATLError, ParseError, WrongArgument
 from atl.prove import Proved, Refuted
 from commands import main as command_line
-from layouts import Chain, LinearLayout, as_layout, ask, bijective, draw, read_function
+from layouts import (
+    Chain,
+    Layout,
+    LinearLayout,
+    as_layout,
+    ask,
+    bijective,
+    composition,
+    draw,
+    read_function,
+    zipped_divide,
+)
 from layouts.axe import Axe, places
 from layouts.foundation.function import Function
 from layouts.lego import CoverBy, GenP, GroupBy
@@ -145,6 +156,9 @@ def test_the_places_of_several_axes_are_no_numbers_below_a_size() -> None:
         (["as_linear", "Swizzle(2,0,3)"], LinearLayout),
         (["canonicalize", "S[(2,2):(2,1)]"], Axe),
         (["composition", "(6,2):(1,7)", "(3,2):(2,3)"], Chain),
+        (["composition", "Swizzle(2,0,2)", "(4,4):(4,1)"], Chain),
+        (["injective", "(4,8):(7,1)"], Refuted),
+        (["GroupBy([4,8])", "bijective"], Proved),
     ],
 )
 def test_an_operation_stands_before_or_after_its_first_layout(words: list[str], kind: type) -> None:
@@ -152,6 +166,27 @@ def test_an_operation_stands_before_or_after_its_first_layout(words: list[str], 
     assert isinstance(asked.result, kind)
     assert asked.text
     assert json.loads(json.dumps(asked.data))["operation"] in words
+
+
+@pytest.mark.parametrize(
+    ("text", "tiler"), [("(4,3)", (4, 3)), ("(2:4,3)", (Layout(2, 4), 3)), ("((2,4),6)", ((2, 4), 6))]
+)
+def test_what_stands_in_parentheses_without_strides_goes_by_mode(text: str, tiler: tuple[object, ...]) -> None:
+    nested = Layout(((2, 4), 6), ((24, 6), 1))
+    for operation in (composition, zipped_divide):
+        asked = ask([str(nested), operation.__name__, text])
+        assert asked.result == operation(nested, tiler)
+        assert str(asked.result) in asked.text
+        assert json.loads(json.dumps(asked.data))["result"]["layout"] == str(asked.result)
+    assert ask(["composition", str(nested), "(2,4):(1,2)"]).result == composition(nested, Layout((2, 4)))
+
+
+@pytest.mark.parametrize(
+    "words", [["equall", "(4,8):(8,1)", "8"], ["(4,8):(8,1)", "equall", "8"], ["N", "equall", "8"]]
+)
+def test_the_word_that_is_no_operation_is_named(words: list[str]) -> None:
+    with pytest.raises(WrongArgument, match="there is no operation 'equall'"):
+        ask(words)
 
 
 def test_the_command_answers_in_json_and_draws(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
