@@ -188,7 +188,7 @@ class IndexFunction(Function):
     `to` takes a digit for each leaf of the shape and gives a place; with `onto`, the digits of a place in that box,
     which are joined on exit. `back` takes what `to` gives and gives the digits. Both are given integers, arrays and
     index expressions, so they use `+ - * // %` only. A way back is best written on digits, where nothing is divided.
-    With `onto=Segments(…)` the digits are a key and a position: runs of different lengths, as rows of a triangle are.
+    With `onto=Segments(…)` the digits are a key and a position, in segments as the rows of a triangle are.
 
     Sizes may be symbolic, with facts in `given=`; extents are assumed to be at least 1.
 

@@ -25,9 +25,9 @@ def digit_variables(count: int) -> list[Index]:
     return [index(digit_variable(k, f"i{k}" if count > 1 else "i")) for k in range(count)]
 
 
-def key_variables() -> tuple[Index, Index]:
+def key_variables() -> tuple[Var, Var]:
     """The keys of two segments, beside digits."""
-    return index(Var(_KEYS, "a")), index(Var(_KEYS + 1, "b"))
+    return Var(_KEYS, "a"), Var(_KEYS + 1, "b")
 
 
 def related_variables(names: Sequence[str]) -> tuple[Var, ...]:

@@ -321,7 +321,7 @@ def _stays_within(a: IndexFunction, whole: Extent, known: Known) -> bool:
 
 def _open_of_segments(segments: Segments, place: Sequence[Any], known: Facts, inside: Facts) -> Predicate | None:
     """What is not proved of segments in which places lie: that they are within one, and of two the one ends first."""
-    one, other = key_variables()
+    one, other = map(index, key_variables())
     limits, apart = segments.apart(one, other)
     goals = [*((inside, goal) for goal in segments.inside(place)), (known.assume(*limits), apart)]
     return next((goal for facts, goal in goals if not isinstance(prove(facts, goal), Proved)), None)

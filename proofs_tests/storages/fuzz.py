@@ -14,7 +14,7 @@ import numpy as np
 
 import atl
 from atl.core.program import Program
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError
 from layouts import (
     F2,
     Function,
@@ -64,17 +64,17 @@ WORDS: Final[tuple[Callable[[Random], Any], ...]] = (
     lambda _: backwards,
     lambda _: antidiagonal,
     lambda _: compact_antidiagonal,
-    lambda r: in_runs(r.randint(0, 2), r.randint(0, 2)),
+    lambda r: in_segments(r.randint(0, 2), r.randint(0, 2)),
 )
 
 
-def in_runs(apart: int, growing: int) -> Callable[[Any], IndexFunction]:
+def in_segments(apart: int, growing: int) -> Callable[[Any], IndexFunction]:
     """Rows one after the other, with room between them that grows."""
 
     def storage(shape: Any) -> IndexFunction:
         rows, columns = shape
-        runs = Segments(rows, lambda i: i * (columns + apart + growing * i), lambda _: columns)
-        return IndexFunction((rows, columns), lambda i, j: (i, j), lambda i, q: (i, q), onto=runs, name="runs")
+        segments = Segments(rows, lambda i: i * (columns + apart + growing * i), lambda _: columns)
+        return IndexFunction((rows, columns), lambda i, j: (i, j), lambda i, q: (i, q), onto=segments, name="segments")
 
     return storage
 
@@ -163,8 +163,8 @@ def tried(random: Random, what: str) -> tuple[str, str]:
             loops: Loops = "elements" if what == "by elements" else "places"
             session.store("y" if random.random() < 0.7 else "A", layout, loops=loops)
     except ATLError as refused:
-        if what == "by elements" and isinstance(refused, WrongArgument):
-            return "places in runs, not by elements", ""
+        if what == "by elements" and "places in segments" in refused.summary:
+            return "places in segments, not by elements", ""
         if is_storage(layout, rows, columns) and not (what == "reordered" and _may_be_refused(layout)):
             return "refused", f"{layout} of {shape} is refused: {refused.args[0]}"
         return f"no storage, not {what}", ""
