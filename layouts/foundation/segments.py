@@ -10,9 +10,8 @@ from atl.core.index import ZERO, Index, imax, index
 from atl.core.predicate import Predicate, less, within
 from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Packing
-from atl.surface.values import IndexExpr
 from layouts.errors import LayoutError
-from layouts.foundation.tuples import Extent, extent_of
+from layouts.foundation.tuples import Extent, extent_of, plain_index
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -70,7 +69,3 @@ class Segments:
         """What is assumed of the keys of two segments, and that the one ends where the other begins, or before."""
         limits = [within(ZERO, key, index(self.count)) for key in (one, other)]
         return (*limits, less(one, other)), self.packing.apart(one, other)
-
-
-def plain_index(value: Any) -> Any:
-    return value.node if isinstance(value, IndexExpr) else value
