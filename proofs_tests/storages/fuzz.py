@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 import atl
+from atl.core.index import constant
 from atl.core.program import Program
 from atl.errors import ATLError
 from layouts import (
@@ -165,13 +166,15 @@ def tried(random: Random, what: str) -> tuple[str, str]:
     except ATLError as refused:
         if what == "by elements" and "places in segments" in refused.summary:
             return "places in segments, not by elements", ""
-        if is_storage(layout, rows, columns) and not (what == "reordered" and _may_be_refused(layout)):
+        if is_storage(layout, rows, columns) and (what != "reordered" or _leads_back(layout, rows, columns)):
             return "refused", f"{layout} of {shape} is refused: {refused.args[0]}"
         return f"no storage, not {what}", ""
     wrong = compare(program, session, sizes, rows, columns)
     return what, f"{what} through {layout} of {shape} at {sizes}: {wrong}\n{session.goal}" if wrong else ""
 
 
-def _may_be_refused(layout: Any) -> bool:
-    """Strides that do not divide one another are the places of no box of digits."""
-    return isinstance(layout, Layout) and not any(isinstance(stride, F2) for _, stride in layout.modes)
+def _leads_back(layout: Any, rows: int, columns: int) -> bool:
+    """Whether a formula leads back from places: strides in no order may store, and loops in their order need one."""
+    if not isinstance(layout, Layout):
+        return True
+    return layout.stored((constant(rows), constant(columns))).back is not None
