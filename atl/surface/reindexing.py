@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, Protocol
 
@@ -26,7 +27,7 @@ class Arrangement(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Places (key, position) in runs of different lengths: at start(key) + position, for position < length(key).
+    """Places (key, position) in segments, packed: at start(key) + position, for position < length(key).
 
     There are `places` of them in all. Both functions are formulas over a key.
     """
@@ -36,19 +37,19 @@ class Packing:
     places: Index
 
     def at(self, key: Index, position: Index) -> Index:
-        """Where the element at this position of a run is."""
+        """Where the element at this position of a segment is."""
         return as_index(self.start(IndexExpr(key))) + position
 
     def inside(self, key: Index, position: Index) -> Predicate:
-        """That the run has this position."""
+        """That the segment has this position."""
         return within(ZERO, position, self.count(key))
 
     def apart(self, one: Index, other: Index) -> Predicate:
-        """That the one run ends where the other begins, or before."""
+        """That the one segment ends where the other begins, or before."""
         return at_most(self.at(one, self.count(one)), self.at(other, ZERO))
 
     def count(self, key: Index) -> Index:
-        """How many elements a run has."""
+        """How many elements a segment has."""
         return as_index(self.length(IndexExpr(key)))
 
 
@@ -58,7 +59,7 @@ class Reindexing:
 
     `to` takes an index for each dimension of the shape and gives one for each of the places; `back` the other way.
     Both are formulas over index expressions. Where a tensor is only read, elements may share a place, without a `back`.
-    With a `packing` the places have two digits, a key and a position, and are kept in runs one after the other.
+    With a `packing` the places have two digits, a key and a position, and are kept in segments one after the other.
     """
 
     shape: tuple[Index, ...]
@@ -76,6 +77,24 @@ class Reindexing:
                 f"{brief(self.back if callable(self.to) else self.to)} is no function",
                 required="formulas: functions of indices that give indices",
             )
+        if self.packing is not None and (not isinstance(self.packing, Packing) or len(self.places) != 2):
+            raise WrongArgument(
+                f"{len(self.places)} digits of a place in {brief(self.packing)}",
+                required="a Packing, and two digits: a key and a position",
+            )
+
+    def flat(self) -> Reindexing:
+        """The same as it lies in memory: of segments, at start(key) + position, to which no way back is known."""
+        packing = self.packing
+        if packing is None:
+            return self
+
+        @wraps(self.to)
+        def to(*at: IndexExpr) -> tuple[Index]:
+            key, position = self.place([x.node for x in at])
+            return (packing.at(key, position),)
+
+        return Reindexing(self.shape, (packing.places,), to, None)
 
     def place(self, at: Sequence[Index]) -> tuple[Index, ...]:
         """Where the element at these indices goes."""

@@ -19,7 +19,7 @@ from atl.prove import contradictory
 from atl.surface.values import Condition
 from layouts.errors import LayoutError, NotByTable
 from layouts.foundation.box import Box
-from layouts.foundation.function import need_function, plain
+from layouts.foundation.function import need_function, plain_coordinate
 from layouts.foundation.known import Known, number_for
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import COORDINATES, Array, Coordinate
@@ -74,7 +74,7 @@ class PredicateTensor:
 
     def __call__(self, *coordinate: Any) -> Any:
         """Whether there is an element at an index, or at a coordinate with one part for each mode."""
-        given = plain(coordinate[0] if len(coordinate) == 1 else coordinate)
+        given = plain_coordinate(coordinate[0] if len(coordinate) == 1 else coordinate)
         digits = Box(self.coordinates.shape).coordinate_digits(given)
         if any(isinstance(digit, np.ndarray) for digit in digits):
             if any(isinstance(digit, Index) for digit in digits):

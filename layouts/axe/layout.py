@@ -20,7 +20,7 @@ from layouts.axe.axes import MEMORY, Axis, Iter, Place, iter_of, place_of
 from layouts.axe.replicas import MOST_REPLICAS, Copies, copies_of, listed, sign
 from layouts.errors import LayoutError, NoLayout, NotByTable
 from layouts.foundation.box import Box
-from layouts.foundation.function import Function, plain
+from layouts.foundation.function import Function, plain_coordinate
 from layouts.foundation.known import EMPTY, Known, positive
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import Coordinate, Stride
@@ -327,7 +327,7 @@ def places(layout: Axe, at: object) -> list[Place]:
     [(4*n - 2)@m, (8*n - 2)@m]
     """
     need_axe(layout)
-    digits = layout.box.coordinate_digits(plain(at))
+    digits = layout.box.coordinate_digits(plain_coordinate(at))
     if not layout.sharded:  # replicas of one element
         layout, digits = Axe([Iter(1, 1)], layout.replicated, layout.offset, known=layout.known), digits[:1]
     for digit, each in zip(digits, layout.sharded, strict=True):

@@ -1,4 +1,4 @@
-"""Operations on Axe's layouts: normal form, groups, tiles, direct sums, slices, fused axes.
+"""Operations on Axe's layouts: normal form, groups, tiles, direct sums, fused axes.
 
 What an operation finds is multiplied out and compared; where there is none, the refusal says so. (The conditions in the
 paper's appendices accept some wrong factors and refuse some true ones; none of them is relied on.)

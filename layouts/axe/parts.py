@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from layouts.foundation.recovery import Broken, recovered
 from layouts.foundation.semimodule import COORDINATES
 from layouts.foundation.tuples import Extent, product, shown
 
-Range = tuple[Extent, Extent]
+Range: TypeAlias = tuple[Extent, Extent]
+"""Where it begins, and where it ends."""
 
 
 def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[object, object]]) -> Axe:
@@ -49,14 +51,14 @@ def slice_of(layout: Axe, shape: Shape, region: Sequence[tuple[object, object]])
             raise LayoutError(
                 f"the range {start} to {stop} of {extent}",
                 required="0 <= start < stop <= extent",
-                suggestions=("state it of sizes: layout.given(...)",) if any_size(start, stop, extent) else (),
+                suggestions=("state it of sizes: layout.given(...)",) if _any_size(start, stop, extent) else (),
             )
-    if layout.symbolic() or any_size(*extents, *(part for each in ranges for part in each)):
+    if layout.symbolic() or _any_size(*extents, *(part for each in ranges for part in each)):
         return _by_digits(layout, extents, ranges, known)
     return _by_table(layout, list(map(number, extents)), [(number(a), number(b)) for a, b in ranges])
 
 
-def any_size(*parts: Extent) -> bool:
+def _any_size(*parts: Extent) -> bool:
     """Whether one of these is no number."""
     return any(isinstance(part, Index) for part in parts)
 
@@ -112,7 +114,7 @@ def _of_block(block: Sequence[Iter], start: Extent, length: Extent, known: Known
     if None in parts and not known.less(low + length - 1, last.extent):
         return None
     at = Place({last.axis: low * last.stride})
-    return [Iter(length, last.stride, last.axis)], at.plus(_place_of(slower, first, known))
+    return [Iter(length, last.stride, last.axis)], at.plus(_place_at(slower, first, known))
 
 
 def _over(a: Extent, b: Extent, known: Known) -> Extent:
@@ -120,7 +122,7 @@ def _over(a: Extent, b: Extent, known: Known) -> Extent:
     return a // b if isinstance(a, int) and isinstance(b, int) else known.simple(floordiv(index(a), index(b)))
 
 
-def _place_of(block: Sequence[Iter], element: Extent, known: Known) -> Place:
+def _place_at(block: Sequence[Iter], element: Extent, known: Known) -> Place:
     """Where an element of these iters is."""
     found = Place({})
     for position in reversed(range(len(block))):
@@ -182,7 +184,7 @@ def _split(each: Iter, whole: Axis, sizes: Sequence[tuple[Axis, Extent]], known:
         fits = known.quotient(size, stride)
         rest = None if fits is None else known.quotient(extent, fits)
         if fits is None or rest is None:
-            refused: type[NoLayout | NotByTable] = NotByTable if any_size(extent, stride, size) else NoLayout
+            refused: type[NoLayout | NotByTable] = NotByTable if _any_size(extent, stride, size) else NoLayout
             raise refused(f"{each} is not split at {size} of {at}", required="an iter that ends there")
         if fits != 1:
             out.insert(0, Iter(fits, stride * way, at))

@@ -22,7 +22,18 @@ from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import F2, MACHINE, Array, Coordinate
 from layouts.foundation.storing.bits import columns_of, stored_by_bits
 from layouts.foundation.storing.segments import stored_in_segments
-from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, mapped, modes_of, product, shown
+from layouts.foundation.tuples import (
+    Extent,
+    Shape,
+    as_nested,
+    extent_of,
+    leaves,
+    mapped,
+    modes_of,
+    plain_index,
+    product,
+    shown,
+)
 from layouts.foundation.variables import digit_variable
 
 MOST_PLACES: Final = 2**20
@@ -84,7 +95,7 @@ class Function(ABC):
     def __call__(self, *coordinate: Any) -> Any:
         """The value at an index, or at a coordinate, with one part for each mode."""
         given = coordinate[0] if len(coordinate) == 1 else coordinate
-        digits = self.box.coordinate_digits(plain(given))
+        digits = self.box.coordinate_digits(plain_coordinate(given))
         return _outward(self.at(digits), given)
 
     def table(self) -> Array:
@@ -171,10 +182,10 @@ def need_function(value: object) -> None:
         raise WrongArgument(f"{brief(value)} is not a layout", required="a Layout, or another function on a box")
 
 
-def plain(coordinate: object) -> Any:
+def plain_coordinate(coordinate: object) -> Any:
     """A coordinate without what a person writes it with; arrays stay."""
     if isinstance(coordinate, tuple | list):
-        return tuple(plain(part) for part in coordinate)
+        return tuple(plain_coordinate(part) for part in coordinate)
     if isinstance(coordinate, np.ndarray):
         return coordinate
     return extent_of(coordinate)
@@ -198,7 +209,7 @@ class IndexFunction(Function):
     `to` takes a digit for each leaf of the shape and gives a place; with `onto`, the digits of a place in that box,
     which are joined on exit. `back` takes what `to` gives and gives the digits. Both are given integers, arrays and
     index expressions, so they use `+ - * // %` only. A way back is best written on digits, where nothing is divided.
-    With `onto=Segments(…)` the digits are a key and a position: runs of different lengths, as rows of a triangle are.
+    With `onto=Segments(…)` the digits are a key and a position, in segments as the rows of a triangle are.
 
     Sizes may be symbolic, with facts in `given=`; extents are assumed to be at least 1.
 
@@ -239,7 +250,7 @@ class IndexFunction(Function):
         """What `to` gives: the digits of a place in `onto`, or a lone place."""
         place = self.to(*digits)
         parts = tuple(place) if self.onto is not None else (place,)
-        return tuple(part.node if isinstance(part, IndexExpr) else part for part in parts)
+        return tuple(map(plain_index, parts))
 
     def at(self, digits: Sequence[Any]) -> Any:
         place = self.digits_of_place(digits)
@@ -396,11 +407,11 @@ class Chain(Function):
         there, back = outer.to, outer.back
 
         def to(*at: Any) -> tuple[Any, ...]:
-            return (there(box.join([plain(part) for part in inner.to(*at)])),)
+            return (there(box.join([plain_coordinate(part) for part in inner.to(*at)])),)
 
         def origin(p: Any) -> Any:
-            (flat,) = back(plain(p))
-            return () if inner.back is None else inner.back(*box.digits(plain(flat)))
+            (flat,) = back(plain_coordinate(p))
+            return () if inner.back is None else inner.back(*box.digits(plain_coordinate(flat)))
 
         return Reindexing(shape, (index(product(box.shape)),), to, None if inner.back is None else origin)
 

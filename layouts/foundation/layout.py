@@ -13,7 +13,7 @@ from atl.errors import WrongArgument, brief
 from atl.surface.reindexing import Reindexing
 from layouts.errors import LayoutError, NoMode, NotByTable
 from layouts.foundation.box import Box, nested_digits, split
-from layouts.foundation.function import Function, fits_machine, plain
+from layouts.foundation.function import Function, fits_machine, plain_coordinate
 from layouts.foundation.known import EMPTY, Known, number_for, positive
 from layouts.foundation.semimodule import (
     BITS,
@@ -267,7 +267,7 @@ class Layout(Function):
             if at is None or (isinstance(at, slice) and at == slice(None)):
                 return shape, stride
             if not _has_none(at):
-                digits = Box(shape).coordinate_digits(plain(at))
+                digits = Box(shape).coordinate_digits(plain_coordinate(at))
                 for digit, unit in zip(digits, leaves(stride), strict=True):
                     offset = offset + digit * unit
                 return None
@@ -315,7 +315,7 @@ class Layout(Function):
         >>> Layout((4, (2, 3))).coordinate(13)
         (1, (1, 1))
         """
-        return nested_digits(self.shape, iter(self.box.digits(plain(at))))
+        return nested_digits(self.shape, iter(self.box.digits(plain_coordinate(at))))
 
 
 def part_of(shape: Shape, stride: Nested[Stride], known: Known) -> Layout:

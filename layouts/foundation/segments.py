@@ -1,4 +1,4 @@
-"""Segments: places that lie in runs of different lengths, one after the other. A packed triangle is one."""
+"""Segments of different lengths: places that lie one segment after the other. A packed triangle is one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from atl.core.index import ZERO, Index, imax, index
-from atl.core.predicate import Predicate, at_most, less, within
+from atl.core.predicate import Predicate, less, within
 from atl.errors import WrongArgument, brief
-from atl.surface.values import IndexExpr
+from atl.surface.reindexing import Packing
 from layouts.errors import LayoutError
-from layouts.foundation.tuples import Extent, extent_of
+from layouts.foundation.tuples import Extent, extent_of, plain_index
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -46,8 +46,12 @@ class Segments:
     def _end(self) -> Extent:
         """Where the last segment ends."""
         last = index(self.count) - 1
-        end = index(plain_index(self.start(last))) + index(plain_index(self.length(last)))
-        return extent_of(imax(ZERO, end))
+        return extent_of(imax(ZERO, index(self.join((last, plain_index(self.length(last)))))))
+
+    @property
+    def packing(self) -> Packing:
+        """The same formulas over index expressions alone, of which theorems are made."""
+        return Packing(self.start, self.length, index(self.places))
 
     def join(self, place: Sequence[Any]) -> Any:
         """The place at a position of a segment."""
@@ -59,15 +63,9 @@ class Segments:
     def inside(self, place: Sequence[Any]) -> tuple[Predicate, Predicate]:
         """That the key is one of a segment, and the position within it."""
         key, position = place
-        own = index(plain_index(self.length(key)))
-        return within(ZERO, index(key), index(self.count)), within(ZERO, index(position), own)
+        return within(ZERO, index(key), index(self.count)), self.packing.inside(index(key), index(position))
 
     def apart(self, one: Index, other: Index) -> tuple[tuple[Predicate, ...], Predicate]:
         """What is assumed of the keys of two segments, and that the one ends where the other begins, or before."""
         limits = [within(ZERO, key, index(self.count)) for key in (one, other)]
-        ends = index(plain_index(self.start(one))) + index(plain_index(self.length(one)))
-        return (*limits, less(one, other)), at_most(ends, index(plain_index(self.start(other))))
-
-
-def plain_index(value: Any) -> Any:
-    return value.node if isinstance(value, IndexExpr) else value
+        return (*limits, less(one, other)), self.packing.apart(one, other)

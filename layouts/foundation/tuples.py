@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from atl.core.index import Index
 from atl.errors import WrongArgument, brief
-from atl.surface.values import as_index
+from atl.surface.values import IndexExpr, as_index
 
 Extent: TypeAlias = int | Index
 """A number of places: an integer, or an index expression over sizes."""
@@ -29,6 +29,11 @@ def extent_of(value: object) -> Extent:
     node = as_index(value)
     known = node.constant
     return node if known is None else known
+
+
+def plain_index(value: Any) -> Any:
+    """What a formula gives, without what a person writes it with; numbers and arrays stay."""
+    return value.node if isinstance(value, IndexExpr) else value
 
 
 def leaves(tree: Any) -> Iterator[Any]:

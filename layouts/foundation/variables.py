@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from atl.core.index import Index, Var, index
+from atl.core.index import ZERO, Index, Var, index
+from atl.core.predicate import within
+from layouts.foundation.known import Known
+from layouts.foundation.tuples import Extent
 
 _DIGITS: Final = 1 << 58
 _KEYS: Final = _DIGITS + (1 << 20)
@@ -25,9 +28,15 @@ def digit_variables(count: int) -> list[Index]:
     return [index(digit_variable(k, f"i{k}" if count > 1 else "i")) for k in range(count)]
 
 
-def key_variables() -> tuple[Index, Index]:
+def any_digits(extents: Sequence[Extent], known: Known) -> tuple[list[Index], Known]:
+    """The digits of any coordinate, and what is known: of them, that each is within its extent."""
+    digits = digit_variables(len(extents))
+    return digits, known.assume(*(within(ZERO, x, index(n)) for x, n in zip(digits, extents, strict=True)))
+
+
+def key_variables() -> tuple[Var, Var]:
     """The keys of two segments, beside digits."""
-    return index(Var(_KEYS, "a")), index(Var(_KEYS + 1, "b"))
+    return Var(_KEYS, "a"), Var(_KEYS + 1, "b")
 
 
 def related_variables(names: Sequence[str]) -> tuple[Var, ...]:

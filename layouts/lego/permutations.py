@@ -19,8 +19,8 @@ from layouts.foundation.function import MOST_PLACES, IndexFunction
 from layouts.foundation.known import Known, positive
 from layouts.foundation.semimodule import Array
 from layouts.foundation.sizes import placed
-from layouts.foundation.tuples import Extent, extent_of, product, shown
-from layouts.foundation.variables import digit_variable
+from layouts.foundation.tuples import Extent, extent_of, plain_index, product, shown
+from layouts.foundation.variables import any_digits
 from layouts.proofs.injectivity import injective, undone
 
 
@@ -213,13 +213,12 @@ class GenP(Permutation):
 
     def _within(self) -> bool:
         """Whether every place is proved to be within the tile."""
-        digits = [index(digit_variable(k, f"i{k}")) for k in range(len(self.dims))]
-        inside = (within(ZERO, digit, index(extent)) for digit, extent in zip(digits, self.dims, strict=True))
-        return self.known.assume(*inside).holds(within(ZERO, index(self._formula(*digits)), index(self.size)))
+        digits, known = any_digits(self.dims, self.known)
+        return known.holds(within(ZERO, index(self._formula(*digits)), index(self.size)))
 
     def _formula(self, *digits: Any) -> Any:
         found = self.function(*(IndexExpr(digit) if isinstance(digit, Index) else digit for digit in digits))
-        return found.node if isinstance(found, IndexExpr) else found
+        return plain_index(found)
 
     # -- meaning ------------------------------------------------------------------------------------------------------
 
@@ -263,7 +262,7 @@ class GenP(Permutation):
             parts = _tuple(self.back(IndexExpr(place)))
         except (TypeError, ValueError) as error:
             raise _only_a_table(error) from error
-        return tuple(part.node if isinstance(part, IndexExpr) else part for part in parts)
+        return tuple(map(plain_index, parts))
 
     def where(self, sizes: Mapping[str, int]) -> GenP:
         if self._table is not None:

@@ -18,7 +18,7 @@ from layouts.foundation.function import Function, need_function
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import BITS, Array
 from layouts.foundation.sizes import plain
-from layouts.foundation.tuples import Extent, modes_of, product, shown
+from layouts.foundation.tuples import Extent, modes_of, plain_index, product, shown
 from layouts.foundation.variables import digit_variable
 from layouts.linear.conversion import as_linear
 
@@ -84,7 +84,7 @@ def part_of(function: Function, *parts: Any) -> Slice:
         function = as_linear(function)  # whose value is an exclusive or of bits of digits
     digits, axes = chosen(parts, [product(mode) for mode in modes_of(function.shape)])
     found = function(*digits)
-    place = found.node if isinstance(found, IndexExpr) else found
+    place = plain_index(found)
     if isinstance(place, bool) or not isinstance(place, int | Index):
         raise NoLayout(f"the places of {function} are no integers", required="a layout of memory")
     symbolic = [(plain(digit), n) for digit, n in zip(digits, map(product, modes_of(function.shape)), strict=True)]

@@ -23,7 +23,7 @@ from layouts.foundation.function import Function
 from layouts.foundation.known import Known, positive
 from layouts.foundation.layout import Layout, row_major
 from layouts.foundation.sizes import placed, plain
-from layouts.foundation.tuples import Extent, product, shown
+from layouts.foundation.tuples import Extent, plain_index, product, shown
 from layouts.lego.digits import Digits, joined, seen_by
 from layouts.lego.permutations import Permutation, RegP, extents
 from layouts.lego.slices import Slice, chosen
@@ -284,7 +284,7 @@ class GroupBy(Function):
         """
         digits, axes = chosen(parts, self.dims, (n for link in self.chain for n in link.dims))
         found = self.apply(*digits)
-        return Slice(found.node if isinstance(found, IndexExpr) else index(found), axes)
+        return Slice(index(plain_index(found)), axes)
 
     # -- in the other words -------------------------------------------------------------------------------------------
 

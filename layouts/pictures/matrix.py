@@ -129,10 +129,9 @@ def _cell(operation: Callable[[Function], Any], layout: Function, reasons: dict[
 
 
 def _one_line(error: ATLError) -> str:
-    told = str(error).splitlines()
-    required = next((line.partition("required: ")[2] for line in told if "required: " in line), "")
-    way = next((line.partition("try: ")[2] for line in told if "try: layouts.as_" in line), "")  # to another family
-    return f"{told[0].rpartition(' [ATL')[0]}" + (f"; required: {required}" if required else "") + (way and f"; {way}")
+    required = [f"required: {error.required}"] if error.required else []
+    ways = [each for each in error.suggestions if each.startswith("layouts.as_")]  # to another family
+    return "; ".join((error.summary, *required, *ways[:1]))
 
 
 def _short(made: object) -> str:

@@ -21,7 +21,6 @@ from atl.core.predicate import equal as same_index
 from atl.errors import WrongArgument, brief
 from atl.prove import Answer, Model, Proved, Refuted, Unknown, prove, without_smt
 from atl.prove.facts import Facts
-from atl.surface.values import IndexExpr
 from atl.text.printing import show_predicate
 from layouts.algebra.coalesce import is_zero, same_stride
 from layouts.axe.layout import Axe
@@ -32,8 +31,8 @@ from layouts.foundation.layout import Layout, compact, part_of
 from layouts.foundation.reach import bounds
 from layouts.foundation.segments import Segments
 from layouts.foundation.semimodule import BITS, COORDINATES, F2, Array, Coordinate
-from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, product
-from layouts.foundation.variables import digit_variables, key_variables
+from layouts.foundation.tuples import Extent, Shape, as_nested, extent_of, leaves, plain_index, product
+from layouts.foundation.variables import any_digits, key_variables
 from layouts.linear.bits import dependence, rank
 from layouts.linear.layout import LinearLayout
 from layouts.proofs.relation import Relation, by_relation
@@ -270,14 +269,13 @@ def _of_chain(a: Chain, outer: Function, inner: Function) -> Answer:
 
 def undone(a: IndexFunction, known: Known) -> Answer:
     """Whether the way back undoes the function: back(to(x)) = x, digit by digit, for symbolic digits in the box."""
-    extents = list(leaves(a.shape))
     if a.back is None:
         return Unknown(f"{a} has no way back")
-    digits = digit_variables(len(extents))
-    facts: Facts = known.facts.assume(*(within(ZERO, x, index(n)) for x, n in zip(digits, extents, strict=True)))
+    digits, inside = any_digits(list(leaves(a.shape)), known)
+    facts: Facts = inside.facts
     try:
         place = a.digits_of_place(digits)
-        returned = [came.node if isinstance(came, IndexExpr) else came for came in a.back(*place)]
+        returned = list(map(plain_index, a.back(*place)))
     except TypeError:
         return Unknown(f"{a} is no formula over index expressions")
     if len(returned) != len(digits):
@@ -305,8 +303,7 @@ def undone(a: IndexFunction, known: Known) -> Answer:
 
 def _stays_within(a: IndexFunction, whole: Extent, known: Known) -> bool:
     """Whether the places that a formula gives are known to be below a number: by their digits, or run by run."""
-    digits = digit_variables(len(list(leaves(a.shape))))
-    facts = known.facts.assume(*(within(ZERO, x, index(n)) for x, n in zip(digits, leaves(a.shape), strict=True)))
+    digits, inside = any_digits(list(leaves(a.shape)), known)
     try:
         place = a.digits_of_place(digits)
     except TypeError:
@@ -314,14 +311,14 @@ def _stays_within(a: IndexFunction, whole: Extent, known: Known) -> bool:
     if isinstance(a.onto, Box):
         boxed = zip(place, a.onto.extents, strict=True)
         limits = [within(ZERO, index(part), index(extent)) for part, extent in boxed]
-        return same_stride(product(a.onto.shape), whole, known) and all(map(Known(facts).holds, limits))
+        return same_stride(product(a.onto.shape), whole, known) and all(map(inside.holds, limits))
     flat = place[0] if a.onto is None else a.onto.join(place)
-    return isinstance(prove(facts, within(ZERO, index(flat), index(whole))), Proved)
+    return isinstance(prove(inside.facts, within(ZERO, index(flat), index(whole))), Proved)
 
 
 def _open_of_segments(segments: Segments, place: Sequence[Any], known: Facts, inside: Facts) -> Predicate | None:
     """What is not proved of segments in which places lie: that they are within one, and of two the one ends first."""
-    one, other = key_variables()
+    one, other = map(index, key_variables())
     limits, apart = segments.apart(one, other)
     goals = [*((inside, goal) for goal in segments.inside(place)), (known.assume(*limits), apart)]
     return next((goal for facts, goal in goals if not isinstance(prove(facts, goal), Proved)), None)

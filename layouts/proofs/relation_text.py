@@ -21,13 +21,13 @@ from atl.core.index import (
 )
 from atl.core.predicate import All, NonNegative, NonZero, Predicate, Zero, expressions
 from atl.core.predicate import Any as Either
-from atl.surface.values import IndexExpr
 from layouts.axe.layout import Axe
 from layouts.errors import NoLayout, NotByTable
 from layouts.foundation.function import Chain, Function
 from layouts.foundation.known import Known
 from layouts.foundation.layout import Layout
 from layouts.foundation.semimodule import BITS, INTEGERS, Coordinate
+from layouts.foundation.tuples import plain_index
 from layouts.foundation.variables import related_variables
 from layouts.linear.conversion import as_linear
 from layouts.linear.layout import LinearLayout
@@ -103,8 +103,7 @@ def _of_formula(function: Function, known: Known) -> str:
     extents = function.box.extents
     variables = related_variables([f"i{k}" for k in range(len(extents))])
     inside, found = function.partial([index(variable) for variable in variables])
-    parts = list(found) if isinstance(found, Coordinate) else [found]
-    parts = [part.node if isinstance(part, IndexExpr) else part for part in parts]
+    parts = list(map(plain_index, found if isinstance(found, Coordinate) else [found]))
     if not all(isinstance(part, int | Index) for part in parts):
         raise NoLayout(f"the places of {function} have no formula", required="integers, or coordinates")
     names = {variable.uid: variable.name for variable in variables}

@@ -203,7 +203,7 @@ def compact_antidiagonal(shape: Sequence[Any]) -> IndexFunction:
 def _function(
     name: str, shape: tuple[Extent, ...], to: Callable[..., Any], back: Callable[..., Any], places: tuple[Extent, ...]
 ) -> IndexFunction:
-    return IndexFunction(shape, to, back, onto=Box(tuple(map(_number, places)), row_major=True), name=name)
+    return IndexFunction(shape, to, back, onto=Box(tuple(map(extent_of, places)), row_major=True), name=name)
 
 
 def _extents(name: str, shape: Sequence[Any], least: int, most: int | None) -> tuple[Extent, ...]:
@@ -213,18 +213,12 @@ def _extents(name: str, shape: Sequence[Any], least: int, most: int | None) -> t
     if len(shape) < least or (most is not None and len(shape) > most):
         wanted = f"{least}" if most == least else f"{least} or more"
         raise LayoutError(f"{name} of a tensor with {len(shape)} dimensions", required=wanted)
-    return tuple(_number(extent_of(extent)) for extent in shape)
-
-
-def _number(extent: Extent) -> Extent:
-    return extent if isinstance(extent, int) or extent.constant is None else extent.constant
+    return tuple(map(extent_of, shape))
 
 
 def _tiles(n: Extent, tile: Extent) -> Extent:
     """So many tiles cover n elements."""
-    if isinstance(n, int) and isinstance(tile, int):
-        return -(-n // tile)
-    return ceildiv(index(n), index(tile), positive=True)
+    return extent_of(ceildiv(index(n), index(tile), positive=True))
 
 
 def _same(*at: Any) -> tuple[Any, ...]:

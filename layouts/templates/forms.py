@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import Any, Final, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 from atl.core.index import (
     Bound,
@@ -184,7 +184,7 @@ def _factored(written: Written) -> list[Written]:
 
 # -- Horner's scheme --------------------------------------------------------------------------------------------------
 
-Terms = dict[tuple[str, ...], int]
+Terms: TypeAlias = dict[tuple[str, ...], int]
 """Coefficients of products of names."""
 
 

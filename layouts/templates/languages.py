@@ -192,33 +192,6 @@ class Static:
             self.lines.append(f"{self.held[operation]} = {operation}")
         return self.held[operation]
 
-    def condition(self, condition: Condition) -> str:
-        """The name of the truth value, after the lines that compute it."""
-        match condition:
-            case Truth(value):
-                return self._line(f"arith.constant {str(value).lower()}")
-            case Comparison(operands, relations):
-                values = [self.value(each) for each in operands]
-                pairs = zip(values, relations, values[1:], strict=False)
-                return self._all(
-                    "andi", [self._line(f"arith.cmpi {_RELATION[r]}, {a}, {b} : index") for a, r, b in pairs]
-                )
-            case Connected(every, parts):
-                return self._all("andi" if every else "ori", [self.condition(part) for part in parts])
-            case Statement(name, _, _, _):
-                raise _unwritten(f"a condition that reads {name}")
-            case _:
-                assert_never(condition)
-
-    def _all(self, operation: str, values: list[str]) -> str:
-        made = values[0]
-        for value in values[1:]:
-            made = self._line(f"arith.{operation} {made}, {value} : i1")
-        return made
-
-
-_RELATION: Final = {"<": "slt", "<=": "sle", "=": "eq", "!=": "ne"}
-
 
 def _unwritten(what: str) -> TemplateError:
     return TemplateError(f"{what} has no text", required="sizes and digits only")

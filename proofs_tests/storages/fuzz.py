@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 import atl
+from atl.core.index import constant
 from atl.core.program import Program
-from atl.errors import ATLError, WrongArgument
+from atl.errors import ATLError
 from layouts import (
     F2,
     Function,
@@ -64,17 +65,17 @@ WORDS: Final[tuple[Callable[[Random], Any], ...]] = (
     lambda _: backwards,
     lambda _: antidiagonal,
     lambda _: compact_antidiagonal,
-    lambda r: in_runs(r.randint(0, 2), r.randint(0, 2)),
+    lambda r: in_segments(r.randint(0, 2), r.randint(0, 2)),
 )
 
 
-def in_runs(apart: int, growing: int) -> Callable[[Any], IndexFunction]:
+def in_segments(apart: int, growing: int) -> Callable[[Any], IndexFunction]:
     """Rows one after the other, with room between them that grows."""
 
     def storage(shape: Any) -> IndexFunction:
         rows, columns = shape
-        runs = Segments(rows, lambda i: i * (columns + apart + growing * i), lambda _: columns)
-        return IndexFunction((rows, columns), lambda i, j: (i, j), lambda i, q: (i, q), onto=runs, name="runs")
+        segments = Segments(rows, lambda i: i * (columns + apart + growing * i), lambda _: columns)
+        return IndexFunction((rows, columns), lambda i, j: (i, j), lambda i, q: (i, q), onto=segments, name="segments")
 
     return storage
 
@@ -163,15 +164,17 @@ def tried(random: Random, what: str) -> tuple[str, str]:
             loops: Loops = "elements" if what == "by elements" else "places"
             session.store("y" if random.random() < 0.7 else "A", layout, loops=loops)
     except ATLError as refused:
-        if what == "by elements" and isinstance(refused, WrongArgument):
-            return "places in runs, not by elements", ""
-        if is_storage(layout, rows, columns) and not (what == "reordered" and _may_be_refused(layout)):
+        if what == "by elements" and "places in segments" in refused.summary:
+            return "places in segments, not by elements", ""
+        if is_storage(layout, rows, columns) and (what != "reordered" or _leads_back(layout, rows, columns)):
             return "refused", f"{layout} of {shape} is refused: {refused.args[0]}"
         return f"no storage, not {what}", ""
     wrong = compare(program, session, sizes, rows, columns)
     return what, f"{what} through {layout} of {shape} at {sizes}: {wrong}\n{session.goal}" if wrong else ""
 
 
-def _may_be_refused(layout: Any) -> bool:
-    """Strides that do not divide one another are the places of no box of digits."""
-    return isinstance(layout, Layout) and not any(isinstance(stride, F2) for _, stride in layout.modes)
+def _leads_back(layout: Any, rows: int, columns: int) -> bool:
+    """Whether a formula leads back from places: strides in no order may store, and loops in their order need one."""
+    if not isinstance(layout, Layout):
+        return True
+    return layout.stored((constant(rows), constant(columns))).back is not None

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import atl
+from atl.core.index import constant
 from atl.prove import Proved, Refuted, Unknown
+from atl.surface.reindexing import Packing, Reindexing
 from layouts import IndexFunction, NoLayout, NotByTable, Segments, bijective, injective
 from layouts.errors import LayoutError
 from proofs_tests.storages.ways import faults_in_c
@@ -116,17 +118,17 @@ def test_a_tensor_of_a_program_is_stored_through_segments() -> None:
         given = np.arange(size * size, dtype=np.float32).reshape(size, size)
         assert np.array_equal(atl.evaluate(s.goal, A=given), 2 * (given + given.T))
     assert faults_in_c([s]) == []
-    with pytest.raises(atl.errors.WrongArgument, match="places of runs"):
+    with pytest.raises(atl.errors.WrongArgument, match="places in segments"):
         reschedule(program).store("y", of_shape(square), loops="elements")
 
 
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ({"begins": -1}, "each run ends before the next begins"),
-        ({"length": 1}, "each run is within the places"),
+        ({"begins": -1}, "each segment ends before the next begins"),
+        ({"length": 1}, "each segment is within the places"),
         ({"length": -1}, "would be lost"),
-        ({"places": -1}, "each run is within the places"),
+        ({"places": -1}, "each segment is within the places"),
         ({"back": 1}, "two elements meet|would be lost"),
     ],
     ids=["begins", "too long", "too short", "places", "back"],
@@ -139,8 +141,8 @@ def test_a_fault_in_segments_is_refused_with_numbers(fault: dict[str, int], said
 
 def test_an_array_that_lies_in_segments_is_read_as_it_lies() -> None:
     def lower(size: Any) -> IndexFunction:
-        runs = Segments(size, lambda i: i * (i + 1) // 2, lambda i: i + 1)
-        return IndexFunction((size, size), lambda i, j: (atl.imax(i, j), atl.imin(i, j)), onto=runs)
+        rows = Segments(size, lambda i: i * (i + 1) // 2, lambda i: i + 1)
+        return IndexFunction((size, size), lambda i, j: (atl.imax(i, j), atl.imin(i, j)), onto=rows)
 
     program = atl.parse("f (A : float32[n, n], x : float32[n]) : float32[n] := ⊞[i < n] Σ[j < n] A[i, j] * x[j]")
     s = reschedule(program).view("A", of_shape(lower))
@@ -150,6 +152,19 @@ def test_an_array_that_lies_in_segments_is_read_as_it_lies() -> None:
     whole = np.maximum(whole, whole.T)
     x = np.arange(4, dtype=np.float32)
     assert np.array_equal(atl.evaluate(s.goal, A_laid=packed, x=x), whole @ x)
+
+
+def test_formulas_of_segments_are_read_as_they_lie_and_have_a_key_and_a_position() -> None:
+    program = atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")
+    shape = (n.node, m.node)
+    pitch = Packing(lambda k: k * (m + 1), lambda _: m, (n * (m + 1)).node)
+    s = reschedule(program).view("A", Reindexing(shape, shape, lambda i, j: (i, j), lambda k, q: (k, q), pitch))
+    laid = np.arange(12, dtype=np.float32)
+    assert np.array_equal(atl.evaluate(s.goal, A_laid=laid, n=3, m=3), 2 * laid.reshape(3, 4)[:, :3])
+    one = constant(1)
+    for places, packing in (((*shape, one), pitch), (shape, "pitch")):
+        with pytest.raises(atl.errors.WrongArgument, match="a key and a position"):
+            Reindexing(shape, places, lambda i, j: (i, j, 0), None, packing)  # type: ignore[arg-type]
 
 
 def test_what_is_no_segment_is_refused() -> None:

@@ -1,1 +1,1 @@
-"""A layout as a way to store a tensor: by strides, and bit by bit."""
+"""A layout as a way to store a tensor: by strides, bit by bit, and in segments."""

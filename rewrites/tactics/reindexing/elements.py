@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from atl.checks.scope import Scope
 from atl.core.index import ONE, ZERO, Index, Var, index
@@ -15,9 +14,9 @@ from atl.surface.reindexing import Reindexing
 from atl.surface.values import IndexExpr
 from rewrites.derivation import Derivation
 from rewrites.instantiation import Argument, Function
+from rewrites.tactics.reindexing.delta import guards_joined, placed, summed
 from rewrites.tactics.reindexing.formulas import closed_formula, closed_predicate
-
-_ELEMENTS: Final = (1 << 57) + 600
+from rewrites.tactics.reindexing.variables import element_variables
 
 
 def in_fewer_digits(made: Reindexing, most: int) -> Reindexing:
@@ -70,7 +69,7 @@ class Elements:
         self.scope: Scope = work.site(at).scope
         self.origin, self.places = origin, places
         self.rank = len(made.shape)
-        self.own = [Var(_ELEMENTS + k, name) for k, name in enumerate(names)]
+        self.own = element_variables(names)
         value = work.term(at)
         for _ in range(self.rank):
             assert isinstance(value, Access)
@@ -91,19 +90,11 @@ class Elements:
         """v[x, y] → Σ[i < n] Σ[j < m] [i = x ∧ j = y] · v[i, j]."""
         for r in reversed(range(self.rank)):
             own = index(self.own[r])
-            arguments: dict[str, Argument] = {
-                "lo": ZERO,
-                "hi": closed_formula(self.made.shape[r], self.scope, ()),
-                "a": closed_formula(self.origin[r], self.scope, ()),
-                "e": Function(("index",), self._term(r + 1, [*self.origin[:r], own], [self.own[r]])),
-            }
-            self.work.apply(self.work.rule("sum_delta_within"), self.at, arguments, reverse=True)
-            self.work.rename(self.at, self.own[r].name)
-        inside = (*self.at, 0)
-        for _ in range(self.rank - 1):
-            self.work.rewrite("sum_guard", inside)
-            inside = (*inside, 0)
-            self.work.rewrite("guard_guard", inside)
+            extent = closed_formula(self.made.shape[r], self.scope, ())
+            wanted = closed_formula(self.origin[r], self.scope, ())
+            element = Function(("index",), self._term(r + 1, [*self.origin[:r], own], [self.own[r]]))
+            summed(self.work, self.at, extent, wanted, element, self.own[r].name)
+        guards_joined(self.work, self.at, self.rank)
 
     def _term(self, r: int, at: Sequence[Index], inside: Sequence[Var]) -> Expr:
         """Σ[j < m] [j = y] · v[at, j], for the dimensions from r on, under binders of these variables."""
@@ -131,13 +122,8 @@ class Elements:
             for _ in range(len(met) - 1 - k):
                 self.work.rewrite("guard_access", guard, reverse=True)
                 guard = (*guard, 0)
-            arguments: dict[str, Argument] = {
-                "n": closed_formula(self.made.places[k], scope, ()),
-                "i": closed_formula(to[k], scope, ()),
-                "e": self.work.term((*guard, 0)),
-                "k": closed_formula(self.places[k], scope, ()),
-            }
-            self.work.apply(self.work.rule("place_access"), guard, arguments, reverse=True)
+            extent, place, wanted = (closed_formula(x, scope, ()) for x in (self.made.places[k], to[k], self.places[k]))
+            placed(self.work, guard, extent, place, wanted)
 
     def _taken_apart(self, at: Path, first: Predicate, rest: Predicate) -> None:
         """[p ∧ q] · e → [p] · [q] · e."""

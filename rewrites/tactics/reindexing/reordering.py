@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from atl.checks.scope import Scope
-from atl.core.index import ZERO, Index, Var, atoms
+from atl.core.index import ZERO, Index, atoms
 from atl.core.predicate import conjunction, conjuncts, equal, within
 from atl.core.substitution import shift_term
 from atl.core.terms import Gen, Reduce, Reshape
@@ -15,16 +14,16 @@ from atl.prove import proves
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
-from rewrites.instantiation import Argument, Function
+from rewrites.instantiation import Function
 from rewrites.places.choosing import Chosen
 from rewrites.places.site import Site
 from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.nests.tiling import loops_meant
+from rewrites.tactics.reindexing.delta import guards_joined, summed
 from rewrites.tactics.reindexing.formulas import Storable, closed_formula, closed_predicate, reindexing_at
+from rewrites.tactics.reindexing.variables import place_variables
 from rewrites.tactics.simplification import simplify_guards
-
-_PLACES: Final = (1 << 57) + 300
 
 
 def reorder(work: Derivation, name: Chosen | Sequence[Chosen], layout: Storable) -> None:
@@ -59,12 +58,11 @@ class Order:
         site: Site,
         inner: Sequence[set[Path]],
         layout: Storable,
-        names: Sequence[str] = (),
     ) -> None:
         self.work, self.path = work, site.path
         self.ranges = self._nest(site, inner)
         self.made = reindexing_at(layout, tuple(self.ranges), site.scope.facts)
-        self.places = [Var(_PLACES + k, name) for k, name in enumerate(names or self.made.names[1])]
+        self.places = place_variables(self.made.names[1])
         self.rank = len(self.ranges)
 
     def _nest(self, site: Site, inner: Sequence[set[Path]]) -> list[Index]:
@@ -137,20 +135,10 @@ class Order:
         """e → Σ[p < P] Σ[q < Q] [p = to(i, j) ∧ …] · e, which holds as the places are within their extents."""
         to = self.made.place(scope.indices[len(scope.indices) - self.rank :])
         for position in reversed(range(len(self.places))):
-            arguments: dict[str, Argument] = {
-                "lo": ZERO,
-                "hi": closed_formula(self.made.places[position], scope, ()),
-                "a": closed_formula(to[position], scope, ()),
-                "e": Function(("index",), shift_term(self.work.term(at), 1)),
-            }
-            self.work.apply(self.work.rule("sum_delta_within"), at, arguments, reverse=True)
-            self.work.rename(at, self.places[position].name)
-        inside = (*at, 0)
-        for position in range(len(self.places)):
-            if position:
-                self.work.rewrite("sum_guard", inside)
-                inside = (*inside, 0)
-                self.work.rewrite("guard_guard", inside)
+            extent, wanted = (closed_formula(x, scope, ()) for x in (self.made.places[position], to[position]))
+            element = Function(("index",), shift_term(self.work.term(at), 1))
+            summed(self.work, at, extent, wanted, element, self.places[position].name)
+        guards_joined(self.work, at, len(self.places))
 
     def _places_outside(self) -> None:
         """Σi Σj Σp Σq e → Σp Σq Σi Σj e."""

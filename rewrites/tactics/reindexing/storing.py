@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-from atl.core.index import ZERO, Index, Var, index, map_leaves, shift
+from atl.core.index import ZERO, Index, index, map_leaves, shift
 from atl.core.marks import LetMark
 from atl.core.predicate import TRUE, Predicate, conjunction, conjuncts, substitute, within
 from atl.core.substitution import shift_term
@@ -25,12 +25,12 @@ from rewrites.tactics.indices import simplify_conditions, simplify_indices
 from rewrites.tactics.regions import note_growth
 from rewrites.tactics.reindexing.elements import Elements, in_fewer_digits
 from rewrites.tactics.reindexing.formulas import Storable, closed_formula, closed_predicate, put, reindexing_at
-from rewrites.tactics.reindexing.packing import packed
+from rewrites.tactics.reindexing.segments import in_segments
+from rewrites.tactics.reindexing.variables import place_variables
 from rewrites.tactics.reindexing.wellformed import check_reindexing
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.storage.binding import bind, check_name
 
-_PLACES: Final = (1 << 57) + 200
 Loops: TypeAlias = Literal["places", "elements"]
 """Over what the loops run that fill a stored tensor."""
 
@@ -61,7 +61,7 @@ def store(
     -- As holds m x n elements: it grows with m and n
     """
     check_name(name)
-    if loops not in ("places", "elements"):
+    if loops not in get_args(Loops):
         raise WrongArgument(f"loops={brief(loops)}", required='loops="places" or loops="elements"')
     path = _let_of(work, what, name)
     let = work.term(path)
@@ -77,7 +77,7 @@ def store(
     else:
         inner = _Steps(work, (*path, 0), made).taken()
         if made.packing is not None:
-            inner = (*inner, *packed(work, (*path, 0, *inner), made.packing, made.places[0]))
+            inner = (*inner, *in_segments(work, (*path, 0, *inner), made.packing, made.places[0]))
         elif loops == "elements":
             inner = (*inner, *_over_elements(work, (*path, 0, *inner), made, called_loops))
     work.mark(path, LetMark.NONE)
@@ -127,8 +127,8 @@ def _for_elements(made: Reindexing, facts: Facts) -> Reindexing:
     """The layout with no more digits of a place than rules reach through, for loops over the elements."""
     if made.packing is not None:
         raise WrongArgument(
-            'loops="elements" for places of runs, one after the other',
-            required='loops="places", which run over the runs',
+            'loops="elements" for places in segments, one after the other',
+            required='loops="places", which run over the segments',
         )
     if len(made.places) <= MAX_ELEMENT_RANK:
         return made
@@ -175,7 +175,7 @@ class _Steps:
 
     def __init__(self, work: Derivation, path: Path, made: Reindexing) -> None:
         self.work, self.path, self.made = work, path, made
-        self.places = [Var(_PLACES + k, name) for k, name in enumerate(made.names[1])]
+        self.places = place_variables(made.names[1])
         at = _elements(work, path, made)
         self.at, self.scope = at, work.site(at).scope
         rank = len(made.shape)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
 
 from atl.checks.scope import known_at_the_start
-from atl.core.index import ZERO, Array, Var, index
+from atl.core.index import ZERO, Array, index
 from atl.core.predicate import Predicate
 from atl.core.terms import Access, Expr, Gen, Input
 from atl.errors import WrongArgument
 from rewrites.derivation import Derivation
 from rewrites.tactics.indices import simplify_indices
 from rewrites.tactics.reindexing.formulas import Storable, over_bound, reindexing_at
+from rewrites.tactics.reindexing.variables import element_variables
 from rewrites.tactics.simplification import OF_ACCESSES, simplify_guards
 from rewrites.tactics.sparse.operands import Given
-
-_INDICES: Final = (1 << 57) + 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +30,11 @@ class Viewed:
         if not array.shape:
             raise WrongArgument(f"the scalar {array.name} has no layout", required="a tensor of rank 1 or more")
         facts = known_at_the_start(self.assumptions, (array,))
-        made = reindexing_at(self.layout, array.shape, facts, copies=True)
+        made = reindexing_at(self.layout, array.shape, facts, copies=True).flat()
         name = f"{array.name}_laid"
         while name in taken:
             name += "_"
-        variables = [Var(_INDICES + k, called) for k, called in enumerate(made.names[0])]
+        variables = element_variables(made.names[0])
         laid = Array(name, made.places, array.dtype)
         meaning: Expr = Input(laid)
         for place in over_bound(made.place([index(variable) for variable in variables]), variables):

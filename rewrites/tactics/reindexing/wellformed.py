@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
-from typing import Final
+from functools import partial
+from itertools import product as combinations
+from math import prod
+from typing import Final, TypeAlias
 
 from atl.checks.wellformed import positive_divisors
 from atl.core.index import ZERO, Index, Leaf, Size, Var, index
@@ -14,10 +16,11 @@ from atl.prove import Facts, Model, Proved, Refuted, Unknown, prove
 from atl.surface.reindexing import Packing, Reindexing
 from atl.text.printing import show_predicate
 from rewrites.errors import MeetingPlaces
+from rewrites.tactics.reindexing.variables import element_variables, other_variables, segment_variables
 
 MOST_ELEMENTS: Final = 2**14
 """Of a tensor of so many elements, at the sizes of a counterexample, it is looked which two of them meet."""
-_FIRST: Final = (1 << 57) + 100
+_Refusal: TypeAlias = Callable[[Model], MeetingPlaces]
 
 
 def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) -> None:
@@ -28,77 +31,57 @@ def check_reindexing(made: Reindexing, facts: Facts, *, copies: bool = False) ->
     Raises `MeetingPlaces`: with two elements that meet, or one that is lost, or with what could not be proved.
     """
     for goal in _of_extents(made):
-        match prove(facts, goal):
-            case Proved():
-                pass
-            case Refuted(model):
-                raise MeetingPlaces(
-                    "the places have no extents",
-                    required=show_predicate(goal),
-                    numbers=model.numbers,
-                    suggestions=_stating(goal),
-                )
-            case Unknown():
-                raise _unproved("that the places have extents", goal)
-    variables = [Var(_FIRST + k, name) for k, name in enumerate(made.names[0])]
+        _need(facts, goal, "that the places have extents", partial(_without_extents, goal))
+    variables = element_variables(made.names[0])
     at = [index(variable) for variable in variables]
     inside = facts.assume(*(within(ZERO, x, extent) for x, extent in zip(at, made.shape, strict=True)))
     if made.back is None and not copies:
-        inside = _check_pairs(made, inside, variables)
+        _check_pairs(made, inside, variables)
+    what = f"that each element {'has a place within the extents' if copies else 'is stored at a place of its own'}"
     for goal in (*_of_places(made, at), *(() if copies or made.back is None else _of_way_back(made, at))):
-        match prove(inside, goal):
-            case Proved():
-                pass
-            case Refuted(model):
-                raise _refused(made, variables, goal, model, copies=copies)
-            case Unknown():
-                what = "has a place within the extents" if copies else "is stored at a place of its own"
-                raise _unproved(f"that each element {what}", goal)
+        _need(inside, goal, what, partial(_refused, made, variables, goal, copies=copies))
     if made.packing is not None:
         _check_packing(made, made.packing, facts, at)
 
 
-def _check_pairs(made: Reindexing, inside: Facts, variables: Sequence[Var]) -> Facts:
+def _need(facts: Facts, goal: Predicate, what: str, refused: _Refusal) -> None:
+    match prove(facts, goal):
+        case Proved():
+            pass
+        case Refuted(model):
+            raise refused(model)
+        case Unknown():
+            raise MeetingPlaces(f"it is not proved {what}", required=show_predicate(goal), suggestions=_stating(goal))
+
+
+def _check_pairs(made: Reindexing, inside: Facts, variables: Sequence[Var]) -> None:
     """Proves that no two elements meet, of two at any indices: slower than to be led back, and more seldom decided."""
-    others = [Var(_FIRST + 70 + k, f"{variable.name}'") for k, variable in enumerate(variables)]
+    others = other_variables([variable.name for variable in variables])
     one, two = ([index(variable) for variable in each] for each in (variables, others))
     limits = [within(ZERO, x, extent) for x, extent in zip(two, made.shape, strict=True)]
     met = [equal(p, q) for p, q in zip(made.place(one), made.place(two), strict=True)]
     goal = conjunction([equal(x, y) for x, y in zip(one, two, strict=True)])
-    match prove(inside.assume(*limits, *met), goal):
-        case Proved():
-            return inside
-        case Refuted(model):
-            raise _refused(made, variables, goal, model, copies=False)
-        case Unknown():
-            raise _unproved("that each element is stored at a place of its own", goal)
+    what = "that each element is stored at a place of its own"
+    _need(inside.assume(*limits, *met), goal, what, partial(_refused, made, variables, goal, copies=False))
 
 
 def _check_packing(made: Reindexing, packing: Packing, facts: Facts, at: Sequence[Index]) -> None:
-    """Proves that runs hold the elements, are within all the places, and each ends before the next begins."""
-    one, other, place = (index(Var(_FIRST + 50 + k, name)) for k, name in enumerate(("k", "l", "q")))
+    """Proves that segments hold the elements, are within all the places, and each ends before the next begins."""
+    one, other, position = segment_variables()
     element = facts.assume(*(within(ZERO, x, extent) for x, extent in zip(at, made.shape, strict=True)))
-    runs = facts.assume(within(ZERO, one, made.places[0]))
-    later = runs.assume(less(one, other), less(other, made.places[0]))
+    segments = facts.assume(within(ZERO, one, made.places[0]))
+    later = segments.assume(less(one, other), less(other, made.places[0]))
     questions = [
-        (element, packing.inside(*made.place(at)), "that each element is within its run"),
+        (element, packing.inside(*made.place(at)), "that each element is within its segment"),
         (
-            runs.assume(packing.inside(one, place)),
-            within(ZERO, packing.at(one, place), packing.places),
-            "that each run is within the places",
+            segments.assume(packing.inside(one, position)),
+            within(ZERO, packing.at(one, position), packing.places),
+            "that each segment is within the places",
         ),
-        (later, packing.apart(one, other), "that each run ends before the next begins"),
+        (later, packing.apart(one, other), "that each segment ends before the next begins"),
     ]
     for known, goal, what in questions:
-        match prove(known, goal):
-            case Proved():
-                pass
-            case Refuted(model):
-                raise MeetingPlaces(
-                    f"the runs are wrong: it does not hold {what}", required=show_predicate(goal), numbers=model.numbers
-                )
-            case Unknown():
-                raise _unproved(what, goal)
+        _need(known, goal, what, partial(_wrong_segments, goal, what))
 
 
 def _of_extents(made: Reindexing) -> Iterator[Predicate]:
@@ -124,14 +107,6 @@ def _of_way_back(made: Reindexing, at: Sequence[Index]) -> Iterator[Predicate]:
     yield from (equal(x, came) for x, came in zip(at, origin, strict=True))
 
 
-def _unproved(what: str, goal: Predicate) -> MeetingPlaces:
-    return MeetingPlaces(
-        f"it is not proved {what}",
-        required=show_predicate(goal),
-        suggestions=_stating(goal),
-    )
-
-
 def _stating(goal: Predicate) -> tuple[str, ...]:
     """What to state of sizes that are declared with a minimum: it counts in programs with the size."""
     least = {at.name: at.minimum for at in atoms_of(goal) if isinstance(at, Size) and at.minimum}
@@ -140,6 +115,21 @@ def _stating(goal: Predicate) -> tuple[str, ...]:
 
 
 # -- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def _without_extents(goal: Predicate, model: Model) -> MeetingPlaces:
+    return MeetingPlaces(
+        "the places have no extents",
+        required=show_predicate(goal),
+        numbers=model.numbers,
+        suggestions=_stating(goal),
+    )
+
+
+def _wrong_segments(goal: Predicate, what: str, model: Model) -> MeetingPlaces:
+    return MeetingPlaces(
+        f"the segments are wrong: it does not hold {what}", required=show_predicate(goal), numbers=model.numbers
+    )
 
 
 def _refused(
@@ -172,14 +162,11 @@ def _meeting(
     made: Reindexing, variables: Sequence[Var], extents: Sequence[int], model: Model
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
     """Two elements with one place."""
-    count = 1
-    for extent in extents:
-        count *= extent
-    if count > MOST_ELEMENTS:
+    if prod(extents) > MOST_ELEMENTS:
         return None
     formulas = made.place([index(variable) for variable in variables])
     seen: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for element in product(*map(range, extents)):
+    for element in combinations(*map(range, extents)):
         place = _values(formulas, variables, element, model)
         if place is None:
             return None
