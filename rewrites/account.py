@@ -17,7 +17,7 @@ from atl.core.traversal import Path, children, subterm
 from atl.errors import WrongArgument, brief
 from atl.text.names import Names
 from atl.text.printing import show_predicate
-from rewrites.grading.graded import grade_text
+from rewrites.grading.graded import grade_text, is_proved
 from rewrites.kernel import ProvedPremise, Step, Theorem
 from rewrites.matching import correspondence
 from rewrites.places.site import Site, site_at
@@ -196,6 +196,7 @@ def step_account(step: Step, before: Program, after: Program) -> StepAccount:
         (side_text(rule, reverse=False, rank=0), side_text(rule, reverse=True, rank=0)),
         tuple(premises_text(rule)),
         grade_text(rule),
+        is_proved(rule),
         step.path,
         tuple((name, argument_text(value, names)) for name, value in step.arguments.items()),
         tuple(_reason(each, site) for each in step.premises),
