@@ -8,7 +8,7 @@ steps hold, and nothing is asked of a prover a second time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from atl.core.program import Program
 from atl.core.substitution import with_children
@@ -58,7 +58,7 @@ class StepAccount:
     path: Path
     arguments: tuple[tuple[str, str], ...]
     reasons: tuple[Reason, ...]
-    names: Names
+    names: Names = field(repr=False)
     before: Program
     after: Program
 

@@ -20,9 +20,8 @@ import rewrites
 import sparse
 from layouts import Layout, LinearLayout, axe, lego
 from layouts.templates import fill
-from lowering import Kernel, Samples, Spread, ThreadClock, WallClock
+from lowering import Kernel, Samples, Spread, ThreadClock, WallClock, trace
 from lowering import compile as kernel_of
-from lowering import trace
 from rewrites.rules import RULES
 from sparse import BCSR, CSR, HASH, Permuted, Then, pack
 
