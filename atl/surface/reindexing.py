@@ -1,7 +1,7 @@
 """Reindexings: where each element of a tensor goes in another one, with the way back that proves that no two meet.
 
-A flat place is never spoken of: places have digits, each with an extent, and that flat addresses differ where digits do
-is one lemma. `back(to(x)) = x` is then an equation for each dimension, where two copies of the indices are a search.
+No question is about a flat place: places have digits, each with an extent, and that flat addresses differ where these
+do is one lemma. `back(to(x)) = x` is then an equation for each dimension, where two copies of the indices are a search.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import atl
-from layouts import Box, IndexFunction, antidiagonal, backwards, blocked, column_major, skewed
+from atl.errors import WrongArgument
+from layouts import Box, IndexFunction, Layout, antidiagonal, backwards, blocked, column_major, skewed
 from proofs_tests.sessions.session_programs import body, matmul
 from proofs_tests.storages.ways import WAYS, T, faults_in_c
 from rewrites import NoSite, Session, load, reschedule
@@ -78,6 +79,13 @@ def test_what_has_no_common_order_is_refused() -> None:
         )
     with pytest.raises(MeetingPlaces, match=r"two elements meet: that at \(0\) and that at \(1\)"):
         s.reorder("p", _folded)
+
+
+def test_an_order_from_which_no_way_leads_back_is_refused_before_a_step_is_taken() -> None:
+    s = reschedule(atl.parse("doubled (A : float32[2, 3]) : float32[2, 3] := ⊞[i < 2] ⊞[j < 3] 2 * A[i, j]"))
+    with pytest.raises(WrongArgument, match=r"^no way is known that leads back .* of the loops \[ATL102\]"):
+        s.reorder(["i", "j"], Layout((2, 3), (3, 2)))
+    assert "p % 7" in body(s.reorder(["i", "j"], Layout((2, 3), (7, 2))))
 
 
 def test_numbers_that_break_a_storage_are_of_what_is_outside_of_it() -> None:

@@ -10,6 +10,7 @@ from atl.core.predicate import conjunction, conjuncts, equal, within
 from atl.core.substitution import shift_term
 from atl.core.terms import Gen, Reduce, Reshape
 from atl.core.traversal import Path
+from atl.errors import WrongArgument
 from atl.prove import proves
 from atl.text.printing import place_of
 from rewrites.derivation import Derivation
@@ -62,6 +63,11 @@ class Order:
         self.work, self.path = work, site.path
         self.ranges = self._nest(site, inner)
         self.made = reindexing_at(layout, tuple(self.ranges), site.scope.facts)
+        if self.made.back is None:
+            raise WrongArgument(
+                "no way is known that leads back from the places of this layout to the indices of the loops",
+                required="a layout with a way back: strides in order, each more than those before it span, or back=",
+            )
         self.places = place_variables(self.made.names[1])
         self.rank = len(self.ranges)
 
