@@ -54,7 +54,7 @@ def left_out(layout: Layout, size: object, *, whole: bool) -> Layout:
                 numbers={"stride": d, "reach": span},
             )
         out.append((between, span))
-        span = n * d
+        span = known.simple(n * d)
     out.append((_ceiling(places, span, known), span))
     return Layout.of_modes(coalesced(out, known, endless=size is None), known=known)
 

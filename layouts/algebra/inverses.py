@@ -61,7 +61,7 @@ def _chain(layout: Layout) -> list[Mode]:
     for n, d in layout.modes:
         if n != 1 and not is_zero(d):
             left.append((n, d, before))
-        before = before * n
+        before = known.simple(before * n)
     out: list[Mode] = []
     reach: Extent = 1
     while True:
@@ -71,7 +71,7 @@ def _chain(layout: Layout) -> list[Mode]:
         mode = max(fitting, key=lambda mode: mode[0] if isinstance(mode[0], int) else 0)
         left.remove(mode)
         out.append((mode[0], mode[2]))
-        reach = reach * mode[0]
+        reach = known.simple(reach * mode[0])
 
 
 def _without_gap(layout: Layout) -> int:

@@ -268,7 +268,9 @@ class IndexFunction(Function):
         if not isinstance(self.onto, Box) or not boxed:
             raise NoLayout(
                 f"{self} does not say where elements are stored",
-                required="back=, the way back, and onto=Box(…, row_major=True), the box of the places",
+                required="back=, the way back, for places in segments"
+                if isinstance(self.onto, Segments)
+                else "back=, the way back, and onto=Box(…, row_major=True), the box of the places",
             )
         if len(own) != len(shape):
             raise NoLayout(

@@ -139,11 +139,12 @@ class GroupBy(Function):
             known = known.joined(each.known)
         whole, held = product(self.dims), product(link.dims)
         if whole != held and not known.same(whole := known.simple(whole), held := known.simple(held)):
+            numbers = isinstance(whole, int) and isinstance(held, int)
             raise LayoutError(
                 f"{link} has {held} elements, and the view {shown(self.dims)} {whole}",
                 required="equally many, for all sizes",
                 suggestions=(
-                    "state what divides what: TileBy(..., given=[M % BM == 0])",
+                    *(() if numbers else ("state what divides what: TileBy(..., given=[M % BM == 0])",)),
                     "ExpandBy, for partial tiles",
                 ),
             )

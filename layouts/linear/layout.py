@@ -174,9 +174,14 @@ class LinearLayout(Function):
     # -- meaning ------------------------------------------------------------------------------------------------------
 
     def apply(self, by_name: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Any]:
-        """The coordinates at these digits, by name: integers, or arrays of them."""
+        """The coordinates at these digits, by name, one for each: integers, or arrays of them.
+
+        >>> held = LinearLayout.from_bases([("reg", [[0, 1]]), ("lane", [[1, 0], [0, 2]])], ["row", "col"])
+        >>> held.apply(reg=1, lane=2)
+        {'row': 0, 'col': 3}
+        """
         digits = {**(by_name or {}), **named}
-        same_names("digits", digits, self._ins)
+        same_names("the digits given", digits, self._ins)
         for name, value in digits.items():
             size = self.in_dims[name]
             if not isinstance(value, np.ndarray) and (type(value) is not int or not 0 <= value < size):

@@ -84,13 +84,14 @@ def read_tiler(text: str, *, given: Iterable[object] = ()) -> Function | tuple[A
     """What tiles: a layout, or, in parentheses without strides behind them, a tuple of tilers that goes by mode.
 
     >>> read_tiler("(4,3)"), read_tiler("(2:4,(2,8))"), read_tiler("(4,3):(1,4)"), read_tiler("4")
-    ((4:1, 3:1), (2:4, (2:1, 8:1)), (4,3):(1,4), 4:1)
+    ((4, 3), (2:4, (2, 8)), (4,3):(1,4), 4:1)
     """
     facts = list(given)
     parts = _between_commas(text.strip()) if isinstance(text, str) else []
     if len(parts) < 2:
         return read_function(text, given=facts)
-    return tuple(read_tiler(part, given=facts) for part in parts)
+    tilers = [read_tiler(part, given=facts) for part in parts]
+    return tuple(each.shape if isinstance(each, Layout) and each == Layout(each.shape) else each for each in tilers)
 
 
 def _between_commas(text: str) -> list[str]:

@@ -70,19 +70,36 @@ class Relation:
 
     def compose(self, outer: Relation) -> Relation:
         """outer ∘ this: from the digits of this one to the places of `outer`, whose digits are this one's places."""
+        (_, outs), (ins, _) = _counts(self.map), _counts(_map(outer))
+        if outs != ins:
+            raise WrongArgument(
+                f"a relation with places of {outs} numbers is composed with one of {ins} digits",
+                required="as many digits as numbers in a place",
+                suggestions=("Relation(composition(outer, inner)), of functions",),
+            )
         return self._made(_bounded(lambda _: self.map.apply_range(_map(outer))))
 
     def union(self, other: Relation) -> Relation:
         """The pairs of either."""
-        return self._made(_bounded(lambda _: self.map.union(_map(other))))
+        return self._made(_bounded(lambda _: self.map.union(self._like(other))))
 
     def intersect(self, other: Relation) -> Relation:
         """The pairs of both."""
-        return self._made(_bounded(lambda _: self.map.intersect(_map(other))))
+        return self._made(_bounded(lambda _: self.map.intersect(self._like(other))))
 
     def subtract(self, other: Relation) -> Relation:
         """The pairs of this one that the other does not have."""
-        return self._made(_bounded(lambda _: self.map.subtract(_map(other))))
+        return self._made(_bounded(lambda _: self.map.subtract(self._like(other))))
+
+    def _like(self, other: Relation) -> Any:
+        """The pairs of another relation, of as many digits, and numbers in a place."""
+        (ins, outs), others = _counts(self.map), _counts(_map(other))
+        if (ins, outs) != others:
+            raise WrongArgument(
+                f"a relation of {ins} digits, with places of {outs} numbers, beside one of {others[0]} and {others[1]}",
+                required="as many of both",
+            )
+        return _map(other)
 
     def complement(self, below: int) -> Relation:
         """From each integer below this one that is no place, to itself: what the places leave out."""
@@ -181,6 +198,11 @@ def _need_isl() -> None:
             required="the package islpy",
             suggestions=("pip install 'atl-tensor[isl]'",),
         )
+
+
+def _counts(pairs: Any) -> tuple[int, int]:
+    """How many digits there are, and numbers in a place."""
+    return _bounded(lambda isl: (pairs.dim(isl.dim_type.in_), pairs.dim(isl.dim_type.out)))  # type: ignore[no-any-return]
 
 
 def _map(other: object) -> Any:

@@ -15,7 +15,7 @@ from atl.errors import WrongArgument, brief
 from layouts.errors import LayoutError
 from layouts.foundation.box import Box
 from layouts.foundation.function import IndexFunction
-from layouts.foundation.tuples import Extent, extent_of
+from layouts.foundation.tuples import Extent, extent_of, shown
 
 Storage: TypeAlias = Callable[[Sequence[Any]], IndexFunction]
 """Where the elements of a tensor go, as a function of its shape."""
@@ -33,7 +33,7 @@ def blocked(*tiles: Any) -> Storage:
            [16, 17, 18, 19, 24, 25, 26, 27],
            [20, 21, 22, 23, 28, 29, 30, 31]])
     """
-    inner = [_positive(tile, "the extent of a tile") for tile in tiles]
+    inner = [_positive(_own(tile, "blocked(4, 8)"), "the extent of a tile") for tile in tiles]
 
     def storage(shape: Sequence[Any]) -> IndexFunction:
         extents = _extents("blocked", shape, len(inner), len(inner))
@@ -58,7 +58,7 @@ def padded(by: Any) -> Storage:
     >>> padded(1)((3, 4)).table()[3:6]  # the second column begins with the fourth index
     array([ 1,  6, 11])
     """
-    room = extent_of(by)
+    room = extent_of(_own(by, "padded(1)"))
 
     def storage(shape: Sequence[Any]) -> IndexFunction:
         extents = _extents("padded", shape, 1, None)
@@ -98,7 +98,7 @@ def swizzled(rows: int, chunk: int = 1) -> Storage:
            [10, 11,  8,  9],
            [15, 14, 13, 12]])
     """
-    _bits(rows, "rows")
+    _bits(_own(rows, "swizzled(32)"), "rows")
     if type(chunk) is not int or chunk < 1:
         raise WrongArgument(f"chunk={brief(chunk)}", required="a number of elements, 1 or more")
     inner = () if chunk == 1 else (chunk,)
@@ -130,7 +130,7 @@ def morton(tile: int) -> Storage:
            [ 8,  9, 12, 13],
            [10, 11, 14, 15]])
     """
-    bits = _bits(tile, "tile")
+    bits = _bits(_own(tile, "morton(8)"), "tile")
 
     def storage(shape: Sequence[Any]) -> IndexFunction:
         extents = _extents("morton", shape, 1, None)
@@ -223,6 +223,18 @@ def _tiles(n: Extent, tile: Extent) -> Extent:
 
 def _same(*at: Any) -> tuple[Any, ...]:
     return at
+
+
+def _own(value: object, example: str) -> object:
+    """A number of a storage's own, where one may think that the shape of a tensor is asked for."""
+    if isinstance(value, tuple | list):
+        word = example.partition("(")[0]
+        raise WrongArgument(
+            f"{word} is given the shape {brief(shown(tuple(value)))}, and no number of its own",
+            required=f"its own numbers first: {example} is a storage, of tensors of any shape",
+            suggestions=(f'store("B", {example})', f"{example}(shape), for a layout"),
+        )
+    return value
 
 
 def _positive(value: object, what: str) -> Extent:

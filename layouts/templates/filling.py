@@ -118,6 +118,7 @@ def _plain(name: str, value: object) -> str | int:
         raise TemplateError(
             f"the place {name} is {brief(value)}",
             required="an index expression, a slice of a layout, a condition, a number or a text",
+            suggestions=("a slice of it: layout[i, k, :, :]",) if isinstance(value, Function) else (),
         )
     return value
 

@@ -10,7 +10,8 @@ import layouts
 from atl import sizes
 from atl.errors import ATLError
 from layouts import F2, Box, E, IndexFunction, Layout
-from layouts.lego import GroupBy
+from layouts.lego import GroupBy, Row
+from layouts.templates import fill
 
 N, M = sizes("N M")
 L = Layout((4, 8), (8, 1))
@@ -44,6 +45,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: LINEAR.invert_and_compose(L), "is no linear layout"),  # type: ignore[arg-type]
     (lambda: LINEAR.divide_left(3), "3 is no linear layout"),  # type: ignore[arg-type]
     (lambda: LINEAR.divide_right(3), "3 is no linear layout"),  # type: ignore[arg-type]
+    (lambda: LINEAR.apply(lanes=3), "the digits given are lanes"),
+    (lambda: fill("{{ a }}", "triton", {"a": GroupBy([6, 4])}), r"a slice of it: layout\[i, k, :, :\]"),
     (lambda: GroupBy([]), r"GroupBy\(\)"),
     (lambda: GroupBy([4, 4]).apply("1", 2), "'1' is not an index"),
     (lambda: GroupBy([4, 4]).apply(1.5, 2), "1.5 is not an index"),
@@ -81,3 +84,9 @@ def test_what_cannot_be_is_refused(call: Callable[[], object], said: str) -> Non
     with pytest.raises(ATLError, match=said) as caught:
         call()
     assert caught.value.required
+
+
+def test_of_numbers_no_fact_is_asked_for() -> None:
+    with pytest.raises(ATLError) as caught:
+        GroupBy([6, 4]).OrderBy(Row(4, 4))
+    assert caught.value.suggestions == ("ExpandBy, for partial tiles",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import atl
+from atl.errors import WrongArgument
 from atl.prove import Proved, Refuted, Unknown
 from layouts import Chain, Layout, NoLayout, Relation, equal, injective
 from layouts.proofs import relation
@@ -51,3 +52,13 @@ def test_products_of_sizes_are_beyond_isl() -> None:
 def test_isl_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relation, "MOST_OPERATIONS", 10)
     assert isinstance(injective(OVERLAPPING), Unknown)
+
+
+def test_relations_of_other_digits_are_refused_by_their_numbers() -> None:
+    one, two = Relation(Layout(32, 1)), Relation(Layout((4, 8), (8, 1)))
+    assert two.compose(one).is_equal(two)
+    with pytest.raises(WrongArgument, match="places of 1 numbers is composed with one of 2 digits"):
+        one.compose(two)
+    for operation in (one.union, one.intersect, one.subtract):
+        with pytest.raises(WrongArgument, match=r"a relation of 1 digits, .*, beside one of 2 and 1"):
+            operation(two)

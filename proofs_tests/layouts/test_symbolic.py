@@ -166,6 +166,10 @@ def test_complements_and_inverses_at_sampled_sizes() -> None:
         both = [a + b for a in layout.where(**numbers).table() for b in rest.where(**numbers).table()]
         assert sorted(both) == list(range(4 * n * m))
     assert str(right_inverse(Layout((N, M), (M, 1)))) == "(M,N):(N,1)"
+    tiled = zipped_divide(Layout((N, M), (M, 1), given=[N % B == 0]), (B, M))
+    assert str(complement(tiled, 2 * N * M)) == "2:M*N"
+    tiles = zipped_divide(Layout((N, 8), (8, 1), given=[N % B == 0]), (B, 2))
+    assert str(right_inverse(tiles)) == "(2,4,B,N // B):(B,2*N,1,2*B)"
 
 
 def skewed(i: Any, j: Any) -> Any:

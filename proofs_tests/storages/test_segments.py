@@ -120,6 +120,9 @@ def test_a_tensor_of_a_program_is_stored_through_segments() -> None:
     assert faults_in_c([s]) == []
     with pytest.raises(atl.errors.WrongArgument, match="places in segments"):
         reschedule(program).store("y", of_shape(square), loops="elements")
+    without = IndexFunction((n, n), lambda i, j: (i, j), onto=Segments(n, lambda i: i * n, lambda i: n))
+    with pytest.raises(NoLayout, match="the way back, for places in segments"):
+        reschedule(program).store("y", without)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from layouts import (
     antidiagonal,
     blocked,
     column_major,
+    morton,
     padded,
     row_major,
     skewed,
@@ -41,6 +43,22 @@ n, m = atl.sizes("n m")
 def products(name: str) -> Session:
     """The product with both operands stored so."""
     return reschedule(matmul(), given=[T >= 1]).store("B", WAYS[name]).store("A", WAYS[name])
+
+
+@pytest.mark.parametrize("way", [blocked, padded, swizzled, morton])
+def test_a_storage_that_lacks_its_own_numbers_says_so(way: Any) -> None:
+    with pytest.raises(WrongArgument, match=f"{way.__name__} is given the shape .*no number of its own"):
+        reschedule(matmul()).store("B", way)
+
+
+def test_strides_of_sizes_are_stored_by_facts_of_the_layout_and_of_the_program() -> None:
+    program = atl.parse("f (A : float32[n, m]) : float32[n, m] := 2 * A")
+    p = atl.sizes("p")
+    with pytest.raises(NoLayout, match="in the layout and in the program"):
+        reschedule(program).store("A", Layout((n, m), (p, 1)))
+    s = reschedule(program, given=[p >= m]).store("A", Layout((n, m), (p, 1), given=[p >= m]))
+    given = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert np.array_equal(atl.evaluate(s.goal, A=given, p=5), 2 * given)
 
 
 @pytest.mark.parametrize("name", WAYS)

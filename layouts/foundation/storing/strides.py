@@ -19,6 +19,13 @@ MOST_ELEMENTS: Final = 2**14
 """Among so many elements two are looked for that meet."""
 
 
+_ORDERING: Final = (
+    "state what orders them, in the layout and in the program: Layout(…, given=…), reschedule(program, given=…)",
+    "IndexFunction(…), with a way back",
+)
+"""What helps where it is not known that strides of sizes have an order."""
+
+
 def stored_by_strides(
     shape: tuple[Index, ...],
     domain: Shape,
@@ -138,6 +145,7 @@ def _in_order(
             if met is None
             else f"{written} stores two elements at one place: those with the digits {met[0]} and {met[1]}",
             required="an order of the modes in which each stride exceeds all that the modes before it span",
+            suggestions=() if met else _ORDERING,
         )
     out = []
     for wanted in ordered:

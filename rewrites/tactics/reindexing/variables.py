@@ -30,5 +30,5 @@ def place_variables(names: Sequence[str]) -> list[Var]:
 
 def segment_variables() -> tuple[Index, Index, Index]:
     """The keys of two segments, and a position."""
-    one, other, position = (index(Var(_KEYS + k, name)) for k, name in enumerate(("k", "l", "q")))
+    one, other, position = (index(Var(_KEYS + k, name)) for k, name in enumerate(("key", "later", "position")))
     return one, other, position
