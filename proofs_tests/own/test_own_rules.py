@@ -207,6 +207,7 @@ def test_a_theorem_says_which_unproved_rules_it_rests_on() -> None:
     assert repr(theorem) == "extremes = extremes, by 1 step; if larger_and_smaller (grade 1) holds, not proved"
     assert describe(theorem).startswith("NOT PROVED: it holds if larger_and_smaller does. Derived by 1 step, that")
     assert "a rule of the user's own, grade 1" in describe(theorem)
+    assert "if larger_and_smaller (grade 1) holds, not proved" in theorem._repr_html_()
     assert json.loads(dumps(theorem))["own"]["larger_and_smaller"]["grade"] == 1
 
 
@@ -214,6 +215,7 @@ def test_a_theorem_by_a_proved_rule_is_proved() -> None:
     theorem = reschedule(program()).rw(telescope).done()
     assert theorem.unproved == ()
     assert repr(theorem) == "rise = rise, by 1 step"
+    assert "not proved" not in theorem._repr_html_()
     assert describe(theorem).startswith("Proved by 1 step, that")
 
 
