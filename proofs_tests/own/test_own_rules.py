@@ -310,6 +310,17 @@ def test_the_command_tells_by_its_exit_code(tmp_path: Path, capsys: pytest.Captu
     assert main(["check", "--own", str(own), str(marked), str(tmp_path / "none.json")]) == 1
 
 
+def test_a_page_of_a_certificate_is_exported_with_the_rules_supplied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marked, own = tmp_path / "marked.json", tmp_path / "own_exported.py"
+    own.write_text(OF_EXTREMES, encoding="utf-8")
+    reschedule(extremes()).rw(read(own).rules["larger_and_smaller"]).done().save(marked)
+    assert main(["export", str(marked), "--as", "html"]) == 2
+    assert main(["export", str(marked), "--as", "html", "--own", str(own)]) == 0
+    assert "Not proved. " in capsys.readouterr().out
+
+
 def test_a_certificate_of_ours_has_no_part_for_a_users_rules() -> None:
     theorem = reschedule(extremes()).rw("add_comm").done()
     assert "own" not in json.loads(dumps(theorem))

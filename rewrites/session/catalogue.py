@@ -14,6 +14,7 @@ from typing import Final
 from rewrites import tactics
 from rewrites.own.applying import Applies
 from rewrites.own.tactics import parameters_of, text_of
+from rewrites.session.display import law_of
 from rewrites.session.session import Session
 
 _HEAD: Final = """\
@@ -45,7 +46,7 @@ class Entry:
     @property
     def law(self) -> str:
         """The first sentence or two: what it does, before → after."""
-        return " ".join(self.text.split("\n\n", 1)[0].split())
+        return law_of(self.text)
 
 
 def tactics_of_sessions() -> Iterator[Entry]:

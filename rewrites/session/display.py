@@ -250,6 +250,11 @@ def proved_how(premise: ProvedPremise) -> str:
     return "nothing can stand here" if premise.vacuous else _LAYERS.get(premise.layer, premise.layer)
 
 
+def law_of(documented: str) -> str:
+    """The first sentence or two of a tactic's docstring, on one line: what it does, before → after."""
+    return " ".join(documented.split("\n\n", 1)[0].split())
+
+
 # -- rules ------------------------------------------------------------------------------------------------------------
 
 _KINDS: Final = {"index": "an index", "condition": "a condition"}
