@@ -22,7 +22,7 @@ from rewrites.drawn import drawn as _drawn
 from rewrites.errors import NoMatch, NoSite, Undetermined
 from rewrites.kernel import Theorem
 from rewrites.places.choosing import Handle
-from rewrites.rule import Rule as _Rule
+from rewrites.rule import Rule
 from rewrites.rules import RULES as rules  # noqa: N811 (the contract's name)
 from rewrites.session.display import rule_html as _rule_html
 from rewrites.session.display import theorem_html as _theorem_html
@@ -33,7 +33,7 @@ from rewrites.tuning import Tuned, autotune
 
 # The kernel imports none of this: a theorem is given here what it is written and drawn with, and so is a rule.
 Theorem.write_with(save=_save, script=_as_python, page=_drawn, display=_theorem_html)
-_Rule.display_with(_rule_html)
+Rule.display_with(_rule_html)
 
 __all__ = [
     "Account",
@@ -43,6 +43,7 @@ __all__ = [
     "NoMatch",
     "NoSite",
     "Operand",
+    "Rule",
     "Session",
     "StepAccount",
     "Theorem",

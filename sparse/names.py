@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from atl.errors import WrongArgument, brief
-from rewrites import Theorem
+from rewrites import Rule, Theorem
 from rewrites import load as load_with
 from sparse import formats
 from sparse.formats import Format
@@ -47,9 +47,15 @@ def format_named(text: str, own: Mapping[str, Format] | None = None) -> Format |
             return None
 
 
-def load(path: str | os.PathLike[str], *, own: Mapping[str, Format] | None = None, smt: bool = True) -> Theorem:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    own: Mapping[str, Format] | None = None,
+    own_rules: Sequence[Rule] = (),
+    smt: bool = True,
+) -> Theorem:
     """The theorem that a file certifies, with operands that calls pass packed: `rewrites.load` with our formats.
 
-    `own` are formats of your own, by their names.
+    `own` are formats of your own, by their names; `own_rules` are rules of your own, which `rewrites.load` calls `own`.
     """
-    return load_with(path, smt=smt, formats=lambda text: format_named(text, own))
+    return load_with(path, own=own_rules, smt=smt, formats=lambda text: format_named(text, own))

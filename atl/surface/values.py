@@ -361,12 +361,9 @@ class Tensor(Symbolic):
         """NumPy's folds and `np.transpose` on tensors, as terms; the other functions are refused."""
         name = function.__name__
         method = numpy_forms.METHODS.get(name)
-        if method is not None and options.keys() <= {"axis", "keepdims"} and type(arguments[0]) is Tensor:
-            return (
-                getattr(arguments[0], method)(*arguments[1:2], **options)
-                if len(arguments) < 3
-                else self._not_numpys(name)
-            )
+        plain = options.keys() <= {"axis", "keepdims"} and len(arguments) < 3 and type(arguments[0]) is Tensor
+        if method is not None and plain:
+            return getattr(arguments[0], method)(*arguments[1:], **options)
         if name == "transpose" and len(arguments) == 1 and not options:
             return self.T
         return self._not_numpys(name)

@@ -19,8 +19,11 @@ from atl.core.program import Program, size_in
 from atl.errors import ArgumentError, ArrayError, LibraryMissing, WrongArgument, WrongName, brief
 
 Call = Callable[..., Any]
-_REGISTERED: Final[dict[str, Any]] = {}
-"""The operators that there are, by their names. PyTorch would drop one that is registered once more from its users."""
+_REGISTERED: Final[dict[str, tuple[Program, Any]]] = {}
+"""The operators that there are, by their names, each with what it computes.
+
+PyTorch would drop one that is registered once more from its users.
+"""
 
 
 def torch_operator(program: Program, call: Call, name: str) -> Any:
@@ -28,7 +31,7 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
 
     A scalar input is a number. Under `torch.compile` it is one node of the graph, whose shape is known. It has no
     derivative: PyTorch says so where one is asked for. Raises `LibraryMissing`, and `WrongArgument` where elements
-    decide on the shape of the result.
+    decide on the shape of the result; `WrongName` for the name of another kernel's operator.
     """
     if not find_spec("torch"):
         raise _missing("torch", "PyTorch")
@@ -41,7 +44,14 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
     schema = f"({', '.join(f'{kind} {argument}' for argument, kind in kinds.items())}) -> Tensor"
     qualified = f"atl::{name}"
     if qualified in _REGISTERED:
-        return _REGISTERED[qualified]
+        computed, operator = _REGISTERED[qualified]
+        if computed != program:
+            raise WrongName(
+                f"the operator {qualified} is there, and computes {computed.name}",
+                required="a name of its own for each kernel",
+                suggestions=("kernel.torch_operator(), which makes one of the program and its code",),
+            )
+        return operator
     dtype = getattr(torch, "bool" if program.dtype == TRUTH else program.dtype)
 
     def run(*given: Any) -> Any:
@@ -57,7 +67,7 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
 
     operator = torch.library.custom_op(qualified, run, mutates_args=(), device_types="cpu", schema=schema)
     operator.register_fake(looks_like)
-    _REGISTERED[qualified] = operator
+    _REGISTERED[qualified] = program, operator
     return operator
 
 

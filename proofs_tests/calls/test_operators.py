@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import atl
-from atl.errors import ArgumentError, ArrayError, ATLError, LibraryMissing, WrongArgument
+from atl.errors import ArgumentError, ArrayError, ATLError, LibraryMissing, WrongArgument, WrongName
 from lowering import Kernel, compile  # noqa: A004 (the contract's name)
 from lowering.calls.operators import Shapes
 
@@ -63,6 +63,9 @@ def test_a_kernel_is_an_operator_of_pytorchs(windows: Kernel) -> None:
     needs_gradient = torch.ones(3, requires_grad=True)
     with pytest.raises(RuntimeError, match="autograd"):
         operator(needs_gradient, 1.0, 2).sum().backward()
+    other = compile(atl.parse("negated (x : float32[n]) : float32[n] := gen[i < n] -x[i]"))
+    with pytest.raises(WrongName, match="is there, and computes w"):
+        other.torch_operator("windows_of_the_test")
     with pytest.raises(ATLError, match="name of an operator"):
         windows.torch_operator("no name")
 

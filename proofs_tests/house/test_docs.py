@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,13 @@ def test_every_link_leads_somewhere(document: Path) -> None:
         assert there.is_file(), target
         if anchor:
             assert anchor in anchors(there.read_text(encoding="utf-8"))
+
+
+def test_every_extra_and_where_builds_are_kept_is_told() -> None:
+    told = (HERE / "docs" / "install.md").read_text(encoding="utf-8")
+    project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert [extra for extra in project["optional-dependencies"] if extra != "dev" and f"`{extra}`" not in told] == []
+    assert re.findall(r"ATL_\w+", told) == ["ATL_CACHE"]
 
 
 def test_pictures_are_small() -> None:

@@ -133,10 +133,9 @@ def _of(node: ast.AST) -> Iterator[Change]:
     """The changes of one node: in words, and the field of a node that gets another value."""
     said = ast.unparse(node).split("\n")[0][:70] if isinstance(node, ast.expr | ast.stmt) else ""
     match node:
-        case ast.Compare(ops=[op], left=left, comparators=[right]) if type(op) in _COMPARED:
+        case ast.Compare(ops=[op]):
             for other in _COMPARED[type(op)]:
                 yield f"{said}: {type(op).__name__} becomes {other.__name__}", node, "ops", [other()]
-            del left, right
         case ast.Compare(ops=[*ops]):
             for place, op in enumerate(ops):
                 for other in _COMPARED[type(op)]:

@@ -207,6 +207,7 @@ def test_a_theorem_says_which_unproved_rules_it_rests_on() -> None:
     assert repr(theorem) == "extremes = extremes, by 1 step; if larger_and_smaller (grade 1) holds, not proved"
     assert describe(theorem).startswith("NOT PROVED: it holds if larger_and_smaller does. Derived by 1 step, that")
     assert "a rule of the user's own, grade 1" in describe(theorem)
+    assert "if larger_and_smaller (grade 1) holds, not proved" in theorem._repr_html_()
     assert json.loads(dumps(theorem))["own"]["larger_and_smaller"]["grade"] == 1
 
 
@@ -214,6 +215,7 @@ def test_a_theorem_by_a_proved_rule_is_proved() -> None:
     theorem = reschedule(program()).rw(telescope).done()
     assert theorem.unproved == ()
     assert repr(theorem) == "rise = rise, by 1 step"
+    assert "not proved" not in theorem._repr_html_()
     assert describe(theorem).startswith("Proved by 1 step, that")
 
 
@@ -306,6 +308,17 @@ def test_the_command_tells_by_its_exit_code(tmp_path: Path, capsys: pytest.Captu
     assert main(["check", "--own", str(own), str(marked), str(proved)]) == 3
     assert "NOT PROVED: it holds if larger_and_smaller does" in capsys.readouterr().out
     assert main(["check", "--own", str(own), str(marked), str(tmp_path / "none.json")]) == 1
+
+
+def test_a_page_of_a_certificate_is_exported_with_the_rules_supplied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marked, own = tmp_path / "marked.json", tmp_path / "own_exported.py"
+    own.write_text(OF_EXTREMES, encoding="utf-8")
+    reschedule(extremes()).rw(read(own).rules["larger_and_smaller"]).done().save(marked)
+    assert main(["export", str(marked), "--as", "html"]) == 2
+    assert main(["export", str(marked), "--as", "html", "--own", str(own)]) == 0
+    assert "Not proved. " in capsys.readouterr().out
 
 
 def test_a_certificate_of_ours_has_no_part_for_a_users_rules() -> None:

@@ -29,6 +29,7 @@ from rewrites.places.choosing import Chosen, places
 from rewrites.places.site import Site
 from rewrites.rule import Rule
 from rewrites.rules import RULES
+from rewrites.session.display import law_of
 
 SECONDS: Final = 3.0
 _LONGEST: Final = 90
@@ -101,7 +102,7 @@ def _by_tactic(asked: _Asked, call: UsualCall) -> Iterator[Offer]:
     if change is None:
         return
     path, before, after = change
-    law = " ".join((inspect.getdoc(tactic) or "").split("\n\n", 1)[0].split())
+    law = law_of(inspect.getdoc(tactic) or "")
     yield Offer(call.tactic, "tactic", call.arguments, call.options, law, path, before, after)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from atl.errors import ATLError, WrongArgument, brief
 from rewrites.errors import unknown_name
 from rewrites.kernel import Theorem
-from rewrites.own.tactics import tactics
+from rewrites.own.tactics import name_of, tactics
 from rewrites.session import display
 from rewrites.session.call import Call
 from rewrites.session.diagnosis import told_at_the_call
@@ -87,7 +87,7 @@ def carried_out(
 
     `on` is a session of its own: what is refused there leaves the one that asks as it was.
     """
-    name = str(getattr(tactic, "__name__", type(tactic).__name__))
+    name = name_of(tactic)
     try:
         inspect.signature(tactic).bind(on, *arguments, **options)
     except TypeError as error:

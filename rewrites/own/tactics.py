@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from atl.errors import WrongArgument, WrongName, brief
 from rewrites import tactics as ours
@@ -62,11 +62,16 @@ def tactics() -> dict[str, Callable[..., object]]:
 
 def text_of(function: Callable[..., object]) -> tuple[str, str]:
     """How a tactic is called, and what its docstring says."""
+    return f"s.{name_of(function)}{parameters_of(function)}", inspect.getdoc(function) or ""
+
+
+def name_of(function: object) -> str:
+    """What a tactic is called in the record of a session; a callable object has the name of its class."""
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def parameters_of(function: Callable[..., object]) -> str:
+    """The parameters without their annotations, and without the session."""
     whole = inspect.signature(function)
     shown = [each.replace(annotation=inspect.Parameter.empty) for each in list(whole.parameters.values())[1:]]
-    call = f"s.{_name(function)}{whole.replace(parameters=shown, return_annotation=inspect.Signature.empty)}"
-    return call, inspect.getdoc(function) or ""
-
-
-def _name(function: Any) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
+    return str(whole.replace(parameters=shown, return_annotation=inspect.Signature.empty))

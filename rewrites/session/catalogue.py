@@ -9,11 +9,12 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from rewrites import tactics
 from rewrites.own.applying import Applies
-from rewrites.own.tactics import text_of
+from rewrites.own.tactics import parameters_of, text_of
+from rewrites.session.display import law_of
 from rewrites.session.session import Session
 
 _HEAD: Final = """\
@@ -45,7 +46,7 @@ class Entry:
     @property
     def law(self) -> str:
         """The first sentence or two: what it does, before → after."""
-        return " ".join(self.text.split("\n\n", 1)[0].split())
+        return law_of(self.text)
 
 
 def tactics_of_sessions() -> Iterator[Entry]:
@@ -104,12 +105,5 @@ def _entry(name: str, documented: object) -> Entry:
     method = getattr(Session, name)
     text = inspect.getdoc(documented)
     assert text is not None, name
-    call = f"s.{name}" if isinstance(method, property) else f"s.{name}{_signature(method)}"
+    call = f"s.{name}" if isinstance(method, property) else f"s.{name}{parameters_of(method)}"
     return Entry(name, call, text)
-
-
-def _signature(method: Callable[..., Any]) -> str:
-    """The parameters without their annotations, and without the session."""
-    whole = inspect.signature(method)
-    shown = [each.replace(annotation=inspect.Parameter.empty) for each in list(whole.parameters.values())[1:]]
-    return str(whole.replace(parameters=shown, return_annotation=inspect.Signature.empty))

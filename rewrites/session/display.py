@@ -250,6 +250,11 @@ def proved_how(premise: ProvedPremise) -> str:
     return "nothing can stand here" if premise.vacuous else _LAYERS.get(premise.layer, premise.layer)
 
 
+def law_of(documented: str) -> str:
+    """The first sentence or two of a tactic's docstring, on one line: what it does, before → after."""
+    return " ".join(documented.split("\n\n", 1)[0].split())
+
+
 # -- rules ------------------------------------------------------------------------------------------------------------
 
 _KINDS: Final = {"index": "an index", "condition": "a condition"}
@@ -297,7 +302,7 @@ def session_html(start: Program, calls: Sequence[Call]) -> str:
 
 
 def theorem_html(theorem: Theorem) -> str:
-    """Both sides, and between them the rules by which they are equal, folded."""
+    """Both sides, and between them the rules by which they are equal, folded; first what it rests on, if not proved."""
     steps = theorem.steps
     listed = [
         f"<li><code>{step.rule.name}{'⁻¹' if step.reverse else ''}</code>: {html.escape(step.rule.law)}</li>"
@@ -306,7 +311,8 @@ def theorem_html(theorem: Theorem) -> str:
     more = f"<p>… and {len(steps) - MOST_FOLDED} more</p>" if len(steps) > MOST_FOLDED else ""
     many = f"= by {len(steps)} step{'' if len(steps) == 1 else 's'}"
     rules = _folded(many, f"<ol>{''.join(listed)}</ol>{more}")
-    return f'<div class="atl-theorem">{_program_html(theorem.lhs)}{rules}{_program_html(theorem.rhs)}</div>'
+    mark = f"<p><b>{html.escape(repr(theorem))}</b></p>" if theorem.unproved else ""
+    return f'<div class="atl-theorem">{mark}{_program_html(theorem.lhs)}{rules}{_program_html(theorem.rhs)}</div>'
 
 
 def rule_html(rule: Rule) -> str:
