@@ -108,9 +108,9 @@ def changes(old: str, new: str) -> tuple[list[Range], list[Range]]:
         gone, come = (_whole(words, [(True, first, len(words) - last)]) for words in (ours, theirs))
         return _ranges(gone, ours), _ranges(come, theirs)
     kept = SequenceMatcher(None, [w for w, _ in left], [w for w, _ in right], autojunk=False).get_opcodes()
-    met = [(tag != "replace", *ends) for tag, *ends in kept if tag != "equal"]
-    gone = _whole(ours, [(alone, first + low, first + high) for alone, low, high, _, _ in met])
-    come = _whole(theirs, [(alone, first + low, first + high) for alone, _, _, low, high in met])
+    met = [each for each in kept if each[0] != "equal"]
+    gone = _whole(ours, [(tag != "replace", first + low, first + high) for tag, low, high, _, _ in met])
+    come = _whole(theirs, [(tag != "replace", first + low, first + high) for tag, _, _, low, high in met])
     return _settled(gone, left, ours), _settled(come, right, theirs)
 
 
