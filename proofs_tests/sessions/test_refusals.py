@@ -319,7 +319,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a call to undo that is none": (
         lambda: reschedule(pipeline()).undo(-1),
         WrongArgument,
-        ("required: a number from 0 to that of the calls made",),
+        ("required: a number from 0 to 0, that of the calls made",),
     ),
     "a side that fits anything": (
         lambda: reschedule(matmul()).rw("gen_eta", at="A[_, _]"),
