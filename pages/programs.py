@@ -29,6 +29,8 @@ _COLOURED: Final = re.compile(
     r"(?P<k>[⊞Σ∏⨁]|\b(?:let|in|(?:max|min|product)(?=[\[(])|truncr|truncl|padr|padl|flatten|split|transpose|place|select|cast)\b)"
     r"|(?P<m>\| (?:[a-z]+(?:\.[xyz])?)(?=\]| :=))"
 )
+_OPENING: Final = frozenset("([{⌈")
+_CLOSING: Final = frozenset(")]}⌉")
 _WORDS: Final = re.compile(r"\s+|\w+|.")
 
 
@@ -100,12 +102,16 @@ def changes(old: str, new: str) -> tuple[list[Range], list[Range]]:
     ours, theirs = _words(old), _words(new)
     first, last = _alike(ours, theirs)
     left, right = ours[first : len(ours) - last], theirs[first : len(theirs) - last]
-    if not left or not right or len(left) * len(right) > COMPARED:
+    if len(left) * len(right) > COMPARED:
         return _ranges(left), _ranges(right)
+    if not left or not right:
+        gone, come = (_whole(words, [(True, first, len(words) - last)]) for words in (ours, theirs))
+        return _ranges(gone, ours), _ranges(come, theirs)
     kept = SequenceMatcher(None, [w for w, _ in left], [w for w, _ in right], autojunk=False).get_opcodes()
-    gone = [left[i] for tag, low, high, _, _ in kept if tag != "equal" for i in range(low, high)]
-    come = [right[i] for tag, _, _, low, high in kept if tag != "equal" for i in range(low, high)]
-    return _settled(gone, left), _settled(come, right)
+    met = [each for each in kept if each[0] != "equal"]
+    gone = _whole(ours, [(tag != "replace", first + low, first + high) for tag, low, high, _, _ in met])
+    come = _whole(theirs, [(tag != "replace", first + low, first + high) for tag, _, _, low, high in met])
+    return _settled(gone, left, ours), _settled(come, right, theirs)
 
 
 def _words(text: str) -> list[tuple[str, int]]:
@@ -120,8 +126,47 @@ def _alike(ours: Sequence[tuple[str, int]], theirs: Sequence[tuple[str, int]]) -
     return first, last
 
 
-def _settled(changed: list[tuple[str, int]], part: list[tuple[str, int]]) -> list[Range]:
-    return _ranges(part) if len(changed) > MOSTLY * len(part) else _ranges(changed, part)
+def _whole(words: Sequence[tuple[str, int]], runs: Sequence[tuple[bool, int, int]]) -> list[tuple[str, int]]:
+    """The words of runs, each moved to where its brackets close: of `⊞[i < n] ⊞[j < m]` not the part `] ⊞[j < m`.
+
+    A run that stands alone, with nothing in its place on the other side, may begin and end a word later where the word
+    behind it is its first one, and a word earlier where the word before it is its last one.
+    """
+    out: list[tuple[str, int]] = []
+    floor = 0
+    for (alone, low, high), (_, ceiling, _) in zip(runs, [*runs[1:], (False, len(words), 0)], strict=True):
+        size = high - low
+        begins = _begins(words, low, size, range(floor, ceiling - size + 1)) if alone and size else [low]
+        closed = [at for at in begins if _closed([word for word, _ in words[at : at + size]])]
+        ends = [at for at in closed if size and words[at + size - 1][0] in _CLOSING]
+        begin = [*ends, *closed, low][0]
+        out += words[begin : begin + size]
+        floor = begin + size
+    return out
+
+
+def _begins(words: Sequence[tuple[str, int]], low: int, size: int, among: range) -> list[int]:
+    """Where a run of so many words may begin instead, so that the others read the same; its own place first."""
+    later, earlier = [low], [low]
+    while later[-1] + 1 in among and words[later[-1]][0] == words[later[-1] + size][0]:
+        later.append(later[-1] + 1)
+    while earlier[-1] - 1 in among and words[earlier[-1] - 1][0] == words[earlier[-1] + size - 1][0]:
+        earlier.append(earlier[-1] - 1)
+    return [*later, *earlier[1:]]
+
+
+def _closed(words: Sequence[str]) -> bool:
+    """Whether each bracket among these closes one that was opened among them, and none stays open."""
+    depth = 0
+    for word in words:
+        depth += (word in _OPENING) - (word in _CLOSING)
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _settled(changed: list[tuple[str, int]], part: list[tuple[str, int]], among: list[tuple[str, int]]) -> list[Range]:
+    return _ranges(part) if len(changed) > MOSTLY * len(part) else _ranges(changed, among)
 
 
 def _ranges(words: Sequence[tuple[str, int]], among: Sequence[tuple[str, int]] | None = None) -> list[Range]:

@@ -209,7 +209,12 @@ def _converted(array: Array, value: object) -> AnyArray:
         raise ArgumentError(f"{array.name} is no array: {error}", required=_declared(array)) from None
     nothing = held.dtype.kind == "O" and held.ndim == 0 and not isinstance(value, numbers.Number | np.ndarray)
     if held.dtype.kind not in "biufcO" or nothing:
-        raise ArgumentError(f"{array.name} is {brief(value, kind=True)}", required=_declared(array))
+        sparse = f'derive a kernel for a sparse {array.name}: reschedule(program).sparsify("{array.name}", sparse.CSR)'
+        raise ArgumentError(
+            f"{array.name} is {brief(value, kind=True)}",
+            required=_declared(array),
+            suggestions=(sparse, f"pass {array.name}.toarray()") if hasattr(value, "toarray") else (),
+        )
     return held
 
 

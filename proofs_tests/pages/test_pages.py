@@ -219,6 +219,18 @@ def test_only_what_has_changed_is_marked() -> None:
     assert changes("a b", "a\n   b") == ([], [])
 
 
+def test_what_is_marked_has_its_own_brackets() -> None:
+    before, after = "⊞[i < n] ⊞[j < m] x[i, j]", "transpose ⊞[j < m] ⊞[i < n] x[i, j]"
+    gone, come = changes(before, after)
+    assert [before[a:b] for a, b in gone] == ["⊞[j < m]"]
+    assert [after[a:b] for a, b in come] == ["transpose ⊞[j < m]"]
+    gone, come = changes(before, "⊞[j < m] x[0, j]")
+    assert [before[a:b] for a, b in gone] == ["⊞[i < n]", "i"]
+    gone, come = changes(before, "⊞[j < m] x[i, j]")
+    assert [before[a:b] for a, b in gone] == ["⊞[i < n]"]
+    assert come == []
+
+
 # -- hostile texts ----------------------------------------------------------------------------------------------------
 
 HOSTILE = "</code></pre><script>document.title='taken'</script><img src=x onerror=alert(1)>\"'&\u202e\0\ud800"

@@ -297,6 +297,15 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
         NoSite,
         ("f does not stand inside of that loop",),
     ),
+    "a let staged in the loop that computes it": (
+        lambda: reschedule(pipeline()).rename("i", "u").stage("buf", at="u"),
+        NoSite,
+        (
+            "buf is not read inside of that loop, which computes it",
+            "required: a loop that reads buf",
+            'try: s.stage("buf", at="i")',
+        ),
+    ),
     "a let called by no name": (
         lambda: reschedule(matmul()).lbind("_ * _", "2x"),
         WrongArgument,
@@ -310,7 +319,7 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[atl.ATLError], tuple[str, .
     "a call to undo that is none": (
         lambda: reschedule(pipeline()).undo(-1),
         WrongArgument,
-        ("required: a number from 0 to that of the calls made",),
+        ("required: a number from 0 to 0, that of the calls made",),
     ),
     "a side that fits anything": (
         lambda: reschedule(matmul()).rw("gen_eta", at="A[_, _]"),

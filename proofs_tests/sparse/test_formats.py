@@ -9,8 +9,10 @@ import pytest
 import scipy.sparse as sp
 
 import atl
+import lowering
 import sparse
 from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
+from rewrites import reschedule
 from sparse import compress, decompress, meaning, pack
 from sparse.levels import Compressed, Hashed
 from sparse.tensors import encoded
@@ -193,3 +195,19 @@ def test_a_hash_function_gives_integers() -> None:
     with pytest.raises(sparse.FormatError, match="a hash function that gives float64"):
         sparse.pack(np.eye(4), sparse.HASH(8, lambda c: c / 2))
     assert np.array_equal(sparse.decompress(sparse.pack(np.eye(4), sparse.HASH(8, lambda _: 5))), np.eye(4))
+
+
+def test_a_matrix_of_scipy_given_to_a_dense_kernel_is_refused_with_both_ways_on() -> None:
+    n, m = atl.sizes("n m")
+    a, v = atl.tensor("A", n, m), atl.tensor("v", m)
+    times = atl.program("times", [a, v], atl.gen(n, lambda i: atl.sum(m, lambda j: a[i, j] * v[j])))
+    plain, derived = lowering.compile(times), lowering.compile(reschedule(times).sparsify("A", sparse.CSR).goal)
+    ones = np.ones(3, dtype=np.float32)
+    for matrix in (sp.csr_matrix(np.eye(3, dtype=np.float32)), sp.coo_array(np.eye(3, dtype=np.float32))):
+        with pytest.raises(atl.ArgumentError) as refused:
+            plain(matrix, ones)
+        derive, densify = refused.value.suggestions
+        assert 'reschedule(program).sparsify("A", sparse.CSR)' in derive
+        assert densify == "pass A.toarray()"
+        assert np.array_equal(plain(matrix.toarray(), ones), ones)
+        assert np.array_equal(derived(sp.csr_array(matrix), ones), ones)

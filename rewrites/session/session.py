@@ -114,7 +114,7 @@ class Session(OnGpu, Applies):
         if not is_position(count) or count > len(self._calls):
             raise WrongArgument(
                 f"{brief(count)} calls to undo, {len(self._calls)} made",
-                required="a number from 0 to that of the calls made",
+                required=f"a number from 0 to {len(self._calls)}, that of the calls made",
             )
         for _ in range(count):
             self._undone.append(self._calls.pop())

@@ -17,7 +17,7 @@ from rewrites.derivation import Derivation
 from rewrites.errors import NoSite
 from rewrites.instantiation import Argument, Function
 from rewrites.places.choosing import Chosen, chosen, nothing_chosen
-from rewrites.places.site import Site
+from rewrites.places.site import Site, binders
 from rewrites.tactics.indices import closed
 from rewrites.tactics.loops import first_possible, loops
 from rewrites.tactics.nests.guards import used_positions
@@ -137,16 +137,35 @@ def _producers(work: Derivation, what: Chosen, below: Path) -> list[Site]:
     everywhere = list(chosen(work.goal, what, top_down=True))
     found = [site for site in everywhere if site.path[: len(below)] == below]
     if everywhere and not found:
-        raise NoSite(
-            f"{what} does not stand inside of that loop",
-            place=place_of(work.goal, below),
-            required="a loop around it, or one inside of the let, if it is a let",
-        )
+        raise _not_below(work, what, everywhere[0], below)
     if not found:
         raise nothing_chosen(work.goal, what, operand=True)
     if isinstance(what, str) and isinstance(found[0].term, Let) and what in found[0].called:
         return [found[0].child(0)]
     return found
+
+
+def _not_below(work: Derivation, what: Chosen, site: Site, below: Path) -> NoSite:
+    """What to say of something that is not within a loop; it may be the let whose value the loop computes."""
+    place = place_of(work.goal, below)
+    if not isinstance(site.term, Let) or below[: len(site.path) + 1] != (*site.path, 0):
+        required = "a loop around it, or one inside of the let, if it is a let"
+        return NoSite(f"{what} does not stand inside of that loop", place=place, required=required)
+    name = site.called[0]
+    inside = (*site.path, 1)
+    loops_inside = (
+        each
+        for each in binders(work.goal)
+        if each.path[: len(inside)] == inside and isinstance(each.term, Gen | Reduce)
+    )
+    firsts = ((loop, next(chosen(work.goal, loop.called[0], top_down=True))) for loop in loops_inside)
+    names = [loop.called[0] for loop, first in firsts if loop.path == first.path]
+    return NoSite(
+        f"{name} is not read inside of that loop, which computes it",
+        place=place,
+        required=f"a loop that reads {name}; of several loops of one name, the first one is meant",
+        suggestions=(f's.stage("{name}", at="{names[0]}")',) if names else ("choose the loop by a pattern",),
+    )
 
 
 def _input_read(work: Derivation, site: Site) -> Path | None:
