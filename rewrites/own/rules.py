@@ -28,7 +28,7 @@ def rule(
     Its parameters are metavariables, each annotated with what it ranges over: `Index`, `Cond`, `Elem`, `Vector`,
     `Body[Index]`, …; its docstring is the law; it returns `equation(left, right, given(premises))`. The rule is tried
     with random elements (grade 1) and at small sizes for all elements (grade 2), and a proof for all sizes is tried
-    (grade 3). It is then used as `s.rw(name)`, like any other. A theorem that rests on one of grade 1 or 2 says so in
+    (grade 3). It is then used by itself, `s.rw(twice)`. A theorem that rests on one of grade 1 or 2 says so in
     its text, in its certificate and in what `atl check` answers.
 
     What the function uses of its module is taken as it is now: a number that is changed later changes no rule. What may
