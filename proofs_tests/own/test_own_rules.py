@@ -203,6 +203,17 @@ def test_what_may_say_something_else_another_time_is_no_rule(function: Callable[
     assert says in str(caught.value)
 
 
+def test_what_stands_around_a_rule_may_not_change_either() -> None:
+    table = [1]
+
+    def of_a_list(e: Elem) -> Equation:
+        """A list around it is one as well."""
+        return equation(e, table[0] * e)
+
+    with pytest.raises(WrongArgument, match=r"uses table, which may change after it was judged: \[1\]"):
+        rule(of_a_list)
+
+
 def test_a_function_of_another_module_is_taken_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
     def doubled(e: Elem) -> Equation:
         """Twice is what is added to itself."""

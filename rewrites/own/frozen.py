@@ -69,9 +69,10 @@ class _Copies:
                 raise self._refused(f"calls {name}, which tells more than what its arguments mean")
         for cell, name, own in zip(function.__closure__ or (), function.__code__.co_freevars, cells, strict=True):
             try:
-                own.cell_contents = self._kept(name, cell.cell_contents)
+                held = cell.cell_contents
             except ValueError:
                 continue  # not given a value yet
+            own.cell_contents = self._kept(name, held)
         return made
 
     def _check_code(self, function: FunctionType) -> None:
