@@ -27,6 +27,11 @@ from atl.text.printing import show_predicate
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 LARGEST: Final = 2**63 - 1
+NOT_HANDED_OUT: Final = (
+    ArithmeticError, AssertionError, AttributeError, BufferError, LookupError, OSError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
+"""What an object raises that does not hand out its array: PyTorch's with gradients a `RuntimeError`, others another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +210,7 @@ def _converted(array: Array, value: object) -> AnyArray:
         )
     try:
         held = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError) as error:  # the last one of PyTorch's, where gradients are asked for
+    except NOT_HANDED_OUT as error:
         raise ArgumentError(f"{array.name} is no array: {error}", required=_declared(array)) from None
     nothing = held.dtype.kind == "O" and held.ndim == 0 and not isinstance(value, numbers.Number | np.ndarray)
     if held.dtype.kind not in "biufcO" or nothing:

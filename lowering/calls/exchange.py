@@ -17,6 +17,7 @@ import numpy.typing as npt
 from atl.core.index import Array
 from atl.core.program import Program
 from atl.errors import ArgumentError, ArrayError, WrongArgument, brief
+from atl.meaning.arguments import NOT_HANDED_OUT
 from lowering.c.values.scalars import C_TYPES
 from lowering.calls.looking import WALKED
 
@@ -90,7 +91,7 @@ def _seen(name: str, value: Any, required: str) -> npt.NDArray[Any]:
         elsewhere = isinstance(told, tuple) and len(told) == 2 and int(told[0]) not in IN_MEMORY
         if not elsewhere:
             return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+    except NOT_HANDED_OUT as error:
         hints = (f"pass {name}.detach()",) if getattr(value, "requires_grad", False) is True else ()
         raise ArgumentError(
             f"{name} is not handed out by its library: {error}", required=required, suggestions=hints
@@ -118,7 +119,7 @@ def _address(value: Any) -> int | None:
     """Where the elements of an array are, by DLPack."""
     try:
         return int(np.from_dlpack(value).ctypes.data)
-    except (BufferError, RuntimeError, TypeError, ValueError):
+    except NOT_HANDED_OUT:
         return None
 
 
@@ -158,9 +159,9 @@ def refuse_copies(program: Program, arrays: tuple[object, ...], named: Mapping[s
             continue
         try:
             held = _seen(array.name, value, array.dtype) if _is_foreign(value) else np.asarray(value, copy=False)
-        except (TypeError, ValueError) as error:
-            if isinstance(error, ArgumentError):
-                raise
+        except ArgumentError:
+            raise
+        except NOT_HANDED_OUT:
             raise _copied(array, f"is {brief(value, kind=True)}, of which an array would be made") from None
         if _is_foreign(value) and held.size and held.ctypes.data != _address(value):
             raise _copied(array, "is handed out as a copy by its library")

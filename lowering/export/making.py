@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from lowering.compiler import OPENMP
 from lowering.toolchain import FAST_MATH, OF_GCC, OPTIMISED, STANDARD, openmp_flags
+
+_ITSELF: Final = "Makefile: ;"
+"""A Makefile is not made: make would build it of Makefile.c, which is there for a program of that name."""
 
 
 def makefile(name: str, file: str, source: str, *, flags: tuple[str, ...], fast_math: bool) -> str:
@@ -32,6 +37,8 @@ LIBRARIES := -lm{f" {OPENMP}" if OPENMP in openmp else ""}
 
 {file}_check: {file}.o {file}_plain.o {file}_check.o
 	$(CC) $(LDFLAGS) {file}.o {file}_plain.o {file}_check.o $(LIBRARIES) -o $@
+
+{_ITSELF}
 
 .PHONY: check clean
 check: {file}_check
@@ -70,6 +77,8 @@ all: {file}.o {file}_host.o
 
 {file}_check: {file}.o {file}_host.o {file}_plain.o {file}_check.o
 	$(NVCC) {file}.o {file}_host.o {file}_plain.o {file}_check.o -lm -o $@
+
+{_ITSELF}
 
 .PHONY: all check clean
 check: {file}_check

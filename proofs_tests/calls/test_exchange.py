@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import threading
 import time
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -126,6 +127,19 @@ def test_what_must_be_made_or_moved_is_refused_where_no_copy_is_asked_for(doubli
         square(x=[[1.0]], copy=False)
     with pytest.raises(ArrayError, match="X is handed out as a copy"):
         doubling(Copying(numbers(2, 2)), copy=False)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, AttributeError, KeyError, OSError, BufferError])
+def test_what_raises_while_it_is_asked_for_its_array_is_refused(doubling: Kernel, error: type[Exception]) -> None:
+    class Failing:
+        def __array__(self, *_: object, **__: object) -> Any:
+            raise error("no array today")
+
+    says = r"X is (no array: .*today|<.*of which an array would be made)"
+    calls: list[Any] = [doubling, partial(doubling, copy=False), partial(atl.evaluate, doubling.program)]
+    for call in calls:
+        with pytest.raises((ArgumentError, ArrayError), match=says):
+            call(Failing())
 
 
 def test_empty_arrays_and_scalars_need_no_copy() -> None:

@@ -184,6 +184,15 @@ def test_nothing_is_written_where_it_would_do_harm(product: tuple[Kernel, Path],
             kernel.write(wrong)  # type: ignore[arg-type]
 
 
+def test_a_program_may_be_called_as_a_file_of_make(tmp_path: Path) -> None:
+    n = atl.sizes("n")
+    x = atl.tensor("x", n)
+    for name in ("Makefile", "check"):
+        folder = compile(atl.program(name, [x], 2 * x)).write(tmp_path / name)
+        made = make(folder, "check", "CFLAGS=-O0")
+        assert made.returncode == 0, made.stdout + made.stderr
+
+
 def test_a_theorem_is_that_of_the_kernel(product: tuple[Kernel, Path], tmp_path: Path) -> None:
     kernel, _ = product
     with pytest.raises(WrongArgument, match=r"(?s)the theorem ends with conv.*theorem=theorem"):

@@ -6,6 +6,13 @@ import atl
 from rewrites import Session, reschedule
 from rewrites.own import Body, Elem, Equation, Index, Scalar, equation, given, rule, tactic
 
+ONE, TWO = 1, 2
+
+
+def twice(e: atl.Tensor) -> atl.Tensor:
+    """Used by a rule of another module."""
+    return e * TWO
+
 
 @rule(source="telescoping")
 def telescope(lo: Index, hi: Index, e: Body[Index]) -> Equation:

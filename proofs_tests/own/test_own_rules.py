@@ -17,7 +17,8 @@ import atl
 from atl.core.index import constant
 from atl.errors import WrongArgument, WrongName
 from commands import main
-from proofs_tests.own.stated import extremes, false_far_away, larger_and_smaller, program, telescope
+from proofs_tests.own import stated as elsewhere
+from proofs_tests.own.stated import extremes, false_far_away, larger_and_smaller, program, telescope, twice
 from rewrites import load, reschedule, rules
 from rewrites.certificates.certificate import describe, dumps, loads
 from rewrites.errors import CertificateError, FalseRule, NotATheorem, NotEqual, UnknownRule, UntriedRule
@@ -116,6 +117,112 @@ TABLE = [1]
 def may_change(e: Elem) -> Equation:
     """A list may hold something else tomorrow."""
     return equation(e, TABLE[0] * e)
+
+
+def of_a_class(e: Elem) -> Equation:
+    """An attribute of a class may be another tomorrow."""
+    return equation(e, Factors.ONE * e)
+
+
+def of_another_module(e: Elem) -> Equation:
+    """And so may one of a module."""
+    return equation(e, elsewhere.ONE * e)
+
+
+def imports(e: Elem) -> Equation:
+    """Also where it is imported when the rule is used."""
+    from proofs_tests.own.stated import ONE
+
+    return equation(e, ONE * e)
+
+
+def by_a_default(e: Elem) -> Equation:
+    """A list is kept by a function beside it."""
+    return equation(e, times(e))
+
+
+def by_a_method(e: Elem) -> Equation:
+    """And by a method of it."""
+    return equation(e, taken(0) * e)
+
+
+def of_a_kind_of_number(e: Elem) -> Equation:
+    """A number may have attributes."""
+    return equation(e, COUNTED * e)
+
+
+def counts(e: Elem) -> Equation:
+    """How often it was used is no part of a law."""
+    global USED  # noqa: PLW0603
+    USED += 1
+    return equation(e, e if USED < 10**6 else 2 * e)
+
+
+def of_a_type(e: Elem) -> Equation:
+    """A law is one for all element types."""
+    return equation(e + e, (3 if e.dtype == "float32" else 2) * e)
+
+
+def of_how_it_is_written(e: Elem) -> Equation:
+    """A law is one for all ways to write its elements."""
+    return equation(e + e, (3 if isinstance(e.node, int) else 2) * e)
+
+
+class Factors:
+    ONE = 1
+
+
+class Number(int):
+    """A number with attributes."""
+
+
+def times(e: Any, by: Any = TABLE) -> Any:
+    return by[0] * e
+
+
+taken, COUNTED, USED = TABLE.__getitem__, Number(1), 0
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (of_a_class, "uses Factors, which may change after it was judged"),
+        (of_another_module, "uses elsewhere, which may change after it was judged"),
+        (imports, "imports proofs_tests.own.stated each time that it is used"),
+        (by_a_default, "uses a default of times, which may change after it was judged: [1]"),
+        (by_a_method, "uses taken, which may change after it was judged"),
+        (of_a_kind_of_number, "uses COUNTED, which may change after it was judged: 1"),
+        (counts, "changes USED, which outlives a use of it"),
+        (of_a_type, "looks at how its arguments are written: .dtype"),
+        (of_how_it_is_written, "looks at how its arguments are written: .node"),
+    ],
+)  # fmt: skip
+def test_what_may_say_something_else_another_time_is_no_rule(function: Callable[..., Any], says: str) -> None:
+    with pytest.raises(WrongArgument) as caught:
+        rule(function)
+    assert says in str(caught.value)
+
+
+def test_what_stands_around_a_rule_may_not_change_either() -> None:
+    table = [1]
+
+    def of_a_list(e: Elem) -> Equation:
+        """A list around it is one as well."""
+        return equation(e, table[0] * e)
+
+    with pytest.raises(WrongArgument, match=r"uses table, which may change after it was judged: \[1\]"):
+        rule(of_a_list)
+
+
+def test_a_function_of_another_module_is_taken_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    def doubled(e: Elem) -> Equation:
+        """Twice is what is added to itself."""
+        return equation(twice(e), e + e)
+
+    judged = rule(doubled)
+    monkeypatch.setattr(elsewhere, "TWO", 5)
+    e = atl.tensor("e").node
+    assert judged.instance({"e": e}) == equation(atl.Tensor(e) * 2, atl.Tensor(e) + atl.Tensor(e))
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import builtins
 import inspect
-from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
-from typing import Any, Final, overload
+from collections.abc import Callable
+from types import FunctionType
+from typing import Final, overload
 
 from atl.errors import WrongArgument, brief
 from rewrites.grading.graded import judge, standing_of
 from rewrites.grading.standing import Standing
-from rewrites.kinds import Kind
+from rewrites.own.frozen import frozen
 from rewrites.rule import Equation, Rule, declared
 
 FAMILY: Final = "own"
-_CONSTANT: Final = (ModuleType, BuiltinFunctionType, type, Kind, int, float, str, bytes, type(None))
-"""What a rule may use besides its parameters: nothing of this changes while it is used."""
 
 
 @overload
@@ -31,10 +28,12 @@ def rule(
     Its parameters are metavariables, each annotated with what it ranges over: `Index`, `Cond`, `Elem`, `Vector`,
     `Body[Index]`, …; its docstring is the law; it returns `equation(left, right, given(premises))`. The rule is tried
     with random elements (grade 1) and at small sizes for all elements (grade 2), and a proof for all sizes is tried
-    (grade 3). It is then used as `s.rw(name)`, like any other. A theorem that rests on one of grade 1 or 2 says so in
+    (grade 3). It is then used by itself, `s.rw(twice)`. A theorem that rests on one of grade 1 or 2 says so in
     its text, in its certificate and in what `atl check` answers.
 
-    What the function uses of its module is taken as it is now: a number that is changed later changes no rule.
+    What the function uses of its module is taken as it is now: a number that is changed later changes no rule. What may
+    change in a way that is not seen here, such as an attribute of a class, a list or a counter, is refused, and so is
+    a look at how an argument is written: by `.node`, `.dtype` or `isinstance`.
 
     Raises `FalseRule` with sizes and elements that break it, `UntriedRule` where it claims nothing, `WrongArgument`,
     `WrongName`.
@@ -77,7 +76,7 @@ def _judged(function: Callable[..., Equation], source: str) -> Rule:
             suggestions=('"""A sum of differences of neighbours is the difference of the ends."""',),
         )
     try:
-        made = declared(function, _as_it_is_now(function), family=FAMILY, source=source)
+        made = declared(function, frozen(function), family=FAMILY, source=source)
     except NameError as error:
         raise WrongArgument(
             f"an annotation of {function.__name__} is not known: {error}",
@@ -98,57 +97,3 @@ def _check_parameters(function: FunctionType, made: Rule) -> None:
                 f"the parameter {name} of the rule {made.name} is no metavariable",
                 required="a plain parameter with an annotation such as Index, Cond, Elem, Vector, Body[Index]",
             )
-
-
-# -- a rule says tomorrow what it was judged for today ----------------------------------------------------------------
-
-
-def _as_it_is_now(function: FunctionType) -> FunctionType:
-    """The function with the values that its global names have now, and those of the functions beside it."""
-    return _Copies(function).of(function)
-
-
-class _Copies:
-    """Copies of functions of one module, each of which sees the copies of the others."""
-
-    def __init__(self, stated: FunctionType) -> None:
-        self._stated = stated
-        self._made: dict[FunctionType, FunctionType] = {}
-
-    def of(self, function: FunctionType) -> FunctionType:
-        if function in self._made:
-            return self._made[function]
-        seen: dict[str, Any] = {"__builtins__": builtins, "__name__": function.__module__}
-        cells = tuple(CellType() for _ in function.__closure__ or ())
-        made = FunctionType(function.__code__, seen, function.__name__, function.__defaults__, cells)
-        made.__doc__, made.__module__ = function.__doc__, function.__module__
-        made.__qualname__, made.__kwdefaults__ = function.__qualname__, function.__kwdefaults__
-        self._made[function] = made
-        for name in _names_in(function.__code__):
-            if name in function.__globals__:
-                seen[name] = self._kept(name, function.__globals__[name])
-        for cell, name, own in zip(function.__closure__ or (), function.__code__.co_freevars, cells, strict=True):
-            try:
-                own.cell_contents = self._kept(name, cell.cell_contents)
-            except ValueError:
-                continue  # not given a value yet
-        return made
-
-    def _kept(self, name: str, value: Any) -> Any:
-        if isinstance(value, FunctionType):
-            return self.of(value) if value.__module__ == self._stated.__module__ else value
-        if isinstance(value, _CONSTANT) or (isinstance(value, tuple) and all(isinstance(v, _CONSTANT) for v in value)):
-            return value
-        if type(value).__module__.partition(".")[0] in ("typing", "__future__", "functools"):
-            return value
-        raise WrongArgument(
-            f"the rule {self._stated.__name__} uses {name}, which may change after it was judged: {brief(value)}",
-            required="its parameters, functions, and constants: numbers, texts, and tuples of these",
-        )
-
-
-def _names_in(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names_in(constant)
