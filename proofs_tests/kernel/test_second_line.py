@@ -127,6 +127,7 @@ def admitted(kind: Kind, argument: Argument) -> Argument:
     return admit("some_rule", "e", kind, argument, program().inputs)
 
 
+REDECLARED = Array("y", (constant(4),), "int64")
 STRANGE = Array("z", (constant(4),), "int64")
 ELEMENT, INDEX, CONDITION = Kind("tensor"), Kind("index"), Kind("condition")
 OF_A_TENSOR, OF_AN_INDEX = ELEMENT[ELEMENT], ELEMENT[INDEX]
@@ -143,6 +144,7 @@ def test_a_function_of_a_tensor_keeps_its_parameter() -> None:
         (ELEMENT, TensorVar(7, "t", WHOLE.type), "e has a variable that is bound nowhere"),
         (INDEX, UNBOUND, "e has a variable that is bound nowhere"),
         (INDEX, index(Read(STRANGE, (constant(0),))), "e reads z, which is no input of the program"),
+        (INDEX, index(Read(REDECLARED, (constant(0),))), "e reads y, which the program declares in another way"),
         (INDEX, index(Size("x")), "e has a size called x, as an input is"),
         (CONDITION, at_most(index(Size("x")), constant(0)), "e has a size called x, as an input is"),
         (ELEMENT, Local(0, Type("float32", (index(Size("x")),))), "e has a size called x, as an input is"),
@@ -151,6 +153,7 @@ def test_a_function_of_a_tensor_keeps_its_parameter() -> None:
             "e has a size called x, as an input is",
         ),
         (OF_AN_INDEX, WHOLE, "e is not what some_rule takes"),
+        (ELEMENT, Function((), WHOLE), "e is not what some_rule takes"),
         (ELEMENT, Function(("index",), WHOLE), "e is not what some_rule takes"),
         (OF_AN_INDEX, Function(("index", "index"), WHOLE), "e is not what some_rule takes"),
         (OF_AN_INDEX, Function((WHOLE.type,), WHOLE), "e is not what some_rule takes"),
