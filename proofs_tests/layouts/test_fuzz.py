@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -66,6 +66,10 @@ def all_injective(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(injectivity, "groups", lambda modes: [[mode] for mode in modes])
 
 
+SEEN_LATE: Final[dict[Callable[[pytest.MonkeyPatch], None], int]] = {in_any_order: 1_100}
+"""Where the run begins, as no operation before shows the fault; it goes round, should what is drawn change."""
+
+
 def first_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """An inverse strings modes together without looking at their strides."""
 
@@ -80,4 +84,5 @@ def first_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_planted_fault_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    assert run_layouts(range(4_000), 11, first=True).findings
+    begin = SEEN_LATE.get(plant, 0)
+    assert run_layouts([*range(begin, 4_000), *range(begin)], 11, first=True).findings

@@ -32,6 +32,7 @@ ROOMS: Final = {
             "proofs_tests/kernel/test_admission.py",
             "proofs_tests/kernel/test_kernel_soundness.py",
             "proofs_tests/kernel/test_kernel_edges.py",
+            "proofs_tests/kernel/test_second_line.py",
             "proofs_tests/kernel/test_instances.py",
             "proofs_tests/own/test_own_rules.py",
             "proofs_tests/attacks/test_attacks_on_the_kernel.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,9 @@ from rewrites.tactics.reindexing.wellformed import check_reindexing
 n, m = atl.sizes("n m")
 
 
+@cache
 def products(name: str) -> Session:
-    """The product with both operands stored so."""
+    """The product with both operands stored so: derived once for the tests, none of which goes on with it."""
     return reschedule(matmul(), given=[T >= 1]).store("B", WAYS[name]).store("A", WAYS[name])
 
 
