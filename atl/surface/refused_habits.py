@@ -242,5 +242,7 @@ _ATTRIBUTES: Final = {
     "size": "the extents are A.shape",
     "dot": "write a @ b",
     "clip": "write atl.minimum(hi, atl.maximum(lo, A))",
+    "cumsum": "write atl.gen(n, lambda i: atl.sum(i + 1, lambda j: A[j]))",
+    "copy": "a tensor is a value that nothing changes: use A",
 }
 """What NumPy's arrays have, and how it is written here."""

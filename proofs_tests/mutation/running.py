@@ -75,6 +75,9 @@ class Runner:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Runs each test once, and then those that reach it for each mutant."""
+        if session.testsfailed:  # a file that cannot be imported finds nothing, which is no survival
+            self.broken.append("some that cannot be collected")
+            return True
         reached, seconds = self._reached(session)
         if self.broken:
             return True
