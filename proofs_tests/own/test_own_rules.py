@@ -15,7 +15,7 @@ import pytest
 
 import atl
 from atl.core.index import constant
-from atl.errors import WrongArgument, WrongName
+from atl.errors import ATLError, WrongArgument, WrongName
 from commands import main
 from proofs_tests.own import stated as elsewhere
 from proofs_tests.own.stated import extremes, false_far_away, larger_and_smaller, program, telescope, twice
@@ -168,6 +168,20 @@ def of_how_it_is_written(e: Elem) -> Equation:
     return equation(e + e, (3 if isinstance(e.node, int) else 2) * e)
 
 
+def of_its_text(e: Elem) -> Equation:
+    """A law is one for all texts of its elements."""
+    return equation(e + e, (3 if f"{e}".startswith("x") else 2) * e)
+
+
+def of_an_error(e: Elem) -> Equation:
+    """A law is one for elements that can be indexed and for those that cannot."""
+    try:
+        e[0]
+    except ATLError:
+        return equation(e + e, 2 * e)
+    return equation(e + e, 3 * e)
+
+
 class Factors:
     ONE = 1
 
@@ -195,6 +209,8 @@ taken, COUNTED, USED = TABLE.__getitem__, Number(1), 0
         (counts, "changes USED, which outlives a use of it"),
         (of_a_type, "looks at how its arguments are written: .dtype"),
         (of_how_it_is_written, "looks at how its arguments are written: .node"),
+        (of_its_text, "writes its arguments as text"),
+        (of_an_error, "catches errors"),
     ],
 )  # fmt: skip
 def test_what_may_say_something_else_another_time_is_no_rule(function: Callable[..., Any], says: str) -> None:

@@ -27,6 +27,8 @@ _OURS: Final = ("atl", "rewrites", "layouts", "padtypes", "sparse")
 _STORES: Final = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR")
 _LOOKING: Final = ("node", "dtype")
 """What tells how an argument is written, or of which element type it is: a law is the same for all."""
+_TEXTS: Final = ("FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE")
+"""What an f-string does with a value: by its text, too, one use is told from another."""
 _BUILTINS: Final = (
     "abs", "all", "any", "bool", "dict", "divmod", "enumerate", "filter", "float", "int", "iter", "len", "list", "map",
     "max", "min", "next", "pow", "range", "reversed", "round", "slice", "sorted", "sum", "tuple", "zip",
@@ -83,6 +85,10 @@ class _Copies:
                 raise self._refused(f"changes {name}, which outlives a use of it")
             if at.opname == "IMPORT_NAME":
                 raise self._refused(f"imports {name} each time that it is used")
+            if at.opname in _TEXTS:
+                raise self._refused("writes its arguments as text, as an f-string does")
+            if at.opname == "CHECK_EXC_MATCH":
+                raise self._refused("catches errors, by which it would tell one argument from another")
             if at.opname == "MATCH_CLASS" or (
                 at.opname in ("LOAD_ATTR", "LOAD_METHOD") and (name in _LOOKING or name.startswith("__"))
             ):
