@@ -102,7 +102,7 @@ def account(theorem: Theorem) -> Account:
     >>> s = reschedule(atl.parse("f (x : float32[n]) : float32[n] := ⊞[i < n] x[i] * 2"))
     >>> (call,) = account(s.rw("mul_comm").done()).calls
     >>> call.text, call.steps[0].law
-    ("rw('mul_comm')", 'Multiplication is commutative.')
+    ("rw('mul_comm')", 'a ∘ b = b ∘ a.')
 
     Raises `WrongArgument` for what is no theorem.
     """

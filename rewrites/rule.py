@@ -22,6 +22,7 @@ from typing import ClassVar
 from atl.core.predicate import TRUE, Predicate, conjuncts
 from atl.core.terms import Expr
 from atl.errors import WrongArgument, WrongName, brief
+from atl.surface.numpy_forms import shapes_as_they_are
 from atl.surface.values import Condition, IndexExpr, Tensor, as_predicate, as_tensor
 from rewrites.instantiation import Arguments, as_surface
 from rewrites.kinds import (
@@ -82,6 +83,11 @@ class Rule:
     def __post_init__(self) -> None:
         object.__setattr__(self, "metavariables", MappingProxyType(dict(self.metavariables)))
 
+    def stated(self, **arguments: object) -> Equation:
+        """What the function states of these: nothing is spread as NumPy would, or an extent of 1 made another law."""
+        with shapes_as_they_are():
+            return self.states(**arguments)
+
     def instance(self, arguments: Arguments) -> Equation:
         """The equation for these arguments, one for each metavariable."""
         missing = [name for name in self.metavariables if name not in arguments]
@@ -91,7 +97,7 @@ class Rule:
                 f"the rule {self.name} {f'needs {missing[0]}' if missing else f'has no parameter {unknown[0]}'}",
                 required=f"its parameters: {', '.join(self.metavariables)}",
             )
-        stated = self.states(**{name: as_surface(arguments[name]) for name in self.metavariables})
+        stated = self.stated(**{name: as_surface(arguments[name]) for name in self.metavariables})
         if not isinstance(stated, Equation):
             raise WrongArgument(
                 f"the rule {self.name} returns {brief(stated)}", required="equation(left, right, given(premises))"

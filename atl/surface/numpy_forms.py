@@ -6,7 +6,9 @@ be provable here, and what is not is refused where the program is checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final, TypeAlias
 
 from atl.core.index import ONE, ZERO, Index, Var, ceildiv, constant, index
@@ -64,11 +66,26 @@ def within(e: Expr, at: Sequence[Index]) -> Expr:
 # -- broadcasting -----------------------------------------------------------------------------------------------------
 
 
+_AS_THEY_ARE: Final = ContextVar("_AS_THEY_ARE", default=False)
+
+
+@contextmanager
+def shapes_as_they_are() -> Iterator[None]:
+    """Within this nothing is spread: what a rule states is the same for all extents, 1 too."""
+    before = _AS_THEY_ARE.set(True)
+    try:
+        yield
+    finally:
+        _AS_THEY_ARE.reset(before)
+
+
 def broadcast(left: Expr, right: Expr) -> tuple[Expr, Expr]:
     """Two tensors with the shape that NumPy gives both: dimensions are added in front, an extent of 1 is spread.
 
     Where neither is needed, it is left to the program to prove that the extents are equal.
     """
+    if _AS_THEY_ARE.get():
+        return left, right
     a, b = left.type.shape, right.type.shape
     if not a or not b or (len(a) == len(b) and not any(_spreads(x, y) for x, y in zip(a, b, strict=True))):
         return left, right

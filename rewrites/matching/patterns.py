@@ -96,7 +96,7 @@ def variables_of(rule: Rule, ranks: dict[str, int]) -> tuple[Pattern, Equation]:
     """The equation with variables for its metavariables, and its left side as a pattern, at these ranks."""
     maker = _Maker(ranks)
     arguments = {name: maker.variable(name, kind) for name, kind in rule.metavariables.items()}
-    stated = rule.states(**arguments)
+    stated = rule.stated(**arguments)
     used = stated.lhs.free | stated.rhs.free
     typed = {
         name: sum(of == name for of, _ in maker.extents.values())
