@@ -22,6 +22,7 @@ from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, p
 from bench.limits import limit_of
 from bench.measure import measured
 from bench.outcome import LIMIT, Case, Contestant, Outcome, concluded
+from bench.overview import fastest, table
 from bench.tool import growth
 from bench.workloads import WORKLOADS
 from commands import main as command_line
@@ -485,3 +486,16 @@ def test_what_is_measured_of_the_tool_can_be_done(name: str, make: Callable[[int
 def test_the_pipelines_grow_by_the_same_for_each_stage() -> None:
     sizes = [growth.nodes(growth.stages(count).body) for count in (1, 2, 3, 4)]
     assert len({b - a for a, b in pairwise(sizes)}) == 1
+
+
+def test_the_overview_has_the_fastest_of_ours_beside_the_rival_that_it_leads_least() -> None:
+    def row(schedule: str, ours: float, rival: str, theirs: float, threads: int = 1) -> dict[str, Any]:
+        return {
+            "workload": "blur", "size": 8, "threads": threads, "schedule": schedule, "ours_ms": ours, "rival": rival,
+            "rival_ms": theirs, "ratio": theirs / ours, "spread": [0.9, 1.1], "limit_ratio": 0.5,
+        }  # fmt: skip
+
+    rows = [row("slow", 4.0, "C", 2.0), row("fast", 2.0, "numba", 3.0), row("fast", 2.0, "C", 2.5)]
+    assert [(line["schedule"], line["rival"]) for line in fastest(rows)] == [("fast", "C")]
+    assert len(fastest([*rows, row("fast", 2.0, "C", 1.0, threads=2)])) == 2
+    assert "| blur 8 | `fast` | 2.000 | 50 % | C | 1.25 [0.90–1.10] |" in table(fastest(rows))
