@@ -38,6 +38,10 @@ def found() -> str | None:
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
+FRAMES: Final = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
+"""Done when the browser has drawn the page twice."""
+
+
 class Chromium:
     """One page of a browser. `faults` is all that its console has said that is an error or a warning."""
 
@@ -129,7 +133,7 @@ class Chromium:
         codes = {name: int(code) if name == "windowsVirtualKeyCode" else code for name, code in down.items()}
         self.ask("Input.dispatchKeyEvent", **codes)
         self.ask("Input.dispatchKeyEvent", type="keyUp", key=key)
-        self.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+        self.value(FRAMES)
 
     def hover(self, selector: str) -> None:
         """Moves the pointer over the middle of an element."""
@@ -138,8 +142,13 @@ class Chromium:
             "e.scrollIntoView({block: 'center', behavior: 'instant'}); "
             "const b = e.getBoundingClientRect(); return [b.x + Math.min(b.width, 60) / 2, b.y + b.height / 2]; })()"
         )
-        x, y = self.value(script)
-        self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        before: list[float] = []
+        place: list[float] = self.value(script)
+        while place != before:  # what comes near the window is laid out then, and moves what stands below it
+            self.value(FRAMES)
+            before, place = place, self.value(script)
+        self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
+        self.value(FRAMES)
 
     def looks(self, width: int, height: int, *, dark: bool = False, media: str = "", scale: float = 1) -> None:
         """The size of the window, light or dark, on a screen or in print."""
