@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from atl.core.program import Program
 from atl.errors import WrongArgument
-from commands.foundation.command import Command, unwritten, write_text
+from atl.files.whole import write_text
+from commands.foundation.command import Command
 
 if TYPE_CHECKING:
     from rewrites import Theorem
@@ -141,10 +142,7 @@ def _write_folder(program: Program, theorem: Theorem | None, source: str, out: P
             required="-o with the path of a folder",
             suggestions=(f"atl export {source} --as {FOLDER} -o {program.name}",),
         )
-    try:
-        written = compiled(program).write(out, theorem=theorem)
-    except OSError as error:
-        raise unwritten(out, error) from error
+    written = compiled(program).write(out, theorem=theorem)
     print(f"{written}: {len(list(written.iterdir()))} files; `make check` there builds and checks them")
     return 0
 

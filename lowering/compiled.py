@@ -281,7 +281,7 @@ class Kernel:
         the plain loops are those of its left side, and its certificate is written too. `sizes` are those of the check,
         which else has several, and takes others on its command line. All files are written, or none.
 
-        Raises `WrongArgument`, and `OSError` where the folder cannot be written.
+        Raises `WrongArgument`, also where the folder cannot be written.
         """
         flags = vector_flags(self.nest, replace(find_compiler(), kind="gcc"))
         code = self._code

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from atl.errors import CompilerMissing, WrongArgument, brief
+from atl.files.whole import reason
 
 CompilerKind = Literal["clang", "gcc", "nvcc", "other"]
 
@@ -160,7 +161,7 @@ def _identified(command: tuple[str, ...], _unchanged: tuple[int, int]) -> Compil
     try:
         answer = run([*command, "--version"], within=QUESTION)
     except OSError as error:
-        return f"cannot be run ({error.strerror or error})"
+        return f"cannot be run ({reason(error)})"
     except subprocess.TimeoutExpired as error:
         return f"cannot be run (its --version does not end within {error.timeout:g} seconds)"
     if answer.returncode != 0:

@@ -27,6 +27,7 @@ from types import UnionType
 from typing import Any, Final
 
 from atl.errors import CompilerFailed, Location, WrongArgument, WrongName, brief
+from atl.files.whole import reason
 from lowering.compiler import (
     OPENMP,
     OPENMP_SIMD,
@@ -339,7 +340,7 @@ def built(plan: Plan) -> Path:
     except OSError as error:
         # It could be written to a moment ago, but is full or read-only, or a directory stands where a file has to.
         warnings.warn(
-            f"the cache directory {output.parent} does not take what is built ({error.strerror or error}); "
+            f"the cache directory {output.parent} does not take what is built ({reason(error)}); "
             "it goes with this process",
             RuntimeWarning,
             stacklevel=4,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from atl.errors import brief
-from atl.files.whole import write_whole
+from atl.files.whole import write_text
 from lowering import GpuKernel, Kernel
 from pages.document import page
 from pages.errors import PageError
@@ -32,13 +31,6 @@ def write(
     ...     (pathlib.Path(folder) / "f.html").read_text(encoding="utf-8")[:15]
     '<!DOCTYPE html>'
     """
-    try:
-        target_file = Path(path)
-    except TypeError:
-        raise PageError(f"{brief(path)} is no path of a file", required='a path: "x.html"') from None
-    text = page(theorem, kernel=kernel, target=target)
-    try:
-        write_whole({target_file: lambda stream: stream.write(text.encode())})
-    except (OSError, ValueError) as error:  # ValueError: no file has such a name
-        said = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise PageError(f"{target_file} cannot be written: {said}", required="a place for a file") from error
+    if not isinstance(path, str | os.PathLike):
+        raise PageError(f"{brief(path)} is no path of a file", required='a path: "x.html"')
+    write_text(path, page(theorem, kernel=kernel, target=target), refused=PageError)

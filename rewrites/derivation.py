@@ -28,7 +28,7 @@ from atl.text.printing import place_of
 from rewrites import kernel
 from rewrites.admission import described, is_of
 from rewrites.errors import NoMatch, NoSite, Undetermined, unknown_name
-from rewrites.grading.graded import standing_of
+from rewrites.grading.graded import is_own, standing_of
 from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kernel import Step, Theorem
 from rewrites.matching import correspondence
@@ -134,6 +134,12 @@ class Derivation:
                 suggestions=(f's.rw("{name.name}")',) if isinstance(name, Rule) else (),
             )
         if name not in self.rules:
+            if is_own(name):
+                raise WrongArgument(
+                    f"{name} is a rule of your own that this session has not used",
+                    required="the rule itself: its name alone could mean another one",
+                    suggestions=(f"s.rw({name})",),
+                )
             raise unknown_name("rule", name, self.rules, required="a name listed by `atl rules`")
         return self.rules[name]
 

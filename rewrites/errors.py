@@ -1,4 +1,4 @@
-"""What rewriting refuses: errors ATL701 to ATL715, and what to say of a name that is not there.
+"""What rewriting refuses: errors ATL701 to ATL716, and what to say of a name that is not there.
 
 They say what was asked for and what does not hold. Why a rule applies nowhere, and what would help, is found out where
 a person is to read it: `rewrites.session.diagnosis`.

@@ -35,7 +35,7 @@ from atl.prove import Proved, prove
 from atl.text.printing import show
 from rewrites.admission import admit, admit_program
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
-from rewrites.grading.graded import is_unproved, standing_of
+from rewrites.grading.graded import is_unproved, mark_of, standing_of
 from rewrites.instantiation import Argument, Arguments, Function
 from rewrites.kinds import Kind
 from rewrites.rule import Rule
@@ -132,6 +132,11 @@ class Theorem:
         return tuple(dict.fromkeys(step.rule for step in self.steps if is_unproved(step.rule)))
 
     @property
+    def mark(self) -> str:
+        """What has to be said wherever this theorem is shown: on which unproved rules it rests; "" where on none."""
+        return mark_of(self.unproved)
+
+    @property
     def told(self) -> tuple[object, ...]:
         """What was said of how it came about, such as the calls of a session: not proved, and no part of what is."""
         return self._told
@@ -178,10 +183,7 @@ class Theorem:
 
     def __repr__(self) -> str:
         by = f"{self._lhs.name} = {self._rhs.name}, by {len(self.steps)} step{'' if len(self.steps) == 1 else 's'}"
-        rests_on = [
-            f"{rule.name} (grade {standing.grade})" for rule in self.unproved if (standing := standing_of(rule))
-        ]
-        return f"{by}; if {', '.join(rests_on)} hold{'s' * (len(rests_on) == 1)}, not proved" if rests_on else by
+        return f"{by}; {self.mark}" if self.mark else by
 
     def _repr_html_(self) -> str:
         return type(self).displayed_by(self)

@@ -69,7 +69,10 @@ def given(*conditions: Condition | bool) -> tuple[Predicate, ...]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rule:
-    """A named equation. `instance` builds it for given arguments; a corollary `follows` from other rules."""
+    """A named equation. `instance` builds it for given arguments; a corollary `follows` from other rules.
+
+    `uses` are the constants and functions, as text, that its function takes from elsewhere.
+    """
 
     name: str
     family: str
@@ -78,6 +81,7 @@ class Rule:
     metavariables: Mapping[str, Kind]
     states: Callable[..., Equation] = field(repr=False)
     follows: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
     displayed_by: ClassVar[Callable[[Rule], str]]
 
     def __post_init__(self) -> None:
@@ -111,10 +115,10 @@ class Rule:
 
     @property
     def digest(self) -> str:
-        """A hash of the rule's text, as it was first worded: a certificate names the rules that it was made with."""
+        """A hash of the rule's text, as it was first worded, and of what it uses: a certificate names its rules so."""
         chosen = self.states.args if isinstance(self.states, partial) else ()
         written = first_wording(self.declaration.__name__, inspect.getsource(self.declaration))
-        text = "\n".join((*chosen, written))
+        text = "\n".join((*chosen, *self.uses, written))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
@@ -148,10 +152,11 @@ def declared(
     family: str,
     source: str = "",
     follows: tuple[str, ...] = (),
+    uses: tuple[str, ...] = (),
 ) -> Rule:
     """The rule that a function declares by its name, its docstring and its annotations; `states` says the equation."""
     law = inspect.getdoc(function) or ""
-    return Rule(function.__name__, family, source, law, _metavariables(function), states, follows)
+    return Rule(function.__name__, family, source, law, _metavariables(function), states, follows, uses)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
 import numpy as np
 
-from atl.errors import WrongArgument, brief
-from atl.files.whole import write_whole
+from atl.files.whole import write_text
 from sparse.errors import FormatError
 from sparse.levels import Bitmask, Compressed, Dense, Hashed, Level
 from sparse.tensors import AnyArray, SparseTensor, dense, entries, need_sparse
@@ -74,13 +72,7 @@ class Picture:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the picture as SVG. Raises `WrongArgument` where no file can be."""
-        try:
-            write_whole({Path(path): lambda stream: stream.write(self.svg().encode())})
-        except (OSError, ValueError, TypeError) as error:  # ValueError: no file has such a name
-            why = getattr(error, "strerror", None) or error
-            raise WrongArgument(
-                f"the picture {brief(path)} cannot be written: {why}", required='a place for a file: "matrix.svg"'
-            ) from error
+        write_text(path, self.svg(), what="the picture", required='a place for a file: "matrix.svg"')
 
 
 def draw(tensor: SparseTensor, path: str | PathLike[str] | None = None) -> Picture:

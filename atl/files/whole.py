@@ -10,6 +10,8 @@ from pathlib import Path
 from stat import S_IMODE, S_ISREG
 from typing import IO, Final, TypeAlias
 
+from atl.errors import ATLError, WrongArgument, brief
+
 Writer: TypeAlias = Callable[[IO[bytes]], object]
 
 LONGEST_SUFFIX: Final = 16
@@ -52,6 +54,30 @@ def write_whole(files: Mapping[Path, Writer]) -> None:
     finally:
         for temporary in waiting.values():
             temporary.unlink(missing_ok=True)
+
+
+def write_text(
+    path: object,
+    text: str,
+    *,
+    refused: type[ATLError] = WrongArgument,
+    what: str = "",
+    required: str = "a place for a file",
+) -> None:
+    """Writes a text to a file, all of it or nothing.
+
+    Raises `refused` where that cannot be: `what` is what it calls the text, and `required` what it asks for.
+    """
+    named = f"{what} {path if isinstance(path, str | os.PathLike) else brief(path)}".lstrip()
+    try:
+        write_whole({Path(path): lambda stream: stream.write(text.encode())})  # type: ignore[arg-type]
+    except (OSError, ValueError, TypeError) as error:  # a name that no file has, and what is no name
+        raise refused(f"{named} cannot be written: {reason(error)}", required=required) from error
+
+
+def reason(error: Exception) -> object:
+    """What the system says of a file that it does not read or write, without its number and the file's name."""
+    return getattr(error, "strerror", None) or error
 
 
 def _umask() -> int:

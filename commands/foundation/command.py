@@ -8,12 +8,10 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from atl.errors import ATLError, CheckoutNeeded, WrongArgument
-from atl.files.whole import write_whole
+from atl.errors import ATLError, CheckoutNeeded
 
 GOOD: Final = 0
 FAILED: Final = 1
@@ -83,20 +81,6 @@ def print_json(data: Any) -> None:
     except (UnicodeEncodeError, LookupError):
         text = json.dumps(data, indent=2)
     print(text)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a file, whole or not at all. Raises `WrongArgument` where it cannot be written."""
-    try:
-        write_whole({path: lambda stream: stream.write(text.encode())})
-    except (OSError, ValueError) as error:  # ValueError: no file has such a name
-        raise unwritten(path, error) from error
-
-
-def unwritten(path: Path, error: OSError | ValueError) -> WrongArgument:
-    """What there is to say of a place where nothing can be written."""
-    said = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return WrongArgument(f"{path} cannot be written: {said}", required="a place for it")
 
 
 def error_as_data(error: ATLError) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from typing import Final
 
 from atl.core.program import Program
 from atl.errors import ATLError, WrongArgument
+from atl.files.whole import write_text
 from atl.text.printing import place_of, show_program
-from commands.foundation.command import write_text
 from commands.foundation.terminal import ascii_only
 from commands.interactive.scripts import script
 from commands.interactive.words import CALLS, ORDERS, arguments_in, call_in

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 from xml.sax.saxutils import escape
 
 from atl.errors import ArgumentError, ATLError, WrongArgument, brief
-from atl.files.whole import write_whole
+from atl.files.whole import write_text
 from layouts.axe import Axe, Place, axis, places
 from layouts.axe.axes import MEMORY
 from layouts.errors import NotByTable
@@ -99,13 +98,7 @@ class Picture:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Writes the picture as SVG. Raises `WrongArgument` where no file can be."""
-        try:
-            write_whole({Path(path): lambda stream: stream.write(self.svg().encode())})
-        except (OSError, ValueError, TypeError) as error:  # ValueError: no file has such a name
-            why = getattr(error, "strerror", None) or error
-            raise WrongArgument(
-                f"the picture {brief(path)} cannot be written: {why}", required='a place for a file: "layout.svg"'
-            ) from error
+        write_text(path, self.svg(), what="the picture", required='a place for a file: "layout.svg"')
 
     def _repr_svg_(self) -> str:
         """What a notebook shows."""

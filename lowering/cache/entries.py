@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from atl.errors import WrongArgument, brief
+from atl.files.whole import reason
 from lowering.toolchain import wanted_directory
 
 Kind: TypeAlias = Literal["kernel", "program", "times", "left over"]
@@ -93,7 +94,7 @@ def _listed(directory: Path) -> list[Path]:
         return []
     except OSError as error:
         raise WrongArgument(
-            f"the cache {directory} cannot be read: {error.strerror or error}",
+            f"the cache {directory} cannot be read: {reason(error)}",
             required="a directory of yours; ATL_CACHE names another one",
         ) from error
 

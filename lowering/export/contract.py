@@ -21,8 +21,8 @@ from lowering.nest.text_scope import TextScope, names_wanted, show_index
 _WIDTH: Final = 96
 
 
-def header(program: Program, nest: LoopNest, name: str, *, cuda: bool) -> str:
-    """The text of the header, for C and for C++."""
+def header(program: Program, nest: LoopNest, name: str, *, cuda: bool, mark: str = "") -> str:
+    """The text of the header, for C and for C++; `mark` is what has to be said of the theorem it comes from."""
     guard = f"ATL_{name.upper()}_H"
     scope = names_of(nest)
     where = ", of the memory of the GPU" if cuda else ""
@@ -30,6 +30,7 @@ def header(program: Program, nest: LoopNest, name: str, *, cuda: bool) -> str:
     out = _shape(scope, scope.name(key(nest.output)), nest.output.extents)
     sizes = ", ".join(scope.name(Size(size)) for size in nest.sizes)
     paragraphs = [
+        *(("", f"{mark}. The theorem is that of the certificate.") if mark else ()),
         "",
         f"Arrays{where}. Their elements stand one after the other, the last index going fastest (row-major).",
         *(_input(scope, array) for array in nest.inputs),

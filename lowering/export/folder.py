@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from atl.core.program import Program
 from atl.errors import WrongArgument, brief
-from atl.files.whole import Writer, write_whole
+from atl.files.whole import Writer, reason, write_whole
 from lowering.c.parameters import declaration
 from lowering.c.printer import print_c
 from lowering.calls.on_pattern import values_of
@@ -31,13 +31,16 @@ OURS: Final = "# Builds and checks"
 
 
 class Certified(Protocol):
-    """A theorem, as far as it is looked at here: what it equates, and how it is saved."""
+    """A theorem, as far as it is looked at here: what it equates, what has to be said of it, and how it is saved."""
 
     @property
     def lhs(self) -> Program: ...
 
     @property
     def rhs(self) -> Program: ...
+
+    @property
+    def mark(self) -> str: ...
 
     def save(self, path: str | os.PathLike[str]) -> object: ...
 
@@ -60,7 +63,7 @@ class Exported:
 
 
 def written(exported: Exported, folder: object, *, theorem: Certified | None, sizes: Mapping[str, int] | None) -> Path:
-    """Writes the files, all or none, and gives the folder. Raises `WrongArgument`, and `OSError` of the disk."""
+    """Writes the files, all or none, and gives the folder. Raises `WrongArgument`."""
     if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
         raise WrongArgument(f"{brief(folder)} is no folder", required="the path of a folder")
     path = Path(os.fspath(folder)).expanduser()
@@ -68,10 +71,15 @@ def written(exported: Exported, folder: object, *, theorem: Certified | None, si
         raise WrongArgument(f"{path} is there, and is no folder", required="the path of a folder, new or not")
     if sizes is not None and not isinstance(sizes, Mapping):
         raise WrongArgument(f"sizes={brief(sizes)}", required='a number for each size: sizes={"n": 64}')
-    texts = _texts(exported, _plain(exported, theorem), sizes)
-    path.mkdir(parents=True, exist_ok=True)
+    plain = _plain(exported, theorem)
+    texts = _texts(exported, plain, sizes, "" if theorem is None else theorem.mark)
     old = path / "Makefile"
-    if old.exists() and not old.read_text(encoding="utf-8", errors="replace").startswith(OURS):
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        foreign = old.exists() and not old.read_text(encoding="utf-8", errors="replace").startswith(OURS)
+    except OSError as error:
+        raise _unwritten(path, error) from error
+    if foreign:
         raise WrongArgument(
             f"{old} is not of an exported kernel, and would be written over",
             required="a folder of its own for each kernel",
@@ -80,8 +88,15 @@ def written(exported: Exported, folder: object, *, theorem: Certified | None, si
     files = {name: text.encode() for name, text in texts.items()}
     if theorem is not None:
         files[file_name(exported.name, ".atl.json")] = _certificate(theorem)
-    write_whole({path / name: _writing(content) for name, content in files.items()})
+    try:
+        write_whole({path / name: _writing(content) for name, content in files.items()})
+    except OSError as error:
+        raise _unwritten(path, error) from error
     return path
+
+
+def _unwritten(path: Path, error: OSError) -> WrongArgument:
+    return WrongArgument(f"the folder {path} cannot be written: {reason(error)}", required="a place for a folder")
 
 
 def file_name(name: str, suffix: str = "") -> str:
@@ -119,7 +134,7 @@ def _plain(exported: Exported, theorem: Certified | None) -> Program:
     return unmarked(lhs) if alike else own
 
 
-def _texts(exported: Exported, plain: Program, sizes: Mapping[str, int] | None) -> dict[str, str]:
+def _texts(exported: Exported, plain: Program, sizes: Mapping[str, int] | None, mark: str) -> dict[str, str]:
     """The files by their names."""
     name, nest = exported.name, exported.nest
     file, plain_name = file_name(name), f"{name}_plain"
@@ -129,7 +144,7 @@ def _texts(exported: Exported, plain: Program, sizes: Mapping[str, int] | None) 
     declared = f"{own}\n{declaration(simple, plain_name)}\n"
     checked = Checked(called, nest, plain_name, simple, declared)
     texts = {
-        f"{file}.h": header(exported.program, nest, name, cuda=exported.host is not None),
+        f"{file}.h": header(exported.program, nest, name, cuda=exported.host is not None, mark=mark),
         f"{file}_plain.c": print_c(simple),
         f"{file}_check.c": check_text(exported.program, checked, cases(exported.program, sizes)),
     }

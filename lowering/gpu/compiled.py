@@ -130,7 +130,7 @@ class GpuKernel:
         """Writes a folder in which `make` builds the kernel by nvcc, and `make check` compares it, on a GPU.
 
         It has what a folder of a kernel in C has (`Kernel.write`), and a function that calls the kernel with arrays in
-        memory, for the check. Raises `WrongArgument`, and `OSError` where the folder cannot be written.
+        memory, for the check. Raises `WrongArgument`, also where the folder cannot be written.
         """
         host = host_text(self.nest, self._name, file_name(self._name, ".h"))
         exported = Exported(self.program, self.nest, self.source, self._name, host=host)

@@ -15,6 +15,7 @@ from examples import everyday, gpu
 from lowering import Kernel, compile, look_around  # noqa: A004 (the contract's name)
 from lowering.export.cases import cases
 from lowering.export.plain import unmarked
+from proofs_tests.own.stated import extremes, larger_and_smaller
 from rewrites import Theorem, load, reschedule
 from sparse import CSR
 
@@ -200,6 +201,13 @@ def test_a_theorem_is_that_of_the_kernel(product: tuple[Kernel, Path], tmp_path:
     with pytest.raises(WrongArgument, match=r"a theorem: what s\.done"):
         kernel.write(tmp_path, theorem=3)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
+
+
+def test_the_header_says_on_which_unproved_rules_the_kernel_rests(tmp_path: Path) -> None:
+    theorem = reschedule(extremes()).rw(larger_and_smaller).done()
+    folder = compile(theorem.rhs).write(tmp_path, theorem=theorem)
+    said = " ".join((folder / "extremes.h").read_text(encoding="utf-8").split())
+    assert "NOT PROVED: it holds if larger_and_smaller (grade 1) does. The theorem is that of the certificate." in said
 
 
 def test_sizes_of_a_check_are_those_that_the_program_allows(product: tuple[Kernel, Path], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -42,6 +43,21 @@ def test_what_is_refused_leaves_the_session_as_it_was() -> None:
         s.apply(tile_and_fail)
     assert len(s.steps) == 0
     assert str(s.goal) == str(doubled().goal)
+
+
+async def later(s: Session) -> None:
+    s.tile("i", 8)
+
+
+def in_steps(s: Session) -> Iterator[None]:
+    s.tile("i", 8)
+    yield
+
+
+@pytest.mark.parametrize("never_run", [later, in_steps])
+def test_a_tactic_that_python_does_not_run_is_refused(never_run: Any) -> None:
+    with pytest.raises(WrongArgument, match="has not run"):
+        doubled().apply(never_run)
 
 
 def test_a_tactic_may_do_nothing_and_may_only_mark() -> None:

@@ -26,7 +26,7 @@ from atl.core.declared import facts_of
 from atl.core.program import Program
 from atl.core.traversal import Path
 from atl.errors import ATLError, brief
-from atl.files.whole import write_whole
+from atl.files.whole import reason, write_text
 from atl.parsing.parse import parse, parse_predicate
 from atl.prove import without_smt
 from atl.text.printing import show_predicate, show_program
@@ -76,13 +76,7 @@ class _Line:
 
 def save(theorem: Theorem, path: str | os.PathLike[str]) -> None:
     """Writes a theorem to a file: all of it, or nothing."""
-    text = dumps(theorem)
-    target = _file(path)
-    try:
-        write_whole({target: lambda stream: stream.write(text.encode())})
-    except (OSError, ValueError) as error:  # ValueError: no file has such a name
-        said = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise CertificateError(f"{target} cannot be written: {said}", required="a place for a file") from error
+    write_text(_file(path), dumps(theorem), refused=CertificateError)
 
 
 def _file(path: object) -> File:
@@ -203,7 +197,7 @@ def load(
         text = held.decode("utf-8")
     except OSError as error:
         raise CertificateError(
-            f"{file} cannot be read: {error.strerror or error}", field="file", required="a file that save wrote"
+            f"{file} cannot be read: {reason(error)}", field="file", required="a file that save wrote"
         ) from error
     except UnicodeDecodeError as error:
         raise _no_certificate(f"{file} is not text in UTF-8") from error
@@ -458,7 +452,7 @@ def describe(theorem: Theorem, *, grades: Mapping[str, str] | None = None, check
     """
     count = len(theorem.steps)
     parts = [
-        f"{_how_far(theorem)} by {count} step{'' if count == 1 else 's'}, that",
+        f"{f'{theorem.mark}. Derived' if theorem.mark else 'Proved'} by {count} step{'' if count == 1 else 's'}, that",
         _indented(show_program(theorem.lhs)),
         "has the same shape, and the same values with padding read as zero, as",
         _indented(show_program(theorem.rhs)),
@@ -485,15 +479,6 @@ def _ourselves(theorem: Theorem, grades: Mapping[str, str]) -> list[str]:
         _premises_said(theorem.steps),
         *_decided_by_z3(theorem.steps),
     ]
-
-
-def _how_far(theorem: Theorem) -> str:
-    names = ", ".join(rule.name for rule in theorem.unproved)
-    return (
-        f"NOT PROVED: it holds if {names} {'does' if len(theorem.unproved) == 1 else 'do'}. Derived"
-        if names
-        else "Proved"
-    )
 
 
 def _indented(text: str) -> str:

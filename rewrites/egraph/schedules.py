@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -23,7 +22,7 @@ from atl.core.substitution import map_type, transform
 from atl.core.terms import Expr, Gen, Reduce, Type
 from atl.core.traversal import indices_in, subterms
 from atl.errors import ATLError, WrongArgument, brief
-from atl.files.whole import write_whole
+from atl.files.whole import write_text
 from padtypes import check as check_pads
 from rewrites.derivation import Derivation
 from rewrites.egraph.forest import replayed
@@ -176,13 +175,7 @@ class Saturated:
             raise WrongArgument(f"most={brief(most)}", required="how many classes to draw, at least one")
         chosen = self._of_the_best() if choice is None else choice.nodes
         text = drawn(self.nodes, self.search.terms.heads, self.class_of[self.root], chosen, most)
-        try:
-            write_whole({Path(path): lambda stream: stream.write(text.encode())})
-        except (OSError, ValueError, TypeError) as error:  # ValueError: no file has such a name
-            why = getattr(error, "strerror", None) or error
-            raise WrongArgument(
-                f"the picture {path} cannot be written: {why}", required='a place for a file: "graph.svg"'
-            ) from error
+        write_text(path, text, what="the picture", required='a place for a file: "graph.svg"')
 
     def _of_the_best(self) -> Mapping[int, Node]:
         """The classes of the best by traffic, with its nodes; priced once for all pictures, unless in haste."""

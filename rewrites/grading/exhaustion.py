@@ -8,7 +8,8 @@ claimed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
@@ -69,6 +70,10 @@ class Counterexample:
     elements: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
+Side = tuple[tuple[int, ...], npt.NDArray[Any]]
+"""What a side of a rule means: its shape and its elements."""
+
+
 @dataclass(slots=True)
 class Verdict:
     """How a rule fared: in how many choices both sides were equal, and a counterexample, if there is one."""
@@ -88,6 +93,14 @@ def symbols(name: str, extents: tuple[int, ...]) -> npt.NDArray[Any]:
     for at in np.ndindex(*extents):
         made[at] = symbol(f"{name}{list(at)}")
     made.setflags(write=False)
+    return made
+
+
+def filled(extents: tuple[int, ...], element: Callable[[], Any]) -> npt.NDArray[Any]:
+    """An array whose elements are made one after the other, row by row."""
+    made = np.empty(extents, dtype=object)
+    for at in np.ndindex(*extents):
+        made[at] = element()
     return made
 
 
@@ -156,9 +169,13 @@ class Generic:
         extents = [LOOKED_AT[kind.rank]] * kind.rank + [2] * self.ranks.get(kind.group, 0)
         return Type("float64", tuple(constant(extent) for extent in extents))
 
+    def elements(self, name: str, extents: tuple[int, ...], /) -> npt.NDArray[Any]:
+        """What an array holds: a symbol for each element, so that what is found holds for all values."""
+        return symbols(name, extents)
+
     def array(self, name: str, extents: list[int]) -> Tensor:
         if name not in self.arrays:
-            self.arrays[name] = symbols(name, tuple(extents))
+            self.arrays[name] = self.elements(name, tuple(extents))
             self.inputs.append(Array(name, tuple(constant(extent) for extent in extents), "float64"))
         found = next(array for array in self.inputs if array.name == name)
         return Tensor(Input(found))
@@ -271,18 +288,34 @@ def compared(rule: Rule, generic: Generic, scalars: Scalars[Any]) -> Counterexam
     stated = instance(rule, generic)
     if stated is None:
         return None
-    sides = []
-    for term in (stated.lhs, stated.rhs):
-        program = Program("side", tuple(generic.inputs), term)
-        _check_closed(rule, program)
-        meaning = denote(program, dict.fromkeys(program.sizes, 1), generic.arrays, scalars)
-        sides.append((meaning.shape, meaning.to_numpy(object)))
-    (shape, left), (other, right) = sides
-    if shape == other and bool(np.all(left == right)):
-        return True
-    shown = f"{shape} {left.tolist()}"[:400], f"{other} {right.tolist()}"[:400]
-    differing = (at for at in np.ndindex(*shape) if left[at] != right[at]) if shape == other else iter(())
-    first = next(((at, left[at], right[at]) for at in differing), None)
+    left, right = (_meant(rule, term, generic, scalars) for term in (stated.lhs, stated.rhs))
+    return counterexample(generic, left, right, operator.ne) or True
+
+
+def _meant(rule: Rule, term: Expr, generic: Generic, scalars: Scalars[Any]) -> Side:
+    _check_closed(rule, Program("side", tuple(generic.inputs), term))
+    return meant(term, generic, scalars)
+
+
+def meant(term: Expr, generic: Generic, scalars: Scalars[Any]) -> Side:
+    """What a side means for the arrays of these arguments."""
+    program = Program("side", tuple(generic.inputs), term)
+    meaning = denote(program, dict.fromkeys(program.sizes, 1), generic.arrays, scalars)
+    return meaning.shape, meaning.to_numpy(object)
+
+
+def counterexample(
+    generic: Generic, left: Side, right: Side, differ: Callable[[Any, Any], bool]
+) -> Counterexample | None:
+    """What there is to say where the sides differ, in their shapes or in an element; None where they do not."""
+    (shape, ours), (other, theirs) = left, right
+    first = None
+    if shape == other:
+        differing = (at for at in np.ndindex(*shape) if differ(ours[at], theirs[at]))
+        first = next(((at, ours[at], theirs[at]) for at in differing), None)
+        if first is None:
+            return None
+    shown = f"{shape} {ours.tolist()}"[:400], f"{other} {theirs.tolist()}"[:400]
     return Counterexample(str(generic.choice), *shown, dict(generic.choice), first)
 
 

@@ -33,10 +33,21 @@ def standing_of(rule: Rule) -> Standing | None:
     return _GRADED.get(rule)
 
 
+def is_own(name: str) -> bool:
+    """Whether a user's own rule of this name is about."""
+    return any(rule.name == name for rule in _GRADED)
+
+
 def is_unproved(rule: Rule) -> bool:
     """Whether this is a user's own rule that is not proved for all sizes."""
     found = standing_of(rule)
     return found is not None and found.grade < PROVED
+
+
+def mark_of(unproved: Sequence[Rule]) -> str:
+    """What is said of a theorem that rests on these rules, which are not proved; nothing where there are none."""
+    named = [f"{rule.name} (grade {found.grade})" for rule in unproved if (found := standing_of(rule))]
+    return f"NOT PROVED: it holds if {', '.join(named)} {'does' if len(named) == 1 else 'do'}" if named else ""
 
 
 def is_proved(rule: Rule) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from math import isfinite
 from random import Random
 from typing import Any, Final
@@ -15,21 +16,20 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from atl.core.index import Array, constant
-from atl.core.program import Program
-from atl.core.terms import Expr, Input
+from atl.core.terms import Expr
 from atl.errors import NotExact
-from atl.meaning.interpret import denote
 from atl.meaning.polynomials import Polynomials
-from atl.meaning.scalars import Exact, Machine, Scalars
-from atl.surface.values import Tensor
+from atl.meaning.scalars import Exact, Machine
 from rewrites.grading.exhaustion import (
-    UNIT,
     Counterexample,
     Generic,
+    Side,
     choices,
     compared,
+    counterexample,
+    filled,
     instance,
+    meant,
     ranks_of,
     size,
     spaces,
@@ -48,14 +48,8 @@ class InNumbers(Generic):
         super().__init__(ranks, choice)
         self.random = random
 
-    def array(self, name: str, extents: list[int]) -> Tensor:
-        if name not in self.arrays:
-            made = np.empty(extents, dtype=object)
-            for at in np.ndindex(*extents):
-                made[at] = self.random.randint(-4, 4)
-            self.arrays[name] = made
-            self.inputs.append(Array(name, tuple(constant(extent) for extent in extents), "float64"))
-        return Tensor(Input(next(array for array in self.inputs if array.name == name)))
+    def elements(self, _: str, extents: tuple[int, ...], /) -> npt.NDArray[Any]:
+        return filled(extents, lambda: self.random.randint(-4, 4))
 
 
 def broken_in_numbers(rule: Rule, cases: int, seed: int = 0) -> Counterexample | int:
@@ -72,40 +66,22 @@ def broken_in_numbers(rule: Rule, cases: int, seed: int = 0) -> Counterexample |
             found = _sides(stated.lhs, stated.rhs, generic)
             if found is None:
                 continue
-            (shape, left), (other, right) = found
-            differing = [at for at in np.ndindex(*shape) if _differ(left[at], right[at])] if shape == other else []
-            if shape == other and not differing:
-                equal += 1
-                continue
-            first = (differing[0], left[differing[0]], right[differing[0]]) if differing else None
-            return Counterexample(
-                str(choice),
-                f"{shape} {left.tolist()}"[:400],
-                f"{other} {right.tolist()}"[:400],
-                dict(choice),
-                first,
-                dict(_read(rule, ranks, choice, generic)),
-            )
+            differing = counterexample(generic, *found, _differ)
+            if differing is not None:
+                return replace(differing, elements=dict(_read(rule, ranks, choice, generic)))
+            equal += 1
     return equal
-
-
-Side = tuple[tuple[int, ...], npt.NDArray[Any]]
 
 
 def _sides(lhs: Expr, rhs: Expr, generic: Generic) -> tuple[Side, Side] | None:
     """Both sides exactly, or in floating point; None where a value is none, or an infinite one."""
     try:
-        return _meant(lhs, generic, Exact()), _meant(rhs, generic, Exact())
+        return meant(lhs, generic, Exact()), meant(rhs, generic, Exact())
     except NotExact:
         machine = Machine()
-        found = _meant(lhs, generic, machine), _meant(rhs, generic, machine)
+        found = meant(lhs, generic, machine), meant(rhs, generic, machine)
         whole = all(isfinite(value) for _, values in found for value in values.ravel())
         return found if whole and not machine.divisions_by_zero and not machine.undefined else None
-
-
-def _meant(term: Expr, generic: Generic, scalars: Scalars[Any]) -> Side:
-    meaning = denote(Program("side", tuple(generic.inputs), term), {UNIT: 1}, generic.arrays, scalars)
-    return meaning.shape, meaning.to_numpy(object)
 
 
 def _differ(left: Any, right: Any) -> bool:

@@ -8,17 +8,16 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, Final
 
-import numpy as np
+import numpy.typing as npt
 
 import atl
 from atl import IndexExpr, Tensor
-from atl.core.index import Array, constant
+from atl.core.index import constant
 from atl.core.predicate import FALSE, TRUE
-from atl.core.terms import Input
 from atl.errors import NotExact
 from atl.meaning.scalars import Exact
 from rewrites.grading.choices import Choices, Seeded, chance, choose
-from rewrites.grading.exhaustion import LOOKED_AT, Counterexample, Generic, compared
+from rewrites.grading.exhaustion import LOOKED_AT, Counterexample, Generic, compared, filled
 from rewrites.instantiation import Argument, Function, Parameter, abstracted
 from rewrites.kinds import Kind
 from rewrites.matching.patterns import groups_of
@@ -123,14 +122,8 @@ class Sample(Generic):
             return bool(self.choices.integer(0, 3))
         return choose(self.choices, indices) * choose(self.choices, (1, 1, 2, -1)) <= self.choices.integer(-1, 4)
 
-    def array(self, name: str, extents: list[int]) -> Tensor:
-        if name not in self.arrays:
-            made = np.empty(extents, dtype=object)
-            for at in np.ndindex(*extents):
-                made[at] = Fraction(self.choices.integer(-9, 9), self.choices.integer(1, 4))
-            self.arrays[name] = made
-            self.inputs.append(Array(name, tuple(constant(extent) for extent in extents), "float64"))
-        return Tensor(Input(next(array for array in self.inputs if array.name == name)))
+    def elements(self, _: str, extents: tuple[int, ...], /) -> npt.NDArray[Any]:
+        return filled(extents, lambda: Fraction(self.choices.integer(-9, 9), self.choices.integer(1, 4)))
 
 
 def sampled(rule: Rule, wanted: int = 10, tries: int = 300, seed: int = 0) -> Counterexample | int:

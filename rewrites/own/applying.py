@@ -100,11 +100,18 @@ def carried_out(
     before = list(on.steps)
     made = len(before)
     try:
-        tactic(on, *arguments, **options)
+        given = tactic(on, *arguments, **options)
     except ATLError as error:
         done = len(on.steps) - made
         error.summary += f", after {done} call{'s' if done > 1 else ''} of {name}" if done > 0 else ""
         raise
+    if inspect.isawaitable(given) or inspect.isgenerator(given) or inspect.isasyncgen(given):
+        close = getattr(given, "close", None)
+        if close is not None:
+            close()  # a coroutine that nobody awaits warns
+        raise WrongArgument(
+            f"{name} has not run: it gives {brief(given)}", required="a plain function, without yield, async or await"
+        )
     if list(on.steps[:made]) != before:
         raise WrongArgument(f"{name} takes back calls that it has not made", required="s.undo() of its own calls only")
     written = [display.written(value) for value in arguments]

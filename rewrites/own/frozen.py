@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import inspect
 import itertools
 import math
 import operator
@@ -35,12 +36,14 @@ _BUILTINS: Final = (
 )  # fmt: skip
 
 
-def frozen(function: FunctionType) -> FunctionType:
-    """The function with the values that its global names have now, and those of the functions that it uses.
+def frozen(function: FunctionType) -> tuple[FunctionType, tuple[str, ...]]:
+    """The function with the values that its global names have now, and those of the functions that it uses; and these
+    constants and functions as text, for they are part of what the rule says.
 
     Raises `WrongArgument` for what may change after the rule was judged.
     """
-    return _Copies(function).of(function)
+    copies = _Copies(function)
+    return copies.of(function), tuple(copies.uses)
 
 
 class _Copies:
@@ -49,6 +52,7 @@ class _Copies:
     def __init__(self, stated: FunctionType) -> None:
         self._stated = stated
         self._made: dict[FunctionType, FunctionType] = {}
+        self.uses: list[str] = []
 
     def of(self, function: FunctionType) -> FunctionType:
         if function in self._made:
@@ -60,6 +64,8 @@ class _Copies:
         made.__doc__, made.__module__ = function.__doc__, function.__module__
         made.__qualname__ = function.__qualname__
         self._made[function] = made
+        if function is not self._stated:
+            self.uses.append(_text_of(function))
         if function.__defaults__:
             made.__defaults__ = tuple(self._kept(f"a default of {function.__name__}", v) for v in function.__defaults__)
         if function.__kwdefaults__:
@@ -95,7 +101,10 @@ class _Copies:
                 raise self._refused(f"looks at how its arguments are written{'' if name == 'None' else f': .{name}'}")
 
     def _kept(self, name: str, value: Any) -> Any:
-        if type(value) in _NUMBERS_AND_TEXTS or _is_ours(value):
+        if type(value) in _NUMBERS_AND_TEXTS:
+            self.uses.append(f"{name} = {value!r}")
+            return value
+        if _is_ours(value):
             return value
         if type(value) is tuple:
             return tuple(self._kept(name, each) for each in value)
@@ -112,6 +121,13 @@ class _Copies:
             f"the rule {self._stated.__name__} {does}",
             required="its parameters, functions, constants (numbers, texts, tuples of these), atl, and math",
         )
+
+
+def _text_of(function: FunctionType) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return f"{function.__qualname__}: {function.__code__.co_code.hex()}"  # typed in, and not kept
 
 
 def _is_ours(value: Any) -> bool:

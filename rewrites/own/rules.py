@@ -76,7 +76,8 @@ def _judged(function: Callable[..., Equation], source: str) -> Rule:
             suggestions=('"""A sum of differences of neighbours is the difference of the ends."""',),
         )
     try:
-        made = declared(function, frozen(function), family=FAMILY, source=source)
+        states, uses = frozen(function)
+        made = declared(function, states, family=FAMILY, source=source, uses=uses)
     except NameError as error:
         raise WrongArgument(
             f"an annotation of {function.__name__} is not known: {error}",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from atl.core.program import Program
-from atl.files.whole import write_whole
+from atl.files.whole import reason, write_whole
 from rewrites.tuning.measuring import Contest, Interval
 
 FORMAT: Final = 1
@@ -62,8 +62,7 @@ class Table:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_whole({self.path: lambda stream: stream.write(text.encode())})
         except OSError as error:
-            why = error.strerror or error
-            warnings.warn(f"the table {self.path} cannot be written ({why})", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"the table {self.path} cannot be written ({reason(error)})", RuntimeWarning, stacklevel=2)
 
 
 def table_of(

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from atl.core.program import Program
-from atl.errors import ATLError, WrongArgument
-from atl.files.whole import write_whole
+from atl.errors import ATLError
+from atl.files.whole import write_text
 from rewrites.kernel import Theorem
 from rewrites.tuning.measuring import Interval
 from rewrites.tuning.picture import Bar, drawn
@@ -132,13 +132,7 @@ class Tuned(Generic[S]):
             bars.append(Bar(one.name, *ends, chosen=one is self.best))
         left_out = [f"{one.name}: {one.outcome}" for one in self.tried if one.speed is None]
         text = drawn(f"{self.start.name}: time, as part of that of the start", bars, left_out)
-        try:
-            write_whole({Path(path): lambda stream: stream.write(text.encode())})
-        except (OSError, ValueError, TypeError) as error:  # ValueError: no file has such a name
-            why = getattr(error, "strerror", None) or error
-            raise WrongArgument(
-                f"the picture {path} cannot be written: {why}", required='a place for a file: "tuned.svg"'
-            ) from error
+        write_text(path, text, what="the picture", required='a place for a file: "tuned.svg"')
 
 
 def _speed(speed: Interval) -> str:
