@@ -89,6 +89,7 @@ from atl.surface.operators import (
 )
 from atl.surface.program import SizeAnnotation as Size
 from atl.surface.program import program, tensor
+from atl.surface.results import Results, results
 from atl.surface.values import Condition, IndexExpr, Tensor
 from atl.text.latex import formula as _formula
 from atl.text.printing import written as _written
@@ -105,10 +106,10 @@ __all__ = [
     "CompilerMissing", "Condition", "ContradictoryAssumptions", "CudaError", "DtypeError", "EscapedIndex",
     "ExtentError", "GpuMissing", "GridTooLarge", "IllegalMark", "ImageError", "IndexExpr", "IndexOverflow",
     "LibraryMissing", "NoSuchAttribute", "NotExact", "OutOfMemory", "ParseError", "Program", "RaggedShape",
-    "RankError", "RefusedMark", "ShapeError", "Size", "SymbolicValue", "Tensor", "TooLarge", "UnknownMark",
+    "RankError", "RefusedMark", "Results", "ShapeError", "Size", "SymbolicValue", "Tensor", "TooLarge", "UnknownMark",
     "UnsafeAccess", "UnsafeGuard", "UnsafeTruncation", "UnsupportedMark", "WrongArgument", "WrongName", "abs",
     "cast", "ceildiv", "check_safe", "coiter", "concat", "constant", "einsum", "evaluate", "evaluate_fast", "exp",
     "flatten", "gen", "guard", "imax", "imin", "let", "log", "maximum", "minimum", "padl", "padr", "parse", "place",
-    "program", "reduce", "scatter", "select", "shear", "sizes", "split", "sqrt", "sum", "tanh", "tensor",
+    "program", "reduce", "results", "scatter", "select", "shear", "sizes", "split", "sqrt", "sum", "tanh", "tensor",
     "transpose", "truncl", "truncr", "unshear", "value",
 ]  # fmt: skip

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import atl
+from atl.core.index import Index
 from commands.foundation.command import Command, declare_json, declare_program, print_json
 from commands.foundation.terminal import ascii_only
 
@@ -43,10 +45,10 @@ def _print_judged(program: atl.Program) -> None:
     from padtypes import check, truncations
 
     ascii = ascii_only()  # noqa: A001 (what the printers call it)
-    shape = ", ".join(map(str, program.shape)) + ("," if len(program.shape) == 1 else "")
+    results = [f"{each.name}, {program.dtype} of shape {_shape_text(each.shape)}" for each in program.results]
     keywords = f" (keywords of a call: {', '.join(program.free_sizes)})" if program.free_sizes else ""
     print(show_program(program, ascii=ascii))
-    print(f"\nresult      {program.dtype} of shape ({shape})")
+    print(f"\nresult      {'; '.join(results) or f'{program.dtype} of shape {_shape_text(program.shape)}'}")
     print(f"sizes       {', '.join(program.sizes) or 'none'}{keywords}")
     assumed = ", ".join(show_predicate(assumption, ascii=ascii) for assumption in program.assumptions)
     print(f"assumed     {assumed or 'nothing'}", flush=True)
@@ -55,6 +57,11 @@ def _print_judged(program: atl.Program) -> None:
     check(program)
     if cut := sum(1 for _ in truncations(program)):
         print(f"truncations {cut}, each proved to cut only padding", flush=True)
+
+
+def _shape_text(extents: Sequence[Index]) -> str:
+    """A shape as Python writes a tuple."""
+    return f"({', '.join(map(str, extents))}{',' if len(extents) == 1 else ''})"
 
 
 def _as_data(program: atl.Program, *, nest: bool, c: bool) -> dict[str, Any]:
@@ -71,6 +78,7 @@ def _as_data(program: atl.Program, *, nest: bool, c: bool) -> dict[str, Any]:
         "program": show_program(program),
         "dtype": program.dtype,
         "shape": [str(extent) for extent in program.shape],
+        "results": [{"name": each.name, "shape": list(map(str, each.shape))} for each in program.results],
         "sizes": list(program.sizes),
         "keywords": list(program.free_sizes),
         "inputs": [
@@ -91,7 +99,11 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
         "values", metavar="NAME=VALUE", nargs="*", help="an array as A=a.npy, a size or a scalar input as k=3"
     )
     parser.add_argument(
-        "-o", "--out", type=Path, metavar="FILE", help="write the result to this .npy file, not to the terminal"
+        "-o",
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write the result to this .npy file, several to an .npz file, not to the terminal",
     )
 
 
@@ -103,11 +115,13 @@ def _run(arguments: argparse.Namespace) -> int:
     program = program_in(arguments.program)
     given = values_given(program, arguments.values)
     result = compiled(program)(**given)
+    several = dict(zip([each.name for each in program.results], result, strict=True)) if program.results else {}
     if arguments.out is None:
-        print(result)
-    else:
-        save(arguments.out, result)
-        print(f"{arguments.out}: {result.dtype} of shape {result.shape}")
+        print("\n".join(f"{name} = {value}" for name, value in several.items()) if several else result)
+        return 0
+    save(arguments.out, several or result)
+    told = [f"{name}, {value.dtype} of shape {value.shape}" for name, value in several.items()]
+    print(f"{arguments.out}: {'; '.join(told) or f'{result.dtype} of shape {result.shape}'}")
     return 0
 
 

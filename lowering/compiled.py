@@ -17,6 +17,7 @@ from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program, checked_program
 from atl.errors import ArrayError, OutOfMemory, WrongArgument, brief
 from atl.meaning.arguments import bind, check_rank
+from atl.meaning.results import Several
 from atl.meaning.specialise import specialise
 from atl.text.printing import show_index
 from lowering.c.gathering import vector_flags
@@ -151,6 +152,8 @@ class Kernel:
     Raises `ArgumentError`, `ArrayError`, `AssumptionError`; `IndexOverflow` where what C computes for indices may not
     fit into 64 bits, for which an array may be looked at before the call; `OutOfMemory` for a result or a buffer for
     which there is no memory, after which `out` may have been written in part.
+
+    Several results come as a tuple with their names, views of one array; `out` is that array, of one dimension.
     """
 
     def __init__(self, program: Program, nest: LoopNest, code: Code, pattern: OnPattern | None = None) -> None:
@@ -177,6 +180,7 @@ class Kernel:
             for array in nest.inputs
         )
         self._names = tuple(array.name for array in nest.inputs)
+        self._several = Several(program) if program.results else None
         self._arrays_at = tuple(at for at, array in enumerate(nest.inputs) if array.shape)
         self._dtype = np.dtype(nest.output.dtype)
         self._result = code.ffi.typeof(f"{C_TYPES[nest.output.dtype]}[]")
@@ -226,7 +230,12 @@ class Kernel:
                 pointers = [pointer for pointer, name in zip(pointers, self._names, strict=True) if name not in same]
         if function(*pointers, *sizes, into) == OUT_OF_MEMORY:
             raise self._no_memory(sizes)
-        return result if self._pattern is None else self._pattern.result(arrays, named, passed, result)
+        if self._pattern is not None:
+            return self._pattern.result(arrays, named, passed, result)
+        if self._several is None:
+            return result
+        held = dict(zip(self._names, passed, strict=True))
+        return self._several.of(result, dict(zip(self.nest.sizes, sizes, strict=True)), held)
 
     def time(self, /, *arrays: object, seconds: object = 0.5, **named: object) -> KernelTime:
         """How long a call with these arguments takes: it is called for so many seconds, and the median is told.
@@ -246,7 +255,7 @@ class Kernel:
             given["seconds"], seconds = seconds, 0.5
         first = self(*arrays, **given)
         if self._pattern is None:
-            given.setdefault("out", first)
+            given.setdefault("out", first if self._several is None else first[0].base)
         threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
         return time_of(self.program.name, lambda: self(*arrays, **given), seconds=seconds, threads=threads)
 
@@ -254,10 +263,11 @@ class Kernel:
         """The kernel as an operator of PyTorch's, `torch.ops.atl.NAME`, which `torch.compile` takes as one node.
 
         It takes the inputs in order, scalars as numbers, then the sizes that no array determines; it has no derivative.
-        Without a name it has that of the program and of the code. Raises `LibraryMissing` without PyTorch;
+        Without a name it has that of the program and of the code. Of a program of several results it is a function that
+        takes the operator's result apart. Raises `LibraryMissing` without PyTorch;
         `WrongArgument` where elements decide on the shape of the result, which cannot be known while tracing.
         """
-        return torch_operator(self.program, self, name or self.path.stem.replace("-", "_"))
+        return torch_operator(self.program, self._whole, name or self.path.stem.replace("-", "_"))
 
     def jax_function(self) -> Callable[..., Any]:
         """The kernel as a function of JAX's arrays, called back by `jax.pure_callback`, in `jax.jit` too.
@@ -265,7 +275,14 @@ class Kernel:
         It takes arrays by position or by name, and sizes that no array determines by name; it has no derivative. Raises
         as `torch_operator` does.
         """
-        return jax_function(self.program, self)
+        return jax_function(self.program, self._whole)
+
+    @property
+    def _whole(self) -> Kernel:
+        """The kernel whose result is the array of all elements."""
+        if not self.program.results:
+            return self
+        return Kernel(replace(self.program, results=()), self.nest, self._code)
 
     def write(
         self,

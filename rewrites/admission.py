@@ -16,6 +16,7 @@ from atl.checks.wellformed import check_meaning
 from atl.core.index import Array, Index, Read, Size, atoms
 from atl.core.predicate import Predicate, expressions, is_predicate
 from atl.core.program import Program
+from atl.core.results import Result
 from atl.core.terms import Expr, Type
 from atl.core.traversal import arrays_in, indices_in, subterms
 from atl.errors import ATLError
@@ -40,7 +41,8 @@ def admit_program(program: Program) -> Program:
         raise NotAdmitted(f"{type(program).__name__} is no program", required="a program, as atl.program makes it")
     inputs = tuple(map(remade_array, program.inputs))
     conditions = tuple(map(remade_predicate, program.assumptions))
-    made = Program(program.name, inputs, remade_term(program.body), conditions, program.packed)
+    results = tuple(Result(each.name, tuple(map(remade_index, each.shape))) for each in program.results)
+    made = Program(program.name, inputs, remade_term(program.body), conditions, program.packed, results)
     check_parts(made)
     check_meaning(made)
     return made

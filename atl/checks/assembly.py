@@ -11,12 +11,19 @@ from atl.core.index import Array, Index, Read, Size, Var, atoms, index
 from atl.core.literals import strengthen
 from atl.core.predicate import Predicate, at_most, conjuncts, expressions
 from atl.core.program import Program, sizes_in
+from atl.core.results import Result
 from atl.core.terms import Expr, Input, TensorVar
 from atl.core.traversal import arrays_in, children, indices_in, subterms
 from atl.errors import DtypeError, EscapedIndex, Location, WrongName
 
 
-def make_program(name: str, inputs: tuple[Array, ...], body: Expr, given: Sequence[Predicate] = ()) -> Program:
+def make_program(
+    name: str,
+    inputs: tuple[Array, ...],
+    body: Expr,
+    given: Sequence[Predicate] = (),
+    results: tuple[Result, ...] = (),
+) -> Program:
     """The program of these parts, checked.
 
     Its literals get an element type, and the `min=` of its sizes are assumed beside what is given.
@@ -25,19 +32,19 @@ def make_program(name: str, inputs: tuple[Array, ...], body: Expr, given: Sequen
     """
     body = strengthen(body, dtypes.DEFAULT)
     stated = tuple(part for condition in given for part in conjuncts(condition))
-    check_parts(Program(name, inputs, body, stated))
+    check_parts(Program(name, inputs, body, stated, results=results))
     minima: dict[str, int] = {}
-    for size in sizes_in(inputs, body, stated):
+    for size in sizes_in(inputs, body, stated, results):
         minima[size.name] = max(minima.get(size.name, 0), size.minimum)
     least = tuple(at_most(index(low), index(Size(size))) for size, low in minima.items() if low)
-    made = Program(name, inputs, body, tuple(dict.fromkeys((*least, *stated))))
+    made = Program(name, inputs, body, tuple(dict.fromkeys((*least, *stated))), results=results)
     check_wellformed(made)
     return made
 
 
 def check_parts(program: Program) -> None:
     """Raises `WrongName` and `EscapedIndex` where the parts of a program do not belong together."""
-    _check_names(program.name, program.inputs, program.body, program.assumptions)
+    _check_names(program)
     _check_closed(program.body)
     if any(condition.loose or condition.free for condition in program.assumptions):
         raise EscapedIndex(
@@ -46,7 +53,8 @@ def check_parts(program: Program) -> None:
         )
 
 
-def _check_names(name: str, inputs: tuple[Array, ...], body: Expr, stated: Sequence[Predicate]) -> None:
+def _check_names(program: Program) -> None:
+    name, inputs, body, stated = program.name, program.inputs, program.body, program.assumptions
     seen: dict[str, Array] = {}
     for array in inputs:
         if array.name in seen:
@@ -63,6 +71,8 @@ def _check_names(name: str, inputs: tuple[Array, ...], body: Expr, stated: Seque
         used.update({} if array.between is None else {array.between: None})
     for condition in stated:
         used.update(_read_in(expressions(condition)))
+    for result in program.results:
+        used.update(_read_in(result.shape))
     for array in used:
         array_name = array.name
         if array_name not in seen:
@@ -78,7 +88,7 @@ def _check_names(name: str, inputs: tuple[Array, ...], body: Expr, stated: Seque
                 required="one declaration for each input",
                 suggestions=(f"use the one tensor {array_name} in both places, or another name",),
             )
-    for size in sizes_in(inputs, body, stated):
+    for size in sizes_in(inputs, body, stated, program.results):
         if size.name in seen:
             raise WrongName(f"{size.name} names both a size and an input", required="different names")
 

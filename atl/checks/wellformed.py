@@ -17,6 +17,7 @@ from atl.core.declared import bounds_of
 from atl.core.index import ZERO, Index, Read, Size, shift
 from atl.core.predicate import FALSE, Predicate, at_most, equal, less, within
 from atl.core.program import Program
+from atl.core.results import total
 from atl.core.terms import (
     Access,
     Binary,
@@ -118,6 +119,32 @@ def without_meaning(program: Program) -> Iterator[errors.ATLError]:
             yield from undischarged(program, (), scope, positive_divisors(expression))
     for path, at, here in parts_in_scope(program.body, scope):
         yield from undischarged(program, path, here, obligations(at, here))
+    yield from undischarged(program, (), scope, _of_results(program))
+
+
+def _of_results(program: Program) -> Iterator[Obligation]:
+    """The elements of the body are those of the results."""
+    if not program.results:
+        return
+    for result in program.results:
+        for extent in result.shape:
+            yield from positive_divisors(extent)
+            yield Obligation(
+                at_most(ZERO, extent),
+                errors.ExtentError,
+                "an extent of the result {0} is {1}",
+                "an extent that is not negative",
+                (result.name, extent),
+            )
+    (length,) = program.shape
+    count = total(program.results)
+    yield Obligation(
+        equal(length, count),
+        errors.ShapeError,
+        "the body has {0} elements, its results have {1}",
+        "the elements of the results, one after the other",
+        (length, count),
+    )
 
 
 def undischarged(program: Program, path: Path, scope: Scope, needed: Iterator[Obligation]) -> Iterator[errors.ATLError]:

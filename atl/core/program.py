@@ -12,6 +12,7 @@ from atl.core.declared import bounds_of
 from atl.core.index import Array, Index, Size, atoms
 from atl.core.node import Printed, not_made_of
 from atl.core.predicate import Predicate, expressions, is_predicate
+from atl.core.results import Result
 from atl.core.terms import Expr, Let, Term, Type
 from atl.core.traversal import indices_in, subterms
 from atl.errors import WrongArgument, brief
@@ -72,8 +73,9 @@ class Program(Printed):
     """A named tensor expression, closed but for its inputs and sizes.
 
     `inputs` are the declared arrays in the order of a call; `assumptions` are conditions on the sizes, which every call
-    checks. Two programs are equal when their names, inputs, bodies and assumptions are. `packed` says which inputs a
-    call may pass as one object.
+    checks. `packed` says which inputs a call may pass as one object. A program of several `results` has a body of one
+    dimension: their elements, one result after the other; one without has its body as its result. Two programs are
+    equal when all but `packed` is.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Program(Printed):
     body: Expr
     assumptions: tuple[Predicate, ...]
     packed: tuple[Packed, ...] = field(compare=False)
+    results: tuple[Result, ...]
 
     def __init__(
         self,
@@ -89,6 +92,7 @@ class Program(Printed):
         body: Expr,
         assumptions: tuple[Predicate, ...] = (),
         packed: tuple[Packed, ...] = (),
+        results: tuple[Result, ...] = (),
     ) -> None:
         if self.__dict__:
             raise not_made_of("a program once more", self.name, "a program of its own: dataclasses.replace(…)")
@@ -103,10 +107,16 @@ class Program(Printed):
         names = [array.name for array in inputs]
         if packed and not {array for each in packed for array in each.arrays} <= set(names) - {e.name for e in packed}:
             raise not_made_of(f"the program {name}", packed, f"operands made of its inputs: {', '.join(names)}")
-        self.__dict__.update(name=name, inputs=inputs, body=body, assumptions=assumptions, packed=packed)
+        if type(results) is not tuple or any(type(each) is not Result for each in results):
+            raise not_made_of(f"the program {name}", results, "results")
+        if results and (body.type.rank != 1 or len({each.name for each in results}) < len(results)):
+            raise not_made_of(f"the program {name}", results, "a name for each, and a body of one dimension")
+        self.__dict__.update(
+            name=name, inputs=inputs, body=body, assumptions=assumptions, packed=packed, results=results
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Program, (self.name, self.inputs, self.body, self.assumptions, self.packed)
+        return Program, (self.name, self.inputs, self.body, self.assumptions, self.packed, self.results)
 
     def __deepcopy__(self, _: dict[int, object]) -> Program:
         return self  # it never changes
@@ -128,7 +138,9 @@ class Program(Printed):
     @cached_property
     def sizes(self) -> tuple[str, ...]:
         """The names of all sizes, in the order in which the inputs, then the body, mention them."""
-        return tuple(dict.fromkeys(size.name for size in sizes_in(self.inputs, self.body, self.assumptions)))
+        return tuple(
+            dict.fromkeys(size.name for size in sizes_in(self.inputs, self.body, self.assumptions, self.results))
+        )
 
     @cached_property
     def free_sizes(self) -> tuple[str, ...]:
@@ -144,7 +156,7 @@ class Program(Printed):
 
         It is so for a body `let values := … in D(values)`, where D is what the operand's arrays mean.
         """
-        for each in self.packed:
+        for each in self.packed if not self.results else ():
             if each.result is not None and isinstance(self.body, Let) and self.body.body == each.result:
                 return each, self.body.value
         return None
@@ -206,7 +218,9 @@ def size_in(extent: Index) -> tuple[str, int, int] | None:
     return (atom.name, factor, offset) if isinstance(atom, Size) else None
 
 
-def sizes_in(inputs: Iterable[Array], body: Expr, assumptions: Iterable[Predicate]) -> Iterable[Size]:
+def sizes_in(
+    inputs: Iterable[Array], body: Expr, assumptions: Iterable[Predicate], results: Iterable[Result] = ()
+) -> Iterable[Size]:
     """Every occurrence of a size."""
     found: list[Index] = []
     for array in inputs:
@@ -216,5 +230,6 @@ def sizes_in(inputs: Iterable[Array], body: Expr, assumptions: Iterable[Predicat
         found.extend(indices_in(term))
     for assumption in assumptions:
         found.extend(expressions(assumption))
+    found.extend(extent for result in results for extent in result.shape)
     for expression in found:
         yield from (atom for atom in atoms(expression) if isinstance(atom, Size))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from zipfile import ZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -68,9 +69,29 @@ def _number(name: str, value: str, dtype: str) -> int | float:
         ) from None
 
 
-def save(path: Path, array: npt.NDArray[Any]) -> None:
-    """Writes a .npy file in one step: it is whole, or not there. Raises `ArrayError`."""
+def save(path: Path, result: npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]) -> None:
+    """Writes a .npy file, or an .npz file of several arrays by name, in one step: it is whole, or not there.
+
+    Raises `ArrayError`.
+    """
+    if isinstance(result, Mapping) and path.suffix != ".npz":
+        raise ArrayError(
+            f"{path} would hold {len(result)} arrays",
+            required="a file whose name ends in .npz",
+            suggestions=(f"-o {path.with_suffix('.npz')}",),
+        )
+
+    def write(stream: IO[bytes]) -> None:
+        if not isinstance(result, Mapping):
+            np.save(stream, result)
+            return
+        # What numpy.savez writes; it has parameters of its own, as a result may be called.
+        with ZipFile(stream, "w") as archive:
+            for name, array in result.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+
     try:
-        write_whole({path: lambda stream: np.save(stream, array)})
+        write_whole({path: write})
     except (OSError, ValueError) as error:
         raise ArrayError(f"{path} cannot be written: {error}", required="a place for the result") from error

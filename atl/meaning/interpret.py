@@ -51,6 +51,7 @@ from atl.core.terms import (
 )
 from atl.errors import ArgumentError, EscapedIndex, ExtentError, OutOfMemory, TooLarge, brief
 from atl.meaning.arguments import bind, check_rank, index_elements
+from atl.meaning.results import apart
 from atl.meaning.scalars import Exact, Machine, Scalars
 
 E = TypeVar("E")
@@ -388,11 +389,12 @@ def denote(
     return Meaning(shape, elements, scalars.constant(0, program.dtype))
 
 
-def evaluate(program: Program, /, *positional: Any, exact: bool = False, **arguments: Any) -> npt.NDArray[Any]:
+def evaluate(program: Program, /, *positional: Any, exact: bool = False, **arguments: Any) -> Any:
     """The result of the program by its definition: NumPy in, NumPy out. Slow, and the measure of all kernels.
 
     Arrays are given in the order of the inputs or by name, sizes that no array determines by name. With `exact=True`
     numbers are taken as they are, and the result is an array of Fractions; integers wrap in both modes, and x / 0 is 0.
+    Of a program of several results they come as a tuple with their names.
 
     Raises `ArgumentError`, `ArrayError`, `AssumptionError`; with `exact=True` also `NotExact`.
 
@@ -412,6 +414,6 @@ def evaluate(program: Program, /, *positional: Any, exact: bool = False, **argum
             suggestions=("pass an input called exact by its position",),
         )
     bound = bind(program, positional, arguments, exact=exact)
-    if exact:
-        return denote(program, bound.sizes, bound.arrays, Exact()).to_numpy(object)
-    return denote(program, bound.sizes, bound.arrays, Machine()).to_numpy(program.dtype)
+    scalars: Scalars[Any] = Exact() if exact else Machine()
+    meaning = denote(program, bound.sizes, bound.arrays, scalars)
+    return apart(program, meaning.to_numpy(object if exact else program.dtype), bound.sizes, bound.arrays)

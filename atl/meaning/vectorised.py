@@ -54,6 +54,7 @@ from atl.core.terms import (
 )
 from atl.errors import EscapedIndex, OutOfMemory
 from atl.meaning.arguments import bind, check_rank
+from atl.meaning.results import apart
 from atl.meaning.scalars import Machine
 
 Numbers: TypeAlias = npt.NDArray[Any]
@@ -67,7 +68,7 @@ ELEMENTS: Final = 1 << 20
 _MACHINE: Final = Machine()
 
 
-def evaluate_fast(program: Program, /, *positional: Any, **arguments: Any) -> npt.NDArray[Any]:
+def evaluate_fast(program: Program, /, *positional: Any, **arguments: Any) -> Any:
     """What `atl.evaluate` gives, up to the order in which sums are added: by NumPy over many elements at once.
 
     It takes what `evaluate` takes, but for `exact=`, and raises what that raises. A few passes over memory for each
@@ -86,7 +87,8 @@ def evaluate_fast(program: Program, /, *positional: Any, **arguments: Any) -> np
     shape = tuple(int(evaluator.index(extent, outside)) for extent in program.shape)
     check_rank(len(shape))
     with np.errstate(all="ignore"):
-        return evaluator.whole(program.body, outside, shape)
+        whole = evaluator.whole(program.body, outside, shape)
+    return apart(program, whole, call.sizes, call.arrays)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Programs read from text: the inverse of `atl.text.printing`, in both spellings.
 
-    program    ::= name (declarations) [: type] [given conditions] := expression
+    program    ::= name (declarations) [: type | : (result : type, …)] [given conditions] := expression
     declaration::= A : float32[n, 2*k] | idx : int32[n] in [0, m) strict | crd : int32[n] rising between pos | k : size
     expression ::= gen[lo <= i < hi] e (⊞) | sum[…] e (Σ) | prod[…] e (Π) | max[…] e | min[…] e
                  | let x := e in e | [condition] . e (·)
@@ -15,13 +15,13 @@ one of those in `atl.core.marks`. An element mask[i] of an input mask : bool[n] 
 a let reaches as far to the right as it can; a guard reaches over products, not over sums. A size is declared by the
 type of an input that mentions it, or by itself. A literal has the element type of what it meets, like on the surface,
 or the one that it tells. Names that are reserved, or are no words, stand between back quotes. From # to the end of its
-line is a comment.
+line is a comment. Of several results the body has the elements, one result after the other, in one dimension.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar, get_args
 
 from atl.checks.assembly import make_program
@@ -33,6 +33,7 @@ from atl.core.literals import agree, arithmetic, strengthen
 from atl.core.marks import LetMark, LoopMark
 from atl.core.predicate import Predicate, equal
 from atl.core.program import Program
+from atl.core.results import Result, total
 from atl.core.substitution import map_type
 from atl.core.terms import (
     OPERATOR_CALLED,
@@ -112,6 +113,16 @@ def _whole(reader: _Reader, read: Callable[[_Reader], T]) -> T:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Announced:
+    """What the first line says of the body: its type, and its results if they are several; from where to where."""
+
+    type: Type
+    results: tuple[Result, ...]
+    start: Token
+    stop: int
+
+
 class _Reader(IndexReader):
     """Reads programs and tensor expressions."""
 
@@ -128,18 +139,20 @@ class _Reader(IndexReader):
         self.sizes = {*sizes, *self.mentioned}
         self._order_between(declared, between)
         self.arrays = {array.name: array for array in declared}
-        announced = self._announced_type() if self.accept(":") else None
+        announced = self._announced() if self.accept(":") else None
         given = self._given()
         self.expect(":=", "before the body of the program")
         start = self.next
         body = self.expression()
         with self.placed(start.start):
-            body = strengthen(body, announced[0].dtype if announced and announced[0].dtype else dtypes.DEFAULT)
+            body = strengthen(body, (announced.type.dtype if announced else None) or dtypes.DEFAULT)
         if self.next.kind != "end":
             return Program(name, tuple(declared), body)  # refused by the caller, which tells what is too much
-        made = make_program(name, tuple(declared), body, given)
+        if announced is not None and announced.results and body.type.rank != 1:
+            raise self._mistyped(announced, ShapeError, name, body.type, "one dimension: that of all their elements")
+        made = make_program(name, tuple(declared), body, given, announced.results if announced else ())
         if announced is not None:
-            self._check_type(made, *announced)
+            self._check_type(made, announced)
         return made
 
     def _declaration(self, declared: list[Array], sizes: dict[str, None], between: dict[str, Token]) -> None:
@@ -228,9 +241,31 @@ class _Reader(IndexReader):
         with self.placed(token.start):
             return checked(token.text)
 
-    def _announced_type(self) -> tuple[Type, Token, int]:
+    def _announced(self) -> _Announced:
+        """The type of the result; or in parentheses the names and types of several."""
         start = self.next
-        return self._type(), start, self.last.stop
+        found: list[tuple[Result, Type]] = []
+        if not self.accept("("):
+            return _Announced(self._type(), (), start, self.last.stop)
+
+        def one() -> None:
+            token = self.next
+            name = self.name("a result")
+            if any(each.name == name for each, _ in found):
+                raise self.error(f"the result {name} is named twice", token, required="a name of its own for each")
+            self.expect(":", "and the type of the result")
+            of = self._type()
+            if found and of.dtype != found[0][1].dtype:
+                raise self.error(
+                    f"the result {name} has elements of type {of.dtype}, {found[0][0].name} of {found[0][1].dtype}",
+                    token,
+                    required="one element type for all results",
+                )
+            found.append((Result(name, of.shape), of))
+
+        self.list_of(one, ")", "results")
+        results = tuple(each for each, _ in found)
+        return _Announced(Type(found[0][1].dtype, (total(results),)), results, start, self.last.stop)
 
     def _given(self) -> list[Predicate]:
         if self.next.kind != "name" or self.next.text != "given":
@@ -241,28 +276,29 @@ class _Reader(IndexReader):
             out.append(self.condition())
         return out
 
-    def _check_type(self, made: Program, announced: Type, start: Token, stop: int) -> None:
+    def _check_type(self, made: Program, announced: _Announced) -> None:
         """The type in the first line must be that of the body."""
-        computed = Type(made.dtype, made.type.shape)
-        if announced.dtype != computed.dtype:
-            error: ATLError = DtypeError(
-                f"the body of {made.name} has elements of type {computed.dtype}, not {announced.dtype}",
-                required="the type of the body",
-            )
-        else:
-            facts = outermost(made).facts
-            alike = announced.rank == computed.rank and all(
-                a == b or isinstance(prove(facts, equal(a, b)), Proved)
-                for a, b in zip(announced.shape, computed.shape, strict=True)
-            )
-            if alike:
-                return
-            error = ShapeError(
-                f"the body of {made.name} has the shape ({', '.join(map(str, computed.shape))})",
-                required="the shape of the body",
-            )
-        error.place = Location(self.text, start.start, stop)
-        raise error
+        computed, told = Type(made.dtype, made.type.shape), announced.type
+        if told.dtype != computed.dtype:
+            raise self._mistyped(announced, DtypeError, made.name, computed, "the type of the body")
+        facts = outermost(made).facts
+        alike = told.rank == computed.rank and all(
+            a == b or isinstance(prove(facts, equal(a, b)), Proved)
+            for a, b in zip(told.shape, computed.shape, strict=True)
+        )
+        if not alike:
+            raise self._mistyped(announced, ShapeError, made.name, computed, "the shape of the body")
+
+    def _mistyped(
+        self, announced: _Announced, error: type[ATLError], name: str, found: Type, required: str
+    ) -> ATLError:
+        has = (
+            f"elements of type {found.dtype}, not {announced.type.dtype}"
+            if error is DtypeError
+            else f"the shape ({', '.join(map(str, found.shape))})"
+        )
+        place = Location(self.text, announced.start.start, announced.stop)
+        return error(f"the body of {name} has {has}", place=place, required=required)
 
     # -- expressions --------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, overload
 from typing import cast as cast_to
 
 from atl.core import dtypes
@@ -21,7 +21,6 @@ from atl.core.substitution import close, close_tensor, fresh_uid
 from atl.core.terms import (
     MONOIDS,
     Cast,
-    Concat,
     Expr,
     Flatten,
     Gen,
@@ -46,6 +45,7 @@ from atl.core.terms import (
 )
 from atl.errors import RankError, ShapeError, Source, WrongArgument, WrongName, brief
 from atl.surface.declarations import checked_name
+from atl.surface.results import Results, SeveralLike, joined, several_in
 from atl.surface.values import (
     Binder,
     Condition,
@@ -192,11 +192,18 @@ def guard(condition: Condition | Tensor | bool, e: TensorLike) -> Tensor:
     return Tensor(located(Guard(as_predicate(condition), as_tensor(e).node)))
 
 
+@overload
+def let(e: TensorLike, body: Callable[[Tensor], TensorLike], *, name: str | None = ...) -> Tensor: ...
+@overload
+def let(e: TensorLike, body: Callable[[Tensor], Results | SeveralLike], *, name: str | None = ...) -> Results: ...
 @refuse_runaway_recursion
-def let(e: TensorLike, body: Callable[[Tensor], TensorLike], *, name: str | None = None) -> Tensor:
+def let(
+    e: TensorLike, body: Callable[[Tensor], TensorLike | Results | SeveralLike], *, name: str | None = None
+) -> Tensor | Results:
     """let name := e in body(name): as an equation body(e); a kernel computes e once, into a buffer of its own.
 
-    The name is that of the function's parameter unless `name=` gives another. Source: Fig. 3.2.
+    The name is that of the function's parameter unless `name=` gives another. A body of several results, as `results`
+    takes them, gives these. Source: Fig. 3.2.
     """
     if not callable(body):
         raise WrongArgument("let needs a function of the bound tensor", required="atl.let(e, lambda x: …)")
@@ -205,8 +212,13 @@ def let(e: TensorLike, body: Callable[[Tensor], TensorLike], *, name: str | None
     value = as_tensor(e)
     node = value.node if value.dtype is not None else strengthen(value.node, dtypes.DEFAULT)
     variable = TensorVar(next(fresh_uid), chosen, node.type)
-    inside = as_tensor(body(Tensor(variable)))
-    return Tensor(located(Let(node, close_tensor(inside.node, variable), chosen)))
+
+    def bound(inside: Tensor) -> Tensor:
+        return Tensor(located(Let(node, close_tensor(inside.node, variable), chosen)))
+
+    made = body(Tensor(variable))
+    several = several_in(made)
+    return bound(as_tensor(made)) if several is None else several.within(bound)
 
 
 # -- reshape operators (Fig. 4.3) -------------------------------------------------------------------------------------
@@ -214,10 +226,7 @@ def let(e: TensorLike, body: Callable[[Tensor], TensorLike], *, name: str | None
 
 def concat(first: TensorLike, *others: TensorLike) -> Tensor:
     """The operands one after the other along the first dimension. Shape: (n + m + …, rest). Source: Fig. 4.3."""
-    out, *rest = agree(*(as_tensor(part).node for part in (first, *others)))
-    for part in rest:
-        out = located(Concat(out, part))
-    return Tensor(out)
+    return joined([as_tensor(part).node for part in (first, *others)])
 
 
 def _reshape(op: ReshapeOp, e: TensorLike) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 from atl.checks.assembly import make_program
 from atl.core import dtypes
@@ -15,6 +15,7 @@ from atl.core.program import Program
 from atl.core.terms import Input
 from atl.errors import ATLError, WrongArgument, brief
 from atl.surface.declarations import TensorSpec, checked_name, extent_written
+from atl.surface.results import Results, SeveralLike, several_in
 from atl.surface.values import Condition, IndexExpr, Tensor, as_index, as_predicate, as_tensor
 
 
@@ -85,29 +86,33 @@ def _order(name: str, rank: int, order: object) -> tuple[Rises, Array | None]:
             )
 
 
+Body: TypeAlias = Tensor | Results | SeveralLike
+"""What the body of a program is: a tensor, or several results."""
+
+
 class SizeAnnotation:
     """In the signature of an `@atl.program`, a parameter that is a size of its own: `k: atl.Size`."""
 
 
 @overload
-def program(name: Callable[..., Tensor], /) -> Program: ...
+def program(name: Callable[..., Body], /) -> Program: ...
 @overload
-def program(*, given: Sequence[Any] = ...) -> Callable[[Callable[..., Tensor]], Program]: ...
+def program(*, given: Sequence[Any] = ...) -> Callable[[Callable[..., Body]], Program]: ...
 @overload
 def program(name: str, inputs: Sequence[Tensor], body: Any, /, *, given: Sequence[Any] = ...) -> Program: ...
 def program(
-    name: str | Callable[..., Tensor] | None = None,
+    name: str | Callable[..., Body] | None = None,
     inputs: Sequence[Tensor] | None = None,
     body: Any = None,
     /,
     *,
     given: Sequence[Any] = (),
-) -> Program | Callable[[Callable[..., Tensor]], Program]:
+) -> Program | Callable[[Callable[..., Body]], Program]:
     """A program: `atl.program("matmul", [A, B], body)`, or a decorator of a function whose annotations declare inputs.
 
     `given` are conditions on sizes, assumed by proofs and checked by each call. The program is checked for
     well-formedness here: equal shapes where they must be, ranges that do not run backwards, positive divisors and tile
-    sizes.
+    sizes. Several results are a tuple or a dictionary of tensors, or what `results` makes.
 
     Raises `ShapeError`, `ExtentError`, `EscapedIndex`, `ContradictoryAssumptions`, each with the place in the program.
 
@@ -135,10 +140,17 @@ def program(
         if not isinstance(node, Input):
             raise WrongArgument(f"{brief(item)} is not an input", required="tensors declared by atl.tensor(…)")
         declared.append(node.array)
-    return make_program(checked_name(name, "a program"), tuple(declared), as_tensor(body).node, stated(given))
+    return _made(checked_name(name, "a program"), tuple(declared), body, given)
 
 
-def _from_function(function: Callable[..., Tensor], given: Sequence[Any]) -> Program:
+def _made(name: str, inputs: tuple[Array, ...], body: Any, given: Sequence[Any]) -> Program:
+    several = several_in(body)
+    if several is None:
+        return make_program(name, inputs, as_tensor(body).node, stated(given))
+    return make_program(name, inputs, several.tensor.node, stated(given), several.each)
+
+
+def _from_function(function: Callable[..., Body], given: Sequence[Any]) -> Program:
     try:
         annotations = inspect.get_annotations(function, eval_str=True)
         parameters = inspect.signature(function).parameters
@@ -172,7 +184,7 @@ def _from_function(function: Callable[..., Tensor], given: Sequence[Any]) -> Pro
                 )
     body = function(*arguments)
     inputs = tuple(a.node.array for a in arguments if isinstance(a, Tensor) and isinstance(a.node, Input))
-    return make_program(function.__name__, inputs, as_tensor(body).node, stated(given))
+    return _made(function.__name__, inputs, body, given)
 
 
 def stated(given: Sequence[Any]) -> list[Predicate]:

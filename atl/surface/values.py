@@ -569,10 +569,7 @@ def _in_place_of_tensor(value: object) -> tuple[str, ...]:
         case bool():
             return (f"write {int(value)}",)
         case list() | tuple() if any(isinstance(each, Tensor) for each in value):
-            return (
-                "a program has one result: write a program for each",
-                "of one shape, they are one tensor: atl.concat(a[None], b[None])",
-            )
+            return ("several results of a program are a tuple or atl.results(a, b), as the whole of its body",)
         case list() | tuple():
             return ("write atl.constant(…) of a few numbers, or pass them as an input",)
         case _ if hasattr(value, "__array__"):

@@ -92,7 +92,9 @@ def latex(what: Program | Expr) -> str:
     declared = [f"{_name(array.name)} : {writer.type(Type(array.dtype, array.shape))}" for array in what.inputs]
     mentioned = set(sizes_of(what.inputs))
     declared.extend(f"{_name(name)} : \\mathsf{{size}}" for name in what.sizes if name not in mentioned)
-    head = f"{_name(what.name)}({', '.join(declared)}) : {writer.type(Type(what.dtype, what.type.shape))} :="
+    results = [f"{_name(each.name)} : {writer.type(Type(what.dtype, each.shape))}" for each in what.results]
+    announced = f"({', '.join(results)})" if results else writer.type(Type(what.dtype, what.type.shape))
+    head = f"{_name(what.name)}({', '.join(declared)}) : {announced} :="
     given = [r"\quad \text{given } " + ", ".join(map(writer.condition, what.assumptions))] if what.assumptions else []
     return _aligned([head, *given, *(f"\\quad {line}" for line in writer.lines(what.body))])
 

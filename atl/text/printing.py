@@ -202,9 +202,9 @@ def _header(program: Program, printer: _Printer) -> Doc:
     declared = [printer.declaration(array) for array in program.inputs]
     given = dict.fromkeys(sizes_of(program.inputs))
     declared.extend(f"{spelled(name)} : size" for name in program.sizes if name not in given)
-    of = Type(program.dtype, program.type.shape)
+    announced = printer.announced(program)
     arguments = Group(seq(" (", Nest(4, seq(SOFT, separated(list(declared), seq(",", LINE)))), ")")) if declared else ""
-    head = seq(spelled(program.name), arguments, " : ", printer.type(of))
+    head = seq(spelled(program.name), arguments, " : ", announced)
     if not program.assumptions:
         return seq(head, " :=")
     facts: list[Doc] = [printer.condition(assumption) for assumption in program.assumptions]
@@ -363,6 +363,13 @@ class _Printer:
     def type(self, of: Type) -> str:
         extents = ", ".join(self.index(extent) for extent in of.shape)
         return f"{of.dtype or ''}[{extents}]" if of.shape else of.dtype or ""
+
+    def announced(self, program: Program) -> Doc:
+        """The type of the result, or the name and the type of each."""
+        if not program.results:
+            return self.type(Type(program.dtype, program.type.shape))
+        each: list[Doc] = [f"{spelled(r.name)} : {self.type(Type(program.dtype, r.shape))}" for r in program.results]
+        return Group(seq("(", Nest(4, seq(SOFT, separated(each, seq(",", LINE)))), ")"))
 
     def declaration(self, array: Array) -> str:
         text = f"{spelled(array.name)} : {self.type(Type(array.dtype, array.shape))}"

@@ -55,7 +55,10 @@ def exchanged(
     positional = tuple(map(taken, program.operands, arrays)) + arrays[len(program.operands) :]
     by_name = {name: taken(name, value) for name, value in named.items()}
     if _is_foreign(out):
-        return Exchanged(positional, by_name, _output(out), lambda _: out)
+        # Several results are views of the output, in its kind.
+        return Exchanged(
+            positional, by_name, _output(out), lambda made: _of_kind([out], made) if isinstance(made, tuple) else out
+        )
     if not found:
         return None
     filled: Any = out
@@ -137,6 +140,8 @@ def _library(value: object) -> str | None:
 
 def _of_kind(found: list[object], result: object) -> object:
     """The result as an array of the library of the first foreign input that has a way back; else as it is."""
+    if isinstance(result, tuple) and hasattr(result, "_make"):
+        return result._make(_of_kind(found, each) for each in result)
     if not isinstance(result, np.ndarray):
         return result
     for value in found:

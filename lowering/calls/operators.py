@@ -7,7 +7,7 @@ the shape of the result only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from atl.core.dtypes import TRUTH, is_integer
 from atl.core.index import Array, Leaf, Read, Size, atoms, value_of
 from atl.core.program import Program, size_in
 from atl.errors import ArgumentError, ArrayError, LibraryMissing, WrongArgument, WrongName, brief
+from atl.meaning.results import Several, apart
 
 Call = Callable[..., Any]
 _REGISTERED: Final[dict[str, tuple[Program, Any]]] = {}
@@ -40,18 +41,19 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
     if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
         raise WrongName(f"{brief(name)} cannot be the name of an operator", required="letters, digits and underscores")
     shapes = Shapes.of(program)
+    whole = replace(program, results=())
     kinds = {**{a.name: _kind_of(a) for a in program.inputs}, **dict.fromkeys(program.free_sizes, "SymInt")}
     schema = f"({', '.join(f'{kind} {argument}' for argument, kind in kinds.items())}) -> Tensor"
     qualified = f"atl::{name}"
     if qualified in _REGISTERED:
         computed, operator = _REGISTERED[qualified]
-        if computed != program:
+        if computed != whole:
             raise WrongName(
                 f"the operator {qualified} is there, and computes {computed.name}",
                 required="a name of its own for each kernel",
                 suggestions=("kernel.torch_operator(), which makes one of the program and its code",),
             )
-        return operator
+        return _operator(program, operator, kinds, shapes)
     dtype = getattr(torch, "bool" if program.dtype == TRUTH else program.dtype)
 
     def run(*given: Any) -> Any:
@@ -59,16 +61,27 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
         return made if isinstance(made, torch.Tensor) else torch.from_numpy(made)
 
     def looks_like(*given: Any) -> Any:
-        held = dict(zip(kinds, given, strict=True))
-        arrays = [tuple(held[a.name].shape) if a.shape else () for a in program.inputs]
-        shape = shapes.result(arrays, {size: held[size] for size in program.free_sizes})
+        shape = shapes.result(shapes.sizes(dict(zip(kinds, given, strict=True))))
         device = next((g.device for g in given if isinstance(g, torch.Tensor)), "cpu")
         return torch.empty(shape, dtype=dtype, device=device)
 
     operator = torch.library.custom_op(qualified, run, mutates_args=(), device_types="cpu", schema=schema)
     operator.register_fake(looks_like)
-    _REGISTERED[qualified] = program, operator
-    return operator
+    _REGISTERED[qualified] = whole, operator
+    return _operator(program, operator, kinds, shapes)
+
+
+def _operator(program: Program, operator: Any, kinds: Mapping[str, str], shapes: Shapes) -> Any:
+    """The operator; of several results a function that takes its result apart, in views that PyTorch knows."""
+    if not program.results:
+        return operator
+    several = Several(program)
+
+    def function(*given: Any, **named: Any) -> Any:
+        held = {**dict(zip(kinds, given, strict=False)), **named}
+        return several.views(operator(*given, **named), several.places(shapes.sizes(held), {}))
+
+    return function
 
 
 def _kind_of(array: Array) -> str:
@@ -95,7 +108,8 @@ def jax_function(program: Program, call: Call) -> Call:
         sizes = {name: named[name] for name in program.free_sizes}
         for array in program.inputs:
             _check(array, given[array.name])
-        shape = shapes.result([np.shape(given[array.name]) for array in program.inputs], sizes)
+        every = shapes.sizes(given)
+        shape = shapes.result(every)
         told = jax.ShapeDtypeStruct(shape, np.dtype(program.dtype))
         # Python's numbers stay what they are: JAX would round them to 32 bits.
         numbers = {array.name: given[array.name] for array in program.inputs if _is_number(given[array.name])}
@@ -106,7 +120,7 @@ def jax_function(program: Program, call: Call) -> Call:
             return call(**held, **numbers, **sizes)
 
         held = [given[array.name] for array in traced]
-        return jax.pure_callback(back, told, *held, vmap_method="sequential")
+        return apart(program, jax.pure_callback(back, told, *held, vmap_method="sequential"), every, {})
 
     return function
 
@@ -161,14 +175,18 @@ class Shapes:
                 )
         return Shapes(program)
 
-    def result(self, shapes: Sequence[tuple[Any, ...]], given: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The shape of the result. That shapes agree with each other is checked by the call."""
-        sizes: dict[str, Any] = dict(given)
-        for array, shape in zip(self.program.inputs, shapes, strict=True):
-            for extent, held in zip(array.shape, shape, strict=True):
+    def sizes(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The sizes that arrays and numbers of a call give. That they agree with each other is checked by the call."""
+        sizes: dict[str, Any] = {name: given[name] for name in self.program.free_sizes}
+        for array in self.program.inputs:
+            for extent, held in zip(array.shape, np.shape(given[array.name]) if array.shape else (), strict=True):
                 if (found := size_in(extent)) is not None:
                     name, factor, offset = found
                     sizes.setdefault(name, held if (factor, offset) == (1, 0) else (held - offset) // factor)
+        return sizes
+
+    def result(self, sizes: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The shape of the result."""
 
         def leaf(at: Leaf) -> Any:
             return sizes[at.name] if isinstance(at, Size) else 0

@@ -20,6 +20,7 @@ from atl.core.declared import facts_of
 from atl.core.program import Program
 from atl.errors import ArrayError, ATLError, OutOfMemory, WrongArgument, brief
 from atl.meaning.arguments import Arguments, bind, index_elements
+from atl.meaning.results import apart
 from lowering.c.values.scalars import C_TYPES
 from lowering.device.arrays import ADDRESSES, OnGpu, is_on_gpu, on_gpu, told_stream
 from lowering.device.building import Declared, Functions, Kind
@@ -106,7 +107,8 @@ class Caller:
         passed, call, sizes, shape = self._checked(stream, arrays, out, named)
         runtime, function = self._runtime()
         with runtime.using(self._device_of_call(runtime, passed)):
-            return self._carried_out(runtime, function, passed, call, sizes, shape, out)
+            result = self._carried_out(runtime, function, passed, call, sizes, shape, out)
+        return apart(self._program, result, call.sizes, call.arrays) if type(result) is np.ndarray else result
 
     def prepared(
         self, stream: int, arrays: tuple[object, ...], out: object, named: Mapping[str, object]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
 from typing import Final
 
 from atl.core.index import Array, Size
 from atl.core.program import Program
+from atl.core.results import bounds
 from atl.text.printing import show_program
 from lowering.c.helpers import OUT_OF_MEMORY
 from lowering.c.names import Names
@@ -35,6 +37,7 @@ def header(program: Program, nest: LoopNest, name: str, *, cuda: bool, mark: str
         f"Arrays{where}. Their elements stand one after the other, the last index going fastest (row-major).",
         *(_input(scope, array) for array in nest.inputs),
         f"    {out} of {C_TYPES[nest.output.dtype]}: the result, all of which is written. It needs no values before.",
+        *_results(scope, program),
         f"Sizes ({sizes}) are from 0 to 2^56, and so small that each array has fewer than 2^63 bytes and that what is "
         "computed for an index fits into 64 bits."
         if nest.sizes
@@ -81,6 +84,12 @@ def _promises(nest: LoopNest, *, cuda: bool) -> list[str]:
         else "Returned: 0. It asks for no memory."
     )
     return [*lines, "Threads: it keeps nothing between calls, so that calls may run at once.", returned]
+
+
+def _results(scope: TextScope, program: Program) -> Iterator[str]:
+    """Where each of several results begins."""
+    for result, start, _ in bounds(program.results):
+        yield f"        from element {show_index(scope, start)} on: {_shape(scope, result.name, result.shape)}"
 
 
 def _input(scope: TextScope, array: Array) -> str:

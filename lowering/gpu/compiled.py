@@ -55,7 +55,8 @@ class GpuKernel:
     all with `__cuda_array_interface__` or DLPack) are read where they are, in their stream; integers of which
     something is declared are looked at in a copy. The result is a new array of NumPy's, or `out`, which may be on the
     GPU. Where all arrays are there and tell their streams, a call returns when its work is in the stream; else when it
-    is done. `kernel.on(stream)` calls in a stream of the caller's.
+    is done. `kernel.on(stream)` calls in a stream of the caller's. Several results come as those of
+    `Kernel` do; an `out` that is on the GPU is given back as it is, with the elements of all.
 
     Raises `ArgumentError`, `ArrayError`, `AssumptionError`, `IndexOverflow`; `GridTooLarge` for more blocks than CUDA
     launches; `GpuMissing` for what is not here; `CompilerFailed`; `OutOfMemory`; `CudaError` with CUDA's name for

@@ -30,7 +30,8 @@ def x(size: int) -> Any:
 
 
 def test_the_shape_of_a_result_follows_from_the_shapes_of_the_arrays() -> None:
-    assert Shapes.of(atl.parse(WINDOWS)).result([(7,), ()], {"k": 4}) == (3, 4)
+    shapes = Shapes.of(atl.parse(WINDOWS))
+    assert shapes.result(shapes.sizes({"x": x(7), "a": 2.0, "k": 4})) == (3, 4)
     n = atl.sizes("n")
     pos = atl.tensor("pos", 1, dtype="int32", range=(0, n))
     y = atl.tensor("y", n)
@@ -82,6 +83,35 @@ if find_spec("torch"):
 
         def forward(self, x: Any) -> Any:
             return self.operator(x, 2.0, 4) + 1
+
+
+BOTH = """both (x : float32[n]) : (twice : float32[n, 2], more : float32[n]) :=
+  flatten (gen[i < n] gen[j < 2] 2 * x[i]) ++ gen[i < n] x[i] + 1"""
+
+
+@needs_torch
+def test_several_results_are_tensors_of_pytorchs() -> None:
+    import torch
+
+    kernel = compile(atl.parse(BOTH))
+    operator = kernel.torch_operator("both_of_the_test")
+    given = torch.from_numpy(x(3))
+    for call in (kernel, operator, torch.compile(operator, fullgraph=True, backend="eager")):
+        found = call(given)
+        assert found.twice.tolist() == [[0, 0], [2, 2], [4, 4]]
+        assert found.more.tolist() == [1, 2, 3]
+    out = torch.empty(9)
+    assert kernel(given, out=out).more.data_ptr() == out[6:].data_ptr()
+
+
+@needs_jax
+def test_several_results_are_arrays_of_jaxs() -> None:
+    import jax
+
+    function = compile(atl.parse(BOTH)).jax_function()
+    found = jax.jit(function)(x(3))
+    assert found.twice.tolist() == [[0, 0], [2, 2], [4, 4]]
+    assert jax.vmap(lambda v: function(v).more)(np.stack([x(3), x(3)])).tolist() == [[1, 2, 3], [1, 2, 3]]
 
 
 @needs_jax

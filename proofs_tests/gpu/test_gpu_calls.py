@@ -125,6 +125,18 @@ def test_arrays_of_numpy_are_copied_in_and_out(n: int, kernel: GpuKernel, shim: 
     assert shim.waiting(runtime.PER_THREAD) <= 8, "frees alone are left in the stream"
 
 
+def test_several_results_are_views_of_one_array(folder: Path) -> None:
+    text = (
+        "both (x : float32[n]) : (twice : float32[n], more : float32[n]) := "
+        "(gen[i < n | block.x] 2 * x[i]) ++ gen[i < n | block.x] x[i] + 1"
+    )
+    kernel = shimmed(atl.parse(text), ShimMachine(folder))
+    x, _, _ = given(5)
+    found = kernel(x)
+    assert np.array_equal(found.twice, 2 * x)
+    assert np.array_equal(found.more, x + 1)
+
+
 def test_the_result_goes_into_the_array_that_is_given(kernel: GpuKernel, shim: Shim) -> None:
     x, y, c = given(6)
     for out in (np.full(6, np.nan, np.float32), np.full(12, np.nan, np.float32)[::2]):

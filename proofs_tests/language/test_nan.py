@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("private_cache")
 
 
 def _reference(program: Program, arrays: dict[str, AnyArray]) -> AnyArray:
-    return atl.evaluate(program, *arrays.values())
+    return np.asarray(atl.evaluate(program, *arrays.values()))
 
 
 def _interpreted(program: Program, arrays: dict[str, AnyArray]) -> AnyArray:

@@ -156,7 +156,7 @@ def test_a_slice_that_may_end_behind_the_tensor_is_refused() -> None:
     atl.check_safe(atl.program("f", [v], v[2:5], given=[k >= 5]))
 
 
-# -- constants, and several results -----------------------------------------------------------------------------------
+# -- constants ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -199,11 +199,3 @@ def test_a_constant_is_its_numbers(held: Any) -> None:
 def test_what_is_no_constant_is_refused(numbers: Any, dtype: str | None, said: str) -> None:
     with pytest.raises(ATLError, match=said):
         atl.constant(numbers, dtype=dtype)
-
-
-def test_several_results_are_refused_with_what_to_write() -> None:
-    x = INPUTS["v"]
-    with pytest.raises(WrongArgument, match=r"(?s)a program has one result.*atl.concat\(a\[None\], b\[None\]\)"):
-        atl.program("f", [x], (x, 2 * x))
-    both = atl.program("f", [x], atl.concat(x[None], (2 * x)[None]))
-    assert np.array_equal(atl.evaluate(both, ARRAYS["v"]), np.stack([ARRAYS["v"], 2 * ARRAYS["v"]]))

@@ -60,7 +60,7 @@ def agreeing(program: Program, arrays: dict[str, AnyArray], sizes: dict[str, int
     theorem = reschedule(program).done()
     theorem.save(tmp_path / "same.atl.json")
     assert load(tmp_path / "same.atl.json").rhs == program
-    return meaning
+    return np.asarray(meaning)
 
 
 # -- scatters ---------------------------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ def _under_the_same_assumptions(start: Program, other: Program) -> Program:
             f"{other.name} gives {other.body.type} and {start.name} gives {start.body.type}",
             required="results of one rank and element type",
         )
-    target = Program(start.name, start.inputs, other.body, start.assumptions)
+    target = replace(start, body=other.body)
     try:
         check_meaning(target)
     except ATLError as error:

@@ -1,0 +1,115 @@
+"""Several results of one program: `atl.results`, and what stands for it in a body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from atl.core.index import ONE, ZERO
+from atl.core.literals import agree
+from atl.core.results import Result
+from atl.core.terms import Concat, Expr, Flatten, Gen, Reshape
+from atl.errors import WrongArgument
+from atl.surface.declarations import checked_name
+from atl.surface.values import Tensor, TensorLike, as_tensor, located
+from atl.text.latex import formula
+
+SeveralLike: TypeAlias = tuple[TensorLike, ...] | Mapping[str, TensorLike]
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What `results` makes: the results with their names and shapes, and the tensor of all their elements."""
+
+    each: tuple[Result, ...]
+    tensor: Tensor
+
+    def within(self, around: Callable[[Tensor], Tensor]) -> Results:
+        """The same results of a tensor that has these elements within it, such as a let."""
+        return Results(self.each, around(self.tensor))
+
+    def _repr_latex_(self) -> str | None:
+        return formula(self.tensor.node)
+
+    def __repr__(self) -> str:
+        return f"({', '.join(f'{each.name} : {list(each.shape)}' for each in self.each)}) of {self.tensor!r}"
+
+
+def results(*tensors: TensorLike, **named: TensorLike) -> Results:
+    """Several results for one program, by position or by name: `atl.results(mean=m, centred=x - m)`.
+
+    The body of such a program has one dimension: the elements of the first result, row by row, then those of the next.
+    So it is computed and rewritten as any other; what evaluates or calls it gives back the results, under their names,
+    as views of one array. By position they are called r0, r1, …. What several of them need is computed once where an
+    `atl.let` stands around them. In place of `atl.results`, a tuple or a dictionary can be written.
+
+    Raises `WrongArgument`, also for results of different element types, and `WrongName`.
+
+    >>> import atl, numpy as np
+    >>> n = atl.sizes("n", min=1)
+    >>> x = atl.tensor("x", n, dtype="float64")
+    >>> mean = atl.sum(n, lambda i: x[i]) / atl.value(n)
+    >>> p = atl.program("centre", [x], atl.let(mean, lambda m: atl.results(mean=m, centred=x - m)))
+    >>> p
+    centre (x : float64[n]) : (mean : float64, centred : float64[n])
+        given 1 <= n :=
+      let m := (Σ[i < n] x[i]) / value(n) in
+      (⊞[i < 1] m) ++ ⊞[i < n] x[i] - m
+    >>> atl.evaluate(p, np.array([1.0, 2.0, 6.0]))
+    Results(mean=array(3.), centred=array([-2., -1.,  3.]))
+    """
+    given = {**{f"r{at}": each for at, each in enumerate(tensors)}, **named}
+    if len(given) < len(tensors) + len(named):
+        raise WrongArgument(
+            f"a result is called {next(name for name in named if name in given)}, as one by position is",
+            required="a name of its own for each result",
+        )
+    return _of(given)
+
+
+def several_in(body: object) -> Results | None:
+    """The results that a body stands for, a tuple or a dictionary of tensors among them; None of any other body."""
+    match body:
+        case Results():
+            return body
+        case tuple() if body and not hasattr(body, "_fields"):
+            return results(*body)
+        case dict() if body:
+            return _of(body)
+        case _:
+            return None
+
+
+def joined(parts: Sequence[Expr]) -> Tensor:
+    """The parts one after the other along the first dimension."""
+    out, *rest = agree(*parts)
+    for part in rest:
+        out = located(Concat(out, part))
+    return Tensor(out)
+
+
+def _of(given: Mapping[str, TensorLike]) -> Results:
+    if not given:
+        raise WrongArgument("a program without a result", required="at least one tensor: atl.results(a, b)")
+    tensors = {checked_name(name, "a result"): as_tensor(value) for name, value in given.items()}
+    kinds = {name: tensor.dtype for name, tensor in tensors.items() if tensor.dtype is not None}
+    for name, dtype in kinds.items():
+        first = next(iter(kinds))
+        if dtype != kinds[first]:
+            raise WrongArgument(
+                f"the result {name} has elements of type {dtype}, {first} of {kinds[first]}",
+                required="one element type for all results of a program: they are in one array",
+                suggestions=(f'atl.cast("{kinds[first]}", {name})', "write a program for each"),
+            )
+    each = tuple(Result(name, tensor.node.type.shape) for name, tensor in tensors.items())
+    return Results(each, joined([_row_of(tensor.node) for tensor in tensors.values()]))
+
+
+def _row_of(node: Expr) -> Expr:
+    """The elements of a tensor in one dimension, row by row."""
+    if not node.type.rank:
+        return located(Gen(ZERO, ONE, node))
+    while node.type.rank > 1:
+        node = located(Reshape(Flatten(), node))
+    return node

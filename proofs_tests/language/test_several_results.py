@@ -1,0 +1,203 @@
+"""Programs of several results: their elements are those of the body, and every room gives them back by their names."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Final, cast
+
+import numpy as np
+import pytest
+
+import atl
+from atl.core.index import constant
+from atl.core.program import Program
+from atl.core.results import Result
+from atl.errors import ATLError
+from atl.meaning.specialise import specialise
+from commands import main
+from lowering import (
+    compile,  # noqa: A004 (the contract's name)
+    trace,
+)
+from pages.document import page
+from rewrites import load, reschedule
+from rewrites.errors import CertificateError
+from rewrites.kernel import reflexivity
+
+n, m = atl.sizes("n m", min=1)
+A = atl.tensor("A", n, m, dtype="float64")
+x = atl.tensor("x", n, dtype="float64")
+
+
+def moments() -> Program:
+    mean = atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j]) / atl.value(m))
+    return atl.program(
+        "moments",
+        [A],
+        atl.let(mean, lambda mu: atl.results(mu=mu, centred=A - mu[:, None], total=mu.sum())),
+    )
+
+
+def expected(a: Any) -> tuple[Any, Any, Any]:
+    mu = a.mean(axis=1)
+    return mu, a - mu[:, None], mu.sum()
+
+
+def assert_same(found: Any, a: Any) -> None:
+    assert found._fields == ("mu", "centred", "total")
+    for got, want in zip(found, expected(a), strict=True):
+        assert got.shape == np.shape(want)
+        np.testing.assert_allclose(got, want, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def numbers() -> Any:
+    return np.random.default_rng(3).standard_normal((3, 5))
+
+
+def test_every_room_gives_them_back(numbers: Any, tmp_path: Path) -> None:
+    program = moments()
+    kernel = compile(program)
+    for found in (atl.evaluate(program, numbers), atl.evaluate_fast(program, numbers), kernel(numbers)):
+        assert_same(found, numbers)
+    out = np.empty(3 + 15 + 1)
+    assert_same(kernel(numbers, out=out), numbers)
+    assert all(np.shares_memory(each, out) for each in kernel(numbers, out=out))
+    assert_same(kernel(np.ones((1, 1))), np.ones((1, 1)))  # other sizes, other places
+    assert_same(kernel(numbers), numbers)
+    assert_same(compile(program, sizes={"n": 3})(numbers), numbers)
+    assert kernel.time(numbers, seconds=0.001).median > 0
+    assert pickle.loads(pickle.dumps(program)) == program
+    folder = kernel.write(tmp_path / "moments")
+    assert "from element n on: centred[n, m]" in (folder / "moments.h").read_text(encoding="utf-8")
+    assert "moments" in trace(program).source
+
+
+def test_the_text_has_their_names_and_types() -> None:
+    program = moments()
+    assert "(mu : float64[n], centred : float64[n, m], total : float64)" in str(program)
+    assert atl.parse(str(program)) == program
+    assert atl.parse(str(program)).results == program.results
+    assert r"\mathit{mu} : " in (program._repr_latex_() or "")
+    flat = atl.program("moments", [A], atl.Tensor(program.body))
+    assert flat != program
+    assert specialise(program, {"n": 3}).results[0] == Result("mu", (constant(3),))
+
+
+def test_a_rewrite_and_a_certificate_keep_them(numbers: Any, tmp_path: Path) -> None:
+    s = reschedule(moments()).tile("j", 4).rw("unfold_let")
+    assert s.goal.results == moments().results
+    assert_same(compile(s.goal)(numbers), numbers)
+    theorem = s.done()
+    theorem.save(tmp_path / "moments.atl.json")
+    assert load(tmp_path / "moments.atl.json").rhs == theorem.rhs
+    assert "centred" in page(theorem)
+    text = (tmp_path / "moments.atl.json").read_text(encoding="utf-8")
+    (tmp_path / "other.atl.json").write_text(text.replace("total : float64", "sum : float64"), encoding="utf-8")
+    with pytest.raises(CertificateError):
+        load(tmp_path / "other.atl.json")
+    scope: dict[str, Any] = {}
+    exec(theorem.as_python(), scope)
+    assert scope["theorem"].rhs == theorem.rhs
+
+
+def test_how_they_are_written() -> None:
+    by_tuple = atl.program("f", [x], (x, 2 * x))
+    assert [each.name for each in by_tuple.results] == ["r0", "r1"]
+    by_name = atl.program("f", [x], {"a": x, "b": x.sum()})
+    assert [each.shape for each in by_name.results] == [(n.node,), ()]
+
+    def both(v: Any) -> Any:
+        return v + 1, v * v
+
+    both.__annotations__ = {"v": x}
+    found = atl.evaluate(atl.program(both), np.array([1.0, 3.0]))
+    assert np.array_equal(found.r0, [2, 4])
+    assert np.array_equal(found.r1, [1, 9])
+    assert atl.evaluate(atl.program("one", [x], {"only": x}), np.ones(2)).only.tolist() == [1, 1]
+    nested = atl.let(x + 1, lambda y: atl.let(y * y, lambda z: (y, z)))
+    assert atl.evaluate(atl.program("nested", [x], nested), np.array([1.0])).r1.tolist() == [4]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (atl.results, "a program without a result"),
+        (lambda: atl.results(x, r0=x), "a result is called r0, as one by position is"),
+        (lambda: atl.results(x, b=atl.cast("float32", x)), r"(?s)one element type.*atl\.cast"),
+        (lambda: atl.results(_x=x), "does not begin with _"),
+        (lambda: atl.program("f", [x], {"a b": x}), "a b"),
+        (lambda: atl.program("f", [x], {3: x}), "3"),
+        (lambda: atl.program("f", [x], {"class": x}), "class"),
+        (lambda: atl.program("f", [x], [x, x]), r"atl\.results\(a, b\)"),
+        (lambda: atl.program("f", [x], ()), "is neither a tensor"),
+        (lambda: atl.gen(n, lambda i: (x[i], x[i])), r"the whole of its body"),
+        (lambda: x + cast("Any", atl.results(x, x)), "neither a tensor expression"),
+        (lambda: atl.program("f", [x], atl.gen(n, lambda i: atl.results(x[i]))), "neither a tensor"),
+        (lambda: atl.parse("f (x : float32[n]) : (`def` : float32[n]) := x"), "an attribute of Python"),
+        (lambda: atl.parse("f (x : float32[n]) : (a : float32[n], a : float32) := x"), "named twice"),
+        (lambda: atl.parse("f (x : float32[n]) : (a : float32[n], b : int32) := x"), "one element type"),
+        (lambda: atl.parse("f (x : float32[n]) : (a : float32[n], b : float32) := x"), "the body has n elements"),
+        (lambda: atl.parse("f (x : float32[n, m]) : (a : float32[n, m]) := x"), "the body of f has the shape"),
+        (lambda: atl.parse("f (x : float32[n]) : (a : float32[2*n], b : float32[-n]) := x"), "an extent of the result"),
+        (lambda: atl.parse("f (x : float32[n]) : (a : float64[n]) := x"), "elements of type float32, not float64"),
+        (lambda: Program("f", (), moments().body, (), (), (Result("a", (n.node,)),) * 2), "a name for each"),
+        (lambda: reflexivity(Program("f", moments().inputs, moments().body, (), (), (Result("a", ()),))), "elements"),
+    ],
+)
+def test_what_is_wrong_with_results_is_said(make: Any, said: str) -> None:
+    with pytest.raises(ATLError, match=said):
+        make()
+
+
+def test_the_command_line_shows_and_saves_them(
+    numbers: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", numbers)
+    Path("moments.py").write_text(f"import atl\nmoments = atl.parse({str(moments())!r})\n", encoding="utf-8")
+    assert main(["show", "moments.py"]) == 0
+    assert "result      mu, float64 of shape (n,); centred, float64 of shape (n, m); total" in capsys.readouterr().out
+    assert main(["run", "moments.py", "A=a.npy"]) == 0
+    assert "total = " in capsys.readouterr().out
+    assert main(["run", "moments.py", "A=a.npy", "-o", "out.npy"]) == 2
+    assert "-o out.npz" in capsys.readouterr().err
+    assert main(["run", "moments.py", "A=a.npy", "-o", "out.npz"]) == 0
+    with np.load("out.npz") as held:
+        np.testing.assert_allclose(held["centred"], expected(numbers)[1], atol=1e-12)
+
+
+KINDS: Final[list[tuple[Callable[[int], atl.Tensor], Callable[[Any, int], Any]]]] = [
+    (lambda f: A * f, lambda a, f: a * f),
+    (lambda f: A.sum(axis=0) + f, lambda a, f: a.sum(axis=0) + f),
+    (lambda f: A.sum() * f, lambda a, f: a.sum() * f),
+    (lambda f: atl.gen(2, lambda k: A * atl.value(k)) * f, lambda a, f: np.stack([a * 0, a]) * f),
+    (lambda f: A[:, :0] * f, lambda a, f: a[:, :0] * f),
+]
+"""Results of ranks 0 to 3, and what they are in NumPy."""
+
+
+def drawn(random: Random, a: Any) -> tuple[dict[str, atl.Tensor], dict[str, Any]]:
+    """A few results, and their values."""
+    made: dict[str, atl.Tensor] = {}
+    meant: dict[str, Any] = {}
+    for at in range(random.randint(1, 4)):
+        (tensor, value), factor = random.choice(KINDS), random.randint(-3, 3)
+        name = f"{random.choice(['p', 'q_', 'result', 'A', 'n'])}{at}"
+        made[name], meant[name] = tensor(factor), value(a, factor)
+    return made, meant
+
+
+def test_random_results_are_those_of_numpy(numbers: Any) -> None:
+    random = Random(20261122)
+    for _ in range(60):
+        made, meant = drawn(random, numbers)
+        program = atl.program("f", [A], made)
+        found = atl.evaluate_fast(program, numbers)
+        assert atl.parse(str(program)) == program
+        assert list(found._fields) == list(meant)
+        for name, value in meant.items():
+            np.testing.assert_allclose(getattr(found, name), value, atol=1e-9)
