@@ -1,7 +1,7 @@
 """Waiting until the threads of this process sleep: those of a library spin for a while after their work.
 
-OpenBLAS's look for more of it for some 100 ms, those of OpenMP for some 8, and every copy of OpenMP's library has its
-own. Of contestants that take turns, the next would share its cores with the threads of the one before.
+OpenBLAS's look for more of it for some 100 ms, those of OpenMP for some 8. Of contestants that take turns, the next
+would share its cores with the threads of the one before.
 """
 
 from __future__ import annotations
