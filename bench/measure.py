@@ -20,6 +20,7 @@ from atl.errors import AssumptionError, brief
 from bench.contest import Ours, Problem, Rival, Tuning, Workload
 from bench.limits import limit_of
 from bench.outcome import LIMIT, Case, Contestant, LeftOut, Outcome, concluded
+from bench.settling import settle
 from lowering import Clock, Run, ThreadClock, WallClock, alternate
 
 Watch = Callable[[str], None]
@@ -58,6 +59,7 @@ def measured(workload: Workload, case: Case, *, watch: Watch, clock: Clock | Non
         seconds=case.seconds,
         clock=clock,
         watch=lambda number: watch(f"measuring {len(runs)} in turn, round {number} of {case.rounds}"),
+        settle=settle if case.threads > 1 else lambda: None,
     )
     samples.interrupted |= interrupted
     return concluded(case, workload.says, (workload.limit.kind, scale), tuple(taking_part), samples, tuple(left_out))

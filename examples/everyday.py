@@ -61,11 +61,16 @@ def perceptron_in_blocks(rows: int = 8) -> Session:
 
 
 def softmax_by_rows() -> Session:
-    """Everything for one row at a time."""
+    """Everything for one row at a time, and one division in it: x / t = x * (1 / t), with 1 / t before the loop.
+
+    A division of vectors takes as long as ten products, and made this loop as long as that of the exponentials.
+    """
     s = reschedule(everyday.softmax())
-    row = s.find("⊞[i < n] ⊞[j < m] power[_, _] / _")
+    s.rw("mul_one", at="_ / _", around="power[_, _]", reverse=True).rw("mul_div")
+    row = s.find("⊞[i < n] ⊞[j < m] power[_, _] * _")
     for name in ("total", "power", "top"):
         s.stage(name, at=row)
+    s.lbind("1 / _", "share").hoist("share", out_of="j")
     return s
 
 

@@ -118,8 +118,11 @@ def alternate(
     seconds: float,
     clock: Clock,
     watch: Callable[[int], None] = lambda _: None,
+    settle: Callable[[], object] = lambda: None,
 ) -> Samples:
     """Runs all in turn, so many rounds or until each has had its share of the seconds, but thrice at least.
+
+    Before anybody's turn `settle` is called, and not timed: what waits until the threads of the one before rest.
 
     Who has used up its share sits out, so that a slow program does not keep the others from being measured well. The
     order is turned from round to round: nobody always finds the caches as the same neighbour left them. An interrupt
@@ -131,8 +134,10 @@ def alternate(
         raise WrongArgument(
             f"rounds={brief(rounds)}, seconds={brief(seconds)}", required="two numbers, the first whole"
         )
-    if not callable(getattr(clock, "now", None)) or not callable(watch):
-        raise WrongArgument(f"clock={brief(clock)}", required="a clock, such as ThreadClock(), and a function to watch")
+    if not callable(getattr(clock, "now", None)) or not callable(watch) or not callable(settle):
+        raise WrongArgument(
+            f"clock={brief(clock)}", required="a clock, such as ThreadClock(), and functions to watch and to settle"
+        )
     samples = Samples({name: [] for name in contestants})
     repeats: dict[str, int] = {}
     spent = dict.fromkeys(contestants, 0.0)
@@ -146,6 +151,7 @@ def alternate(
             for name in turned(names, number):
                 taken: float | None = None
                 if name in playing:
+                    settle()
                     begun = clock.now()
                     taken = _sample(contestants[name], clock, repeats, name)
                     spent[name] += clock.now() - begun

@@ -84,7 +84,7 @@ CASES = {
     "mttkrp": Case(scheduled.mttkrp_factored, everyday.numpy_mttkrp, _cube, 2, 2e-3),
     "packed product": Case(scheduled.product_packed, everyday.numpy_product, _product, 5, 1e-4),
     "perceptron": Case(scheduled.perceptron_in_blocks, everyday.numpy_perceptron, _layers, 3, 1e-3),
-    "softmax": Case(scheduled.softmax_by_rows, everyday.numpy_softmax, _matrix, 3),
+    "softmax": Case(scheduled.softmax_by_rows, everyday.numpy_softmax, _matrix, 7),
     "two steps": Case(scheduled.two_steps_in_tiles, everyday.numpy_two_steps, _field, 4, 1e-5),
     "histogram": Case(scheduled.histogram_by_elements, lambda level: everyday.numpy_histogram(level, 11), _levels, 2),
 }

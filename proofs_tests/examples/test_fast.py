@@ -112,7 +112,7 @@ CASES: Final = {
     "product, small tiles": Case(lambda: fast.product_in_square_tiles(8, 2, 4), anchors.numpy_product, _product, 5),
     "product, in double": Case(fast.product_in_double, anchors.numpy_product, _product, 7, dtype="float64"),
     "batched product": Case(fast.batched_product_by_panels, numpy_batched, _batched, 7),
-    "convolution": Case(fast.convolution_in_registers, anchors.numpy_convolution, _convolution, 7),
+    "convolution": Case(fast.convolution_in_registers, anchors.numpy_convolution, _convolution, 8),
     "convolution of images": Case(fast.convolution_2d_in_registers, anchors.numpy_convolution_2d, _images, 8),
     "filters": Case(fast.filters_in_registers, anchors.numpy_filters, _whole_filters, 8, sizes=_insides),
     "filters, windows": Case(

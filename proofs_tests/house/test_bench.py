@@ -9,20 +9,23 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from hashlib import pbkdf2_hmac
 from itertools import pairwise
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
 import pytest
 
 import atl
-from bench import command, report
+from bench import command, report, settling
 from bench.contest import Array, Limit, Ours, Problem, Rival, Workload, moved, posed
 from bench.limits import limit_of
 from bench.measure import measured
 from bench.outcome import LIMIT, Case, Contestant, Outcome, concluded
 from bench.overview import fastest, table
+from bench.settling import TASKS, settle
 from bench.tool import growth
 from bench.workloads import WORKLOADS
 from commands import main as command_line
@@ -110,6 +113,39 @@ def test_the_measuring_ends_when_everybody_has_used_up_its_share() -> None:
     clock = Fake()
     samples = alternate({"only": clock.running("only", 300 * MS)}, rounds=100, seconds=2, clock=clock)
     assert samples.times["only"] == [300.0] * 7
+
+
+def test_everybody_finds_the_machine_settled_which_is_not_timed() -> None:
+    clock = Fake()
+    who = {name: clock.running(name, 150 * MS) for name in "ab"}
+    samples = alternate(who, rounds=3, seconds=100, clock=clock, settle=clock.running(".", 70 * MS))
+    assert "".join(clock.ran) == ".a.b.b.a.a.b"
+    assert samples.times == {name: [150.0] * 3 for name in "ab"}
+
+
+@pytest.mark.skipif(not TASKS.is_dir(), reason="what threads do is told by Linux")
+def test_settling_waits_for_a_thread_that_works_and_for_none_that_sleeps() -> None:
+    ended = Event()
+    sleeping = Thread(target=ended.wait)
+    working = Thread(target=lambda: pbkdf2_hmac("sha256", b"a", b"b", 200_000))  # some 0.1 s, without Python's lock
+    sleeping.start()
+    try:
+        assert settle(5)
+        working.start()
+        assert not settle(0.01)
+        assert settle(5)
+        working.join(0.01)
+        assert not working.is_alive()
+    finally:
+        ended.set()
+        sleeping.join()
+
+
+def test_settling_waits_for_nothing_where_nobody_tells_what_threads_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(settling, "TASKS", tmp_path / "absent")
+    assert not settle(5)
 
 
 def test_ratios_are_of_one_round_and_so_a_drift_of_the_machine_is_none_of_theirs() -> None:
