@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeGuard, TypeVar, cast
 
 from atl.checks.wellformed import looks_below
 from atl.core.index import Index, Size, atoms
@@ -17,9 +17,8 @@ from atl.core.marks import Mark
 from atl.core.node import Node, is_position
 from atl.core.predicate import Predicate, expressions
 from atl.core.program import Program
-from atl.core.substitution import with_children
 from atl.core.terms import Expr
-from atl.core.traversal import Path, children, subterm
+from atl.core.traversal import Path, subterm
 from atl.errors import ATLError, ParseError, WrongArgument, brief
 from atl.parsing.parse_index import IndexReader
 from atl.prove import proves
@@ -108,7 +107,8 @@ class Derivation:
 
     def term(self, path: Path = ()) -> Expr:
         """The subterm at a path."""
-        return subterm(self.goal.body, checked_path(self.goal, path))
+        there = self.theorem.place(path) if _is_path(path) else None
+        return subterm(self.goal.body, checked_path(self.goal, path)) if there is None else there.term
 
     def site(self, path: Path = ()) -> Site:
         """The place at a path."""
@@ -201,9 +201,10 @@ class Derivation:
         """The kernel's step with these arguments; names and marks of the binders that stay are kept."""
         before = self.term(path)
         made = kernel.rewrite(self.theorem, rule, path, arguments, reverse=reverse)
-        after = subterm(made.rhs.body, path)
-        kept = correspondence.with_hints(rule, reverse, before, after)
-        self.theorems.append(made if kept is after else _shown_as(made, _replaced(made.rhs.body, path, kept)))
+        there = made.place(path)
+        assert there is not None
+        kept = correspondence.with_hints(rule, reverse, before, there.term)
+        self.theorems.append(made if kept is there.term else kernel.shown_at(made, path, kept))
 
     def arguments(self, rule: Rule, path: Path, reverse: bool, given: Mapping[str, Given]) -> dict[str, Argument]:
         """What makes a side of the rule the subterm at a path. Raises `NoMatch` and `Undetermined`."""
@@ -348,12 +349,8 @@ def path_after(steps: Sequence[tuple[Step, Program, Program]], path: Path) -> tu
     return path, None
 
 
-def _replaced(body: Expr, path: Path, part: Expr) -> Expr:
-    if not path:
-        return part
-    parts = [child.expr for child in children(body)]
-    parts[path[0]] = _replaced(parts[path[0]], path[1:], part)
-    return with_children(body, tuple(parts))
+def _is_path(path: object) -> TypeGuard[Path]:
+    return isinstance(path, tuple | list) and all(map(is_position, path))
 
 
 def _shown_as(theorem: Theorem, body: Expr) -> Theorem:

@@ -7,9 +7,10 @@ symmetry and by transitivity. All that searches, matches or prints is elsewhere,
 
 What is trusted, besides this file: what it takes as an argument (`rewrites.admission`) and how a rule is stated for it
 (`rewrites.rule`, `instantiation`, `kinds`, `named_operators`, and the operators of `atl.surface`); the terms and their
-forms (`atl.core`); what is known at a place and what must hold there (`atl.checks.scope`, `wellformed`); the prover
-(`atl.prove`); and the rules themselves, each of which is proved or exhausted by tests. A user's own rule is taken once
-`rewrites.grading` has judged it; a theorem that rests on one which is not proved for all sizes says so.
+forms (`atl.core`); what is known at a place and what must hold there (`atl.checks.scope`, `wellformed`), and how a part
+takes its place (`zipper`); the prover (`atl.prove`); and the rules themselves, each of which is proved or exhausted by
+tests. A user's own rule is taken once `rewrites.grading` has judged it; a theorem that rests on one which is not proved
+for all sizes says so.
 What comes in by a call is made anew by the constructors, from its fields alone, or is refused: also a node that was
 put together past them. What Python cannot prevent is outside of this: whoever writes into what the kernel has taken or
 made, into a rule or into a module (`object.__setattr__`, a module's own dictionary) can make it say anything.
@@ -23,14 +24,15 @@ from os import PathLike
 from types import MappingProxyType
 from typing import ClassVar, Final, NoReturn
 
-from atl.checks.scope import Scope, child_scopes, outermost, parts_in_scope
+from atl.checks.scope import Scope, outermost, parts_in_scope
 from atl.checks.wellformed import looks_below, obligations
+from atl.checks.zipper import Zipper, whole
 from atl.core.node import is_position
 from atl.core.predicate import Predicate, equal, is_predicate
 from atl.core.program import Program
-from atl.core.substitution import binds_by_type, has_types_of, types_around, with_children
+from atl.core.substitution import binds_by_type, has_types_of, types_around
 from atl.core.terms import Expr, Term
-from atl.core.traversal import Path, children, names_given
+from atl.core.traversal import Path, names_given
 from atl.prove import Proved, prove
 from atl.text.printing import show
 from rewrites.admission import admit, admit_program
@@ -88,14 +90,20 @@ class Theorem:
     `rewrites/__init__.py` hands it in by `write_with`.
     """
 
-    __slots__ = ("_chain", "_lhs", "_rhs", "_told")
+    __slots__ = ("_at", "_chain", "_changed", "_lhs", "_rhs", "_told")
     saved_by: ClassVar[Callable[[Theorem, str | PathLike[str]], None]]
     scripted_by: ClassVar[Callable[[Theorem], str]]
     drawn_by: ClassVar[Callable[..., None]]
     displayed_by: ClassVar[Callable[[Theorem], str]]
 
     def __init__(
-        self, key: object, lhs: Program, rhs: Program, chain: _Chain | None, told: tuple[object, ...] = ()
+        self,
+        key: object,
+        lhs: Program,
+        rhs: Program,
+        chain: _Chain | None,
+        told: tuple[object, ...] = (),
+        at: Zipper | None = None,
     ) -> None:
         if key is not _KEY:
             raise NotATheorem(
@@ -103,6 +111,8 @@ class Theorem:
                 required="rewrites.kernel.reflexivity, then rewrite, symmetry, transitivity",
             )
         self._lhs, self._rhs, self._chain, self._told = lhs, rhs, chain, told
+        # The body of the right side is what the zipper is a place of; `rhs` may still hold an earlier one.
+        self._at, self._changed = at, at is not None
 
     @property
     def lhs(self) -> Program:
@@ -110,7 +120,24 @@ class Theorem:
 
     @property
     def rhs(self) -> Program:
+        if self._changed and self._at is not None:
+            top = self._at.top
+            self._rhs = replace(self._rhs, body=top.term)
+            self._at, self._changed = top, False
         return self._rhs
+
+    def with_rhs(self, key: object, at: Zipper, chain: _Chain | None) -> Theorem:
+        """The theorem whose right side is the whole that this is a place of."""
+        return Theorem(key, self._lhs, self._rhs, chain, at=at)
+
+    def place(self, path: Path) -> Zipper | None:
+        """A place of the right side, if there is one: from the place that was asked for last it is not far to others
+        nearby.
+        """
+        at = self._at or whole(self._rhs.body, outermost(self._rhs))
+        found = at.to(path)
+        self._at = found or at
+        return found
 
     @property
     def chain(self) -> _Chain | None:
@@ -119,12 +146,11 @@ class Theorem:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        found = []
-        at = self._chain
-        while at is not None:
-            found.append(at.last)
-            at = at.before
-        return tuple(reversed(found))
+        return _steps(self._chain, None)
+
+    def steps_after(self, earlier: Theorem) -> tuple[Step, ...]:
+        """Those that were taken after the ones of an earlier theorem, which this one was made from."""
+        return _steps(self._chain, earlier.chain)
 
     @property
     def unproved(self) -> tuple[Rule, ...]:
@@ -189,13 +215,22 @@ class Theorem:
         return type(self).displayed_by(self)
 
 
+def _steps(chain: _Chain | None, end: _Chain | None) -> tuple[Step, ...]:
+    """The steps of a chain after those of another one that it goes on from."""
+    found: list[Step] = []
+    while chain is not None and chain is not end:
+        found.append(chain.last)
+        chain = chain.before
+    return tuple(reversed(found))
+
+
 def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
     """program = program, under its assumptions and the given ones, which are about its own sizes and arrays."""
     start = admit_program(program)
     conditions: list[Predicate] = []
     for position, condition in enumerate(given):
         made = admit("reflexivity", f"given[{position}]", Kind("condition"), condition, start.inputs)
-        _check_bound(f"given[{position}]", made, [])
+        _check_bound(f"given[{position}]", made, 0, 0)
         conditions += (made,) if is_predicate(made) else ()
     assumed = replace(start, assumptions=tuple(dict.fromkeys((*start.assumptions, *conditions))))
     return Theorem(_KEY, assumed, assumed, None)
@@ -207,6 +242,15 @@ def shown(theorem: Theorem, body: Expr) -> Theorem:
     if not isinstance(body, Term) or body != theorem.rhs.body:
         raise NotATheorem("the right side of the theorem is another term than the one it is to be shown as")
     return Theorem(_KEY, theorem.lhs, replace(theorem.rhs, body=body), theorem.chain)
+
+
+def shown_at(theorem: Theorem, path: Path, part: Expr) -> Theorem:
+    """The theorem with other names and marks at a place of its right side: what stands there and this are equal."""
+    _check_theorem(theorem)
+    at = _place(theorem, _checked_path(path))
+    if not isinstance(part, Term) or part != at.term:
+        raise NotATheorem("another term stands there than the one it is to be shown as")
+    return theorem.with_rhs(_KEY, at.holding(part), theorem.chain)
 
 
 def told(theorem: Theorem, account: Sequence[object]) -> Theorem:
@@ -225,18 +269,17 @@ def rewrite(theorem: Theorem, rule: Rule, path: Path, arguments: Arguments, *, r
     """
     _check_theorem(theorem)
     _check_rule(rule)
-    program, reverse = theorem.rhs, bool(reverse)
-    path = _checked_path(path)
-    spine, subterm, scope = _descend(program, path)
+    reverse, path = bool(reverse), _checked_path(path)
+    at = _place(theorem, path)
     admitted: dict[str, Argument] = dict(arguments)
     for name, kind in rule.metavariables.items():
         if name in admitted:
-            admitted[name] = admit(rule.name, name, kind, admitted[name], program.inputs)
-            _check_bound(name, admitted[name], spine)
-    after, proved = instance_at(rule, admitted, subterm, scope, reverse=reverse, place=path)
-    body, above = _ascend(rule, spine, subterm, after)
+            admitted[name] = admit(rule.name, name, kind, admitted[name], theorem.lhs.inputs)
+            _check_bound(name, admitted[name], at.indices, at.tensors)
+    after, proved = instance_at(rule, admitted, at.term, at.scope, reverse=reverse, place=path)
+    made, above = _put(rule, at, after)
     step = Step(rule, reverse, path, MappingProxyType(admitted), (*proved, *above))
-    return Theorem(_KEY, theorem.lhs, replace(program, body=body), _Chain(step, theorem.chain))
+    return theorem.with_rhs(_KEY, made, _Chain(step, theorem.chain))
 
 
 def instance_at(
@@ -306,67 +349,51 @@ def _checked_path(path: Path) -> Path:
     return positions
 
 
-@dataclass(frozen=True, slots=True)
-class _Above:
-    """A term above the rewritten one: which of its parts leads there, and what is known where it stands."""
-
-    term: Expr
-    position: int
-    scope: Scope
-
-
-def _descend(program: Program, path: Path) -> tuple[list[_Above], Expr, Scope]:
-    """The terms above a path, the subterm there, and what is known there (the context lemmas of §4.2.2)."""
-    spine: list[_Above] = []
-    at, scope = program.body, outermost(program)
-    for position in path:
-        parts = children(at)
-        if position >= len(parts):
-            raise NotEqual(f"the program has no subterm at {list(path)}", required="a path within the program")
-        spine.append(_Above(at, position, scope))
-        scope = child_scopes(at, scope)[position]
-        at = parts[position].expr
-    return spine, at, scope
+def _place(theorem: Theorem, path: Path) -> Zipper:
+    """The place of the right side at a path, with what is known there (the context lemmas of §4.2.2)."""
+    found = theorem.place(path)
+    if found is None:
+        raise NotEqual(f"the program has no subterm at {list(path)}", required="a path within the program")
+    return found
 
 
-def _check_bound(name: str, argument: Argument, spine: list[_Above]) -> None:
-    """An argument uses no more indices and lets than stand around the place."""
+def _check_bound(name: str, argument: Argument, indices: int, tensors: int) -> None:
+    """An argument uses no more indices and lets than these, which stand around the place."""
     own = (argument.indices, argument.tensors) if isinstance(argument, Function) else (0, 0)
     body = argument.body if isinstance(argument, Function) else argument
-    around = [children(above.term)[above.position] for above in spine]
-    if body.loose > own[0] + sum(child.indices for child in around) or body.loose_tensors > own[1] + sum(
-        child.tensors for child in around
-    ):
+    if body.loose > own[0] + indices or body.loose_tensors > own[1] + tensors:
         raise NotEqual(f"{name} uses an index or a tensor that is not bound at that place")
 
 
-def _ascend(rule: Rule, spine: list[_Above], before: Expr, after: Expr) -> tuple[Expr, list[ProvedPremise]]:
-    """The whole term with the rewritten part in place (congruence).
+def _put(rule: Rule, at: Zipper, after: Expr) -> tuple[Zipper, list[ProvedPremise]]:
+    """The whole term with the rewritten part in place (congruence), seen from the place up to which it was checked.
 
     The new part's shape may be written in another way than the old one's, and the two may be equal only by facts of the
     path. Wherever it is written in another way, each term above is checked again with the new part in it: by what is
-    known where that term stands, it must have a meaning, and its shape must equal the one it had.
+    known where that term stands, it must have a meaning, and its shape must equal the one it had. So is each term up to
+    the last that looks at more than the types of its parts. Of the terms above that one nothing can have changed.
 
     The tensors that are bound above have in the rest of the program the types of their values, as they had before. So
     they are looked at in the new part alone, until a part is written in another way: its term is then seen whole.
     """
     proved: list[ProvedPremise] = []
-    around = types_around([(above.term, above.position) for above in spine], after.loose_tensors)
-    if not has_types_of(after, around):
+    if not has_types_of(after, types_around(at.around(after.loose_tensors), after.loose_tensors)):
         raise NotEqual(f"{rule.name} brings in a tensor that is bound around that place with another type than it has")
-    for above in reversed(spine):
-        parts = [child.expr for child in children(above.term)]
-        parts[above.position] = after
-        rebuilt = with_children(above.term, tuple(parts))
-        if after.type != before.type:
-            _check_bound_types(rule, rebuilt)
-        if after.type != before.type or looks_below(rebuilt):
-            proved.extend(_check_node(rule, rebuilt, above.scope))
-            proved.extend(_prove(rule, goal, above.scope) for goal in _same_type(rule, above.term, rebuilt))
-        before, after = above.term, rebuilt
-    if after.loose or after.loose_tensors or after.free:
+    if after.loose > at.indices or after.loose_tensors > at.tensors or after.free:
         raise NotEqual(f"{rule.name} brings in an index or a tensor that is not bound at that place")
-    return after, proved
+    made, small = at.holding(after), at.has_room_for(after)
+    while at.above is not None:
+        changed = made.term.type != at.term.type
+        if small and not changed and not at.looked_into:
+            break
+        above, rebuilt = at.above, made.up(at.above)
+        if changed:
+            _check_bound_types(rule, rebuilt.term)
+        if changed or looks_below(rebuilt.term):
+            proved.extend(_check_node(rule, rebuilt.term, above.scope))
+            proved.extend(_prove(rule, goal, above.scope) for goal in _same_type(rule, above.term, rebuilt.term))
+        at, made = above, rebuilt
+    return made, proved
 
 
 def _prove(rule: Rule, premise: Predicate, scope: Scope, *, thorough: bool = True) -> ProvedPremise:
@@ -416,6 +443,7 @@ __all__ = [
     "reflexivity",
     "rewrite",
     "shown",
+    "shown_at",
     "symmetry",
     "told",
     "transitivity",

@@ -93,6 +93,11 @@ def child_scopes(expr: Expr, scope: Scope) -> tuple[Scope, ...]:
     return tuple(_scope_of_part(expr, child.part, scope) for child in children(expr))
 
 
+def scope_of_child(expr: Expr, position: int, scope: Scope) -> Scope:
+    """The scope of one of the direct parts."""
+    return _scope_of_part(expr, children(expr)[position].part, scope)
+
+
 def _scope_of_part(expr: Expr, part: Part, scope: Scope) -> Scope:
     inside = scope
     if part.assumes is not None:

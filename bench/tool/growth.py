@@ -46,9 +46,14 @@ def nodes(term: Expr) -> int:
 
 
 def rewriting(count: int) -> Run:
-    """One step at the innermost stage."""
+    """One step at the innermost stage, and the whole program that it leads to."""
     work, path = reschedule(stages(count)).begin(), (*[1] * (count - 1), 0)
-    return lambda: work.rewrite("add_comm", path)
+
+    def rewritten() -> Program:
+        work.rewrite("add_comm", path)
+        return work.goal
+
+    return rewritten
 
 
 def searching(count: int) -> Run:
@@ -60,7 +65,7 @@ def searching(count: int) -> Run:
 def rewriting_everywhere(count: int) -> Run:
     """A step at every stage."""
     program = stages(count)
-    return lambda: reschedule(program).rw("add_comm", all=True)
+    return lambda: reschedule(program).rw("add_comm", all=True).goal
 
 
 def checking(count: int) -> Run:

@@ -17,11 +17,10 @@ EXPLAINED: Final[dict[str, str]] = {
     "rewrites/kernel.py::reflexivity::(made,) if is_predicate(made) else (): always::0": (
         "equivalent: what is admitted as a condition is a predicate; the question is for the type checker"
     ),
-    "rewrites/kernel.py::_ascend::if after.type != before.type: always::0": _CHECKED_AGAIN,
-    "rewrites/kernel.py::_ascend::if after.type != before.type or looks_below(rebuilt): always::0": _CHECKED_AGAIN,
-    "rewrites/kernel.py::_ascend::if after.type != before.type: never::0": _SEEN_TO,
-    "rewrites/kernel.py::_ascend::_check_bound_types(rule, rebuilt): left out::0": _SEEN_TO,
-    "rewrites/kernel.py::_ascend::after.type != before.type: NotEq becomes Eq::0": _SEEN_TO,
+    "rewrites/kernel.py::_put::if changed: always::0": _CHECKED_AGAIN,
+    "rewrites/kernel.py::_put::if changed or looks_below(rebuilt.term): always::0": _CHECKED_AGAIN,
+    "rewrites/kernel.py::_put::if changed: never::0": _SEEN_TO,
+    "rewrites/kernel.py::_put::_check_bound_types(rule, rebuilt.term): left out::0": _SEEN_TO,
     "rewrites/kernel.py::_same_type::True: negated::0": _COMPARED_BEFORE,
     "rewrites/admission.py::is_of::True: negated::0": _COMPARED_BEFORE,
     "rewrites/admission.py::_check::if is_term(body): always::0": (

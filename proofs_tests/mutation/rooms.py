@@ -27,8 +27,9 @@ class Room:
 
 ROOMS: Final = {
     "kernel": Room(
-        ("rewrites/kernel.py", "rewrites/admission.py"),
+        ("rewrites/kernel.py", "rewrites/admission.py", "atl/checks/zipper.py"),
         (
+            "proofs_tests/kernel/test_places.py",
             "proofs_tests/kernel/test_admission.py",
             "proofs_tests/kernel/test_kernel_soundness.py",
             "proofs_tests/kernel/test_kernel_edges.py",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from atl.checks.scope import Scope, child_scopes, outermost
+from atl.checks.scope import Scope, outermost, scope_of_child
 from atl.core.index import Index, Var
 from atl.core.node import is_position
 from atl.core.program import Program
@@ -43,7 +43,7 @@ class Site:
         """The facts that binders, guards and assumptions put in scope here."""
         if self.above is None:
             return outermost(self.program)
-        return child_scopes(self.above.term, self.above.scope)[self.path[-1]]
+        return scope_of_child(self.above.term, self.path[-1], self.above.scope)
 
     @property
     def loop(self) -> tuple[Var, Index, Index]:

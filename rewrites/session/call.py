@@ -30,7 +30,7 @@ class Call:
     @property
     def steps(self) -> tuple[Step, ...]:
         """The kernel's steps of this call."""
-        return self.theorem.steps[len(self.before.steps) :]
+        return self.theorem.steps_after(self.before)
 
     def traced(self) -> list[tuple[Step, Program, Program]]:
         """Each step with the programs before and after it."""

@@ -1,0 +1,157 @@
+"""Steps at places of a program: what is built anew for them, and that they come to what whole programs come to."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+import atl
+from atl.checks import zipper
+from atl.core.predicate import TRUE
+from atl.core.substitution import with_children
+from atl.core.terms import Expr, Let
+from atl.core.traversal import subterms
+from atl.errors import TooLarge
+from bench.tool.growth import stages
+from examples.schedules import blur, matmul
+from rewrites import kernel, reschedule
+from rewrites.derivation import Derivation
+from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
+from rewrites.kernel import Theorem, reflexivity, rewrite
+from rewrites.places.site import sites
+from rewrites.rules import RULES
+
+n = atl.sizes("n")
+x = atl.tensor("x", n)
+SWEPT = ("add_comm", "mul_comm", "sub_neg", "guard_cases", "get_gen", "guard_add", "ll_gen", "guard_gen")
+
+
+def step_by_step(theorem: Theorem) -> Theorem:
+    """The same steps, each taken from a program that was made as a whole."""
+    at = reflexivity(theorem.lhs)
+    for step in theorem.steps:
+        whole = kernel.shown(at, at.rhs.body)
+        at = rewrite(whole, step.rule, step.path, step.arguments, reverse=step.reverse)
+        assert at.steps[-1].premises == step.premises
+    return at
+
+
+def described(expr: Expr) -> list[object]:
+    """What is derived of each part of a term."""
+    return [(type(at), at.size, at.depth, at.loose, at.loose_tensors, at.type) for at in subterms(expr)]
+
+
+def test_steps_beside_each_other_come_to_what_they_come_to_one_by_one() -> None:
+    for program in (stages(4), blur.two_stage(), blur.fused_with_tails(), matmul.tiled()):
+        work = Derivation(reflexivity(program), RULES)
+        for name in SWEPT:
+            work.sweep([name], top_down=name == "add_comm")
+        again = step_by_step(work.theorem)
+        assert work.taken
+        assert work.goal == again.rhs
+        assert described(work.goal.body) == described(again.rhs.body)
+
+
+def test_a_step_at_each_of_many_places_builds_each_term_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the whole program made for each step it would be the square of the stages."""
+
+    def built(count: int) -> int:
+        made = []
+
+        def counted(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
+            made.append(expr)
+            return with_children(expr, parts)
+
+        monkeypatch.setattr(zipper, "with_children", counted)
+        s = reschedule(stages(count)).rw("add_comm", all=True)
+        assert len(s.steps[0].steps) == count
+        assert str(s.goal).count("x") > 1
+        return len(made)
+
+    assert built(40) <= 4 * built(10) + 8
+
+
+def test_a_theorem_in_the_midst_of_a_sweep_has_its_own_right_side() -> None:
+    work = Derivation(reflexivity(stages(3)), RULES)
+    work.sweep(["add_comm"])
+    texts = [str(each.rhs) for each in reversed(work.theorems)]
+    assert len(set(texts)) == len(texts) == 4
+    assert texts[::-1] == [str(each.rhs) for each in work.theorems]
+
+
+def test_places_are_found_from_wherever_one_was_before() -> None:
+    theorem = reflexivity(stages(4))
+    paths = [site.path for site in sites(theorem.rhs)]
+    Random(3).shuffle(paths)
+    for path in paths:
+        at = theorem.place(path)
+        assert at is not None
+        assert at.path == path
+        assert at.term is next(site.term for site in sites(theorem.rhs) if site.path == path)
+    assert theorem.place((0, 7)) is None
+    assert theorem.place((1, 1, 1, 1, 1, 1, 1, 1)) is None
+    with pytest.raises(NotEqual, match="no subterm"):
+        rewrite(theorem, RULES["add_comm"], (0, 7), {})
+
+
+def test_a_program_that_would_grow_too_deep_is_refused_by_the_step_that_does_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = stages(12)
+    deepest = program.body.depth + 3
+    monkeypatch.setattr(zipper, "MAX_DEPTH", deepest)
+    monkeypatch.setattr("atl.core.node.MAX_DEPTH", deepest)
+    work = Derivation(reflexivity(program), RULES)
+    path = (*[1] * 11, 0)
+    for _ in range(3):
+        work.rewrite("mul_one", path, reverse=True)
+    with pytest.raises(TooLarge, match="levels deep"):
+        _times_one(work, path)
+    assert work.goal.body.depth == deepest
+
+
+def _times_one(work: Derivation, path: tuple[int, ...]) -> None:
+    rewrite(work.theorem, RULES["mul_one"], path, {"a": work.term(path)}, reverse=True)
+
+
+def test_a_program_that_would_grow_too_large_is_refused_by_the_step_that_does_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = stages(5)
+    monkeypatch.setattr(zipper, "MAX_SIZE", program.body.size + 2)
+    monkeypatch.setattr("atl.core.node.MAX_SIZE", program.body.size + 2)
+    work = Derivation(reflexivity(program), RULES)
+    path = (1, 1, 0, 0)
+    _times_one(work, path)
+    assert work.attempt("mul_one", path, reverse=True)
+    with pytest.raises(TooLarge, match="nodes"):
+        _times_one(work, (0, 0))
+    assert work.goal.body.size == program.body.size + 2
+
+
+def test_what_a_fold_may_not_meet_is_refused_though_the_types_stay() -> None:
+    """A maximum looks into its body: that a guard came in is seen above the place where it did."""
+    body = atl.gen(n, lambda i: atl.reduce("max", n, lambda k: x[k] + x[i]) + x[i])
+    work = Derivation(reflexivity(atl.program("largest", [x], body)), RULES)
+    assert work.sweep(["add_comm"]) == 2
+    (at,) = (site for site in sites(work.goal) if site.path == (0, 1, 0))
+    with pytest.raises(PremiseFailed, match="a guard stands inside of a reduction"):
+        rewrite(
+            work.theorem,
+            RULES["guard_true"],
+            at.path,
+            {"p": TRUE, "e": at.term},
+            reverse=True,
+        )
+
+
+def test_a_part_is_shown_only_as_what_it_equals() -> None:
+    theorem = reflexivity(stages(2))
+    with pytest.raises(NotATheorem, match="another term stands there"):
+        kernel.shown_at(theorem, (0,), theorem.rhs.body)
+    let = theorem.rhs.body
+    assert isinstance(let, Let)
+    other = kernel.shown_at(theorem, (), Let(let.value, let.body, "other"))
+    assert "let other" in str(other.rhs)
+    assert "other" not in str(theorem.rhs)
