@@ -39,12 +39,17 @@ static int outside_{name}(const {name}_t *a, int64_t count, {name}_t low, {name}
     return found;
 }}
 
-/* Whether an element of a row is below the one before it, or at most that if it is to rise strictly. */
-static int falls_{name}(const {name}_t *a, int64_t count, int64_t row, int64_t strict)
+/* Whether an element of a row is below the one before it, or at most that if it is to rise strictly, or an element is
+   not among low ... high. */
+static int falls_{name}(
+        const {name}_t *a, int64_t count, int64_t row, int64_t strict, {name}_t low, {name}_t high)
 {{
-    int found = 0;
+    const u{name}_t span = (u{name}_t)high - (u{name}_t)low;
+    int found = low > high;
     for (int64_t r = 0; r < count; r += row) {{
+        found |= (u{name}_t)a[r] - (u{name}_t)low > span;
         for (int64_t i = r + 1; i < r + row; i++) {{
+            found |= (u{name}_t)a[i] - (u{name}_t)low > span;
             found |= strict ? a[i] <= a[i - 1] : a[i] < a[i - 1];
         }}
     }}
@@ -52,7 +57,7 @@ static int falls_{name}(const {name}_t *a, int64_t count, int64_t row, int64_t s
 }}
 """
 _BETWEEN: Final = """
-/* The same between each two neighbouring positions, as far as they are positions in the row. */
+/* Whether an element falls between two neighbouring positions, as far as they are positions in the row. */
 static int falls_{name}_between_each_{at}(
         const {name}_t *a, const {at}_t *at, int64_t count, int64_t ends, int64_t strict)
 {{
@@ -67,47 +72,55 @@ static int falls_{name}_between_each_{at}(
     return found;
 }}
 
-/* The same by vectors, since rows are short: where positions rise, there may be no more falls in all than there are at
-   the positions where a row begins. */
+/* The same by vectors, since rows are short, with the range in one look at memory: where positions rise, an element may
+   be below the one before it only where a row begins. */
 static int falls_{name}_between_{at}(
-        const {name}_t *a, const {at}_t *at, int64_t count, int64_t ends, int64_t strict)
+        const {name}_t *a, const {at}_t *at, int64_t count, int64_t ends, int64_t strict, {name}_t low, {name}_t high)
 {{
-    if (ends < 2) return 0;
-    int rise = at[0] >= 0 && at[ends - 1] <= count;
+    int rise = ends > 1 && at[0] >= 0 && at[ends - 1] <= count;
     for (int64_t r = 1; r < ends; r++) {{
         rise &= at[r - 1] <= at[r];
     }}
-    if (!rise) return falls_{name}_between_each_{at}(a, at, count, ends, strict);
-    const int64_t low = at[0], high = at[ends - 1];
-    int64_t falls = 0;
-    for (int64_t block = low + 1; block < high; block += 1 << 20) {{
-        const int64_t end = high - block < 1 << 20 ? high : block + (1 << 20);
-        int32_t here = 0;
-        for (int64_t i = block; i < end; i++) {{
-            here += strict ? a[i] <= a[i - 1] : a[i] < a[i - 1];
+    if (!rise || at[0] == at[ends - 1]) {{
+        return outside_{name}(a, count, low, high) | falls_{name}_between_each_{at}(a, at, count, ends, strict);
+    }}
+    enum {{ SOME = 4096 }};
+    uint8_t falls[SOME];
+    const u{name}_t span = (u{name}_t)high - (u{name}_t)low;
+    const int64_t first = at[0], last = at[ends - 1];
+    int found = outside_{name}(a, first + 1, low, high) | outside_{name}(a + last, count - last, low, high);
+    int64_t r = 0;
+    while (at[r] == first) r++;
+    for (int64_t begin = first + 1; begin < last; begin += SOME) {{
+        const int64_t here = last - begin < SOME ? last - begin : SOME;
+        const {name}_t *part = a + begin;
+        u{name}_t outside = 0;
+        for (int64_t i = 0; i < here; i++) {{
+            outside |= (u{name}_t)part[i] - (u{name}_t)low > span;
+            falls[i] = strict ? part[i] <= part[i - 1] : part[i] < part[i - 1];
         }}
-        falls += here;
+        for (; at[r] < begin + here; r++) {{
+            falls[at[r] - begin] = 0;
+        }}
+        uint8_t any = 0;
+        for (int64_t i = 0; i < here; i++) {{
+            any |= falls[i];
+        }}
+        found |= any | (outside != 0);
     }}
-    int64_t first = 1, last = ends - 1;
-    while (first < ends && at[first] == low) first++;
-    while (last > first && at[last - 1] == high) last--;
-    for (int64_t r = first; r < last; r++) {{
-        const {name}_t *row = a + at[r];
-        falls -= (at[r - 1] != at[r]) & (strict ? row[0] <= row[-1] : row[0] < row[-1]);
-    }}
-    return falls != 0;
+    return found;
 }}
 """
 _ALL: Final = """
 /* Whether a limit is not met: told are their number and, of each, what is asked, the array, another one that has
-   positions, the count of elements, and two numbers. */
+   positions, the count of elements, two numbers, and the range. */
 static int faults(const int64_t *told, const void *const *arrays)
 {{
-    const int64_t *const end = told + 1 + 6 * told[0];
+    const int64_t *const end = told + 1 + 8 * told[0];
     int found = 0;
-    for (const int64_t *limit = told + 1; limit < end; limit += 6) {{
+    for (const int64_t *limit = told + 1; limit < end; limit += 8) {{
         const void *a = arrays[limit[1]], *at = arrays[limit[2]];
-        const int64_t count = limit[3], one = limit[4], other = limit[5];
+        const int64_t count = limit[3], one = limit[4], other = limit[5], low = limit[6], high = limit[7];
         switch (limit[0]) {{
 {cases}
         default: found = 1;
@@ -121,9 +134,10 @@ _ENTRY: Final = "int faults_{slots}(const int64_t *told, {arrays})"
 
 def _asked_in_c() -> dict[str, str]:
     """By its question, the call in C that answers it."""
-    calls = {f"outside {t}": f"outside_{t}(a, count, one, other)" for t in INTEGERS}
-    calls |= {f"falls {t}": f"falls_{t}(a, count, one, other)" for t in INTEGERS}
-    calls |= {f"falls {t} between {p}": f"falls_{t}_between_{p}(a, at, count, one, other)" for t, p in _PAIRS}
+    calls = {f"outside {t}": f"outside_{t}(a, count, low, high)" for t in INTEGERS}
+    calls |= {f"falls {t}": f"falls_{t}(a, count, one, other, low, high)" for t in INTEGERS}
+    given = "a, at, count, one, other, low, high"
+    calls |= {f"falls {t} between {p}": f"falls_{t}_between_{p}({given})" for t, p in _PAIRS}
     return calls
 
 
@@ -151,17 +165,18 @@ def _library() -> tuple[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What is asked of the elements of an input: of so many of them, with two numbers.
+    """What is asked of the elements of an input: of so many of them, that they are in a range, the ends included.
 
-    They are to be in the range from one to the other; or in no row, of this length, may they fall, and the other number
-    says whether they rise strictly; or in no row between positions, of which there are so many in another input. The
-    places are those of the inputs.
+    That may be all; or in no row of a length may they fall, either, and the second number says whether they rise
+    strictly; or in no row between positions, of which there are so many in another input. The places are those of the
+    inputs.
     """
 
     question: str
     places: tuple[int, ...]
     count: int
-    numbers: tuple[int, int]
+    within: tuple[int, int]
+    order: tuple[int, int] = (0, 0)
 
 
 class Limits:
@@ -223,7 +238,7 @@ def _together(limits: Sequence[Limit]) -> Asked:
     told = [len(limits)]
     for limit in limits:
         at = [places.index(place) for place in limit.places]
-        told += [_NUMBERS[limit.question], at[0], at[-1], limit.count, *limit.numbers]
+        told += [_NUMBERS[limit.question], at[0], at[-1], limit.count, *limit.order, *limit.within]
     slots = next(slots for slots in SLOTS if slots >= len(places))
     filled = [*places, *places[:1] * (slots - len(places))]
     return getattr(library, f"faults_{slots}"), ffi.new("int64_t[]", told), itemgetter(*filled)
@@ -267,23 +282,24 @@ class Facts:
             if not shape or 0 in shape:
                 continue
             low, high = range_of(array.dtype)
-            ordered: list[Limit] = []
+            order: Rising | None = None
             for fact in facts_of(array):
                 match fact:
                     case AtLeast(bound):
                         low = max(low, value(bound))
                     case Below(bound):
                         high = min(high, value(bound) - 1)
-                    case Rising(strict, between) if between is not None:
-                        question = f"falls {array.dtype} between {between.dtype}"
-                        numbers = value(between.shape[0]), int(strict)
-                        ordered = [Limit(question, (at, self.places[between.name]), shape[0], numbers)]
-                    case Rising(strict):
-                        ordered = [Limit(f"falls {array.dtype}", (at,), prod(shape), (shape[-1], int(strict)))]
+                    case Rising():
+                        order = fact if shape[-1] > 1 else None
                     case _:
                         assert_never(fact)
-            if (low, high) != range_of(array.dtype):
-                within = (low, high) if low <= high else (0, -1)  # a range of nothing, whatever the bounds are
+            within = (low, high) if low <= high else (0, -1)  # a range of nothing, whatever the bounds are
+            if order is not None and order.between is not None:
+                question = f"falls {array.dtype} between {order.between.dtype}"
+                rows = value(order.between.shape[0]), int(order.strict)
+                found.append(Limit(question, (at, self.places[order.between.name]), shape[0], within, rows))
+            elif order is not None:
+                found.append(Limit(f"falls {array.dtype}", (at,), prod(shape), within, (shape[-1], int(order.strict))))
+            elif within != range_of(array.dtype):
                 found.append(Limit(f"outside {array.dtype}", (at,), prod(shape), within))
-            found += ordered if shape[-1] > 1 else ()
         return Limits(found)

@@ -12,7 +12,7 @@ import numpy as np
 from atl.core.program import Apart as Parts
 from atl.errors import ArrayError, WrongArgument, brief
 from sparse.errors import NotSparse
-from sparse.in_scipy import coordinates_of, from_scipy, in_scipy, scipy_name, sound
+from sparse.in_scipy import coordinates_of, from_scipy, has_coordinates, in_scipy, scipy_name, sound
 from sparse.storage import Storage
 from sparse.tensors import AnyArray, SparseTensor, encoded, entries
 
@@ -103,6 +103,8 @@ def pack(value: object, form: Storage) -> SparseTensor:
     if isinstance(value, SparseTensor):
         if value.format == form:
             return value
+        if made := _by_scipy(value, form):
+            return made
         coordinates, values = entries(value)
         return encoded(form, value.shape, coordinates, values)
     if hasattr(value, "tocoo") and not isinstance(value, type):
@@ -128,3 +130,14 @@ def pack(value: object, form: Storage) -> SparseTensor:
         )
     at = np.nonzero(held)
     return encoded(form, held.shape, at, held[at])
+
+
+def _by_scipy(tensor: SparseTensor, form: Storage) -> SparseTensor | None:
+    """A matrix by its coordinates as scipy converts it, which counts where we sort; None for what is left to us."""
+    of_numbers = tensor.values.dtype.kind in "if" and tensor.values.dtype.itemsize >= 4
+    if not (len(tensor.shape) == 2 and of_numbers and scipy_name(form) and has_coordinates(tensor.format, 2)):
+        return None
+    try:
+        return from_scipy(form, sound(in_scipy(tensor.format, tensor.shape, tensor.arrays)))
+    except ModuleNotFoundError:  # an extra
+        return None

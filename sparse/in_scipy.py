@@ -36,7 +36,7 @@ def in_scipy(form: Storage, shape: tuple[int, ...], arrays: Sequence[AnyArray]) 
     if kind:
         pos, crd, values = arrays
         return getattr(sp, f"{kind}_array")((values, crd, pos), shape=shape)
-    if form.view == Same() and len(arrays) == len(shape) + 1 and _is_coordinates(form, len(shape)):
+    if len(arrays) == len(shape) + 1 and has_coordinates(form, len(shape)):
         return sp.coo_array((arrays[-1], tuple(arrays[:-1])), shape=shape)
     if isinstance(form.view, Blocked) and form.levels == BLOCKS:
         by = form.view.by
@@ -113,6 +113,7 @@ def from_scipy(form: Storage, value: Any) -> SparseTensor | None:
     return SparseTensor(form, value.shape, levels, np.ascontiguousarray(made.data[:count]))
 
 
-def _is_coordinates(form: Storage, rank: int) -> bool:
+def has_coordinates(form: Storage, rank: int) -> bool:
+    """Whether a tensor of so many dimensions is held by the coordinates of its entries, in their order."""
     levels = form.levels(rank) if callable(form.levels) else form.levels
-    return len(levels) == 1 and isinstance(levels[0], Compressed) and levels[0].dims == rank
+    return form.view == Same() and len(levels) == 1 and isinstance(levels[0], Compressed) and levels[0].dims == rank

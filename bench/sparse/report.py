@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import exp, log
 from pathlib import Path
 
-from bench.sparse.contest import Line
+from bench.sparse.contest import FUNCTION, Line
 
 TACO = "TACO-shaped C"
 """With its flags for any processor and for this one; in each contest the faster one counts."""
@@ -17,7 +18,7 @@ PYAMG = "pyamg"
 
 
 def shown(lines: Sequence[Line]) -> str:
-    """One contest on one line: our time, and the ratio of each rival, of medians / of minima."""
+    """One contest on one line: our time, and the ratio of each other one, of medians / of minima."""
     ours = next((line for line in lines if line.name == "ours"), None)
     if ours is None:
         return "no clean sample"
@@ -29,12 +30,12 @@ def best_of(lines: Iterable[Line]) -> list[Line]:
     """The lines of rivals, of TACO-shaped C only the one that was faster in each contest."""
     kept: dict[tuple[str, str, str], Line] = {}
     for line in lines:
-        if line.name == "ours":
+        if line.name in ("ours", FUNCTION):
             continue
         name = TACO if line.name.startswith(TACO) else line.name
         key = (line.format, line.matrix, name)
         if key not in kept or line.ms < kept[key].ms:
-            kept[key] = Line(line.format, line.matrix, line.entries, name, line.ms, line.ratio, line.of_minima)
+            kept[key] = replace(line, name=name)
     return list(kept.values())
 
 
@@ -57,13 +58,19 @@ def grouped(lines: Iterable[Line]) -> dict[tuple[str, str], list[Line]]:
 
 
 def means(lines: Iterable[Line]) -> str:
-    """A table of the geometric means, of medians and of minima, over the matrices of each format."""
-    rows = [f"\n{'rival ÷ ours, geometric means':48}{'medians':>9}{'minima':>9}{'least':>9}{'contests':>10}"]
+    """A table of the geometric means over the matrices of each format: of medians, of minima, and the least median.
+
+    A rival in C is a function called by itself, ours is a kernel called in Python with all that a call looks at; the
+    last column compares the functions alone.
+    """
+    head = f"{'medians':>9}{'minima':>9}{'least':>9}{'contests':>10}{'functions alone':>17}"
+    rows = [f"\n{'rival ÷ ours, geometric means':48}{head}"]
     for (form, rival), group in grouped(lines).items():
         ratios = [line.ratio for line in group]
         minima = [line.of_minima for line in group]
         said = f"{geometric(ratios):9.2f}{geometric(minima):9.2f}{min(ratios):9.2f}{len(group):10}"
-        rows.append(f"{form:18}{rival:30}{said}")
+        alone = f"{geometric([line.of_function for line in group]):17.2f}" if rival == TACO else ""
+        rows.append(f"{form:18}{rival:30}{said}{alone}")
     return "\n".join(rows)
 
 

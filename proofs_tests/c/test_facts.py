@@ -13,6 +13,7 @@ import pytest
 from cffi import FFI
 
 import atl
+from atl.core.dtypes import range_of
 from atl.errors import ArrayError
 from lowering import compile as compiled
 from lowering import facts
@@ -65,8 +66,8 @@ def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: in
         positions = ("int32", "int64")[max(place - 1, 0) % 2]
         limits += [
             facts.Limit(f"outside {dtype}", (place,), 24, (0, 49)),
-            facts.Limit(f"falls {dtype}", (place,), 24, (4, 0)),
-            facts.Limit(f"falls {dtype} between {positions}", (place, max(place - 1, 0)), 24, (24, 0)),
+            facts.Limit(f"falls {dtype}", (place,), 24, range_of(dtype), (4, 0)),
+            facts.Limit(f"falls {dtype} between {positions}", (place, max(place - 1, 0)), 24, range_of(dtype), (24, 0)),
         ]
     pointers = [_cffi_backend.from_buffer(FFI().typeof(f"{array.dtype}_t[]"), array) for array in arrays]
 
@@ -94,40 +95,50 @@ def test_all_that_is_asked_of_many_arrays_is_asked_at_once_and_of_each(count: in
 def test_rows_between_any_positions_are_looked_at_to_their_ends_and_no_further(
     dtype: str, positions: str, strict: int
 ) -> None:
-    """All rows of four small numbers between all positions, beside the definition."""
+    """All rows of four small numbers between all positions, in all ranges by turns, beside the definition."""
     a, at = np.zeros(4, dtype), np.zeros(3, positions)
     pointers = [_cffi_backend.from_buffer(FFI().typeof(f"{array.dtype}_t[]"), array) for array in (a, at)]
-    limit = facts.Limit(f"falls {dtype} between {positions}", (0, 1), 4, (3, strict))
-    ((finds_fault, told, pick),) = facts.Limits([limit]).asked
-    for ends in product(range(-1, 6), repeat=3):
+    question = f"falls {dtype} between {positions}"
+    ranges = ((0, 2), (1, 2), (0, 1), range_of(dtype), (1, 1))
+    asked = [facts.Limits([facts.Limit(question, (0, 1), 4, within, (3, strict))]).asked[0] for within in ranges]
+    for turn, ends in enumerate(product(range(-1, 6), repeat=3)):
         at[:] = ends
         spans = [range(max(low, 0) + 1, min(high, 4)) for low, high in pairwise(ends)]
         for row in product(range(3), repeat=4):
             a[:] = row
             falls = any(row[i] < row[i - 1] + strict for span in spans for i in span)
-            assert finds_fault(told, *pick(pointers)) == falls, (row, ends)
+            low, high = ranges[(turn + row[0]) % len(ranges)]
+            finds_fault, told, pick = asked[(turn + row[0]) % len(ranges)]
+            outside = not low <= min(row) <= max(row) <= high
+            assert finds_fault(told, *pick(pointers)) == (falls or outside), (row, ends, low, high)
 
 
 def test_one_fall_in_a_long_row_between_positions_is_found_wherever_it_stands() -> None:
     count = 2**21 + 7
     crd = np.arange(count, dtype=np.int32)
-    pos = np.array([3, 3, 5, 2**20, 2**20, 2**20 + 4, count - 2], np.int32)
+    pos = np.array([3, 3, 5, 4100, 4100, 2**20, 2**20, 2**20 + 4, count - 2], np.int32)
     pointers = [_cffi_backend.from_buffer(FFI().typeof("int32_t[]"), array) for array in (crd, pos)]
     ((finds_fault, told, pick),) = facts.Limits(
-        [facts.Limit("falls int32 between int32", (0, 1), count, (len(pos), 1))]
+        [facts.Limit("falls int32 between int32", (0, 1), count, (0, count - 1), (len(pos), 1))]
     ).asked
     assert not finds_fault(told, *pick(pointers))
-    for at, is_one in ((2, 0), (3, 0), (4, 1), (5, 0), (2**20 - 1, 1), (2**20, 0), (2**20 + 1, 1), (2**20 + 4, 0),
-                       (2**20 + 5, 1), (2**20 + 6, 1), (count - 3, 1), (count - 2, 0), (count - 1, 0)):  # fmt: skip
+    for at, is_one in ((2, 0), (3, 0), (4, 1), (5, 0), (4098, 1), (4099, 1), (4100, 0), (4101, 1), (2**20 - 1, 1),
+                       (2**20, 0), (2**20 + 1, 1), (2**20 + 4, 0), (2**20 + 5, 1), (2**20 + 6, 1), (count - 3, 1),
+                       (count - 2, 0), (count - 1, 0)):  # fmt: skip
         crd[at] = crd[at - 1]
         assert finds_fault(told, *pick(pointers)) == is_one, at
+        crd[at] = at
+    for at in (0, 2, 3, 4, 5, 4099, 4100, 2**20, count - 3, count - 2, count - 1):
+        for outside in (-1, count):
+            crd[at] = outside
+            assert finds_fault(told, *pick(pointers)), at
         crd[at] = at
 
 
 def test_a_note_holds_only_for_limits_that_ask_the_same_of_its_indices() -> None:
     first, other = facts.Limit("outside int32", (0,), 3, (0, 4)), facts.Limit("outside int32", (1,), 3, (0, 9))
     limits = facts.Limits([first, other])
-    wider = facts.Limits([first, replace(other, numbers=(0, 5))])
+    wider = facts.Limits([first, replace(other, within=(0, 5))])
     for places, agree in (((0,), True), ((1,), False), ((0, 1), False)):
         assert limits.agree(wider, places) is wider.agree(limits, places) is agree
         operand = Operand("A", (), places)
@@ -163,7 +174,7 @@ def test_a_check_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
     def wider(self: facts.Facts, sizes: Any) -> facts.Limits:
         found = original(self, sizes).each
-        return facts.Limits(replace(limit, numbers=(limit.numbers[0], limit.numbers[1] + 1)) for limit in found)
+        return facts.Limits(replace(limit, within=(limit.within[0], limit.within[1] + 1)) for limit in found)
 
     monkeypatch.setattr(facts.Facts, "limits", wider)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):

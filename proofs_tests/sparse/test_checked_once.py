@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import platform
 from dataclasses import replace
 from typing import Any
 
@@ -13,14 +14,15 @@ import pytest
 import atl
 import sparse
 from atl.errors import ArrayError
-from lowering import Kernel
+from lowering import Kernel, lower
 from lowering import compile as compiled
-from lowering.c.gathering import gathers, vector_flags
+from lowering.c.gathering import gathers, has_fibres, vector_flags
 from lowering.calls.noted import over_same_bytes
 from lowering.calls.taking import met_by
 from lowering.compiler import Compiler, find_compiler
 from lowering.facts import Asked
 from proofs_tests.sparse.matrices import MATRICES
+from proofs_tests.sparse.test_kernels import SPMSPM, TTV
 from proofs_tests.sparse.test_sparsify import SPMV
 from rewrites import reschedule
 from sparse.levels import Metadata
@@ -213,6 +215,18 @@ def test_loops_that_read_where_they_read_have_short_vectors() -> None:
         assert gathers(compiled(reschedule(SPMV).sparsify("A", form).goal).nest) is wanted
     blocks = reschedule(SPMV).sparsify("A", sparse.BCSR).pad("v").tails(strategy="split")
     assert not gathers(compiled(blocks.goal).nest)  # a block reads neighbours
+
+
+def test_fibres_are_not_summed_in_vectors() -> None:
+    of_tensor = lower(reschedule(TTV).sparsify("T", sparse.CSF).goal)
+    assert has_fibres(of_tensor)
+    assert has_fibres(lower(reschedule(SPMSPM).sparsify("A", sparse.CSR).sparsify("E", sparse.CSR).goal))
+    for form in (sparse.CSR, sparse.DCSR, sparse.COO, sparse.HASH):
+        assert not has_fibres(lower(reschedule(SPMV).sparsify("A", form).goal))
+    found = find_compiler()
+    gcc = Compiler(found.command, found.version, "gcc")
+    wanted = ("-fno-tree-vectorize",) if platform.machine() in ("x86_64", "AMD64") else ()
+    assert vector_flags(of_tensor, gcc) == wanted
 
 
 def test_only_gcc_on_this_kind_of_processor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

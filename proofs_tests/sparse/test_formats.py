@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from proofs_tests.sparse.matrices import FORMATS, MATRICES, dense
 from rewrites import reschedule
 from sparse import compress, decompress, meaning, pack
 from sparse.levels import Compressed, Hashed
-from sparse.tensors import encoded
+from sparse.tensors import encoded, entries
 
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=repr)
@@ -75,6 +76,21 @@ def test_what_scipy_converts_has_each_entry_once_and_sorted() -> None:
                 for a, b in zip(found.arrays, own.arrays, strict=True):
                     assert a.tolist() == b.tolist(), (name, kind, form)
             assert np.array_equal(value.toarray(), before)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "float16", "int8", "bool"])
+def test_coordinates_that_were_packed_become_what_our_own_encoder_makes(dtype: str) -> None:
+    """Those of numbers are converted by scipy, which counts where we sort; others it cannot, or only to other ones."""
+    for made in MATRICES.values():
+        packed = pack(made(), sparse.COO)
+        packed = replace(packed, values=packed.values.astype(dtype))
+        coordinates, values = entries(packed)
+        for form in (sparse.CSR, sparse.CSC.in_order(), sparse.CSR.with_index("int64")):
+            found, own = pack(packed, form), encoded(form, packed.shape, coordinates, values)
+            assert (found.format, found.shape, found.values.dtype) == (form, packed.shape, values.dtype)
+            for a, b in zip(found.arrays, own.arrays, strict=True):
+                assert (a.dtype, a.tolist()) == (b.dtype, b.tolist())
+            assert found.known == {}
 
 
 def test_arrays_of_scipy_that_are_longer_than_their_entries_are_packed() -> None:

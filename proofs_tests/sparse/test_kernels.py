@@ -139,6 +139,39 @@ SCHEDULES: dict[str, tuple[atl.Program, list[tuple[str, sparse.Format]], str]] =
             "Σ[E_pos_2[p1] <= p2 < E_pos_2[p1 + 1]] place q E_crd_2[p2] (A_val[p] * E_val[p2])"
         ),
     ),
+    "some rows, and of each the column that they meet": (
+        SPMSPM,
+        [("A", sparse.CSC), ("E", sparse.DCSR)],
+        (
+            "Σ[p < E_nnz_1] Σ[A_pos[E_crd_1[p]] <= p1 < A_pos[E_crd_1[p] + 1]] place n A_crd[p1] "
+            "Σ[E_pos_2[p] <= p2 < E_pos_2[p + 1]] place q E_crd_2[p2] (A_val[p1] * E_val[p2])"
+        ),
+    ),
+    "columns for the entries of some columns": (
+        SPMSPM,
+        [("A", sparse.CSC), ("E", sparse.DCSC)],
+        (
+            "Σ[p < E_nnz_1] Σ[E_pos_2[p] <= p1 < E_pos_2[p + 1]] "
+            "Σ[A_pos[E_crd_2[p1]] <= p2 < A_pos[E_crd_2[p1] + 1]] "
+            "place n A_crd[p2] place q E_crd_1[p] (A_val[p2] * E_val[p1])"
+        ),
+    ),
+    "columns for entries by their coordinates": (
+        SPMSPM,
+        [("A", sparse.CSC), ("E", sparse.COO)],
+        (
+            "Σ[p < E_nnz] Σ[A_pos[E_crd0[p]] <= p1 < A_pos[E_crd0[p] + 1]] "
+            "place n A_crd[p1] place q E_crd1[p] (A_val[p1] * E_val[p])"
+        ),
+    ),
+    "tables of rows, and of each what rows have there": (
+        SPMSPM,
+        [("E", sparse.HASH), ("A", sparse.CSR)],
+        (
+            "⊞[i < n] Σ[p < E_width] Σ[A_pos[i] <= p1 < A_pos[i + 1]] [0 <= E_crd[A_crd[p1], p]] · "
+            "place q E_crd[A_crd[p1], p] (A_val[p1] * E_val[A_crd[p1]*E_width + p])"
+        ),
+    ),
     "a tensor times a vector": (
         TTV,
         [("T", sparse.CSF)],

@@ -256,13 +256,6 @@ def test_entries_that_are_found_within_those_of_another_operand_are_named_so() -
     assert "the loop i is still dense: its index is that of entries which are found only within those of" in text
     assert "required: formats that hold the dimensions in one order" in text
     assert "try:" not in text
-    k = atl.sizes("k")
-    left, right = atl.tensor("L", n, k, dtype="float64"), atl.tensor("R", k, m, dtype="float64")
-    body = atl.gen(n, m, lambda i, j: atl.sum(k, lambda p: left[i, p] * right[p, j]))
-    product = atl.program("product", [left, right], body)
-    text = refused(NoSite, lambda: reschedule(product).sparsify("L", sparse.CSC).sparsify("R", sparse.DCSR))
-    assert "try: sparsify the other operand first" in text
-    assert "Σ[p < R_nnz_1]" in str(reschedule(product).sparsify("R", sparse.DCSR).sparsify("L", sparse.CSC).goal)
 
 
 def test_an_operator_that_a_sum_does_not_leave_is_called_by_its_name() -> None:

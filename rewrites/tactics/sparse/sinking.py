@@ -17,7 +17,7 @@ from atl.core.predicate import (
     less,
     substitute,
 )
-from atl.core.terms import Expr, Gen, Guard, Reduce
+from atl.core.terms import Expr, Gen, Guard, Place, Reduce, Reshape
 from atl.core.traversal import Path
 from atl.prove import proves
 from rewrites.derivation import Derivation
@@ -67,12 +67,14 @@ def solutions(predicate: Predicate, position: int) -> Iterator[Index]:
 
 
 def fixed_below(term: Expr, position: int = 0) -> bool:
-    """Whether a condition below, through sums, generations and guards, fixes the index at a position."""
+    """Whether a condition below, through sums, generations, guards and places, fixes the index at a position."""
     match term:
         case Guard(predicate, body):
             return any(True for _ in solutions(predicate, position)) or fixed_below(body, position)
         case Reduce("sum", body=body) | Gen(body=body):
             return fixed_below(body, position + 1)
+        case Reshape(Place(), operand):
+            return fixed_below(operand, position)
         case _:
             return False
 
@@ -91,7 +93,9 @@ def _lifted(work: Derivation, path: Path, position: int) -> int:
     match term:
         case Guard(predicate) if any(True for _ in solutions(predicate, position)):
             return 0
-        case Guard():
+        case Guard(body=body):
+            if isinstance(body, Reshape):
+                _lifted(work, (*path, 0), position)
             for name in ("guard_guard", "sum_guard", "guard_gen"):
                 if work.attempt(name, path):
                     return _lifted(work, path, position)
@@ -101,11 +105,18 @@ def _lifted(work: Derivation, path: Path, position: int) -> int:
             if not sums and _guard_out(work, path, position):
                 return 0
             if speaks_of(position, low, high):
-                raise Stays(f"the range of the sum {term.name} within it depends on its index")
+                return _past(work, path, position, sums)
             return sums + 1
         case Gen():
             sums = _lifted(work, (*path, 0), position + 1)
             return _out_of_generation(work, path, position, sums)
+        case Reshape(Place()):
+            sums = _lifted(work, (*path, 0), position)
+            for _ in range(sums):
+                work.rewrite("place_of_sum", path)
+                path = (*path, 0)
+            work.rewrite("place_of_guard", path)
+            return sums
         case _:
             raise Stays("no condition below it fixes its index")
 
@@ -129,6 +140,16 @@ def _out_of_generation(work: Derivation, path: Path, position: int, sums: int) -
         path = (*path, 0)
     work.rewrite("place_of_guard", path)
     return sums + 1
+
+
+def _past(work: Derivation, path: Path, position: int, sums: int) -> int:
+    """Σ[p in r(index)] Σq [index = a] · e → Σq [index = a] · Σ[p in r(index)] e: they lead those of the sum."""
+    for number in range(sums):
+        _swapped(work, "sum_swap", (*path, *(0,) * number))
+    term = work.term((*path, *(0,) * sums))
+    if not _guard_out(work, (*path, *(0,) * sums), position + sums):
+        raise Stays(f"the range of the sum {getattr(term, 'name', '')} within it depends on its index")
+    return sums
 
 
 def _swapped(work: Derivation, name: str, path: Path) -> None:
