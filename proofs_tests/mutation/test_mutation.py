@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proofs_tests.mutation.__main__ import told
-from proofs_tests.mutation.edits import Mutant, changed, mutants
+from proofs_tests.mutation.edits import Mutant, Syntax, changed, mutants
 from proofs_tests.mutation.explained import EXPLAINED
 from proofs_tests.mutation.planting import planted
+from proofs_tests.mutation.reaching import Reaching, _Traced, reaching
 from proofs_tests.mutation.rooms import HERE, ROOMS
-from proofs_tests.mutation.running import Verdicts
+from proofs_tests.mutation.running import Runner, Verdicts
 
 TEXT = '''
 def inside(low: int, at: int, high: int) -> bool:
@@ -55,16 +58,71 @@ def test_a_planted_fault_is_what_runs() -> None:
     """In a process of its own, as a fault is not taken back."""
     file = "padtypes/__init__.py"
     mutant = Mutant(file, "no_such_function", 1, "", 0, 0)
-    assert not planted(mutant, "def other(a):\n    return a + 1\n")
+    assert not planted(mutant, ast.parse("def other(a):\n    return a + 1\n"))
     file = "proofs_tests/mutation/rooms.py"
     text = (HERE / file).read_text(encoding="utf-8")
     nothing = next(each for each in mutants(file, text) if each.function == "Room.paths" and "dropped" in each.change)
     child = os.fork()
     if child == 0:
-        done = planted(nothing, text) and any(path.endswith("__init__.py") for path in ROOMS["padtypes"].paths())
+        done = planted(nothing, changed(nothing, text)) and any(
+            path.endswith("__init__.py") for path in ROOMS["padtypes"].paths()
+        )
         os._exit(0 if done else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert not any(path.endswith("__init__.py") for path in ROOMS["padtypes"].paths())
+
+
+class _Asked:
+    """A test as pytest has it, as far as the runner asks."""
+
+    def __init__(self, name: str, runner: Runner, passes: Callable[[], bool]) -> None:
+        self.nodeid, self.config, self.hook = name, self, self
+        self._runner, self._passes = runner, passes
+
+    def pytest_runtest_protocol(self, **_: object) -> None:
+        self._runner._failed |= not self._passes()
+
+
+def test_a_mutant_is_killed_by_the_test_that_fails_and_one_that_runs_for_ever_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proofs_tests.mutation.running.AT_LEAST", 0)
+    file = "proofs_tests/mutation/rooms.py"
+    text = (HERE / file).read_text(encoding="utf-8")
+    nothing = next(each for each in mutants(file, text) if each.function == "Room.paths" and "dropped" in each.change)
+    runner = Runner([nothing], {file: text}, Verdicts(tmp_path / "rooms.jsonl", {file: text}))
+
+    def same() -> bool:
+        return not any(path.endswith("__init__.py") for path in ROOMS["padtypes"].paths())
+
+    def for_ever() -> bool:
+        while not same():
+            pass
+        return True
+
+    def judged(*tests: Callable[[], bool]) -> tuple[str, str]:
+        items: Any = [_Asked(test.__name__, runner, test) for test in tests]
+        return runner._judged(nothing, Syntax(text), items, dict.fromkeys(("<lambda>", "same", "for_ever"), 0.0))
+
+    assert judged(lambda: True) == ("survived", "")
+    assert judged(lambda: True, same, for_ever) == ("killed", "same")
+    assert judged(for_ever, same) == ("timeout", "")
+    assert same(), "nothing is planted here"
+
+
+@pytest.mark.parametrize("way", [reaching, _Traced])
+def test_which_test_reaches_which_line_is_seen(way: Callable[[dict[str, str]], Reaching], tmp_path: Path) -> None:
+    place = tmp_path / "reached_here.py"
+    place.write_text("def sign(a):\n    if a < 0:\n        return -1\n    return 1\n", encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(compile(place.read_text(encoding="utf-8"), str(place), "exec"), names)
+    look = way({str(place): "reached_here.py"})
+    for test, given in (("below", [-3]), ("above", [3]), ("neither", []), ("both", [1, -1])):
+        with look.of(test):
+            for number in given:
+                names["sign"](number)
+    reached = {test: {line for _, line in lines if line > 1} for test, lines in look.lines().items()}
+    assert reached == {"below": {2, 3}, "above": {2, 4}, "neither": set(), "both": {2, 3, 4}}
 
 
 def test_verdicts_are_kept_and_hold_for_the_file_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
