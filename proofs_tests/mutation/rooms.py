@@ -58,6 +58,8 @@ ROOMS: Final = {
         ("rewrites/certificates",),
         (
             "rewrites/certificates",
+            "proofs_tests/kernel/test_arguments.py",
+            "proofs_tests/kernel/test_certificate_files.py",
             "proofs_tests/kernel/test_certificates.py",
             "proofs_tests/own/test_own_rules.py",
             "proofs_tests/sparse/test_packed.py",

@@ -10,13 +10,17 @@ from __future__ import annotations
 import gc
 import json
 import os
+import pickle
 import resource
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -72,19 +76,37 @@ class Verdicts:
             stream.write(json.dumps([mutant.key, self._hashes[mutant.file], verdict, by], ensure_ascii=False) + "\n")
 
 
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A process that judges a mutant, the end of the pipe that it writes to, and until when it is waited for."""
+
+    number: int
+    mutant: Mutant
+    said: int
+    until: float
+
+
 class Runner:
     """A plugin of pytest that runs, in the place of all tests once, some of them for each mutant."""
 
     def __init__(
-        self, mutants: Sequence[Mutant], texts: Mapping[str, str], verdicts: Verdicts, seconds: float = SECONDS
+        self,
+        mutants: Sequence[Mutant],
+        texts: Mapping[str, str],
+        verdicts: Verdicts,
+        *,
+        seconds: float = SECONDS,
+        workers: int = 1,
     ) -> None:
         self._seconds = seconds
+        self._workers = workers
         self._mutants = mutants
         self._texts = texts
         self._verdicts = verdicts
         self._failed = False
         self._found_by: Counter[tuple[str, str]] = Counter()
         """How often a test has found a mutant of a function: it is asked first for the next one."""
+        self._at_work: dict[int, _Child] = {}
         self.broken: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -97,82 +119,118 @@ class Runner:
         if session.testsfailed:  # a file that cannot be imported finds nothing, which is no survival
             self.broken.append("some that cannot be collected")
             return True
-        reached, seconds = self._reached(session)
+        seen = self._seen(session.items)
+        self.broken += seen.broken
         if self.broken:
             return True
+        _imported(seen.modules)
         gc.collect()
         gc.freeze()  # a child that collects what its parent holds has to copy it
         syntax = "", Syntax("")
         for number, mutant in enumerate(self._mutants, 1):
             if mutant.file != syntax[0]:
                 syntax = mutant.file, Syntax(self._texts[mutant.file])
-            items = self._chosen(session, mutant, reached, seconds)
-            verdict, by = self._judged(mutant, syntax[1], items, seconds) if items else ("unreached", "")
-            self._verdicts.keep(mutant, verdict, by)
-            if verdict != "killed":
-                print(
-                    f"{number}/{len(self._mutants)} {verdict}: {mutant.file}:{mutant.line} {mutant.change}", flush=True
-                )
+            items = self._chosen(session.items, mutant, seen)
+            if items:
+                self._send(number, mutant, syntax[1], items, sum(seen.seconds[item.nodeid] for item in items))
+            else:
+                self._judged(number, mutant, "unreached", "")
+        while self._at_work:
+            self._receive()
         return True
 
-    def _chosen(
-        self,
-        session: pytest.Session,
-        mutant: Mutant,
-        reached: Mapping[str, set[tuple[str, int]]],
-        seconds: Mapping[str, float],
-    ) -> list[pytest.Item]:
+    def _chosen(self, tests: Sequence[pytest.Item], mutant: Mutant, seen: Seen) -> list[pytest.Item]:
         """The fastest tests that reach the mutant, for as long as is allowed; first those that are known to find."""
-        found = [item for item in session.items if (mutant.file, mutant.line) in reached[item.nodeid]]
+        found = [item for item in tests if (mutant.file, mutant.line) in seen.lines[item.nodeid]]
         chosen: list[pytest.Item] = []
         left = self._seconds
-        for item in sorted(found, key=lambda item: seconds[item.nodeid]):
-            if chosen and seconds[item.nodeid] > left:
+        for item in sorted(found, key=lambda item: seen.seconds[item.nodeid]):
+            if chosen and seen.seconds[item.nodeid] > left:
                 break
             chosen.append(item)
-            left -= seconds[item.nodeid]
+            left -= seen.seconds[item.nodeid]
         function = f"{mutant.file}::{mutant.function}"
         return sorted(chosen, key=lambda item: -self._found_by[function, item.nodeid])
 
-    def _reached(self, session: pytest.Session) -> tuple[Mapping[str, Lines], dict[str, float]]:
-        """The lines of the mutants' files that each test reaches, and how long it takes."""
+    # -- which test reaches what -------------------------------------------------------------------------------------
+
+    def _seen(self, tests: Sequence[pytest.Item]) -> Seen:
+        """What each test reaches, and how long it takes: looked at by processes of their own."""
+        pipes: list[int] = []
+        for worker in range(self._workers):
+            asked, said = os.pipe()
+            if os.fork() == 0:
+                code = 1
+                try:
+                    with os.fdopen(said, "wb") as stream:
+                        pickle.dump(self._seen_here(tests[worker :: self._workers]), stream)
+                    code = 0
+                finally:
+                    os._exit(code)
+            os.close(said)
+            pipes.append(asked)
+        seen = Seen({}, {}, [], set())
+        for pipe in pipes:
+            with os.fdopen(pipe, "rb") as stream:
+                seen.add(pickle.load(stream))
+            os.wait()
+        return seen
+
+    def _seen_here(self, tests: Sequence[pytest.Item]) -> Seen:
         look = reaching({str(HERE / file): file for file in self._texts})
-        seconds: dict[str, float] = {}
-        for item in session.items:
+        before = set(sys.modules)
+        seen = Seen({}, {}, [], set())
+        for item in tests:
             nothing_is_remembered()  # by which it would reach less than in a process of its own
             begun = _used()
             with look.of(item.nodeid):
                 self._run(item)
-            seconds[item.nodeid] = _used() - begun
+            seen.seconds[item.nodeid] = _used() - begun
             if self._failed:
-                self.broken.append(item.nodeid)
+                seen.broken.append(item.nodeid)
                 self._failed = False
-        return look.lines(), seconds
+        seen.lines.update(look.lines())
+        seen.modules.update(set(sys.modules) - before)
+        return seen
 
-    def _judged(
-        self, mutant: Mutant, syntax: Syntax, items: Sequence[pytest.Item], seconds: Mapping[str, float]
-    ) -> tuple[Verdict, str]:
-        """What becomes of a mutant, and by which test."""
+    # -- what becomes of a mutant ------------------------------------------------------------------------------------
+
+    def _send(self, number: int, mutant: Mutant, syntax: Syntax, items: Sequence[pytest.Item], usual: float) -> None:
+        """Has a mutant judged by a process of its own, once there is room for one."""
+        while len(self._at_work) >= self._workers:
+            self._receive()
         sys.stdout.flush()
         asked, said = os.pipe()
         child = os.fork()
         if child == 0:
-            allowed = AT_LEAST + PATIENCE * sum(seconds[item.nodeid] for item in items)
-            self._in_the_child(mutant, syntax, items, said, allowed)
+            self._in_the_child(mutant, syntax, items, said, AT_LEAST + PATIENCE * usual)
         os.close(said)
-        end = time.monotonic() + AT_MOST
-        ended, status = os.waitpid(child, os.WNOHANG)
-        while not ended and time.monotonic() < end:
-            time.sleep(0.002)
-            ended, status = os.waitpid(child, os.WNOHANG)
-        if not ended:
-            os.kill(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
-        with os.fdopen(asked, "rb") as stream:
-            by = stream.read().decode()
+        self._at_work[child] = _Child(number, mutant, asked, time.monotonic() + AT_MOST)
+
+    def _receive(self) -> None:
+        """Waits for a process that has judged its mutant, or that is waited for no longer."""
+        while True:
+            for pid, child in list(self._at_work.items()):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if not ended and time.monotonic() > child.until:
+                    os.kill(pid, signal.SIGKILL)
+                    ended, status = os.waitpid(pid, 0)
+                if ended:
+                    del self._at_work[pid]
+                    with os.fdopen(child.said, "rb") as stream:
+                        by = stream.read().decode()
+                    verdict = _CODES.get(os.waitstatus_to_exitcode(status), "killed")
+                    self._judged(child.number, child.mutant, verdict, by)
+                    return
+            time.sleep(0.005)
+
+    def _judged(self, number: int, mutant: Mutant, verdict: Verdict, by: str) -> None:
+        self._verdicts.keep(mutant, verdict, by)
         if by:
             self._found_by[f"{mutant.file}::{mutant.function}", by] += 1
-        return _CODES.get(os.waitstatus_to_exitcode(status), "killed"), by
+        if verdict != "killed":
+            place = f"{mutant.file}:{mutant.line}"
+            print(f"{number}/{len(self._mutants)} {verdict}: {place} {mutant.change}", file=sys.stderr, flush=True)
 
     def _in_the_child(
         self, mutant: Mutant, syntax: Syntax, items: Sequence[pytest.Item], said: int, allowed: float
@@ -200,6 +258,30 @@ class Runner:
     @staticmethod
     def _run(item: pytest.Item) -> None:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+
+
+@dataclass(slots=True)
+class Seen:
+    """Of tests: the lines that each reaches, its seconds, those that fail, and the modules that they import."""
+
+    lines: dict[str, Lines]
+    seconds: dict[str, float]
+    broken: list[str]
+    modules: set[str]
+
+    def add(self, other: Seen) -> None:
+        """Adds what was seen of other tests."""
+        self.lines.update(other.lines)
+        self.seconds.update(other.seconds)
+        self.broken += other.broken
+        self.modules |= other.modules
+
+
+def _imported(modules: Iterable[str]) -> None:
+    """Imports what tests will, once for all of them."""
+    for name in sorted(modules):
+        with suppress(Exception):  # what only a test makes to be imported
+            import_module(name)
 
 
 def _used() -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -90,7 +91,7 @@ def test_a_mutant_is_killed_by_the_test_that_fails_and_one_that_runs_for_ever_is
     file = "proofs_tests/mutation/rooms.py"
     text = (HERE / file).read_text(encoding="utf-8")
     nothing = next(each for each in mutants(file, text) if each.function == "Room.paths" and "dropped" in each.change)
-    runner = Runner([nothing], {file: text}, Verdicts(tmp_path / "rooms.jsonl", {file: text}))
+    runner = Runner([nothing], {file: text}, Verdicts(tmp_path / "rooms.jsonl", {file: text}), workers=2)
 
     def same() -> bool:
         return not any(path.endswith("__init__.py") for path in ROOMS["padtypes"].paths())
@@ -100,14 +101,33 @@ def test_a_mutant_is_killed_by_the_test_that_fails_and_one_that_runs_for_ever_is
             pass
         return True
 
-    def judged(*tests: Callable[[], bool]) -> tuple[str, str]:
+    def sent(*tests: Callable[[], bool]) -> None:
         items: Any = [_Asked(test.__name__, runner, test) for test in tests]
-        return runner._judged(nothing, Syntax(text), items, dict.fromkeys(("<lambda>", "same", "for_ever"), 0.0))
+        runner._send(1, nothing, Syntax(text), items, 0.0)
 
-    assert judged(lambda: True) == ("survived", "")
-    assert judged(lambda: True, same, for_ever) == ("killed", "same")
-    assert judged(for_ever, same) == ("timeout", "")
+    sent(lambda: True)
+    sent(lambda: True, same, for_ever)
+    sent(for_ever, same)
+    while runner._at_work:
+        runner._receive()
+    kept = [json.loads(line)[2:] for line in (tmp_path / "rooms.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert sorted(kept) == [["killed", "same"], ["survived", ""], ["timeout", ""]]
     assert same(), "nothing is planted here"
+
+
+def test_what_tests_reach_is_put_together_by_several_processes(tmp_path: Path) -> None:
+    file = "proofs_tests/mutation/rooms.py"
+    text = (HERE / file).read_text(encoding="utf-8")
+    runner = Runner([], {file: text}, Verdicts(tmp_path / "rooms.jsonl", {file: text}), workers=2)
+
+    def looks() -> bool:
+        return bool(list(ROOMS["padtypes"].paths()))
+
+    tests: list[Any] = [_Asked(f"test {n}", runner, passes) for n, passes in enumerate((looks, lambda: False, looks))]
+    seen = runner._seen(tests)
+    assert [bool(seen.lines[f"test {number}"]) for number in range(3)] == [True, False, True]
+    assert set(seen.seconds) == {"test 0", "test 1", "test 2"}
+    assert seen.broken == ["test 1"]
 
 
 @pytest.mark.parametrize("way", [reaching, _Traced])
