@@ -69,6 +69,11 @@ def mutants(file: str, text: str) -> list[Mutant]:
     return out
 
 
+def functions(text: str) -> dict[str, str]:
+    """The functions of a file by their dotted names, each as text without comments."""
+    return {name: ast.unparse(node) for name, node in _functions(ast.parse(text))}
+
+
 def changed(mutant: Mutant, text: str) -> ast.Module:
     """The syntax of the file with the change."""
     return Syntax(text).changed(mutant)

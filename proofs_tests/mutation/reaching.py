@@ -51,6 +51,7 @@ class _Covered:
         self._files = files
         self._found: dict[str, Lines] = {}
         self._coverage = Coverage(data_file=None, include=list(files), config_file=False)
+        self._coverage.set_option("run:disable_warnings", ["no-data-collected"])
 
     @contextmanager
     def of(self, test: str) -> Iterator[None]:

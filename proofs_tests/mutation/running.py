@@ -26,7 +26,7 @@ from typing import Final, Literal, TypeAlias
 
 import pytest
 
-from proofs_tests.mutation.edits import Mutant, Syntax
+from proofs_tests.mutation.edits import Mutant, Syntax, functions
 from proofs_tests.mutation.planting import nothing_is_remembered, planted
 from proofs_tests.mutation.reaching import Lines, reaching
 from proofs_tests.mutation.rooms import HERE
@@ -53,11 +53,15 @@ _CODES: Final[dict[int, Verdict]] = {
 
 
 class Verdicts:
-    """What is known of mutants, on disk: a line each, with a hash of the function's file."""
+    """What is known of mutants, on disk: a line each, with a hash of the function that is changed."""
 
     def __init__(self, path: Path, texts: Mapping[str, str]) -> None:
         self._path = path
-        self._hashes = {file: sha256(text.encode()).hexdigest()[:12] for file, text in texts.items()}
+        self._hashes = {
+            (file, name): sha256(function.encode()).hexdigest()[:12]
+            for file, text in texts.items()
+            for name, function in functions(text).items()
+        }
         self._known: dict[tuple[str, str], Verdict] = {}
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
@@ -65,15 +69,18 @@ class Verdicts:
                 self._known[key, of] = verdict
 
     def of(self, mutant: Mutant) -> Verdict | None:
-        """The verdict, if the file has not changed since."""
-        return self._known.get((mutant.key, self._hashes[mutant.file]))
+        """The verdict, if the function has not changed since."""
+        return self._known.get((mutant.key, self._hash(mutant)))
+
+    def _hash(self, mutant: Mutant) -> str:
+        return self._hashes[mutant.file, mutant.function]
 
     def keep(self, mutant: Mutant, verdict: Verdict, by: str) -> None:
         """Notes a verdict, and the test that found the mutant."""
-        self._known[mutant.key, self._hashes[mutant.file]] = verdict
+        self._known[mutant.key, self._hash(mutant)] = verdict
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps([mutant.key, self._hashes[mutant.file], verdict, by], ensure_ascii=False) + "\n")
+            stream.write(json.dumps([mutant.key, self._hash(mutant), verdict, by], ensure_ascii=False) + "\n")
 
 
 @dataclass(frozen=True, slots=True)

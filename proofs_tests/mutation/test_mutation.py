@@ -145,14 +145,19 @@ def test_which_test_reaches_which_line_is_seen(way: Callable[[dict[str, str]], R
     assert reached == {"below": {2, 3}, "above": {2, 4}, "neither": set(), "both": {2, 3, 4}}
 
 
-def test_verdicts_are_kept_and_hold_for_the_file_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verdicts_are_kept_and_hold_for_the_function_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second, *_ = mutants("box.py", TEXT)
     kept = Verdicts(tmp_path / "box.jsonl", {"box.py": TEXT})
     kept.keep(first, "killed", "")
     kept.keep(second, "survived", "")
     again = Verdicts(tmp_path / "box.jsonl", {"box.py": TEXT})
     assert (again.of(first), again.of(second)) == ("killed", "survived")
-    assert Verdicts(tmp_path / "box.jsonl", {"box.py": f"{TEXT}\n"}).of(first) is None
+    other = {"box.py": TEXT.replace("2 - 1", "2 - 0")}
+    assert Verdicts(tmp_path / "box.jsonl", other).of(first) == "killed"
+    other = {"box.py": TEXT.replace("at + 1", "at + 0")}
+    assert Verdicts(tmp_path / "box.jsonl", other).of(first) is None
     assert told([first, second], again) == 1
     assert "NOT EXPLAINED" in capsys.readouterr().out
     assert told([first], again) == 0
