@@ -48,8 +48,8 @@ class Picture:
             rows = ["".join(SIGNS[state] for state in row) or "(empty)" for row in self._rows(panel)]
             blocks.append("\n".join(([head] if head else []) + (rows or ["(empty)"])))
         used = [state for state in SIGNS if state in set(self.cells.values())]
-        blocks.append("   ".join(f"{SIGNS[state]} {LEGEND[state]}" for state in used))
-        return "\n".join(blocks)
+        legend = ["   ".join(f"{SIGNS[state]} {LEGEND[state]}" for state in used)] if used else []
+        return "\n".join(blocks + legend)
 
     __repr__ = __str__
 
@@ -101,8 +101,9 @@ def _text(x: float, y: float, text: str, *, bold: bool = False) -> str:
 
 def _square(x: float, y: float, side: int, state: State) -> str:
     dashed = ' stroke-dasharray="3,2"' if state in ("cut", "lost") else ""
+    drawn = max(1, side - 2)
     square = (
-        f'<rect x="{x:g}" y="{y:g}" width="{side - 2}" height="{side - 2}" rx="2" fill="{COLOURS[state]}" '
+        f'<rect x="{x:g}" y="{y:g}" width="{drawn}" height="{drawn}" rx="2" fill="{COLOURS[state]}" '
         f'stroke="#888"{dashed}/>'
     )
     if state not in ("cut", "lost"):
@@ -151,11 +152,10 @@ def draw(
         match leaf:
             case Size(name):
                 return sizes[name]
-            case Var(_, name):
-                return given.get(name, 0)
-            case Bound():
-                return 0
-        assert_never(leaf)
+            case Var() | Bound():  # in a scope all that is bound has a name
+                return given.get(leaf.name, 0) if isinstance(leaf, Var) else 0
+            case _:
+                assert_never(leaf)
 
     truncation = truncation_at(at, scope, path)
     if truncation is not None:

@@ -79,8 +79,8 @@ def _check(rule: str, name: str, kind: Kind, argument: Argument, inputs: tuple[A
     elif is_predicate(body):
         for expression in expressions(body):
             _check_index(expression, name, inputs)
-    elif is_term(body):
-        _check_term(body, name, inputs)
+    else:
+        _check_term(cast("Expr", body), name, inputs)
 
 
 def _check_type(of: object, name: str, inputs: tuple[Array, ...]) -> None:

@@ -6,6 +6,7 @@ import json
 import stat
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -341,15 +342,16 @@ def test_what_a_session_cannot_be_told_is_done_exactly() -> None:
 # -- the derivations of the examples ----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def derived() -> dict[str, Theorem]:
-    """The theorems of every derivation that the tests know."""
-    return {name: make().done() for name, (make, *_) in {**DERIVED, **PIPELINES}.items()}
+@cache
+def derived(name: str) -> Theorem:
+    """The theorem of a derivation that the tests know."""
+    make, *_ = {**DERIVED, **PIPELINES}[name]
+    return make().done()
 
 
 @pytest.mark.parametrize("name", [*DERIVED, *PIPELINES])
-def test_the_derivations_are_read_back_and_derived_again(name: str, derived: dict[str, Theorem]) -> None:
-    theorem = derived[name]
+def test_the_derivations_are_read_back_and_derived_again(name: str) -> None:
+    theorem = derived(name)
     assert equal(theorem, loads(dumps(theorem)))
     again = executed(as_python(theorem))
     assert same_text(again, theorem)
@@ -359,8 +361,8 @@ QUESTIONS_A_STEP = 6
 """So many questions are the most that a step may take: its premises, and what must hold of what it brings in."""
 
 
-def test_a_replay_asks_the_prover_few_questions(derived: dict[str, Theorem], monkeypatch: pytest.MonkeyPatch) -> None:
-    certificates = [dumps(theorem) for theorem in derived.values()]
+def test_a_replay_asks_the_prover_few_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    certificates = [dumps(derived(name)) for name in (*DERIVED, *PIPELINES)]
     asked = steps = 0
 
     def counted(*question: Any, **options: Any) -> Any:

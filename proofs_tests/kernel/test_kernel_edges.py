@@ -15,7 +15,7 @@ from atl.core.terms import Access, Local
 from atl.errors import WrongArgument
 from rewrites.errors import NotATheorem, NotEqual
 from rewrites.instantiation import Function
-from rewrites.kernel import reflexivity, rewrite, shown, symmetry, transitivity
+from rewrites.kernel import Theorem, reflexivity, rewrite, shown, symmetry, transitivity
 from rewrites.rules import RULES
 
 n = atl.sizes("n")
@@ -67,6 +67,18 @@ def test_a_theorem_says_how_many_steps_it_took() -> None:
     twice = rewrite(once, RULES["mul_comm"], (0,), {"a": element, "b": two})
     assert [repr(each) for each in (start, once, twice, symmetry(once))] == [
         "p = p, by 0 steps", "p = p, by 1 step", "p = p, by 2 steps", "p = p, by 1 step",
+    ]  # fmt: skip
+
+
+def test_a_theorem_is_drawn_as_it_is_asked_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(Theorem, "drawn_by", lambda *given, **named: drawn.append((given, named)))
+    theorem, kernel = reflexivity(doubled()), object()
+    theorem.to_html("x.html")
+    theorem.to_html("y.html", kernel=kernel, target="cuda")
+    assert [given for given, _ in drawn] == [(theorem, "x.html"), (theorem, "y.html")]
+    assert [named for _, named in drawn] == [
+        {"kernel": None, "target": None}, {"kernel": kernel, "target": "cuda"}
     ]  # fmt: skip
 
 

@@ -2,8 +2,9 @@
 
     kernel, certificates, padtypes, prove      what is planted in (`rooms`)
     --sample N --seed S                        so many, drawn by a seed
-    --again                                    those too of which an earlier run knows
+    --survived, --again                        those too that no test has found; all, whatever is known of them
     --only TEXT                                those whose key holds this text
+    --workers N                                so many processes at a time
     --seconds S, --without FILE                fewer tests for each: what survives them may be found by more
 
 What was found is kept in `out/mutation`, and a run goes on where the one before it was stopped. 1 if a mutant survives
@@ -33,7 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="mutants whose key holds this text")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of tests for one mutant (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=1, help="processes at a time (default: %(default)s)")
     parser.add_argument("--without", action="append", default=[], metavar="FILE", help="tests of the room to leave out")
+    parser.add_argument("--survived", action="store_true", help="run those too that no test found before")
     parser.add_argument("--again", action="store_true", help="run those too whose verdict is known")
     asked = parser.parse_args(argv)
     room = ROOMS[asked.room]
@@ -42,11 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if asked.sample is not None and asked.sample < len(chosen):
         chosen = sorted(Random(asked.seed).sample(chosen, asked.sample), key=lambda mutant: mutant.key)
     verdicts = Verdicts(HERE / "out" / "mutation" / f"{asked.room}.jsonl", texts)
-    left = [mutant for mutant in chosen if asked.again or verdicts.of(mutant) is None]
+    asked_again = ("survived", "unreached", None) if asked.survived else (None,)
+    left = [mutant for mutant in chosen if asked.again or verdicts.of(mutant) in asked_again]
     print(f"{len(chosen)} mutants, {len(chosen) - len(left)} of them judged before", flush=True)
     tests = [test for test in room.tests if test not in asked.without]
     if left:
-        runner = Runner(left, texts, verdicts, asked.seconds)
+        runner = Runner(left, texts, verdicts, seconds=asked.seconds, workers=asked.workers)
         code = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins=[runner])
         if code != pytest.ExitCode.OK or runner.broken:
             print(f"the tests of the room do not pass as they are: {', '.join(runner.broken) or code}", file=sys.stderr)

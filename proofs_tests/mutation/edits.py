@@ -10,7 +10,6 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Final, TypeAlias
 
 Edit: TypeAlias = Callable[[], None]
@@ -70,12 +69,27 @@ def mutants(file: str, text: str) -> list[Mutant]:
     return out
 
 
+def functions(text: str) -> dict[str, str]:
+    """The functions of a file by their dotted names, each as text without comments."""
+    return {name: ast.unparse(node) for name, node in _functions(ast.parse(text))}
+
+
 def changed(mutant: Mutant, text: str) -> ast.Module:
     """The syntax of the file with the change."""
-    tree = ast.parse(text)
-    _, _, _, edit = next(islice(_edits(tree), mutant.place, None))
-    edit()
-    return ast.fix_missing_locations(tree)
+    return Syntax(text).changed(mutant)
+
+
+class Syntax:
+    """The syntax of a file, in which one change can be made, once: a process of its own has all of them to itself."""
+
+    def __init__(self, text: str) -> None:
+        self._tree = ast.parse(text)
+        self._edits = [edit for *_, edit in _edits(self._tree)]
+
+    def changed(self, mutant: Mutant) -> ast.Module:
+        """The syntax with the change."""
+        self._edits[mutant.place]()
+        return ast.fix_missing_locations(self._tree)
 
 
 def _edits(tree: ast.Module) -> Iterator[tuple[str, int, str, Edit]]:

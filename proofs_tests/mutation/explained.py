@@ -23,8 +23,13 @@ EXPLAINED: Final[dict[str, str]] = {
     "rewrites/kernel.py::_put::_check_bound_types(rule, rebuilt.term): left out::0": _SEEN_TO,
     "rewrites/kernel.py::_same_type::True: negated::0": _COMPARED_BEFORE,
     "rewrites/admission.py::is_of::True: negated::0": _COMPARED_BEFORE,
-    "rewrites/admission.py::_check::if is_term(body): always::0": (
-        "equivalent: what is neither an index nor a predicate is a term; the question is for the type checker"
+    "padtypes/padset.py::PadSet._repr_latex_::self.simplified if self.cases else None: always::0": (
+        "equivalent: without cases every element is padding, and that is shown by no formula either"
     ),
+    "padtypes/padset.py::PadSet._repr_latex_::None if shown is None "
+    "else f\"$\\\\text{{padding where }} {shown.strip('$: never::0": (
+        "equivalent: there is a formula for every condition; the question is for the type checker"
+    ),
+    "padtypes/picture.py::_holds_at::True: negated::0": _COMPARED_BEFORE,
 }
 """By the key of the mutant."""

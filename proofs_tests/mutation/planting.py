@@ -1,35 +1,62 @@
 """A mutant in a running process: the code of the changed function takes the place of the one that is loaded.
 
-So that nothing is imported anew for a mutant, tests are collected once, and a child process is forked for each.
+So that nothing is imported anew for a mutant, tests are collected once, and a child process is forked for each. What
+is remembered of answers that the function gave before is forgotten: a test would be told those.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from proofs_tests.mutation.edits import Mutant, changed
+from atl.checks import remaking
+from atl.prove import forget
+from proofs_tests.mutation.edits import Mutant
 
 
-def planted(mutant: Mutant, text: str) -> bool:
-    """Plants a mutant of the file with this text, and forgets what was remembered; False where it has no function."""
+def planted(mutant: Mutant, syntax: ast.Module) -> bool:
+    """Plants a mutant, which is in the syntax of its file already; False where there is no such function.
+
+    What was remembered is forgotten.
+    """
     module = sys.modules.get(mutant.file.removesuffix(".py").replace("/", "."))
     if module is None:
         return False
-    codes = dict(_codes(compile(changed(mutant, text), str(module.__file__), "exec", dont_inherit=True)))
+    around = mutant.function.partition(".")[0]
+    alone = ast.Module([part for part in syntax.body if _is_needed(part, around)], [])
+    codes = dict(_codes(compile(alone, str(module.__file__), "exec", dont_inherit=True)))
     function = _function(module, mutant.function)
     code = codes.get(mutant.function)
     if function is None or code is None or len(code.co_freevars) != len(function.__code__.co_freevars):
         return False
     function.__code__ = code
-    for held in gc.get_objects():
-        if isinstance(held, functools._lru_cache_wrapper):
-            held.cache_clear()
+    nothing_is_remembered()
     return True
+
+
+def _is_needed(part: ast.stmt, name: str) -> bool:
+    """Whether it is what is called so, or says how annotations are read; all else of a file costs time."""
+    if isinstance(part, ast.ImportFrom):
+        return part.module == "__future__"
+    return isinstance(part, ast.FunctionDef | ast.ClassDef) and part.name == name
+
+
+def memos() -> list[Any]:
+    """The memos of functions that there are."""
+    return [held for held in gc.get_objects() if isinstance(held, functools._lru_cache_wrapper)]
+
+
+def nothing_is_remembered(of: Iterable[Any] | None = None) -> None:
+    """Forgets the answers of functions, those of the prover, and which nodes were made here."""
+    for memo in memos() if of is None else of:
+        memo.cache_clear()
+    forget()
+    remaking._known.clear()
 
 
 def _codes(code: CodeType, prefix: str = "") -> Iterator[tuple[str, CodeType]]:

@@ -25,6 +25,22 @@ class Room:
             yield from (str(path.relative_to(HERE)) for path in found if path.name != "__init__.py")
 
 
+def _of(file: str, *tests: str) -> Iterator[str]:
+    """Some of the tests of a file of another subject."""
+    yield from (f"{file}::test_{test}" for test in tests)
+
+
+_OF_THE_PROVER: Final = (
+    "census",
+    "prover",
+    "bits",
+    "addresses",
+    "orders",
+    "exclusive_or",
+    "relevance",
+    "prover_fuzz",
+)
+
 ROOMS: Final = {
     "kernel": Room(
         ("rewrites/kernel.py", "rewrites/admission.py", "atl/checks/zipper.py"),
@@ -41,8 +57,42 @@ ROOMS: Final = {
     ),
     "certificates": Room(
         ("rewrites/certificates",),
-        ("proofs_tests/kernel/test_certificates.py", "proofs_tests/own", "proofs_tests/sparse/test_packed.py"),
+        (
+            "rewrites/certificates",
+            "proofs_tests/kernel/test_arguments.py",
+            "proofs_tests/kernel/test_certificate_files.py",
+            "proofs_tests/kernel/test_certificates.py",
+            "proofs_tests/own/test_own_rules.py",
+            "proofs_tests/sparse/test_packed.py",
+            *_of("proofs_tests/sparse/test_sparsify.py", "a_loaded_certificate_gives_the_same_kernel"),
+            *_of(
+                "proofs_tests/sparse/test_sparsify.py",
+                "a_certificate_that_names_another_format_is_refused",
+                "a_format_of_the_same_arrays_and_another_meaning_is_refused",
+                "without_formats_arrays_are_passed_one_by_one",
+            ),
+            *_of("proofs_tests/sparse/test_results.py", "a_loaded_certificate_gives_a_kernel_with_the_same_result"),
+            *_of("proofs_tests/sparse/test_merges.py", "formats_in_order_are_kept_in_certificates_with_the_marks"),
+            *_of(
+                "proofs_tests/prover/test_without_smt.py",
+                "a_session_says_which_premises_z3_decided",
+                "a_certificate_that_needs_z3_is_refused_without_it",
+                "the_command_refuses_what_only_z3_decides",
+            ),
+        ),
     ),
-    "padtypes": Room(("padtypes",), ("proofs_tests/padding",)),
-    "prove": Room(("atl/prove",), ("proofs_tests/prover", "proofs_tests/attacks/test_attacks_on_the_prover.py")),
+    "padtypes": Room(("padtypes",), ("padtypes", "proofs_tests/padding")),
+    "prove": Room(
+        ("atl/prove",),
+        (
+            "atl/prove",
+            *(f"proofs_tests/prover/test_{name}.py" for name in _OF_THE_PROVER),
+            *_of(
+                "proofs_tests/prover/test_without_smt.py",
+                "what_only_z3_proves_is_unknown_where_it_is_not_asked",
+                "what_z3_was_not_asked_is_not_remembered_for_where_it_is",
+            ),
+            "proofs_tests/attacks/test_attacks_on_the_prover.py",
+        ),
+    ),
 }

@@ -1,25 +1,34 @@
 """The tests of a room against its mutants: collected once, run once to see who reaches which line, then a child each.
 
-A child plants its mutant and runs the tests that reach the changed line, the fastest first, until one fails.
+A child plants its mutant and runs the tests that reach the changed line until one fails: first those that have found
+another mutant of the function, then the fastest. It is limited by what it uses, so that other work on the machine does
+not change the verdict.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import pickle
+import resource
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import pytest
 
-from proofs_tests.mutation.edits import Mutant
-from proofs_tests.mutation.planting import planted
+from proofs_tests.mutation.edits import Mutant, Syntax, functions
+from proofs_tests.mutation.planting import nothing_is_remembered, planted
+from proofs_tests.mutation.reaching import Lines, reaching
 from proofs_tests.mutation.rooms import HERE
 
 Verdict: TypeAlias = Literal["killed", "survived", "timeout", "unreached", "not planted"]
@@ -28,15 +37,31 @@ SECONDS: Final = 30.0
 """So long the tests that are asked for one mutant take together, without it."""
 PATIENCE: Final = 6.0
 """A mutant that takes so many times as long runs for ever."""
-_CODES: Final[dict[int, Verdict]] = {10: "killed", 11: "survived", 12: "not planted"}
+AT_LEAST: Final = 5
+"""So many seconds of its processor each has; it is not judged by how busy the machine is."""
+AT_MOST: Final = 600.0
+"""One that waits for something, and uses no processor, is left after so many seconds."""
+ROOM: Final = 4 << 30
+"""So much more memory than there was may be used by a mutant."""
+_CODES: Final[dict[int, Verdict]] = {
+    10: "killed",
+    11: "survived",
+    12: "not planted",
+    -signal.SIGXCPU: "timeout",
+    -signal.SIGKILL: "timeout",
+}
 
 
 class Verdicts:
-    """What is known of mutants, on disk: a line each, with a hash of the function's file."""
+    """What is known of mutants, on disk: a line each, with a hash of the function that is changed."""
 
     def __init__(self, path: Path, texts: Mapping[str, str]) -> None:
         self._path = path
-        self._hashes = {file: sha256(text.encode()).hexdigest()[:12] for file, text in texts.items()}
+        self._hashes = {
+            (file, name): sha256(function.encode()).hexdigest()[:12]
+            for file, text in texts.items()
+            for name, function in functions(text).items()
+        }
         self._known: dict[tuple[str, str], Verdict] = {}
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
@@ -44,28 +69,51 @@ class Verdicts:
                 self._known[key, of] = verdict
 
     def of(self, mutant: Mutant) -> Verdict | None:
-        """The verdict, if the file has not changed since."""
-        return self._known.get((mutant.key, self._hashes[mutant.file]))
+        """The verdict, if the function has not changed since."""
+        return self._known.get((mutant.key, self._hash(mutant)))
+
+    def _hash(self, mutant: Mutant) -> str:
+        return self._hashes[mutant.file, mutant.function]
 
     def keep(self, mutant: Mutant, verdict: Verdict, by: str) -> None:
         """Notes a verdict, and the test that found the mutant."""
-        self._known[mutant.key, self._hashes[mutant.file]] = verdict
+        self._known[mutant.key, self._hash(mutant)] = verdict
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps([mutant.key, self._hashes[mutant.file], verdict, by], ensure_ascii=False) + "\n")
+            stream.write(json.dumps([mutant.key, self._hash(mutant), verdict, by], ensure_ascii=False) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A process that judges a mutant, the end of the pipe that it writes to, and until when it is waited for."""
+
+    number: int
+    mutant: Mutant
+    said: int
+    until: float
 
 
 class Runner:
     """A plugin of pytest that runs, in the place of all tests once, some of them for each mutant."""
 
     def __init__(
-        self, mutants: Sequence[Mutant], texts: Mapping[str, str], verdicts: Verdicts, seconds: float = SECONDS
+        self,
+        mutants: Sequence[Mutant],
+        texts: Mapping[str, str],
+        verdicts: Verdicts,
+        *,
+        seconds: float = SECONDS,
+        workers: int = 1,
     ) -> None:
         self._seconds = seconds
+        self._workers = workers
         self._mutants = mutants
         self._texts = texts
         self._verdicts = verdicts
         self._failed = False
+        self._found_by: Counter[tuple[str, str]] = Counter()
+        """How often a test has found a mutant of a function: it is asked first for the next one."""
+        self._at_work: dict[int, _Child] = {}
         self.broken: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -78,86 +126,136 @@ class Runner:
         if session.testsfailed:  # a file that cannot be imported finds nothing, which is no survival
             self.broken.append("some that cannot be collected")
             return True
-        reached, seconds = self._reached(session)
+        seen = self._seen(session.items)
+        self.broken += seen.broken
         if self.broken:
             return True
+        _imported(seen.modules)
+        gc.collect()
+        gc.freeze()  # a child that collects what its parent holds has to copy it
+        syntax = "", Syntax("")
         for number, mutant in enumerate(self._mutants, 1):
-            items = self._chosen(session, mutant, reached, seconds)
-            verdict: Verdict = "unreached"
+            if mutant.file != syntax[0]:
+                syntax = mutant.file, Syntax(self._texts[mutant.file])
+            items = self._chosen(session.items, mutant, seen)
             if items:
-                verdict = self._judged(mutant, items, sum(seconds[item.nodeid] for item in items))
-            self._verdicts.keep(mutant, verdict, "")
-            if verdict != "killed":
-                print(
-                    f"{number}/{len(self._mutants)} {verdict}: {mutant.file}:{mutant.line} {mutant.change}", flush=True
-                )
+                self._send(number, mutant, syntax[1], items, sum(seen.seconds[item.nodeid] for item in items))
+            else:
+                self._judged(number, mutant, "unreached", "")
+        while self._at_work:
+            self._receive()
         return True
 
-    def _chosen(
-        self,
-        session: pytest.Session,
-        mutant: Mutant,
-        reached: Mapping[str, set[tuple[str, int]]],
-        seconds: Mapping[str, float],
-    ) -> list[pytest.Item]:
-        """The tests that reach the mutant, the fastest first, for as long as is allowed."""
-        found = [item for item in session.items if (mutant.file, mutant.line) in reached[item.nodeid]]
+    def _chosen(self, tests: Sequence[pytest.Item], mutant: Mutant, seen: Seen) -> list[pytest.Item]:
+        """The fastest tests that reach the mutant, for as long as is allowed; first those that are known to find."""
+        found = [item for item in tests if (mutant.file, mutant.line) in seen.lines[item.nodeid]]
         chosen: list[pytest.Item] = []
         left = self._seconds
-        for item in sorted(found, key=lambda item: seconds[item.nodeid]):
-            if chosen and seconds[item.nodeid] > left:
+        for item in sorted(found, key=lambda item: seen.seconds[item.nodeid]):
+            if chosen and seen.seconds[item.nodeid] > left:
                 break
             chosen.append(item)
-            left -= seconds[item.nodeid]
-        return chosen
+            left -= seen.seconds[item.nodeid]
+        function = f"{mutant.file}::{mutant.function}"
+        return sorted(chosen, key=lambda item: -self._found_by[function, item.nodeid])
 
-    def _reached(self, session: pytest.Session) -> tuple[dict[str, set[tuple[str, int]]], dict[str, float]]:
-        """The lines of the mutants' files that each test reaches, and how long it takes."""
-        files = {str(HERE / file): file for file in self._texts}
-        reached: dict[str, set[tuple[str, int]]] = {}
-        seconds: dict[str, float] = {}
-        for item in session.items:
-            lines: set[tuple[str, int]] = set()
-            sys.settrace(_tracer(files, lines))
-            begun = time.perf_counter()
-            try:
+    # -- which test reaches what -------------------------------------------------------------------------------------
+
+    def _seen(self, tests: Sequence[pytest.Item]) -> Seen:
+        """What each test reaches, and how long it takes: looked at by processes of their own."""
+        pipes: list[int] = []
+        for worker in range(self._workers):
+            asked, said = os.pipe()
+            if os.fork() == 0:
+                code = 1
+                try:
+                    with os.fdopen(said, "wb") as stream:
+                        pickle.dump(self._seen_here(tests[worker :: self._workers]), stream)
+                    code = 0
+                finally:
+                    os._exit(code)
+            os.close(said)
+            pipes.append(asked)
+        seen = Seen({}, {}, [], set())
+        for pipe in pipes:
+            with os.fdopen(pipe, "rb") as stream:
+                seen.add(pickle.load(stream))
+            os.wait()
+        return seen
+
+    def _seen_here(self, tests: Sequence[pytest.Item]) -> Seen:
+        look = reaching({str(HERE / file): file for file in self._texts})
+        before = set(sys.modules)
+        seen = Seen({}, {}, [], set())
+        for item in tests:
+            nothing_is_remembered()  # by which it would reach less than in a process of its own
+            begun = _used()
+            with look.of(item.nodeid):
                 self._run(item)
-            finally:
-                sys.settrace(None)
-            reached[item.nodeid], seconds[item.nodeid] = lines, time.perf_counter() - begun
+            seen.seconds[item.nodeid] = _used() - begun
             if self._failed:
-                self.broken.append(item.nodeid)
+                seen.broken.append(item.nodeid)
                 self._failed = False
-        return reached, seconds
+        seen.lines.update(look.lines())
+        seen.modules.update(set(sys.modules) - before)
+        return seen
 
-    def _judged(self, mutant: Mutant, items: Sequence[pytest.Item], usual: float) -> Verdict:
+    # -- what becomes of a mutant ------------------------------------------------------------------------------------
+
+    def _send(self, number: int, mutant: Mutant, syntax: Syntax, items: Sequence[pytest.Item], usual: float) -> None:
+        """Has a mutant judged by a process of its own, once there is room for one."""
+        while len(self._at_work) >= self._workers:
+            self._receive()
         sys.stdout.flush()
+        asked, said = os.pipe()
         child = os.fork()
         if child == 0:
-            self._in_the_child(mutant, items)
-        end = time.monotonic() + 20 + PATIENCE * usual
-        while time.monotonic() < end:
-            pid, status = os.waitpid(child, os.WNOHANG)
-            if pid:
-                return _CODES.get(os.waitstatus_to_exitcode(status), "killed")
-            time.sleep(0.01)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        return "timeout"
+            self._in_the_child(mutant, syntax, items, said, AT_LEAST + PATIENCE * usual)
+        os.close(said)
+        self._at_work[child] = _Child(number, mutant, asked, time.monotonic() + AT_MOST)
 
-    def _in_the_child(self, mutant: Mutant, items: Sequence[pytest.Item]) -> None:
+    def _receive(self) -> None:
+        """Waits for a process that has judged its mutant, or that is waited for no longer."""
+        while True:
+            for pid, child in list(self._at_work.items()):
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if not ended and time.monotonic() > child.until:
+                    os.kill(pid, signal.SIGKILL)
+                    ended, status = os.waitpid(pid, 0)
+                if ended:
+                    del self._at_work[pid]
+                    with os.fdopen(child.said, "rb") as stream:
+                        by = stream.read().decode()
+                    verdict = _CODES.get(os.waitstatus_to_exitcode(status), "killed")
+                    self._judged(child.number, child.mutant, verdict, by)
+                    return
+            time.sleep(0.005)
+
+    def _judged(self, number: int, mutant: Mutant, verdict: Verdict, by: str) -> None:
+        self._verdicts.keep(mutant, verdict, by)
+        if by:
+            self._found_by[f"{mutant.file}::{mutant.function}", by] += 1
+        if verdict != "killed":
+            place = f"{mutant.file}:{mutant.line}"
+            print(f"{number}/{len(self._mutants)} {verdict}: {place} {mutant.change}", file=sys.stderr, flush=True)
+
+    def _in_the_child(
+        self, mutant: Mutant, syntax: Syntax, items: Sequence[pytest.Item], said: int, allowed: float
+    ) -> None:
         code = 10
         try:
+            _limited(allowed)
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, 1)
             os.dup2(nowhere, 2)
-            if not planted(mutant, self._texts[mutant.file]):
+            if not planted(mutant, syntax.changed(mutant)):
                 code = 12
             else:
                 self._failed = False
                 for item in items:
                     self._run(item)
                     if self._failed:
+                        os.write(said, item.nodeid.encode())
                         break
                 else:
                     code = 11
@@ -169,13 +267,39 @@ class Runner:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
 
 
-def _tracer(files: Mapping[str, str], lines: set[tuple[str, int]]) -> Any:
-    def within(frame: FrameType, event: str, _: object) -> Any:
-        if event in ("line", "call"):
-            lines.add((files[frame.f_code.co_filename], frame.f_lineno))
-        return within
+@dataclass(slots=True)
+class Seen:
+    """Of tests: the lines that each reaches, its seconds, those that fail, and the modules that they import."""
 
-    def entered(frame: FrameType, event: str, argument: object) -> Any:
-        return within(frame, event, argument) if frame.f_code.co_filename in files else None
+    lines: dict[str, Lines]
+    seconds: dict[str, float]
+    broken: list[str]
+    modules: set[str]
 
-    return entered
+    def add(self, other: Seen) -> None:
+        """Adds what was seen of other tests."""
+        self.lines.update(other.lines)
+        self.seconds.update(other.seconds)
+        self.broken += other.broken
+        self.modules |= other.modules
+
+
+def _imported(modules: Iterable[str]) -> None:
+    """Imports what tests will, once for all of them."""
+    for name in sorted(modules):
+        with suppress(Exception):  # what only a test makes to be imported
+            import_module(name)
+
+
+def _used() -> float:
+    """The seconds of processors that this process, and what it has started and waited for, has used."""
+    return sum(os.times()[:4])
+
+
+def _limited(seconds: float) -> None:
+    """Ends this process when it has used the processor for so long, and gives it no more than `ROOM`."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    allowed = int(used.ru_utime + used.ru_stime + seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (allowed, allowed + 5))
+    held = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (held + ROOM, held + ROOM))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proofs_tests.mutation.__main__ import told
-from proofs_tests.mutation.edits import Mutant, changed, mutants
+from proofs_tests.mutation.edits import Mutant, Syntax, changed, mutants
 from proofs_tests.mutation.explained import EXPLAINED
 from proofs_tests.mutation.planting import planted
+from proofs_tests.mutation.reaching import Reaching, _Traced, reaching
 from proofs_tests.mutation.rooms import HERE, ROOMS
-from proofs_tests.mutation.running import Verdicts
+from proofs_tests.mutation.running import Runner, Verdicts
 
 TEXT = '''
 def inside(low: int, at: int, high: int) -> bool:
@@ -55,26 +59,105 @@ def test_a_planted_fault_is_what_runs() -> None:
     """In a process of its own, as a fault is not taken back."""
     file = "padtypes/__init__.py"
     mutant = Mutant(file, "no_such_function", 1, "", 0, 0)
-    assert not planted(mutant, "def other(a):\n    return a + 1\n")
+    assert not planted(mutant, ast.parse("def other(a):\n    return a + 1\n"))
     file = "proofs_tests/mutation/rooms.py"
     text = (HERE / file).read_text(encoding="utf-8")
     nothing = next(each for each in mutants(file, text) if each.function == "Room.paths" and "dropped" in each.change)
     child = os.fork()
     if child == 0:
-        done = planted(nothing, text) and any(path.endswith("__init__.py") for path in ROOMS["padtypes"].paths())
+        done = planted(nothing, changed(nothing, text)) and any(
+            path.endswith("__init__.py") for path in ROOMS["padtypes"].paths()
+        )
         os._exit(0 if done else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert not any(path.endswith("__init__.py") for path in ROOMS["padtypes"].paths())
 
 
-def test_verdicts_are_kept_and_hold_for_the_file_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+class _Asked:
+    """A test as pytest has it, as far as the runner asks."""
+
+    def __init__(self, name: str, runner: Runner, passes: Callable[[], bool]) -> None:
+        self.nodeid, self.config, self.hook = name, self, self
+        self._runner, self._passes = runner, passes
+
+    def pytest_runtest_protocol(self, **_: object) -> None:
+        self._runner._failed |= not self._passes()
+
+
+def test_a_mutant_is_killed_by_the_test_that_fails_and_one_that_runs_for_ever_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proofs_tests.mutation.running.AT_LEAST", 0)
+    file = "proofs_tests/mutation/rooms.py"
+    text = (HERE / file).read_text(encoding="utf-8")
+    nothing = next(each for each in mutants(file, text) if each.function == "Room.paths" and "dropped" in each.change)
+    runner = Runner([nothing], {file: text}, Verdicts(tmp_path / "rooms.jsonl", {file: text}), workers=2)
+
+    def same() -> bool:
+        return not any(path.endswith("__init__.py") for path in ROOMS["padtypes"].paths())
+
+    def for_ever() -> bool:
+        while not same():
+            pass
+        return True
+
+    def sent(*tests: Callable[[], bool]) -> None:
+        items: Any = [_Asked(test.__name__, runner, test) for test in tests]
+        runner._send(1, nothing, Syntax(text), items, 0.0)
+
+    sent(lambda: True)
+    sent(lambda: True, same, for_ever)
+    sent(for_ever, same)
+    while runner._at_work:
+        runner._receive()
+    kept = [json.loads(line)[2:] for line in (tmp_path / "rooms.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert sorted(kept) == [["killed", "same"], ["survived", ""], ["timeout", ""]]
+    assert same(), "nothing is planted here"
+
+
+def test_what_tests_reach_is_put_together_by_several_processes(tmp_path: Path) -> None:
+    file = "proofs_tests/mutation/rooms.py"
+    text = (HERE / file).read_text(encoding="utf-8")
+    runner = Runner([], {file: text}, Verdicts(tmp_path / "rooms.jsonl", {file: text}), workers=2)
+
+    def looks() -> bool:
+        return bool(list(ROOMS["padtypes"].paths()))
+
+    tests: list[Any] = [_Asked(f"test {n}", runner, passes) for n, passes in enumerate((looks, lambda: False, looks))]
+    seen = runner._seen(tests)
+    assert [bool(seen.lines[f"test {number}"]) for number in range(3)] == [True, False, True]
+    assert set(seen.seconds) == {"test 0", "test 1", "test 2"}
+    assert seen.broken == ["test 1"]
+
+
+@pytest.mark.parametrize("way", [reaching, _Traced])
+def test_which_test_reaches_which_line_is_seen(way: Callable[[dict[str, str]], Reaching], tmp_path: Path) -> None:
+    place = tmp_path / "reached_here.py"
+    place.write_text("def sign(a):\n    if a < 0:\n        return -1\n    return 1\n", encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(compile(place.read_text(encoding="utf-8"), str(place), "exec"), names)
+    look = way({str(place): "reached_here.py"})
+    for test, given in (("below", [-3]), ("above", [3]), ("neither", []), ("both", [1, -1])):
+        with look.of(test):
+            for number in given:
+                names["sign"](number)
+    reached = {test: {line for _, line in lines if line > 1} for test, lines in look.lines().items()}
+    assert reached == {"below": {2, 3}, "above": {2, 4}, "neither": set(), "both": {2, 3, 4}}
+
+
+def test_verdicts_are_kept_and_hold_for_the_function_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second, *_ = mutants("box.py", TEXT)
     kept = Verdicts(tmp_path / "box.jsonl", {"box.py": TEXT})
     kept.keep(first, "killed", "")
     kept.keep(second, "survived", "")
     again = Verdicts(tmp_path / "box.jsonl", {"box.py": TEXT})
     assert (again.of(first), again.of(second)) == ("killed", "survived")
-    assert Verdicts(tmp_path / "box.jsonl", {"box.py": f"{TEXT}\n"}).of(first) is None
+    other = {"box.py": TEXT.replace("2 - 1", "2 - 0")}
+    assert Verdicts(tmp_path / "box.jsonl", other).of(first) == "killed"
+    other = {"box.py": TEXT.replace("at + 1", "at + 0")}
+    assert Verdicts(tmp_path / "box.jsonl", other).of(first) is None
     assert told([first, second], again) == 1
     assert "NOT EXPLAINED" in capsys.readouterr().out
     assert told([first], again) == 0

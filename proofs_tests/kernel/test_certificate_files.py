@@ -1,0 +1,311 @@
+"""Certificates as files: what cannot be written or read is refused by name, and what they say is said in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import atl
+from atl.core.index import constant
+from atl.errors import ATLError, WrongArgument
+from proofs_tests.kernel.corruption import guarded, inlined, reshaped, swapped, tiled
+from rewrites.certificates import certificate, operands, own_rules, verdict
+from rewrites.certificates.certificate import LARGEST, describe, dumps, load, loads, save
+from rewrites.certificates.digests import Digests
+from rewrites.certificates.verdict import judge
+from rewrites.errors import CertificateError
+from rewrites.kernel import reflexivity
+from rewrites.rules import RULES
+
+n, m = atl.sizes("n m")
+x = atl.tensor("x", n)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_path_is_no_file(tmp_path: Path) -> None:
+    calls: tuple[Callable[[Any], object], ...] = (lambda at: save(swapped(), at), load)
+    for call in calls:
+        with pytest.raises(CertificateError, match="3 is no path of a file") as caught:
+            call(3)
+        assert caught.value.required == 'a path: "x.atl.json"'
+    with pytest.raises(CertificateError, match=r"is no path of a file: .*null") as of_load:
+        load("a\0b")
+    assert of_load.value.field == "file"
+    with pytest.raises(CertificateError, match="cannot be written") as of_save:
+        save(swapped(), "a\0b")
+    assert of_save.value.required == "a place for a file"
+    with pytest.raises(CertificateError, match="cannot be written: No such file"):
+        save(swapped(), tmp_path / "missing" / "x.json")
+    with pytest.raises(CertificateError, match="cannot be read: No such file") as missing:
+        load(tmp_path / "missing.json")
+    assert (missing.value.field, missing.value.required) == ("file", "a file that save wrote")
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert LARGEST == 2**26
+    text = dumps(swapped()).encode()
+    (tmp_path / "x.json").write_bytes(text)
+    monkeypatch.setattr(certificate, "LARGEST", len(text))
+    assert load(tmp_path / "x.json").rhs == swapped().rhs
+    monkeypatch.setattr(certificate, "LARGEST", len(text) - 1)
+    with pytest.raises(CertificateError, match="is larger than") as caught:
+        load(tmp_path / "x.json")
+    assert caught.value.field == "file"
+
+
+@pytest.mark.parametrize("rules", [RULES.values(), [], "get_gen", 3])
+def test_rules_are_given_by_their_names(rules: Any, tmp_path: Path) -> None:
+    save(swapped(), tmp_path / "x.json")
+    with pytest.raises(CertificateError, match="rules=") as caught:
+        load(tmp_path / "x.json", rules=rules)
+    assert caught.value.required == "rules by their names, as in rewrites.rules"
+    with pytest.raises(WrongArgument, match=r"rules\['sum_gen_swap'\]=3"):
+        load(tmp_path / "x.json", rules={**RULES, "sum_gen_swap": 3})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("smt", [1, None, "no"])
+def test_z3_is_asked_or_not(smt: Any) -> None:
+    with pytest.raises(CertificateError, match="smt=") as caught:
+        loads(dumps(swapped()), smt=smt)
+    assert caught.value.required == "smt=True or smt=False"
+
+
+def test_a_rule_without_a_text_is_in_no_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unread(rule: object) -> str:
+        raise OSError("the source is gone")
+
+    own_rules.digest.cache_clear()
+    monkeypatch.setattr(type(RULES["get_gen"]), "digest", property(unread))
+    try:
+        with pytest.raises(CertificateError, match="the text of the rule sum_gen_swap cannot be read: the source") as e:
+            dumps(swapped())
+    finally:
+        own_rules.digest.cache_clear()
+    assert e.value.field == "rules"
+
+
+def test_a_program_that_is_read_back_as_another_one_is_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificate, "parse", lambda text: swapped().rhs)
+    with pytest.raises(CertificateError, match="the start program is read back as another one") as caught:
+        dumps(inlined())
+    assert caught.value.field == "start"
+    assert caught.value.found == str(swapped().rhs)
+
+
+def test_an_argument_that_cannot_be_written_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(*_: object) -> Any:
+        raise ATLError("a term holds b''", required="names")
+
+    monkeypatch.setattr(certificate, "written", refusing)
+    with pytest.raises(CertificateError, match="the theorem cannot be written: a term holds b''") as caught:
+        dumps(inlined())
+    assert caught.value.required == "names"
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def loaded(change: Any) -> CertificateError:
+    data = json.loads(dumps(inlined()))
+    change(data)
+    with pytest.raises(CertificateError) as caught:
+        loads(json.dumps(data))
+    return caught.value
+
+
+def test_a_program_that_does_not_parse_is_refused_with_its_field() -> None:
+    def change(data: Any) -> None:
+        data["end"] = {"text": ["p :="], "sha256": certificate._sha256("p :=")}
+
+    error = loaded(change)
+    assert error.field == "end"
+    assert error.summary.startswith("the end program is refused: ")
+
+
+def test_a_file_that_says_more_or_less_than_a_program_is_refused() -> None:
+    for change in (
+        lambda data: data["start"].update(note=1),
+        lambda data: data["start"].pop("sha256"),
+        lambda data: data["start"].update(text=[3]),
+    ):
+        assert "is not written as lines of text and their hash" in str(loaded(change))
+    assert loaded(lambda data: data.update(assumptions=[3])).field == "assumptions"
+
+
+def test_a_table_that_nobody_shares_is_refused() -> None:
+    def more(data: Any) -> None:
+        data["terms"].append(["constant", "1", "float32"])
+
+    error = loaded(more)
+    assert error.field == "terms"
+    assert "the table of terms is not what the steps share" in str(error)
+    with pytest.raises(CertificateError):
+        loads(dumps(inlined()).replace('"terms": [', '"terms": [3,', 1))
+
+
+def test_an_argument_that_is_written_in_another_way_is_refused() -> None:
+    def change(data: Any) -> None:
+        step = next(step for step in data["steps"] if "k" in step["with"])
+        step["with"]["k"] = ["index", ["+", [1, step["with"]["k"][1]]]]
+
+    error = loaded(change)
+    assert "are not written in the one way there is" in str(error)
+    assert (error.field, error.required) == (
+        "with",
+        "index expressions in their canonical form, and what occurs several times written once",
+    )
+
+
+def test_what_a_rule_raises_for_arguments_of_a_file_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for error, says in ((TypeError("no such sum"), "no such sum"), (KeyError(), "KeyError")):
+
+        def rewriting(*_: object, error: Exception = error, **__: object) -> Any:
+            raise error
+
+        text = dumps(inlined())
+        with monkeypatch.context() as patch:
+            patch.setattr(certificate, "rewrite", rewriting)
+            with pytest.raises(CertificateError, match="cannot be stated for these arguments") as caught:
+                loads(text)
+        assert (caught.value.step, caught.value.field) == (1, "with")
+        assert says in str(caught.value)
+
+
+def test_steps_without_an_end_are_refused_with_the_end_that_they_lead_to() -> None:
+    def cut(data: Any) -> None:
+        del data["steps"][-1]
+        used = {step["rule"] for step in data["steps"]}
+        data["rules"] = {name: digest for name, digest in data["rules"].items() if name in used}
+
+    error = loaded(cut)
+    assert error.step == len(inlined().steps) - 1
+    assert error.required is not None
+    assert error.required.startswith("they lead to:\n")
+
+    def none(data: Any) -> None:
+        data.update(steps=[], rules={}, terms=[])
+
+    error = loaded(none)
+    assert error.summary.startswith("there are no steps, but the programs at the start and at the end differ")
+    assert error.step is None
+
+
+def test_an_object_that_holds_half_of_a_pair_of_surrogates_is_refused() -> None:
+    text = dumps(inlined()).replace('"format"', '"\\uD800": 1, "format"')
+    with pytest.raises(CertificateError, match="this is not JSON as certificates are written"):
+        loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[" * 100_000, "it is nested too deeply"),
+        ('{"format": NaN}', "NaN is no number of JSON"),
+        ('{"a": 1, "a": 2}', "a name stands twice in an object"),
+        ("[]", "this is JSON, but no object"),
+    ],
+)
+def test_what_is_no_certificate_is_told_from_one(text: str, says: str) -> None:
+    with pytest.raises(CertificateError, match=says) as caught:
+        loads(text)
+    assert caught.value.field == "file"
+    assert caught.value.required == "a certificate, atl-certificate/1, as save writes it"
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_theorem_without_steps_needs_no_rules_and_no_premises() -> None:
+    said = describe(reflexivity(atl.program("same", [x], x)))
+    assert said.startswith("Proved by 0 steps, that\n    same (x : float32[n]) : float32[n] :=")
+    assert said.endswith("  no rules\n  no premises were needed")
+    assert "for all sizes and arrays,\n" in said
+
+
+def test_one_step_is_one_step_and_one_rule_one_rule() -> None:
+    said = describe(reshaped())
+    count = len(reshaped().steps)
+    assert said.startswith(f"Proved by {count} step{'s' if count != 1 else ''}, that")
+    said = describe(swapped(), grades={"sum_gen_swap": "grade X", "another": "grade Y"})
+    assert "  1 rule:\n" in said or "  2 rules:\n" in said
+    assert "grade X" in said
+    assert "grade Y" not in said
+
+
+def test_declared_facts_and_assumptions_are_said() -> None:
+    rows = atl.tensor("rows", n, dtype="int64", range=(0, m))
+    said = describe(reflexivity(atl.program("same", [rows], rows)))
+    assert "for all sizes and arrays that hold what their declarations say,\n" in said
+    assert "for all sizes and arrays under the assumptions 1 <= k,\n" in describe(tiled())
+    both = describe(reflexivity(atl.program("same", [x], x, given=[n > 1, m > 2])))
+    assert "under the assumptions 2 <= n and 3 <= m,\n" in both
+
+
+def test_what_rocq_has_checked_needs_nothing_of_ours() -> None:
+    said = describe(guarded(), checked_by_rocq=True)
+    assert "the kernel of Rocq" in said
+    assert "that program_0 and program_2 of the file of Rocq are these two programs" in said
+    assert "the prover" not in said
+
+
+def test_premises_are_counted_by_who_decided_them() -> None:
+    theorem = guarded()
+    step = next(step for step in theorem.steps if step.premises)
+    premise = step.premises[0]
+    said = certificate._premises_said(
+        [replace(step, premises=(premise, replace(premise, vacuous=True, layer="z3"), replace(premise, layer="z3")))]
+    )
+    assert said == (
+        f"  the prover's answer to 3 premises: 2 by z3, 1 by {premise.layer}; 1 where the facts contradict each other"
+    )
+
+
+# -- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_verdict_is_a_theorem_or_a_refusal(tmp_path: Path) -> None:
+    save(swapped(), tmp_path / "good.json")
+    good = judge(tmp_path / "good.json")
+    assert good.theorem is not None
+    assert good.theorem.rhs == swapped().rhs
+    assert set(good.grades) == {step.rule.name for step in swapped().steps}
+    assert str(good).startswith(f"{tmp_path / 'good.json'}: Proved by ")
+    assert good.decided_by_z3 == 0
+    bad = judge(tmp_path / "bad.json")
+    assert bad.theorem is None
+    assert bad.grades == {}
+    assert str(bad).startswith(f"{tmp_path / 'bad.json'}: refused\n")
+    assert "grade" in str(good) or "proved" in str(good)
+
+
+def test_a_verdict_remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten: list[bool] = []
+    monkeypatch.setattr(verdict, "forget", lambda: forgotten.append(True))
+    save(swapped(), tmp_path / "good.json")
+    judge(tmp_path / "good.json")
+    assert forgotten == [True]
+
+
+# -- operands, hashes -------------------------------------------------------------------------------------------------
+
+
+def test_no_format_is_known_by_name_by_itself() -> None:
+    assert operands.unknown("CSR") is None  # type: ignore[func-returns-value]
+    assert operands.written(swapped().lhs) == {}
+
+
+def test_hashes_tell_apart_what_is_written_alike() -> None:
+    of = Digests()._of
+    keys: list[Any] = [(), ("a",), (("a",),), ("a", ()), frozenset(), frozenset({"a"}), str, int, "str", "a", None]
+    keys += [0, 1, "1", 1.5, "None", (0, 1), (1, 0), ("ab", "c"), ("a", "bc")]
+    assert len({of(key) for key in keys}) == len(keys)
+    assert of(True) == of(1) == of(1.0)
+    assert of(frozenset({"a", "b"})) == of(frozenset({"b", "a"}))
+    assert of(constant(3)) == Digests()._of(constant(3))

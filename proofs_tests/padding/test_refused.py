@@ -1,0 +1,101 @@
+"""What is said of a truncation that is refused: which end, which element, what is known, what to do, a picture."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+import atl
+import padtypes
+from atl.errors import UnsafeTruncation
+from atl.prove import without_smt
+from padtypes import truncations
+from padtypes.check import READABLE, unsafe_truncations
+
+n, m = atl.sizes("n m")
+k = atl.sizes("k", min=1)
+x, X = atl.tensor("x", n), atl.tensor("X", n, m)
+
+
+def refused(body: atl.Tensor, *given: atl.Condition) -> UnsafeTruncation:
+    program = atl.program("p", [x, X], body, given=list(given))
+    with pytest.raises(UnsafeTruncation) as caught:
+        padtypes.check(program)
+    return caught.value
+
+
+def test_the_end_the_number_and_the_element_are_named() -> None:
+    last = refused(atl.truncr(1, atl.gen(n + 1, lambda i: 2.0)))
+    assert last.summary == "the truncation of the last 1 elements would cut a computed element"
+    assert last.required == "every element that is cut to be padding"
+    first = refused(atl.truncl(k, x), k <= n)
+    assert first.summary == "the truncation of the first k elements would cut a computed element"
+    assert first.required == "every element that is cut to be padding  (known here: 1 <= k, k <= n)"
+    assert isinstance(first.numbers, str)
+    assert first.numbers.startswith("k = ")
+    assert ", n = " in first.numbers
+    assert first.numbers.endswith(": the element at 0 would be lost")
+    assert "e0" not in first.numbers
+
+
+def test_an_element_of_several_dimensions_is_named_by_all_its_positions() -> None:
+    assert str(refused(atl.truncl(1, atl.gen(2, 3, lambda i, j: 2.0))).numbers) == "the element at (0, 0) would be lost"
+    assert str(refused(atl.truncl(1, atl.gen(2, lambda i: 2.0))).numbers) == "the element at 0 would be lost"
+
+
+def test_how_to_drop_a_tail_is_said_where_a_quotient_is_dropped() -> None:
+    tiles = atl.flatten(atl.gen(n, 2, lambda i, j: 2.0))
+    guard, tail = refused(atl.truncr(n // 2, tiles)).suggestions
+    assert guard.startswith("guard the elements beyond the end")
+    assert "erratum E10" in tail
+    assert refused(atl.truncr(1, tiles), n >= 1).suggestions == (guard,)
+
+
+def test_a_prover_that_gives_up_is_not_a_counterexample() -> None:
+    body = atl.truncr(m, atl.gen(n, lambda i: atl.guard(2 * i * m > i * i + m * m, x[i])))
+    with without_smt():
+        error = refused(body, m <= n)
+    assert "cannot be proved to cut only padding: the prover gave up (z3 was not asked)" in error.summary
+    assert error.required is not None
+    assert error.required.startswith("every element that is cut to be padding  (known here: m <= n): that never ")
+    assert "2*e0*m" in error.required
+    assert len(error.suggestions) == 2
+    assert "state what is known of the sizes" in error.suggestions[1]
+    assert error.numbers is None
+
+
+@pytest.mark.parametrize(("rows", "shown"), [(READABLE // 2, True), (READABLE // 2 + 1, False)])
+def test_what_is_refused_is_drawn_where_it_can_be_read(rows: int, shown: bool) -> None:
+    error = refused(atl.truncl(1, atl.gen(rows, 2, lambda i, j: 2.0)))
+    assert (error.picture is not None) == shown
+    if error.picture is not None:
+        assert error.picture.split("\n")[:2] == ["!!", "##"]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), atl.ATLError("no picture")])
+def test_a_picture_that_cannot_be_drawn_takes_no_refusal_away(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def undrawable(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(import_module("padtypes.check"), "picture_of", undrawable)  # `padtypes.check` is a function
+    assert refused(atl.truncl(1, atl.gen(2, lambda i: 2.0))).picture is None
+
+
+def test_each_truncation_is_refused_once_and_the_others_are_looked_at() -> None:
+    twice = atl.concat(x, x)
+    body = atl.concat(atl.truncl(1, twice), atl.concat(atl.truncr(1, atl.padr(1, x)), atl.truncr(1, twice)))
+    program = atl.program("p", [x], body, given=[n >= 1])
+    found = [(path, error.summary) for path, error in unsafe_truncations(program)]
+    assert [path for path, _ in found] == [(0,), (1, 1)]
+    assert "first 1" in found[0][1]
+    assert "last 1" in found[1][1]
+    assert [truncation.path for truncation in truncations(program)] == [(0,), (1, 0), (1, 1)]
+
+
+def test_what_is_no_program_has_no_truncations() -> None:
+    for ask in (truncations, unsafe_truncations):
+        with pytest.raises(atl.ATLError):
+            list(ask(x))  # type: ignore[arg-type]

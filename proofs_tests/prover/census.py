@@ -1,0 +1,261 @@
+"""What the prover answers to some hundreds of questions of every kind, by which layer and with which numbers.
+
+`answers.txt` holds them, a line each, and a test asks again: so a bound that moves by one, or a layer that no longer
+sees what it saw, is noticed though no answer is wrong. Where the prover has become better, or its numbers others,
+
+    python -m proofs_tests.prover.census --write
+
+writes the file anew, and the difference is looked at. z3 is not asked: what it gives up on is its version's affair.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from atl.core.index import ZERO, Array, Index, Var, constant, exclusive_or, index, read, size
+from atl.core.predicate import (
+    at_most,
+    conjunction,
+    disjunction,
+    equal,
+    less,
+    negation,
+    within,
+)
+from atl.errors import ATLError
+from atl.prove import (
+    Answer,
+    Proved,
+    Refuted,
+    lower_bound,
+    prove,
+    simplify,
+    simplify_predicate,
+    upper_bound,
+    without_smt,
+)
+from atl.prove.linear.intervals import Intervals, propagate
+from atl.prove.linear.rows import System, Table, read_predicate
+from atl.prove.linear.solver import refuted, refuted_by_rounding
+from atl.prove.search import search
+from atl.text.printing import show_index, show_predicate
+from proofs_tests.attacks.questions import given, i, j, k, m, n, question, random_index, random_predicate, random_query
+
+FILE: Final = Path(__file__).with_name("answers.txt")
+
+Kind = Callable[[Random], str]
+"""Makes a question of a kind, and says what is answered."""
+
+
+def said(answer: Answer) -> str:
+    """An answer in few words: the layer, or the numbers."""
+    match answer:
+        case Proved(layer, vacuous):
+            return f"{layer}, vacuous" if vacuous else layer
+        case Refuted(model):
+            return " ".join(f"{name}={value}" for name, value in model.numbers.items()) or "refuted"
+        case _:
+            return "unknown"
+
+
+def _plain(rng: Random) -> str:
+    facts, goal = random_query(rng)
+    return said(prove(given(*facts), goal))
+
+
+def _of_every_kind(rng: Random) -> str:
+    asked = question(rng)
+    if asked.bounded is None:
+        return said(prove(given(*asked.facts), asked.goal))
+    known = given(*asked.facts[len(asked.ranges) :])
+    found = (bound(known, asked.bounded, asked.ranges) for bound in (lower_bound, upper_bound))
+    return " … ".join("none" if each is None else show_index(each) for each in found)
+
+
+def _quick(rng: Random) -> str:
+    asked = question(rng)
+    return said(prove(given(*asked.facts), asked.goal, thorough=False))
+
+
+def _simplified(rng: Random) -> str:
+    facts, _ = random_query(rng)
+    known = given(*facts)
+    parts = [random_predicate(rng, [n, k, i, j], 1) for _ in range(3)]
+    joined = conjunction(parts) if rng.randrange(2) else disjunction((parts[0], conjunction(parts[1:])))
+    one, other = (simplify(known, random_index(rng, [n, k, i, j], 3)) for _ in range(2))
+    return "; ".join((show_index(one), show_index(other), show_predicate(simplify_predicate(known, joined))))
+
+
+# -- bits, addresses, segments ----------------------------------------------------------------------------------------
+
+_X: Final = tuple(index(Var(1 + at, name)) for at, name in enumerate("xyz"))
+
+
+def _bits(rng: Random) -> str:
+    """Equations and bounds of exclusive ors of variables of a few bits, shifted, cut and multiplied."""
+    extents = [rng.choice((2, 4, 8, 6, 16)) for _ in _X]
+    facts = [
+        within(ZERO, each, constant(extent)) for each, extent in zip(_X, extents, strict=True) if rng.random() < 0.8
+    ]
+
+    def some(depth: int) -> Index:
+        if depth == 0:
+            return rng.choice(_X) if rng.random() < 0.85 else constant(rng.randrange(8))
+        a, b = some(depth - 1), some(depth - 1)
+        power = constant(rng.choice((2, 4, 8)))
+        return rng.choice(
+            (exclusive_or(a, b), exclusive_or(a, b), exclusive_or(a, b // power), a // power, a % power, a + power * b)
+        )
+
+    a, b = some(2), some(2)
+    if rng.random() < 0.4:
+        b = exclusive_or(exclusive_or(a, b), b) if rng.random() < 0.5 else a // 2 * 2 + a % 2
+    if rng.random() < 0.3:
+        facts.append(equal(some(1), some(1)))
+    goal = rng.choice((equal(a, b), equal(a, b), less(a, constant(rng.choice((4, 8, 16)))), at_most(ZERO, a)))
+    return said(prove(given(*facts), goal))
+
+
+def _addresses(rng: Random) -> str:
+    """Whether an address of two to three digits lies in its array, at times one too far; quotients give digits back."""
+    digits = [index(Var(10 + at, name)) for at, name in enumerate(("a", "b", "c"))]
+    extents = [rng.choice((n, m, k, n + 1, constant(3), constant(4))) for _ in digits]
+    rank = rng.choice((2, 3))
+    facts = [within(ZERO, digit, extent) for digit, extent in zip(digits[:rank], extents, strict=False)]
+    facts += [less(ZERO, each) for each in (m, k) if rng.random() < 0.7]
+    flat, whole = digits[0], extents[0]
+    for digit, extent in zip(digits[1:rank], extents[1:], strict=False):
+        flat, whole = flat * extent + digit, whole * extent
+    last = extents[rank - 1]
+    goal = rng.choice(
+        (
+            less(flat, whole),
+            less(flat + rng.choice((0, 0, 1)), whole),
+            at_most(ZERO, flat - rng.choice((0, 0, 1))),
+            equal(flat // last, (flat - digits[rank - 1]) // last),
+            equal(flat % last, digits[rank - 1]),
+            less(flat // 4 * 4, whole),
+            less(flat // last, whole // last + rng.choice((0, 0, 1))),
+            equal((flat + last * 2) // last, flat // last + 2),
+        )
+    )
+    return said(prove(given(*facts), goal))
+
+
+def _segments(rng: Random) -> str:
+    """Elements of an array that rises between the positions that another one gives."""
+    total = size("t")
+    pos = Array("pos", (n + 1,), "int64", low=ZERO, high=total + 1, rises="rising")
+    crd = Array("crd", (total,), "int64", low=ZERO, high=m, rises=rng.choice(("strict", "rising")), between=pos)
+    start, end = read(pos, (i,)), read(pos, (i + 1,))
+    first, last = (rng.choice((start, read(pos, (ZERO,)))), rng.choice((end, end, read(pos, (n,)))))
+    facts = [within(ZERO, i, n), within(first, j, last), within(start, k, end)]
+    facts = [fact for fact in facts if rng.random() < 0.9]
+    one, other = read(crd, (j,)), read(crd, (k,))
+    facts += [rng.choice((less(j, k), equal(one, other), less(one, other), at_most(j, k)))]
+    goal = rng.choice(
+        (equal(j, k), less(one, other), at_most(one, other), less(j, k), within(ZERO, one, m), less(j, total))
+    )
+    return said(prove(given(*facts), goal))
+
+
+# -- the parts of it --------------------------------------------------------------------------------------------------
+
+
+def _read(rng: Random) -> tuple[Table, System, System]:
+    asked = question(rng)
+    table, known, denied = Table(), System(), System()
+    for fact in asked.facts:
+        read_predicate(table, fact, known)
+    read_predicate(table, negation(asked.goal), denied)
+    return table, known, denied
+
+
+def _rows(rng: Random) -> str:
+    """Which ways to refute see it, and what intervals are left to the columns."""
+    table, known, denied = _read(rng)
+    seen = (
+        refuted(table, known, denied, splits=0),
+        refuted(table, known, denied),
+        refuted(table, known, denied, wide=True),
+        refuted_by_rounding(table, known, denied),
+    )
+    whole = known.copy()
+    whole.add(denied)
+    intervals = Intervals(table)
+    empty = propagate(intervals, whole.rows, whole.equalities)
+    columns = sorted({*intervals.low, *intervals.high})
+    ranges = " ".join(f"{at}:{intervals.low.get(at, '')}..{intervals.high.get(at, '')}" for at in columns)
+    return f"{''.join(str(int(each)) for each in seen)} {'empty' if empty else ranges}"
+
+
+def _sampled(rng: Random) -> str:
+    """The numbers that the search finds first, and of later tries the last."""
+    table, known, denied = _read(rng)
+    whole = known.copy()
+    whole.add(denied)
+    found = search(table, whole, undefined=bool(rng.randrange(2)))
+    out = []
+    for tries in (8, 40, 8):
+        sample = found.sample(tries)
+        if sample is None:
+            out.append("none")
+            continue
+        read_there = (f"{name}{list(at)}={value}" for (name, at), value in sorted(sample.elements.items()))
+        out.append(" ".join((*(f"{at}={value}" for at, value in sample.leaves.items()), *read_there)))
+    return "; ".join(out)
+
+
+KINDS: Final[dict[str, tuple[int, Kind]]] = {
+    "plain": (60, _plain),
+    "of every kind": (110, _of_every_kind),
+    "quick": (60, _quick),
+    "simplified": (70, _simplified),
+    "bits": (60, _bits),
+    "addresses": (60, _addresses),
+    "segments": (30, _segments),
+    "rows": (70, _rows),
+    "sampled": (60, _sampled),
+}
+"""How many questions of each kind are asked."""
+
+
+def answered(kind: str) -> Iterator[str]:
+    """A line for each question of a kind: its number, and what is answered."""
+    count, asked = KINDS[kind]
+    with without_smt():
+        for number in range(count):
+            try:
+                answer = asked(Random(f"{kind} {number}"))
+            except ATLError as error:
+                answer = type(error).__name__
+            yield f"{kind} {number}: {answer}"
+
+
+def stored() -> list[str]:
+    """The lines of the file."""
+    return FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command: prints what differs, or writes the file; 1 if anything differs."""
+    parser = argparse.ArgumentParser(prog="python -m proofs_tests.prover.census", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write what is answered now")
+    asked = parser.parse_args(arguments)
+    before, now = stored(), [line for kind in KINDS for line in answered(kind)]
+    for old, new in zip(before, now, strict=False):
+        if old != new:
+            print(f"- {old}\n+ {new}")
+    if asked.write:
+        FILE.write_text("\n".join([*now, ""]), encoding="utf-8")
+        return 0
+    return int(before != now)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""The prover answers a fixed set of questions as it has answered them: with the same layers, numbers and bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from atl.prove import forget
+from proofs_tests.prover.census import FILE, KINDS, answered, stored
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_questions_are_answered_as_before(kind: str) -> None:
+    """Where the prover has become better: `python -m proofs_tests.prover.census --write`."""
+    forget()
+    before = [line for line in stored() if line.startswith(f"{kind} ")]
+    assert list(answered(kind)) == before
+
+
+def test_the_file_holds_every_kind_of_question_and_every_kind_of_answer() -> None:
+    lines = stored()
+    assert len(lines) == sum(count for count, _ in KINDS.values())
+    answers = [line.partition(": ")[2] for line in lines]
+    for answer in ("linear", "linear, vacuous", "trivial", "unknown"):
+        assert answers.count(answer) > 10, answer
+    assert sum("=" in answer for answer in answers) > 100
+    assert FILE.stat().st_size < 100_000
