@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= auto
 
+# What is compiled to bytecode is kept, whatever the environment says: the tests start a hundred interpreters.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check rocq docs clean
 .DELETE_ON_ERROR:

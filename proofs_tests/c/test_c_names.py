@@ -6,6 +6,7 @@ import math
 import re
 import subprocess
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Final
 
 import cffi.commontypes
@@ -57,10 +58,12 @@ def compiles(text: str, standard: Sequence[str] = STANDARDS[0]) -> None:
     assert done.returncode == 0, done.stderr[:2000]
 
 
+@cache
 def macros_of(header: str, standard: Sequence[str]) -> set[str]:
     return set(re.findall(r"#define ([A-Za-z]\w*)", preprocessed(f"#include <{header}>", *standard, "-dM")))
 
 
+@cache
 def declared_by(header: str, standard: Sequence[str]) -> set[str]:
     """Every identifier of the header outside of braces: what it declares is among them."""
     text = preprocessed(f"#include <{header}>", *standard)
@@ -193,7 +196,8 @@ def test_every_reserved_name_compiles_in_every_role(role: Callable[[Sequence[str
     names = sorted({*KEYWORDS, *OF_FUNCTIONS, *OURS, *in_headers(), *cffi.commontypes.COMMON_TYPES})
     names = [name for name in names if name.isidentifier()]
     assert len(names) > 2000
-    text = print_unit(role(names))
+    # Each output needs a function, and is renamed as arrays are, which have all of the names.
+    text = print_unit(role(names[::8] if role is outputs else names))
     for standard in STANDARDS:
         compiles(text, standard)
 

@@ -73,6 +73,8 @@ class Score:
     killed: int = 0
     true: list[str] = field(default_factory=list)
     survivors: list[str] = field(default_factory=list)
+    wrongly_proved: list[str] = field(default_factory=list)
+    """Found false, and proved all the same: then the proofs are wrong."""
 
 
 def mutants(rule: Rule) -> Iterator[Mutant]:
@@ -223,15 +225,24 @@ def score(rule: Rule, cases: int = 300) -> Score:
         if verdict.counterexample is None and not verdict.decided:
             continue
         result.made += 1
-        if verdict.counterexample is not None or decide(mutant.rule, 8 * cases).counterexample is not None:
+        is_proved = proved(mutant.rule) is None
+        if verdict.counterexample is not None:
             result.killed += 1
-        elif proved(mutant.rule) is None:
+            result.wrongly_proved += [mutant.change] * is_proved
+        elif is_proved:
             result.true.append(mutant.change)
-        elif any(found_spelled_out(mutant.rule, seed) for seed in range(1, MORE_DRAWS)):
+        elif found_by_more(mutant.rule, cases):
             result.killed += 1
         else:
             result.survivors.append(mutant.change)
     return result
+
+
+def found_by_more(rule: Rule, cases: int) -> bool:
+    """Whether what is neither found false nor proved is found false by many more draws."""
+    if decide(rule, 8 * cases).counterexample is not None:
+        return True
+    return any(found_spelled_out(rule, seed) for seed in range(1, MORE_DRAWS))
 
 
 def declared_once(names: Sequence[str] = ()) -> list[Rule]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
 import subprocess
@@ -457,38 +456,3 @@ def test_the_look_inside_tells_rules_contexts_and_classes(product: Saturated, tm
     assert text.count("bold") == len(dark)
     assert "sum 0 &lt;= i2 &lt; K" in text
     assert repr(product).startswith("<what a search found equal to matmul: saturated after ")
-
-
-SCRIPT = """
-import hashlib
-from examples.schedules import blur, matmul
-from rewrites.egraph import Limit, saturate
-for program in (blur.two_stage(), matmul.naive()):
-    found = saturate(program, limit=Limit(nodes=350, rounds=9, seconds=1000.0))
-    print(found.progress.classes, found.stopped)
-    print(hashlib.sha256(repr(sorted(found.nodes.items())).encode()).hexdigest())
-    for choice in found.best(k=5):
-        moves = [(move.path, move.rule.name, move.reverse) for move in choice._moves()]
-        print(choice.label, choice.body, moves)
-"""
-
-
-def _under(seeds: int) -> set[str]:
-    """What the script prints under so many hash seeds."""
-    return {
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            env={**os.environ, "PYTHONHASHSEED": str(seed)},
-            cwd=HERE, check=True, capture_output=True, text=True,
-        ).stdout
-        for seed in range(seeds)
-    }  # fmt: skip
-
-
-def test_classes_choices_and_chains_do_not_depend_on_the_hash_seed() -> None:
-    assert len(_under(2)) == 1
-
-
-@pytest.mark.slow
-def test_ten_hash_seeds_give_the_same_classes_choices_and_chains() -> None:
-    assert len(_under(10)) == 1
