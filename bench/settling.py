@@ -23,12 +23,12 @@ def settle(longest: float = LONGEST) -> bool:
     Where the system does not tell what threads do it waits for nothing, and that is false.
     """
     own, until = str(threading.get_native_id()), time.monotonic() + longest
-    while (wanting := _wanting_a_core(own)) and time.monotonic() < until:
+    while (wanting := wanting_a_core(own)) and time.monotonic() < until:
         time.sleep(LOOKS_APART)
     return wanting == 0
 
 
-def _wanting_a_core(but: str) -> int | None:
+def wanting_a_core(but: str) -> int | None:
     """How many other threads run or wait for a core; nothing where that is not told."""
     found = 0
     try:
@@ -40,7 +40,7 @@ def _wanting_a_core(but: str) -> int | None:
             except OSError:  # it has ended
                 continue
             # The name stands in brackets, and may have any in it.
-            found += told.rpartition(")")[2].split()[0] == "R"
+            found += told.rpartition(")")[2].split()[:1] == ["R"]
     except OSError:
         return None
     return found

@@ -221,10 +221,12 @@ def matrix_vector_by_rows(rows: int = 6) -> Session:
 
 
 def layer_norm_by_rows() -> Session:
-    """Everything for one row at a time."""
+    """Everything for one row at a time, and one division by its deviation: x / d = x * (1 / d)."""
     s = reschedule(layers.layer_norm())
-    row = s.find("⊞[i < n] ⊞[j < m] _")
+    s.rw("mul_one", at="_ / deviation[_]", around="x[_, _] - mean[_]", reverse=True).rw("mul_div")
+    row = s.find("⊞[i < n] ⊞[j < m] _ * _")
     s.stage("deviation", at=row).stage("mean", at=row)
+    s.lbind("1 / deviation[_]", "scale").hoist("scale", out_of="j")
     return s
 
 

@@ -65,7 +65,11 @@ def _one_dimension(name: str, outer: int, size: int, quick: int | None = None) -
         posed(_gathered, lambda n: ((B, C, n), (outer, C, R), (B, outer, n)), terms=lambda _: C * R),
         (
             Ours(fast.convolution_in_registers, parallel=("n",)),
-            Ours(fast.convolution_in_registers, fixed=lambda n: {"B": B, "C": C, "K": outer, "R": R, "W": n}),
+            Ours(
+                fast.convolution_in_registers,
+                fixed=lambda n: {"B": B, "C": C, "K": outer, "R": R, "W": n},
+                parallel=("n",),
+            ),
             Ours(convolution.gather),
             Ours(derivations.scatter_to_gather),
         ),

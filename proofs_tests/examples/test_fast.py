@@ -130,7 +130,7 @@ CASES: Final = {
     "transpose": Case(fast.transpose_in_tiles, anchors.numpy_transpose, _matrix, 2),
     "seven points": Case(fast.seven_points_inside, anchors.numpy_seven_points, _field, 3),
     "matrix times vector": Case(fast.matrix_vector_by_rows, anchors.numpy_product, _vector, 4),
-    "layer norm": Case(fast.layer_norm_by_rows, numpy_layer_norm, _matrix, 2, least=1, scale=16),
+    "layer norm": Case(fast.layer_norm_by_rows, numpy_layer_norm, _matrix, 6, least=1, scale=16),
     "attention": Case(fast.attention_in_registers, numpy_attention, _heads, 16, least=1, scale=16),
 }
 

@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from hashlib import pbkdf2_hmac
 from itertools import pairwise
 from pathlib import Path
-from threading import Event, Thread
+from threading import get_native_id
 from typing import Any
 
 import numpy as np
@@ -123,22 +123,30 @@ def test_everybody_finds_the_machine_settled_which_is_not_timed() -> None:
     assert samples.times == {name: [150.0] * 3 for name in "ab"}
 
 
+def test_settling_waits_for_other_threads_that_want_a_core_and_for_none_that_sleeps(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def tells(thread: int, state: str) -> None:
+        (tmp_path / f"{thread}").mkdir(exist_ok=True)
+        (tmp_path / f"{thread}" / "stat").write_text(f"{thread} (a) R b) {state} 1 2", encoding="ascii")
+
+    monkeypatch.setattr(settling, "TASKS", tmp_path)
+    own = get_native_id()
+    tells(own, "R")
+    tells(own + 1, "S")
+    (tmp_path / "ended").mkdir()
+    (tmp_path / "ending").mkdir()
+    (tmp_path / "ending" / "stat").touch()
+    assert settle(0)
+    tells(own + 1, "R")
+    assert not settle(0.002)
+    monkeypatch.setattr(time, "sleep", lambda _: tells(own + 1, "S"))
+    assert settle(60)
+
+
 @pytest.mark.skipif(not TASKS.is_dir(), reason="what threads do is told by Linux")
-def test_settling_waits_for_a_thread_that_works_and_for_none_that_sleeps() -> None:
-    ended = Event()
-    sleeping = Thread(target=ended.wait)
-    working = Thread(target=lambda: pbkdf2_hmac("sha256", b"a", b"b", 200_000))  # some 0.1 s, without Python's lock
-    sleeping.start()
-    try:
-        assert settle(5)
-        working.start()
-        assert not settle(0.01)
-        assert settle(5)
-        working.join(0.01)
-        assert not working.is_alive()
-    finally:
-        ended.set()
-        sleeping.join()
+def test_a_thread_that_runs_is_seen() -> None:
+    assert (settling.wanting_a_core("nobody") or 0) >= 1
 
 
 def test_settling_waits_for_nothing_where_nobody_tells_what_threads_do(
