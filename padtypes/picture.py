@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from html import escape
 from itertools import product
 from typing import Final, Literal, TypeAlias, assert_never
-from xml.sax.saxutils import escape
 
 from atl.checks.scope import outermost, parts_in_scope
 from atl.core.index import Array, Bound, Leaf, Size, Var, value_of
@@ -96,7 +96,7 @@ class Picture:
 
 def _text(x: float, y: float, text: str, *, bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:g}" y="{y:g}" fill="#333"{weight}>{escape(text)}</text>'
+    return f'<text x="{x:g}" y="{y:g}" fill="#333"{weight}>{escape(text, quote=False)}</text>'
 
 
 def _square(x: float, y: float, side: int, state: State) -> str:

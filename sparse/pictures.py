@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 from os import PathLike
 from typing import Any, Final
-from xml.sax.saxutils import escape
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Picture:
         down = 34 + len(grid) * HIGH + 16
         widest = max((len(row) for row in grid), default=0)
         for name, array in _named(self.tensor):
-            parts.append(f'<text x="80" y="{down + 16}" text-anchor="end">{escape(name)}</text>')
+            parts.append(f'<text x="80" y="{down + 16}" text-anchor="end">{escape(name, quote=False)}</text>')
             for k, number in enumerate(array):
                 owner = rows[k] if name == "val" else -1
                 fill = "#f2f2f2" if owner < 0 else PALETTE[owner % len(PALETTE)]
@@ -63,7 +63,7 @@ class Picture:
             down += HIGH + 6
             widest = max(widest, len(array))
         size = f'width="{110 + widest * CELL}" height="{down + 8}"'
-        title = f'<text x="90" y="22" font-weight="bold">{escape(repr(self.tensor.format))}</text>'
+        title = f'<text x="90" y="22" font-weight="bold">{escape(repr(self.tensor.format), quote=False)}</text>'
         style = 'font-family="DejaVu Sans, sans-serif" font-size="12" style="background:#ffffff"'
         return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{title}{"".join(parts)}</svg>\n'
 
@@ -183,5 +183,7 @@ def _written(number: Any) -> str:
 
 
 def _box(x: int, y: int, fill: str, text: str) -> str:
-    middle = f'<text x="{x + CELL / 2}" y="{y + 16}" text-anchor="middle">{escape(text)}</text>' if text else ""
+    middle = (
+        f'<text x="{x + CELL / 2}" y="{y + 16}" text-anchor="middle">{escape(text, quote=False)}</text>' if text else ""
+    )
     return f'<rect x="{x}" y="{y}" width="{CELL}" height="{HIGH}" fill="{fill}" stroke="#888"/>{middle}'

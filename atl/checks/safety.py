@@ -54,7 +54,8 @@ def accesses(expr: Expr, scope: Scope) -> Iterator[Obligation]:
     for condition in conditions_in(expr):
         yield from _reads_in_predicate(scope.predicate(condition), scope)
     for expression in unconditional_indices(expr):
-        yield from reads_in(scope.index(expression))
+        if reads(expression):
+            yield from reads_in(scope.index(expression))
     for part in type(expr).form.parts:
         if part.at is not None:
             tensor = getattr(expr, part.field)

@@ -83,9 +83,19 @@ def known_at_the_start(assumptions: Iterable[Predicate], inputs: Iterable[Array]
 
 def parts_in_scope(expr: Expr, scope: Scope, path: Path = ()) -> Iterator[tuple[Path, Expr, Scope]]:
     """Every part of a term, with its path and what binders, guards and selections around it let one know there."""
-    yield path, expr, scope
+    left: list[Iterator[tuple[Path, Expr, Scope]]] = [iter(((path, expr, scope),))]
+    while left:
+        place = next(left[-1], None)
+        if place is None:
+            left.pop()
+            continue
+        yield place
+        left.append(_direct_parts(*place))
+
+
+def _direct_parts(path: Path, expr: Expr, scope: Scope) -> Iterator[tuple[Path, Expr, Scope]]:
     for position, (child, inside) in enumerate(zip(children(expr), child_scopes(expr, scope), strict=True)):
-        yield from parts_in_scope(child.expr, inside, (*path, position))
+        yield (*path, position), child.expr, inside
 
 
 def child_scopes(expr: Expr, scope: Scope) -> tuple[Scope, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
-from typing import TypeAlias, assert_never
+from functools import lru_cache
+from typing import Final, TypeAlias, assert_never
 
 from atl.core.declared import bounds_of
 from atl.core.index import (
@@ -24,13 +24,16 @@ from atl.core.index import (
     index,
     map_leaves,
 )
+from atl.core.node import Identity, identity
 from atl.core.predicate import TRUE, Predicate, atoms_of, conjuncts, map_indices
 
+NOTHING: Final = Identity(())
+"""The identity of no facts."""
 Topics: TypeAlias = frozenset[Hashable]
 """The sizes and variables that a predicate speaks about, and the names of the arrays that it reads."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Facts:
     """The facts in scope, oldest first. Every size is non-negative without being told.
 
@@ -39,8 +42,9 @@ class Facts:
 
     predicates: tuple[Predicate, ...] = ()
     topics: tuple[Topics, ...] = field(default=(), repr=False, compare=False)
-    known: frozenset[Predicate] = field(default=frozenset(), repr=False, compare=False)
-    _hash: int = field(default=0, repr=False, compare=False)
+    known: frozenset[Identity] = field(default=frozenset(), repr=False, compare=False)
+    identity: Identity = field(default=NOTHING, repr=False, compare=False)
+    """What equal facts share: of some and further ones it is found without looking at all of them again."""
 
     def __post_init__(self) -> None:
         """Conjunctions are flattened, what is true anyway and repetitions drop."""
@@ -50,18 +54,21 @@ class Facts:
                 flat.update(dict.fromkeys(part for part in conjuncts(predicate) if part != TRUE))
             object.__setattr__(self, "predicates", tuple(flat))
             object.__setattr__(self, "topics", tuple(topics_of(part) for part in flat))
-        object.__setattr__(self, "known", frozenset(self.predicates))
-        object.__setattr__(self, "_hash", _longer(0, self.predicates))
+        object.__setattr__(self, "known", frozenset(predicate.identity for predicate in self.predicates))
+        object.__setattr__(self, "identity", _longer(NOTHING, self.predicates))
+
+    def __eq__(self, other: object) -> bool:
+        return self.identity is other.identity if isinstance(other, Facts) else NotImplemented
 
     def __hash__(self) -> int:
-        return self._hash
+        return hash(self.identity)
 
     def assume(self, *predicates: Predicate) -> Facts:
         """These facts and the given ones."""
         new: dict[Predicate, None] = {}
         for predicate in predicates:
             for part in conjuncts(predicate):
-                if part != TRUE and part not in self.known:
+                if part.identity is not TRUE.identity and part.identity not in self.known:
                     new[part] = None
         if not new:
             return self
@@ -69,8 +76,8 @@ class Facts:
         put = object.__setattr__
         put(longer, "predicates", (*self.predicates, *new))
         put(longer, "topics", (*self.topics, *map(topics_of, new)))
-        put(longer, "known", self.known.union(new))
-        put(longer, "_hash", _longer(self._hash, new))
+        put(longer, "known", self.known.union([predicate.identity for predicate in new]))
+        put(longer, "identity", _longer(self.identity, new))
         return longer
 
     def about(self, topics: Topics) -> tuple[Facts, Facts]:
@@ -86,9 +93,11 @@ class Facts:
         return Facts(tuple(self.predicates[k] for k in positions), tuple(self.topics[k] for k in positions))
 
 
-def _longer(hashed: int, predicates: Iterable[Predicate]) -> int:
-    """The hash of facts and further ones: of a few more it is found without looking at all of them again."""
-    return reduce(lambda before, predicate: hash((before, predicate)), predicates, hashed)
+def _longer(before: Identity, predicates: Iterable[Predicate]) -> Identity:
+    """The identity of facts and further ones."""
+    for predicate in predicates:
+        before = identity((before, predicate.identity))
+    return before
 
 
 EMPTY = Facts()

@@ -27,6 +27,7 @@ from atl.core.index import (
     index,
     map_leaves,
 )
+from atl.core.node import Identity
 from atl.core.predicate import (
     FALSE,
     TRUE,
@@ -70,8 +71,8 @@ statistics: Final = Statistics()
 """How many queries each layer has answered in this process."""
 
 _inconsistencies: Final[dict[Facts, bool]] = {}
-Key: TypeAlias = tuple[Facts, Predicate, bool, bool]
-"""All that an answer depends on: whether the slow layers, and whether z3, may be asked too."""
+Key: TypeAlias = tuple[Identity, Identity, bool, bool]
+"""All that an answer depends on: the facts, the goal, whether the slow layers, and whether z3, may be asked too."""
 _memo: Final[dict[Key, Answer]] = {}
 _smt: Final[ContextVar[bool]] = ContextVar("smt", default=True)
 
@@ -94,10 +95,15 @@ def proves(facts: Facts, goal: Predicate, *, thorough: bool = True) -> bool:
 
 def _answered(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
     """The answer, of which a model may call variables as an equal question did that was asked before."""
-    if goal == TRUE or goal in facts.known or (isinstance(goal, NonNegative) and never_negative(goal.expression)):
+    asked = goal.identity
+    if (
+        asked is TRUE.identity
+        or asked in facts.known
+        or (isinstance(goal, NonNegative) and never_negative(goal.expression))
+    ):
         statistics.trivial += 1
         return Proved("trivial")
-    key = (facts, goal, thorough, _smt.get())
+    key = (facts.identity, asked, thorough, _smt.get())
     found = _memo.get(key)
     if found is not None:
         statistics.memo += 1
@@ -217,7 +223,7 @@ def _connected(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
 def _numbered(facts: Facts, goal: Predicate, thorough: bool) -> Answer:
     """Questions that differ in the numbers of their variables only are asked once."""
     numbered, asked, variables = renumbered(facts, goal)
-    key = (numbered, asked, thorough, _smt.get())
+    key = (numbered.identity, asked.identity, thorough, _smt.get())
     answer = _memo.get(key)
     if answer is None:
         answer = _Query(numbered, asked, thorough=thorough).answer()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from os import PathLike
 from typing import Any, Final, TypeAlias
-from xml.sax.saxutils import escape
 
 from atl.errors import ArgumentError, ATLError, WrongArgument, brief
 from atl.files.whole import write_text
@@ -110,7 +110,7 @@ def _text(
 ) -> str:
     return (
         f'<text x="{x:g}" y="{y:g}" font-size="{size:g}" text-anchor="{anchor}" font-weight="{weight}" '
-        f'fill="{fill}">{escape(text)}</text>'
+        f'fill="{fill}">{escape(text, quote=False)}</text>'
     )
 
 

@@ -57,6 +57,7 @@ from lowering.nest.loopnest import (
     Statement,
     bytes_of,
     statements,
+    with_body,
 )
 from lowering.nest.text_scope import TextScope, outermost, show_index
 from lowering.nest.tiles import cells_of
@@ -150,7 +151,7 @@ class _Host:
 
     def _grid(self, loop: For, around: tuple[For, ...], place: Place) -> Iterator[Launch]:
         """The launches of a nest of loops of blocks; several, where one has several in it."""
-        grid = (*around, replace(loop, body=()))
+        grid = (*around, with_body(loop, ()))
         _, scope = place.scope.bind(loop.variable, loop.variable.name)
         inside = Place(place.facts.assume(loop.range), scope)
         if any(isinstance(s, For) and s.mark in BLOCKS for s in loop.body):

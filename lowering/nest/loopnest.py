@@ -11,9 +11,10 @@ the target's own is proved once and written into the nest (`LoopNest.natural`), 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Final, Literal, TypeAlias, assert_never
+from operator import is_
+from typing import Final, Literal, TypeAlias, TypeVar, assert_never
 
 from atl.checks.stack import Storage
 from atl.checks.targets import MarkedBinder
@@ -79,6 +80,7 @@ class Cell:
 
     buffer: Buffer
     pairs: Pairs
+    _address: Index | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def placed(self) -> Pairs:
@@ -91,8 +93,12 @@ class Cell:
 
     @property
     def address(self) -> Index:
-        """The flat, row-major address (`flatten_index` of §4.4.2)."""
-        return flat(self.placed)
+        """The flat, row-major address (`flatten_index` of §4.4.2). Each cell remembers its own."""
+        known = self._address
+        if known is None:
+            known = flat(self.placed)
+            object.__setattr__(self, "_address", known)
+        return known
 
 
 def flat(pairs: Pairs) -> Index:
@@ -221,6 +227,10 @@ class For:
             known = within(self.low, index(self.variable), self.high)
             object.__setattr__(self, "_range", known)
         return known
+
+    def tell_range(self, other: For) -> None:
+        """Tells a loop with the same ends what this one remembers."""
+        object.__setattr__(other, "_range", self._range)
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,6 +438,19 @@ def statements(block: Block) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, For | If):
             yield from statements(statement.body)
+
+
+Around = TypeVar("Around", bound=For | If)
+
+
+def with_body(statement: Around, body: Block) -> Around:
+    """The loop or the branch with another body; itself, where that is of the very same statements."""
+    if len(body) == len(statement.body) and all(map(is_, body, statement.body)):
+        return statement
+    made = replace(statement, body=body)
+    if isinstance(made, For) and isinstance(statement, For):
+        statement.tell_range(made)
+    return made
 
 
 def unused_ids(nest: LoopNest) -> Iterator[int]:

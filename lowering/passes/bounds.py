@@ -26,6 +26,7 @@ from lowering.nest.loopnest import (
     LoopNest,
     Statement,
     statements,
+    with_body,
 )
 from lowering.nest.tiles import step
 from lowering.passes.simplification import each_replaced, until_settled
@@ -52,7 +53,7 @@ def _statement(facts: Facts, statement: Statement) -> Statement:
         case For():
             loop = _tightened(facts, statement)
             inner = _block(facts.assume(loop.range), loop.body)
-            return loop if inner is loop.body else replace(loop, body=inner)
+            return loop if inner is loop.body else with_body(loop, inner)
         case If(predicate, body):
             inner = _block(facts.assume(predicate), body)
             return statement if inner is body else If(predicate, inner)

@@ -19,6 +19,7 @@ from lowering.nest.loopnest import (
     LoopNest,
     Statement,
     opposite,
+    with_body,
 )
 
 
@@ -45,7 +46,7 @@ def _is_branch(block: Block, at: int) -> bool:
 def _statement(statement: Statement, *, is_branch: bool) -> Statement:
     match statement:
         case For(body=body):
-            return replace(statement, body=_block(body))
+            return with_body(statement, _block(body))
         case If(predicate, body):
             while not is_branch and predicate != TRUE and len(body) == 1 and isinstance(body[0], If):
                 predicate, body = conjunction((predicate, body[0].predicate)), body[0].body

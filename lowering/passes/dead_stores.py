@@ -22,6 +22,7 @@ from lowering.nest.loopnest import (
     accessed,
     key,
     statements,
+    with_body,
 )
 from lowering.nest.tiles import sources
 
@@ -67,7 +68,7 @@ def _statement(statement: Statement, needed: frozenset[Hashable]) -> Block:
     match statement:
         case For(body=body) | If(body=body):
             inner = _kept(body, needed)
-            return (replace(statement, body=inner),) if inner else ()
+            return (with_body(statement, inner),) if inner else ()
         case Assign() | Accumulate() | Declare():
             return (statement,) if _target(statement) in needed else ()
         case Allocate(buffer) | Clear(buffer) | Free(buffer):

@@ -48,6 +48,7 @@ from lowering.nest.loopnest import (
     Statement,
     opposite,
     statements,
+    with_body,
 )
 from lowering.passes.simplification import each_replaced, until_settled
 
@@ -76,7 +77,7 @@ def _statement(facts: Facts, statement: Statement) -> Block:
     match statement:
         case For(body=body):
             inner = _block(facts.assume(statement.range), body)
-            return _loop(facts, statement if inner is body else replace(statement, body=inner))
+            return _loop(facts, statement if inner is body else with_body(statement, inner))
         case If(predicate, body):
             inner = _block(facts.assume(predicate), body)
             return (statement if inner is body else If(predicate, inner),)
@@ -93,7 +94,7 @@ def _loop(facts: Facts, loop: For) -> Block:
     if shared:
         predicate = conjunction(shared)
         inner = tuple(_without(statement, shared) for statement in loop.body)
-        return (If(predicate, _loop(facts.assume(predicate), replace(loop, body=_spliced(inner)))),)
+        return (If(predicate, _loop(facts.assume(predicate), with_body(loop, _spliced(inner)))),)
     tests: dict[Predicate, Predicate] = {}
     for predicate in _tests_of(loop.body):
         for test in _invariant_parts(facts, loop, predicate):
@@ -102,7 +103,7 @@ def _loop(facts: Facts, loop: For) -> Block:
         return (loop,)
     test = next(iter(tests.values()))
     return tuple(
-        If(outcome, _loop(facts.assume(outcome), replace(loop, body=body)))
+        If(outcome, _loop(facts.assume(outcome), with_body(loop, body)))
         for outcome in (test, negation(test))
         if (body := _decided(loop.body, outcome))
     )

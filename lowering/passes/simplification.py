@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import is_
 from typing import Final, assert_never
 
 from atl.checks.scope import known_at_the_start
+from atl.core.index import Index
 from atl.core.marks import LoopMark
 from atl.core.predicate import FALSE, TRUE, Predicate, negation
 from atl.prove import Facts, simplify, simplify_predicate
@@ -32,6 +34,7 @@ from lowering.nest.loopnest import (
     ScalarExpr,
     Statement,
     statements,
+    with_body,
 )
 from lowering.nest.substitution import at_iteration
 
@@ -91,20 +94,23 @@ def _block(facts: Facts, block: Block, done: frozenset[int] = NONE) -> Block:
 def _statement(facts: Facts, statement: Statement, done: frozenset[int]) -> Block:
     match statement:
         case For(_, low, high, body, mark):
-            loop = replace(statement, low=simplify(facts, low), high=simplify(facts, high), body=())
+            loop = _with_range(statement, simplify(facts, low), simplify(facts, high))
             once = loop.low.constant is not None and loop.high == loop.low + 1
             if once and mark is LoopMark.NONE and not _sizes_what_is_outside(statement):
-                return in_a_block(_block(facts, at_iteration(replace(loop, body=body), loop.low)))
+                return in_a_block(_block(facts, at_iteration(loop, loop.low)))
             inner = _block(facts.assume(loop.range), body, done)
-            return (replace(loop, body=inner),) if inner else ()
+            return (with_body(loop, inner),) if inner else ()
         case If(predicate, body):
             return _branch(facts, predicate, body, done)
         case Assign(target, value):
-            return (Assign(_storage(facts, target), _scalar(facts, value)),)
+            into, made = _storage(facts, target), _scalar(facts, value)
+            return (statement if into is target and made is value else Assign(into, made),)
         case Accumulate(target, op, value):
-            return (Accumulate(_storage(facts, target), op, _scalar(facts, value)),)
+            into, made = _storage(facts, target), _scalar(facts, value)
+            return (statement if into is target and made is value else Accumulate(into, op, made),)
         case Declare(variable, initial, mark):
-            return (Declare(variable, _scalar(facts, initial), mark),)
+            made = _scalar(facts, initial)
+            return (statement if made is initial else Declare(variable, made, mark),)
         case Allocate(_, capacity):
             return (replace(statement, capacity=simplify(facts, capacity)),)
         case Clear(_, count, _, row):
@@ -113,6 +119,10 @@ def _statement(facts: Facts, statement: Statement, done: frozenset[int]) -> Bloc
         case Free():
             return (statement,)
     assert_never(statement)
+
+
+def _with_range(loop: For, low: Index, high: Index) -> For:
+    return loop if low is loop.low and high is loop.high else replace(loop, low=low, high=high)
 
 
 def _sizes_what_is_outside(loop: For) -> bool:
@@ -147,7 +157,8 @@ def _storage(facts: Facts, at: Cell | Scalar) -> Cell | Scalar:
     if isinstance(at, Scalar):
         return at
     pairs = tuple((simplify(facts, position), simplify(facts, extent)) for position, extent in at.pairs)
-    return Cell(at.buffer, pairs)
+    same = all(a is b and n is m for (a, n), (b, m) in zip(pairs, at.pairs, strict=True))
+    return at if same else Cell(at.buffer, pairs)  # what stays the very object need not be looked at again
 
 
 def _scalar(facts: Facts, e: ScalarExpr) -> ScalarExpr:
@@ -155,11 +166,13 @@ def _scalar(facts: Facts, e: ScalarExpr) -> ScalarExpr:
         case Number():
             return e
         case Load(source):
-            return Load(_storage(facts, source))
+            read = _storage(facts, source)
+            return e if read is source else Load(read)
         case FromIndex(index, dtype):
             return FromIndex(simplify(facts, index), dtype)
         case Apply(op, arguments, dtype):
-            return Apply(op, tuple(_scalar(facts, argument) for argument in arguments), dtype)
+            made = tuple(_scalar(facts, argument) for argument in arguments)
+            return e if all(map(is_, made, arguments)) else Apply(op, made, dtype)
         case Choose(predicate, left, right):
             simpler = simplify_predicate(facts, predicate)
             if simpler == TRUE:

@@ -28,6 +28,7 @@ from lowering.nest.loopnest import (
     LoopNest,
     Statement,
     statements,
+    with_body,
 )
 from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope, outermost
@@ -193,7 +194,7 @@ def _statement(statement: Statement, single: frozenset[int], full: set[Buffer]) 
     match statement:
         case For(body=body) | If(body=body):
             inner = _block(body, single, full)
-            return statement if inner == body else replace(statement, body=inner)
+            return statement if inner == body else with_body(statement, inner)
         case Accumulate(target, _, value):
             return Assign(target, value) if id(statement) in single else statement
         case Allocate(buffer) | Clear(buffer):

@@ -23,6 +23,7 @@ from lowering.nest.loopnest import (
     Statement,
     statements,
     unused_ids,
+    with_body,
 )
 from lowering.nest.walks.streams import lines_of
 
@@ -42,7 +43,7 @@ def _block(block: Block, facts: Facts, ids: Iterator[int]) -> Block:
             case For(mark=LoopMark.STREAM):
                 out.append(replace(statement, lines=lines_of(statement, facts, ids)))
             case For(body=body):
-                out.append(replace(statement, body=_block(body, facts.assume(statement.range), ids)))
+                out.append(with_body(statement, _block(body, facts.assume(statement.range), ids)))
             case If(predicate, body):
                 out.append(If(predicate, _block(body, facts.assume(predicate), ids)))
             case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():

@@ -37,6 +37,7 @@ from lowering.nest.loopnest import (
     ScalarExpr,
     Statement,
     key,
+    with_body,
 )
 from lowering.nest.substitution import at_iteration
 from lowering.nest.tiles import cells_of, sources, step, tiles_of
@@ -69,7 +70,7 @@ def _block(block: Block, tiles: AbstractSet[int]) -> Block:
 
 
 def _inside(statement: Statement, tiles: AbstractSet[int]) -> Statement:
-    return replace(statement, body=_block(statement.body, tiles)) if isinstance(statement, For | If) else statement
+    return with_body(statement, _block(statement.body, tiles)) if isinstance(statement, For | If) else statement
 
 
 def _joined(before: Block, declared: Declare, summing: For, tiles: AbstractSet[int]) -> Block | None:
@@ -82,7 +83,7 @@ def _joined(before: Block, declared: Declare, summing: For, tiles: AbstractSet[i
                 plain = _is_plain(loop, tiles) and _is_plain(summing, tiles)
                 if not (plain and _may_join(loop, declared, summing, adding)):
                     return None
-                return (*before[:at], declared, replace(loop, body=(*loop.body, *adding)), *before[at + 1 :])
+                return (*before[:at], declared, with_body(loop, (*loop.body, *adding)), *before[at + 1 :])
             case Allocate():
                 pass  # nobody has stored to it
             case Declare(variable) if key(variable) not in read:

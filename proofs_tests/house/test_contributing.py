@@ -194,7 +194,7 @@ NO_PARTS: Final = Edit(
             return
 """,
     "for position, (child, inside) in enumerate(zip(children(expr), child_scopes(expr, scope), strict=True)):",
-    "parts_in_scope",
+    "_direct_parts",
 )
 
 

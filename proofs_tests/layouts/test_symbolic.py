@@ -67,7 +67,7 @@ def test_symbolic_compositions_agree_at_sampled_sizes(outer: Layout, inner: Layo
     assert tried > 10
     for fact in given:
         assert isinstance(fact, atl.Condition)
-        assert fact.node in made.known.facts.known, "the result carries what it rests on"
+        assert fact.node in made.known.facts.predicates, "the result carries what it rests on"
 
 
 def test_a_question_that_is_open_is_the_refusal() -> None:
@@ -81,7 +81,7 @@ def test_a_question_that_is_open_is_the_refusal() -> None:
 def test_a_fact_opens_what_was_refused() -> None:
     layout = Layout((N, M), (M, 1), given=[N % 4 == 0])
     assert str(zipped_divide(layout, (4, M))) == "((4,M),(N // 4,1)):((M,1),(4*M,0))"
-    assert (N % 4 == 0).node in zipped_divide(layout, (4, M)).known.facts.known
+    assert (N % 4 == 0).node in zipped_divide(layout, (4, M)).known.facts.predicates
 
 
 def test_divisibility_prints_away() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
+from operator import mul
 from typing import Final, TypeAlias
 
 from atl.core.dtypes import TRUTH
@@ -25,6 +26,8 @@ _BASE: Final = 1 << 60
 MAX_ELEMENT_RANK: Final = 4
 
 
+Ranks: TypeAlias = tuple[int, ...]
+"""The rank of the elements of each group, in the order of `groups_of`."""
 Extent: TypeAlias = tuple[str, int]
 """A tensor metavariable, and a dimension of it."""
 
@@ -43,42 +46,72 @@ class Pattern:
     """The tensors of which neither side asks more than their types, and their ranks."""
 
 
+@lru_cache(maxsize=4096)
 def patterns(rule: Rule, reverse: bool, rank: int) -> tuple[Pattern, ...]:
     """The patterns of a side that can stand for a term of this rank."""
-    return tuple(pattern for pattern in all_patterns(rule, reverse) if pattern.term.type.rank == rank)
+    known = _rank_of_side(rule, reverse)
+    found = (
+        _at_ranks(rule, ranks)
+        for ranks in _choices(rule, MAX_ELEMENT_RANK)
+        if known is None or known[0] + sum(map(mul, known[1], ranks)) == rank
+    )
+    return tuple(both[reverse] for both in found if both is not None and both[reverse].term.type.rank == rank)
 
 
 def all_patterns(rule: Rule, reverse: bool) -> tuple[Pattern, ...]:
     """The patterns of a side, one for each choice of the ranks of elements."""
-    return _both_sides(rule)[reverse]
+    return _up_to(rule, reverse, MAX_ELEMENT_RANK)
 
 
-@lru_cache(maxsize=1024)
-def _both_sides(rule: Rule) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
-    """The patterns of the left and of the right side, of the same variables: it is stating the rule that costs."""
-    left: list[Pattern] = []
-    right: list[Pattern] = []
-    for pattern, stated in _stated(rule):
-        left.append(pattern)
-        right.append(replace(pattern, term=stated.rhs))
-    return tuple(left), tuple(right)
+def few_patterns(rule: Rule, reverse: bool) -> tuple[Pattern, ...]:
+    """Those for elements that are scalars or vectors."""
+    return _up_to(rule, reverse, 1)
 
 
-def _stated(rule: Rule) -> Iterator[tuple[Pattern, Equation]]:
-    groups = groups_of(rule)
-    for ranks in product(range(MAX_ELEMENT_RANK + 1), repeat=len(groups)):
-        try:
-            yield variables_of(rule, dict(zip(groups, ranks, strict=True)))
-        except ATLError:
-            continue  # elements of these ranks do not fit this rule
+@lru_cache(maxsize=2048)
+def _up_to(rule: Rule, reverse: bool, rank: int) -> tuple[Pattern, ...]:
+    stated = (_at_ranks(rule, ranks) for ranks in _choices(rule, rank))
+    return tuple(both[reverse] for both in stated if both is not None)
+
+
+def _choices(rule: Rule, rank: int) -> Iterator[Ranks]:
+    return product(range(rank + 1), repeat=len(groups_of(rule)))
+
+
+@lru_cache(maxsize=8192)
+def _at_ranks(rule: Rule, ranks: Ranks) -> tuple[Pattern, Pattern] | None:
+    """The patterns of the left and of the right side, of the same variables: it is stating the rule that costs.
+
+    There are none where elements of these ranks do not fit the rule.
+    """
+    try:
+        pattern, stated = variables_of(rule, dict(zip(groups_of(rule), ranks, strict=True)))
+    except ATLError:
+        return None
+    return pattern, replace(pattern, term=stated.rhs)
+
+
+@lru_cache(maxsize=2048)
+def _rank_of_side(rule: Rule, reverse: bool) -> tuple[int, Ranks] | None:
+    """The rank of a side for scalar elements, and what each group of elements adds to it for each of their dimensions.
+
+    Not known where the rule fits no scalars or no vectors.
+    """
+    count = len(groups_of(rule))
+    stated = [_at_ranks(rule, tuple(int(one == at) for one in range(count))) for at in range(-1, count)]
+    ranks = [both[reverse].term.type.rank for both in stated if both is not None]
+    if len(ranks) <= count:
+        return None
+    return ranks[0], tuple(rank - ranks[0] for rank in ranks[1:])
 
 
 @lru_cache(maxsize=2048)
 def outermost(rule: Rule, reverse: bool) -> type[Expr] | None:
     """What a side of a rule is made by, told from the least ranks alone, which is quick; None if it may be any term."""
-    for pattern, stated in _stated(rule):
-        term = stated.rhs if reverse else pattern.term
-        return None if isinstance(term, Metavariable) else type(term)
+    for ranks in _choices(rule, MAX_ELEMENT_RANK):
+        if (both := _at_ranks(rule, ranks)) is not None:
+            term = both[reverse].term
+            return None if isinstance(term, Metavariable) else type(term)
     return None
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
 from atl.core.terms import Expr, Metavariable
 from atl.core.traversal import children, static
-from rewrites.matching.patterns import all_patterns
+from rewrites.matching.patterns import Pattern, all_patterns, few_patterns
 from rewrites.rule import Rule
 
 Node: TypeAlias = tuple[type, object]
@@ -27,8 +27,14 @@ class Head:
 @lru_cache(maxsize=1024)
 def heads(rule: Rule, reverse: bool) -> frozenset[Head] | None:
     """The heads of a side of the rule, for elements of every rank; None if it may be any term."""
+    found = _heads_of(few_patterns(rule, reverse))
+    # Where scalars and vectors have one head, all elements have; a rule on elements may be one on loops for vectors.
+    return found if found is None or len(found) == 1 else _heads_of(all_patterns(rule, reverse))
+
+
+def _heads_of(patterns: Iterable[Pattern]) -> frozenset[Head] | None:
     found: set[Head] = set()
-    for pattern in all_patterns(rule, reverse):
+    for pattern in patterns:
         if isinstance(pattern.term, Metavariable):
             return None
         below = tuple(_head(child.expr) for child in children(pattern.term))

@@ -8,7 +8,19 @@ from typing import assert_never
 from atl.core.index import AnyAtom, Bound, Extremum, Index, Quotient, Read, Size, Var, Xor, constant, index
 from atl.core.predicate import at_most
 from atl.prove import Facts, proves
-from lowering.nest.loopnest import Accumulate, Allocate, Assign, Block, Clear, Declare, For, Free, If, Statement
+from lowering.nest.loopnest import (
+    Accumulate,
+    Allocate,
+    Assign,
+    Block,
+    Clear,
+    Declare,
+    For,
+    Free,
+    If,
+    Statement,
+    with_body,
+)
 
 
 def with_constant_room(block: Block, facts: Facts) -> Block:
@@ -19,7 +31,7 @@ def with_constant_room(block: Block, facts: Facts) -> Block:
 def _statement(statement: Statement, facts: Facts) -> Statement:
     match statement:
         case For(body=body):
-            return replace(statement, body=with_constant_room(body, facts.assume(statement.range)))
+            return with_body(statement, with_constant_room(body, facts.assume(statement.range)))
         case If(predicate, body):
             return If(predicate, with_constant_room(body, facts.assume(predicate)))
         case Allocate(capacity=capacity):

@@ -7,7 +7,7 @@ are padded to bring their columns into different banks, and no read comes to wha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
 from atl.core.predicate import FALSE
@@ -29,6 +29,7 @@ from lowering.nest.loopnest import (
     accessed,
     key,
     statements,
+    with_body,
 )
 from lowering.nest.meeting import meeting
 from lowering.nest.text_scope import TextScope
@@ -78,7 +79,7 @@ class _Without:
                 case For(body=body) | If(body=body):
                     inner = self.block(body)
                     if inner or not body:
-                        yield replace(statement, body=inner)
+                        yield with_body(statement, inner)
                 case Assign():
                     if not any(statement is each for each in self.gone):
                         yield statement

@@ -38,6 +38,7 @@ from lowering.nest.loopnest import (
     Number,
     ScalarExpr,
     Statement,
+    with_body,
 )
 
 WIDTHS: Final = (8, 16)
@@ -83,7 +84,7 @@ class _Widened:
             case For(mark=LoopMark.VECTOR):
                 return self._vector(statement, facts.assume(statement.range))
             case For(body=body):
-                return replace(statement, body=self._block(body, facts.assume(statement.range)))
+                return with_body(statement, self._block(body, facts.assume(statement.range)))
             case If(predicate, body):
                 return If(predicate, self._block(body, facts.assume(predicate)))
             case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
@@ -99,7 +100,7 @@ class _Widened:
         if statement is None or not (made.loads_of_one_condition() or made.stores):
             return loop
         self.loops[loop.variable.uid] = Wide(lanes, made.loads_of_one_condition(), stores=made.stores)
-        return replace(loop, body=(statement,))
+        return with_body(loop, (statement,))
 
 
 @dataclass(slots=True)

@@ -35,6 +35,7 @@ from lowering.nest.loopnest import (
     elements,
     key,
     statements,
+    with_body,
 )
 from lowering.nest.meeting import meeting, other
 from lowering.nest.text_scope import TextScope
@@ -69,7 +70,7 @@ def _stored(block: Block, allocate: Allocate, facts: Facts, scope: TextScope) ->
             return block
         match statement:
             case For(body=body):
-                out.append(replace(statement, body=_stored(body, allocate, facts.assume(statement.range), scope)))
+                out.append(with_body(statement, _stored(body, allocate, facts.assume(statement.range), scope)))
             case If(predicate, body):
                 out.append(If(predicate, _stored(body, allocate, facts.assume(predicate), scope)))
             case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
@@ -145,7 +146,7 @@ def _with_zeros(statement: Statement, store: Assign, kept: Predicate, conditions
         return stored if kept == TRUE else If(kept, (stored,))
     match statement:
         case For(body=body) if _holds(statement, store):
-            return replace(statement, body=tuple(_with_zeros(s, store, kept, conditions) for s in body))
+            return with_body(statement, tuple(_with_zeros(s, store, kept, conditions) for s in body))
         case If(predicate, (inner,)) if _holds(statement, store):
             return _with_zeros(inner, store, kept, (*conditions, predicate))
         case For() | If() | Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():

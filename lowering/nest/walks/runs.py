@@ -30,6 +30,7 @@ from lowering.nest.loopnest import (
     accessed,
     key,
     statements,
+    with_body,
 )
 from lowering.nest.tiles import sources
 
@@ -118,7 +119,7 @@ def _adding_to(block: Block, adding: Accumulate, total: Scalar) -> Block:
     for statement in block:
         match statement:
             case For(body=body) | If(body=body):
-                out.append(replace(statement, body=_adding_to(body, adding, total)))
+                out.append(with_body(statement, _adding_to(body, adding, total)))
             case Accumulate() if statement is adding:
                 out.append(replace(adding, target=total))
             case Accumulate() | Assign() | Declare() | Allocate() | Clear() | Free():

@@ -41,6 +41,7 @@ from lowering.nest.loopnest import (
     elements,
     key,
     statements,
+    with_body,
 )
 from lowering.nest.substitution import cell_at
 from lowering.nest.tiles import sources, step
@@ -87,7 +88,7 @@ def stream_at(loop: For) -> Stream | None:
         for statement in block:
             match statement:
                 case For(body=body) | If(body=body):
-                    out.append(replace(statement, body=gathered(body, (*around, statement))))
+                    out.append(with_body(statement, gathered(body, (*around, statement))))
                 case Assign(Cell() as cell) if is_stored(cell.buffer):
                     line = Line(statement, around, next(buffers))
                     lines.append(line)

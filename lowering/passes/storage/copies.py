@@ -29,6 +29,7 @@ from lowering.nest.loopnest import (
     ScalarExpr,
     Statement,
     elements,
+    with_body,
 )
 from lowering.nest.tiles import cells_of, vectors
 
@@ -82,7 +83,7 @@ class _Copy:
     def _statement(self, statement: Statement) -> Statement:
         match statement:
             case For(body=body) | If(body=body):
-                return replace(statement, body=self.block(body))
+                return with_body(statement, self.block(body))
             case Assign(_, value) | Accumulate(_, _, value):
                 return replace(statement, value=self._scalar(value))
             case Declare(_, initial):

@@ -21,6 +21,7 @@ from lowering.nest.loopnest import (
     accessed,
     key,
     opposite,
+    with_body,
 )
 from lowering.passes.dead_stores import loaded
 
@@ -35,6 +36,8 @@ def with_early_frees(nest: LoopNest) -> LoopNest:
 
 
 def _block(block: Block) -> Block:
+    if not any(isinstance(statement, Free) for statement in block):
+        return tuple(_inside(statement) for statement in block)
     after: dict[int, list[Statement]] = {}
     kept: list[Statement] = []
     last: dict[Hashable, int] = {}
@@ -44,7 +47,7 @@ def _block(block: Block) -> Block:
             continue
         for mentioned in _mentioned(statement):
             last[mentioned] = len(kept)
-        kept.append(replace(statement, body=_block(statement.body)) if isinstance(statement, For | If) else statement)
+        kept.append(_inside(statement))
     out: list[Statement] = []
     waiting: list[Statement] = []
     for at, statement in enumerate(kept):
@@ -54,6 +57,10 @@ def _block(block: Block) -> Block:
             out += waiting
             waiting = []
     return tuple(out)
+
+
+def _inside(statement: Statement) -> Statement:
+    return with_body(statement, _block(statement.body)) if isinstance(statement, For | If) else statement
 
 
 def _mentioned(statement: Statement) -> Iterator[Hashable]:

@@ -37,6 +37,7 @@ from lowering.nest.loopnest import (
     Statement,
     statements,
     unused_ids,
+    with_body,
 )
 from lowering.nest.substitution import at_iteration
 from lowering.nest.tiles import cells_of, has_lanes, occurs, shape_of, step, vectors_of_row
@@ -146,7 +147,7 @@ class _Writer:
     def _allocated(self, statement: Statement) -> Statement:
         match statement:
             case For(body=body) | If(body=body):
-                return replace(statement, body=self.in_registers(body))
+                return with_body(statement, self.in_registers(body))
             case Allocate(buffer, zeroed=zeroed) if buffer.uid in self.tiles:
                 # A copy takes along what was never stored.
                 zeroed = zeroed or buffer.uid in self.copied
@@ -197,7 +198,7 @@ class _Writer:
     def _loop(self, facts: Facts, loop: For) -> Block:
         indexed = self._indexed(loop)
         if not indexed:
-            return (replace(loop, body=self.block(facts.assume(loop.range), loop.body)),)
+            return (with_body(loop, self.block(facts.assume(loop.range), loop.body)),)
         if loop.mark not in MAY_BE_WRITTEN_OUT:
             raise _NoTile(
                 indexed[0],
@@ -230,7 +231,7 @@ class _Writer:
             values = range(low.constant, high.constant)
             if not all(has_lanes(statement, loop.variable) for statement in loop.body) or not _are_apart(loop.body):
                 return self._iterations(facts, loop, values, tile)
-            alone = [replace(loop, body=(statement,)) for statement in loop.body]
+            alone = [with_body(loop, (statement,)) for statement in loop.body]
             return tuple(piece for one in alone for piece in self._by_vectors(facts, one, values))
         return self._iterations(facts, loop, self._bounds(facts, loop, tile), tile)
 

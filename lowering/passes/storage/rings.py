@@ -41,6 +41,7 @@ from lowering.nest.loopnest import (
     key,
     statements,
     unused_ids,
+    with_body,
 )
 from lowering.nest.substitution import at_iteration, in_other_buffers
 from lowering.nest.text_scope import TextScope, outermost, show_index
@@ -113,9 +114,9 @@ class _Turning:
             match statement:
                 case For(variable, body=body):
                     inside = scope.bind(variable, variable.name)[1]
-                    out.append(replace(statement, body=self.block(facts.assume(statement.range), inside, body)))
+                    out.append(with_body(statement, self.block(facts.assume(statement.range), inside, body)))
                 case If(predicate, body):
-                    out.append(replace(statement, body=self.block(facts.assume(predicate), scope, body)))
+                    out.append(with_body(statement, self.block(facts.assume(predicate), scope, body)))
                 case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
                     out.append(statement)
                 case _:
@@ -166,7 +167,7 @@ class _Turning:
             within_window = _row(allocate, index(row), moved, length)
             computed = (For(row, end - window.new, end, within_window),)
         if not window.earlier:
-            return replace(loop, body=(*computed, *in_a_block(loop.body)))
+            return with_body(loop, (*computed, *in_a_block(loop.body)))
         started = If(at_most(loop.low, y), loop.body)
         return replace(loop, low=loop.low - window.earlier, body=(*computed, started))
 
@@ -284,7 +285,7 @@ def _of_row(statement: Statement, buffer: Buffer, row: Index, around: frozenset[
             return (If(predicate, tuple(s for one in body for s in _of_row(one, buffer, row, around))),)
         case For(variable, low, high, body) if not any(variable.uid in to.free for to in stored):
             inside = around | {variable.uid}
-            return (replace(statement, body=tuple(s for one in body for s in _of_row(one, buffer, row, inside))),)
+            return (with_body(statement, tuple(s for one in body for s in _of_row(one, buffer, row, inside))),)
         case For(variable, low, high, body):
             (first, *others) = stored
             inner = {s.variable.uid for s in statements(body) if isinstance(s, For)} | around

@@ -34,6 +34,7 @@ from lowering.nest.loopnest import (
     LoopNest,
     Statement,
     statements,
+    with_body,
 )
 from lowering.nest.overtaking import overtaken
 from lowering.nest.substitution import in_other_buffers, in_rows
@@ -61,7 +62,9 @@ def _is_free_to_move(statement: Statement) -> bool:
 
 def _without_copies(block: Block, output: Buffer | None) -> Block:
     """The statements without what only copies: an input to a let, or a let to the output or to another let."""
-    out = tuple(replace(s, body=_without_copies(s.body, None)) if isinstance(s, For | If) else s for s in block)
+    out = tuple(with_body(s, _without_copies(s.body, None)) if isinstance(s, For | If) else s for s in block)
+    if not any(map(_is_free_to_move, out)):
+        return out  # most blocks allocate nothing
     cleared = _cleared(out)
     places = _places(out)
     for statement in out:
@@ -165,9 +168,9 @@ def _block(facts: Facts, scope: TextScope, block: Block, output: Buffer | None) 
         match statement:
             case For(variable, body=body):
                 inside = scope.bind(variable, variable.name)[1]
-                out.append(replace(statement, body=_block(facts.assume(statement.range), inside, body, None)))
+                out.append(with_body(statement, _block(facts.assume(statement.range), inside, body, None)))
             case If(predicate, body):
-                out.append(replace(statement, body=_block(facts.assume(predicate), scope, body, None)))
+                out.append(with_body(statement, _block(facts.assume(predicate), scope, body, None)))
             case Assign() | Accumulate() | Declare() | Allocate() | Clear() | Free():
                 out.append(statement)
             case _:
@@ -178,6 +181,8 @@ def _block(facts: Facts, scope: TextScope, block: Block, output: Buffer | None) 
 def _makes_room(facts: Facts, scopes: list[TextScope], block: Block, output: Buffer | None) -> Mapping[Buffer, Buffer]:
     """The buffers of a block that make room for another one, each with that one."""
     free = [s.buffer for s in block if isinstance(s, Allocate) and _is_free_to_move(s) and s.storage == "heap"]
+    if not free:
+        return {}
     cleared, places = _cleared(block), _places(block)
     free = [buffer for buffer in free if buffer not in cleared]
     found: dict[Buffer, Buffer] = {}
@@ -279,7 +284,7 @@ def _in_row(facts: Facts, scope: TextScope, block: Block, buffer: Buffer, output
             assert_never(statement)
     if within is None:
         return None
-    return tuple(replace(statement, body=within) if s is statement else s for s in block)
+    return tuple(with_body(statement, within) if s is statement else s for s in block)
 
 
 def _in_row_of_block(
@@ -358,7 +363,7 @@ def _is_zeroed(block: Block, buffer: Buffer) -> bool:
 def _without_storage(block: Block, buffer: Buffer) -> Block:
     """The statements without those that get, empty or give back the storage of a buffer."""
     return tuple(
-        replace(s, body=_without_storage(s.body, buffer)) if isinstance(s, For | If) else s
+        with_body(s, _without_storage(s.body, buffer)) if isinstance(s, For | If) else s
         for s in block
         if not (isinstance(s, Allocate | Clear | Free) and s.buffer == buffer)
     )

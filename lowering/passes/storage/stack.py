@@ -23,6 +23,7 @@ from lowering.nest.loopnest import (
     Statement,
     bytes_of,
     stack_in_use,
+    with_body,
 )
 
 FIRST: Final = (LetMark.STACK, LetMark.REGISTERS)
@@ -96,10 +97,10 @@ def _outside(block: Block, kept: Collection[Buffer]) -> Block:
             case Allocate(buffer, storage="stack") if buffer not in kept:
                 out.append(replace(statement, storage="heap"))
             case For(body=body, mark=mark) if mark in AT_ONCE:
-                out.append(replace(statement, body=_outside(body, kept)))
+                out.append(with_body(statement, _outside(body, kept)))
             case For(body=body):
                 moved: list[Allocate] = []
-                loop = replace(statement, body=_in_loop(body, kept, moved))
+                loop = with_body(statement, _in_loop(body, kept, moved))
                 out += [*moved, loop, *(Free(allocate.buffer) for allocate in reversed(moved))]
             case If(predicate, body):
                 out.append(If(predicate, _outside(body, kept)))
@@ -123,9 +124,9 @@ def _in_loop(block: Block, kept: Collection[Buffer], moved: list[Allocate]) -> B
             case Free(buffer) if buffer in here:
                 pass
             case For(body=body, mark=mark) if mark in AT_ONCE:
-                out.append(replace(statement, body=_outside(body, kept)))
+                out.append(with_body(statement, _outside(body, kept)))
             case For(body=body) | If(body=body):
-                out.append(replace(statement, body=_in_loop(body, kept, moved)))
+                out.append(with_body(statement, _in_loop(body, kept, moved)))
             case Allocate() | Assign() | Accumulate() | Declare() | Clear() | Free():
                 out.append(statement)
             case _:
