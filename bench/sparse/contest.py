@@ -166,7 +166,10 @@ def product(name: str, matrix: Matrix) -> Contest:
     if name in ("CSR", "COO") and find_spec("numba") is not None:
         rivals["numba"] = _by_numba(name, packed, x, y)
     alone = function_of(kernel, (packed, x), y)
-    result = lambda made: y if made is None else made  # noqa: E731
+
+    def result(made: object) -> Any:
+        return y if made is None else made
+
     return Contest(lambda: kernel(packed, x, out=y), alone, rivals, y, result, matrix @ x)
 
 

@@ -172,6 +172,14 @@ SCHEDULES: dict[str, tuple[atl.Program, list[tuple[str, sparse.Format]], str]] =
             "place q E_crd[A_crd[p1], p] (A_val[p1] * E_val[A_crd[p1]*E_width + p])"
         ),
     ),
+    "tables, and what is marked at the places in them that are taken": (
+        SPMSPV,
+        [("A", sparse.HASH), ("x", sparse.BITMASK)],
+        (
+            "⊞[i < n] Σ[p < A_width] [0 <= A_crd[i, p] ∧ x_mask[A_crd[i, p]] = 1] · "
+            "A_val[i*A_width + p] * x_val[A_crd[i, p]]"
+        ),
+    ),
     "a tensor times a vector": (
         TTV,
         [("T", sparse.CSF)],

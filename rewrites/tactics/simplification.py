@@ -7,11 +7,12 @@ from typing import Final
 
 from atl.checks.safety import unsafe_accesses
 from atl.checks.scope import Scope
-from atl.core.index import Bound, Index, atoms, bound, factor_of, floordiv, index
+from atl.core.index import Bound, Index, Read, Size, atoms, bound, factor_of, floordiv, index
 from atl.core.predicate import (
     NonNegative,
     Predicate,
     Zero,
+    atoms_of,
     conjunction,
     conjuncts,
     equal,
@@ -128,15 +129,27 @@ def _decided(work: Derivation, site: Site) -> bool:
 
 
 def implied(parts: Sequence[Predicate], scope: Scope) -> tuple[list[Predicate], list[Predicate]]:
-    """Which of some conditions stay and which may be dropped, as others that stay imply them here."""
+    """Which of some conditions stay and which may be dropped, as others that stay imply them here.
+
+    [0 <= k ∧ A[k] = 1] does imply 0 <= k, since what is read outside of A is zero. But it stays: by it A[k] is no such
+    read.
+    """
     stay, dropped = list(parts), []
     for part in parts:
         rest = [other for other in stay if other != part]
-        known = scope.assume(scope.predicate(conjunction(rest)))
+        known = scope.assume(scope.predicate(conjunction(other for other in rest if not reads_by(other, part))))
         if rest and proves(known.facts, scope.predicate(part)):
             stay = rest
             dropped.append(part)
     return stay, dropped
+
+
+def reads_by(other: Predicate, part: Predicate) -> bool:
+    """Whether a condition reads elements at what another one speaks of."""
+    terms = (term for e in expressions(part) for term, _ in e.terms)
+    spoken = {atom for term in terms for atom in term if not isinstance(atom, Size)}
+    reads = (atom for atom in atoms_of(other) if isinstance(atom, Read))
+    return any(at in spoken for read in reads for position in read.indices for at in atoms(position))
 
 
 def _without_implied(work: Derivation, site: Site, parts: Sequence[Predicate]) -> bool:

@@ -23,9 +23,6 @@ from rewrites.tactics.sparse.sinking import Stays, fixed_below, sink, solutions,
 
 READ: Final = (*OF_ACCESSES, "place_access")
 ONLY_SUMS: Final = "an operand that is only multiplied, added, negated or divided, within loops and sums"
-WITHIN_ANOTHER: Final = "its index is that of entries which are found only within those of another operand"
-OTHER_FIRST: Final = "sparsify the other operand first: its entries then lead the loops, which may do"
-ONE_ORDER: Final = "formats that hold the dimensions in one order: all of them by rows, say, or all by columns"
 GATHERED: Final = ("guard_guard", "guard_mul_left", "guard_mul_right", "guard_div_left")
 """Conditions leave products."""
 
@@ -211,14 +208,24 @@ def _finished(work: Derivation) -> None:
             continue
         loops = [above for above in reversed(site.spine()[:-1]) if isinstance(above.term, Gen | Reduce)]
         for position, loop in enumerate(loops):
+            if _leads(position, loops):
+                continue
             if any(_is_entry(a, loops) for e in solutions(site.term.predicate, position) for a in atoms(e)):
-                why = _why(work, loop, site)
                 raise NoSite(
-                    f"the loop {loop.called[0]} is still dense: {why}",
+                    f"the loop {loop.called[0]} is still dense: {_why(work, loop, site)}",
                     place=place_of(work.goal, site.path),
-                    required=ONE_ORDER if why == WITHIN_ANOTHER else ONLY_SUMS,
-                    suggestions=(OTHER_FIRST,) if why == WITHIN_ANOTHER and isinstance(loop.term, Reduce) else (),
+                    required=ONLY_SUMS,
                 )
+
+
+def _leads(position: int, loops: Sequence[Site]) -> bool:
+    """Whether entries are found by the index of a loop: Σ[pos[j] <= p < pos[j + 1]] asks for a dense loop over j."""
+    for further, inner in enumerate(loops[:position]):
+        assert isinstance(inner.term, Gen | Reduce)
+        read = (atom for e in (inner.term.low, inner.term.high) for atom in atoms(e) if isinstance(atom, Read))
+        if any(speaks_of(position - further - 1, *atom.indices) for atom in read):
+            return True
+    return False
 
 
 def _is_entry(atom: AnyAtom, loops: Sequence[Site]) -> bool:
@@ -234,10 +241,8 @@ def _why(work: Derivation, loop: Site, guard: Site) -> str:
         match at.term:
             case Unary(op) | Binary(op):
                 return f"entries are found below {op}, which a sum does not leave"
-            case Gen() | Guard():
+            case Gen() | Guard() | Reshape(Place()):
                 pass
-            case Reshape(Place()):
-                return WITHIN_ANOTHER
             case Reshape(op):
                 return f"entries are found below {WORD_OF[type(op)]}, which a sum does not leave"
             case Reduce(monoid):

@@ -22,7 +22,7 @@ from atl.core.traversal import Path
 from atl.prove import proves
 from rewrites.derivation import Derivation
 from rewrites.tactics.nests.guards import apart, conditions
-from rewrites.tactics.simplification import linear_in, simplify_guards
+from rewrites.tactics.simplification import linear_in, reads_by, simplify_guards
 
 
 class Stays(Exception):
@@ -177,10 +177,12 @@ def _gone(work: Derivation, path: Path, value: Index, *, within: bool) -> bool:
     assert isinstance(loop, Gen | Reduce)
     parts = conditions(work, (*path, 0))
     fixing = equal(bound(0), shift(value, 1))
-    others = conjunction([_at(part, value) for part in parts if part != fixing])
+    told = [_at(part, value) for part in parts if part != fixing]
+    others = conjunction(told)
     in_range = conjunction([at_most(loop.low, value), less(value, loop.high)])
     scope = work.site(path).scope
-    inside = proves(scope.assume(scope.predicate(others)).facts, scope.predicate(in_range))
+    known = conjunction(part for part in told if not reads_by(part, in_range))
+    inside = proves(scope.assume(scope.predicate(known)).facts, scope.predicate(in_range))
     if within and not inside:
         return False
     if isinstance(loop, Gen):
