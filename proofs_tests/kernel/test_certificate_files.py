@@ -14,9 +14,10 @@ import atl
 from atl.core.index import constant
 from atl.errors import ATLError, WrongArgument
 from proofs_tests.kernel.corruption import guarded, inlined, reshaped, swapped, tiled
-from rewrites.certificates import certificate, operands, own_rules, verdict
+from rewrites.certificates import certificate, operands, own_rules, term_json, verdict
 from rewrites.certificates.certificate import LARGEST, describe, dumps, load, loads, save
 from rewrites.certificates.digests import Digests
+from rewrites.certificates.term_json import DEEPEST
 from rewrites.certificates.verdict import judge
 from rewrites.errors import CertificateError
 from rewrites.kernel import reflexivity
@@ -219,6 +220,77 @@ def test_what_is_no_certificate_is_told_from_one(text: str, says: str) -> None:
     assert caught.value.required == "a certificate, atl-certificate/1, as save writes it"
 
 
+def test_a_step_says_five_things_and_no_more() -> None:
+    assert "is no step" in str(loaded(lambda data: data["steps"][0].update(note="true")))
+    for change in (
+        lambda data: data["end"]["text"].append(3),
+        lambda data: data["start"].update(text=[]),
+    ):
+        assert loaded(change).field in ("start", "end")
+
+
+def test_a_refused_argument_says_what_is_required_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(data: Any) -> None:
+        next(step for step in data["steps"] if "k" in step["with"])["with"]["k"] = ["index", None]
+
+    error = loaded(change)
+    assert error.summary == "step 2: k is refused: null is not how an index is written"
+    assert error.required == "an index, as `rewrites.certificates.term_json` says"
+    error = loaded(lambda data: data.update(terms=[3]))
+    assert error.summary == "the table of terms is refused: 3 is not how a tensor expression is written"
+    assert error.required == "a tensor expression, as `rewrites.certificates.term_json` says"
+    text = dumps(inlined())
+    for raised, says in ((KeyError(), "KeyError"), (TypeError("no such thing"), "no such thing")):
+
+        def unread(*_: object, error: Exception = raised) -> Any:
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(term_json.Reader, "argument", unread)
+            with pytest.raises(CertificateError, match=f"is refused: {says} ") as caught:
+                loads(text)
+        assert caught.value.required is None
+
+
+def test_a_file_may_be_nested_as_deeply_as_a_term() -> None:
+    def nested(levels: int) -> str:
+        return dumps(inlined()).replace('"terms": [', '"terms": [' + "[" * levels + "]" * levels + ",", 1)
+
+    with pytest.raises(CertificateError, match="the table of terms is refused") as caught:
+        loads(nested(DEEPEST - 2))
+    assert caught.value.field == "terms"
+    with pytest.raises(CertificateError, match="this is nested more deeply than any term"):
+        loads(nested(DEEPEST - 1))
+
+
+def test_what_is_written_is_read_back_before_it_is_given_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = term_json.written
+
+    def odd(steps: Any, inputs: Any) -> Any:
+        table, arguments = plain(steps, inputs)
+        return [*table, ["constant", "1", "float32"]], arguments
+
+    def wrong(steps: Any, inputs: Any) -> Any:
+        table, (first, *others) = plain(steps, inputs)
+        return table, [{**first, "z": ["index", 0]}, *others]
+
+    for writing, field, step in ((odd, "terms", None), (wrong, "with", 1)):
+        ways = iter((writing, plain))  # what is written wrongly is compared with what should be
+        with monkeypatch.context() as patch:
+            patch.setattr(certificate, "written", lambda *given, ways=ways: next(ways)(*given))
+            with pytest.raises(CertificateError) as caught:
+                dumps(inlined())
+        assert (caught.value.field, caught.value.step) == (field, step)
+
+
+def test_a_certificate_is_laid_out_for_people() -> None:
+    """A line for each line of a program, for each step and each term that is shared; keys in their order."""
+    text = dumps(inlined())
+    for digest in json.loads(text)["rules"].values():
+        text = text.replace(digest, "…")
+    assert text == (Path(__file__).parent / "saved" / "inlined.txt").read_text(encoding="utf-8")
+
+
 # -- in words ---------------------------------------------------------------------------------------------------------
 
 
@@ -234,7 +306,15 @@ def test_one_step_is_one_step_and_one_rule_one_rule() -> None:
     count = len(reshaped().steps)
     assert said.startswith(f"Proved by {count} step{'s' if count != 1 else ''}, that")
     said = describe(swapped(), grades={"sum_gen_swap": "grade X", "another": "grade Y"})
-    assert "  1 rule:\n" in said or "  2 rules:\n" in said
+    used = {step.rule.name for step in swapped().steps}
+    assert f"  {len(used)} rule{'' if len(used) == 1 else 's'}:\n" in said
+    one = certificate._rules_said(swapped().steps[:1], {})
+    assert one[0] == "  1 rule:"
+    assert "sum_gen_swap (" in one[1]
+    assert "; 1 time)" in one[1]
+    assert "follows from" not in one[1]
+    assert "; 2 times)" in certificate._rules_said(swapped().steps[:1] * 2, {})[1]
+    assert certificate._rules_said(inlined().steps, {})[0].endswith(" rules:")
     assert "grade X" in said
     assert "grade Y" not in said
 
@@ -243,6 +323,8 @@ def test_declared_facts_and_assumptions_are_said() -> None:
     rows = atl.tensor("rows", n, dtype="int64", range=(0, m))
     said = describe(reflexivity(atl.program("same", [rows], rows)))
     assert "for all sizes and arrays that hold what their declarations say,\n" in said
+    two = describe(reflexivity(atl.program("same", [x, rows], rows)))
+    assert "arrays that hold what their declarations say" in two
     assert "for all sizes and arrays under the assumptions 1 <= k,\n" in describe(tiled())
     both = describe(reflexivity(atl.program("same", [x], x, given=[n > 1, m > 2])))
     assert "under the assumptions 2 <= n and 3 <= m,\n" in both
@@ -265,6 +347,15 @@ def test_premises_are_counted_by_who_decided_them() -> None:
     assert said == (
         f"  the prover's answer to 3 premises: 2 by z3, 1 by {premise.layer}; 1 where the facts contradict each other"
     )
+
+
+def test_layers_are_named_by_how_much_they_decided_and_then_by_name() -> None:
+    theorem = guarded()
+    step = next(step for step in theorem.steps if step.premises)
+    premise = replace(step.premises[0], layer="trivial", vacuous=False)
+    premises = (premise, replace(premise, layer="linear"), replace(premise, layer="z3"))
+    said = certificate._premises_said([replace(step, premises=premises)])
+    assert said == "  the prover's answer to 3 premises: 1 by linear, 1 by trivial, 1 by z3"
 
 
 # -- verdicts ---------------------------------------------------------------------------------------------------------
