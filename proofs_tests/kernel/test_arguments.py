@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -162,6 +163,18 @@ def test_a_field_of_several_is_read_from_a_list() -> None:
     for role in (Role.INDICES, Role.PARTS):
         with pytest.raises(Unreadable, match="is not how a list is written"):
             reader._field(fields[role], "n", iter(()))
+
+
+def test_a_constructor_with_several_parts_is_written_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Metavariable, "form", replace(Metavariable.form, opened=None))
+    twice = Binary("add", Constant(1, "float32"), Constant(2, "float32"))
+    term = Metavariable(8, "e", Type("float32", ()), (bound(2), n), (twice, twice))
+    text = text_of(term, PROGRAM)
+    assert json.loads(text) == [
+        ["binary", "add", ["constant", "1", "float32"], ["constant", "2", "float32"]],
+        ["tensor", ["metavariable", 8, "e", ["float32"], [["bound", 2], "n"], [["@", 0], ["@", 0]]]],
+    ]
+    assert argument_in(text, PROGRAM).node == term
 
 
 def test_limits_are_where_they_are_said_to_be() -> None:

@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 
 import atl
+import sparse
 from atl.core.index import constant
 from atl.errors import ATLError, WrongArgument
 from proofs_tests.kernel.corruption import guarded, inlined, reshaped, swapped, tiled
+from rewrites import reschedule
 from rewrites.certificates import certificate, operands, own_rules, term_json, verdict
 from rewrites.certificates.certificate import LARGEST, describe, dumps, load, loads, save
 from rewrites.certificates.digests import Digests
 from rewrites.certificates.term_json import DEEPEST
 from rewrites.certificates.verdict import judge
 from rewrites.errors import CertificateError
-from rewrites.kernel import reflexivity
+from rewrites.kernel import Theorem, reflexivity
 from rewrites.rules import RULES
 
 n, m = atl.sizes("n m")
@@ -392,11 +394,73 @@ def test_no_format_is_known_by_name_by_itself() -> None:
     assert operands.written(swapped().lhs) == {}
 
 
+def packed(*, result: bool = False) -> Theorem:
+    """A theorem about a program with a packed operand, with a result that is stored as it is, or not."""
+    matrix = atl.tensor("A", n, m, dtype="float64")
+    scaled = atl.program("scaled", [matrix], atl.gen(n, m, lambda i, j: matrix[i, j] * 2))
+    return reschedule(scaled).sparsify("A", sparse.CSR, result=result).done()
+
+
+@pytest.mark.parametrize("result", [False, True])
+def test_a_packed_operand_is_read_back_as_it_was(result: bool) -> None:
+    theorem = packed(result=result)
+    text = dumps(theorem)
+    assert ('"result": true' in text) == result
+    assert '"meaning": "' in text
+    ((before,), (after,)) = theorem.rhs.packed, loads(text, formats=sparse.format_named).rhs.packed
+    for name in ("name", "shape", "arrays", "format", "meaning", "result"):
+        assert getattr(before, name) == getattr(after, name), name
+    assert (after.result is not None) == result
+    (unknown,) = loads(text).rhs.packed
+    assert (unknown.meaning, unknown.result) == (None, None)
+    assert '"meaning"' not in dumps(loads(text))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"note": "true"},
+        {"result": False},
+        {"result": 1},
+        {"meaning": 3},
+        {"shape": ["n", 3]},
+        {"shape": [3, 3]},
+        {"arrays": ["A_pos", "A_crd", 3]},
+        {"dtype": "float16"},
+        {"name": 3},
+    ],
+)
+def test_what_is_no_packed_operand_is_refused(change: dict[str, Any]) -> None:
+    data = json.loads(dumps(packed()))
+    data["packed"][0].update(change)
+    with pytest.raises(CertificateError, match="is no packed operand") as caught:
+        loads(json.dumps(data), formats=sparse.format_named)
+    assert (caught.value.field, caught.value.required) == ("packed", "its name, shape, dtype, arrays and format")
+
+
+def test_a_packed_operand_has_the_arrays_of_its_format_in_their_order() -> None:
+    data = json.loads(dumps(packed()))
+    data["packed"][0]["arrays"] = ["A_crd", "A_pos", "A_val"]
+    with pytest.raises(CertificateError, match="gives A other arrays than the program has") as caught:
+        loads(json.dumps(data), formats=sparse.format_named)
+    assert caught.value.required == "the inputs that the format declares"
+
+
+def test_a_rule_that_is_not_here_is_told_from_one_that_says_something_else() -> None:
+    error = loaded(lambda data: data["rules"].pop("get_gen"))
+    assert error.summary == "step 2: the certificate has no hash of the rule get_gen"
+    error = loaded(lambda data: data["rules"].update(get_gen="0" * 16))
+    assert error.summary == "step 2: the rule get_gen says something else since the certificate was made"
+    assert error.required == f'a rule whose hash is "{"0" * 16}"'
+    assert error.found == own_rules.digest(RULES["get_gen"])
+
+
 def test_hashes_tell_apart_what_is_written_alike() -> None:
     of = Digests()._of
     keys: list[Any] = [(), ("a",), (("a",),), ("a", ()), frozenset(), frozenset({"a"}), str, int, "str", "a", None]
     keys += [0, 1, "1", 1.5, "None", (0, 1), (1, 0), ("ab", "c"), ("a", "bc")]
     assert len({of(key) for key in keys}) == len(keys)
+    assert {len(of(key)) for key in keys} == {32}
     assert of(True) == of(1) == of(1.0)
     assert of(frozenset({"a", "b"})) == of(frozenset({"b", "a"}))
     assert of(constant(3)) == Digests()._of(constant(3))
