@@ -154,6 +154,12 @@ def test_what_is_written_otherwise_is_refused(what: str, data: Any) -> None:
     assert f"is not how {what} is written" in str(caught.value)
 
 
+def test_names_are_written_as_they_are_and_what_is_opened_is_not_read() -> None:
+    assert text_of(index(Size("größe")), PROGRAM) == '[["index", "größe"]]'
+    with pytest.raises(Unreadable, match="is not how a tensor expression is written"):
+        argument_in('[["tensor", ["metavariable", 8, "e", ["float32"], [], []]]]', PROGRAM)
+
+
 def test_a_field_of_several_is_read_from_a_list() -> None:
     """Only opened terms have such fields by now; a constructor that will have one is written and read like all."""
     reader = Reader(INPUTS)
@@ -209,6 +215,7 @@ def test_what_is_shown_of_a_value_is_short() -> None:
 
 def test_values_are_alike_where_they_are_written_alike() -> None:
     assert same({"a": 1, "b": [2]}, {"b": (2,), "a": 1})
+    assert same({"b": (2,), "a": 1}, {"a": 1, "b": [2]})
     for other in ({"a": 1.0}, {"a": True}, {"a": "1"}, {"a": [1]}, {}):
         assert not same({"a": 1}, other)
 

@@ -293,6 +293,14 @@ def test_a_certificate_is_laid_out_for_people() -> None:
     assert text == (Path(__file__).parent / "saved" / "inlined.txt").read_text(encoding="utf-8")
 
 
+def test_what_is_deeper_or_empty_stands_on_one_line() -> None:
+    data = {"b": {"y": {"d": 1}, "x": []}, "a": {}, "e": [], "f": [1, {"g": 2}]}
+    assert certificate._laid_out(data).split("\n") == [
+        "{", ' "a": {},', ' "b": {', '  "x": [],', '  "y": {"d": 1}', " },", ' "e": [],', ' "f": [', "  1,",
+        '  {"g": 2}', " ]", "}", "",
+    ]  # fmt: skip
+
+
 # -- in words ---------------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +345,7 @@ def test_what_rocq_has_checked_needs_nothing_of_ours() -> None:
     assert "the kernel of Rocq" in said
     assert "that program_0 and program_2 of the file of Rocq are these two programs" in said
     assert "the prover" not in said
+    assert "z3 alone" not in describe(guarded())
 
 
 def test_premises_are_counted_by_who_decided_them() -> None:
