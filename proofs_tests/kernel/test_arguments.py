@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -153,6 +154,12 @@ def test_what_is_written_otherwise_is_refused(what: str, data: Any) -> None:
     assert f"is not how {what} is written" in str(caught.value)
 
 
+def test_names_are_written_as_they_are_and_what_is_opened_is_not_read() -> None:
+    assert text_of(index(Size("größe")), PROGRAM) == '[["index", "größe"]]'
+    with pytest.raises(Unreadable, match="is not how a tensor expression is written"):
+        argument_in('[["tensor", ["metavariable", 8, "e", ["float32"], [], []]]]', PROGRAM)
+
+
 def test_a_field_of_several_is_read_from_a_list() -> None:
     """Only opened terms have such fields by now; a constructor that will have one is written and read like all."""
     reader = Reader(INPUTS)
@@ -162,6 +169,18 @@ def test_a_field_of_several_is_read_from_a_list() -> None:
     for role in (Role.INDICES, Role.PARTS):
         with pytest.raises(Unreadable, match="is not how a list is written"):
             reader._field(fields[role], "n", iter(()))
+
+
+def test_a_constructor_with_several_parts_is_written_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Metavariable, "form", replace(Metavariable.form, opened=None))
+    twice = Binary("add", Constant(1, "float32"), Constant(2, "float32"))
+    term = Metavariable(8, "e", Type("float32", ()), (bound(2), n), (twice, twice))
+    text = text_of(term, PROGRAM)
+    assert json.loads(text) == [
+        ["binary", "add", ["constant", "1", "float32"], ["constant", "2", "float32"]],
+        ["tensor", ["metavariable", 8, "e", ["float32"], [["bound", 2], "n"], [["@", 0], ["@", 0]]]],
+    ]
+    assert argument_in(text, PROGRAM).node == term
 
 
 def test_limits_are_where_they_are_said_to_be() -> None:
@@ -196,6 +215,7 @@ def test_what_is_shown_of_a_value_is_short() -> None:
 
 def test_values_are_alike_where_they_are_written_alike() -> None:
     assert same({"a": 1, "b": [2]}, {"b": (2,), "a": 1})
+    assert same({"b": (2,), "a": 1}, {"a": 1, "b": [2]})
     for other in ({"a": 1.0}, {"a": True}, {"a": "1"}, {"a": [1]}, {}):
         assert not same({"a": 1}, other)
 

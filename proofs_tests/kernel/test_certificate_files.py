@@ -11,15 +11,18 @@ from typing import Any
 import pytest
 
 import atl
+import sparse
 from atl.core.index import constant
 from atl.errors import ATLError, WrongArgument
 from proofs_tests.kernel.corruption import guarded, inlined, reshaped, swapped, tiled
-from rewrites.certificates import certificate, operands, own_rules, verdict
+from rewrites import reschedule
+from rewrites.certificates import certificate, operands, own_rules, term_json, verdict
 from rewrites.certificates.certificate import LARGEST, describe, dumps, load, loads, save
 from rewrites.certificates.digests import Digests
+from rewrites.certificates.term_json import DEEPEST
 from rewrites.certificates.verdict import judge
 from rewrites.errors import CertificateError
-from rewrites.kernel import reflexivity
+from rewrites.kernel import Theorem, reflexivity
 from rewrites.rules import RULES
 
 n, m = atl.sizes("n m")
@@ -219,6 +222,85 @@ def test_what_is_no_certificate_is_told_from_one(text: str, says: str) -> None:
     assert caught.value.required == "a certificate, atl-certificate/1, as save writes it"
 
 
+def test_a_step_says_five_things_and_no_more() -> None:
+    assert "is no step" in str(loaded(lambda data: data["steps"][0].update(note="true")))
+    for change in (
+        lambda data: data["end"]["text"].append(3),
+        lambda data: data["start"].update(text=[]),
+    ):
+        assert loaded(change).field in ("start", "end")
+
+
+def test_a_refused_argument_says_what_is_required_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(data: Any) -> None:
+        next(step for step in data["steps"] if "k" in step["with"])["with"]["k"] = ["index", None]
+
+    error = loaded(change)
+    assert error.summary == "step 2: k is refused: null is not how an index is written"
+    assert error.required == "an index, as `rewrites.certificates.term_json` says"
+    error = loaded(lambda data: data.update(terms=[3]))
+    assert error.summary == "the table of terms is refused: 3 is not how a tensor expression is written"
+    assert error.required == "a tensor expression, as `rewrites.certificates.term_json` says"
+    text = dumps(inlined())
+    for raised, says in ((KeyError(), "KeyError"), (TypeError("no such thing"), "no such thing")):
+
+        def unread(*_: object, error: Exception = raised) -> Any:
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(term_json.Reader, "argument", unread)
+            with pytest.raises(CertificateError, match=f"is refused: {says} ") as caught:
+                loads(text)
+        assert caught.value.required is None
+
+
+def test_a_file_may_be_nested_as_deeply_as_a_term() -> None:
+    def nested(levels: int) -> str:
+        return dumps(inlined()).replace('"terms": [', '"terms": [' + "[" * levels + "]" * levels + ",", 1)
+
+    with pytest.raises(CertificateError, match="the table of terms is refused") as caught:
+        loads(nested(DEEPEST - 2))
+    assert caught.value.field == "terms"
+    with pytest.raises(CertificateError, match="this is nested more deeply than any term"):
+        loads(nested(DEEPEST - 1))
+
+
+def test_what_is_written_is_read_back_before_it_is_given_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = term_json.written
+
+    def odd(steps: Any, inputs: Any) -> Any:
+        table, arguments = plain(steps, inputs)
+        return [*table, ["constant", "1", "float32"]], arguments
+
+    def wrong(steps: Any, inputs: Any) -> Any:
+        table, (first, *others) = plain(steps, inputs)
+        return table, [{**first, "z": ["index", 0]}, *others]
+
+    for writing, field, step in ((odd, "terms", None), (wrong, "with", 1)):
+        ways = iter((writing, plain))  # what is written wrongly is compared with what should be
+        with monkeypatch.context() as patch:
+            patch.setattr(certificate, "written", lambda *given, ways=ways: next(ways)(*given))
+            with pytest.raises(CertificateError) as caught:
+                dumps(inlined())
+        assert (caught.value.field, caught.value.step) == (field, step)
+
+
+def test_a_certificate_is_laid_out_for_people() -> None:
+    """A line for each line of a program, for each step and each term that is shared; keys in their order."""
+    text = dumps(inlined())
+    for digest in json.loads(text)["rules"].values():
+        text = text.replace(digest, "…")
+    assert text == (Path(__file__).parent / "saved" / "inlined.txt").read_text(encoding="utf-8")
+
+
+def test_what_is_deeper_or_empty_stands_on_one_line() -> None:
+    data = {"b": {"y": {"d": 1}, "x": []}, "a": {}, "e": [], "f": [1, {"g": 2}]}
+    assert certificate._laid_out(data).split("\n") == [
+        "{", ' "a": {},', ' "b": {', '  "x": [],', '  "y": {"d": 1}', " },", ' "e": [],', ' "f": [', "  1,",
+        '  {"g": 2}', " ]", "}", "",
+    ]  # fmt: skip
+
+
 # -- in words ---------------------------------------------------------------------------------------------------------
 
 
@@ -234,7 +316,15 @@ def test_one_step_is_one_step_and_one_rule_one_rule() -> None:
     count = len(reshaped().steps)
     assert said.startswith(f"Proved by {count} step{'s' if count != 1 else ''}, that")
     said = describe(swapped(), grades={"sum_gen_swap": "grade X", "another": "grade Y"})
-    assert "  1 rule:\n" in said or "  2 rules:\n" in said
+    used = {step.rule.name for step in swapped().steps}
+    assert f"  {len(used)} rule{'' if len(used) == 1 else 's'}:\n" in said
+    one = certificate._rules_said(swapped().steps[:1], {})
+    assert one[0] == "  1 rule:"
+    assert "sum_gen_swap (" in one[1]
+    assert "; 1 time)" in one[1]
+    assert "follows from" not in one[1]
+    assert "; 2 times)" in certificate._rules_said(swapped().steps[:1] * 2, {})[1]
+    assert certificate._rules_said(inlined().steps, {})[0].endswith(" rules:")
     assert "grade X" in said
     assert "grade Y" not in said
 
@@ -243,6 +333,8 @@ def test_declared_facts_and_assumptions_are_said() -> None:
     rows = atl.tensor("rows", n, dtype="int64", range=(0, m))
     said = describe(reflexivity(atl.program("same", [rows], rows)))
     assert "for all sizes and arrays that hold what their declarations say,\n" in said
+    two = describe(reflexivity(atl.program("same", [x, rows], rows)))
+    assert "arrays that hold what their declarations say" in two
     assert "for all sizes and arrays under the assumptions 1 <= k,\n" in describe(tiled())
     both = describe(reflexivity(atl.program("same", [x], x, given=[n > 1, m > 2])))
     assert "under the assumptions 2 <= n and 3 <= m,\n" in both
@@ -253,6 +345,7 @@ def test_what_rocq_has_checked_needs_nothing_of_ours() -> None:
     assert "the kernel of Rocq" in said
     assert "that program_0 and program_2 of the file of Rocq are these two programs" in said
     assert "the prover" not in said
+    assert "z3 alone" not in describe(guarded())
 
 
 def test_premises_are_counted_by_who_decided_them() -> None:
@@ -265,6 +358,15 @@ def test_premises_are_counted_by_who_decided_them() -> None:
     assert said == (
         f"  the prover's answer to 3 premises: 2 by z3, 1 by {premise.layer}; 1 where the facts contradict each other"
     )
+
+
+def test_layers_are_named_by_how_much_they_decided_and_then_by_name() -> None:
+    theorem = guarded()
+    step = next(step for step in theorem.steps if step.premises)
+    premise = replace(step.premises[0], layer="trivial", vacuous=False)
+    premises = (premise, replace(premise, layer="linear"), replace(premise, layer="z3"))
+    said = certificate._premises_said([replace(step, premises=premises)])
+    assert said == "  the prover's answer to 3 premises: 1 by linear, 1 by trivial, 1 by z3"
 
 
 # -- verdicts ---------------------------------------------------------------------------------------------------------
@@ -301,11 +403,73 @@ def test_no_format_is_known_by_name_by_itself() -> None:
     assert operands.written(swapped().lhs) == {}
 
 
+def packed(*, result: bool = False) -> Theorem:
+    """A theorem about a program with a packed operand, with a result that is stored as it is, or not."""
+    matrix = atl.tensor("A", n, m, dtype="float64")
+    scaled = atl.program("scaled", [matrix], atl.gen(n, m, lambda i, j: matrix[i, j] * 2))
+    return reschedule(scaled).sparsify("A", sparse.CSR, result=result).done()
+
+
+@pytest.mark.parametrize("result", [False, True])
+def test_a_packed_operand_is_read_back_as_it_was(result: bool) -> None:
+    theorem = packed(result=result)
+    text = dumps(theorem)
+    assert ('"result": true' in text) == result
+    assert '"meaning": "' in text
+    ((before,), (after,)) = theorem.rhs.packed, loads(text, formats=sparse.format_named).rhs.packed
+    for name in ("name", "shape", "arrays", "format", "meaning", "result"):
+        assert getattr(before, name) == getattr(after, name), name
+    assert (after.result is not None) == result
+    (unknown,) = loads(text).rhs.packed
+    assert (unknown.meaning, unknown.result) == (None, None)
+    assert '"meaning"' not in dumps(loads(text))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"note": "true"},
+        {"result": False},
+        {"result": 1},
+        {"meaning": 3},
+        {"shape": ["n", 3]},
+        {"shape": [3, 3]},
+        {"arrays": ["A_pos", "A_crd", 3]},
+        {"dtype": "float16"},
+        {"name": 3},
+    ],
+)
+def test_what_is_no_packed_operand_is_refused(change: dict[str, Any]) -> None:
+    data = json.loads(dumps(packed()))
+    data["packed"][0].update(change)
+    with pytest.raises(CertificateError, match="is no packed operand") as caught:
+        loads(json.dumps(data), formats=sparse.format_named)
+    assert (caught.value.field, caught.value.required) == ("packed", "its name, shape, dtype, arrays and format")
+
+
+def test_a_packed_operand_has_the_arrays_of_its_format_in_their_order() -> None:
+    data = json.loads(dumps(packed()))
+    data["packed"][0]["arrays"] = ["A_crd", "A_pos", "A_val"]
+    with pytest.raises(CertificateError, match="gives A other arrays than the program has") as caught:
+        loads(json.dumps(data), formats=sparse.format_named)
+    assert caught.value.required == "the inputs that the format declares"
+
+
+def test_a_rule_that_is_not_here_is_told_from_one_that_says_something_else() -> None:
+    error = loaded(lambda data: data["rules"].pop("get_gen"))
+    assert error.summary == "step 2: the certificate has no hash of the rule get_gen"
+    error = loaded(lambda data: data["rules"].update(get_gen="0" * 16))
+    assert error.summary == "step 2: the rule get_gen says something else since the certificate was made"
+    assert error.required == f'a rule whose hash is "{"0" * 16}"'
+    assert error.found == own_rules.digest(RULES["get_gen"])
+
+
 def test_hashes_tell_apart_what_is_written_alike() -> None:
     of = Digests()._of
     keys: list[Any] = [(), ("a",), (("a",),), ("a", ()), frozenset(), frozenset({"a"}), str, int, "str", "a", None]
     keys += [0, 1, "1", 1.5, "None", (0, 1), (1, 0), ("ab", "c"), ("a", "bc")]
     assert len({of(key) for key in keys}) == len(keys)
+    assert {len(of(key)) for key in keys} == {32}
     assert of(True) == of(1) == of(1.0)
     assert of(frozenset({"a", "b"})) == of(frozenset({"b", "a"}))
     assert of(constant(3)) == Digests()._of(constant(3))

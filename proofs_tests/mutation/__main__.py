@@ -5,7 +5,7 @@
     --survived, --again                        those too that no test has found; all, whatever is known of them
     --only TEXT                                those whose key holds this text
     --workers N                                so many processes at a time
-    --seconds S, --without FILE                fewer tests for each: what survives them may be found by more
+    --seconds S, --without FILE, --tests FILE  fewer or other tests: what survives them may be found by more
 
 What was found is kept in `out/mutation`, and a run goes on where the one before it was stopped. 1 if a mutant survives
 that nobody has explained (`explained`).
@@ -35,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="mutants whose key holds this text")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of tests for one mutant (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=1, help="processes at a time (default: %(default)s)")
+    parser.add_argument("--tests", action="append", default=[], metavar="FILE", help="these, not those of the room")
     parser.add_argument("--without", action="append", default=[], metavar="FILE", help="tests of the room to leave out")
     parser.add_argument("--survived", action="store_true", help="run those too that no test found before")
     parser.add_argument("--again", action="store_true", help="run those too whose verdict is known")
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked_again = ("survived", "unreached", None) if asked.survived else (None,)
     left = [mutant for mutant in chosen if asked.again or verdicts.of(mutant) in asked_again]
     print(f"{len(chosen)} mutants, {len(chosen) - len(left)} of them judged before", flush=True)
-    tests = [test for test in room.tests if test not in asked.without]
+    tests = asked.tests or [test for test in room.tests if test not in asked.without]
     if left:
         runner = Runner(left, texts, verdicts, seconds=asked.seconds, workers=asked.workers)
         code = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests], plugins=[runner])

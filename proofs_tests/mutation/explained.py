@@ -8,6 +8,10 @@ _CHECKED_AGAIN: Final = (
     "equivalent: a term whose part has the type that it had is looked at once more, and passes again"
 )
 _COMPARED_BEFORE: Final = "equivalent: what is zipped has been compared in length just before"
+_NO_ARGUMENT: Final = "equivalent: what is nested so deeply is no argument either; the limit keeps it from being read"
+_MEMO: Final = "equivalent: what is remembered is found out again, and is the same"
+_SAME_LENGTH: Final = "equivalent: both were made of the same lines"
+_ONE_HASH: Final = "equivalent: links are compared where the hashes of entries agree; then they are to one entry"
 _SEEN_TO: Final = (
     "equivalent: a let above is rebuilt with the type of its new value, and the tensors of the new part are looked at "
     "before; what comes in is asked the same by another call, which is tested"
@@ -31,5 +35,29 @@ EXPLAINED: Final[dict[str, str]] = {
         "equivalent: there is a formula for every condition; the question is for the type checker"
     ),
     "padtypes/picture.py::_holds_at::True: negated::0": _COMPARED_BEFORE,
+    "rewrites/certificates/certificate.py::_arguments::True: negated::0": _SAME_LENGTH,
+    "rewrites/certificates/certificate.py::_replayed_from::True: negated::0": _SAME_LENGTH,
+    "rewrites/certificates/certificate.py::dumps::True: negated::0": _SAME_LENGTH,
+    "rewrites/certificates/certificate.py::_check_assumptions::tuple(stated) != start.assumptions or not all("
+    "(isinstance(text, str) f: part 1 forgotten::0": (
+        "equivalent: what Python writes of a number, a list or an object of JSON is no condition"
+    ),
+    "rewrites/certificates/certificate.py::_object::if '\\\\ud' in text.lower(): always::0": (
+        "equivalent: of text without half a pair of surrogates nothing is refused there; it takes time"
+    ),
+    "rewrites/certificates/certificate.py::load::1: one more::0": (
+        "equivalent: one byte more is read of a file that is refused for its length"
+    ),
+    "rewrites/certificates/digests.py::Digests._of_identity::if found is None: always::0": _MEMO,
+    "rewrites/certificates/term_json.py::Writer._link::if known is None: always::0": _MEMO,
+    "rewrites/certificates/term_json.py::_Link.__eq__::isinstance(other, _Link) and "
+    "other.number == self.number: and/or exchanged::0": _ONE_HASH,
+    "rewrites/certificates/term_json.py::_Link.__eq__::isinstance(other, _Link) and "
+    "other.number == self.number: part 0 forgotten::0": _ONE_HASH,
+    "rewrites/certificates/term_json.py::_Link.__eq__::isinstance(other, _Link) and "
+    "other.number == self.number: part 1 forgotten::0": _ONE_HASH,
+    "rewrites/certificates/term_json.py::argument_in::depth_of(data) > DEEPEST: Gt becomes GtE::0": _NO_ARGUMENT,
+    "rewrites/certificates/term_json.py::argument_in::not isinstance(data, list) or not data or "
+    "depth_of(data) > DEEPEST: part 2 forgotten::0": _NO_ARGUMENT,
 }
 """By the key of the mutant."""

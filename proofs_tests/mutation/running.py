@@ -66,7 +66,8 @@ class Verdicts:
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
                 key, of, verdict, _ = json.loads(line)
-                self._known[key, of] = verdict
+                if self._known.get((key, of)) != "killed":  # which it stays
+                    self._known[key, of] = verdict
 
     def of(self, mutant: Mutant) -> Verdict | None:
         """The verdict, if the function has not changed since."""

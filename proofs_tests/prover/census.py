@@ -45,6 +45,7 @@ from atl.prove.linear.solver import refuted, refuted_by_rounding
 from atl.prove.search import search
 from atl.text.printing import show_index, show_predicate
 from proofs_tests.attacks.questions import given, i, j, k, m, n, question, random_index, random_predicate, random_query
+from proofs_tests.prover import census_of_parts as parts
 
 FILE: Final = Path(__file__).with_name("answers.txt")
 
@@ -212,15 +213,27 @@ def _sampled(rng: Random) -> str:
 
 
 KINDS: Final[dict[str, tuple[int, Kind]]] = {
-    "plain": (60, _plain),
-    "of every kind": (110, _of_every_kind),
-    "quick": (60, _quick),
-    "simplified": (70, _simplified),
-    "bits": (60, _bits),
-    "addresses": (60, _addresses),
+    "plain": (40, _plain),
+    "of every kind": (90, _of_every_kind),
+    "quick": (50, _quick),
+    "simplified": (40, _simplified),
+    "bits": (40, _bits),
+    "addresses": (40, _addresses),
     "segments": (30, _segments),
     "rows": (70, _rows),
     "sampled": (60, _sampled),
+    "bits by themselves": (120, parts.bits),
+    "cases": (60, parts.cases),
+    "limits": (60, parts.limits),
+    "relevant": (40, parts.said_of),
+    "elements": (80, parts.elements),
+    "bounds": (70, parts.bounds),
+    "smaller": (100, parts.smaller),
+    "ends": (40, parts.ends),
+    "lines": (200, parts.lines),
+    "multiples": (60, parts.multiples),
+    "intervals": (40, parts.intervals),
+    "z3": (5, parts.by_z3),
 }
 """How many questions of each kind are asked."""
 

@@ -12,7 +12,7 @@ from proofs_tests.prover.census import FILE, KINDS, answered, stored
 def test_questions_are_answered_as_before(kind: str) -> None:
     """Where the prover has become better: `python -m proofs_tests.prover.census --write`."""
     forget()
-    before = [line for line in stored() if line.startswith(f"{kind} ")]
+    before = [line for line in stored() if line.partition(":")[0].rpartition(" ")[0] == kind]
     assert list(answered(kind)) == before
 
 
@@ -23,4 +23,4 @@ def test_the_file_holds_every_kind_of_question_and_every_kind_of_answer() -> Non
     for answer in ("linear", "linear, vacuous", "trivial", "unknown"):
         assert answers.count(answer) > 10, answer
     assert sum("=" in answer for answer in answers) > 100
-    assert FILE.stat().st_size < 100_000
+    assert FILE.stat().st_size < 150_000

@@ -153,7 +153,7 @@ def _laid_out(data: Mapping[str, Json]) -> str:
     def block(value: Json, indent: str) -> str:
         within = f"{indent} "
         match value:
-            case dict() if value and indent in ("", " ") and "rule" not in value:
+            case dict() if value and indent in ("", " "):
                 parts = [f"{short(key)}: {block(value[key], within)}" for key in sorted(value)]
                 return f"{{\n{within}" + f",\n{within}".join(parts) + f"\n{indent}}}"
             case list() if value:
