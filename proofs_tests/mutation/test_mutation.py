@@ -87,7 +87,7 @@ class _Asked:
 def test_a_mutant_is_killed_by_the_test_that_fails_and_one_that_runs_for_ever_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proofs_tests.mutation.running.AT_LEAST", 0)
+    monkeypatch.setattr("proofs_tests.mutation.running.AT_LEAST", 1)
     file = "proofs_tests/mutation/rooms.py"
     text = (HERE / file).read_text(encoding="utf-8")
     nothing = next(each for each in mutants(file, text) if each.function == "Room.paths" and "dropped" in each.change)
