@@ -16,7 +16,7 @@ from atl.checks.targets import check_names, marked_binders, support_of
 from atl.core.marks import LetMark, LoopMark
 from atl.core.program import Program, checked_program
 from atl.errors import ArrayError, OutOfMemory, WrongArgument, brief
-from atl.meaning.arguments import bind, check_rank
+from atl.meaning.arguments import Arguments, bind, check_rank
 from atl.meaning.results import Several
 from atl.meaning.specialise import specialise
 from atl.text.printing import show_index
@@ -202,12 +202,7 @@ class Kernel:
         else:
             if (other := exchanged(self.program, arrays, named, out)) is not None:
                 return other.back(self(*other.arrays, out=other.out, **other.named))
-            call = bind(self.program, arrays, named)
-            passed = [_passed(call.arrays[name]) for name in self._names]
-            pointers = [
-                self._from_buffer(each.kind, value) if each.rank else value
-                for value, each in zip(passed, self._inputs, strict=True)
-            ]
+            call, passed, pointers = self._bound(arrays, named)
             sizes, shape = sized(self.program, self.nest, call)
             elements_decide = self._fitting.check(call.sizes, call.arrays)
             if key is not None and self._shapes_decide:
@@ -224,10 +219,8 @@ class Kernel:
             return other.back(self(*other.arrays, out=other.out, **other.named))
         else:
             result, into = out, self._place(out, shape)
-            same = self._taken(out, passed) if self._overlaps(into, pointers) else None
-            if same:
-                function = self._function_in_place(same)
-                pointers = [pointer for pointer, name in zip(pointers, self._names, strict=True) if name not in same]
+            if self._overlaps(into, pointers):
+                function, pointers = self._in_place(out, passed, pointers)
         if function(*pointers, *sizes, into) == OUT_OF_MEMORY:
             raise self._no_memory(sizes)
         if self._pattern is not None:
@@ -236,6 +229,59 @@ class Kernel:
             return result
         held = dict(zip(self._names, passed, strict=True))
         return self._several.of(result, dict(zip(self.nest.sizes, sizes, strict=True)), held)
+
+    def prepared(self, /, *arrays: object, out: Any, **named: object) -> Callable[[], None]:
+        """A call whose arguments are looked at now, once: each call of it runs the C on the memory that they have.
+
+        It reads the arrays as they are then, and fills `out`; numbers and sizes stay those that are given. What is
+        declared of elements has to stay so: nothing is checked any more. No array is copied for it; a packed operand is
+        taken apart once. Raises what a call raises, and `ArrayError` for an array that would be copied.
+
+        >>> import atl, numpy as np
+        >>> from lowering import compile
+        >>> x = atl.tensor("x", atl.sizes("n"))
+        >>> given, out = np.ones(2, np.float32), np.empty(2, np.float32)
+        >>> run = compile(atl.program("twice", [x], 2 * x)).prepared(given, out=out)
+        >>> given[:] = 3
+        >>> run()
+        >>> out
+        array([6., 6.], dtype=float32)
+        """
+        refuse_copies(self.program, arrays, named)
+        if (other := exchanged(self.program, arrays, named, out)) is not None:
+            return self.prepared(*other.arrays, out=other.out, **other.named)
+        call, passed, pointers = self._bound(arrays, named)
+        sizes, shape = sized(self.program, self.nest, call)
+        self._fitting.check(call.sizes, call.arrays)
+        into, function = self._place(out, shape), self._function
+        if self._overlaps(into, pointers):
+            function, pointers = self._in_place(out, passed, pointers)
+
+        def run() -> None:
+            if function(*pointers, *sizes, into) == OUT_OF_MEMORY:
+                raise self._no_memory(sizes)
+
+        return run
+
+    def _bound(self, arrays: Sequence[object], named: Mapping[str, object]) -> tuple[Arguments, list[Any], list[Any]]:
+        """The arguments, checked, and what C is passed for the inputs: the arrays, and where they lie."""
+        call = bind(self.program, arrays, named)
+        passed = [_passed(call.arrays[name]) for name in self._names]
+        pointers = [
+            self._from_buffer(each.kind, value) if each.rank else value
+            for value, each in zip(passed, self._inputs, strict=True)
+        ]
+        return call, passed, pointers
+
+    def _in_place(
+        self, out: AnyArray, passed: Sequence[Any], pointers: Sequence[Any]
+    ) -> tuple[Callable[..., int], list[Any]]:
+        """The function for an output that is an input, and what it is passed of the others."""
+        same = self._taken(out, passed)
+        if not same:
+            return self._function, list(pointers)
+        others = [pointer for pointer, name in zip(pointers, self._names, strict=True) if name not in same]
+        return self._function_in_place(same), others
 
     def time(self, /, *arrays: object, seconds: object = 0.5, **named: object) -> KernelTime:
         """How long a call with these arguments takes: it is called for so many seconds, and the median is told.

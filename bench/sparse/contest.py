@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -12,25 +11,24 @@ from typing import Any, Final
 import numpy as np
 
 import sparse
-from atl.meaning.arguments import bind
 from bench.sparse import ours, taco
 from bench.sparse.matrices import Matrix
-from lowering import Clock, Kernel, Run, Samples, alternate, load_shared, ratio, spread
+from lowering import Clock, Kernel, Run, Samples, alternate, ratio, spread
 from lowering import compile as compiled
 from rewrites import Session
 from sparse import SparseTensor, pack
 
 TOLERANCE: Final = 1e-9
 """How far an element may be off, relative to the greatest one."""
-FUNCTION: Final = "ours, the function alone"
-"""What is called as the rival in C is: by cffi, with pointers and sizes that were made before, and nothing checked."""
+PREPARED: Final = "ours, prepared"
+"""Called as the rival in C is: with pointers and sizes that were made before, and nothing checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """One contestant: the median of its milliseconds, and its time over ours, medians and minima of rounds.
 
-    Ours is a call of the kernel in Python; `of_function` is over the time of the function that it calls.
+    Ours is a call of the kernel; `of_prepared` is over the time of one that was prepared (`Kernel.prepared`).
     """
 
     format: str
@@ -40,18 +38,18 @@ class Line:
     ms: float
     ratio: float
     of_minima: float
-    of_function: float
+    of_prepared: float
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Who takes part: our kernel as it is called in Python, its function alone, and the rivals.
+    """Who takes part: our kernel as it is called, a call of it that was prepared, and the rivals.
 
     They store to `out`; `result` has the result, given what a run gives back.
     """
 
     ours: Run
-    function: Run
+    prepared: Run
     rivals: Mapping[str, Run]
     out: Any
     result: Callable[[object], Any]
@@ -64,7 +62,7 @@ class WrongResult(Exception):
 
 def measured(contest: Contest, clock: Clock, *, seconds: float, rounds: int) -> Samples:
     """Checks every contestant, then times them in turn. Raises `WrongResult`."""
-    everybody = {"ours": contest.ours, FUNCTION: contest.function, **contest.rivals}
+    everybody = {"ours": contest.ours, PREPARED: contest.prepared, **contest.rivals}
     most = TOLERANCE * float(np.abs(contest.expected).max(initial=1.0))
     for name, run in everybody.items():
         contest.out.fill(np.nan)  # what is not stored is no number, and not what the one before has stored
@@ -80,32 +78,12 @@ def lines_of(samples: Samples, form: str, matrix: str, entries: int) -> list[Lin
     least = min(samples.clean("ours"), default=float("nan"))
     for name in samples.times:
         taken, compared = spread(samples.clean(name)), ratio(samples, name, "ours")
-        of_function = ratio(samples, name, FUNCTION)
-        if taken is not None and compared is not None and of_function is not None:
+        of_prepared = ratio(samples, name, PREPARED)
+        if taken is not None and compared is not None and of_prepared is not None:
             minima = min(samples.clean(name)) / least
-            ratios = compared.middle, minima, of_function.middle
+            ratios = compared.middle, minima, of_prepared.middle
             found.append(Line(form, matrix, entries, name, taken.middle, *ratios))
     return found
-
-
-def function_of(kernel: Kernel, operands: Sequence[object], out: Any) -> Run:
-    """The function of a kernel by itself, with what it is passed for these operands made ready before."""
-    call = bind(kernel.program, tuple(operands), {})
-    head = re.search(r"^int (\w+)\([^)]*\)", kernel.source, re.MULTILINE)
-    assert head is not None
-    ffi, library = load_shared(kernel.path, head[0].replace("restrict ", "") + ";")
-    function = getattr(library, head[1])
-    arrays = [*(call.arrays[array.name] for array in kernel.nest.inputs), out]
-    passed = [ffi.from_buffer(_POINTERS[each.dtype.name], each) for each in arrays]
-    passed[-1:-1] = [call.sizes[name] for name in kernel.nest.sizes]
-
-    def run(_held: Any = library) -> None:
-        function(*passed)
-
-    return run
-
-
-_POINTERS: Final = {"int32": "int32_t[]", "int64": "int64_t[]", "float32": "float[]", "float64": "double[]"}
 
 
 # -- matrix times vector ----------------------------------------------------------------------------------------------
@@ -165,12 +143,12 @@ def product(name: str, matrix: Matrix) -> Contest:
         rivals["scipy"] = lambda: theirs @ x
     if name in ("CSR", "COO") and find_spec("numba") is not None:
         rivals["numba"] = _by_numba(name, packed, x, y)
-    alone = function_of(kernel, (packed, x), y)
+    prepared = kernel.prepared(packed, x, out=y)
 
     def result(made: object) -> Any:
         return y if made is None else made
 
-    return Contest(lambda: kernel(packed, x, out=y), alone, rivals, y, result, matrix @ x)
+    return Contest(lambda: kernel(packed, x, out=y), prepared, rivals, y, result, matrix @ x)
 
 
 def _numbers(name: str, packed: SparseTensor, n: int) -> list[int]:
@@ -231,8 +209,8 @@ def tensor_times_vector(tensor: Any) -> Contest:
     expected = np.zeros((n, m))
     i, j, last = tensor.coords
     np.add.at(expected, (i, j), tensor.data * x[last])
-    alone = function_of(kernel, (packed, x), y)
-    return Contest(lambda: kernel(packed, x, out=y), alone, rivals, y, lambda _: y, expected)
+    prepared = kernel.prepared(packed, x, out=y)
+    return Contest(lambda: kernel(packed, x, out=y), prepared, rivals, y, lambda _: y, expected)
 
 
 def matricised(tensor: Any) -> Contest:
@@ -247,8 +225,8 @@ def matricised(tensor: Any) -> Contest:
     expected = np.zeros((n, ours.RANK))
     i, j, p = tensor.coords
     np.add.at(expected, i, tensor.data[:, None] * last[p] * middle[j])
-    alone = function_of(kernel, (packed, last, middle), y)
-    return Contest(lambda: kernel(packed, last, middle, out=y), alone, rivals, y, lambda _: y, expected)
+    prepared = kernel.prepared(packed, last, middle, out=y)
+    return Contest(lambda: kernel(packed, last, middle, out=y), prepared, rivals, y, lambda _: y, expected)
 
 
 def sampled(matrix: Matrix) -> Contest:
@@ -262,5 +240,5 @@ def sampled(matrix: Matrix) -> Contest:
     rivals = {called: taco.shaped("SDDMM", flags)(*passed) for called, flags in taco.FLAGS.items()}
     row = np.repeat(np.arange(n), np.diff(matrix.indptr))
     expected = matrix.data * (left[row] * right[matrix.indices]).sum(axis=1)
-    alone = function_of(kernel, (packed, left, right), y)
-    return Contest(lambda: kernel(packed, left, right, out=y), alone, rivals, y, lambda _: y, expected)
+    prepared = kernel.prepared(packed, left, right, out=y)
+    return Contest(lambda: kernel(packed, left, right, out=y), prepared, rivals, y, lambda _: y, expected)

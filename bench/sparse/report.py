@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import exp, log
 from pathlib import Path
 
-from bench.sparse.contest import FUNCTION, Line
+from bench.sparse.contest import PREPARED, Line
 
 TACO = "TACO-shaped C"
 """With its flags for any processor and for this one; in each contest the faster one counts."""
@@ -30,7 +30,7 @@ def best_of(lines: Iterable[Line]) -> list[Line]:
     """The lines of rivals, of TACO-shaped C only the one that was faster in each contest."""
     kept: dict[tuple[str, str, str], Line] = {}
     for line in lines:
-        if line.name in ("ours", FUNCTION):
+        if line.name in ("ours", PREPARED):
             continue
         name = TACO if line.name.startswith(TACO) else line.name
         key = (line.format, line.matrix, name)
@@ -61,15 +61,15 @@ def means(lines: Iterable[Line]) -> str:
     """A table of the geometric means over the matrices of each format: of medians, of minima, and the least median.
 
     A rival in C is a function called by itself, ours is a kernel called in Python with all that a call looks at; the
-    last column compares the functions alone.
+    last column compares the prepared calls.
     """
-    head = f"{'medians':>9}{'minima':>9}{'least':>9}{'contests':>10}{'functions alone':>17}"
+    head = f"{'medians':>9}{'minima':>9}{'least':>9}{'contests':>10}{'prepared calls':>17}"
     rows = [f"\n{'rival ÷ ours, geometric means':48}{head}"]
     for (form, rival), group in grouped(lines).items():
         ratios = [line.ratio for line in group]
         minima = [line.of_minima for line in group]
         said = f"{geometric(ratios):9.2f}{geometric(minima):9.2f}{min(ratios):9.2f}{len(group):10}"
-        alone = f"{geometric([line.of_function for line in group]):17.2f}" if rival == TACO else ""
+        alone = f"{geometric([line.of_prepared for line in group]):17.2f}" if rival == TACO else ""
         rows.append(f"{form:18}{rival:30}{said}{alone}")
     return "\n".join(rows)
 

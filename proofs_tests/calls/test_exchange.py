@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import threading
 import time
+import weakref
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -286,6 +287,46 @@ def test_python_runs_on_while_a_kernel_computes() -> None:
     # Were the lock held, this thread would tick before and after the call, and not in the middle of it.
     third = (stopped - begun) / 3
     assert any(begun + third < tick < stopped - third for tick in ticks)
+
+
+def test_a_prepared_call_reads_and_fills_what_it_was_given(doubling: Kernel) -> None:
+    x, out = numbers(2, 3), np.full((2, 3), np.nan, np.float32)
+    run = doubling.prepared(x, out=out)
+    assert np.isnan(out).all(), "nothing is computed before it is called"
+    for _ in range(2):
+        run()
+        assert out.tolist() == (2 * x).tolist()
+        x += 1
+    in_place = doubling.prepared(X=x, out=x)
+    want = 2 * x
+    in_place()
+    assert x.tolist() == want.tolist()
+    kept = weakref.ref(x)
+    del x
+    in_place()
+    assert kept() is not None, "its memory is held"
+    lent = Lent(numbers(2, 2))
+    filled = np.empty((2, 2), np.float32)
+    doubling.prepared(lent, out=filled)()
+    assert filled.tolist() == (2 * numbers(2, 2)).tolist()
+
+
+def test_a_prepared_call_refuses_what_a_call_does_and_what_would_be_copied(doubling: Kernel, halving: Kernel) -> None:
+    x, out = numbers(3, 3), np.empty((3, 3), np.float32)
+    for wrong in (x.T, x.tolist(), x[:, ::-1]):
+        with pytest.raises(ArrayError, match="asks for no copy"):
+            doubling.prepared(wrong, out=out)
+    for place, said in ((np.empty((2, 2), np.float32), "has the shape"), (None, "out is a NoneType"), (x[:2], "shape")):
+        with pytest.raises(ArrayError, match=said):
+            doubling.prepared(x, out=place)
+    with pytest.raises(ArrayError, match="float64"):
+        halving.prepared(x, out=out)
+    rows = np.zeros((4, 3), np.float32)
+    with pytest.raises(ArrayError, match="shares memory"):
+        doubling.prepared(rows[:3], out=rows[1:])
+    below = compile(atl.parse("f (x : float32[n], at : int32[1] in [0, n)) : float32 := x[at[0]]"))
+    with pytest.raises(ArrayError, match="at"):
+        below.prepared(numbers(3), np.array([3], np.int32), out=np.empty((), np.float32))
 
 
 def test_a_kernel_is_timed_with_its_spread(doubling: Kernel) -> None:

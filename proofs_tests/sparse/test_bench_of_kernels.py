@@ -33,7 +33,7 @@ def test_all_who_multiply_a_matrix_with_a_vector_agree(name: str) -> None:
     samples = contest.measured(made, ThreadClock(), seconds=0.01, rounds=3)
     lines = contest.lines_of(samples, name, "banded", 3_000)
     assert lines[0].name == "ours"
-    assert lines[1].name == contest.FUNCTION
+    assert lines[1].name == contest.PREPARED
     assert len(lines) == 2 + len(made.rivals)
 
 
@@ -66,18 +66,18 @@ def test_a_rival_that_computes_something_else_is_told() -> None:
 def test_ratios_are_the_time_of_the_rival_over_ours() -> None:
     taken: dict[str, list[float | None]] = {
         "ours": [1.0, 2.0, 4.0],
-        contest.FUNCTION: [0.5, 1.0, 2.0],
+        contest.PREPARED: [0.5, 1.0, 2.0],
         "theirs": [2.0, 4.0, 8.0],
     }
     lines = contest.lines_of(Samples(taken), "CSR", "banded", 7)
-    found = [(line.name, line.ratio, line.of_minima, line.of_function) for line in lines]
-    assert found == [("ours", 1.0, 1.0, 2.0), (contest.FUNCTION, 0.5, 0.5, 1.0), ("theirs", 2.0, 2.0, 4.0)]
+    found = [(line.name, line.ratio, line.of_minima, line.of_prepared) for line in lines]
+    assert found == [("ours", 1.0, 1.0, 2.0), (contest.PREPARED, 0.5, 0.5, 1.0), ("theirs", 2.0, 2.0, 4.0)]
 
 
 def test_of_one_rival_with_two_kinds_of_flags_the_faster_counts(tmp_path: Path) -> None:
     lines = [
         Line("CSR", "banded", 7, "ours", 1.0, 1.0, 1.0, 1.5),
-        Line("CSR", "banded", 7, contest.FUNCTION, 0.7, 0.7, 0.7, 1.0),
+        Line("CSR", "banded", 7, contest.PREPARED, 0.7, 0.7, 0.7, 1.0),
         Line("CSR", "banded", 7, "TACO-shaped C", 3.0, 3.0, 3.0, 4.0),
         Line("CSR", "banded", 7, "TACO-shaped C, -march=native", 2.0, 2.0, 2.0, 4.5),
         Line("CSR", "uniform", 7, "TACO-shaped C", 8.0, 8.0, 8.0, 8.0),
