@@ -376,17 +376,19 @@ def _put(rule: Rule, at: Zipper, after: Expr) -> tuple[Zipper, list[ProvedPremis
     the last that looks at more than the types of its parts. Of the terms above that one nothing can have changed.
 
     The tensors that are bound above have in the rest of the program the types of their values, as they had before. So
-    they are looked at in the new part alone, until a part is written in another way: its term is then seen whole.
+    they are looked at in the new part alone, until a part is written in another way: its term is then seen whole. That
+    may be larger than before, since the types of what it binds are written in it: what does not fit is built, and
+    refused.
     """
     proved: list[ProvedPremise] = []
     if not has_types_of(after, types_around(at.around(after.loose_tensors), after.loose_tensors)):
         raise NotEqual(f"{rule.name} brings in a tensor that is bound around that place with another type than it has")
     if after.loose > at.indices or after.loose_tensors > at.tensors or after.free:
         raise NotEqual(f"{rule.name} brings in an index or a tensor that is not bound at that place")
-    made, small = at.holding(after), at.has_room_for(after)
+    made = at.holding(after)
     while at.above is not None:
         changed = made.term.type != at.term.type
-        if small and not changed and not at.looked_into:
+        if made.fits and not changed and not at.looked_into:
             break
         above, rebuilt = at.above, made.up(at.above)
         if changed:

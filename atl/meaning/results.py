@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copyreg
 from collections import namedtuple
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
 
@@ -23,12 +23,15 @@ Places: TypeAlias = tuple[tuple[slice, tuple[int, ...]], ...]
 @cache
 def named(*names: str) -> Any:
     """The tuples of results with these names: one class for all programs that have them, which can be pickled."""
-    made: Any = namedtuple("Results", names)
-    copyreg.pickle(made, _written)
-    return made
+    return _can_be_pickled(namedtuple("Results", names))
 
 
-def _written(several: Any) -> tuple[object, ...]:
+def _can_be_pickled(tuples: Any) -> Any:
+    copyreg.pickle(tuples, _written)
+    return tuples
+
+
+def _written(several: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return _read, (several._fields, tuple(several))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -53,7 +54,7 @@ def test_a_theorem_is_shown_as_a_term_alone() -> None:
 
 def with_parts_of(other: Any, known: Any, of: type) -> Any:
     """A node put together past the constructors: it has the identity of one and the fields of another."""
-    made = object.__new__(of)
+    made: Any = object.__new__(of)
     for slot in (slot for each in of.__mro__ for slot in getattr(each, "__slots__", ())):
         if slot not in ("__weakref__", "below") and hasattr(other, slot):
             object.__setattr__(made, slot, getattr(other, slot))
@@ -95,12 +96,13 @@ def test_what_has_the_identity_of_a_term_is_made_anew(of: type) -> None:
     known: Any = theorem.rhs.body
     Claims.made = with_parts_of((x - x).node, known, Binary)
     forged = with_parts_of(Claims.made, known, of)
-    for attempt in (
+    attempts: tuple[Callable[[], Theorem], ...] = (
         lambda: shown(theorem, forged),
         lambda: shown_at(theorem, (), forged),
         lambda: reflexivity(replace(theorem.rhs, body=forged)),
         lambda: rewrite(theorem, RULES["mul_one"], (), {"a": forged}, reverse=True),
-    ):
+    )
+    for attempt in attempts:
         try:
             made = attempt()
         except ATLError:
