@@ -299,9 +299,9 @@ class Kernel:
         given = dict(named)
         if "seconds" in self._arguments:
             given["seconds"], seconds = seconds, 0.5
-        first = self(*arrays, **given)
+        first = self._whole(*arrays, **given)
         if self._pattern is None:
-            given.setdefault("out", first if self._several is None else first[0].base)
+            given.setdefault("out", first)
         threads = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(self.program))
         return time_of(self.program.name, lambda: self(*arrays, **given), seconds=seconds, threads=threads)
 

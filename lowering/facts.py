@@ -57,7 +57,8 @@ static int falls_{name}(
 }}
 """
 _BETWEEN: Final = """
-/* Whether an element falls between two neighbouring positions, as far as they are positions in the row. */
+/* Whether an element falls between two neighbouring positions, as far as they are positions in the row; after the
+   largest of all numbers comes none. */
 static int falls_{name}_between_each_{at}(
         const {name}_t *a, const {at}_t *at, int64_t count, int64_t ends, int64_t strict)
 {{
@@ -65,7 +66,7 @@ static int falls_{name}_between_each_{at}(
     for (int64_t r = 0; r + 1 < ends; r++) {{
         const int64_t first = at[r] < 0 ? 0 : at[r];
         const int64_t last = at[r + 1] < count ? at[r + 1] : count;
-        for (int64_t i = first + 1; i < last; i++) {{
+        for (int64_t i = first < last ? first + 1 : last; i < last; i++) {{
             found |= strict ? a[i] <= a[i - 1] : a[i] < a[i - 1];
         }}
     }}

@@ -48,6 +48,15 @@ def admit_program(program: Program) -> Program:
     return made
 
 
+def admit_other_names(term: Expr, known: Expr) -> Expr | None:
+    """The term, made anew, if it is the known one up to names and marks: to have its identity is not enough."""
+    try:
+        made = remade_term(term)
+    except ATLError:
+        return None
+    return made if made == known else None
+
+
 def _remade(argument: Argument) -> Argument:
     if type(argument) is Function:
         return Function(tuple(map(_parameter, argument.parameters)), _remade_body(argument.body))

@@ -31,11 +31,11 @@ from atl.core.node import is_position
 from atl.core.predicate import Predicate, equal, is_predicate
 from atl.core.program import Program
 from atl.core.substitution import binds_by_type, has_types_of, types_around
-from atl.core.terms import Expr, Term
+from atl.core.terms import Expr
 from atl.core.traversal import Path, names_given
 from atl.prove import Proved, prove
 from atl.text.printing import show
-from rewrites.admission import admit, admit_program
+from rewrites.admission import admit, admit_other_names, admit_program
 from rewrites.errors import NotATheorem, NotEqual, PremiseFailed
 from rewrites.grading.graded import is_unproved, mark_of, standing_of
 from rewrites.instantiation import Argument, Arguments, Function
@@ -239,18 +239,20 @@ def reflexivity(program: Program, given: Sequence[Predicate] = ()) -> Theorem:
 def shown(theorem: Theorem, body: Expr) -> Theorem:
     """The theorem with other names and marks on its right side: its body and this one are equal."""
     _check_theorem(theorem)
-    if not isinstance(body, Term) or body != theorem.rhs.body:
+    made = admit_other_names(body, theorem.rhs.body)
+    if made is None:
         raise NotATheorem("the right side of the theorem is another term than the one it is to be shown as")
-    return Theorem(_KEY, theorem.lhs, replace(theorem.rhs, body=body), theorem.chain)
+    return Theorem(_KEY, theorem.lhs, replace(theorem.rhs, body=made), theorem.chain)
 
 
 def shown_at(theorem: Theorem, path: Path, part: Expr) -> Theorem:
     """The theorem with other names and marks at a place of its right side: what stands there and this are equal."""
     _check_theorem(theorem)
     at = _place(theorem, _checked_path(path))
-    if not isinstance(part, Term) or part != at.term:
+    made = admit_other_names(part, at.term)
+    if made is None:
         raise NotATheorem("another term stands there than the one it is to be shown as")
-    return theorem.with_rhs(_KEY, at.holding(part), theorem.chain)
+    return theorem.with_rhs(_KEY, at.holding(made), theorem.chain)
 
 
 def told(theorem: Theorem, account: Sequence[object]) -> Theorem:
@@ -374,17 +376,19 @@ def _put(rule: Rule, at: Zipper, after: Expr) -> tuple[Zipper, list[ProvedPremis
     the last that looks at more than the types of its parts. Of the terms above that one nothing can have changed.
 
     The tensors that are bound above have in the rest of the program the types of their values, as they had before. So
-    they are looked at in the new part alone, until a part is written in another way: its term is then seen whole.
+    they are looked at in the new part alone, until a part is written in another way: its term is then seen whole. That
+    may be larger than before, since the types of what it binds are written in it: what does not fit is built, and
+    refused.
     """
     proved: list[ProvedPremise] = []
     if not has_types_of(after, types_around(at.around(after.loose_tensors), after.loose_tensors)):
         raise NotEqual(f"{rule.name} brings in a tensor that is bound around that place with another type than it has")
     if after.loose > at.indices or after.loose_tensors > at.tensors or after.free:
         raise NotEqual(f"{rule.name} brings in an index or a tensor that is not bound at that place")
-    made, small = at.holding(after), at.has_room_for(after)
+    made = at.holding(after)
     while at.above is not None:
         changed = made.term.type != at.term.type
-        if small and not changed and not at.looked_into:
+        if made.fits and not changed and not at.looked_into:
             break
         above, rebuilt = at.above, made.up(at.above)
         if changed:

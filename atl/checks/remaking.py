@@ -53,16 +53,17 @@ from atl.core.traversal import names_given
 from atl.errors import Source, WrongArgument
 
 N = TypeVar("N", bound=Node)
-_TERMS: Final = frozenset(CONSTRUCTORS)
-_ATOMS: Final = frozenset(get_args(AnyAtom))
-_OPERATORS: Final = frozenset(OPERATORS)
+# By number: a class of somebody's own may say that it equals another one.
+_TERMS: Final = frozenset(map(id, CONSTRUCTORS))
+_ATOMS: Final = frozenset(map(id, get_args(AnyAtom)))
+_OPERATORS: Final = frozenset(map(id, OPERATORS))
 _known: Final[dict[int, tuple[ref[Node], Node | None]]] = {}
 """What was made of each object that is still in use, by the object's number; None for what was made here itself."""
 
 
 def remade_term(term: Expr) -> Expr:
     """The term made anew. Raises what its constructors raise, and `WrongArgument` for what is no term."""
-    if type(term) not in _TERMS:
+    if id(type(term)) not in _TERMS:
         raise not_made_of("a term", term, "a tensor expression")
     return _once(term, _term)
 
@@ -201,7 +202,7 @@ def _field(node: Formed, slot: Slot, value: Anything) -> object:
 
 
 def _operator(op: ReshapeOp) -> Formed:
-    if type(op) not in _OPERATORS:
+    if id(type(op)) not in _OPERATORS:
         raise not_made_of("a reshape", op, "a reshape operator")
     return type(op)(**_remade_fields(op))
 
@@ -225,7 +226,7 @@ def _index(expression: Index) -> Index:
 
 def _atom(atom: AnyAtom) -> Index:
     """The atom made anew, as what an expression is a product of; what only looks like one is none."""
-    if type(atom) not in _ATOMS:
+    if id(type(atom)) not in _ATOMS:
         raise not_made_of("an index expression", atom, "sizes, indices, quotients, extrema, exclusive ors and reads")
     values = _read(atom)
     if type(atom) is Size:

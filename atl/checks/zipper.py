@@ -101,10 +101,10 @@ class Zipper:
         size = self.size - self.term.size + term.size
         return Zipper(term, self.above, self.path, size, self.indices, self.tensors, self.looked_into, self.known)
 
-    def has_room_for(self, term: Expr) -> bool:
-        """Whether the whole term is within its limits with another term here."""
-        deep = len(self.path) + term.depth <= MAX_DEPTH
-        return deep and self.size - self.term.size + term.size <= MAX_SIZE
+    @property
+    def fits(self) -> bool:
+        """Whether the whole term is within its limits, as far as it depends on the term here."""
+        return len(self.path) + self.term.depth <= MAX_DEPTH and self.size <= MAX_SIZE
 
     def around(self, tensors: int) -> Sequence[tuple[Expr, int]]:
         """The terms above from the outside in, each with the position that leads here: those that bind so many

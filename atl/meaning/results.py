@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections import namedtuple
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from atl.core.index import Index, Leaf, Read, Size, atoms, value_of
@@ -19,11 +20,30 @@ Places: TypeAlias = tuple[tuple[slice, tuple[int, ...]], ...]
 """Of each result its elements among all, and its shape."""
 
 
+@cache
+def named(*names: str) -> Any:
+    """The tuples of results with these names: one class for all programs that have them, which can be pickled."""
+    return _can_be_pickled(namedtuple("Results", names))
+
+
+def _can_be_pickled(tuples: Any) -> Any:
+    copyreg.pickle(tuples, _written)
+    return tuples
+
+
+def _written(several: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    return _read, (several._fields, tuple(several))
+
+
+def _read(names: tuple[str, ...], each: tuple[Any, ...]) -> Any:
+    return named(*names)(*each)
+
+
 class Several:
     """Where the results of a program lie among the elements of its body, for the sizes of each call."""
 
     def __init__(self, program: Program) -> None:
-        self._results = program.results
+        self._named = named(*[result.name for result in program.results])
         self._bounds = tuple(bounds(program.results))
         extents = (atom for result in program.results for extent in result.shape for atom in atoms(extent))
         self._by_sizes = not any(isinstance(atom, Read) for atom in extents)
@@ -63,10 +83,6 @@ class Several:
                 self._known.clear()
             self._known[key] = self.places(sizes, arrays)
         return self._known[key]
-
-    @cached_property
-    def _named(self) -> Any:
-        return namedtuple("Results", [result.name for result in self._results])
 
 
 def apart(program: Program, whole: Any, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> Any:

@@ -113,6 +113,21 @@ def test_rows_between_any_positions_are_looked_at_to_their_ends_and_no_further(
             assert finds_fault(told, *pick(pointers)) == (falls or outside), (row, ends, low, high)
 
 
+@pytest.mark.parametrize(
+    "ends", [(2**63 - 1, 100, 100), (0, 2**63 - 1, 5), (-(2**63), 5, 2**63 - 1), (2**63 - 1, 0, 3)]
+)
+def test_positions_that_are_the_largest_numbers_read_nothing_outside_of_a_row(ends: tuple[int, ...]) -> None:
+    """The number after the largest one is the least, and what stands there is not in this process."""
+    z, rows = atl.sizes("z rows")
+    pos = atl.tensor("pos", rows + 1, dtype="int64", range=(0, z + 1))
+    crd = atl.tensor("crd", z, dtype="int64", range=(0, m), order=("strict", pos))
+    kernel = compiled(atl.program("gathered", [pos, crd, x], atl.gen(z, lambda i: x[crd[i]])))
+    indices, values = np.arange(100), np.arange(100, dtype=np.float32)
+    assert np.array_equal(kernel(np.array([0, 50, 100]), indices, values), values)
+    with pytest.raises(ArrayError, match=r"pos.* is out of the declared range"):
+        kernel(np.array(ends), indices, values)
+
+
 def test_one_fall_in_a_long_row_between_positions_is_found_wherever_it_stands() -> None:
     count = 2**21 + 7
     crd = np.arange(count, dtype=np.int32)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,11 +13,11 @@ import atl
 from atl.core.index import bound, constant
 from atl.core.predicate import at_most
 from atl.core.program import Program
-from atl.core.terms import Access, Local
-from atl.errors import WrongArgument
+from atl.core.terms import Access, Binary, Local
+from atl.errors import ATLError, WrongArgument
 from rewrites.errors import NotATheorem, NotEqual
 from rewrites.instantiation import Function
-from rewrites.kernel import Theorem, reflexivity, rewrite, shown, symmetry, transitivity
+from rewrites.kernel import Theorem, reflexivity, rewrite, shown, shown_at, symmetry, transitivity
 from rewrites.rules import RULES
 
 n = atl.sizes("n")
@@ -48,6 +50,65 @@ def test_what_is_no_theorem_is_not_shown_under_other_names() -> None:
 def test_a_theorem_is_shown_as_a_term_alone() -> None:
     with pytest.raises(NotATheorem, match="another term"):
         shown(reflexivity(doubled()), Agreeable())  # type: ignore[arg-type]
+
+
+def with_parts_of(other: Any, known: Any, of: type) -> Any:
+    """A node put together past the constructors: it has the identity of one and the fields of another."""
+    made: Any = object.__new__(of)
+    for slot in (slot for each in of.__mro__ for slot in getattr(each, "__slots__", ())):
+        if slot not in ("__weakref__", "below") and hasattr(other, slot):
+            object.__setattr__(made, slot, getattr(other, slot))
+    object.__setattr__(made, "identity", known.identity)
+    return made
+
+
+class Claims(type(Binary)):  # type: ignore[misc]
+    """Classes that say of themselves that they are `Binary`, and give what was made before."""
+
+    made: Any = None
+
+    def __eq__(cls, other: object) -> bool:
+        return True
+
+    def __hash__(cls) -> int:
+        return hash(Binary)
+
+    def __call__(cls, *_: object, **__: object) -> Any:
+        return cls.made
+
+
+class Sum(Binary, metaclass=Claims):
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = Binary.__hash__
+
+
+@pytest.mark.parametrize("of", [Binary, Sum])
+def test_what_has_the_identity_of_a_term_is_made_anew(of: type) -> None:
+    """Its fields would be the right side of a theorem that is false."""
+    theorem = reflexivity(atl.program("p", [x], x + x))
+    known: Any = theorem.rhs.body
+    Claims.made = with_parts_of((x - x).node, known, Binary)
+    forged = with_parts_of(Claims.made, known, of)
+    attempts: tuple[Callable[[], Theorem], ...] = (
+        lambda: shown(theorem, forged),
+        lambda: shown_at(theorem, (), forged),
+        lambda: reflexivity(replace(theorem.rhs, body=forged)),
+        lambda: rewrite(theorem, RULES["mul_one"], (), {"a": forged}, reverse=True),
+    )
+    for attempt in attempts:
+        try:
+            made = attempt()
+        except ATLError:
+            continue
+        assert str(made.lhs) == str(made.rhs)
+        assert made.rhs.body == atl.parse(str(made.rhs)).body
 
 
 def test_an_assumption_speaks_of_no_index_that_is_bound_nowhere() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 import atl
 from atl.checks import zipper
+from atl.core import node
+from atl.core.index import constant
 from atl.core.predicate import TRUE
 from atl.core.substitution import with_children
 from atl.core.terms import Expr, Let
@@ -128,6 +130,27 @@ def test_a_program_that_would_grow_too_large_is_refused_by_the_step_that_does_it
     with pytest.raises(TooLarge, match="nodes"):
         _times_one(work, (0, 0))
     assert work.goal.body.size == program.body.size + 2
+
+
+@pytest.mark.parametrize("limit", ["MAX_DEPTH", "MAX_SIZE"])
+def test_a_tensor_whose_type_is_written_longer_is_counted_wherever_it_is_read(
+    monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """The new value has room, and so has the let by itself, whose type stays; the whole has not."""
+
+    def sums(y: atl.Tensor) -> atl.Tensor:
+        return atl.gen(n, lambda i: y[i] + atl.sum(n, lambda j: y[j]))
+
+    let = atl.let(atl.gen(n, lambda i: x[i]), lambda y: sums(sums(sums(y))))
+    start = reflexivity(atl.program("f", [x], atl.gen(3, lambda _: let), given=[n % 4 == 0]))
+    value = start.place((0, 0))
+    assert value is not None
+    arguments = {"v": value.term, "k": constant(4)}
+    made = rewrite(start, RULES["flatten_split"], value.path, arguments, reverse=True).rhs.body
+    for module in (zipper, node):
+        monkeypatch.setattr(module, limit, {"MAX_DEPTH": made.depth, "MAX_SIZE": made.size}[limit] - 1)
+    with pytest.raises(TooLarge):
+        rewrite(start, RULES["flatten_split"], value.path, arguments, reverse=True)
 
 
 def test_what_a_fold_may_not_meet_is_refused_though_the_types_stay() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import atl
 from atl.core.index import constant
@@ -18,6 +19,7 @@ from atl.core.results import Result
 from atl.errors import ATLError
 from atl.meaning.specialise import specialise
 from commands import main
+from layouts import blocked
 from lowering import (
     compile,  # noqa: A004 (the contract's name)
     trace,
@@ -26,6 +28,7 @@ from pages.document import page
 from rewrites import load, reschedule
 from rewrites.errors import CertificateError
 from rewrites.kernel import reflexivity
+from sparse import CSR
 
 n, m = atl.sizes("n m", min=1)
 A = atl.tensor("A", n, m, dtype="float64")
@@ -102,6 +105,28 @@ def test_a_rewrite_and_a_certificate_keep_them(numbers: Any, tmp_path: Path) -> 
     scope: dict[str, Any] = {}
     exec(theorem.as_python(), scope)
     assert scope["theorem"].rhs == theorem.rhs
+
+
+def test_a_tuple_of_results_is_of_one_class_and_can_be_pickled(numbers: Any) -> None:
+    """So it goes between processes, and into what compares the classes of tuples."""
+    found = compile(moments())(numbers)
+    again = pickle.loads(pickle.dumps(found))
+    assert_same(again, numbers)
+    assert type(again) is type(found) is type(atl.evaluate_fast(moments(), numbers))
+    assert type(found) is not type(atl.evaluate(atl.program("f", [x], (x,)), np.ones(1)))
+
+
+def test_an_input_given_in_another_way_leaves_them_what_they_are(numbers: Any) -> None:
+    v = atl.tensor("v", m, dtype="float64")
+    product = atl.gen(n, lambda i: atl.sum(m, lambda j: A[i, j] * v[j]))
+    program = atl.program("f", [A, v], {"product": product, "twice": 2 * v})
+    w = np.arange(5.0)
+    sparse, stored = reschedule(program).sparsify("A", CSR), reschedule(program).store("A", blocked(4, 8))
+    for goal, given in ((sparse.goal, scipy.sparse.csr_array(numbers)), (stored.goal, numbers)):
+        assert goal.results == program.results
+        found = compile(goal)(given, w)
+        np.testing.assert_allclose(found.product, numbers @ w)
+        np.testing.assert_allclose(found.twice, 2 * w)
 
 
 def test_how_they_are_written() -> None:

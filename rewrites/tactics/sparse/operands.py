@@ -100,7 +100,7 @@ def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, R
     at = start.inputs.index(array)
     inputs = (*start.inputs[:at], *made.inputs, *start.inputs[at + 1 :])
     body = Let(made.meaning, abstracted(start.body, Input(array), 0, 0), name)
-    program = make_program(start.name, inputs, body, start.assumptions)
+    program = make_program(start.name, inputs, body, start.assumptions, start.results)
     packed = (*start.packed, made.packed) if isinstance(made, Operand) else start.packed
     work = Derivation(kernel.reflexivity(replace(program, packed=packed)), rules)
     work.rewrite("unfold_let", ())
