@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import atl
+from atl.core.marks import LoopMark
+from atl.core.terms import Gen, Reduce
 from atl.errors import WrongArgument
 from lowering import lower, print_nest
 from proofs_tests.sessions.session_programs import assert_agrees, body, f, k, m, matmul, n, pipeline
@@ -196,6 +198,27 @@ def test_a_tactic_takes_a_handle_for_a_name(name: str) -> None:
     assert str(s.goal)
     assert s.explain().text
     assert_agrees(s)
+
+
+# -- tiles as blocks and threads --------------------------------------------------------------------------------------
+
+
+def marks_of(session: Session) -> list[str]:
+    loops = [site.term for site in binders(session.goal)]
+    return [loop.mark.value for loop in loops if isinstance(loop, Gen | Reduce) and loop.mark is not LoopMark.NONE]
+
+
+def test_the_loops_that_are_tiled_are_those_that_become_blocks_and_threads() -> None:
+    x = atl.tensor("x", n, m)
+    sums = atl.gen(1, lambda i: atl.sum(n, m, lambda p, q: x[p, q]))
+    doubled = atl.flatten(atl.gen(n, m, lambda i, j: 2 * x[i, j]))
+    s = reschedule(atl.program("both", [x], atl.concat(sums, doubled)))
+    assert marks_of(s.gpu_map(["i", "j"], [4, 8])) == ["block.y", "block.x", "thread.y", "thread.x"]
+
+
+def test_loops_of_one_name_have_an_axis_each() -> None:
+    s = reschedule(atl.program("squares", [z], atl.gen(n, lambda i: atl.gen(n, lambda i1: z[i, i1])))).rename("i1", "i")
+    assert marks_of(s.gpu_map(["i", "i1"], [4, 8])) == ["block.y", "block.x", "thread.y", "thread.x"]
 
 
 # -- bounds as texts --------------------------------------------------------------------------------------------------

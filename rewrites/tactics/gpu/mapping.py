@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from math import inf
 from typing import Any
 
@@ -17,7 +18,7 @@ from rewrites.errors import NoSite
 from rewrites.places.choosing import Chosen, chosen, nothing_chosen
 from rewrites.places.site import Site
 from rewrites.tactics.inwards import operand_called, reads_of
-from rewrites.tactics.loops import as_bound, loops
+from rewrites.tactics.loops import as_bound, first_possible
 from rewrites.tactics.nests.accumulation import accumulate
 from rewrites.tactics.nests.tiling import loops_meant, nested, one_tile, tile
 from rewrites.tactics.simplification import lets_called, simplify_guards
@@ -48,20 +49,28 @@ def gpu_map(work: Derivation, name: Chosen | Sequence[Chosen], by: Any) -> None:
     factors = list(by) if len(names) > 1 and isinstance(by, list | tuple) else [by]
     if len(factors) != len(names):
         raise WrongArgument(f"by={brief(by)} for {len(names)} loops", required="a factor for each loop, in a list")
-    called = [loops(work, each)[0].called[0] for each in names]
-    start = loops(work, names[0])[0].path
-    tile(work, names if len(names) > 1 else names[0], by)
-    deep = [isinstance(factor, list | tuple) and len(factor) > 1 for factor in factors]
-    wanted: dict[str, LoopMark] = {}
-    for number, (each, more) in enumerate(zip(called, deep, strict=True)):
-        axis = len(called) - 1 - number
-        wanted[f"{each}o"] = BLOCKS[axis]
-        wanted[f"{each}io" if more else f"{each}i"] = THREADS[axis]
-    for path in nested(work, start, sum(2 + more for more in deep)):
-        term = work.term(path)
-        assert isinstance(term, Gen | Reduce)
-        if term.name in wanted:
-            work.mark(path, wanted[term.name])
+    levels = [len(factor) if isinstance(factor, list | tuple) else 1 for factor in factors]
+
+    def mapped(site: Site) -> None:
+        tile(work, [site.path, *names[1:]] if len(names) > 1 else site.path, by)
+        marks = _marks_of_levels(levels)
+        for path, mark in zip(nested(work, site.path, len(marks)), marks, strict=True):
+            if mark is not LoopMark.NONE:
+                work.mark(path, mark)
+
+    first_possible(work, names[0], mapped)
+
+
+def _marks_of_levels(levels: Sequence[int]) -> list[LoopMark]:
+    """The marks of loops in tiles, in the order of `tile`: how often each loop is tiled, the last one runs along x."""
+    axes = list(range(len(levels)))[::-1]
+    marks: list[LoopMark] = [BLOCKS[axis] for axis in axes]
+    # Loops side by side that are tiled once more are tiled together: their threads come first, then what a thread does.
+    for _, run in groupby(zip(axes, levels, strict=True), key=lambda loop: loop[1] > 1):
+        together = list(run)
+        marks += [THREADS[axis] for axis, _ in together]
+        marks += [LoopMark.NONE] * sum(count - 1 for _, count in together)
+    return marks
 
 
 def coalesce(work: Derivation, what: Chosen) -> None:
