@@ -60,7 +60,7 @@ GOOD: Final = (
     "atl.padr(n, x)", "atl.truncl(0, x)", "atl.truncr(0, x)", "atl.place(3, 1, x)", "atl.shear(A)",
     "atl.unshear(n, m, atl.shear(A))", "atl.scatter(n, m, lambda p: u[p], lambda p: 1.0)", "atl.minimum(x, 1)",
     "atl.einsum('ij,kj->ik', A, A)", "atl.einsum('...', x)",
-    "atl.results(x, r1=A[0, 0])", "atl.program('p', [x], (x, 2 * x))", "atl.let(x, lambda b: {'b': b, 'c': 2 * b})",
+    "atl.results(x, of=x[0])", "atl.program('p', [x], (x, 2 * x))", "atl.let(x, lambda b: {'b': b, 'c': 2 * b})",
     "atl.coiter([(u, 0, n), (u, 0, m)], lambda p, q: p < q, lambda p, q: x[p])",
     "atl.maximum(x, x)", "atl.abs(x)", "atl.sqrt(x)", "atl.exp(x)", "atl.log(x)", "atl.tanh(x)",
     "atl.cast('float64', x)", "atl.value(n)", "atl.ceildiv(n, k)", "atl.imin(n, m)", "atl.imax(n, 3)",

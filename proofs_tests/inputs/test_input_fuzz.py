@@ -74,7 +74,7 @@ def test_faults_put_in_on_purpose_are_found(monkeypatch: pytest.MonkeyPatch) -> 
         if not missing:
             raise KeyboardInterrupt
 
-    report = run_inputs(range(1_500), 4, until_all, ready=with_faults)
+    report = run_inputs(range(6_000), 1, until_all, ready=with_faults)
     assert report.interrupted, missing
 
 
