@@ -204,11 +204,13 @@ class Limits:
         """Whether the same is asked by others of inputs at these places alone."""
         if self is other:
             return True
-        if (other, places) not in self._agree:
+        found = self._agree.get((other, places))
+        if found is None:
+            found = self._of(places) == other._of(places)
             if len(self._agree) >= AGREEMENTS:
                 self._agree.clear()
-            self._agree[other, places] = self._of(places) == other._of(places)
-        return self._agree[other, places]
+            self._agree[other, places] = found
+        return found
 
     def beyond(self, met: tuple[tuple[int, ...], ...]) -> tuple[Asked, ...]:
         """The same but for limits that are about inputs at some of these places alone."""

@@ -54,17 +54,22 @@ def sound(value: Any) -> Any:
     """A sparse array or matrix of scipy's, whose arrays are such that scipy may be asked to convert it.
 
     That looks at none of them, and writes to whatever place a damaged one says. What is held in another way than by
-    rows, columns, blocks, diagonals or coordinates comes back by rows. Raises `ArrayError`.
+    rows, columns, blocks, diagonals or coordinates comes back by rows; room after its entries and diagonals outside of
+    it are left away. Raises `ArrayError`.
     """
     if getattr(value, "format", "") not in ("csr", "csc", "bsr", "coo", "dia"):
         value = value.tocsr() if hasattr(value, "tocsr") else value.tocoo()
     if value.format == "coo":
-        need_inside("the coordinates", value.shape, coordinates_of(value), len(value.data))
+        coordinates = coordinates_of(value)
+        if len(coordinates) != len(value.shape):
+            raise _damaged("coordinates", "an array for each dimension")
+        for each in coordinates:
+            _need_integers("coordinates", each)
+        need_inside("the coordinates", value.shape, coordinates, len(value.data))
     elif value.format == "dia":
-        if np.shape(value.data)[:1] != np.shape(value.offsets):
-            raise _damaged("offsets", "one for each row of data")
+        return _of_its_diagonals(value)
     else:
-        _need_sound(value)
+        return _of_its_entries(value)
     return value
 
 
@@ -74,12 +79,28 @@ def coordinates_of(value: Any) -> tuple[AnyArray, ...]:
     return (value.row, value.col) if coordinates is None else tuple(coordinates)
 
 
-def _need_sound(value: Any) -> None:
-    """Raises `ArrayError` unless the arrays are those of a matrix by rows, by columns or by blocks."""
+def _of_its_diagonals(value: Any) -> Any:
+    """A matrix by diagonals without those that lie outside: scipy takes their offsets for others, of fewer bits.
+
+    Raises `ArrayError` for diagonals that are none.
+    """
+    offsets, held = value.offsets, value.data
+    _need_integers("offsets", offsets)
+    if np.ndim(held) != 2 or len(held) != len(offsets) or len(np.unique(offsets)) < len(offsets):
+        raise _damaged("offsets", "one for each row of data, and no two alike")
+    rows, columns = value.shape
+    inside = (offsets > -rows) & (offsets < columns)
+    return value if inside.all() else type(value)((held[inside], offsets[inside]), shape=value.shape)
+
+
+def _of_its_entries(value: Any) -> Any:
+    """A matrix by rows, by columns or by blocks whose arrays hold its entries and nothing after them.
+
+    Raises `ArrayError` unless they are those of such a matrix.
+    """
     pos, crd, held = value.indptr, value.indices, value.data
-    for name, array in (("indptr", pos), ("indices", crd)):
-        if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "i":
-            raise _damaged(name, "an array of integers")
+    _need_integers("indptr", pos)
+    _need_integers("indices", crd)
     by = held.shape[1:] if value.format == "bsr" else (1, 1)
     rows, columns = (extent // size for extent, size in zip((1, *value.shape)[-2:], by, strict=True))
     outer, inner = (columns, rows) if value.format == "csc" else (rows, columns)
@@ -89,6 +110,14 @@ def _need_sound(value: Any) -> None:
     if count > min(len(crd), len(held)):
         raise _damaged("indptr", f"positions up to {min(len(crd), len(held))}", last=count)
     need_inside("the indices", (inner,), (crd[:count],), count)
+    if len(crd) == len(held) == count:
+        return value
+    return type(value)((held[:count], crd[:count], pos), shape=value.shape)
+
+
+def _need_integers(name: str, array: object) -> None:
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "i":
+        raise _damaged(name, "an array of integers")
 
 
 def _damaged(name: str, required: str, **numbers: int) -> ArrayError:

@@ -78,11 +78,13 @@ class Several:
         if not self._by_sizes:
             return self.places(sizes, arrays)
         key = tuple(sizes.values())
-        if key not in self._known:
+        found = self._known.get(key)
+        if found is None:
+            found = self.places(sizes, arrays)
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            self._known[key] = self.places(sizes, arrays)
-        return self._known[key]
+            self._known[key] = found
+        return found
 
 
 def apart(program: Program, whole: Any, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> Any:

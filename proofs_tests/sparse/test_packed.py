@@ -140,6 +140,26 @@ def test_coordinates_out_of_the_tensor_are_refused(form: sparse.Format, axis: in
         sparse.pack(short, form)
 
 
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])
+def test_room_after_the_entries_is_not_taken_for_entries(kind: str) -> None:
+    """Of the coordinates that scipy works out for it some are never set."""
+    for more in ((2, 2), (1, 3), (0, 1), (1, 0)):
+        matrix = sp.csr_array(WIDE).asformat(kind)
+        for name, count in zip(("indices", "data"), more, strict=True):
+            held = getattr(matrix, name)
+            setattr(matrix, name, np.concatenate([held, held[:count]]))
+        for form in (sparse.CSR, sparse.CSC, sparse.COO, sparse.BITMASK, sparse.BCSR, sparse.HASH):
+            assert np.array_equal(sparse.decompress(sparse.pack(matrix, form)), WIDE)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_coordinates_that_are_none_are_refused(at: int) -> None:
+    matrix = sp.coo_array(WIDE)
+    matrix.coords = (matrix.coords[:1], matrix.coords[0], (3, 4))[at]
+    with pytest.raises(ArrayError, match="the coordinates of the sparse matrix are damaged"):
+        sparse.pack(matrix, sparse.CSR)
+
+
 def test_rows_of_another_length_and_diagonals_that_are_damaged_are_refused() -> None:
     rows = sp.lil_array(WIDE)
     rows.rows[0] = [10**5]
@@ -150,6 +170,20 @@ def test_rows_of_another_length_and_diagonals_that_are_damaged_are_refused() -> 
         for form in (sparse.CSR, sparse.CSC, sparse.COO):
             with pytest.raises(ArrayError):
                 sparse.pack(matrix, form)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_diagonals_outside_of_a_matrix_have_no_entries(dtype: str) -> None:
+    """Scipy cuts an offset down to 32 bits, and writes past the end of what it has made for the entries."""
+    ends = np.iinfo(dtype)
+    for outside in (-4, 5, 100, ends.min, ends.max, min(ends.max, 2**32), min(ends.max, 2**32 - 1)):
+        matrix = sp.dia_array((np.ones((3, 5)), [-1, 0, 2]), shape=(4, 5))
+        matrix.offsets = np.array([outside, 0, 2], dtype)
+        for form in (sparse.CSR, sparse.DIA, sparse.COO):
+            assert np.array_equal(sparse.decompress(sparse.pack(matrix, form)), np.eye(4, 5) + np.eye(4, 5, 2))
+        matrix.offsets[0] = 2
+        with pytest.raises(ArrayError, match="the offsets of the sparse matrix are damaged"):
+            sparse.pack(matrix, sparse.DIA)
 
 
 def test_what_scipy_remembers_of_a_matrix_is_not_believed() -> None:
