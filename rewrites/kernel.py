@@ -300,7 +300,7 @@ def instance_at(
     meaning. A search asks it of terms that stand in no program yet; it makes no theorem. Without `thorough` the slow
     layers of the prover are not asked. Raises `NotEqual`, `PremiseFailed`.
     """
-    instance = rule.instance(arguments)
+    instance = rule.instance(arguments).of_elements(subterm.type.dtype)
     before, after = (instance.rhs, instance.lhs) if reverse else (instance.lhs, instance.rhs)
     if before != subterm:
         raise NotEqual(

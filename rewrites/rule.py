@@ -19,6 +19,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import ClassVar
 
+from atl.core.literals import strengthen
 from atl.core.predicate import TRUE, Predicate, conjuncts
 from atl.core.terms import Expr
 from atl.errors import WrongArgument, WrongName, brief
@@ -52,6 +53,12 @@ class Equation:
     lhs: Expr
     rhs: Expr
     premises: tuple[Predicate, ...] = ()
+
+    def of_elements(self, dtype: str | None) -> Equation:
+        """The same with elements of this type, where a side has none: in e - e = 0 the 0, and Σ[i < n] value(i)."""
+        if dtype is None or (self.lhs.type.dtype is not None and self.rhs.type.dtype is not None):
+            return self
+        return Equation(strengthen(self.lhs, dtype), strengthen(self.rhs, dtype), self.premises)
 
 
 def equation(lhs: object, rhs: object, premises: tuple[Predicate, ...] = ()) -> Equation:

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
@@ -41,7 +42,10 @@ def program_in(target: str) -> Program:
 
 
 def module_in(where: str) -> ModuleType:
-    """The module that a path to a Python file, or a dotted name, means: the file is run, the module imported."""
+    """The module that a path to a Python file, or a dotted name, means: the file is run, the module imported.
+
+    What it prints goes to the errors' stream: the output is that of the command, which may be JSON or C.
+    """
     path = Path(where)
     is_file = path.suffix == ".py" or _is_file(path)
     if is_file and not _is_file(path):
@@ -49,7 +53,8 @@ def module_in(where: str) -> ModuleType:
     # As if the file were run, or the module imported, from a script of the user's.
     sys.path.insert(0, str(path.resolve().parent if is_file else Path.cwd()))
     try:
-        return _from_file(path) if is_file else importlib.import_module(where)
+        with redirect_stdout(sys.stderr):
+            return _from_file(path) if is_file else importlib.import_module(where)
     except ATLError as error:
         if error.place is None:
             error.place = Location(source=_last_line_of(error, path if is_file else None))

@@ -19,7 +19,7 @@ from atl.errors import ATLError, WrongArgument, WrongName
 from commands import main
 from proofs_tests.own import stated as elsewhere
 from proofs_tests.own.stated import extremes, false_far_away, larger_and_smaller, program, telescope, twice
-from rewrites import load, reschedule, rules
+from rewrites import account, load, reschedule, rules
 from rewrites.certificates.certificate import describe, dumps, loads
 from rewrites.errors import CertificateError, FalseRule, NotATheorem, NotEqual, UnknownRule, UntriedRule
 from rewrites.grading.graded import grade_text, standing_of
@@ -83,6 +83,11 @@ def root_of_square(a: Scalar) -> Equation:
 def never(n: Index, e: Body[Index]) -> Equation:
     """Nothing is smaller and larger."""
     return equation(atl.sum(n, e), e(0), given(n <= 0, n >= 1))
+
+
+def from_the_end(n: Index, e: Body[Scalar]) -> Equation:
+    """A sum may be added from the other end."""
+    return equation(atl.sum(n, e), atl.sum(n, lambda i: e(n - 1 - i)), given(n >= 0))
 
 
 def branches(n: Index, e: Elem) -> Equation:
@@ -249,6 +254,7 @@ def test_a_function_of_another_module_is_taken_as_it_is_now(monkeypatch: pytest.
         (is_square, FalseRule, "= 1: the left side has the shape (1, 0), the right one (0, 1)"),
         (root_of_square, FalseRule, "the left side is "),
         (never, UntriedRule, "never claims nothing at any size that was tried"),
+        (from_the_end, UntriedRule, "\n  try: e: Body[Index], if e is a function of an index"),
         (branches, UntriedRule, "a condition has no truth value"),
         (of_a_size, WrongArgument, "speaks of n, which is none of its parameters"),
         (says_nothing, WrongArgument, "does not say its law"),
@@ -457,6 +463,19 @@ def test_the_command_tells_by_its_exit_code(tmp_path: Path, capsys: pytest.Captu
     assert main(["check", "--own", str(own), str(marked), str(tmp_path / "none.json")]) == 1
 
 
+def test_what_the_file_of_rules_prints_is_no_part_of_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marked, own = tmp_path / "marked.json", tmp_path / "own_that_prints.py"
+    own.write_text(OF_EXTREMES + "print(larger_and_smaller)\n", encoding="utf-8")
+    reschedule(extremes()).rw(read(own).rules["larger_and_smaller"]).done().save(marked)
+    capsys.readouterr()
+    assert main(["check", "--json", "--own", str(own), str(marked)]) == 3
+    said = capsys.readouterr()
+    assert json.loads(said.out)["certificates"][0]["unproved"] == ["larger_and_smaller"]
+    assert "the larger and the smaller" in said.err.lower()
+
+
 def test_a_page_of_a_certificate_is_exported_with_the_rules_supplied(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -493,6 +512,40 @@ def test_a_rule_of_a_notebook_is_to_be_stated_where_its_script_runs() -> None:
     exec(OF_EXTREMES, names)
     script = reschedule(extremes()).rw(names["larger_and_smaller"]).done().as_python()
     assert "# larger_and_smaller is a rule of your own: state it here" in script
+
+
+NOTHING_AND_SUMS = """
+import atl
+from rewrites.own import Equation, Index, Scalar, equation, given, rule
+
+@rule
+def nothing(e: Scalar) -> Equation:
+    '''What is taken from itself is nothing.'''
+    return equation(e - e, 0)
+
+@rule
+def triangle(n: Index) -> Equation:
+    '''The numbers below n add up to a triangle.'''
+    return equation(atl.sum(n, lambda i: atl.value(i)), atl.value(n * (n - 1) // 2), given(n >= 0))
+"""
+
+
+def test_a_side_without_an_element_type_has_that_of_the_place(tmp_path: Path) -> None:
+    """A literal, or the value of an index, meets no operand there that would give it one."""
+    own, saved = tmp_path / "own_of_no_type.py", tmp_path / "saved.json"
+    own.write_text(NOTHING_AND_SUMS, encoding="utf-8")
+    known = read(own).rules
+    n = atl.sizes("n")
+    for dtype in ("float32", "float64", "int32", "int64"):
+        x = atl.tensor("x", n, dtype=dtype)
+        start = atl.program("p", [x], atl.gen(n, lambda i, x=x: x[i] - x[i] + atl.sum(i, atl.value)))
+        theorem = reschedule(start).rw(known["nothing"]).rw(known["triangle"]).done()
+        assert str(theorem.rhs).endswith(":=\n  ⊞[i < n] 0 + value((i*i - i) // 2)")
+        assert theorem.rhs.body.type == start.body.type
+        theorem.save(saved)
+        read_back = load(saved, own=list(known.values()))
+        assert read_back.rhs == theorem.rhs
+        assert [call.after.body.type.dtype for call in account(read_back).calls] == [dtype] * 2
 
 
 def test_sides_of_two_element_types_are_never_exchanged() -> None:

@@ -140,20 +140,41 @@ def _false(rule: Rule, broken: Counterexample) -> FalseRule:
 
 def _untried(rule: Rule, cases: int) -> UntriedRule:
     """Why a rule claims nothing, as far as its own statement tells it."""
-    for ranks in ranks_of(rule):
-        for choice in choices(rule, cases):
-            generic = Generic(ranks, choice)
-            try:
-                rule.instance({name: generic.argument(name, kind) for name, kind in rule.metavariables.items()})
-            except ATLError as error:
-                return UntriedRule(
-                    f"{rule.name} claims nothing at any size that was tried: {error.summary}",
-                    required="sides that have a meaning, and one shape, wherever its premises hold",
-                    numbers={name: value for name, value in choice.items() if name.isidentifier()},
-                    suggestions=error.suggestions,
-                )
+    tried = [(choice, _refusal(rule, ranks, choice)) for ranks in ranks_of(rule) for choice in choices(rule, cases)]
+    refused = [(choice, error) for choice, error in tried if error is not None]
+    if refused:
+        choice, error = refused[0]
+        # Numbers break only what other numbers do not.
+        always = len(refused) == len(tried) and len({each.summary for _, each in refused}) == 1
+        return UntriedRule(
+            f"{rule.name} claims nothing at any size that was tried: {error.summary}",
+            required="sides that have a meaning, and one shape, wherever its premises hold",
+            numbers=None if always else {name: value for name, value in choice.items() if name.isidentifier()},
+            suggestions=(*_of_functions(rule), *error.suggestions),
+        )
     return UntriedRule(
         f"{rule.name} claims nothing at any size that was tried",
         required="premises that some small sizes and indices meet, and sides that have a meaning there",
         suggestions=("make its premises weaker",),
     )
+
+
+def _refusal(rule: Rule, ranks: Mapping[str, int], choice: Mapping[str, int]) -> ATLError | None:
+    """What is wrong with a rule's statement of these sizes, whether or not its premises hold there."""
+    generic = Generic(dict(ranks), dict(choice))
+    try:
+        rule.instance({name: generic.argument(name, kind) for name, kind in rule.metavariables.items()})
+    except ATLError as error:
+        return error
+    return None
+
+
+def _of_functions(rule: Rule) -> list[str]:
+    """Body[Scalar] is a function of a number; whoever has just loops in mind means Body[Index]."""
+    scalar = ("tensor", 0, "")
+    of_numbers = [
+        name
+        for name, kind in rule.metavariables.items()
+        if any((at.sort, at.rank, at.group) == scalar for at in kind.parameters)
+    ]
+    return [f"{name}: Body[Index], if {name} is a function of an index" for name in of_numbers]
