@@ -258,6 +258,15 @@ TACTICS: dict[str, tuple[Callable[[], Session], str]] = {
 }  # fmt: skip
 
 
+def test_simpl_guard_leaves_what_a_read_is_guarded_by() -> None:
+    """That t[c[i]] = 1 implies it, since outside of t are zeros, of which there are none in memory."""
+    text = """g (c : int32[n] in [-1, n), t : int32[n] in [0, 2), f : float32[n]) : float32[n] :=
+      gen[i < n] [0 <= c[i] ∧ i < n ∧ t[c[i]] = 1] · f[i]"""
+    s = reschedule(atl.parse(text)).simpl_guard()
+    assert "[0 <= c[i] ∧ t[c[i]] = 1]" in str(s.goal)
+    atl.check_safe(s.goal)
+
+
 @pytest.mark.parametrize("name", TACTICS)
 def test_a_tactic_makes_what_it_says_and_an_equal_program(name: str) -> None:
     make, expected = TACTICS[name]
