@@ -12,19 +12,21 @@ import numpy as np
 import pytest
 
 import atl
+import sparse
 from atl.core.index import constant
 from atl.core.program import Program
 from atl.core.results import Result
-from atl.errors import ATLError
+from atl.errors import ATLError, WrongArgument
 from atl.meaning.specialise import specialise
 from commands import main
 from lowering import (
     compile,  # noqa: A004 (the contract's name)
+    measure,
     trace,
 )
 from pages.document import page
 from rewrites import load, reschedule
-from rewrites.errors import CertificateError
+from rewrites.errors import CertificateError, NotFound
 from rewrites.kernel import reflexivity
 
 n, m = atl.sizes("n m", min=1)
@@ -102,6 +104,35 @@ def test_a_rewrite_and_a_certificate_keep_them(numbers: Any, tmp_path: Path) -> 
     scope: dict[str, Any] = {}
     exec(theorem.as_python(), scope)
     assert scope["theorem"].rhs == theorem.rhs
+
+
+def test_a_sparse_operand_leaves_them(numbers: Any) -> None:
+    body = {"times": A @ atl.gen(m, lambda j: 2.0), "total": A.sum()}
+    s = reschedule(atl.program("both", [A], body)).sparsify("A", sparse.CSR)
+    assert [each.name for each in s.goal.results] == ["times", "total"]
+    found = compile(s.goal)(sparse.pack(np.where(numbers < 0, 0, numbers), sparse.CSR))
+    np.testing.assert_allclose(found.times, np.maximum(numbers, 0) @ np.full(5, 2.0))
+    np.testing.assert_allclose(found.total, np.maximum(numbers, 0).sum())
+
+
+def test_programs_are_equal_whose_results_have_the_same_names_and_shapes() -> None:
+    pair = atl.program("pair", [x], {"a": x + 1, "b": 2 * x})
+    for other in ({"b": x + 1, "a": 2 * x}, {"a": x + 1, "b": (2 * x)[None]}, atl.Tensor(pair.body)):
+        with pytest.raises(WrongArgument, match=r"gives .*, and pair a\[n\], b\[n\]"):
+            reschedule(pair).equal_to(atl.program("other", [x], other))
+    square = atl.program("square", [x], {"a": x}, given=[n == m])
+    spelled = atl.parse("f (x : float64[n], m : size) : (a : float64[m]) given 1 <= n, 1 <= m, n = m := x")
+    assert reschedule(square).equal_to(spelled).rhs.results == square.results
+    with pytest.raises(NotFound, match=r"the programs differ(.|\n)*x\[0\] = "):
+        reschedule(pair).equal_to(atl.program("other", [x], {"a": x, "b": 2 * x}), limit=20)
+
+
+def test_schedules_are_compared_when_they_are_tuned() -> None:
+    contest = measure(moments(), {"n": 2, "m": 3})
+    tiled = reschedule(moments()).tile("j", 4).goal
+    assert contest.fault_of(contest.entrant(tiled)) is None
+    other = atl.parse(str(tiled).replace("/ value(m)", "/ value(n)"))
+    assert "by the program as it stands" in str(contest.fault_of(contest.entrant(other)))
 
 
 def test_how_they_are_written() -> None:

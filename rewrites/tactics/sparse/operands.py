@@ -100,7 +100,7 @@ def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, R
     at = start.inputs.index(array)
     inputs = (*start.inputs[:at], *made.inputs, *start.inputs[at + 1 :])
     body = Let(made.meaning, abstracted(start.body, Input(array), 0, 0), name)
-    program = make_program(start.name, inputs, body, start.assumptions)
+    program = make_program(start.name, inputs, body, start.assumptions, start.results)
     packed = (*start.packed, made.packed) if isinstance(made, Operand) else start.packed
     work = Derivation(kernel.reflexivity(replace(program, packed=packed)), rules)
     work.rewrite("unfold_let", ())
@@ -115,6 +115,7 @@ def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, R
 def _check_not_read(theorem: Theorem, array: Array) -> None:
     """Raises `NoSite` where an index or a condition speaks of the input's elements: they are no tensor there."""
     stated = [*(e for each in theorem.lhs.assumptions for e in expressions(each))]
+    stated += [extent for result in theorem.lhs.results for extent in result.shape]
     stated += [e for program in (theorem.lhs, theorem.rhs) for term in subterms(program.body) for e in indices_in(term)]
     if not any(isinstance(atom, Read) and atom.array == array for e in stated for atom in atoms(e)):
         return
