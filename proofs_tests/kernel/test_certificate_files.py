@@ -234,7 +234,8 @@ def test_one_step_is_one_step_and_one_rule_one_rule() -> None:
     count = len(reshaped().steps)
     assert said.startswith(f"Proved by {count} step{'s' if count != 1 else ''}, that")
     said = describe(swapped(), grades={"sum_gen_swap": "grade X", "another": "grade Y"})
-    assert "  1 rule:\n" in said or "  2 rules:\n" in said
+    rules = len({step.rule for step in swapped().steps})
+    assert f"  {rules} rule{'s' if rules != 1 else ''}:\n" in said
     assert "grade X" in said
     assert "grade Y" not in said
 
@@ -282,7 +283,7 @@ def test_a_verdict_is_a_theorem_or_a_refusal(tmp_path: Path) -> None:
     assert bad.theorem is None
     assert bad.grades == {}
     assert str(bad).startswith(f"{tmp_path / 'bad.json'}: refused\n")
-    assert "grade" in str(good) or "proved" in str(good)
+    assert all(grade in str(good) for grade in good.grades.values())
 
 
 def test_a_verdict_remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
