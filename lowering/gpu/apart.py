@@ -17,7 +17,7 @@ from typing import TypeAlias, assert_never
 
 from atl.checks.scope import known_at_the_start
 from atl.core.index import Index, Leaf, Var, index, map_leaves
-from atl.core.predicate import Predicate, conjunction, equal, less
+from atl.core.predicate import TRUE, Predicate, conjunction, conjuncts, equal, less
 from atl.prove import Answer, Facts, Proved, prove, proves
 from atl.text.printing import show_predicate
 from lowering.gpu.folds import waits_for_all
@@ -45,7 +45,14 @@ class Pair:
     goal: Predicate
 
     def decide(self) -> Answer:
-        return prove(self.facts, self.goal)
+        """Axis by axis: of a cell i*m + j the row is the same, and where that is known, the column."""
+        facts, answer = self.facts, prove(self.facts, TRUE)
+        for part in conjuncts(self.goal):
+            answer = prove(facts, part)
+            if not isinstance(answer, Proved):
+                return answer
+            facts = facts.assume(part)
+        return answer
 
     def __str__(self) -> str:
         return f"launch {self.launch}, {self.buffer}: `{self.one}` and `{self.another}`, of two {self.between}"

@@ -6,11 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+import atl
 from atl.prove import forget, statistics
+from lowering import lower
 from lowering.gpu import apart
+from lowering.gpu.formation import kernels
 from lowering.gpu.kernels import Barrier, Launch, Run, launches, steps_of
 from proofs_tests.gpu.test_cuda_text import SHIPPED, kernel
 from proofs_tests.gpu.test_gpu_kernels import BARRIERS, SCHEDULES, at_zero, of_text, scheduled, without_barrier
+from rewrites import reschedule
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -48,3 +52,13 @@ def test_two_blocks_that_meet_are_not_proved_apart() -> None:
     still = replace(run, statement=at_zero(run.statement, launch))
     report = apart.report(replace(held, body=(replace(launch, body=(still,)),)))
     assert [pair.between for pair, _ in report.unproved] == ["blocks"]
+
+
+def test_blocks_of_rows_and_columns_are_apart_in_a_result_of_one_dimension() -> None:
+    """Of several results the elements stand one after the other: the cell of a tile is one number."""
+    n, m = atl.sizes("n m")
+    x = atl.tensor("x", n, m)
+    doubled = atl.gen(n, m, lambda p, q: 2 * x[p, q])
+    s = reschedule(atl.program("both", [x], atl.results(rows=atl.gen(n, atl.value), doubled=doubled)))
+    report = apart.report(kernels(lower(s.gpu_map(["p", "q"], [4, 8]).goal, target="cuda")))
+    assert report, str(report)
