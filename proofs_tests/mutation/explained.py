@@ -16,6 +16,8 @@ _SEEN_TO: Final = (
     "equivalent: a let above is rebuilt with the type of its new value, and the tensors of the new part are looked at "
     "before; what comes in is asked the same by another call, which is tested"
 )
+_ONLY_TIME: Final = "equivalent: nothing would be found there; it takes time"
+_NO_MULTIPLE: Final = "equivalent: a quotient that holds no multiple of its divisor is written as it was"
 
 EXPLAINED: Final[dict[str, str]] = {
     "rewrites/kernel.py::reflexivity::(made,) if is_predicate(made) else (): always::0": (
@@ -59,5 +61,60 @@ EXPLAINED: Final[dict[str, str]] = {
     "rewrites/certificates/term_json.py::argument_in::depth_of(data) > DEEPEST: Gt becomes GtE::0": _NO_ARGUMENT,
     "rewrites/certificates/term_json.py::argument_in::not isinstance(data, list) or not data or "
     "depth_of(data) > DEEPEST: part 2 forgotten::0": _NO_ARGUMENT,
+    "atl/prove/bits.py::by_bits::if value.weights: always::0": (
+        "equivalent: where there are no weights none is reduced, and none taken together"
+    ),
+    "atl/prove/bits.py::_extents::monomial[0] if len(monomial) == 1 else None: always::0": (
+        "equivalent: what is left of a product, or of a sum, is no number; no inequality is about a number alone"
+    ),
+    "atl/prove/bits.py::_string::1: one more::2": (
+        "equivalent: without bits the length is that of the number, or of what stands above, which is 0 at least"
+    ),
+    "atl/prove/cases.py::_least::2: one more::0": "equivalent: of three terms, two are left: no number",
+    "atl/prove/elements.py::_lawful::False: negated::0": (
+        "equivalent: an element is read at as many positions as its array has dimensions"
+    ),
+    "atl/prove/ends.py::_Ends._sign::1: one more::1": "equivalent: 2 is a sign as 1 is; it is compared with 0",
+    "atl/prove/facts.py::Facts.__post_init__::condition part != TRUE dropped::0": (
+        "equivalent: what is true is a conjunction of nothing, and has no parts"
+    ),
+    "atl/prove/facts.py::_with_numbers::one.uid != number and one in topics: part 0 forgotten::0": (
+        "equivalent: a variable that has its number already gets it once more"
+    ),
+    "atl/prove/linear/factors.py::consequences::1: one more::1": (
+        "equivalent: that of which no least value is known stands for something negative, whatever it is"
+    ),
+    "atl/prove/linear/products.py::products::if not pairs: never::0": _ONLY_TIME,
+    "atl/prove/linear/products.py::_divisors::len(monomial) > 1 and monomial not in divisors and "
+    "(len(divisors) < MA: part 0 forgotten::0": "equivalent: a single atom has no divisors of degree 2",
+    "atl/prove/linear/products.py::_widen::len(columns) > 1: Gt becomes GtE::0": (
+        "equivalent: the one product of a row of one column is that which was asked for, and is known"
+    ),
+    "atl/prove/linear/products.py::_widen::1: one more::3": (
+        "equivalent: of so many atoms there are no choices of one more"
+    ),
+    "atl/prove/linear/products.py::_product::if len(a) < len(b): always::0": (
+        "equivalent: a product is the same the other way round, and so are the pairs that are known"
+    ),
+    "atl/prove/linear/rows.py::declared_rows::True: negated::0": (
+        "equivalent: the bounds of an array, and the parts that were made of them"
+    ),
+    "atl/prove/linear/solver.py::_Refutation._bounds::1: one more::1": (
+        "equivalent: elimination divides a row by what its columns have in common"
+    ),
+    "atl/prove/linear/solver.py::_Refutation._in_one_segment::if not ends: never::0": _ONLY_TIME,
+    "atl/prove/prover.py::_Query.answer::if samples is None: always::0": (
+        "equivalent: the numbers that a quick question was tried with, by the same seed, fail again"
+    ),
+    "atl/prove/prover.py::_Query._divided_out::if not any(map(_may_be_divided_out, (*facts, denied))): never::0": (
+        _NO_MULTIPLE
+    ),
+    "atl/prove/prover.py::_holds_multiple::False: negated::0": _NO_MULTIPLE,
+    "atl/prove/reduction.py::_quotient::b.constant is None and (not shown(less(ZERO, b))): part 0 forgotten::0": (
+        "equivalent: of a positive number it is shown"
+    ),
+    "atl/prove/reduction.py::_shared_factors::1 < size < divisor: Lt 1 becomes LtE::0": (
+        "equivalent: terms that the whole divisor divides have been taken out before"
+    ),
 }
 """By the key of the mutant."""

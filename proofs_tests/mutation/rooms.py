@@ -38,6 +38,8 @@ _OF_THE_PROVER: Final = (
     "orders",
     "exclusive_or",
     "relevance",
+    "edges",
+    "limits",
     "prover_fuzz",
 )
 

@@ -1,0 +1,253 @@
+"""The edges of what each part of the prover may conclude: one number further, it would be wrong.
+
+What is true here was found by hand, and each question that is false stands beside numbers that break it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from atl.core.index import ZERO, Array, Index, Var, constant, exclusive_or, index, read, size
+from atl.core.predicate import Predicate, at_most, disjunction, equal, holds, less, negation, within
+from atl.prove import Facts, Proved, Refuted, bits, prove, proves, upper_bound, without_smt
+from atl.prove.answer import model_of
+from atl.prove.bits import by_bits
+from atl.prove.cases import with_plain_limits
+from atl.prove.elements import lawful
+from atl.prove.ends import is_least_at_ends
+from atl.prove.linear.cases import decide_cases
+from atl.prove.linear.factors import factor
+from atl.prove.linear.intervals import Intervals
+from atl.prove.linear.rows import System, Table, combined, read_predicate, segments
+from atl.prove.linear.solver import refuted
+from atl.prove.search import Sample
+from atl.prove.smt import Contradiction, solve
+
+VX, VY, VZ = (Var(1 + at, name) for at, name in enumerate("xyz"))
+x, y, z = map(index, (VX, VY, VZ))
+n, m, k = map(size, "nmk")
+
+
+def given(*facts: Predicate) -> Facts:
+    return Facts().assume(*facts)
+
+
+def below(extent: int, *variables: Index) -> tuple[Predicate, ...]:
+    return tuple(within(ZERO, each, constant(extent)) for each in variables)
+
+
+# -- false, however near to the truth ---------------------------------------------------------------------------------
+
+STRICT: Final = Array("strict", (n,), "int64", low=ZERO, high=m, rises="strict")
+RISING: Final = Array("rising", (n,), "int64", low=ZERO, high=m, rises="rising")
+
+FALSE_OF: Final[dict[str, tuple[tuple[Predicate, ...], Predicate, dict[Var, int]]]] = {
+    "what is below another one of few bits has none": (
+        (*below(8, x, y), at_most(x, y)),
+        equal(exclusive_or(x, y), y),
+        {VX: 1, VY: 1},
+    ),
+    "what is natural together with another one is so by itself": (
+        (at_most(ZERO, x + y), less(x, constant(8)), *below(8, y)),
+        equal(exclusive_or(x, y) // 8, ZERO),
+        {VX: -1, VY: 1},
+    ),
+    "bits above those of a negative number are lost": (
+        below(2, x, y),
+        equal(exclusive_or(4 * x - 1, y), -1 - y),
+        {VX: 1, VY: 0},
+    ),
+    "of two bits at one place the last one counts": (
+        (*below(2, x, y, z), equal(x + y, z)),
+        equal(exclusive_or(y, x), exclusive_or(z, x)),
+        {VX: 1, VY: 0, VZ: 1},
+    ),
+    "of two bits at one place the first one counts": (
+        (*below(2, x, y, z), equal(x + y, z)),
+        equal(exclusive_or(x, y), exclusive_or(z, y)),
+        {VX: 0, VY: 1, VZ: 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FALSE_OF)
+def test_it_is_false_that(name: str) -> None:
+    facts, goal, numbers = FALSE_OF[name]
+
+    def leaf(of: object) -> int:
+        assert isinstance(of, Var)
+        return numbers[of]
+
+    assert all(holds(fact, leaf, lambda *_: 0) for fact in facts)
+    assert not holds(goal, leaf, lambda *_: 0)
+    assert isinstance(prove(given(*facts), goal), Refuted)
+    left = by_bits(given(*facts), goal)
+    assert left is None or not proves(given(*facts), left)
+
+
+def test_positions_that_differ_by_more_than_a_number_are_in_no_order() -> None:
+    inside = given(within(ZERO, x, n), within(ZERO, y + 1, n))
+    for array in (STRICT, RISING):
+        # x = 1, y + 1 = 0, and 0, 1, … in the array
+        assert isinstance(prove(inside, at_most(read(array, (x,)), read(array, (y + 1,)))), Refuted)
+
+
+def test_a_product_is_zero_where_one_of_its_factors_is() -> None:
+    table = Table()
+    product, one, other = (table.row(each) for each in (x * y, x, y))
+    ((of_product, _),), ((of_x, _),), ((of_y, _),) = product.items(), one.items(), other.items()
+
+    def divided(equality: dict[int, int], low: dict[int, int], high: dict[int, int]) -> list[dict[int, int]]:
+        system = System([], [equality])
+        factor(system, Intervals(table, low, high))
+        return system.equalities[1:]
+
+    assert divided(product, {}, {}) == []
+    assert divided(product, {}, {of_x: 0, of_y: 0}) == []
+    assert divided(product, {of_x: 0, of_y: 0}, {}) == []
+    assert divided(product, {of_x: 1}, {}) == [other]
+    assert divided(product, {}, {of_x: -1}) == [other]
+    assert divided({of_product: 1, 0: -6}, {of_x: 1}, {}) == []  # 2 * 3 is 6, and 3 not 0
+    # x = 0 and y = 1; x = 1 and y = 6
+    for facts, goal in (((equal(x * y, ZERO),), equal(y, ZERO)), ((equal(x * y, constant(6)),), at_most(y, ZERO))):
+        whole, known, denied = Table(), System(), System()
+        for fact in (*facts, at_most(ZERO, x)):
+            read_predicate(whole, fact, known)
+        read_predicate(whole, negation(goal), denied)
+        assert not refuted(whole, known, denied, wide=True)
+
+
+def test_a_quotient_of_a_multiple_of_a_variable_is_not_one_of_the_variable() -> None:
+    facts = given(less(ZERO, k), at_most(ZERO, x))
+
+    def seen(predicate: Predicate) -> bool:
+        return proves(facts, predicate, thorough=False)
+
+    # x - k * (2 * x // k) is -x for k = 1, and x - k * (x // k) a remainder.
+    assert not is_least_at_ends(facts, (x - k * (2 * x // k)) * m, seen)
+    assert is_least_at_ends(facts, (x - k * (x // k)) * m, seen)
+    assert isinstance(prove(facts, at_most(ZERO, (x - k * (2 * x // k)) * m)), Refuted)
+
+
+# -- true, and seen ---------------------------------------------------------------------------------------------------
+
+
+def test_elements_that_increase_keep_the_distance_of_their_positions() -> None:
+    inside = given(within(ZERO, x, n), within(ZERO, y, n), less(x, y))
+    with without_smt():
+        assert prove(inside, at_most(read(STRICT, (x,)) + y - x, read(STRICT, (y,)))) == Proved("linear")
+        assert isinstance(prove(inside, at_most(read(RISING, (x,)) + y - x, read(RISING, (y,)))), Refuted)
+        constant_apart = given(within(ZERO, x, n - 3))
+        assert prove(constant_apart, at_most(read(STRICT, (x,)) + 3, read(STRICT, (x + 3,)))) == Proved("linear")
+        assert isinstance(prove(constant_apart, less(read(STRICT, (x,)) + 3, read(STRICT, (x + 3,)))), Refuted)
+
+
+def test_a_product_of_two_remainders_is_not_negative() -> None:
+    facts = given(less(ZERO, k))
+    product = (x - k * (x // k)) * (y - k * (y // k))
+
+    def seen(predicate: Predicate) -> bool:
+        return proves(facts, predicate, thorough=False)
+
+    assert is_least_at_ends(facts, product, seen)
+    assert not is_least_at_ends(facts, product - 1, seen)
+
+
+def test_an_element_without_a_least_value_times_what_may_be_negative_has_no_bound() -> None:
+    loose = Array("loose", (n,), "int64", high=m)
+    assert upper_bound(Facts(), read(loose, (x,)) * (m - k), [(VX, ZERO, n)]) is None
+
+
+def test_facts_that_are_alternatives_have_no_plain_limits() -> None:
+    facts = given(disjunction((less(x, n), less(y, n))), less(x, m))
+    assert with_plain_limits(facts) is facts
+
+
+def test_parts_of_a_row_that_meet_do_not_rise_together() -> None:
+    positions = Array("pos", (constant(3),), "int64")
+    row = Array("row", (constant(6),), "int64", rises="strict", between=positions)
+
+    def fits(*ends: int) -> bool:
+        held = [("row", (2,), 5), ("row", (3,), 0), *(("pos", (at,), end) for at, end in enumerate(ends))]
+        return lawful((row,), model_of([], held))
+
+    assert fits(0, 3, 6)  # 2 and 3 stand between no two positions
+    assert not fits(0, 4, 6)
+    assert not fits(0, 6, 6)
+
+
+def test_an_alternative_is_fulfilled_by_a_row_that_says_as_much() -> None:
+    def left(known: int, asked: dict[int, int]) -> int:
+        system = System([{1: 1, 0: known}], [], [(System([asked]), System([{2: 1}]))])
+        assert not decide_cases(system)
+        return len(system.cases)
+
+    assert left(1, {1: 1}) == 1  # x >= -1 is not x >= 0
+    assert left(-1, {1: 1}) == 0
+    assert left(1, {1: 1, 0: 1}) == 0
+
+
+def test_rows_beside_the_only_case_of_a_goal_count() -> None:
+    known = System([{1: 1, 0: -1}])
+    table = Table()
+    table.row(x)
+    table.row(y)
+    both = (System([{2: 1}]), System([{2: -1, 0: -1}]))
+    assert refuted(table, known, System([{1: -1}], [], [both]))
+    assert not refuted(table, known, System([], [], [both]))
+
+
+def test_rows_are_added_in_multiples() -> None:
+    assert combined({1: 2, 0: 1}, 3, {2: 1, 0: -3}, 1) == {1: 6, 2: 1}
+    assert combined({1: 2}, 1, {1: 1, 2: 1}, -2) == {2: -2}
+
+
+def test_what_is_no_element_stands_between_no_positions() -> None:
+    table = Table()
+    table.row(read(RISING, (x,)))
+    assert [segments(table, column) for column in table.atoms] == [[]] * len(table.atoms)
+
+
+def test_bits_are_worked_out_when_asked_in_passing() -> None:
+    facts = given(*below(16, x, y))
+    swizzled = equal(exclusive_or(exclusive_or(x, y), y % 4), exclusive_or(x, y // 4 * 4))
+    assert isinstance(prove(facts, swizzled, thorough=False), Proved)
+    assert bits.by_bits(facts, swizzled) is not None
+
+
+# -- z3 ---------------------------------------------------------------------------------------------------------------
+
+
+def asked(*facts: Predicate) -> tuple[Table, System]:
+    table, whole = Table(), System()
+    for fact in facts:
+        read_predicate(table, fact, whole)
+    return table, whole
+
+
+def test_z3_is_told_what_a_quotient_is_and_no_more() -> None:
+    def of(a: int, b: int, q: int) -> tuple[Table, System]:
+        return asked(equal(x, constant(a)), equal(n, constant(b)), equal(x // n, constant(q)))
+
+    assert isinstance(solve(*of(6, 3, 2), defined=False), Sample)
+    assert isinstance(solve(*of(5, 1, 5), defined=True), Sample)
+    assert isinstance(solve(*of(6, 3, 1), defined=False), Contradiction)
+    assert isinstance(solve(*of(8, 3, 1), defined=False), Contradiction)
+    assert isinstance(solve(*of(-1, 0, 5), defined=False), Sample)
+    assert isinstance(solve(*of(-1, 0, 5), defined=True), Contradiction)
+
+
+def test_z3_is_told_bounds_of_an_exclusive_or_that_hold() -> None:
+    for a, b in ((0, 1), (2, 3)):
+        known = equal(x, constant(a)), equal(y, constant(b))
+        assert isinstance(solve(*asked(*known, equal(exclusive_or(x, y), constant(1))), defined=False), Sample)
+        assert isinstance(solve(*asked(*known, equal(exclusive_or(x, y), ZERO)), defined=False), Contradiction)
+
+
+def test_z3_is_told_the_declared_bounds_of_elements() -> None:
+    row = Array("row", (n,), "int64", low=constant(2), high=constant(5))
+    for value in (1, 2, 4, 5):
+        question = asked(within(ZERO, x, n), equal(read(row, (x,)), constant(value)))
+        assert isinstance(solve(*question, defined=False), Sample if 2 <= value < 5 else Contradiction), value

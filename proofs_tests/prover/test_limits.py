@@ -1,0 +1,153 @@
+"""How much the prover does for a question: it stops where it was told to, asks nothing twice, splits late."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from atl.core.index import ZERO, Var, constant, imax, index, size
+from atl.core.node import identity
+from atl.core.predicate import Predicate, at_most, less, non_negative, within
+from atl.prove import Facts, Proved, Refuted, Unknown, forget, prove, prover, without_smt
+from atl.prove.ends import _Ends
+from atl.prove.linear import elimination, products
+from atl.prove.linear.elimination import Budget, contradict
+from atl.prove.linear.products import _divisors
+from atl.prove.linear.rows import Row, System, Table
+from atl.prove.linear.solver import _Refutation, _State, refuted, refuted_by_rounding
+
+VX, VY = (Var(1 + at, name) for at, name in enumerate("xy"))
+x, y = map(index, (VX, VY))
+n, m = map(size, "nm")
+
+AROUND: Final[list[Row]] = [{1: -1, 2: 1, 0: -1}, {2: -1, 3: 1}, {3: -1, 4: 1}, {4: -1, 5: 1}, {5: -1, 1: 1}]
+"""x < y <= … <= x: each column stands in two rows."""
+
+
+def table_of(columns: int) -> Table:
+    table = Table()
+    for at in range(columns):
+        table.row(index(Var(at, f"v{at}")))
+    return table
+
+
+def test_with_nothing_to_spend_nothing_is_seen() -> None:
+    table = table_of(1)
+    assert refuted(table, System([{1: 1}]), System([{1: -1, 0: -1}]), effort=1)
+    assert not refuted(table, System([{1: 1}]), System([{1: -1, 0: -1}]), effort=0)
+    assert refuted(table, System([], [], [()]), System(), effort=1)
+    assert not refuted(table, System([], [], [()]), System(), effort=0)
+
+
+def test_an_elimination_of_too_many_rows_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert contradict(AROUND, [], Budget(1_000))
+    monkeypatch.setattr(elimination, "MAX_ROWS", 3)
+    assert not contradict(AROUND, [], Budget(1_000))
+    monkeypatch.setattr(elimination, "MAX_ROWS", 4)
+    assert contradict(AROUND, [], Budget(1_000))
+
+
+def test_splits_are_counted_one_by_one() -> None:
+    """|x| + |y| <= 1 where neither is 0: only both cases, one inside of the other, show that."""
+    diamond = System([{1: a, 2: b, 0: 1} for a in (1, -1) for b in (1, -1)])
+    diamond.cases = [(System([{at: 1, 0: -1}]), System([{at: -1, 0: -1}])) for at in (1, 2)]
+    seen = [refuted(table_of(2), diamond, System(), splits=splits) for splits in range(4)]
+    assert seen == [False, False, True, True]
+
+
+def test_bounds_are_rounded_before_elimination_only_where_there_are_products_or_it_is_asked() -> None:
+    # 2 x - y >= 2, -2 x - 3 y >= 2 and y >= -1: y is -1, so 1 <= 2 x <= 1.
+    rows = System([{1: 2, 2: -1, 0: -2}, {1: -2, 2: -3, 0: -2}, {2: 1, 0: 1}])
+    assert not refuted(table_of(2), rows, System())
+    assert refuted_by_rounding(table_of(2), rows, System())
+
+
+def test_a_row_made_of_more_rows_than_columns_are_gone_is_left_out() -> None:
+    """So Chernikov's rule has it: of this system, which has solutions, 51 combinations are made."""
+    left = Budget(10_000)
+    assert not contradict(
+        [
+            {1: 2, 3: 2, 0: 4}, {1: 2, 2: -2, 3: 2, 4: -2, 0: 8}, {1: -2, 3: -2, 4: 1, 0: -3}, {1: -1, 2: 2, 0: 8},
+            {2: 2, 4: -1, 0: 2}, {2: 1, 4: -2, 0: 3}, {1: 1, 2: -1, 3: 1, 4: 2, 0: 1}, {1: 2, 2: 2, 3: -1, 4: 2, 0: 7},
+            {3: 1, 4: -2, 0: 4}, {1: 2, 2: 2, 3: -2, 4: -2, 0: 1},
+        ],
+        [],
+        left,
+    )  # fmt: skip
+    assert 10_000 - left.left == 51
+
+
+def test_what_is_known_of_columns_is_found_again_only_when_it_is_stale() -> None:
+    state = _State(System([{1: 1}]), [])
+    search = _Refutation(table_of(1), Budget(100), wide=False)
+    first = search._intervals(state, fresh=True)
+    assert first is not None
+    assert search._intervals(state, fresh=True) is first
+    state.stale = True
+    assert search._intervals(state, fresh=False) is first
+    assert search._intervals(state, fresh=True) is not first
+
+
+def test_no_more_products_are_looked_for_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of(4)
+    pairs = [table.column((1, 2)), table.column((3, 4))]
+    system = System([dict.fromkeys(pairs, 1)])
+    assert list(_divisors(table, system)) == [(1, 2), (3, 4)]
+    monkeypatch.setattr(products, "MAX_DIVISORS", 1)
+    assert list(_divisors(table, system)) == [(1, 2)]
+
+
+def test_each_end_that_is_tried_counts_once() -> None:
+    facts = Facts().assume(within(ZERO, x, n), within(ZERO, y, m))
+    search = _Ends(facts, lambda predicate: predicate == at_most(ZERO, n) or "m" in str(predicate))
+    before = search.left
+    assert search.never_negative(n * m - 1 - (x * m + y), frozenset())
+    assert before - search.left == 2
+
+
+def test_the_memo_is_kept_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prover, "MEMO_SIZE", 20)
+    forget()
+    for number in range(21):
+        one = identity(("memo", number))
+        prover._remember((one, one, True, True), Proved("trivial"))
+        assert len(prover._memo) == (number + 1 if number < 20 else 19)
+    forget()
+
+
+def test_a_quick_question_looks_at_facts_that_are_relevant_only() -> None:
+    facts = Facts().assume(within(ZERO, x, n), *(less(x % d, constant(d - 1)) for d in range(2, 30, 2)))
+    goal = less(x + 1, n)  # breaks for x = 0 and n = 1, which meet the others too: but those were not looked at
+    assert isinstance(prove(facts, goal, thorough=False), Unknown)
+    assert isinstance(prove(facts, goal), Refuted)
+
+
+def test_cases_are_split_only_after_numbers_were_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    seen = prover.refuted
+
+    def noted(*arguments: Any, effort: int, splits: int = -1, wide: bool = False) -> bool:
+        asked.append((effort, splits))
+        return seen(*arguments, effort=effort, wide=wide, **({} if splits < 0 else {"splits": splits}))
+
+    monkeypatch.setattr(prover, "refuted", noted)
+    forget()
+    prove(Facts().assume(within(ZERO, x, n)), less(imax(x, y), imax(n, y + 1)))
+    assert asked[0] == (prover.FIRST_EFFORT, 0)
+    forget()
+
+
+def test_a_goal_is_made_smaller_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Predicate] = []
+
+    def weaker(query: Any) -> Predicate:
+        made.append(query.goal)
+        return non_negative(query.goal.expression + len(made))
+
+    monkeypatch.setattr(prover._Query, "_simpler", weaker)
+    forget()
+    with without_smt():
+        prove(Facts(), at_most(2 * n * m, n * n + m * m))
+    assert len(made) == 1
+    forget()
