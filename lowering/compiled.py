@@ -328,7 +328,7 @@ class Kernel:
         """The kernel whose result is the array of all elements."""
         if not self.program.results:
             return self
-        return Kernel(replace(self.program, results=()), self.nest, self._code)
+        return Kernel(self.program.whole, self.nest, self._code)
 
     def write(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn, TypeAlias
 
@@ -120,6 +120,11 @@ class Program(Printed):
 
     def __deepcopy__(self, _: dict[int, object]) -> Program:
         return self  # it never changes
+
+    @cached_property
+    def whole(self) -> Program:
+        """The program whose result is its body: of several results, the elements of all."""
+        return replace(self, results=()) if self.results else self
 
     @property
     def type(self) -> Type:

@@ -7,7 +7,7 @@ the shape of the result only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -41,13 +41,12 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
     if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
         raise WrongName(f"{brief(name)} cannot be the name of an operator", required="letters, digits and underscores")
     shapes = Shapes.of(program)
-    whole = replace(program, results=())
     kinds = {**{a.name: _kind_of(a) for a in program.inputs}, **dict.fromkeys(program.free_sizes, "SymInt")}
     schema = f"({', '.join(f'{kind} {argument}' for argument, kind in kinds.items())}) -> Tensor"
     qualified = f"atl::{name}"
     if qualified in _REGISTERED:
         computed, operator = _REGISTERED[qualified]
-        if computed != whole:
+        if computed != program.whole:
             raise WrongName(
                 f"the operator {qualified} is there, and computes {computed.name}",
                 required="a name of its own for each kernel",
@@ -67,7 +66,7 @@ def torch_operator(program: Program, call: Call, name: str) -> Any:
 
     operator = torch.library.custom_op(qualified, run, mutates_args=(), device_types="cpu", schema=schema)
     operator.register_fake(looks_like)
-    _REGISTERED[qualified] = whole, operator
+    _REGISTERED[qualified] = program.whole, operator
     return _operator(program, operator, kinds, shapes)
 
 

@@ -85,6 +85,7 @@ class KernelContest:
     def __init__(
         self, program: Program, sizes: dict[str, int], inputs: Mapping[str, AnyArray], fast_math: bool
     ) -> None:
+        program = program.whole
         call = bind(program, (), {**inputs, **{name: value for name, value in sizes.items() if name in program.sizes}})
         self._fast_math = fast_math
         self._arrays = [np.ascontiguousarray(call.arrays[array.name]) for array in program.inputs]
@@ -119,7 +120,7 @@ class KernelContest:
 
     def entrant(self, program: Program) -> BuiltSchedule:
         """The program built. Raises what `compile` raises."""
-        kernel = compile(program, fast_math=self._fast_math)
+        kernel = compile(program.whole, fast_math=self._fast_math)
         threaded = any(binder.mark is LoopMark.PARALLEL for binder in marked_binders(program))
         threads = os.environ.get("OMP_NUM_THREADS", "") or str(os.cpu_count())
         identity = f"{kernel.path.name}, {threads} threads" if threaded else kernel.path.name

@@ -16,17 +16,18 @@ import atl
 from atl.core.index import constant
 from atl.core.program import Program
 from atl.core.results import Result
-from atl.errors import ATLError
+from atl.errors import ATLError, WrongArgument
 from atl.meaning.specialise import specialise
 from commands import main
 from layouts import blocked
 from lowering import (
     compile,  # noqa: A004 (the contract's name)
+    measure,
     trace,
 )
 from pages.document import page
 from rewrites import load, reschedule
-from rewrites.errors import CertificateError
+from rewrites.errors import CertificateError, NotFound
 from rewrites.kernel import reflexivity
 from sparse import CSR
 
@@ -127,6 +128,26 @@ def test_an_input_given_in_another_way_leaves_them_what_they_are(numbers: Any) -
         found = compile(goal)(given, w)
         np.testing.assert_allclose(found.product, numbers @ w)
         np.testing.assert_allclose(found.twice, 2 * w)
+
+
+def test_programs_are_equal_whose_results_have_the_same_names_and_shapes() -> None:
+    pair = atl.program("pair", [x], {"a": x + 1, "b": 2 * x})
+    for other in ({"b": x + 1, "a": 2 * x}, {"a": x + 1, "b": (2 * x)[None]}, atl.Tensor(pair.body)):
+        with pytest.raises(WrongArgument, match=r"gives .*, and pair a\[n\], b\[n\]"):
+            reschedule(pair).equal_to(atl.program("other", [x], other))
+    square = atl.program("square", [x], {"a": x}, given=[n == m])
+    spelled = atl.parse("f (x : float64[n], m : size) : (a : float64[m]) given 1 <= n, 1 <= m, n = m := x")
+    assert reschedule(square).equal_to(spelled).rhs.results == square.results
+    with pytest.raises(NotFound, match=r"the programs differ(.|\n)*x\[0\] = "):
+        reschedule(pair).equal_to(atl.program("other", [x], {"a": x, "b": 2 * x}), limit=20)
+
+
+def test_schedules_are_compared_when_they_are_tuned() -> None:
+    contest = measure(moments(), {"n": 2, "m": 3})
+    tiled = reschedule(moments()).tile("j", 4).goal
+    assert contest.fault_of(contest.entrant(tiled)) is None
+    other = atl.parse(str(tiled).replace("/ value(m)", "/ value(n)"))
+    assert "by the program as it stands" in str(contest.fault_of(contest.entrant(other)))
 
 
 def test_how_they_are_written() -> None:

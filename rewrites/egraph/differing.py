@@ -34,6 +34,7 @@ def differing_input(left: Program, right: Program, *, tries: int = TRIES, seed: 
     None where none was found: 40 times sizes and elements are drawn and both are computed exactly. What is no input of
     one of them, or too large, is passed over.
     """
+    left, right = left.whole, right.whole
     random = Random(seed)
     sizes = sorted({*left.sizes, *right.sizes})
     telling = sorted(_telling(left) | _telling(right))

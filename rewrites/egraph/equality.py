@@ -8,14 +8,18 @@ from dataclasses import dataclass, replace
 from difflib import unified_diff
 from typing import Final
 
+from atl.checks.scope import outermost
 from atl.checks.wellformed import check_meaning
 from atl.core.index import ZERO, Index, bound
 from atl.core.predicate import Predicate, negation, predicate_order
+from atl.core.predicate import equal as equation
 from atl.core.program import Program
+from atl.core.results import Result
 from atl.core.substitution import shift_term, with_children
 from atl.core.terms import Access, Expr, Gen, Reduce
 from atl.core.traversal import Path, children, subterm, subterms
 from atl.errors import ATLError, WrongArgument
+from atl.prove import proves
 from atl.text.printing import show_predicate
 from rewrites.derivation import Derivation
 from rewrites.egraph.contexts import Context
@@ -170,6 +174,11 @@ def _under_the_same_assumptions(start: Program, other: Program) -> Program:
             f"{other.name} gives {other.body.type} and {start.name} gives {start.body.type}",
             required="results of one rank and element type",
         )
+    if not _alike(start, other):
+        raise WrongArgument(
+            f"{other.name} gives {_told(other.results)}, and {start.name} {_told(start.results)}",
+            required="results of the same names and shapes",
+        )
     target = replace(start, body=other.body)
     try:
         check_meaning(target)
@@ -181,6 +190,21 @@ def _under_the_same_assumptions(start: Program, other: Program) -> Program:
             suggestions=("state them at the start: reschedule(…, given=[…])",),
         ) from error
     return target
+
+
+def _alike(start: Program, other: Program) -> bool:
+    """Whether both have results of the same names, and of shapes that are equal under the assumptions of the first."""
+    named, others = ([(each.name, len(each.shape)) for each in program.results] for program in (start, other))
+    if named != others:
+        return False
+    facts = outermost(start).facts
+    extents = ([extent for each in program.results for extent in each.shape] for program in (start, other))
+    return all(one == two or proves(facts, equation(one, two)) for one, two in zip(*extents, strict=True))
+
+
+def _told(results: tuple[Result, ...]) -> str:
+    """Several results in words."""
+    return ", ".join(f"{each.name}[{', '.join(map(str, each.shape))}]" for each in results) or "one result"
 
 
 def _not_found(start: Program, target: Program, found: Comparison, why: str = "") -> NotFound:

@@ -115,6 +115,7 @@ def given_as(theorem: Theorem, name: str, form: InputForm, rules: Mapping[str, R
 def _check_not_read(theorem: Theorem, array: Array) -> None:
     """Raises `NoSite` where an index or a condition speaks of the input's elements: they are no tensor there."""
     stated = [*(e for each in theorem.lhs.assumptions for e in expressions(each))]
+    stated += [extent for result in theorem.lhs.results for extent in result.shape]
     stated += [e for program in (theorem.lhs, theorem.rhs) for term in subterms(program.body) for e in indices_in(term)]
     if not any(isinstance(atom, Read) and atom.array == array for e in stated for atom in atoms(e)):
         return
