@@ -25,6 +25,7 @@ from rewrites.errors import CertificateError, FalseRule, NotATheorem, NotEqual, 
 from rewrites.grading.graded import grade_text, standing_of
 from rewrites.kernel import reflexivity, rewrite
 from rewrites.own import Body, Elem, Equation, Index, Matrix, Rule, Scalar, equation, given, grade, read, rule
+from rewrites.own.frozen import frozen
 from rewrites.session.display import described
 
 OF_EXTREMES = """
@@ -419,6 +420,24 @@ def test_a_constant_and_a_function_that_a_rule_uses_are_part_of_its_hash() -> No
     assert made.digest == by_factor(3, double).digest
     assert made.digest != by_factor(4, double).digest
     assert made.digest != by_factor(3, doubled).digest
+
+
+def test_a_function_without_a_text_is_told_by_what_it_computes() -> None:
+    """As one that was typed into a terminal."""
+
+    def uses(text: str) -> tuple[str, ...]:
+        helps = eval(text)
+
+        def states(e: Any) -> Any:
+            return helps(e)
+
+        stated: Any = states
+        return frozen(stated)[1]
+
+    texts = ("lambda e: 2 * e", "lambda e: 3 * e", "lambda e: abs(e)", "lambda e: max(e)", "lambda e: (lambda: 2)()",
+             "lambda e: (lambda: 3)()")  # fmt: skip
+    assert len({uses(text) for text in texts}) == len(texts)
+    assert [uses(text) for text in texts] == [uses(text) for text in texts]
 
 
 @pytest.mark.parametrize(

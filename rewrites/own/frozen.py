@@ -127,7 +127,13 @@ def _text_of(function: FunctionType) -> str:
     try:
         return inspect.getsource(function)
     except (OSError, TypeError):
-        return f"{function.__qualname__}: {function.__code__.co_code.hex()}"  # typed in, and not kept
+        return f"{function.__qualname__}: {_compiled(function.__code__)}"  # typed in, and not kept
+
+
+def _compiled(code: CodeType) -> str:
+    """What a function computes, as text: its instructions, and the names and constants that they count through."""
+    constants = tuple(_compiled(each) if isinstance(each, CodeType) else each for each in code.co_consts)
+    return repr((code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, constants))
 
 
 def _is_ours(value: Any) -> bool:
