@@ -7,7 +7,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atl.errors import ArrayError, WrongArgument, brief
+from atl.errors import ArrayError, WrongArgument, shortened
 from atl.files.whole import reason
 from commands.foundation.command import Command, declare_json, print_json
 
@@ -73,7 +73,7 @@ def _read(path: Path) -> Any:
         ) from error
     except Exception as error:
         raise ArrayError(
-            f"{path} cannot be read: {brief(reason(error), 200)}",
+            f"{path} cannot be read: {shortened(reason(error), 200)}",
             required="a whole file .mtx, .npz as scipy.sparse.save_npz writes it, or .npy",
         ) from error
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from atl.core import dtypes
 from atl.core.program import Program
 from atl.errors import ArgumentError, ArrayError, shortened
-from atl.files.whole import write_whole
+from atl.files.whole import reason, write_whole
 
 
 def values_given(program: Program, written: Sequence[str]) -> dict[str, Any]:
@@ -94,4 +94,4 @@ def save(path: Path, result: npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]) 
     try:
         write_whole({path: write})
     except (OSError, ValueError) as error:
-        raise ArrayError(f"{path} cannot be written: {error}", required="a place for the result") from error
+        raise ArrayError(f"{path} cannot be written: {reason(error)}", required="a place for the result") from error

@@ -75,9 +75,9 @@ def write_text(
         raise refused(f"{named} cannot be written: {reason(error)}", required=required) from error
 
 
-def reason(error: Exception) -> object:
+def reason(error: Exception) -> str:
     """What the system says of a file that it does not read or write, without its number and the file's name."""
-    return getattr(error, "strerror", None) or error
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _umask() -> int:
